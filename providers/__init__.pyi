@@ -108,6 +108,7 @@ from .sse import broken_within as broken_within
 from .sse import check_values as check_values
 from .sse import complains as complains
 from .sse import cut_within_event as cut_within_event
+from .sse import end_of_event as end_of_event
 from .sse import events as events
 from .sse import lacks_data as lacks_data
 from .sse import masked as masked

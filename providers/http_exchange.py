@@ -8,7 +8,7 @@ from io import BytesIO
 
 import msgspec
 
-from providers.dialects import DIALECTS, DONE, Translation
+from providers.dialects import DIALECTS, DONE, Run, Splicer, Translation
 from providers.error_bodies import check_entries, error_in, named_error, read_answer, says_error
 from providers.errors import UNREADABLE, ErrorKind, UpstreamError
 from providers.exchange import Exchange
@@ -25,6 +25,7 @@ from providers.sse import (
     check_values,
     complains,
     cut_within_event,
+    end_of_event,
     events,
     is_cut,
     masked,
@@ -146,7 +147,11 @@ class TranslatedExchange:
         exchange: Exchange,
         translations: Sequence[Translation],
         unsaid: Callable[[bytes, bool], None] = lambda _, __: None,
+        *,
+        splicer: Splicer | None = None,
     ) -> None:
+        """``splicer``: of the ``translations``; None: plain events are translated like all others."""
+        self.run: Run | None = None  # what was returned last, or is offered: plain events; None: it has to be read
         self.status = exchange.status
         self.headers = exchange.headers
         self.connect_ms = exchange.connect_ms
@@ -154,6 +159,7 @@ class TranslatedExchange:
         self._exchange = exchange
         self._translations = translations
         self._unsaid = unsaid
+        self._splicer = splicer
         self._splitter = EventSplitter()
         self._waiting = b""  # whole events that are not translated yet
         self._halves = HalfCharacters()
@@ -172,7 +178,7 @@ class TranslatedExchange:
             UpstreamError: as of the inner exchange; or an event cannot be translated, ``before`` it what could be.
 
         """
-        block = b""
+        block, self.run = b"", None
         while not block and not self._over:
             is_last = False
             if not self._waiting:
@@ -183,11 +189,17 @@ class TranslatedExchange:
                 is_last = not data
                 self._waiting = self._splitter.feed(data) if data else self._splitter.rest()
                 del data  # it may be large
+            if self._splicer is not None and not is_last and (run := self._plain(self._splicer)) is not None:
+                self._waiting, self.run = self._waiting[run.end :], run
+                return self._splicer.say(run)
             whole, self._waiting = (self._waiting, b"") if is_last else _first_events(self._waiting)
             self._over = is_last
+            learns = self._splicer is not None and self._splicer.looks_at(whole)
             try:
                 if len(whole) > LARGE_BYTES:  # in the thread, so that other calls go on
                     block = await aside(self._translated_large, whole)
+                elif self._splicer is not None and learns and not is_last:
+                    block = self._translated_singly(self._splicer, whole)
                 else:
                     block = self._translated(whole)
             except UpstreamError as error:
@@ -212,7 +224,7 @@ class TranslatedExchange:
 
     def conclude(self) -> bytes:
         """Return the end of a ``finishing`` answer, as if its stream had ended here; do not read it afterwards."""
-        self._over = True
+        self._over, self.run = True, None
         self.abort()
         self._splitter.tail()  # may be half an event
         waiting, self._waiting = self._waiting, b""
@@ -222,11 +234,47 @@ class TranslatedExchange:
             return error.before + self._translated(b"")
 
     def offer_to(self, listener: Callable[[bytes], bool]) -> None:
-        """Ignore it: the events have to be translated."""
+        """Call ``listener`` with what plain events become that arrive while ``read`` waits."""
+        if (splicer := self._splicer) is None:
+            return
+
+        def listening(data: bytes) -> bool:
+            if self._waiting or self._splitter.holds_back or self._halves.held:
+                return False
+            run = splicer.find(data)
+            if run is None or run.end != len(data):
+                return False
+            self.run = run
+            is_taken = listener(splicer.said(run))
+            self.run = None
+            if is_taken:
+                splicer.sent(run)
+            return is_taken
+
+        self._exchange.offer_to(listening)
 
     def abort(self) -> None:
         """Drop the exchange at once."""
         self._exchange.abort()
+
+    def _plain(self, splicer: Splicer) -> Run | None:
+        """Return the plain events that come next, if they need not be translated."""
+        waiting = self._waiting
+        return None if self._halves.held or len(waiting) > LARGE_BYTES else splicer.find(waiting)
+
+    def _translated_singly(self, splicer: Splicer, block: bytes) -> bytes:
+        """Translate events until it is learnt what plain ones become; the others wait."""
+        said: list[bytes] = []
+        while block and splicer.learns and not self._over:
+            end = end_of_event(block)
+            event, block = block[:end], block[end:]
+            try:
+                said.append(self._translated(event))
+            except UpstreamError as error:
+                raise error.after([*said, error.before]) from None
+            splicer.learn(event, said[-1], self.secrets)
+        self._waiting = block + self._waiting if block else self._waiting
+        return b"".join(said)
 
     def _translated_large(self, block: bytes) -> bytes:
         # Each step reads it, builds what it says and makes events of that, in a buffer that is copied as it grows.

@@ -268,6 +268,12 @@ def events(block: bytes) -> list[Event]:
     return found
 
 
+def end_of_event(block: bytes, at: int = 0) -> int:
+    """Return where the event that begins at ``at`` ends, with its blank line; the end of the block if it has none."""
+    found = _BLANK_LINE.search(block, at)
+    return len(block) if found is None else found.end()
+
+
 def _lines_of_data(block: bytes) -> list[Event] | None:
     """Return the events of a block in which each is one line of data, copied once; None if one is another."""
     found = []

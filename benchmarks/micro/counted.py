@@ -68,10 +68,15 @@ async def obey(folder: Path, more: Mapping[str, Any]) -> None:
                 await look(port)
                 _say_done()
                 continue
-            question = msgspec.structs.replace(WAYS[name].question(gateway), more={"user": "somebody"})
+            question = WAYS[name].question(gateway)
             if subject == "direct":
                 path = f"/burst{gateways.PATH}"
-                question = msgspec.structs.replace(question, port=upstream_port, path=path, launched=None)
+                question = msgspec.structs.replace(
+                    WAYS["stream" if question.streamed else "json"].question(gateway),
+                    port=upstream_port,
+                    path=path,
+                    launched=None,
+                )
             if subject == "trace":
                 write(folder / "path.json", await trace(question))
             else:

@@ -197,7 +197,12 @@ class _Translations:
 
     def _for(self, deployment: Deployment, spoken: Dialect, fields: Fields) -> Wording:
         capabilities = deployment.capabilities
-        habits = Habits(thinks=capabilities.reasoning is not False, takes_thoughts=deployment.takes_thoughts)
+        habits = Habits(
+            thinks=capabilities.reasoning is not False,
+            takes_thoughts=deployment.takes_thoughts,
+            takes_marks=deployment.takes_marks,
+            reads_bills=deployment.vendor == "anthropic",
+        )
         if spoken.pivoting is not None and spoken.pivoting.habits_of is not None:
             habits = spoken.pivoting.habits_of(deployment.model, capabilities.max_output_tokens, habits)
         if spoken is self._dialect:

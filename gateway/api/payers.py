@@ -5,8 +5,10 @@ their users by personal data, such as an address, which must not be logged.
 """
 
 import hmac
+import re
 from base64 import urlsafe_b64encode
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 
 import msgspec
 
@@ -26,6 +28,31 @@ _ID_BYTES = 12
 MOST_KNOWN = 4_096  # clients, and end users, whose levels are cached
 
 _text = msgspec.json.Decoder(str | None)
+
+
+# Claude Code names its user and the session: until 2.1.77 in the first form, since then as an object in JSON. It is the
+# person that is meant: the account, if there is one, else the device.
+_CLAUDE_CODE = re.compile(r"user_([0-9a-f]{64})_account_([\w-]*)_session_[\w-]+")
+
+
+class _ClaudeCode(msgspec.Struct):
+    device_id: str
+    session_id: str
+    account_uuid: str | None = None
+
+
+_claude_code = msgspec.json.Decoder(_ClaudeCode)
+
+
+def person_in(name: str) -> str:
+    """Return whom an end user's ``name`` means where an agent adds its session to it; any other name as it is."""
+    if (found := _CLAUDE_CODE.fullmatch(name)) is not None:
+        return found[2] or found[1]
+    if name.startswith("{"):
+        with suppress(*UNREADABLE):
+            said = _claude_code.decode(name)
+            return said.account_uuid or said.device_id or name
+    return name
 
 
 class _Metadata(msgspec.Struct):
@@ -177,8 +204,8 @@ def named_in(fields: Mapping[str, msgspec.Raw]) -> str | None:
     try:
         for field in _NAMED:
             if field in fields and (name := (_text.decode(fields[field]) or "").strip()):
-                return name[:_LONGEST]
+                return person_in(name)[:_LONGEST]
         user_id = _metadata.decode(fields[_METADATA]).user_id if _METADATA in fields else None
     except UNREADABLE:
         return None  # the provider reports the error
-    return (user_id or "").strip()[:_LONGEST] or None
+    return person_in((user_id or "").strip())[:_LONGEST] or None

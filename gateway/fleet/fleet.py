@@ -234,6 +234,11 @@ class Resolver:
             continues=ways_of(settings, vendor, provided.base_url),
             rules=vendor.models.rules(settings.same_as or model) if vendor is not None and vendor.models else None,
             takes_thoughts=vendor is not None and vendor.quirks.takes_thoughts,
+            # Models without a cache have no price of one, and refuse marks.
+            takes_marks=vendor is not None
+            and vendor.quirks.takes_marks
+            and price is not None
+            and price.cached_input_usd is not None,
             states_cost=vendor is not None and vendor.quirks.states_cost and not (price and price.is_configured),
             zdr=settings.zdr,
             region=settings.region,

@@ -14,7 +14,7 @@ from gateway.racing.thoughts import Habit, Thoughts
 from gateway.racing.timeouts import AttemptClocks, came
 from gateway.racing.validation import UNJUDGED, Judgement, Validity, answers_asked, judge
 from providers import ErrorKind, Exchange, Facts, Request, SendCount, TranslatedExchange, UpstreamError, events
-from providers.dialects import translations
+from providers.dialects import Splicer, translations
 
 if TYPE_CHECKING:
     from gateway.racing.services import Makers
@@ -93,7 +93,8 @@ async def open_exchange(
         if is_exact and finishing:
             clocks.finish()
 
-    return TranslatedExchange(exchange, translations(spoken, call.dialect, call.fields, secrets), unsaid)
+    steps = translations(spoken, call.dialect, call.fields, secrets)
+    return TranslatedExchange(exchange, steps, unsaid, splicer=Splicer(spoken, call.dialect, steps))
 
 
 # What its answer is read and forwarded by.
@@ -124,6 +125,7 @@ class AnswerStream:
         "reader",
         "speech",
         "text",
+        "translated",
         "validity",
     )
 
@@ -138,6 +140,7 @@ class AnswerStream:
         """``habit``: of its deployment, how thoughts stand within texts; None: none do."""
         self.announced = False  # whether its first token was reported
         texts = call.dialect.answers.texts
+        self.translated: TranslatedExchange | None = None  # its exchange, if that translates
         self.text = AnswerText(texts) if call.answer_kind is AnswerKind.JSON else None
         self.speech: Speech | None = None
         if call.win_on is WinOn.SENTENCE and self.text is None:
@@ -190,7 +193,9 @@ class AnswerStream:
             UpstreamError: only valid answers win, and it calls a tool that was not offered.
 
         """
-        block = self.reader.read(data, now) if block is None else block
+        if block is None:
+            translated = self.translated
+            block = self.reader.read(data, now, None if translated is None else translated.run)
         if broken is not None and block.error is None and not self.reader.done:
             block = Block(block.forward, block.parts, broken)
         if self.speech is not None:
@@ -290,7 +295,8 @@ class AnswerStream:
 
     def forward(self, data: bytes) -> bool:
         """Forward data at once if they only add text; return False if they must be parsed instead."""
-        run = self.reader.plain(data)
+        known = None if self.translated is None else self.translated.run
+        run = self.reader.plain(data) if known is None else self.reader.spliced(known)
         if run is None or self._forward is None:
             return False
         now = self._clock()

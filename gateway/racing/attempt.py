@@ -34,7 +34,7 @@ from gateway.racing.records import Ending, attempt_record, keep_words, outcome_o
 from gateway.racing.sinks import ClientGone, Forward, Sink
 from gateway.racing.timeouts import AttemptClocks, in_background
 from gateway.racing.validation import UNJUDGED, Judgement, answers_made, may_call_tools
-from providers import ErrorKind, Exchange, Form, Request, SendCount, UpstreamError
+from providers import ErrorKind, Exchange, Form, Request, SendCount, TranslatedExchange, UpstreamError
 
 if TYPE_CHECKING:
     from gateway.racing.seats import Seat
@@ -717,6 +717,7 @@ class Events:
             race.sent_without(attempt, attempt.sendings.left_out)
         answer = cast("AnswerStream | None", attempt.answer) or _expect(attempt, clocks)
         answer.reader.mask(exchange.secrets)
+        answer.translated = exchange if isinstance(exchange, TranslatedExchange) else None
         return exchange, answer
 
     async def instead(self, attempt: Attempt, error: UpstreamError) -> tuple[Again | None, UpstreamError]:

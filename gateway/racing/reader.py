@@ -31,6 +31,7 @@ from providers import (
     check_values,
     complains,
     cut_within_event,
+    end_of_event,
     error_in,
     events,
     lacks_data,
@@ -108,7 +109,7 @@ class AnswerText:
 
 
 MANY_BYTES = 1_000  # a block of several events: once the pattern is known, it is searched for plain ones
-HEAD_EVENTS = (2, 1)  # the first text, mostly after one with the role, should be among these; it shows the pattern
+HEAD_EVENTS = (2, 1, 1)  # the first text, after others in some APIs, should be among these; it shows the pattern
 MOST_COMPLAINTS = 100  # events that add nothing but the text of an error, as far as is known
 LESSONS = 8  # after so many useless patterns, no more are tried
 LONG_BYTES = 256 * 1024  # of data, more than a socket gives at once; more is looked at in a thread
@@ -201,8 +202,14 @@ class AnswerReader:
         self._sent_secrets = sent_forms(secrets)
         self._masking = Masking(secrets)
 
-    def read(self, data: bytes, now: float) -> Block:
-        """Parse one read (``b""`` at the end of the stream). Data after the end of the answer are dropped."""
+    def read(self, data: bytes, now: float, run: Run | None = None) -> Block:
+        """Parse one read (``b""`` at the end of the stream). Data after the end of the answer are dropped.
+
+        ``run``: the plain events that they are, if that is known.
+        """
+        if run is not None and self.spliced(run) is not None:
+            self.take(run, now)
+            return Block(data, (WholeEvents(data, None),))
         return self._read(self._splitter.feed(data), now) if data else self._read_end(now)
 
     async def read_long(self, data: bytes, now: float) -> Block:
@@ -281,6 +288,11 @@ class AnswerReader:
         run = self._pattern.find(data)
         return run if run is not None and not run.start and run.end == len(data) else None
 
+    def spliced(self, run: Run) -> Run | None:
+        """Return plain events that another dialect had, to pass to ``take``; None: what they became must be read."""
+        is_open = not (self.finished or self.done or self._halves.held or self._splitter.holds_back)
+        return run if is_open and (not self._looks or self._pattern is not None) else None
+
     def take(self, run: Run, now: float) -> None:
         """Update measurement and clocks with plain events."""
         self._latest_complaint = None
@@ -297,7 +309,7 @@ class AnswerReader:
         for number in HEAD_EVENTS:
             begin = at
             for _ in range(number):
-                at = _end_of_event(block, at)
+                at = end_of_event(block, at)
             if not self._parse(self._look(block[begin:at]), now, draft) or at == len(block):
                 break
             if self._lesson is not None:
@@ -562,12 +574,6 @@ class _Draft(msgspec.Struct):
                 return Block(b"".join(self.forward), tuple(self.parts), self.error)
             at += len(each)
         return Block(whole if at == len(whole) else whole[:at], tuple(self.parts), self.error)
-
-
-def _end_of_event(block: bytes, at: int) -> int:
-    """Return where the event that begins at ``at`` ends; the end of the block if that is unknown."""
-    found = block.find(_END, at)
-    return len(block) if found < 0 else found + len(_END)
 
 
 # Reads of an exchange: the next one, until something else happens, and all to its end after the answer.

@@ -9,6 +9,7 @@ provider's key ring knows a conversation by.
 """
 
 import json
+import re
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
 from hashlib import blake2b
@@ -46,7 +47,7 @@ def prefix_of(parts: Iterable[bytes | memoryview | msgspec.Raw], key: str | None
     Python's hash of bytes is used: its key changes with each process, so collisions cannot be constructed, and it is
     several times faster than a cryptographic one. 16 KB take 6 µs, and BLAKE2 of the first 4 KB another 4.
     """
-    head = _head(parts, PREFIX_BYTES[-1] + 1)
+    head = _head(map(_lasting, parts), PREFIX_BYTES[-1] + 1)
     if len(head) <= PREFIX_BYTES[0]:
         return None
     digest, start, digests = hash(key), 0, []
@@ -73,7 +74,7 @@ def conversation_of(
     turn. ``key`` is as for ``prefix_of``. Of each part only the first 64 KB count: 64 KB take some 0.1 ms.
     """
     digest = blake2b((key or "").encode("utf-8", "surrogatepass"), digest_size=16)
-    for part in before:
+    for part in map(_lasting, before):
         digest.update(memoryview(part)[: PREFIX_BYTES[-1]])
         digest.update(b"\0")
     for text in _opening(str(memoryview(turns)[: PREFIX_BYTES[-1]], "utf-8", "ignore")):
@@ -83,6 +84,14 @@ def conversation_of(
 
 
 _INSTRUCTIONS = frozenset({"system", "developer"})  # roles
+# Claude Code's system prompt begins with a note for Anthropic, which leaves it out. It changes with each call.
+_BILL = re.compile(rb'\s*\[\s*\{[^{}]{0,64}"x-anthropic-billing-header:[^{}]{0,512}\}')
+
+
+def _lasting(part: bytes | memoryview | msgspec.Raw) -> bytes | memoryview | msgspec.Raw:
+    """Return a part of a prompt without what is new in each turn of a conversation."""
+    found = _BILL.match(part)
+    return part if found is None else memoryview(part)[found.end() :]
 
 
 def _opening(head: str) -> Iterator[str]:

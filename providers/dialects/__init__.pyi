@@ -51,6 +51,7 @@ from .responses.turns import items_of as items_of
 from .responses.turns import joined as joined
 from .responses.turns import single_items as single_items
 from .responses.turns import warmed_up as warmed_up
+from .splicing import Splicer as Splicer
 from .stored import GIVES_STORED as GIVES_STORED
 from .stored import GIVING_HEADERS as GIVING_HEADERS
 from .stored import HELD as HELD

@@ -3,13 +3,14 @@
 Each has a folder beside this file and is one ``Dialect``; ``index.py`` lists them.
 """
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import msgspec
 
 from providers.dialects.continuing import Continuing
-from providers.dialects.events import Chunk, Gathering, Pattern
+from providers.dialects.events import Chunk, Gathering, Pattern, Run
 from providers.dialects.histories import History
 from providers.dialects.wording import Fields, Wording
 from providers.errors import UNREADABLE, ErrorKind, UpstreamError
@@ -23,7 +24,9 @@ class Habits(msgspec.Struct, frozen=True):
 
     thinks: bool = True  # False: the model refuses a reasoning effort
     takes_thoughts: bool = False  # in chat, its reasoning_content must be sent back with the tool calls it led to
+    takes_marks: bool = False  # in chat, marks of what to cache (``cache_control``) may stand where Messages has them
     signs: bool = False  # it signs its thoughts, and refuses others
+    reads_bills: bool = True  # Anthropic's own, to which Claude Code addresses a note that changes with each call
 
 
 # A dialect's names for the parameters of requests. The configuration uses chat's names.
@@ -226,6 +229,14 @@ class Translation(Protocol):
         """
 
 
+@runtime_checkable
+class Noting(Protocol):
+    """A translation that has to know all text of its answer, also what was said without it."""
+
+    def spliced(self, run: Run) -> None:
+        """Take note of plain texts that were said in events like the last one that it returned."""
+
+
 class ToChat(Protocol):
     """Translates a request into a chat completion."""
 
@@ -309,6 +320,7 @@ class AnswerFormat(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     binds: bool = False  # answers may have reasoning that only their maker can read
     # Learns from an event the pattern by which similar events are recognised without parsing; None: all are parsed.
     learned: Callable[[bytes, Chunk], Pattern | None] | None = None
+    counter: re.Pattern[bytes] | None = None  # finds the number of an event, its first group; None: events have none
     repairs: Callable[[frozenset[str]], Sequence[Translation]] | None = None  # by their names in vendors' quirks
 
 
@@ -316,6 +328,7 @@ class Pivoting(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     """The translations to and from chat, by which any dialect is translated into any other."""
 
     to_chat: ToChat
+    marked_to_chat: ToChat | None = None  # keeps the marks of what to cache, for servers that understand them in chat
     from_chat: Callable[[Fields, Habits], Wording]
     stream_to_chat: Callable[[Sequence[str]], Translation]  # takes the secrets that are masked in errors
     stream_from_chat: Callable[[Fields, Sequence[str]], Translation]  # takes the client's request as well

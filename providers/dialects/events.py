@@ -162,10 +162,12 @@ def no_answer(body: bytes, what: str, secrets: Sequence[str]) -> UpstreamError:
 # where events meet finds all texts with one search; then it is proved that nothing else was there.
 
 _REST_OF_STRING = re.compile(rb'((?:[^"\\]|\\.)*)"')
-_START = b"data: "
-_END = b"\n\n"
-_MEETING = _END + _START
+_BLANK_LINES = (b"\n\n", b"\r\n\r\n")
+_FIRST_LINES = (b"data: ", b"event:")
+_FIRST_LINE_BYTES = 6
+_ONE_EVENT = re.compile(rb"(?:event:[^\r\n]+(\r?\n))?data: [^\r\n]+(\r?\n)\r?\n")  # of one line of data
 _SIMPLE_TEXT = re.compile(rb"[ !#-\[\]-~]+")  # ASCII that JSON writes as it is
+_UNWRITTEN = re.compile(rb"[\x00-\x1f]|\\u[dD][89a-fA-F]")  # that JSON has to escape, and halves of characters
 _texts = msgspec.json.Decoder(list[str])
 
 
@@ -177,6 +179,17 @@ class Run(msgspec.Struct, frozen=True, gc=False):
     data: bytes | memoryview
     raw_texts: list[bytes]
     chars: int  # of text; escapes count as they are written
+
+    @property
+    def is_json(self) -> bool:
+        """Whether each text can stand as it is in any JSON: UTF-8, whole characters, and nothing left unescaped."""
+        together = self.raw_texts[0] if len(self.raw_texts) == 1 else b"".join(self.raw_texts)
+        if _SIMPLE_TEXT.fullmatch(together):
+            return True
+        try:
+            return _UNWRITTEN.search(together) is None and bool(together.decode())
+        except UnicodeDecodeError:
+            return False
 
     def text(self) -> str:
         """Return the texts joined; ASCII without escapes, as most is, need not be read as JSON."""
@@ -199,6 +212,7 @@ class Pattern(msgspec.Struct, frozen=True):
     before: bytes
     after: bytes
     between: bytes  # the end of one event and the beginning of the next
+    meeting: bytes  # of that, the blank line, and the first bytes of the next
     example: Chunk
 
     def find(self, block: bytes, at: int = 0) -> Run | None:
@@ -212,21 +226,24 @@ class Pattern(msgspec.Struct, frozen=True):
             return None if chars is None else Run(at, len(block), block[at:], [text], chars)
         start = block.find(before, at)
         end = block.rfind(after) + len(after)
-        if start < 0 or end < start + len(before) or (start > at and not block.endswith(_END, at, start)):
+        if start < 0 or end < start + len(before) or (start > at and not block.endswith(_BLANK_LINES, at, start)):
             return None
-        if not block.startswith(_START, end):  # nothing is behind it, or no event
+        meeting = self.meeting
+        blank_bytes = len(meeting) - _FIRST_LINE_BYTES
+        if not block.startswith(meeting[blank_bytes:], end):  # nothing is behind it, or no event
             block = block[:end]
         data = memoryview(block)[start:end]  # no copy: of many events it would cost as much as to find them
         # Split where events meet: Python leaps over what has none of the mark's characters, and takes far longer to
         # find a long one. Then check that nothing else was between.
-        pieces = block.split(_MEETING)
-        ahead, behind = block.count(_MEETING, 0, start + len(_START)), block.count(_MEETING, end - len(_END))
-        inside = itemgetter(slice(len(before) - len(_START), len(_END) - len(after)))
+        pieces = block.split(meeting)
+        ahead = block.count(meeting, 0, start + _FIRST_LINE_BYTES)
+        behind = block.count(meeting, end - blank_bytes)
+        inside = itemgetter(slice(len(before) - _FIRST_LINE_BYTES, blank_bytes - len(after)))
         raw = [*map(inside, pieces[ahead : len(pieces) - behind])]
         if not ahead:
-            raw[0] = raw[0][len(_START) :]
+            raw[0] = raw[0][_FIRST_LINE_BYTES:]
         if not behind:
-            raw[-1] = raw[-1][: -len(_END)]
+            raw[-1] = raw[-1][:-blank_bytes]
         again = self.between.join([b"", *raw, b""])  # begins with ``after`` and ends with ``before``
         if len(again) != len(data) + len(self.between) or not again.startswith(data, len(after)):
             return None
@@ -234,15 +251,15 @@ class Pattern(msgspec.Struct, frozen=True):
         return None if chars is None else Run(start, end, data, raw, chars)
 
 
-def learned(raw: bytes, chunk: Chunk, opening: re.Pattern[bytes]) -> Pattern | None:
+def learned(raw: bytes, chunk: Chunk, opening: re.Pattern[bytes], *, named: bool = False) -> Pattern | None:
     """Return the pattern of an event that only adds text; None if it has anything else, or an unusual form.
 
-    ``opening`` matches the bytes before the text: the field's name and the quote.
+    ``opening`` matches the bytes before the text: the field's name and the quote; ``named``: so are the events.
     """
     if not chunk.answer or chunk.reasoning or chunk.finished or chunk.usage is not None or chunk.error is not None:
         return None
-    found = opening.search(raw)
-    if found is None or not raw.startswith(_START) or raw.find(b"\n") != len(raw) - len(_END) or CR in raw:
+    found, form = opening.search(raw), _ONE_EVENT.fullmatch(raw)
+    if found is None or form is None or form[1] not in (form[2] if named else None, None):
         return None
     text = _REST_OF_STRING.match(raw, found.end())
     if text is None:
@@ -250,7 +267,7 @@ def learned(raw: bytes, chunk: Chunk, opening: re.Pattern[bytes]) -> Pattern | N
     before, after = raw[: found.end()], raw[text.end() - 1 :]
     # If this is not all text of the event, another field has the rest.
     whole = _chars([text[1]], text[1]) is not None and len(_decoded([text[1]])[0]) == chunk.text_chars
-    return Pattern(before, after, after + before, chunk) if whole else None
+    return Pattern(before, after, after + before, 2 * form[2] + before[:_FIRST_LINE_BYTES], chunk) if whole else None
 
 
 def _chars(raw: list[bytes], together: bytes) -> int | None:

@@ -20,7 +20,10 @@ def rendered(fields: Fields, source: Dialect, target: Dialect, habits: Habits) -
     if source is target:
         return wording
     if source.pivoting is not None:
-        wording = source.pivoting.to_chat(fields, thoughts=target.pivoting is None and habits.takes_thoughts)
+        is_chat = target.pivoting is None
+        marked = source.pivoting.marked_to_chat if is_chat and habits.takes_marks else None
+        to_chat = marked or source.pivoting.to_chat
+        wording = to_chat(fields, thoughts=is_chat and habits.takes_thoughts)
         if _is_empty(wording, "messages"):
             return Wording(wording.fields, (*wording.losses, _nothing_left(source, target)))
     else:

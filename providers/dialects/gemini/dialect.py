@@ -20,6 +20,7 @@ from providers.dialects.dialect import (
     TokenCounting,
     schema_in,
 )
+from providers.dialects.events import learned
 from providers.dialects.gemini.events import (
     GeminiGathering,
     choices,
@@ -568,6 +569,7 @@ GEMINI = Dialect(
         choices=choices,
         events_of_answer=events_of_answer,
         gathering=GeminiGathering,
+        learned=partial(learned, opening=re.compile(rb'"text": ?"')),
         ending=b"",  # its answers end with their response
         keep_alive=b"\r\n\r\n",  # Google's SDK for Python reads every other line, even a comment, as JSON
         failure=failure,

@@ -20,6 +20,7 @@ from providers.dialects.dialect import (
     json_format,
     json_format_within,
 )
+from providers.dialects.events import learned
 from providers.dialects.histories import messages_history
 from providers.dialects.messages.answers import ENDING, MessageGathering, events_of_answer, failure
 from providers.dialects.messages.continuing import MessageContinuing
@@ -36,7 +37,7 @@ from providers.dialects.messages.fields import (
     thinking_as,
 )
 from providers.dialects.messages.request_from_chat import DEFAULT_MAX_TOKENS, Sampling, from_chat
-from providers.dialects.messages.request_to_chat import to_chat
+from providers.dialects.messages.request_to_chat import A_BILL, is_bill, to_chat
 from providers.dialects.messages.streams import FromChat, ToChat
 from providers.dialects.wording import BOUND_REASON, PLAIN, Fields, Loss, Wording, decoded, is_string, raw_json
 from providers.errors import UNREADABLE
@@ -73,7 +74,12 @@ def habits_of(model: str, max_output_tokens: int | None, known: Habits) -> Messa
     signs = _SIGNS.search(model) is not None
     if found is None:
         return MessagesHabits(
-            thinks=known.thinks, signs=signs, max_tokens=limit, is_longest=is_longest, always_thinks=always
+            thinks=known.thinks,
+            signs=signs,
+            reads_bills=known.reads_bills,
+            max_tokens=limit,
+            is_longest=is_longest,
+            always_thinks=always,
         )
     version = (int(found[1]), int(found[2] or 0))
     sampling: Sampling = "free" if version < _FIRST_TO_TAKE_ONE else "one"
@@ -82,6 +88,7 @@ def habits_of(model: str, max_output_tokens: int | None, known: Habits) -> Messa
     return MessagesHabits(
         thinks=known.thinks,
         signs=signs,
+        reads_bills=known.reads_bills,
         max_tokens=limit,
         is_longest=is_longest,
         adaptive_thinking=version >= _FIRST_ADAPTIVE,
@@ -135,6 +142,7 @@ _UNSIGNED = (*_EMPTY, b'"signature":null', b'"signature": null')
 _ANY = Habits()
 _THOUGHT, _SIGNATURE = b'"thinking":', b'"signature":'
 _THOUGHTS = frozenset({"thinking", "redacted_thinking"})
+_BILL = b"x-anthropic-billing-header"
 
 
 def without_unsigned_thoughts(fields: Mapping[str, msgspec.Raw], habits: Habits = _ANY) -> Wording:
@@ -156,6 +164,25 @@ def without_unsigned_thoughts(fields: Mapping[str, msgspec.Raw], habits: Habits 
         lambda kind, block: kind == "thinking" and bytes(block.get("signature", b"")) in refused,
         "Messages refuses thinking blocks that it did not sign",
     )
+
+
+def without_foreign(fields: Mapping[str, msgspec.Raw], habits: Habits = _ANY) -> Wording:
+    """Return a Messages request without what the model's server did not write, or does not read.
+
+    Raises:
+        Malformed: as of ``without_unsigned_thoughts``.
+
+    """
+    wording = without_unsigned_thoughts(fields, habits)
+    system = fields.get("system")
+    if habits.reads_bills or system is None or _BILL not in bytes(system) or is_string(system):
+        return wording
+    blocks = objects_at(system, "system")
+    bills = [number for number, block in enumerate(blocks) if is_bill(block.get("text"))]
+    kept = [block for number, block in enumerate(blocks) if number not in bills]
+    said = {name: value for name, value in wording.fields.items() if name != "system"}
+    said |= {"system": raw_json(kept)} if kept else {}
+    return Wording(said, (*wording.losses, *(Loss(f"system[{number}]", A_BILL, hint=True) for number in bills)))
 
 
 def _lacks_signatures(conversation: bytes) -> bool:
@@ -393,7 +420,7 @@ MESSAGES = Dialect(
         tools={"tools": _offered_tools},
         one_call=_wants_one_call,
         with_history=messages_history,
-        without_foreign_thoughts=without_unsigned_thoughts,
+        without_foreign_thoughts=without_foreign,
         without_bound_reasoning=without_bound_reasoning,
     ),
     answers=AnswerFormat(
@@ -404,6 +431,7 @@ MESSAGES = Dialect(
         gathering=MessageGathering,
         ending=ENDING,
         failure=failure,
+        learned=partial(learned, opening=re.compile(rb'"text": ?"'), named=True),
         keep_alive=b'event: ping\ndata: {"type": "ping"}\n\n',
         cut_short=frozenset({"max_tokens", "model_context_window_exceeded"}),
         refusals=frozenset({"refusal"}),
@@ -411,6 +439,7 @@ MESSAGES = Dialect(
     continuing=MessageContinuing(),
     pivoting=Pivoting(
         to_chat=to_chat,
+        marked_to_chat=partial(to_chat, marks=True),
         from_chat=_from_chat,
         stream_to_chat=ToChat,
         stream_from_chat=partial(FromChat, offered=_offered_tools),

@@ -29,10 +29,15 @@ _HINTS: Mapping[str, str] = {  # fields of any object that change no answer
 }
 
 
+MARK = "cache_control"  # on a part of a prompt: what comes before it, and itself, is to be cached
+
+
 class Losses:
     """The losses of one request, in the order of its fields."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, marks: bool = False) -> None:
+        """``marks``: those of what to cache are kept."""
+        self.keeps_marks = marks
         self._met: list[Loss] = []
 
     def add(self, field: str, reason: str, *, hint: bool = False) -> None:
@@ -42,7 +47,7 @@ class Losses:
     def rest(self, given: Mapping[str, msgspec.Raw], said: Container[str], path: str, reason: str) -> None:
         """Note every field of the object at ``path`` that is not null and not among the translated ones, ``said``."""
         for name, value in given.items():
-            if name in said or is_null(value):
+            if name in said or is_null(value) or (self.keeps_marks and name == MARK):
                 continue
             self.add(f"{path}.{name}", _HINTS.get(name, reason), hint=name in _HINTS)
 

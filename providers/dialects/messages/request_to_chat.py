@@ -6,6 +6,7 @@ import msgspec
 
 from providers.dialects.messages.fields import (
     CACHE_REASON,
+    MARK,
     Losses,
     Object,
     RawObject,
@@ -40,6 +41,7 @@ from providers.dialects.wording import (
 _NO_BLOCK = "chat has no such block"
 _OWN_THOUGHTS = "chat has no earlier thinking blocks: only the model that wrote them can use them"
 _NO_FIELD = "chat has no such field"
+A_BILL = "it is Claude Code's billing note for Anthropic; it changes each time, which would prevent caching"
 _BILLING = b'"x-anthropic-billing-header:'
 
 
@@ -106,7 +108,9 @@ def _assistant(turn: RawObject, path: str, losses: Losses, calls: Calls, *, thou
     called: list[Object] = []
     thought: list[str] = []
     calls.begin_turn()
+    mark: msgspec.Raw | None = None
     for at, kind, block in _blocks(content, f"{path}.content"):
+        mark = _mark(block, losses) or mark
         if kind == "text":
             texts.append(raw_text_at(block, "text", at))
             _lose_citations(block, at, losses)
@@ -126,7 +130,8 @@ def _assistant(turn: RawObject, path: str, losses: Losses, calls: Calls, *, thou
             losses.add(f"{path}.content", _OWN_THOUGHTS, hint=True)
         return []
     text = texts[0] if len(texts) == 1 else "".join(msgspec.json.decode(text, type=str) for text in texts) or None
-    message: Object = {"role": "assistant", "content": text}
+    said = text if mark is None or text is None else [{"type": "text", "text": text, MARK: mark}]
+    message: Object = {"role": "assistant", "content": said}
     if any(thought):
         message["reasoning_content"] = "".join(thought)
     return [message | {"tool_calls": called} if called else message]
@@ -152,11 +157,13 @@ def _tool_message(block: RawObject, at: str, losses: Losses, shown_by_tools: lis
     call_id = raw_text_at(block, "tool_use_id", at)
     content = block.get("content")
     parts: list[Object] = []
+    mark = _mark(block, losses)
     if is_string(content):
         parts = [{"type": "text", "text": content}]
     else:
         for inner, kind, item in _blocks(content, f"{at}.content"):
             for part in _parts(item, kind, inner, losses):
+                mark = part.pop(MARK, mark)
                 if part["type"] == "text":
                     parts.append(part)
                 else:
@@ -169,11 +176,25 @@ def _tool_message(block: RawObject, at: str, losses: Losses, shown_by_tools: lis
         if not text.lower().startswith("error"):
             parts[:1] = [{"type": "text", "text": f"Error: {text}" if text else "Error"}]
     losses.rest(block, ("type", "tool_use_id", "content", "is_error"), at, _NO_FIELD)
-    return {"role": "tool", "tool_call_id": call_id, "content": one_text([part["text"] for part in parts])}
+    said: Object = {"role": "tool", "tool_call_id": call_id, "content": one_text([part["text"] for part in parts])}
+    return said if mark is None else said | {MARK: mark}
+
+
+def _mark(block: RawObject, losses: Losses) -> msgspec.Raw | None:
+    """Return a block's mark, if marks are kept."""
+    mark = block.get(MARK) if losses.keeps_marks else None
+    return None if mark is None or is_null(mark) else mark
 
 
 def _parts(block: RawObject, kind: str, at: str, losses: Losses) -> list[Object]:
-    """Return the content parts for a block of a user's turn or of a tool's result."""
+    """Return the content parts for a block of a user's turn or of a tool's result; a mark is the last one's."""
+    parts = _unmarked(block, kind, at, losses)
+    if parts and (mark := _mark(block, losses)) is not None:
+        parts[-1] = parts[-1] | {MARK: mark}
+    return parts
+
+
+def _unmarked(block: RawObject, kind: str, at: str, losses: Losses) -> list[Object]:
     if kind == "text":
         _lose_citations(block, at, losses)
         losses.rest(block, ("type", "text", "citations"), at, _NO_FIELD)
@@ -242,12 +263,8 @@ def _texts(content: msgspec.Raw | None, path: str, losses: Losses) -> object:
         return content
     parts: list[Object] = []
     for at, kind, block in _blocks(content, path):
-        if kind == "text" and _is_bill(block.get("text")):
-            losses.add(
-                at,
-                "it is Claude Code's billing note for Anthropic; it changes each time, which would prevent caching",
-                hint=True,
-            )
+        if kind == "text" and is_bill(block.get("text")):
+            losses.add(at, A_BILL, hint=True)
         elif kind == "text":
             parts += _parts(block, kind, at, losses)
         else:
@@ -255,14 +272,14 @@ def _texts(content: msgspec.Raw | None, path: str, losses: Losses) -> object:
     return _content(parts)
 
 
-def _is_bill(text: msgspec.Raw | None) -> bool:
+def is_bill(text: msgspec.Raw | None) -> bool:
     """Whether a text is only Claude Code's billing line in its system prompt."""
     return text is not None and bytes(memoryview(text)[: len(_BILLING)]) == _BILLING and b"\\n" not in bytes(text)
 
 
 def _content(parts: Sequence[Object]) -> object:
     """Return parts as a message's content; a single text as a string, which every server accepts."""
-    if len(parts) == 1 and parts[0]["type"] == "text":
+    if len(parts) == 1 and parts[0]["type"] == "text" and MARK not in parts[0]:
         return parts[0]["text"]
     return parts
 
@@ -312,18 +329,19 @@ _REASONS: Mapping[str, str] = {
 _NO_TOOL_FIELD = "chat's functions have no such field"
 
 
-def to_chat(fields: Mapping[str, msgspec.Raw], *, thoughts: bool = False) -> Wording:
+def to_chat(fields: Mapping[str, msgspec.Raw], *, thoughts: bool = False, marks: bool = False) -> Wording:
     """Translate a Messages request into a chat completion request.
 
     ``system`` becomes the first message; each tool result becomes a message; a failed tool is marked in the text of its
     result; a budget of thinking tokens becomes an effort (``effort.py``), adaptive and disabled thinking become none.
-    With ``thoughts``, earlier thinking is sent as ``reasoning_content``.
+    With ``thoughts``, earlier thinking is sent as ``reasoning_content``; ``marks`` of what to cache are kept or lost.
+    One on a call alone has no place: the next turn's covers it.
 
     Raises:
         Malformed: the request is not valid in Messages.
 
     """
-    losses = Losses()
+    losses = Losses(marks=marks)
     asked = {name: value for name, value in fields.items() if not is_null(value)}
     chat: Object = {name: asked[name] for name in _SAME if name in asked}
     chat["messages"] = conversation(asked, losses, thoughts=thoughts)
@@ -334,11 +352,26 @@ def to_chat(fields: Mapping[str, msgspec.Raw], *, thoughts: bool = False) -> Wor
         chat.update(tools | choice)
     chat.update(_output(asked, losses))
     chat.update(_user(asked, losses))
+    if (mark := _mark(asked, losses)) is not None:
+        _mark_last(chat["messages"], mark)
     for name, value in asked.items():
+        if name == MARK and marks:
+            continue
         if name not in _TRANSLATED and bytes(value) not in _DEFAULTS.get(name, ()):
             hint = name in _HINTS or (name == "context_management" and _only_clears_thoughts(value))
             losses.add(name, _HINTS.get(name) or _REASONS.get(name, "chat has no such field"), hint=hint)
     return Wording({name: raw_json(value) for name, value in chat.items()}, losses.met())
+
+
+def _mark_last(messages: Sequence[Object], mark: msgspec.Raw) -> None:
+    """Mark the end of the prompt, as a request does that leaves the place to Anthropic."""
+    last = messages[-1]
+    if last["role"] == "tool":
+        last[MARK] = mark
+    elif isinstance(last["content"], list):
+        last["content"][-1] = last["content"][-1] | {MARK: mark}
+    elif last["content"]:
+        last["content"] = [{"type": "text", "text": last["content"], MARK: mark}]
 
 
 def _limits(asked: RawObject, losses: Losses) -> Object:
@@ -382,7 +415,8 @@ def _tools(asked: RawObject, losses: Losses) -> Object:
             if bytes(tool["strict"]) == b"true":
                 function["parameters"], function["strict"], lost = as_strict(function["parameters"], f"{path}.strict")
                 losses.note(lost)
-        said.append({"type": "function", "function": function})
+        mark = _mark(tool, losses)
+        said.append({"type": "function", "function": function} | ({} if mark is None else {MARK: mark}))
         known = {"type", "name", "description", "input_schema", "strict"}
         if bytes(tool.get("defer_loading", b"false")) == b"false":
             known.add("defer_loading")

@@ -1,5 +1,6 @@
 """Responses as one of the dialects."""
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -117,6 +118,7 @@ RESPONSES = Dialect(
     answers=AnswerFormat(
         read_event=read_event,
         read_begun=read_begun,
+        counter=re.compile(rb'"sequence_number":(\d+)'),
         binds=True,
         with_answer=with_answer,
         texts=texts,

@@ -20,7 +20,7 @@ from providers.dialects.chat.deltas import (
     written_arguments,
 )
 from providers.dialects.chat.events import CUT_SHORT, FILTERED
-from providers.dialects.events import DONE, few, no_json_object
+from providers.dialects.events import DONE, Run, few, no_json_object
 from providers.dialects.responses.fields import EventWriter, Object, all_tools, flat, names_of, responses_usage
 from providers.dialects.wording import BLANK, UniqueIds, arguments_object, decoded
 from providers.errors import UNREADABLE, ErrorKind, UpstreamError
@@ -55,6 +55,10 @@ class Said:
         self._pieces.append(delta)
         part["logprobs"].extend(logprobs)
         self._say("response.output_text.delta", delta=delta, logprobs=logprobs)
+
+    def spliced(self, text: str) -> None:
+        """Take note of pieces that are said already."""
+        self._pieces.append(text)
 
     def refusal(self, delta: str) -> None:
         """Add a piece of a refusal."""
@@ -445,6 +449,11 @@ class FromChat:
             self._errors.check()
         self._end()
         return self._writer.take()
+
+    def spliced(self, run: Run) -> None:
+        """Take note of texts: the events that end an item repeat all of it."""
+        self._writer.skip(len(run.raw_texts))
+        self._items.saying().spliced(run.text())
 
     def _end(self) -> None:
         if self._echo is not None and self._finish_reason is not None and not self._over:

@@ -57,3 +57,48 @@ async def test_a_request_that_converse_has_no_words_for_goes_to_the_others(serve
             assert (await response.json())["choices"][0]["message"]["content"] == "Hello"
         assert await running.outcomes() == {"alpha": "won"}
     assert bedrock.tally.counts.requests == 0
+
+
+MARK = {"cache_control": {"type": "ephemeral"}}
+POINT = {"cachePoint": {"type": "default"}}
+
+
+def text(said: str, **more: Any) -> dict[str, Any]:
+    return {"type": "text", "text": said, **more}
+
+
+MARKED: dict[str, Any] = {  # as a coding agent asks
+    "model": MODEL,
+    "max_tokens": 50,
+    "system": [text("You are"), text("a programmer", **MARK)],
+    "tools": [{"name": "ls", "input_schema": {"type": "object"}, **MARK}],
+    "messages": [
+        {"role": "user", "content": [text("Look", **MARK)]},
+        {"role": "assistant", "content": [text("So"), {"type": "tool_use", "id": "t", "name": "ls", "input": {}}]},
+        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t", "content": "a.py", **MARK}]},
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    ("cached", "more"), [(True, {}), (True, MARK), (False, {})], ids=["marks", "automatic", "no cache"]
+)
+async def test_what_a_client_of_messages_has_marked_is_cached_where_the_model_has_a_cache(
+    serve: Serve, cached: bool, more: dict[str, Any]
+) -> None:
+    bedrock = Bedrock()
+    price = {"input": 3.0, "output": 15.0} | ({"cached_input": 0.3, "cache_write": 3.75} if cached else {})
+    config = beside("")["config"]
+    config["models"][MODEL] = {"deployments": [{"deployment": AWS, "price_per_mtok": price}]}
+    async with serving([web.post("/{path:.*}", bedrock.answer)], bedrock.tally) as base_url:
+        config["providers"]["aws"]["base_url"] = base_url.removesuffix("/v1")
+        async with serve(config=config) as running, running.post(MARKED | more, path="/v1/messages") as response:
+            assert response.status == 200, await response.text()
+            lost = response.headers.get("x-holeshot-dropped", "")
+    sent = json.loads(bedrock.body)
+    assert ("cache_control" in lost) is not cached
+    points = [POINT] if cached else []
+    assert sent["system"] == [{"text": "You are"}, {"text": "a programmer"}, *points]
+    assert sent["toolConfig"]["tools"][1:] == points
+    assert sent["messages"][0]["content"] == [{"text": "Look"}, *points]
+    assert sent["messages"][2]["content"][1:] == points

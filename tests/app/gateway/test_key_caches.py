@@ -123,6 +123,29 @@ async def test_the_turns_of_a_conversation_use_one_key(
         assert max(cached_share(running[name].received) for name in names) > 0.8
 
 
+def claude_code(name: str, turns: int) -> list[tuple[str, dict[str, Any]]]:
+    """Return turns as Claude Code asks: a note for Anthropic, which changes with each, begins the system prompt."""
+    talk = messages(name, turns)
+    for number, (_, body) in enumerate(talk):
+        note = f"x-anthropic-billing-header: cc_version=2.1.104.e2c; cc_entrypoint=cli; cch={number:05x};"
+        body["system"] = [{"type": "text", "text": note}, {"type": "text", "text": LONG}]
+    return talk
+
+
+@pytest.mark.parametrize("is_anthropic", [True, False])
+async def test_claude_codes_note_for_anthropic_costs_no_cache(serve: Serve, *, is_anthropic: bool) -> None:
+    provider = {"preset": "anthropic"} if is_anthropic else speaking("messages")
+    async with serve(
+        alpha=[Raw(MESSAGE_BYTES, token=True)], config={"providers": {"alpha": {**provider, **KEYS}}}
+    ) as running:
+        await hold(running, claude_code("one", 8))
+        received = running["alpha"].received
+        assert len({key_of(each) for each in received}) == 1
+        sent = [each.body["system"][0]["text"].startswith("x-anthropic-billing-header") for each in received]
+        assert sent == [is_anthropic] * 8
+        assert is_anthropic or cached_share(received) > 0.8
+
+
 async def test_conversations_are_spread_over_the_keys(serve: Serve) -> None:
     async with serve(alpha=answer("Hello"), config={"providers": {"alpha": KEYS}}) as running:
         talks = [chat(f"conversation {number}", 3) for number in range(12)]

@@ -1,5 +1,6 @@
 """Limits of teams and end users, as callers meet them, and what the ledger and the settings say of both."""
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -109,6 +110,41 @@ async def test_anthropics_clients_name_end_users_in_their_metadata(serve: Serve)
             async with running.http.post(f"{running.url}/v1/messages", json=body, headers=keyed()) as response:
                 found.append(response.status)
         assert found == [200, 429]
+
+
+HASH, ACCOUNT = "5f" * 32, "0b0c9d3e-41b4-4cf5-9b7b-6f1f0a4c2a11"
+
+
+def claude_code(session: str, *, device: str = HASH, account: str = "", is_old: bool = False) -> str:
+    """Return the user of Claude Code in a session; ``is_old``: as before 2.1.78."""
+    if is_old:
+        return f"user_{device}_account_{account}_session_{session}"
+    return json.dumps({"device_id": device, "account_uuid": account, "session_id": session})
+
+
+@pytest.mark.parametrize(
+    ("names", "is_one"),
+    [
+        ([claude_code("one"), claude_code("two")], True),
+        ([claude_code("one", is_old=True), claude_code("two", is_old=True)], True),
+        ([claude_code("one", is_old=True), claude_code("two")], True),
+        ([claude_code("one", account=ACCOUNT), claude_code("two", account=ACCOUNT, device="a1" * 32)], True),
+        ([claude_code("one"), claude_code("one", device="a1" * 32)], False),
+        (['{"session_id": "one"}', '{"session_id": "two"}'], False),
+        (["user_ann_session_one", "user_ann_session_two"], False),
+    ],
+)
+async def test_a_person_who_uses_claude_code_is_one_end_user_in_all_sessions(
+    serve: Serve, names: list[str], is_one: bool
+) -> None:
+    async with serve(alpha=None, config=configured(end_users={"rpm": 1}), key=KEY, in_one_minute=True) as running:
+        found = []
+        for name in names:
+            body = {"model": MODEL, "max_tokens": 9, "messages": [{"role": "user", "content": "hi"}]}
+            body["metadata"] = {"user_id": name}
+            async with running.http.post(f"{running.url}/v1/messages", json=body, headers=keyed()) as response:
+                found.append(response.status)
+        assert found == [200, 429 if is_one else 200]
 
 
 async def test_a_team_that_a_reload_has_taken_away_refuses_its_keys_in_words(serve: Serve) -> None:

@@ -19,7 +19,8 @@ TOKEN_MARK = b'" token"'  # once per token in a stream, whoever wrote its JSON
 DONE = b"data: [DONE]\n\n"
 
 _STOPPED = re.compile(rb'"finish_reason": ?"stop"')
-_MESSAGE_STOPPED = re.compile(rb'"type": ?"message_stop"\}\s*$')
+# The last events of Messages, Responses and Gemini.
+_ENDED = re.compile(rb'("type": ?"message_stop"\}|"completed_at":\d+\}\}|"finishReason": ?"STOP".*\})\s*$')
 _ID = "chatcmpl-9f2c4f6e8b0d4a1c"
 _CREATED = 1_760_000_000
 _MODEL = "benchmark-model"
@@ -102,7 +103,7 @@ def is_whole_stream(body: bytes) -> bool:
     """Tell whether a stream's body has every token, the finish reason and its end."""
     if body.count(TOKEN_MARK) != TOKENS:
         return False
-    return (_STOPPED.search(body) is not None and body.endswith(DONE)) or _MESSAGE_STOPPED.search(body) is not None
+    return (_STOPPED.search(body) is not None and body.endswith(DONE)) or _ENDED.search(body) is not None
 
 
 def is_whole_json(body: bytes) -> bool:

@@ -324,12 +324,25 @@ class Way(msgspec.Struct, frozen=True):
     model: str
     streamed: bool = True
     calls: int = 200
+    api: str = "chat"
 
     def question(self, server: Server) -> load.Question:
         """Return what a load generator is to ask the gateway."""
-        return load.asking(
+        asked = load.asking(
             server.port, server.headers, self.model, streamed=self.streamed, launched=len(RACES[self.model])
         )
+        if self.api == "chat":
+            return msgspec.structs.replace(asked, more={"user": "somebody"})
+        path, prompted, more = _APIS[self.api]
+        return msgspec.structs.replace(asked, path=path.format(self.model), prompted=prompted, more=more)
+
+
+# By their names: the path, with the model if it is there, the field of the prompt, and what else a request needs.
+_APIS: Mapping[str, tuple[str, str, Mapping[str, Any]]] = {
+    "messages": ("/v1/messages", "messages", {"max_tokens": 1000}),
+    "responses": ("/v1/responses", "input", {}),
+    "gemini": ("/v1beta/models/{}:streamGenerateContent?alt=sse", "contents", {}),
+}
 
 
 WAYS: Mapping[str, Way] = {
@@ -337,4 +350,6 @@ WAYS: Mapping[str, Way] = {
     "trickle": Way("turned-single", calls=40),
     "json": Way("burst-single", streamed=False),
     "race": Way("sure-race"),
+    **{f"stream-{api}": Way("burst-single", api=api) for api in _APIS},
+    **{f"trickle-{api}": Way("turned-single", calls=40, api=api) for api in _APIS},
 }

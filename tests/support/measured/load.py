@@ -44,12 +44,15 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     headers: Mapping[str, str] = {}
     launched: int | None = None
     more: Mapping[str, Any] = {}
+    prompted: str = "messages"  # the field of the prompt
 
     def rendered(self) -> bytes:
         """Return it as HTTP/1.1 writes it."""
         prompt = (_PROMPT * (self.prompt_bytes // len(_PROMPT) + 1))[: self.prompt_bytes]
-        messages = [{"role": "user", "content": prompt}]
-        body = {"model": self.model, "messages": messages, "stream": self.streamed, **self.more}
+        turn = {"role": "user", "parts": [{"text": prompt}]} if self.prompted == "contents" else None
+        turns = [{"role": "user", "content": prompt}] if turn is None else [turn]
+        named = {} if turn is not None else {"model": self.model, "stream": self.streamed}
+        body = {self.prompted: turns, **named, **self.more}
         more = {"host": f"127.0.0.1:{self.port}", **self.headers, "accept": "*/*", "user-agent": "load"}
         return rendered(self.path, body, more)
 
