@@ -19,16 +19,17 @@ from gateway.racing.answer import AnswerStream
 from gateway.racing.attempt import Attempt, Bid
 from gateway.racing.attempts import Attempts, Backup
 from gateway.racing.call import OpenCall
+from gateway.racing.continuation import ContinuingSink
 from gateway.racing.hold import Hold
 from gateway.racing.launches import LaunchSchedule
 from gateway.racing.measurement import Measurement
 from gateway.racing.race import Entry
 from gateway.racing.reader import DRAIN_S, Block
 from gateway.racing.rescue import Rescue
+from gateway.racing.seam import Seam
 from gateway.racing.seats import Line, Seat
 from gateway.racing.services import AttemptTasks, Outbox
 from gateway.racing.sinks import Winner
-from gateway.racing.takeover import ContinuingSink, Seam
 from gateway.racing.timeouts import AttemptClocks
 from gateway.racing.validation import UNJUDGED, Validity
 from gateway.server.connection import Connection
@@ -323,6 +324,8 @@ def a_slow_one_is_cut_before_another_goes_on(patch: pytest.MonkeyPatch) -> None:
 
     async def begin(self: ContinuingSink, winner: Winner) -> None:
         await original(self, winner)
+        if self._on_text is not None:
+            self._on_text()
         await self._running.close()
 
     patch.setattr(ContinuingSink, "begin", begin)
