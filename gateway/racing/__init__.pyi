@@ -1,6 +1,5 @@
 from .answer import AnswerStream as AnswerStream
 from .answer import open_exchange as open_exchange
-from .attempt import EVENTS as EVENTS
 from .attempt import Attempt as Attempt
 from .attempt import Reading as Reading
 from .call import Broken as Broken
@@ -21,6 +20,7 @@ from .costs import tier_wanted as tier_wanted
 from .delivered import ClientSink as ClientSink
 from .delivered import Delivered as Delivered
 from .delivered import delivered_of as delivered_of
+from .events import EVENTS as EVENTS
 from .launches import EXTRA_ROLES as EXTRA_ROLES
 from .measurement import LEAST_BUCKET as LEAST_BUCKET
 from .measurement import Measurement as Measurement

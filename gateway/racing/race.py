@@ -16,9 +16,10 @@ from gateway.core.calls import Call, CallRecord
 from gateway.core.errors import ApiError, ClientDisconnected, InternalError
 from gateway.core.log import get_logger
 from gateway.fleet.models import Model
-from gateway.racing.attempt import EVENTS, Attempt, AttemptState, Bid, Reading
+from gateway.racing.attempt import Attempt, AttemptState, Bid, Reading
 from gateway.racing.attempts import Attempts
 from gateway.racing.call import Broken, OpenCall, Times, Unanswered
+from gateway.racing.events import EVENTS
 from gateway.racing.hold import Hold
 from gateway.racing.launches import LaunchSchedule, Replacements
 from gateway.racing.measurement import milliseconds
