@@ -102,7 +102,7 @@ class Continuation:
         self._is_counted = False  # whether ``broken`` is one of the call's parts
 
     def plan(self) -> bool:
-        """Choose who continues; return whether anybody may, and is paid. Then the answer so far counts as a part."""
+        """Choose who continues; return whether any may, and is paid. Then the answer so far counts as a part."""
         if self._begun.obstacle is not None:
             return False
         candidates = self._candidates = self._chosen()
@@ -133,7 +133,7 @@ class Continuation:
         return ending
 
     def withdraw(self) -> None:
-        """Ask nobody any more: nobody has continued the answer, or it goes on by itself."""
+        """End it: no deployment has continued the answer, or it goes on by itself."""
         if self._is_counted:
             self._is_counted = False
             self._open_call.broken.pop()
@@ -141,7 +141,7 @@ class Continuation:
                 self._race.withdraw()
 
     async def finish(self) -> CallRecord | Broken:
-        """Finish an answer that broke off; if nobody does, record the call, and send the client its error."""
+        """Finish an answer that broke off; if no deployment does, record the call, and send the client its error."""
         open_call, broken = self._open_call, self._broken
         ending = await self.run() if self.plan() else Unanswered()
         if not isinstance(ending, Unanswered):

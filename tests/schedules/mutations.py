@@ -20,10 +20,10 @@ from gateway.racing.attempt import Attempt, Bid
 from gateway.racing.attempts import Attempts, Backup
 from gateway.racing.call import OpenCall
 from gateway.racing.continuation import ContinuingSink
+from gateway.racing.entry import Entry
 from gateway.racing.hold import Hold
 from gateway.racing.launches import LaunchSchedule
 from gateway.racing.measurement import Measurement
-from gateway.racing.race import Entry
 from gateway.racing.reader import DRAIN_S, Block
 from gateway.racing.rescue import Rescue
 from gateway.racing.seam import Seam
