@@ -24,6 +24,7 @@ from gateway.racing.entry import Entry
 from gateway.racing.hold import Hold
 from gateway.racing.launches import LaunchSchedule
 from gateway.racing.measurement import Measurement
+from gateway.racing.race import Race
 from gateway.racing.reader import DRAIN_S, Block
 from gateway.racing.rescue import Rescue
 from gateway.racing.seam import Seam
@@ -352,6 +353,36 @@ def what_was_held_back_is_lost(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Rescue, "settle", settle)
 
 
+def the_late_model_does_not_give_way(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Entry, "give_way", lambda self, *, runs_on: None)
+
+
+def the_late_models_attempts_run_on(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Entry, "give_way", lambda self, *, runs_on: self.leave())
+
+
+def a_fallback_that_wins_is_not_used(patch: pytest.MonkeyPatch) -> None:
+    original = Race.settle
+
+    def settle(self: Race, entry: Entry) -> None:
+        first, self.entries = self.entries, [entry, *(each for each in self.entries if each is not entry)]
+        original(self, entry)
+        self.entries = first
+
+    patch.setattr(Race, "settle", settle)
+
+
+def the_winning_model_gives_way_as_well(patch: pytest.MonkeyPatch) -> None:
+    original = Race.settle
+
+    def settle(self: Race, entry: Entry) -> None:
+        original(self, entry)
+        if self.entries[1:]:
+            entry.leave()
+
+    patch.setattr(Race, "settle", settle)
+
+
 def a_first_token_is_not_shown(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(OwnCalls, "first_token", lambda *_: None)
 
@@ -419,4 +450,8 @@ MUTATIONS: Collection[Mutation] = (
     a_word_at_the_seam_is_sent_twice,
     what_is_to_be_held_back_is_sent,
     what_was_held_back_is_lost,
+    the_late_model_does_not_give_way,
+    the_late_models_attempts_run_on,
+    a_fallback_that_wins_is_not_used,
+    the_winning_model_gives_way_as_well,
 )
