@@ -346,7 +346,7 @@ class CallRunner:
             self.open_call.finish(None, status_code=InternalError.status, error_kind=InternalError.code)
             raise
         finally:
-            self._context.limits.drop(self.call.id)
+            self._context.limits.drop(self.first_call.id)
 
     async def gather(self, sink: Sink, planned: PlannedCall) -> CallRecord | Unanswered:
         """Race for an answer that is committed at its end, or that passes unread. For ``run``."""

@@ -1,5 +1,6 @@
 from .answer import AnswerStream as AnswerStream
-from .answer import open_exchange as open_exchange
+from .answer import request_of as request_of
+from .answer import translated as translated
 from .attempt import Attempt as Attempt
 from .attempt import Reading as Reading
 from .call import Broken as Broken

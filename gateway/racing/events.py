@@ -3,7 +3,7 @@
 from typing import cast
 
 from gateway.core.attempts import AnswerKind, AttemptRecord, Outcome, Role
-from gateway.racing.answer import AnswerStream, open_exchange, request_of
+from gateway.racing.answer import AnswerStream, request_of, translated
 from gateway.racing.attempt import Answer, Attempt, AttemptState
 from gateway.racing.measurement import FOR_S, NONE, UNKNOWN, Measurement
 from gateway.racing.other_forms import Again, accepted, asked_whole, facts_of
@@ -55,23 +55,17 @@ class Events:
 
     async def open(self, attempt: Attempt, clocks: AttemptClocks) -> tuple[Exchange, Answer]:
         """Send the request; return the exchange, and what reads its answer."""
-        race, measurement = attempt.race, attempt.measurement
+        race, measurement, deployment = attempt.race, attempt.measurement, attempt.deployment
         services, call = race.open_call.services, race.call
         race.loop.call_soon(_expect, attempt, clocks)  # while the provider works
-        exchange = attempt.exchange = await open_exchange(
-            attempt.deployment,
-            call,
-            attempt.start.id,
-            attempt.sendings,
-            clocks,
-            whole=attempt.whole,
-            makers=services.makers,
-            taught=() if attempt.refused is None else facts_of(attempt),
-        )
+        taught = () if attempt.refused is None else facts_of(attempt)
+        request = request_of(deployment, call, attempt.start.id, attempt.sendings, whole=attempt.whole, taught=taught)
+        raw = await deployment.upstream.stream(request)
+        exchange = attempt.exchange = translated(raw, request, deployment, call, clocks, makers=services.makers)
         measurement.headers_at, measurement.connect_ms = services.clock(), exchange.connect_ms
         if attempt.refused is not None and attempt.refused.exchange is None:  # else a status says nothing
             services.forms.answered(attempt, call)
-        if (learnt := attempt.deployment.learnt) is not None and (learnt.steers or learnt.stops_streams):
+        if (learnt := deployment.learnt) is not None and (learnt.steers or learnt.stops_streams):
             accepted(attempt, call, learnt)
         if attempt.sendings.left_out:
             race.sent_without(attempt, attempt.sendings.left_out)

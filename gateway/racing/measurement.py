@@ -385,7 +385,7 @@ class Measurement:
 
     def since_start_ms(self, instant: float | None) -> float | None:
         """Return ``instant`` as milliseconds from the launch."""
-        return None if instant is None else milliseconds(instant - self.started)
+        return None if instant is None else round((instant - self.started) * 1_000_000) / 1000
 
     def times_ms(self) -> list[float | None]:
         """Return when headers, first event, first delta, first answering delta and last one came, since the launch.
