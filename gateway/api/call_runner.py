@@ -334,7 +334,10 @@ class CallRunner:
         try:
             if is_counted(self.planned.call, self.planned.model):
                 await self._hold()
-            return await self._run(run)
+            failed: list[tuple[str, ApiError]] = []  # the models that could not answer, with their errors
+            while isinstance(ending := await run(self.planned), Unanswered):
+                if not await self._goes_on(failed):
+                    return self._refusal(all_failed(failed, self.purse.kept_out))
         except ApiError:
             raise
         except asyncio.CancelledError:  # between two models or two parts of an answer; otherwise it is recorded already
@@ -345,6 +348,8 @@ class CallRunner:
         except Exception:  # a defect of ours, perhaps between two models
             self.open_call.finish(None, status_code=InternalError.status, error_kind=InternalError.code)
             raise
+        else:
+            return ending
         finally:
             self._context.limits.drop(self.first_call.id)
 
@@ -500,23 +505,22 @@ class CallRunner:
                 return True
         return False
 
-    async def _run(self, run: Run) -> "CallRecord | web.Response":
-        failed: list[tuple[str, ApiError]] = []  # the models that could not answer, with their errors
-        while isinstance(ending := await run(self.planned), Unanswered):
-            plans = {self.planned.model.name: self.planned, **self._raced}
-            errors = [(name, self._total_failure(plans[name], its)) for name, its in self._failed]
-            failed += errors
-            if await self._advance(errors):
-                continue
-            error = all_failed(failed, self.purse.kept_out)
-            error.headers.update({"x-holeshot-call-id": self.call.id, **self.response_headers})
-            if (own := self._answer_here(error)) is not None:
-                own.headers.update(error.headers)
-                self.open_call.finish(None, status_code=own.status, error_kind=None)
-                return own
-            self.open_call.finish(None, status_code=error.status_code, error_kind=error.kind)
-            raise error
-        return ending
+    async def _goes_on(self, failed: list[tuple[str, ApiError]]) -> bool:
+        """Add why the models of the last race have failed; return whether another one is to be asked."""
+        plans = {self.planned.model.name: self.planned, **self._raced}
+        errors = [(name, self._total_failure(plans[name], its)) for name, its in self._failed]
+        failed += errors
+        return await self._advance(errors)
+
+    def _refusal(self, error: ApiError) -> "web.Response":
+        """Record the call, which no model has answered; return the response of ``answer_here``, or raise ``error``."""
+        error.headers.update({"x-holeshot-call-id": self.call.id, **self.response_headers})
+        if (own := self._answer_here(error)) is not None:
+            own.headers.update(error.headers)
+            self.open_call.finish(None, status_code=own.status, error_kind=None)
+            return own
+        self.open_call.finish(None, status_code=error.status_code, error_kind=error.kind)
+        raise error
 
     def _total_failure(self, planned: PlannedCall, ending: Unanswered) -> ApiError:
         """Return one error for all the failures at the model of ``planned``."""
