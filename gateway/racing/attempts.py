@@ -28,7 +28,7 @@ from gateway.steering import Launch, Plan
 # Only calls that do not stream have one: in a stream, the client already has a part of the winner's answer. The backup
 # was launched like any extra attempt, under the same limits, which count a complete answer for each.
 
-_STATE = attrgetter("state")
+_STATE, _START = attrgetter("state"), attrgetter("start")
 _MAY_ANSWER = frozenset({AttemptState.ASKED, AttemptState.HELD})
 
 
@@ -177,9 +177,9 @@ class Attempts:
 
         Each takes its seat before the next item of ``launches`` is read.
         """
-        first = [self._prepare(launch) for launch in launches]
+        first = list(map(self._prepare, launches))
         if first:
-            self._open_call.begin([attempt.start for attempt in first])
+            self._open_call.begin(list(map(_START, first)))
         self._ask(first)
         return bool(first)
 
