@@ -21,7 +21,6 @@ from gateway.api.plan_call import (
 )
 from gateway.api.preferences import Preferences, is_passed_on
 from gateway.api.purse import Allowance, Purse
-from gateway.core.attempts import Role
 from gateway.core.calls import Call, CallRecord
 from gateway.core.errors import ApiError, ClientDisconnected, InternalError, NoDeploymentFits, NothingEnabled
 from gateway.core.race_failures import (
@@ -38,18 +37,21 @@ from gateway.limits import LINE_S, Begun, LimitHeld, LimitReached
 from gateway.racing import (
     Broken,
     CallResource,
+    Continuation,
+    Continuer,
+    Continuers,
     Following,
     Further,
     OpenCall,
     Race,
     Services,
     Sink,
-    Takeover,
+    Stopped,
     Unanswered,
     delivered_of,
 )
 from gateway.settings import Cause, FallbackAfter, When
-from gateway.steering import Launch, Plan, plan_beside
+from gateway.steering import Plan, plan_beside
 
 if TYPE_CHECKING:
     from aiohttp import web
@@ -250,11 +252,6 @@ def _takes_over(fallback: Model) -> bool:
     return fallback.takeover.when is When.ALWAYS or "when" not in fallback.takeover.model_fields_set
 
 
-def _alone(planned: PlannedCall, launch: Launch) -> PlannedCall:
-    """Return a fallback's call with nothing but this launch, which continues another model's answer."""
-    return msgspec.structs.replace(planned, plan=msgspec.structs.replace(planned.plan, launches=(launch,)))
-
-
 SEAT_PATIENCE_S = 2.0  # where all deployments are full, the next model is asked after this wait for a seat
 
 # Runs the call at one model: returns the record if a deployment answered, else why none did.
@@ -337,7 +334,10 @@ class CallRunner:
         try:
             if is_counted(self.planned.call, self.planned.model):
                 await self._hold()
-            return await self._run(run)
+            failed: list[tuple[str, ApiError]] = []  # the models that could not answer, with their errors
+            while isinstance(ending := await run(self.planned), Unanswered):
+                if not await self._goes_on(failed):
+                    return self._refusal(all_failed(failed, self.purse.kept_out))
         except ApiError:
             raise
         except asyncio.CancelledError:  # between two models or two parts of an answer; otherwise it is recorded already
@@ -348,8 +348,10 @@ class CallRunner:
         except Exception:  # a defect of ours, perhaps between two models
             self.open_call.finish(None, status_code=InternalError.status, error_kind=InternalError.code)
             raise
+        else:
+            return ending
         finally:
-            self._context.limits.drop(self.call.id)
+            self._context.limits.drop(self.first_call.id)
 
     async def gather(self, sink: Sink, planned: PlannedCall) -> CallRecord | Unanswered:
         """Race for an answer that is committed at its end, or that passes unread. For ``run``."""
@@ -408,8 +410,8 @@ class CallRunner:
 
     async def stream(self, sink: "ClientSink", planned: PlannedCall) -> CallRecord | Unanswered:
         """Race a model's deployments for a streamed answer; with takeover, others may finish it. For ``run``."""
-        call, model, plan, open_call = planned.call, planned.model, planned.plan, self.open_call
-        sink.delivered = delivered_of(call, model, open_call)
+        open_call = self.open_call
+        sink.delivered = delivered_of(planned.call, planned.model, open_call)
 
         def keep(used: PlannedCall) -> None:
             sink.delivered = delivered_of(used.call, used.model, open_call)
@@ -417,16 +419,7 @@ class CallRunner:
         if sink.delivered is not None:
             from gateway.racing import Rescue  # noqa: PLC0415 - memory: off by default
 
-            def permitted(launch: Launch) -> bool:
-                name = launch.deployment  # of the model, or of a fallback that continues
-                known = () if name in model.deployments else self._fallbacks.continuing.values()
-                other = next((each for each in known if name in each.names), None)
-                if other is None:
-                    is_needed = launch.role is Role.FAILOVER
-                    return self.purse.refusal(model, launch, plan, is_needed=is_needed) is None
-                return self.permits_beside(_alone(other, launch), planned, is_second=False)
-
-            rescue = Rescue(call, model, plan, open_call, sink, may_launch=permitted, fallbacks=self)
+            rescue = Rescue(open_call, sink, self._continuers(planned))
             race = self._race(planned, rescue, sink, keep)
             ending = await rescue.run(race)
         else:
@@ -434,19 +427,19 @@ class CallRunner:
             ending = await race.run()
         self._failed = race.unanswered
         while isinstance(ending, Broken):
-            planned = self.planned  # of the model whose answer has begun
-            takeover = Takeover(planned.call, planned.model, planned.plan, open_call, sink, fallbacks=self)
-            ending = await takeover.finish(ending)
+            continuers = self._continuers(self.planned)  # of the model whose answer has begun
+            ending = await Continuation(open_call, sink, continuers, ending).finish()
         return ending
 
-    def to_continue(self, *, beside: bool) -> Iterator[PlannedCall]:
-        """Yield the fallbacks that may continue the answer of the current model; ``beside``: while it runs."""
-        return self._fallbacks.to_continue(beside=beside)
+    def _continuers(self, planned: PlannedCall) -> Continuers:
+        """Return who may continue an answer of the model of ``planned``: its deployments, then its fallbacks."""
+        purse, fallbacks = self.purse, self._fallbacks
 
-    async def hold(self, model: str, deployment: str) -> bool:
-        """Hold the expected use of limits by a fallback's continuation; return whether they allow it."""
-        planned = self._fallbacks.continuing[model]
-        return await self.purse.holds(_alone(planned, Launch(deployment, 0.0, Role.TAKEOVER)))
+        def others(stopped: Stopped) -> Iterator[Continuer]:
+            for other in fallbacks.to_continue(beside=stopped is not Stopped.BROKE):
+                yield purse.continuer(other, beside=planned, on_refused=partial(fallbacks.keep, other.model.name))
+
+        return Continuers(purse.continuer(planned), others)
 
     def late_s(self, planned: PlannedCall) -> float | None:
         """Return when the next model is asked beside that of ``planned``, seconds after its start; None: never.
@@ -467,13 +460,6 @@ class CallRunner:
             start_s = left_s - (left_s / 2 if takes_s is None else takes_s)
             late_s = late_s if start_s <= 0 else min(late_s, max(start_s, planned.plan.mostly_s))
         return late_s
-
-    def permits_beside(self, fallback: PlannedCall, late: PlannedCall, *, is_second: bool) -> bool:
-        """Whether the late model may pay for a fallback beside it; else it is asked only after a failure."""
-        is_permitted = self.purse.permits_beside(fallback, late, is_second=is_second)
-        if not is_permitted:
-            self._fallbacks.keep(fallback.model.name)
-        return is_permitted
 
     def use(self, planned: PlannedCall) -> None:
         """Let the fallback of ``planned`` answer the call."""
@@ -519,23 +505,22 @@ class CallRunner:
                 return True
         return False
 
-    async def _run(self, run: Run) -> "CallRecord | web.Response":
-        failed: list[tuple[str, ApiError]] = []  # the models that could not answer, with their errors
-        while isinstance(ending := await run(self.planned), Unanswered):
-            plans = {self.planned.model.name: self.planned, **self._raced}
-            errors = [(name, self._total_failure(plans[name], its)) for name, its in self._failed]
-            failed += errors
-            if await self._advance(errors):
-                continue
-            error = all_failed(failed, self.purse.kept_out)
-            error.headers.update({"x-holeshot-call-id": self.call.id, **self.response_headers})
-            if (own := self._answer_here(error)) is not None:
-                own.headers.update(error.headers)
-                self.open_call.finish(None, status_code=own.status, error_kind=None)
-                return own
-            self.open_call.finish(None, status_code=error.status_code, error_kind=error.kind)
-            raise error
-        return ending
+    async def _goes_on(self, failed: list[tuple[str, ApiError]]) -> bool:
+        """Add why the models of the last race have failed; return whether another one is to be asked."""
+        plans = {self.planned.model.name: self.planned, **self._raced}
+        errors = [(name, self._total_failure(plans[name], its)) for name, its in self._failed]
+        failed += errors
+        return await self._advance(errors)
+
+    def _refusal(self, error: ApiError) -> "web.Response":
+        """Record the call, which no model has answered; return the response of ``answer_here``, or raise ``error``."""
+        error.headers.update({"x-holeshot-call-id": self.call.id, **self.response_headers})
+        if (own := self._answer_here(error)) is not None:
+            own.headers.update(error.headers)
+            self.open_call.finish(None, status_code=own.status, error_kind=None)
+            return own
+        self.open_call.finish(None, status_code=error.status_code, error_kind=error.kind)
+        raise error
 
     def _total_failure(self, planned: PlannedCall, ending: Unanswered) -> ApiError:
         """Return one error for all the failures at the model of ``planned``."""
@@ -574,9 +559,7 @@ class Beside:
         while (planned := await self._fallbacks.beside(self._late)) is not None:
             self._late = planned.model.name
             planned = msgspec.structs.replace(planned, plan=plan_beside(planned.plan, first.model.name))
-            if await runner.purse.holds(planned) and (
-                self.late_s == 0.0 or runner.permits_beside(planned, first, is_second=is_rescued)
-            ):
+            if await runner.purse.holds(planned) and self._is_paid(planned, is_second=is_rescued):
                 self._raced[planned.model.name] = planned
                 allowance = Allowance(runner.purse, planned, beside=True)
                 return Further(
@@ -589,6 +572,16 @@ class Beside:
                     runner.late_s(planned),
                 )
         return None
+
+    def _is_paid(self, fallback: PlannedCall, *, is_second: bool) -> bool:
+        """Whether the first model pays for a fallback beside it; else that is asked only after a failure."""
+        launches = fallback.plan.launches
+        if self.late_s == 0.0 or not launches:  # the first cannot answer at all, or there is nothing to pay for
+            return True
+        is_permitted = self._runner.purse.permits_beside(fallback, self._first, launches[0], is_second=is_second)
+        if not is_permitted:
+            self._fallbacks.keep(fallback.model.name)
+        return is_permitted
 
     def won(self, model: str) -> None:
         """Let a fallback answer the call."""

@@ -447,8 +447,9 @@ class Responder:
         await runner.begin()
         if not self._parsed.stream:
             return await self._whole()
-        sink = self._sink()
-        own_s, is_late = runner.planned.model.keepalive_s, runner.call.win_on is WinOn.VALID
+        call = runner.call
+        sink = self._sink(call)
+        own_s, is_late = runner.planned.model.keepalive_s, call.win_on is WinOn.VALID
         every_s = COMMENT_S if own_s is None and is_late else own_s  # the first token may be the last
         if every_s is not None:
             sink.keep_alive(every_s)
@@ -474,10 +475,10 @@ class Responder:
             raise ClientDisconnected("the client disconnected")
         return sink.response
 
-    def _sink(self) -> StreamingSink:
+    def _sink(self, call: Call) -> StreamingSink:
         keep, runner = self._keep if self._given is not None else None, self._runner
         make = ArraySink if self._parsed.is_array else self.streaming
-        sink = make(self._request, runner.call, runner.response_headers, keep, self._forget)
+        sink = make(self._request, call, runner.response_headers, keep, self._forget)
         sink.given = self._given
         if self._parsed.remembering is not None:
             sink.remember(self._parsed.remembering, self._remember)

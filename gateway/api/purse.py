@@ -3,7 +3,9 @@
 A seat is asked for by the race itself, as it may wait for one; what is refused for want of one is told here as well.
 """
 
-from collections.abc import MutableMapping
+from collections.abc import Callable, MutableMapping
+
+import msgspec
 
 from gateway.api.call_context import CallContext
 from gateway.api.headers import NARROWED
@@ -11,8 +13,8 @@ from gateway.api.plan_call import PlannedCall, is_counted, payer_of, use_of
 from gateway.core.attempts import Narrowed, Role
 from gateway.fleet.models import Model
 from gateway.limits import LimitReached
-from gateway.racing import OpenCall
-from gateway.steering import Launch, Plan
+from gateway.racing import Continuer, OpenCall, Stopped
+from gateway.steering import Launch, Plan, plan_alone
 
 
 class Purse:
@@ -25,15 +27,13 @@ class Purse:
         self._context = context
         self._response_headers = response_headers
 
-    def permits_beside(self, fallback: PlannedCall, late: PlannedCall, *, is_second: bool) -> bool:
-        """Charge a fallback to the late model beside which it starts; return whether that may pay for it.
+    def permits_beside(self, fallback: PlannedCall, late: PlannedCall, launch: Launch, *, is_second: bool) -> bool:
+        """Charge a fallback's launch to the late model beside which it starts; return whether that may pay for it.
 
         For money it is refused only if the call has had a rescue already, or if it costs over ten times as much.
         """
-        plan, is_needed = fallback.plan, not (is_second or late.model.is_dear(fallback.model))
-        if not plan.launches:
-            return True
-        reason = self.refusal(late.model, plan.launches[0], plan, is_needed=is_needed, of=fallback.model)
+        is_needed = not (is_second or late.model.is_dear(fallback.model))
+        reason = self.refusal(late.model, launch, fallback.plan, is_needed=is_needed, of=fallback.model)
         if reason is not None:
             self.tell(reason)
         return reason is None
@@ -72,6 +72,39 @@ class Purse:
             learnt_as=learnt_as,
         )
         return None if is_permitted else steering.refused_by or Narrowed.BUDGET
+
+    def continuer(
+        self,
+        planned: PlannedCall,
+        *,
+        beside: PlannedCall | None = None,
+        on_refused: Callable[[], None] = lambda: None,
+    ) -> Continuer:
+        """Return a model that may continue an answer: its own, or that of the model ``beside`` which it is asked.
+
+        What continues an answer that broke off runs beside nothing, and is not extra. ``on_refused`` is called if the
+        other model may not pay for it.
+        """
+
+        async def holds(launch: Launch) -> bool:
+            if beside is None:
+                return True  # held when the call began
+            return await self.holds(msgspec.structs.replace(planned, plan=plan_alone(planned.plan, launch)))
+
+        def permits(launch: Launch, stopped: Stopped) -> bool:
+            if stopped is Stopped.BROKE:
+                return True
+            if stopped is Stopped.SLOW:
+                return self._context.services.rescues.spend()
+            if beside is None:
+                is_needed = launch.role is Role.FAILOVER
+                return self.refusal(planned.model, launch, planned.plan, is_needed=is_needed) is None
+            is_permitted = self.permits_beside(planned, beside, launch, is_second=False)
+            if not is_permitted:
+                on_refused()
+            return is_permitted
+
+        return Continuer(planned.model, planned.plan, planned.call, holds, permits)
 
     def left_out(self, planned: PlannedCall) -> None:
         """Count what a plan asks for and does not start."""

@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime
+from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Protocol
 
@@ -44,10 +45,6 @@ if TYPE_CHECKING:
 # input is here, so that a test can run a whole gateway in virtual time with simulated providers, reproducibly.
 
 
-def _utc_now() -> datetime:
-    return datetime.now(UTC)
-
-
 class Peers(Protocol):
     """The other workers of this port, by their process ids."""
 
@@ -65,7 +62,7 @@ class Runtime(msgspec.Struct, frozen=True, kw_only=True):
 
     clock: Callable[[], float] = time.monotonic  # seconds
     unix_clock: Callable[[], float] = time.time  # seconds since 1970
-    utc_now: Callable[[], datetime] = _utc_now
+    utc_now: Callable[[], datetime] = partial(datetime.now, UTC)
     random: Random = msgspec.field(default_factory=Random)  # for load balancing, not for security
     new_id: Callable[[], str] = new_id
     open_upstream: OpenUpstream | None = None  # None: over the network

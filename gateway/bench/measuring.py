@@ -26,9 +26,10 @@ from gateway.racing import (
     Requested,
     attempt_record,
     drain,
-    open_exchange,
     outcome_of,
+    request_of,
     settle,
+    translated,
 )
 from gateway.settings import DataPolicy
 from providers import ErrorKind, SendCount, UpstreamError
@@ -166,9 +167,10 @@ class _Request:
         return attempt_record(self._call, start, ending, self.measurement, exchange=self._exchange, censored_at=None)
 
     async def _read(self, clocks: AttemptClocks) -> None:
-        exchange = self._exchange = await open_exchange(
-            self._deployment, self._call, self._call.id, self._sends, clocks
-        )
+        deployment, call = self._deployment, self._call
+        request = request_of(deployment, call, call.id, self._sends)
+        raw = await deployment.upstream.stream(request)
+        exchange = self._exchange = translated(raw, request, deployment, call, clocks)
         measurement = self.measurement
         measurement.headers_at, measurement.connect_ms = self._clock(), exchange.connect_ms
         answered_by = exchange.headers.get(_ANSWERED_BY)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def request_of(
-    deployment: Deployment, call: Call, attempt_id: str, sendings: SendCount, *, whole: bool, taught: Facts
+    deployment: Deployment, call: Call, attempt_id: str, sendings: SendCount, *, whole: bool = False, taught: Facts = ()
 ) -> Request:
     """Return the request of ``call`` to ``deployment``, as its upstream gets it."""
     spoken = call.dialect  # the common case is read without a call
@@ -52,31 +52,23 @@ def request_of(
     )
 
 
-async def open_exchange(
+def translated(
+    exchange: Exchange,
+    request: Request,
     deployment: Deployment,
     call: Call,
-    attempt_id: str,
-    sendings: SendCount,
     clocks: AttemptClocks,
     *,
-    whole: bool = False,
     makers: "Makers | None" = None,
-    taught: Facts = (),
 ) -> Exchange:
-    """Send ``call`` to ``deployment``; return the exchange, whose events are in the client's dialect.
+    """Return the ``exchange`` of ``request`` with events in the client's dialect.
 
     The ``clocks`` hear of thoughts, a call's pieces and ends that the client is not told (yet); the ``makers`` of
-    reasoning. ``taught``: what errors within its answers have taught before.
-
-    Raises:
-        UpstreamError: as for ``Upstream.stream``.
-
+    reasoning.
     """
-    request = request_of(deployment, call, attempt_id, sendings, whole=whole, taught=taught)
     spoken = request.dialect
-    exchange = await deployment.upstream.stream(request)
     if makers is not None and spoken.answers.binds:
-        maker = Maker(deployment.name, sendings.key_name, deployment.tenant)
+        maker = Maker(deployment.name, request.sendings.key_name, deployment.tenant)
         exchange = makers.watched(exchange, request, maker, deployment.learnt)
     if spoken is call.dialect:
         return exchange

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from enum import Enum
+from operator import attrgetter
 from typing import Generic, Protocol, TypeVar
 
 import msgspec
@@ -27,6 +28,7 @@ from gateway.steering import Launch, Plan
 # Only calls that do not stream have one: in a stream, the client already has a part of the winner's answer. The backup
 # was launched like any extra attempt, under the same limits, which count a complete answer for each.
 
+_STATE, _START = attrgetter("state"), attrgetter("start")
 _MAY_ANSWER = frozenset({AttemptState.ASKED, AttemptState.HELD})
 
 
@@ -145,7 +147,7 @@ class Attempts:
     @property
     def watched(self) -> bool:
         """Whether any loser is still watched."""
-        return any(attempt.state is AttemptState.WATCHED for attempt in self.all)
+        return AttemptState.WATCHED in map(_STATE, self.all)
 
     def is_last(self, attempt: Attempt, call: Call) -> bool:
         """Whether the prompt of ``call`` is not needed any more once the answer of ``attempt`` streams."""
@@ -175,9 +177,9 @@ class Attempts:
 
         Each takes its seat before the next item of ``launches`` is read.
         """
-        first = [self._prepare(launch) for launch in launches]
+        first = list(map(self._prepare, launches))
         if first:
-            self._open_call.begin([attempt.start for attempt in first])
+            self._open_call.begin(list(map(_START, first)))
         self._ask(first)
         return bool(first)
 

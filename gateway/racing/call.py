@@ -19,7 +19,6 @@ from gateway.fleet.models import Deployment, Model
 from gateway.racing.caches import with_caches
 from gateway.racing.costs import settle
 from gateway.racing.hold import Held
-from gateway.racing.measurement import milliseconds
 from gateway.racing.records import NOT_KNOWN as UNKNOWN
 from gateway.racing.records import Alone, call_record, call_start, taken_over
 from gateway.racing.seats import Wait
@@ -310,7 +309,7 @@ class OpenCall:
 
     def since_received_ms(self, instant: float) -> float:
         """Return ``instant`` of the clock in milliseconds since the call was received."""
-        return milliseconds(instant - self.call.received_at)
+        return round((instant - self.call.received_at) * 1_000_000) / 1000  # as ``milliseconds``, without its call
 
 
 def _number(attempt: AttemptRecord) -> int:

@@ -10,7 +10,6 @@ without a known price as unknown (None). A sum is unknown only if all its parts 
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from math import ceil, inf
-from operator import attrgetter
 from typing import Any
 
 import msgspec
@@ -95,7 +94,6 @@ class Generated(msgspec.Struct, frozen=True):
 
 _NOTHING = Bounds(0.0, 0.0)
 _NO_TOKENS = Generated(0, 0)
-_LEARNT_AS = attrgetter("learnt_as")
 
 
 def generated(
@@ -286,6 +284,9 @@ class Sum(msgspec.Struct, frozen=True):
     high_usd: float | None
 
 
+_FREE = Sum(0.0, 0.0, 0.0)  # of no attempts
+
+
 class Bill(msgspec.Struct, frozen=True):
     """The attempts with their costs, and the sums of those that the operator pays for."""
 
@@ -317,18 +318,33 @@ def settle(
     is_counted = winner is not None and winner.tokens_source is TokensSource.REPORTED
     is_judged = is_text and winner is not None and not deployments[winner.deployment].extra_body
     prompt = _prompt(reported, estimated_prompt_tokens, is_counted=is_counted, is_judged=is_judged)
-    priced = [
-        _as_stated(_priced(one, of, _sent(one, prompt, attempts), winner, asked, seen), of)
-        for one, of in ((one, deployments[one.deployment]) for one in attempts)
-    ]
     winner_id = winner.id if winner is not None else None
-    own = [one for one in priced if one.learnt_as is None] if any(map(_LEARNT_AS, priced)) else priced
+    priced: list[AttemptRecord] = []
+    own: list[AttemptRecord] = []  # that the operator pays for
+    added: list[AttemptRecord] = []
+    abandoned: list[AttemptRecord] = []
+    cache_saved_usd: float | None = None
+    for one in attempts:  # a loop: each comprehension is a call
+        of = deployments[one.deployment]
+        record = _priced(one, of, _sent(one, prompt, attempts), winner, asked, seen)
+        if record.stated_usd is not None:
+            record = _as_stated(record, of)
+        priced.append(record)
+        if record.learnt_as is not None:
+            continue
+        own.append(record)
+        if record.id == winner_id:
+            cache_saved_usd = record.cache_saved_usd
+        elif _is_added(record, winner):
+            added.append(record)
+        if record.outcome is Outcome.CLIENT_GONE:
+            abandoned.append(record)
     return Bill(
         tuple(priced),
         _sum(own),
-        _sum([one for one in own if one.id != winner_id and _is_added(one, winner)]),
-        _sum([one for one in own if one.outcome is Outcome.CLIENT_GONE]),
-        next((one.cache_saved_usd for one in own if one.id == winner_id), None),
+        _sum(added) if added else _FREE,
+        _sum(abandoned) if abandoned else _FREE,
+        cache_saved_usd,
     )
 
 
@@ -586,7 +602,7 @@ def _is_fully_reported(record: AttemptRecord) -> bool:
 def _sum(records: Sequence[AttemptRecord]) -> Sum:
     """Return the cost of all ``records`` together; 0 for none."""
     if not records:
-        return Sum(0.0, 0.0, 0.0)
+        return _FREE
     usd = low_usd = high_usd = None
     is_bounded = True
     for one in records:

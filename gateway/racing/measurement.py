@@ -194,7 +194,8 @@ class Gaps:
             return None
         ordered, none = sorted(self._kept), self.together
         last = len(ordered) + none - 1
-        p50_s, p95_s = (ordered[at - none] if at >= none else 0.0 for at in (round(last * 0.5), round(last * 0.95)))
+        middle, high = round(last * 0.5) - none, round(last * 0.95) - none
+        p50_s, p95_s = ordered[middle] if middle >= 0 else 0.0, ordered[high] if high >= 0 else 0.0
         longest_s = max(ordered[-1], self._longest_s)
         return GapFigures(milliseconds(p50_s), milliseconds(p95_s), milliseconds(longest_s), _counts(ordered, none))
 
@@ -385,7 +386,7 @@ class Measurement:
 
     def since_start_ms(self, instant: float | None) -> float | None:
         """Return ``instant`` as milliseconds from the launch."""
-        return None if instant is None else milliseconds(instant - self.started)
+        return None if instant is None else round((instant - self.started) * 1_000_000) / 1000
 
     def times_ms(self) -> list[float | None]:
         """Return when headers, first event, first delta, first answering delta and last one came, since the launch.

@@ -6,37 +6,22 @@ deployment continues, that text is sent after all. Imported only where ``takeove
 """
 
 import asyncio
-from collections.abc import Callable
 from contextlib import suppress
 from enum import Enum
 from math import inf
 
-import msgspec
-
-from gateway.core.attempts import Outcome, Role
-from gateway.core.calls import Call, CallRecord
+from gateway.core.attempts import Outcome
+from gateway.core.calls import CallRecord
 from gateway.core.tasks import forget_frames, retrieve
-from gateway.fleet.models import Deployment, Model
 from gateway.racing.attempt import Attempt
 from gateway.racing.call import FINISHED, RESCUED, Broken, OpenCall, Unanswered
+from gateway.racing.continuation import Continuation, Continuers, Stopped
+from gateway.racing.delivered import ClientSink
 from gateway.racing.measurement import SHARE, Measurement
 from gateway.racing.race import Race
 from gateway.racing.reader import Block
 from gateway.racing.sinks import ClientGone, Forward, Winner
-from gateway.racing.takeover import (
-    CANDIDATES,
-    COMMENT_S,
-    Candidate,
-    ClientSink,
-    Fallbacks,
-    Running,
-    Takeover,
-    again_tokens,
-    in_time,
-)
-from gateway.steering import Launch, Plan
 from providers import ErrorKind, UpstreamError
-from providers.dialects import Begun
 
 TICK_S = 0.5  # between two checks of a stream
 PATIENCE_S = 2.0  # a stream is slow if its tokens are so much later than at the slow speed
@@ -119,35 +104,22 @@ class Rescue:
 
     def __init__(
         self,
-        call: Call,
-        model: Model,
-        plan: Plan,
         open_call: OpenCall,
         sink: ClientSink,
-        *,
-        may_launch: Callable[[Launch], bool],
-        fallbacks: Fallbacks | None = None,
+        continuers: Continuers,
     ) -> None:
-        """Requires ``sink.delivered``, which keeps what the client was sent.
-
-        ``may_launch`` is asked before another deployment starts beside a stream that stands still, which may be one of
-        the ``fallbacks``.
-        """
+        """Requires ``sink.delivered``, which keeps what the client was sent."""
         assert sink.delivered is not None
-        self._call = call
-        self._model = model
-        self._plan = plan
         self._open_call = open_call
         self._sink = sink
+        self._continuers = continuers
         self._delivered = sink.delivered
-        self._may_launch = may_launch
-        self._fallbacks = fallbacks
-        self._slow = model.takeover.slow  # None: its speed is not watched, or not any more
-        self._stands_still = False  # why another deployment was asked; else it was slow
+        self._slow = continuers.own.model.takeover.slow  # None: its speed is not watched, or not any more
+        self._stopped = Stopped.SLOW  # why another deployment was asked
         self._clock = open_call.services.clock
         self._state = RescueState.WATCHING
         self._race: Race | None = None  # the race with the slow stream, while it runs
-        self._continuation: Race | None = None  # the race of the deployments that may continue
+        self._continuation: Continuation | None = None
         self._continuing: asyncio.Task[CallRecord | Unanswered | Broken] | None = None
         self._held: list[bytes] = []
         self._write_lock = asyncio.Lock()  # held while events are written to the client
@@ -188,7 +160,6 @@ class Rescue:
         """Stop the continuation: the slow stream ends the call, which is about to be recorded."""
         if self._state is RescueState.HOLDING:
             self._state = RescueState.OVER
-            self._open_call.broken.pop()
             if self._continuation is not None:
                 self._continuation.withdraw()
 
@@ -197,9 +168,9 @@ class Rescue:
         if self._state is RescueState.HOLDING:
             self._state = RescueState.PASSED
             self._held.clear()
-            outcome = Outcome.STALLED if self._stands_still else Outcome.SUPERSEDED
+            outcome = Outcome.STALLED if self._stopped is Stopped.SILENT else Outcome.SUPERSEDED
             broken = None if self._race is None else self._race.supersede(self._error(), outcome)
-            self._open_call.takeover = FINISHED if broken is None or self._stands_still else RESCUED
+            self._open_call.takeover = FINISHED if broken is None or self._stopped is Stopped.SILENT else RESCUED
 
     # The sink of the watched answer.
 
@@ -260,7 +231,7 @@ class Rescue:
         """Ask another deployment beside ``attempt``, which is silent in its answer; return whether one was asked."""
         if self._race is None or attempt is not self._race.winner or not self._may_start:
             return False
-        self._stands_still = True
+        self._stopped = Stopped.SILENT
         return self._start_continuation()
 
     @property
@@ -281,7 +252,7 @@ class Rescue:
         self._paused_s += late_s
         # The pause of a client that does not read is added when it does.
         if not self._write_lock.locked() and late_s < TICK_S and self._is_slow(winner, now):
-            self._slow, self._stands_still = None, False
+            self._slow, self._stopped = None, Stopped.SLOW
             self._start_continuation()
         elif self._slow is not None:
             self._sleep()
@@ -302,7 +273,8 @@ class Rescue:
     def _measure_speeds(self, deployment: str, below_tps: float) -> bool:
         """Determine the slow speed and the deployments that are fast enough; return whether there are any."""
         paces = self._open_call.services.paces
-        names = dict.fromkeys([*(launch.deployment for launch in self._plan.launches), *self._plan.rest, deployment])
+        plan = self._continuers.own.plan
+        names = dict.fromkeys([*(launch.deployment for launch in plan.launches), *plan.rest, deployment])
         usual = {name: paces.slowest_usual(name, FEWEST) for name in names}
         known = {name: tps for name, tps in usual.items() if tps is not None}
         if not known:
@@ -314,48 +286,25 @@ class Rescue:
 
     def _start_continuation(self) -> bool:
         """Have others continue from what was delivered; return whether any may. A slow stream's text is held back."""
-        race, call, open_call = self._race, self._call, self._open_call
-        continuing = call.dialect.continuing
+        race, open_call, continuers = self._race, self._open_call, self._continuers
         broken = None if race is None else race.so_far(self._error())
-        if broken is None or continuing is None:
+        if race is None or race.winner is None or broken is None or continuers.own.call.dialect.continuing is None:
             return False
-        begun = self._sink.begun(continuing)
-        if begun.obstacle is not None:
-            return False
-        fallbacks = self._fallbacks if self._stands_still else None
-        takeover = Takeover(call, self._model, self._plan, open_call, _Outlet(self, self._sink), fallbacks=fallbacks)
-        most = CANDIDATES if self._stands_still else len(self._model.deployments)
-        able = takeover.candidates(broken, begun, most, beside=True)
-        candidates = [each for each in able if self._stands_still or each.deployment.name in self._fast][:CANDIDATES]
-        if not candidates or not self._is_allowed(candidates[0].deployment):
+        among = self._fast if self._stopped is Stopped.SLOW else None
+        continuation = Continuation(
+            open_call, self._sink, continuers, broken, self._stopped, among=among, on_text=self.cut_slow
+        )
+        if not continuation.plan():
             return False
         self._state, self._started_at = RescueState.HOLDING, self._clock()
-        self._started_tokens = 0 if race is None or race.winner is None else tokens_in(race.winner.measurement)
-        # The answer as it is now: later text is held back, and dropped if another deployment continues.
-        open_call.broken.append(msgspec.structs.replace(broken, again_tokens=again_tokens(begun.text)))
-        self._continuing = open_call.services.tasks.loop.create_task(self._continue(takeover, begun, candidates))
+        self._started_tokens = tokens_in(race.winner.measurement)
+        self._continuation = continuation
+        self._continuing = open_call.services.tasks.loop.create_task(self._continue(continuation))
         self._continuing.add_done_callback(forget_frames)
         return True
 
-    def _is_allowed(self, rival: Deployment) -> bool:
-        if self._stands_still:
-            return self._may_launch(Launch(rival.name, 0.0, Role.FAILOVER))  # counted as a rescue before a first token
-        return self._open_call.services.rescues.spend()
-
-    async def _continue(
-        self, takeover: Takeover, begun: Begun, candidates: list[Candidate]
-    ) -> CallRecord | Unanswered | Broken:
-        model = self._model
-        await self._sink.close()
-        candidates = await takeover.held(candidates)
-        if self._state is not RescueState.HOLDING:
-            return Unanswered()
-        ending: CallRecord | Unanswered | Broken = Unanswered()
-        if candidates:
-            may_launch: Callable[[Launch], bool] = self._may_launch if self._stands_still else lambda _: True
-            self._continuation = takeover.race(begun, candidates, needs_text=True, may_launch=may_launch)
-            self._sink.keep_alive(min(COMMENT_S, model.keepalive_s or COMMENT_S))
-            ending = await in_time(self._continuation, model.takeover.within_s)
+    async def _continue(self, continuation: Continuation) -> CallRecord | Unanswered | Broken:
+        ending = await continuation.run()
         if not self._has_passed:
             self.settle()
             with suppress(ClientGone):
@@ -378,40 +327,14 @@ class Rescue:
         if winner is None:
             return False
         tokens = tokens_in(winner.measurement) - self._started_tokens
-        if self._stands_still:
+        if self._stopped is Stopped.SILENT:
             return tokens > 0
         return tokens >= FASTER * self._slow_tps * (self._clock() - self._started_at + AGAIN_S)
 
     def _error(self) -> UpstreamError:
-        if self._stands_still:
+        if self._stopped is Stopped.SILENT:
             return UpstreamError(ErrorKind.STALL_TIMEOUT, "stood still until another deployment went on")
         return UpstreamError(ErrorKind.STALL_TIMEOUT, f"fewer than {self._slow_tps:g} tokens per second")
-
-
-class _Outlet:
-    """The sink of the continuation: its first text cuts the slow stream."""
-
-    streams = True
-    understands = False
-
-    def __init__(self, rescue: Rescue, sink: Running) -> None:
-        self._rescue = rescue
-        self._sink = sink
-        self.begun = sink.begun
-        self.keep_alive = sink.keep_alive
-        self.begin = sink.begin
-        self.end = sink.end
-        self.may_be_continued = sink.may_be_continued
-        self.fail = sink.fail
-
-    async def close(self) -> None:
-        """Cut the slow stream, and stop sending comments: text follows."""
-        self._rescue.cut_slow()
-        await self._sink.close()
-
-    async def write(self, block: Block) -> None:
-        """Send events."""
-        await self._sink.write(block)
 
 
 async def _ended(task: asyncio.Task[CallRecord | Unanswered | Broken]) -> None:

@@ -55,9 +55,11 @@ _BLANKS = frozenset(" \t")
 _GOES_ON = frozenset(",.;:!?")  # behind a mark that a sentence mentions; no answer begins so
 _NEAR = 8  # characters around a mark
 
-# A first event with nothing of this begins no thought: its text is neither blank, nor may it begin like a mark.
+# A first event with nothing of this begins no thought: its text is neither blank, nor may it begin like a mark. Most
+# strings of an event are passed by the byte behind their quote.
 may_begin = re.compile(
-    rb'"(?: |\\[nrt])*(?:<|\\u003[cC]|\\u25[cC]1|\xe2\x97\x81|\[[tT"]|analys?i?s?["A-Z])|"(?: |\\[nrt])+"'
+    rb'"(?=[ \\<\xe2\[a])(?:'
+    rb'(?: |\\[nrt])*(?:<|\\u003[cC]|\\u25[cC]1|\xe2\x97\x81|\[[tT"]|analys?i?s?["A-Z])|(?: |\\[nrt])+")'
 ).search
 
 MOST_CHARS = 256 * 1024  # of thoughts that the template began: longer text is an answer

@@ -35,6 +35,7 @@ from .plans import Explanation as Explanation
 from .plans import Launch as Launch
 from .plans import Plan as Plan
 from .plans import Start as Start
+from .plans import plan_alone as plan_alone
 from .plans import plan_beside as plan_beside
 from .redis_board import STRIKES_KEY as STRIKES_KEY
 from .redis_board import RedisBoard as RedisBoard

@@ -212,3 +212,8 @@ def plan_beside(plan: Plan, late: str) -> Plan:
         explores=False,
         explanation=told,
     )
+
+
+def plan_alone(plan: Plan, launch: Launch) -> Plan:
+    """Return the plan of a model that only continues another's answer, by this ``launch``."""
+    return msgspec.structs.replace(plan, launches=(launch,))

@@ -298,7 +298,10 @@ class CallLog:
 
     def call_finished(self, record: CallRecord) -> None:
         """Write the line."""
-        winner = next((item for item in record.attempts if item.id == record.winner_attempt_id), None)
+        winner = None
+        for item in record.attempts:
+            if item.id == record.winner_attempt_id:
+                winner = item
         line = _Line(
             id=record.id,
             model=record.model,

@@ -1,6 +1,7 @@
 """One HTTP/1.1 connection: how its exchanges begin and end."""
 
 import asyncio
+from itertools import chain
 from typing import TYPE_CHECKING, Protocol, cast
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
@@ -72,7 +73,7 @@ class Message:
         assert self.parser is not None
         assert self.response is not None
         status = self.parser.get_status_code()
-        if sum(len(name) + len(value) for name, value in self.fields) > HEAD_BYTES:
+        if sum(map(len, chain.from_iterable(self.fields))) > HEAD_BYTES:
             raise Fault(OVERSIZED)
         if status >= _FIRST_FINAL_STATUS:
             self.keep_alive = self.parser.should_keep_alive()

@@ -510,6 +510,13 @@ def nobody_is_held_for_longer_than_it_can_gain(evidence: Evidence) -> Iterator[s
             yield f"call {call_id}: {winner.deployment} was held for {held_ms} ms, to gain {max(gains_s)} s"
 
 
+def an_answer_counts_for_the_model_that_gave_it(evidence: Evidence) -> Iterator[str]:
+    for call in evidence.store.calls.values():
+        began, _ = _who_began(call)
+        if began is not None and began.model is not None and began.model != (call.answered_model or call.model):
+            yield f"call {call.id}: {began.deployment} of {began.model} answered, its row says {call.answered_model}"
+
+
 def refusals_are_in_sql_as_counted(evidence: Evidence) -> Iterator[str]:
     counted = sum(float(number) for number in REFUSED.findall(evidence.metrics))
     stored = sum(evidence.store.refusals.values())
@@ -589,6 +596,7 @@ CHECKS: tuple[Callable[[Evidence], Iterator[str]], ...] = (
     who_is_valid_wins,
     a_rival_answers_when_its_winner_breaks,
     refusals_are_in_sql_as_counted,
+    an_answer_counts_for_the_model_that_gave_it,
 )
 
 

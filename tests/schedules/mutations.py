@@ -19,16 +19,18 @@ from gateway.racing.answer import AnswerStream
 from gateway.racing.attempt import Attempt, Bid
 from gateway.racing.attempts import Attempts, Backup
 from gateway.racing.call import OpenCall
+from gateway.racing.continuation import ContinuingSink
+from gateway.racing.entry import Entry
 from gateway.racing.hold import Hold
 from gateway.racing.launches import LaunchSchedule
 from gateway.racing.measurement import Measurement
-from gateway.racing.race import Entry
+from gateway.racing.race import Race
 from gateway.racing.reader import DRAIN_S, Block
 from gateway.racing.rescue import Rescue
+from gateway.racing.seam import Seam
 from gateway.racing.seats import Line, Seat
 from gateway.racing.services import AttemptTasks, Outbox
 from gateway.racing.sinks import Winner
-from gateway.racing.takeover import ContinuingSink, Seam
 from gateway.racing.timeouts import AttemptClocks
 from gateway.racing.validation import UNJUDGED, Validity
 from gateway.server.connection import Connection
@@ -323,6 +325,8 @@ def a_slow_one_is_cut_before_another_goes_on(patch: pytest.MonkeyPatch) -> None:
 
     async def begin(self: ContinuingSink, winner: Winner) -> None:
         await original(self, winner)
+        if self._on_text is not None:
+            self._on_text()
         await self._running.close()
 
     patch.setattr(ContinuingSink, "begin", begin)
@@ -347,6 +351,36 @@ def what_was_held_back_is_lost(patch: pytest.MonkeyPatch) -> None:
         self._held.clear()
 
     patch.setattr(Rescue, "settle", settle)
+
+
+def the_late_model_does_not_give_way(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Entry, "give_way", lambda self, *, runs_on: None)
+
+
+def the_late_models_attempts_run_on(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Entry, "give_way", lambda self, *, runs_on: self.leave())
+
+
+def a_fallback_that_wins_is_not_used(patch: pytest.MonkeyPatch) -> None:
+    original = Race.settle
+
+    def settle(self: Race, entry: Entry) -> None:
+        first, self.entries = self.entries, [entry, *(each for each in self.entries if each is not entry)]
+        original(self, entry)
+        self.entries = first
+
+    patch.setattr(Race, "settle", settle)
+
+
+def the_winning_model_gives_way_as_well(patch: pytest.MonkeyPatch) -> None:
+    original = Race.settle
+
+    def settle(self: Race, entry: Entry) -> None:
+        original(self, entry)
+        if self.entries[1:]:
+            entry.leave()
+
+    patch.setattr(Race, "settle", settle)
 
 
 def a_first_token_is_not_shown(patch: pytest.MonkeyPatch) -> None:
@@ -416,4 +450,8 @@ MUTATIONS: Collection[Mutation] = (
     a_word_at_the_seam_is_sent_twice,
     what_is_to_be_held_back_is_sent,
     what_was_held_back_is_lost,
+    the_late_model_does_not_give_way,
+    the_late_models_attempts_run_on,
+    a_fallback_that_wins_is_not_used,
+    the_winning_model_gives_way_as_well,
 )

@@ -13,6 +13,7 @@ KEY = "hs-of-the-only-client"
 MODEL, OTHER_MODEL, SPARE_MODEL, VECTORS, VOICE = "raced", "other", "spare", "vectors", "voice"
 LONE_MODEL = "lone"  # one deployment; ``spare`` is its fallback
 SPARE_VOICE = "spare-voice"  # the fallback of ``voice``, where there is to be one
+SPARE_VECTORS = "spare-vectors"  # likewise, of ``vectors``, with the same model
 
 TTFT_S, STALL_S, TOTAL_S = 1.5, 1.0, 20.0
 
@@ -32,6 +33,7 @@ RIVAL_SHARE = 0.25  # are about race.keep_rival
 HOLD_SHARE = 0.25  # are about race.hold
 RESCUE_SHARE = 0.2  # are about takeover.slow
 MODELS_SHARE = 0.2  # are about several models, all kinds of answers, and limits
+UNREAD_SHARE = 0.2  # of what is asked there is for vectors, whose answers are not read
 BLANK_SHARE = 0.15  # of the answers there begin with empty lines
 OPEN_SHARE = 0.1  # have bodies that stay open after their answer, for good
 HABITS = ("repeats", "trims", "no word", "two words", "anew", "reasoning", "tool")  # the first two continue a text
@@ -129,7 +131,7 @@ def _raced(seed: int) -> Scenario:
 
 def of_models(seed: int) -> Scenario:
     """Return a scenario of models that are asked beside each other, for all kinds of answers, and under limits."""
-    scenario, dice = _drawn(seed), Random(f"{seed} models")
+    scenario, dice, unread = _drawn(seed), Random(f"{seed} models"), Random(f"{seed} unread")
     chain = {MODEL: [OTHER_MODEL, SPARE_MODEL], OTHER_MODEL: [SPARE_MODEL], LONE_MODEL: [SPARE_MODEL]}
     chain[VOICE] = [SPARE_VOICE]
     settings: dict[str, dict[str, Any]] = {
@@ -138,6 +140,8 @@ def of_models(seed: int) -> Scenario:
     }
     for name in (OTHER_MODEL, VECTORS, VOICE, SPARE_VOICE):
         settings[name] = {**settings.get(name, {}), "race": _race(dice)}
+    late = unread.choice(("auto", "failure", 0.05, 0.1, 0.3))
+    settings[VECTORS] |= {"fallbacks": [SPARE_VECTORS], "fallback_after": late}
     for name in (MODEL, SPARE_MODEL, VOICE):
         if dice.random() < 0.15:
             settings.setdefault(name, {})["usd_per_day"] = dice.choice((0.0, 0.0001, 1.0))
@@ -151,7 +155,7 @@ def of_models(seed: int) -> Scenario:
             for name, several in scenario.behaviours.items()
         },
         clients=tuple(
-            msgspec.structs.replace(client, asks=tuple(_asked_of_models(ask, dice) for ask in client.asks))
+            msgspec.structs.replace(client, asks=tuple(_asked_of_models(ask, dice, unread) for ask in client.asks))
             for client in scenario.clients
         ),
         has_clients=True,
@@ -166,9 +170,11 @@ def _silent_or_whole(behaviour: Behaviour, dice: Random, *, prose: bool) -> Beha
     return msgspec.structs.replace(behaviour, **changes)
 
 
-def _asked_of_models(ask: Ask, dice: Random) -> Ask:
+def _asked_of_models(ask: Ask, dice: Random, unread: Random) -> Ask:
     if dice.random() < 0.2:
         return Ask(dialect="speech", key=KEY, model=VOICE, stream=False, deadline_ms=ask.deadline_ms)
+    if unread.random() < UNREAD_SHARE:
+        return Ask(dialect="embeddings", key=KEY, model=VECTORS, stream=False, deadline_ms=ask.deadline_ms)
     if ask.dialect in {"embeddings", "speech"}:
         return msgspec.structs.replace(ask, key=KEY)
     model = dice.choice((MODEL, MODEL, OTHER_MODEL, LONE_MODEL))

@@ -55,6 +55,7 @@ from tests.schedules.scenario import (
     OTHER_MODEL,
     PROVIDERS,
     SPARE_MODEL,
+    SPARE_VECTORS,
     SPARE_VOICE,
     VECTORS,
     VOICE,
@@ -503,6 +504,7 @@ def configured(scenario: Scenario, folder: Path, version: int) -> Settings:
             VECTORS: {"deployments": deployments(providers, VECTORS)},
             VOICE: {"deployments": deployments(providers[:2], VOICE)},
             SPARE_VOICE: {"deployments": deployments(providers[2:], SPARE_VOICE)},
+            SPARE_VECTORS: {"deployments": deployments(providers[2:], VECTORS)},
             **scenario.models,
         },
     }

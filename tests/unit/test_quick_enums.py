@@ -7,7 +7,7 @@ from enum import Enum
 import pytest
 
 from gateway.racing.attempt import AttemptState
-from gateway.racing.race import Phase
+from gateway.racing.entry import Phase
 from gateway.racing.timeouts import Came
 
 _CHECKED = """

@@ -7,10 +7,10 @@ import pytest
 from gateway.core.attempts import Role
 from gateway.core.calls import CallRecord, Mode, Objective
 from gateway.racing.call import Broken
+from gateway.racing.continuation import Continuation, Continuer, Continuers
 from gateway.racing.sinks import GatheringSink
-from gateway.racing.takeover import Takeover
 from gateway.settings import Profile, RaceSettings
-from gateway.steering import Plan
+from gateway.steering import Launch, Plan
 from providers import ErrorKind, UpstreamError
 from providers.dialects import CHAT, Begun, Continuing
 from tests.unit.racing.test_race import answers
@@ -185,11 +185,16 @@ def test_the_hold_of_an_answer_that_broke_and_that_nobody_could_finish_is_in_its
         async def close(self) -> None:
             """Likewise."""
 
+    async def holds(_: Launch) -> bool:
+        return True
+
     async def main() -> CallRecord | Broken:
         race = track.race()
         broken = await race.run()
         assert isinstance(broken, Broken)
-        return await Takeover(race.open_call.call, track.model, track.plan, race.open_call, sink).finish(broken)
+        own = Continuer(track.model, track.plan, race.open_call.call, holds, lambda *_: True)
+        continuers = Continuers(own, lambda _: iter(()))
+        return await Continuation(race.open_call, sink, continuers, broken).finish()
 
     sink = Sink()
     slow = Timetable("slow-decoder", [(0.2, delta("half")), (8.0, UpstreamError(ErrorKind.DISCONNECTED, "reset"))])

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from gateway.racing.takeover import FEW, LONGEST_STOP, MOST_SPACES, MOST_TAIL, Seam, SeamMismatchError, split
+from gateway.racing.seam import FEW, LONGEST_STOP, MOST_SPACES, MOST_TAIL, Seam, SeamMismatchError, split
 
 
 @pytest.mark.parametrize(

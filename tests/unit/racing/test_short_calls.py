@@ -119,7 +119,7 @@ class Course:
             tokens,
             None,
             model.prices,
-            watches=False,
+            explores=False,
             size_tokens=tokens,
             hedged_part=HEDGED_PART,
         )

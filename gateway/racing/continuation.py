@@ -1,0 +1,426 @@
+"""Has another deployment continue an answer that broke off, stands still or is slow: who, whether it is paid, and how.
+
+However the answer stopped, its continuation is one race with the same client, whose sink drops what is repeated at the
+seam. Beside an answer that still runs, the first text that is new to the client cuts it.
+"""
+
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
+from enum import Enum
+
+import msgspec
+
+from gateway.core.attempts import Role
+from gateway.core.calls import Call, CallRecord, Mode
+from gateway.fleet.models import Deployment, Model
+from gateway.racing.call import FINISHED, Broken, OpenCall, Unanswered
+from gateway.racing.delivered import Running
+from gateway.racing.measurement import estimated_tokens
+from gateway.racing.race import Race
+from gateway.racing.reader import Block, WholeEvents
+from gateway.racing.seam import Seam, SeamMismatchError, again_tokens, is_blank, split
+from gateway.racing.sinks import ClientGone, Winner
+from gateway.steering import Launch, Plan
+from providers import UNREADABLE, ErrorKind, UpstreamError, Usage, events
+from providers.dialects import AnswerFormat, Begun, Chunk, Continuing, Ended, Splice
+
+CANDIDATES = 2
+COMMENT_S = 2.0  # between two comments while the client waits for more
+
+# Who continues.
+
+
+class Stopped(Enum):
+    """How the answer stopped."""
+
+    BROKE = "broke"
+    SILENT = "silent"  # it stands still, and still runs
+    SLOW = "slow"  # likewise
+
+
+class Continuer(msgspec.Struct, frozen=True):
+    """A model whose deployments may continue an answer: planned, and how it is paid."""
+
+    model: Model
+    plan: Plan
+    call: Call  # as built for it
+    holds: Callable[[Launch], Awaitable[bool]]  # whether limits allow the launch; then its expected use is held
+    permits: Callable[[Launch, Stopped], bool]  # whether it may be paid
+
+
+class Continuers(msgspec.Struct, frozen=True):
+    """The model whose answer has begun, and its fallbacks, each planned when it is needed."""
+
+    own: Continuer
+    fallbacks: Callable[[Stopped], Iterator[Continuer]]
+
+
+class Candidate(msgspec.Struct, frozen=True):
+    """A deployment that may continue the answer."""
+
+    deployment: Deployment
+    of: Continuer
+
+    @property
+    def name(self) -> str:
+        """The name of the deployment."""
+        return self.deployment.name
+
+
+class Continuation:
+    """One continuation of an answer. ``plan`` first; then ``run`` it, or have it ``finish`` one that broke off."""
+
+    def __init__(
+        self,
+        open_call: OpenCall,
+        sink: Running,
+        continuers: Continuers,
+        broken: Broken,
+        stopped: Stopped = Stopped.BROKE,
+        *,
+        among: Collection[str] | None = None,
+        on_text: Callable[[], None] | None = None,
+    ) -> None:
+        """``broken``: the answer so far. Requires that its dialect has a form of continuing.
+
+        ``among``: the only deployments that may continue; ``on_text`` as for ``ContinuingSink``.
+        """
+        self._open_call = open_call
+        self._sink = sink
+        self._own = continuers.own
+        self._fallbacks = continuers.fallbacks
+        self._broken = broken
+        self._stopped = stopped
+        self._among = among
+        self._on_text = on_text
+        continuing = continuers.own.call.dialect.continuing
+        assert continuing is not None  # otherwise no answer is kept
+        self._continuing: Continuing = continuing
+        self._begun: Begun = sink.begun(continuing)
+        self._candidates: Sequence[Candidate] = ()
+        self._race: Race | None = None
+        self._is_counted = False  # whether ``broken`` is one of the call's parts
+
+    def plan(self) -> bool:
+        """Choose who continues; return whether any may, and is paid. Then the answer so far counts as a part."""
+        if self._begun.obstacle is not None:
+            return False
+        candidates = self._candidates = self._chosen()
+        # Beside an answer that runs it counts as a rescue before a first token.
+        if not candidates or not self._permits(Launch(candidates[0].name, 0.0, Role.FAILOVER)):
+            return False
+        # The answer as it is now: what may still come is held back, and dropped if another deployment continues.
+        part = msgspec.structs.replace(self._broken, again_tokens=again_tokens(self._begun.text))
+        self._open_call.broken.append(part)
+        self._is_counted = True
+        return True
+
+    async def run(self) -> CallRecord | Unanswered | Broken:
+        """Ask them until one has continued the answer."""
+        sink, takeover = self._sink, self._own.model.takeover
+        ending: CallRecord | Unanswered | Broken = Unanswered()
+        candidates = [each for each in self._candidates if await each.of.holds(Launch(each.name, 0.0, Role.TAKEOVER))]
+        await sink.close()
+        if candidates and self._is_counted:
+            if self._stopped is Stopped.BROKE:
+                self._open_call.takeover = FINISHED
+            self._race = self._race_of(candidates)
+            sink.keep_alive(min(COMMENT_S, self._own.model.keepalive_s or COMMENT_S))
+            ending = await in_time(self._race, takeover.within_s)
+            await sink.close()
+        if isinstance(ending, Unanswered):
+            self.withdraw()
+        return ending
+
+    def withdraw(self) -> None:
+        """End it: no deployment has continued the answer, or it goes on by itself."""
+        if self._is_counted:
+            self._is_counted = False
+            self._open_call.broken.pop()
+            if self._race is not None:
+                self._race.withdraw()
+
+    async def finish(self) -> CallRecord | Broken:
+        """Finish an answer that broke off; if no deployment does, record the call, and send the client its error."""
+        open_call, broken = self._open_call, self._broken
+        ending = await self.run() if self.plan() else Unanswered()
+        if not isinstance(ending, Unanswered):
+            return ending
+        if self._race is None:
+            open_call.takeover = self._begun.obstacle or "nobody"
+        elif open_call.takeover == FINISHED:
+            open_call.takeover = "failed"
+        record = open_call.finish(
+            broken.attempt,
+            status_code=200,
+            error_kind=broken.error.kind,
+            ttft_ms=broken.times.ttft_ms,
+            overhead_ms=broken.times.overhead_ms,
+            alone=broken.times.alone,
+            held=broken.times.held,
+        )
+        with suppress(ClientGone):
+            await self._sink.fail(broken.error)
+        return record
+
+    # Who continues, in which order.
+
+    def _chosen(self) -> list[Candidate]:
+        """Return the deployments that may continue, in the plan's order; those that failed in this call are last.
+
+        They must be known to continue answers, unless nothing is visible yet. If the model has too few, those of its
+        fallbacks follow.
+        """
+        own, among = self._own, self._among
+        failed = {attempt.deployment for attempt in self._open_call.attempts if attempt.error_kind is not None}
+        failed |= {each.attempt.deployment for each in self._open_call.broken}
+        found = self._able(own)
+        others = self._fallbacks(self._stopped) if among is None else iter(())
+        while len(found.keys() - failed) < CANDIDATES and (other := next(others, None)) is not None:
+            known = self._able(other)
+            found |= {name: each for name, each in known.items() if name not in {*found, *own.model.deployments}}
+        in_order = sorted(found.values(), key=lambda each: each.name in failed)
+        return [each for each in in_order if among is None or each.name in among][:CANDIDATES]
+
+    def _able(self, of: Continuer) -> dict[str, Candidate]:
+        """Return the deployments of one model that may continue, by name, in the plan's order."""
+        found = {}
+        for name in [*(launch.deployment for launch in of.plan.launches), *of.plan.rest]:
+            deployment = of.model.deployments[name]
+            is_free = name != self._broken.attempt.deployment and name not in of.plan.tripped
+            if is_free and (is_blank(self._begun.text) or deployment.can_continue(deployment.spoken_in(of.call))):
+                found[name] = Candidate(deployment, of)
+        return found
+
+    def _permits(self, launch: Launch) -> bool:
+        """Whether a launch may be paid."""
+        of = next((each.of for each in self._candidates if each.name == launch.deployment), self._own)
+        return of.permits(launch, self._stopped)
+
+    # How they are asked.
+
+    def _race_of(self, candidates: Sequence[Candidate]) -> Race:
+        """Return the race of ``candidates``: the first has all of the time, the next starts beside it after its share.
+
+        It starts at once when the first has failed.
+        """
+        model, within_s = self._own.model, self._own.model.takeover.within_s
+        spent = self._spent()
+        self._word(candidates, spent)
+        delays_s = (number * within_s / len(candidates) for number in range(len(candidates)))
+        launches = (
+            Launch(each.name, delay_s, Role.TAKEOVER) for each, delay_s in zip(candidates, delays_s, strict=True)
+        )
+        plan = Plan(launches=tuple(launches), rest=(), mode=Mode.SINGLE)
+        sink = self._sink_for(candidates, spent)
+        return Race(self._open_call, _hurried(model, candidates, within_s), plan, sink, may_launch=self._permits)
+
+    def _spent(self) -> int:
+        """Return how many tokens of the call's limit the delivered text has used up."""
+        # A token has at least one byte: a provider that reports more than it has sent must not use up the call's limit.
+        text = self._begun.text
+        most = 0 if is_blank(text) else len(text.encode())
+        return min(sum(each.attempt.completion_tokens or 0 for each in self._open_call.broken), most)
+
+    def _word(self, candidates: Sequence[Candidate], spent: int) -> None:
+        """Have the call ask each of ``candidates`` for what follows the delivered text."""
+        call, going_on = self._own.call, self._open_call.call
+        prefix, _ = split(self._begun.text)
+        prefix = prefix.removeprefix(self._continuing.own_prefix(call.fields).rstrip())
+        wordings = {each.name: _wording(each, prefix, spent) for each in candidates}
+        others = {each.name: each.of.call for each in candidates if each.of.call is not call}
+        dropped = {name: its.dropped[name] for name, its in others.items() if name in its.dropped}
+        spoken = {name: its.spoken[name] for name, its in others.items() if name in its.spoken}
+        self._open_call.continue_as(
+            msgspec.structs.replace(
+                going_on,
+                wordings={**call.wordings, **wordings},
+                dropped={**going_on.dropped, **dropped},
+                spoken={**call.spoken, **spoken},
+                models={name: its.model for name, its in others.items()},
+            )
+        )
+
+    def _sink_for(self, candidates: Sequence[Candidate], spent: int) -> "ContinuingSink":
+        """Return the sink that joins what they send to what was delivered."""
+        call, begun, continuing, open_call = self._own.call, self._begun, self._continuing, self._open_call
+        _, tail = split(begun.text)
+        own = continuing.own_prefix(call.fields)  # Mistral's answers repeat it
+        repeated = begun.text if begun.text.startswith(own.rstrip()) else own + begun.text
+        stops = continuing.stops(call.fields)
+        repeating = {each.name for each in candidates if _way(each) == "repeated_prefix"}
+
+        def new_seam(deployment: str) -> Seam:
+            return Seam(repeated if deployment in repeating else tail, before=begun.text, stops=stops)
+
+        def usage(sent: int | None, tokens: int) -> tuple[int, int] | None:
+            if not (call.wants_usage or continuing.always_counts):
+                return None
+            prompt = open_call.broken[0].attempt.prompt_tokens
+            if prompt is None:  # the prompts of the others include the delivered text
+                prompt = call.prompt_tokens if sent is None else max(0, sent - spent)
+            return prompt, spent + max(0, tokens - sum(each.again_tokens for each in open_call.broken))
+
+        splice, answers = continuing.splice(begun), call.dialect.answers
+        return ContinuingSink(self._sink, splice, new_seam, answers, usage, on_text=self._on_text)
+
+
+async def in_time(race: Race, within_s: float) -> CallRecord | Unanswered | Broken:
+    """Run the race; end it after ``within_s`` if no deployment has continued: it waits for a seat, or within a word."""
+    error = UpstreamError(ErrorKind.TTFT_TIMEOUT, f"did not continue the answer within {within_s:g} s")
+    timer = race.loop.call_later(within_s, race.time_out, error)
+    try:
+        return await race.run()
+    finally:
+        timer.cancel()
+
+
+def _way(candidate: Candidate) -> object:
+    deployment = candidate.deployment
+    return deployment.way_to_continue(deployment.spoken_in(candidate.of.call))
+
+
+def _wording(candidate: Candidate, prefix: str, spent: int) -> Mapping[str, msgspec.Raw]:
+    """Return the fields that are sent to a deployment, in the dialect it is sent."""
+    deployment, call = candidate.deployment, candidate.of.call
+    fields = call.wordings.get(deployment.name, call.fields)
+    spoken = deployment.spoken_in(call)
+    if spoken.continuing is None:
+        return fields
+    return spoken.continuing.request(fields, prefix, deployment.way_to_continue(spoken), spent)
+
+
+def _hurried(model: Model, candidates: Sequence[Candidate], within_s: float) -> Model:
+    """Return the model with timeouts of at most ``within_s``: a client waits in the middle of its answer."""
+    hurried = {}
+    for each in candidates:
+        clocks = each.deployment.clocks
+        clocks = msgspec.structs.replace(
+            clocks,
+            connect_s=min(clocks.connect_s, within_s),
+            ttft_s=min(clocks.ttft_s, within_s),
+            first_call_s=0.0,
+        )
+        hurried[each.name] = msgspec.structs.replace(each.deployment, clocks=clocks)
+    return msgspec.structs.replace(model, deployments={**model.deployments, **hurried})
+
+
+# The sink of an attempt that continues an answer: it adds the text that is new to the client to the running stream.
+
+
+class ContinuingSink:
+    """The sink of a continuation. Until the seam is passed it sends nothing, and another attempt may replace it."""
+
+    understands = True
+
+    def __init__(
+        self,
+        running: Running,
+        splice: Splice,
+        new_seam: Callable[[str], Seam],
+        answers: AnswerFormat,
+        usage: Callable[[int | None, int], tuple[int, int] | None],
+        *,
+        on_text: Callable[[], None] | None = None,
+    ) -> None:
+        """``new_seam`` takes a deployment. ``usage`` turns the tokens of a continuation into the whole answer's.
+
+        ``on_text``: the answer that it continues still runs, and is cut by this, called before the first new text;
+        a continuation without any counts as failed.
+        """
+        self.streams = False
+        self._on_text = on_text
+        self._running = running
+        self._splice = splice
+        self._new_seam = new_seam
+        self._answers = answers
+        self._usage = usage
+        self._forget()
+
+    def _forget(self) -> None:
+        """Reset the state of an earlier attempt that did not continue the answer."""
+        self._seam = Seam("")
+        self._prompt_tokens: int | None = None  # as counted by the provider
+        self._tokens: int | None = None
+        self._chars = 0
+        self._finish: bytes | None = None
+
+    async def begin(self, winner: Winner) -> None:
+        """Start to look for the seam. The client has its headers already."""
+        self._forget()
+        self._seam = self._new_seam(winner.deployment)
+
+    async def write(self, block: Block) -> None:
+        """Send the text that follows the seam.
+
+        Raises:
+            UpstreamError: it does not continue the answer; before the seam another deployment can replace it.
+
+        """
+        try:
+            text = "".join(map(self._seam.take, self._texts(block)))
+        except SeamMismatchError:
+            raise UpstreamError(ErrorKind.INVALID_RESPONSE, "does not continue the answer that broke off") from None
+        if self._on_text is not None and not self.streams and not text:
+            if self._finish is not None:
+                raise UpstreamError(ErrorKind.INVALID_RESPONSE, "adds nothing to the answer that it was to continue")
+        elif self._seam.passed and not self.streams:
+            self.streams = True
+            if self._on_text is not None:
+                self._on_text()
+            await self._running.close()
+        if text:
+            await self._running.write(Block(self._splice.text(text), ()))
+
+    async def end(self, last: Block) -> None:
+        """End the running stream."""
+        text = "".join(map(self._seam.take, self._texts(last))) + self._seam.held_back()
+        added = self._splice.text(text) if text else b""
+        tokens = estimated_tokens(self._chars) if self._tokens is None else self._tokens
+        ended = Ended(self._finish, self._seam.stopped, self._usage(self._prompt_tokens, tokens))
+        await self._running.end(Block(added + self._splice.end(ended), ()))
+
+    def may_be_continued(self, error: UpstreamError) -> bool:
+        """Whether yet another deployment may finish the answer if this one breaks off."""
+        return self._running.may_be_continued(error)
+
+    async def fail(self, error: UpstreamError) -> None:
+        """Tell the client that the answer broke off."""
+        await self._running.fail(error)
+
+    def _texts(self, block: Block) -> Iterator[str]:
+        for part in block.parts:
+            for chunk in self._chunks(part):
+                if chunk.reasoning or chunk.tools or chunk.names or chunk.refused:
+                    raise UpstreamError(
+                        ErrorKind.INVALID_RESPONSE, "continued the answer with something else than text"
+                    )
+                if chunk.usage is not None:
+                    self._count(chunk.usage)
+                if chunk.answer:
+                    self._chars += chunk.text_chars
+                    yield from self._deltas(chunk)
+                if chunk.finish_reason is not None:
+                    self._finish = chunk.data
+                    self._seam.end(is_cut_short=chunk.finish_reason in self._answers.cut_short)
+                elif chunk.done:
+                    self._seam.end()
+
+    def _deltas(self, chunk: Chunk) -> Sequence[str]:
+        """Return the texts of an event that has only text: no typed parts, pictures or sound."""
+        with suppress(*UNREADABLE):
+            texts = [text for _, text in self._answers.texts(chunk.data)]
+            if texts and sum(map(len, texts)) == chunk.text_chars:
+                return texts
+        raise UpstreamError(ErrorKind.INVALID_RESPONSE, "continued the answer with text that is no delta")
+
+    def _count(self, usage: Usage) -> None:
+        if usage.completion_tokens is not None:
+            self._tokens = usage.completion_tokens
+        if usage.prompt_tokens is not None:
+            self._prompt_tokens = usage.prompt_tokens
+
+    def _chunks(self, part: WholeEvents) -> Sequence[Chunk]:
+        if part.chunks is not None:
+            return part.chunks
+        return [self._answers.read_event(event.data, ()) for event in events(bytes(part.data))]

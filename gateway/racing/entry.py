@@ -1,0 +1,448 @@
+"""One model in a race: its plan, whom it has asked so far, and whom it may still ask.
+
+Its attempts call it: they bid for the win, fail, fall silent. What holds for the whole call, it tells its race.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from enum import StrEnum
+from typing import Protocol
+
+from gateway.core.attempts import Outcome, Role, WinOn
+from gateway.core.calls import Call, CallRecord
+from gateway.core.errors import ApiError, ClientDisconnected
+from gateway.core.log import get_logger
+from gateway.fleet.models import Model
+from gateway.racing.attempt import Attempt, AttemptState, Bid, Reading
+from gateway.racing.attempts import Attempts
+from gateway.racing.call import OpenCall, Unanswered
+from gateway.racing.hold import Held, Hold
+from gateway.racing.launches import LaunchSchedule, Replacements
+from gateway.racing.measurement import milliseconds
+from gateway.racing.other_forms import Again, Reworded, without_reasoning
+from gateway.racing.reader import Block
+from gateway.racing.records import outcome_of
+from gateway.racing.sinks import Forward, Sink, Winner
+from gateway.steering import Launch, Plan
+from providers import ErrorKind, UpstreamError
+
+_UNSENT = frozenset({ErrorKind.CONNECT_ERROR, ErrorKind.CONNECT_TIMEOUT, ErrorKind.LOCAL_RESOURCES})
+
+# The phases of a race and their transitions.
+#
+#     RUNNING ──► HOLDING ──► ANSWERING ──► OVER
+#       ▲ │ ▲        │          ▲   │
+#       │ │ └────────┘          │   │    back to RUNNING: the held attempt has failed,
+#       │ └─────────────────────┘   │    or the winner, whose answer is gathered and not committed
+#       └───────────────────────────┘    OVER may follow any
+
+
+class Phase(StrEnum):  # a string has a hash without a Python call; Enum's is one
+    """The phase of a race."""
+
+    RUNNING = "running"  # no attempt has an answer; more may be launched
+    HOLDING = "holding"  # one has its first token and waits for a better one; no launches
+    ANSWERING = "answering"  # one has won, and no other runs
+    OVER = "over"
+
+
+class RaceOfEntries(Protocol):
+    """A race as its entries see it."""
+
+    open_call: OpenCall
+    reading: Reading[Attempt]
+    loop: asyncio.AbstractEventLoop
+    over: asyncio.Future[None]  # done when it has ended
+    winner: Attempt | None
+    claimed_at: float | None  # when the winner bid
+    held: Held | None  # the hold that the win has ended
+    overhead_ms: float | None
+    entries: list["Entry"]
+    has_others: bool  # whether other models take part, or may
+
+    def settle(self, entry: "Entry") -> None:
+        """Have the other models give way, once: ``entry`` has the answer."""
+
+    def failed(self, entry: "Entry") -> None:
+        """Go on without a model, none of whose deployments has answered."""
+
+    async def break_off(self, attempt: Attempt, error: UpstreamError) -> None:
+        """End with a part of an answer."""
+
+    def close(self, status_code: int, error_kind: str | None) -> CallRecord:
+        """Record the call, once."""
+
+    def finish(self) -> None:
+        """End: nothing is launched any more."""
+
+    def abort(self, reason: type[ApiError]) -> None:
+        """Stop all attempts, and record the call with this error."""
+
+    def crash(self, defect: Exception) -> None:
+        """End because of a bug in the gateway, which the race raises."""
+
+
+class Entry:
+    """One model in a race: its plan, whom it has asked so far, and whom it may still ask. Its attempts call it."""
+
+    def __init__(
+        self,
+        race: RaceOfEntries,
+        model: Model,
+        plan: Plan,
+        call: Call,
+        sink: Sink,
+        *,
+        may_launch: Callable[[Launch], bool],
+        on_slot_refused: Callable[[Launch], None],
+    ) -> None:
+        services = race.open_call.services
+        self.race = race
+        self.call = call
+        self.open_call = race.open_call
+        self.sink = sink
+        self.loop = race.loop
+        self.reading = race.reading
+        self.model = model.name
+        self.is_out = False  # it has failed, or given way to another
+        self.unanswered = Unanswered()  # why it has failed
+        self.failures: list[tuple[str, UpstreamError]] = []
+        self.attempts = Attempts(race.open_call, model, plan, self)
+        self._schedule = LaunchSchedule(
+            plan,
+            clock=services.clock,
+            may_launch=may_launch,
+            launch=lambda launch: self.guarded(lambda: self.attempts.launch(launch)),
+            on_no_slot=self._replace,
+            lines=services.seats.lines,
+            on_slot_refused=on_slot_refused,
+            loop=self.loop,
+        )
+        self._made_replacements: Replacements | None = None
+        decode_s = {} if call.win_on is WinOn.VALID else plan.decode_s  # VALID: bids have whole answers
+        self.hold: Hold[Attempt] = Hold(
+            decode_s, self.release, self.loop, clock=services.clock, deadline_at=call.deadline_at
+        )
+
+    @property
+    def phase(self) -> Phase:
+        """The phase of the race as far as this model takes part in it."""
+        if self.is_out or self.race.over.done():
+            return Phase.OVER
+        if self.race.winner is not None:
+            return Phase.ANSWERING
+        return Phase.RUNNING if self.hold.leader is None else Phase.HOLDING
+
+    def bid(self, attempt: Attempt, now: float) -> Bid:
+        """Decide about an attempt that has its first token. If it wins, all others are cut before a byte is sent."""
+        if self.race.over.cancelled():  # the client has just gone, and ``run`` has not been resumed yet
+            self.race.abort(self.open_call.cancelled_as())
+        if (phase := self.phase) in {Phase.ANSWERING, Phase.OVER}:
+            if phase is Phase.ANSWERING and self._overtakes_silence(attempt, now):
+                return Bid.WON
+            return Bid.HELD if self.is_standing_by(attempt) else Bid.LOST
+        # A single attempt has no other to wait for or to cut.
+        may_be_held = len(self.attempts.all) > 1 and phase is Phase.RUNNING and attempt not in self.attempts.empty
+        may_be_held = may_be_held and not attempt.whole  # it is complete
+        if may_be_held and self.hold.possible and self.hold.begin(attempt, self.attempts.others(attempt)):
+            self.cancel_launches()
+            return Bid.HELD
+        if phase is Phase.HOLDING and attempt is not self.hold.leader and not self.hold.overtakes(attempt):
+            self.attempts.cut_or_watch(attempt)
+            self._schedule.add(attempt.deployment.name)
+            return Bid.LOST
+        self._win(attempt, now)
+        return Bid.WON
+
+    def is_standing_by(self, attempt: Attempt) -> bool:
+        """Whether ``attempt`` is the backup: it runs on after its loss, and answers if the winner fails."""
+        return self.attempts.is_standing_by(attempt)
+
+    def was_kept(self, attempt: Attempt) -> bool | None:
+        """Whether ``attempt`` was ever the backup; None if this race keeps none."""
+        return self.attempts.was_kept(attempt)
+
+    def release(self, attempt: Attempt) -> None:
+        """Let the held ``attempt`` win: no other has overtaken it."""
+        self._win(attempt, self.open_call.services.clock())
+        attempt.end_hold()
+
+    def stands_still(self, attempt: Attempt) -> bool:
+        """Ask another deployment beside ``attempt``, which is silent in its answer; return whether one was asked.
+
+        While the client has seen nothing of the answer, the first with another token goes on, and the other is cut. A
+        stream that it sees is continued by the open call's rescue.
+        """
+        if attempt is self.race.winner:
+            if self.sink.streams:
+                rescue = self.open_call.rescue
+                return rescue is not None and rescue.stands_still(attempt)
+            if self.attempts.call_backup(lambda backup: self._replace_silent(backup, self.open_call.services.clock())):
+                return True
+        elif self.phase is not Phase.RUNNING or attempt.state is not AttemptState.ASKED:
+            return False
+        if any(not other.still for other in self.attempts.others(attempt)):
+            return False  # another is asked already
+        launch = self._schedule.beside(Role.FAILOVER)
+        if launch is not None:
+            self.guarded(lambda: self.attempts.launch_next(launch.deployment))
+        return launch is not None
+
+    def goes_on(self, attempt: Attempt) -> None:
+        """Cut the attempts beside ``attempt``, which was silent: it has more of its answer."""
+        if attempt is self.race.winner and not self.sink.streams:
+            for rival in self.attempts.others(attempt):
+                if not self.is_standing_by(rival):
+                    rival.cut(Outcome.LOST)
+                    self._schedule.add(rival.deployment.name)
+
+    def _overtakes_silence(self, attempt: Attempt, now: float) -> bool:
+        """Let ``attempt`` win in place of a silent winner, of which the client has seen nothing; return if it may."""
+        winner = self.race.winner
+        if winner is None or not winner.still or self.sink.streams or self.is_standing_by(attempt):
+            return False
+        error = UpstreamError(ErrorKind.STALL_TIMEOUT, "stood still until another deployment answered")
+        self.failures.append((winner.deployment.name, error))
+        winner.failed_at = now
+        winner.cut(Outcome.STALLED, error)
+        self._win(attempt, now)
+        return True
+
+    def _replace_silent(self, backup: Attempt, now: float) -> None:
+        """Let a backup that has its first token win in place of the silent winner."""
+        if self._overtakes_silence(backup, now):
+            backup.end_hold()
+
+    async def begin(self, attempt: Attempt, now: float) -> Forward | None:
+        """Start the answer of ``attempt``, which has won with a first token at ``now``."""
+        assert attempt.exchange is not None
+        race, open_call = self.race, self.open_call
+        runs_on = len(race.entries) > 1 and any(each is not self and each.attempts.watched for each in race.entries)
+        own_s = open_call.own_s + max(0.0, open_call.services.clock() - now)
+        race.overhead_ms = milliseconds(own_s)
+        return await self.sink.begin(
+            Winner(
+                call=self.call,
+                provider=attempt.deployment.provider,
+                deployment=attempt.deployment.name,
+                launched=open_call.launched,
+                ttft_ms=None if attempt.whole else open_call.since_received_ms(now),
+                overhead_ms=race.overhead_ms,
+                exchange=attempt.exchange,
+                key_name=attempt.sendings.key_name,
+                is_last=not runs_on and self.attempts.is_last(attempt, self.call),
+            )
+        )
+
+    async def wait_until_last(self, attempt: Attempt) -> None:
+        """Wait until only attempts with empty or invalid answers are left."""
+        self.hold.failed(attempt, self.attempts.others(attempt))  # no attempt is held to wait for an empty answer
+        if attempt.flaw() is not None and self.phase is Phase.RUNNING:
+            self._add_one()
+        await self.attempts.wait_until_last(attempt, self.loop)
+
+    async def complete(self, last: Block) -> None:
+        """End the race with the winner's complete answer; its ``last`` events have not been sent yet."""
+        if not self.call.streamed:
+            if self.race.winner is not None and self.race.winner.still:
+                self.goes_on(self.race.winner)
+            self.attempts.dismiss_backup()
+        winner = self.race.winner
+        self.race.close(200 if winner is None or winner.answer is None else winner.answer.status, None)
+        await self.sink.end(last)
+        self.race.finish()
+
+    async def failed(self, attempt: Attempt, error: UpstreamError) -> None:
+        """Replace an attempt that failed; end the race if none is left, or if its answer was committed."""
+        if self.phase is Phase.OVER:
+            return  # it was a watched loser
+        was_ahead = attempt is self.hold.leader  # at its token all launches were cancelled
+        if was_winner := attempt is self.race.winner:
+            if self.sink.streams:
+                await self.race.break_off(attempt, error)
+                return
+            self.race.winner, was_ahead = None, True
+        active = self.attempts.active
+        self.hold.failed(attempt, self.attempts.others(attempt))
+        self.failures.append((attempt.deployment.name, error))
+        if outcome_of(error) is not Outcome.TIMEOUT:
+            self.attempts.excused.add(attempt)
+        self._learn_from(attempt, error, has_begun=was_winner or attempt.token_at() is not None, alone=not active)
+        if was_winner and self.attempts.call_backup(self.release):
+            if self.phase is Phase.RUNNING:  # if the backup fails too, it is replaced
+                self._schedule.schedule_rescues()
+        elif self._answers_beside(attempt):
+            self._schedule.schedule_rescues()
+        elif self.phase is Phase.RUNNING:  # else another has an answer; a release may just have made the held one win
+            self._go_on_after(attempt, error, was_ahead=was_ahead)
+
+    def _learn_from(self, attempt: Attempt, error: UpstreamError, *, has_begun: bool, alone: bool) -> None:
+        """Limit the launches if the request itself may be invalid."""
+        if self.call.runs_on and error.status is None and error.kind not in _UNSENT:
+            self._schedule.limit(0)  # it may have been started: never twice
+        elif error.kind is not ErrorKind.BAD_REQUEST:
+            if has_begun:
+                self._schedule.unlimit()  # it had begun to answer, so the request is valid
+        elif error.is_too_long:
+            self._schedule.longer_than(attempt.deployment, self.attempts.contexts)
+        elif not (error.is_of_one_key or error.is_of_one_model):  # else another may read the reasoning, or take it
+            self._schedule.limit(1 if alone else 0)
+
+    def sent_without(self, attempt: Attempt, paths: Sequence[str]) -> None:
+        """Note the fields that the request of ``attempt`` was sent without, as its deployment refuses them."""
+        self.call = self.open_call.sent_without(self.call, attempt.deployment, paths)
+
+    def ask_again(self, attempt: Attempt, again: Again) -> bool:
+        """Ask the deployment of ``attempt`` again in another form; return whether it was."""
+        if self.phase is not Phase.RUNNING:
+            return False
+        if again.reworded is not None:
+            self._use(again.reworded, attempt.deployment.name)
+        self.guarded(lambda: self.attempts.launch_again(attempt, again.role))
+        return True
+
+    def _answers_beside(self, failed: Attempt) -> bool:
+        """Whether another was asked beside ``failed``, which was silent. If the winner is silent, replace its rival."""
+        if self.race.winner is not None and self.race.winner.still:
+            self.stands_still(self.race.winner)
+        return self.race.winner is None and failed.still and bool(self.attempts.others(failed))
+
+    def _go_on_after(self, attempt: Attempt, error: UpstreamError, *, was_ahead: bool) -> None:
+        """Replace an attempt that failed; end the race if no other is left."""
+        if attempt.start.role is Role.PROBE and self._schedule.is_in_turn and self.attempts.active:
+            return  # the call did not wait for it
+        is_replaced = self._add_one() if error.kind is ErrorKind.INVALID_ANSWER else self._replace()
+        if not is_replaced and not self.attempts.active:
+            self.fail()
+        elif was_ahead and self.attempts.active:
+            self._schedule.schedule_rescues()
+        if self.race.winner is None:
+            self.attempts.wake_empty()
+
+    def client_gone(self, attempt: Attempt) -> None:
+        """End the race: the client has disconnected."""
+        attempt.end(Outcome.CLIENT_GONE)
+        why = self.open_call.cancelled_as()
+        self.race.abort(why if issubclass(why, ClientDisconnected) else ClientDisconnected)
+        self.race.finish()
+
+    def crashed(self, attempt: Attempt, defect: Exception) -> None:
+        """End the race because of a bug in the gateway."""
+        attempt.end(Outcome.INTERRUPTED)
+        if self.phase is Phase.OVER:
+            # Event audit.crashed: A loser that ran on to be measured failed by a bug. The caller had its answer.
+            # Do: It is a bug: report it with the trace.
+            get_logger().error("audit.crashed", call=self.call.id, exc_info=defect)
+        else:
+            self.race.crash(defect)
+
+    def start(self) -> None:
+        """Launch the attempts that are due at the start, or wait for a seat."""
+        open_call = self.open_call
+        open_call.own_s += open_call.services.clock() - open_call.unasked_since  # a wait for a seat is not part of it
+        if not self.attempts.begin(self._schedule.open()) and not self._replacements.line_up():
+            self.fail()
+
+    def guarded(self, act: Callable[[], object]) -> None:
+        """Call ``act``. Its exception is raised by ``run``: the caller here is a timer, or another call."""
+        try:
+            act()
+        except Exception as defect:  # noqa: BLE001 - whatever it is
+            self.race.crash(defect)
+
+    @property
+    def _replacements(self) -> Replacements:
+        """Replaces failed attempts. Created on first use."""
+        if self._made_replacements is None:
+            self._made_replacements = Replacements(
+                self.open_call, self._schedule, self.attempts, fail=self.fail, guarded=self.guarded, loop=self.loop
+            )
+        return self._made_replacements
+
+    def _add_one(self) -> bool:
+        """Launch one more attempt beside an invalid answer: an extra one from the budget, or the next one in order."""
+        if self._schedule.is_in_turn:
+            return self._replace()
+        return self.attempts.launch_extra(self._schedule.beside(Role.HEDGE))
+
+    def _replace(self) -> bool:
+        return self._replacements.replace()
+
+    def _ask_without_reasoning(self) -> bool:
+        """Ask once more without the reasoning that no key could read; return whether an attempt was launched.
+
+        Each deployment that refused it may be asked so, one after the other.
+        """
+        asked = self.open_call.left_out
+        name = next((name for name, error in self.failures if error.is_bound and name not in asked), None)
+        if name is None:
+            return False
+        deployment = next(each.deployment for each in self.attempts.all if each.deployment.name == name)
+        if (reworded := without_reasoning(self.call, deployment)) is None:
+            return False
+        asked.add(name)
+        self._use(reworded, name)
+        self._schedule.unlimit()
+        self._schedule.add(name)
+        return self._replace()
+
+    def _use(self, reworded: Reworded, deployment: str) -> None:
+        """Ask ``deployment`` with another request from now on."""
+        before = self.call
+        self.call = reworded.of(before, deployment)
+        if self.open_call.call is before:
+            self.open_call.continue_as(self.call)
+
+    def fail(self) -> None:
+        """Leave the race: no attempt has answered, and no candidate is left."""
+        if self._ask_without_reasoning():
+            return
+        self.open_call.services.outbox.drain()
+        # The others tell more than what one key, or one short deployment, refuses.
+        failures = [each for each in self.failures if not each[1].is_of_one_deployment]
+        self.unanswered = Unanswered(tuple(failures or self.failures), self._schedule.full(), self.attempts.asked)
+        self.open_call.unasked_since = self.open_call.services.clock()  # until another model is asked
+        self.race.failed(self)
+
+    def cancel_launches(self) -> None:
+        """Cancel pending launches and the wait for a seat."""
+        if self._schedule.pending or self._schedule.withheld is not None:
+            self._schedule.close()
+        if self._made_replacements is not None:
+            self._made_replacements.leave()
+
+    def give_way(self, *, runs_on: bool) -> None:
+        """Leave the race: an answer of another model has won. ``runs_on``: the primary is audited."""
+        self.hold.end()
+        runs_on = runs_on and self.reading.has_tokens
+        self.attempts.overtaken(None, self.open_call.services.clock(), runs_on=runs_on)
+        self.leave()
+
+    def leave(self) -> None:
+        """Leave the race: nothing is launched any more."""
+        self.is_out = True
+        self.cancel_launches()
+
+    def forget(self) -> None:
+        """Break the reference cycles, so that a call's memory is freed at its end and not by the garbage collector."""
+        self.failures.clear()
+        self._schedule.forget()
+        self.hold.forget()
+        if self._made_replacements is not None:
+            self._made_replacements.forget()
+        self.attempts.forget()
+
+    def _win(self, attempt: Attempt, now: float) -> None:
+        race = self.race
+        race.winner = attempt
+        if race.has_others:
+            race.settle(self)
+        race.claimed_at, race.held = now, None
+        if self.hold.leader is not None:
+            race.held = self.hold.held(now)
+            self.hold.end()
+        self.cancel_launches()
+        if len(self.attempts.all) == 1:
+            return
+        for loser in self.attempts.overtaken(attempt, now):
+            self._schedule.add(loser.deployment.name)  # healthy, and the last resort if a gathered answer breaks off

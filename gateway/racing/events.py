@@ -1,0 +1,133 @@
+"""The usual reading: an answer of events, in the client's dialect, begins with its first meaningful delta."""
+
+from typing import cast
+
+from gateway.core.attempts import AnswerKind, AttemptRecord, Outcome, Role
+from gateway.racing.answer import AnswerStream, request_of, translated
+from gateway.racing.attempt import Answer, Attempt, AttemptState
+from gateway.racing.measurement import FOR_S, NONE, UNKNOWN, Measurement
+from gateway.racing.other_forms import Again, accepted, asked_whole, facts_of
+from gateway.racing.plausibility import most_tokens
+from gateway.racing.records import Ending, attempt_record
+from gateway.racing.timeouts import AttemptClocks, in_background
+from gateway.racing.validation import Judgement, answers_made, may_call_tools
+from providers import Exchange, Form, Request, TranslatedExchange, UpstreamError
+
+
+class Events:
+    """Reads answers as events."""
+
+    form: Form | None = None
+    is_compared = False
+    has_tokens = True
+    priced_as = None
+
+    def begin(self, attempt: Attempt, at: float) -> tuple[bool, Measurement]:
+        """Return whether the answer has to be asked for whole, and the measurement of an attempt launched ``at``."""
+        race, deployment, refused = attempt.race, attempt.deployment, attempt.refused
+        call, learnt = race.call, deployment.learnt
+        may_be = deployment.whole or (learnt is not None and learnt.stops_streams)
+        again = attempt.start.role is Role.WHOLE or (refused is not None and refused.whole)
+        whole = again or call.runs_on or bool(may_be and asked_whole(call, deployment))
+        # Text that is added to the client's prompt has an unknown length.
+        prompt_bytes = None if attempt.start.continues or deployment.extra_body else call.inline_bytes
+        many = call.dialect.requests.batched or "best_of" in call.fields or call.dialect.requests.choices in call.fields
+        answers = answers_made(call.fields, call.dialect) if many else 1
+        return whole, Measurement(at, most_tokens(deployment.capabilities, answers), prompt_bytes)
+
+    def clocks(self, attempt: Attempt) -> AttemptClocks:
+        """Start the clocks of an attempt whose task runs."""
+        assert attempt.task is not None
+        race, limits, services = attempt.race, attempt.deployment.clocks, attempt.race.open_call.services
+        pauses = services.pauses[attempt.deployment.name]
+        if pauses.pool is None:
+            services.pauses.pool(pauses, attempt.start.model or race.call.model)
+        return AttemptClocks(
+            in_background(limits) if race.call.runs_on else limits,
+            attempt.task,
+            services.clock,
+            race.loop,
+            pauses,
+            silenced=attempt,
+            started=None if attempt.refused is None else attempt.refused.measurement.started,
+            may_call=race.call.answer_kind is not AnswerKind.PLAIN and may_call_tools(race.call),
+        )
+
+    async def open(self, attempt: Attempt, clocks: AttemptClocks) -> tuple[Exchange, Answer]:
+        """Send the request; return the exchange, and what reads its answer."""
+        race, measurement, deployment = attempt.race, attempt.measurement, attempt.deployment
+        services, call = race.open_call.services, race.call
+        race.loop.call_soon(_expect, attempt, clocks)  # while the provider works
+        taught = () if attempt.refused is None else facts_of(attempt)
+        request = request_of(deployment, call, attempt.start.id, attempt.sendings, whole=attempt.whole, taught=taught)
+        raw = await deployment.upstream.stream(request)
+        exchange = attempt.exchange = translated(raw, request, deployment, call, clocks, makers=services.makers)
+        measurement.headers_at, measurement.connect_ms = services.clock(), exchange.connect_ms
+        if attempt.refused is not None and attempt.refused.exchange is None:  # else a status says nothing
+            services.forms.answered(attempt, call)
+        if (learnt := deployment.learnt) is not None and (learnt.steers or learnt.stops_streams):
+            accepted(attempt, call, learnt)
+        if attempt.sendings.left_out:
+            race.sent_without(attempt, attempt.sendings.left_out)
+        answer = cast("AnswerStream | None", attempt.answer) or _expect(attempt, clocks)
+        answer.reader.mask(exchange.secrets)
+        answer.translated = exchange if isinstance(exchange, TranslatedExchange) else None
+        return exchange, answer
+
+    async def instead(self, attempt: Attempt, error: UpstreamError) -> tuple[Again | None, UpstreamError]:
+        """Ask in another form, as long as nothing of an answer has come."""
+        if attempt.state is not AttemptState.ASKED or attempt.measurement.meaningful:
+            return None, error
+        call = attempt.race.call
+
+        def request() -> Request:
+            taught = facts_of(attempt)
+            return request_of(
+                attempt.deployment, call, attempt.start.id, attempt.sendings, whole=attempt.whole, taught=taught
+            )
+
+        return await attempt.race.open_call.services.forms.after(attempt, call, error, request)
+
+    def record(self, attempt: Attempt, ending: Ending, judgement: Judgement) -> AttemptRecord:
+        """Return the record of an attempt that has ended, without its cost."""
+        race, measurement, deployment = attempt.race, attempt.measurement, attempt.deployment.name
+        exchange, outcome = attempt.exchange, ending.outcome
+        if outcome is not Outcome.WON and exchange is not None and (usage := exchange.usage_so_far) is not None:
+            measurement.reported.use(usage)
+        paces, streamed = race.open_call.services.paces, race.call.streamed
+        dribble = UNKNOWN
+        if ending.had_won and streamed:
+            first_at, last_at = measurement.first_at, measurement.last_at
+            is_long = first_at is not None and last_at is not None and last_at - first_at >= FOR_S
+            dribble = paces.dribble(deployment, measurement) if is_long else NONE
+        cut = (outcome is Outcome.LOST or outcome is Outcome.CLIENT_GONE) and attempt.token_at() is None
+        record = attempt_record(
+            race.call,
+            attempt.start,
+            ending,
+            measurement,
+            exchange=exchange,
+            censored_at=ending.at if cut else None,
+            overtaken=attempt.overtaken,
+            kept=None if streamed else race.was_kept(attempt),
+            judgement=judgement,
+            dribble=dribble,
+            whole=attempt.whole,
+        )
+        if outcome is Outcome.WON and record.decode_tps is not None:
+            paces.add(deployment, record.decode_tps)
+        return record
+
+
+EVENTS = Events()
+
+
+def _expect(attempt: Attempt, clocks: AttemptClocks) -> AnswerStream:
+    """Return the stream that reads the answer; create it on first use."""
+    answer = attempt.answer
+    if answer is None:
+        services = attempt.race.open_call.services
+        # A text that goes on with another's may end a thought that this one began.
+        habit = None if attempt.start.continues else services.thoughts[attempt.deployment.name]
+        answer = attempt.answer = AnswerStream(attempt.race.call, attempt.measurement, clocks, services.clock, habit)
+    return cast("AnswerStream", answer)

@@ -1,0 +1,145 @@
+"""The seam between a delivered text and its continuation, at which no character may be wrong.
+
+All of the delivered text but its last, perhaps unfinished word is sent as the beginning of the answer. The
+continuation must begin with that word, which is not sent again; if it begins otherwise, it does not continue this
+answer. Before the first visible character nothing is continued: the request is sent again.
+"""
+
+from collections.abc import Sequence
+
+from gateway.racing.measurement import estimated_tokens
+
+MOST_TAIL = 20  # characters of a word; longer text has no spaces (Chinese, an address): ``FEW`` of it suffice
+FEW = 6
+MOST_SPACES = 100  # that a continuation may put before the tail; a server that sends more has failed
+MOST_STOPS, LONGEST_STOP = 64, 1_000  # strings, and characters of one; a search for more would block the event loop
+
+
+class SeamMismatchError(Exception):
+    """The continuation does not begin with the last word that was delivered."""
+
+
+def split(text: str) -> tuple[str, str]:
+    """Return the part of ``text`` that is sent as the answer's beginning, and the tail that must be repeated."""
+    shown = text.rstrip()
+    word = shown.rsplit(maxsplit=1)[-1] if shown else ""
+    at = len(shown[: len(shown) - len(word)].rstrip())
+    if len(word) > MOST_TAIL:
+        at = len(shown) - FEW
+    return text[:at], text[at:]
+
+
+def is_blank(text: str) -> bool:
+    """Whether a text has nothing visible: then a new answer replaces it instead of continuing it."""
+    return not text or text.isspace()
+
+
+def again_tokens(text: str) -> int:
+    """Return the estimated number of tokens in the tail of a text, which its continuation repeats."""
+    if is_blank(text):
+        return 0
+    return estimated_tokens(len(text)) - estimated_tokens(len(split(text)[0]))
+
+
+class Seam:
+    """Removes the repeated tail from a continuation.
+
+    ``stops`` are the request's stop strings: one may begin before the seam and end after it.
+    """
+
+    def __init__(self, tail: str, *, before: str = "", stops: Sequence[str] = ()) -> None:
+        """``before`` is the text that was delivered, with the tail."""
+        self.passed = not tail
+        self.stopped: str | None = None  # the stop string across the seam, after which nothing follows
+        self._tail = tail
+        self._came = ""
+        self._stops = [stop for stop in stops if 0 < len(stop) <= LONGEST_STOP][:MOST_STOPS]
+        longest = max(map(len, self._stops), default=0)
+        self._window = before[-(longest - 1) :] if longest > 1 else ""
+        self._behind = len(self._window)  # length of the part of the window that was delivered before the seam
+
+    def take(self, text: str) -> str:
+        """Compare text of the continuation with the tail; return the part that is new to the client.
+
+        Raises:
+            SeamMismatchError: the continuation does not begin with the tail.
+
+        """
+        if self.stopped is not None:
+            return ""
+        if not self.passed:
+            self._came += text
+            rest = self._rest()
+            if rest is None:
+                return ""
+            self.passed, text = True, rest
+        return self._until_stop(text)
+
+    def end(self, *, is_cut_short: bool = False) -> None:
+        """Handle the end of the continuation. If its limit cut it short within the tail, it adds nothing.
+
+        Raises:
+            SeamMismatchError: the continuation ended within the tail.
+
+        """
+        if not (self.passed or is_cut_short) and self._came.strip() != self._tail.strip():
+            raise SeamMismatchError
+        is_spaces = not self.passed and self._came.startswith(self._tail) and is_blank(self._came)
+        if is_spaces and (added := self._until_stop(self._came[len(self._tail) :])):
+            self._window, self._behind = added, 0
+        self.passed = True
+
+    def held_back(self) -> str:
+        """Return, at the end, the text that was held back: it was not part of a stop string."""
+        held = "" if self.stopped is not None else self._window[self._behind :]
+        self._window = ""
+        return held
+
+    def _rest(self) -> str | None:
+        """Return the text after the tail; None as long as that is undecided."""
+        came, tail = self._came, self._tail
+        if is_blank(tail):
+            return self._first_line()
+        if came.startswith(tail):
+            return came[len(tail) :]
+        if tail.startswith(came):
+            return None
+        if tail[:1].isspace():
+            # A template may strip or add a space at the seam. All other spaces belong to the text.
+            bare_came, bare_tail = came.lstrip(), tail.lstrip()
+            if bare_came.startswith(bare_tail) and (bare_tail or bare_came == came):
+                return bare_came[len(bare_tail) :]
+            if bare_tail.startswith(bare_came) and len(came) <= len(tail) + MOST_SPACES:
+                return None
+        raise SeamMismatchError
+
+    def _first_line(self) -> str | None:
+        """Return what a new answer adds to delivered white space; None as long as nothing of it is visible.
+
+        It may begin with other empty lines, but the indent of its first line is kept.
+        """
+        came, tail, said = self._came, self._tail, self._came.lstrip()
+        if not said and len(came) <= len(tail) + MOST_SPACES:
+            return None
+        indent, has = (each.rpartition("\n")[2] for each in (came[: len(came) - len(said)], tail))
+        if not said or not (came.startswith((tail, said)) or indent.startswith(has)):
+            raise SeamMismatchError
+        return came[len(tail) :] if came.startswith(tail) else indent[len(has) :] + said
+
+    def _until_stop(self, text: str) -> str:
+        """Cut the text at a stop string that began before the seam; hold back a possible rest of one.
+
+        Stop strings that begin after the seam are left to the provider.
+        """
+        if not (self._window and text):
+            return text
+        joined, behind = self._window + text, self._behind
+        places = [(at, stop) for at in range(behind) for stop in self._stops if at + len(stop) > behind]
+        self.stopped = next((stop for at, stop in places if joined.startswith(stop, at)), None)
+        if self.stopped is not None:
+            return ""
+        if any(stop.startswith(joined[at:]) for at, stop in places):
+            self._window = joined
+            return ""
+        self._window = ""
+        return joined[behind:]
