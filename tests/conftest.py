@@ -13,6 +13,7 @@ from pathlib import Path
 import hypothesis
 import pytest
 import structlog
+from aiohttp import web_app
 
 from tests.support.ledgers import migrated
 from tests.support.searched import SEED, examples
@@ -62,6 +63,11 @@ def pytest_collection_finish() -> None:
     """
     gc.freeze()
     gc.enable()
+
+
+def pytest_runtest_teardown() -> None:
+    """Let go of gateways that have ended: aiohttp keeps a thousand for their middlewares, a megabyte each."""
+    web_app._cached_build_middleware.cache_clear()
 
 
 @pytest.fixture(scope="session")

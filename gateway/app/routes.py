@@ -3,6 +3,8 @@
 A file of its own, as tests and documents ask for all routes without the stores and jobs of a gateway.
 """
 
+from functools import cache
+
 from aiohttp import web
 
 from gateway.admin.operations import OPERATIONS, Operations
@@ -14,12 +16,21 @@ from gateway.api.routes import ROUTES as CLIENTS
 ROUTES = (*CLIENTS, *OPERATORS)
 
 
+@cache
+def _resources() -> tuple[web.AbstractResource, ...]:
+    """Return where each path leads, made once: handlers find their gateway in the application that was asked."""
+    router = web.UrlDispatcher()
+    router.add_routes(ROUTES)
+    return tuple(router.resources())
+
+
 def application(context: Context, operations: Operations) -> web.Application:
     """Return the aiohttp application for calls and for operators."""
     app = web.Application(middlewares=[errors_as_json])
     app[CONTEXT] = context
     app[OPERATIONS] = operations
     app[KNOWN_PATHS] = tuple(dict.fromkeys(route.path for route in ROUTES if "{" not in route.path))
-    app.add_routes(ROUTES)
+    for resource in _resources():
+        app.router.register_resource(resource)
     app.on_response_prepare.append(completing(context))
     return app

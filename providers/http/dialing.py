@@ -7,7 +7,7 @@ import os
 import re
 import socket
 import ssl
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from threading import Thread
@@ -152,6 +152,11 @@ class Proxy(MaskedRecord, frozen=True):
         yield "url", f"{self.scheme}://{self.host}:{self.port}"
 
 
+def _proxies() -> Mapping[str, str]:
+    """Return what the environment says of proxies, by scheme; mostly nothing, and each provider asks."""
+    return getproxies_environment() if any(name[-6:].lower() == "_proxy" for name in os.environ) else {}
+
+
 def proxy_of(scheme: str, host: str, port: int | None = None) -> Proxy | None:
     """Return the proxy for an origin, None if there is none. ``port``: None is that of the scheme.
 
@@ -159,7 +164,7 @@ def proxy_of(scheme: str, host: str, port: int | None = None) -> Proxy | None:
         ValueError: the environment names a proxy that is not supported.
 
     """
-    named = getproxies_environment().get(scheme)
+    named = _proxies().get(scheme)
     if not named or is_direct(scheme, host, port):
         return None
     parts = urlsplit(named if "://" in named else f"http://{named}")
@@ -192,7 +197,7 @@ def is_direct(scheme: str, host: str, port: int | None) -> bool:
 
 def not_understood() -> list[str]:
     """Return the entries of NO_PROXY that are none, if there is a proxy; what might be a password is masked."""
-    if _PORTS.keys().isdisjoint(getproxies_environment()):
+    if _PORTS.keys().isdisjoint(_proxies()):
         return []
     unread = (entry for entry in _listed_direct() if _read_entry(entry) is None)
     return [MASK if "@" in entry else redact(entry[:_LONGEST_SHOWN]) for entry in unread]
@@ -217,7 +222,7 @@ class _Direct(Struct, frozen=True):
 
 
 def _listed_direct() -> list[str]:
-    return [each for each in _SEPARATORS.split(getproxies_environment().get("no", "")) if each]
+    return [each for each in _SEPARATORS.split(_proxies().get("no", "")) if each]
 
 
 def _read_entry(entry: str) -> _Direct | None:

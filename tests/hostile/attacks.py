@@ -92,7 +92,7 @@ def asking(text: str = "Hi", **more: Any) -> bytes:
 
 
 def many(block: bytes, number: int) -> bytes:
-    return b",".join([block] * number)
+    return (block + b",") * (number - 1) + block  # a join of millions takes a hundred times their memory
 
 
 def keyed(number: int) -> bytes:
