@@ -234,7 +234,7 @@ class Noting(Protocol):
     """A translation that has to know all text of its answer, also what was said without it."""
 
     def spliced(self, run: Run) -> None:
-        """Take note of plain texts that were said in events like the last one that it returned."""
+        """Note plain texts that were said in events like the last one that it returned."""
 
 
 class ToChat(Protocol):

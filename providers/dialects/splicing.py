@@ -59,7 +59,7 @@ class Splicer:
         return self._form is None and self._lessons > 0
 
     def looks_at(self, block: bytes) -> bool:
-        """Take note of events that have to be translated; return whether it ``learns`` from them, one by one."""
+        """Note events that have to be translated; return whether it ``learns`` from them, one by one."""
         if block.startswith(b":") and silent_bytes(block) == len(block):
             return False
         self._form = None  # other events may change what plain ones become
@@ -107,7 +107,7 @@ class Splicer:
         return self._form.of(run.raw_texts, self._number)
 
     def sent(self, run: Run) -> None:
-        """Take note that it was sent."""
+        """Note that it was sent."""
         self._number += len(run.raw_texts)
         self._lessons = LESSONS
         for spliced in self._spliced:

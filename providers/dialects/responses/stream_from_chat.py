@@ -57,7 +57,7 @@ class Said:
         self._say("response.output_text.delta", delta=delta, logprobs=logprobs)
 
     def spliced(self, text: str) -> None:
-        """Take note of pieces that are said already."""
+        """Note pieces that are said already."""
         self._pieces.append(text)
 
     def refusal(self, delta: str) -> None:
@@ -451,7 +451,7 @@ class FromChat:
         return self._writer.take()
 
     def spliced(self, run: Run) -> None:
-        """Take note of texts: the events that end an item repeat all of it."""
+        """Note texts: the events that end an item repeat all of it."""
         self._writer.skip(len(run.raw_texts))
         self._items.saying().spliced(run.text())
 
