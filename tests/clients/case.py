@@ -318,8 +318,10 @@ def _is_refusal(error: BaseException, words: tuple[str, ...] = ("",)) -> bool:
     chain = list(_chain(error))
     said = "\n".join(map(str, chain))
     statuses = {getattr(item, name, None) for item in chain for name in ("status_code", "code")}  # the second: Google's
-    # The second is what Codex prints of one, without its status.
-    printed = "Error code: 400" in said or '\\"unsupported_by_deployments\\"' in said
+    # The second is what Codex prints of one, without its status, the third what aider does.
+    printed = any(
+        word in said for word in ("Error code: 400", '\\"unsupported_by_deployments\\"', "litellm.BadRequest")
+    )
     refused = printed or 400 in statuses
     return refused and any(word in said for word in words)
 
