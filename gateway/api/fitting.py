@@ -20,7 +20,18 @@ from gateway.limits import Use
 from gateway.settings import DataPolicy, RaceSettings, Unpriced
 from gateway.steering import Launch, Plan, Start
 from providers import finished, fitted_to, lets_search
-from providers.dialects import DIALECTS, Dialect, Fields, Habits, Loss, Malformed, RequestFormat, Wording, rendered
+from providers.dialects import (
+    DIALECTS,
+    Dialect,
+    Fields,
+    Habits,
+    Loss,
+    Malformed,
+    RequestFormat,
+    Wording,
+    as_asked,
+    rendered,
+)
 
 # The estimate of tokens may be too high by this factor: a prompt that seems too long for all is still tried.
 _ESTIMATE_SLACK = 4 / 3
@@ -151,7 +162,8 @@ class _Translations:
         fields, lowered = self._within(deployment)
         wording = self._ruled(deployment, spoken, self._for(deployment, spoken, fields))
         try:
-            losses = [*wording.losses, *deployment.upstream.losses(spoken, deployment.model, wording.fields)]
+            refused = deployment.upstream.losses(spoken, deployment.model, wording.fields)
+            losses = [*wording.losses, *as_asked(refused, self._dialect, wording)] if refused else wording.losses
         except Malformed as malformed:
             raise self._refused(malformed) from None
         if wording.fields is not self._fields:
@@ -179,7 +191,7 @@ class _Translations:
         for loss in fit.losses:
             name = self._dialect.requests.effort if loss.field == spoken.requests.effort else loss.field
             losses = (*losses, Loss(name or loss.field, loss.reason, loss.hint))
-        return Wording(fit.fields, losses)
+        return msgspec.structs.replace(wording, fields=fit.fields, losses=losses)
 
     def _within(self, deployment: Deployment) -> tuple[Fields, tuple[str, ...]]:
         """Return the request with a limit that ``deployment`` allows, and the names of what was lowered for it."""

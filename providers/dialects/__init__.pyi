@@ -64,6 +64,7 @@ from .stored import StoredKind as StoredKind
 from .stored import asked_fields as asked_fields
 from .stored import named_in_answer as named_in_answer
 from .stored import plain as plain
+from .translation import as_asked as as_asked
 from .translation import named_in as named_in
 from .translation import rendered as rendered
 from .translation import translations as translations

@@ -1,6 +1,9 @@
 """Translations from one dialect to another, through chat."""
 
+import re
 from collections.abc import Sequence
+
+import msgspec
 
 from providers.dialects.chat.one_call import OneCall
 from providers.dialects.dialect import Dialect, Habits, Translation
@@ -32,13 +35,25 @@ def rendered(fields: Fields, source: Dialect, target: Dialect, habits: Habits) -
         field = source.requests.effort or "reasoning_effort"
         loss = Loss(field, PLAIN, hint=True)
         rest = {name: value for name, value in wording.fields.items() if name != "reasoning_effort"}
-        wording = Wording(rest, (*wording.losses, loss))
+        wording = msgspec.structs.replace(wording, fields=rest, losses=(*wording.losses, loss))
     if target.pivoting is not None:
         second = target.pivoting.from_chat(wording.fields, habits)
-        wording = Wording(second.fields, (*wording.losses, *second.losses))
+        wording = Wording(second.fields, (*wording.losses, *as_asked(second.losses, source, wording)))
         if wording.losses and _is_empty(wording, target.requests.prompt):
             wording = Wording(wording.fields, (*wording.losses, _nothing_left(source, target)))
     return wording
+
+
+def as_asked(losses: Sequence[Loss], source: Dialect, wording: Wording) -> Sequence[Loss]:
+    """Return losses of a chat request in the words of the one in ``source`` from which it was made, its ``wording``."""
+    if not losses or source.pivoting is None:
+        return losses
+    names = source.pivoting.names
+    fields = (wording.place_of(loss.field) or names.get(_TOP.split(loss.field, 1)[0], loss.field) for loss in losses)
+    return [Loss(field, loss.reason, loss.hint) for field, loss in zip(fields, losses, strict=True)]
+
+
+_TOP = re.compile(r"[.\[]")  # behind the name of a field at the top
 
 
 def named_in(source: Dialect, target: Dialect, asked: Fields, path: str) -> str:

@@ -11,6 +11,7 @@ import msgspec
 from providers.errors import UNREADABLE
 from providers.large_bodies import raw_json as raw_json  # noqa: PLC0414 - dialects import it from here
 
+_Made = TypeVar("_Made")
 Fields = Mapping[str, msgspec.Raw]  # a body's top level, values still raw JSON
 
 
@@ -35,11 +36,46 @@ class Loss(msgspec.Struct, frozen=True):
     hint: bool = False
 
 
+Place = tuple[str, Sequence[str]]  # of a message or a tool, and of the parts of its content
+NOWHERE: Place = ("", ())
+
+
 class Wording(msgspec.Struct, frozen=True):
     """A request in one dialect: the top level of its body, values still raw JSON, and what was lost by translation."""
 
     fields: Mapping[str, msgspec.Raw]
     losses: tuple[Loss, ...] = ()
+    # Of a chat request that was made from another one: where each message and each tool stood in that.
+    messages: Sequence[Place] = ()
+    tools: Sequence[Place] = ()
+
+    def place_of(self, path: str) -> str | None:
+        """Return where the part of the chat request at ``path`` stood in the one from which it was made."""
+        found = _WITHIN.match(path)
+        if found is None:
+            return None
+        places, number, part = self.messages if found[1] == "messages" else self.tools, int(found[2]), found[3]
+        whole, parts = places[number] if number < len(places) else NOWHERE
+        return (parts[int(part)] if part is not None and int(part) < len(parts) else whole) or None
+
+
+_WITHIN = re.compile(r"(messages|tools)\[(\d+)\](?:\.content\[(\d+)\])?")
+
+
+class Places:
+    """Where the messages and tools of a chat request stood in the one from which they are made."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[object, Place]] = {}  # by their identity; they are kept, so that it stays theirs
+
+    def put(self, made: _Made, path: str, parts: Sequence[str] = ()) -> _Made:
+        """Note that ``made`` was at ``path``, and the parts of its content where; return it."""
+        self._known[id(made)] = made, (path, parts)
+        return made
+
+    def of(self, made: Sequence[object]) -> Sequence[Place]:
+        """Return where they were."""
+        return [self._known[id(each)][1] if id(each) in self._known else NOWHERE for each in made]
 
 
 PLAIN = "this model does not think"  # why it is not told how hard to think, or what others thought

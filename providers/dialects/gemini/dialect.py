@@ -43,7 +43,7 @@ from providers.dialects.gemini.fields import (
     without_effort,
     without_signatures,
 )
-from providers.dialects.gemini.request_to_chat import to_chat
+from providers.dialects.gemini.request_to_chat import SAME, to_chat
 from providers.dialects.gemini.streams import FromChat, ToChat
 from providers.dialects.messages.fields import (
     CACHE_REASON,
@@ -582,6 +582,14 @@ GEMINI = Dialect(
         ),
     ),
     pivoting=Pivoting(
+        names={
+            **{name: IN_CONFIG + own for own, name in SAME.items()},
+            "messages": "contents",
+            "reasoning_effort": IN_CONFIG + "thinkingConfig",
+            "response_format": IN_CONFIG + "responseMimeType",
+            "stop": IN_CONFIG + "stopSequences",
+            "tool_choice": "toolConfig.functionCallingConfig",
+        },
         to_chat=to_chat,
         from_chat=_from_chat,
         stream_to_chat=ToChat,

@@ -92,14 +92,18 @@ class _Conversation:
     def _user(self, parts: list[RawObject], path: str) -> None:
         shown_by_tools: list[Object] = []
         content: list[Object] = []
+        places: list[str] = []
         for number, part in enumerate(parts):
             at = f"{path}[{number}]"
             if is_said(part.get("functionResponse")):
-                self.said.append(self._result(part, at, shown_by_tools))
+                self.said.append(self._losses.places.put(self._result(part, at, shown_by_tools), at))
             else:
                 content += parts_of(part, at, self._losses)
+                places += [at] * (len(content) - len(places))
         if content := shown_by_tools + content:
-            self.said.append({"role": "user", "content": _content(content)})
+            places = [path] * len(shown_by_tools) + places
+            message: Object = {"role": "user", "content": _content(content)}
+            self.said.append(self._losses.places.put(message, places[0] if len(places) == 1 else path, places))
 
     def _model(self, parts: list[RawObject], path: str) -> None:
         texts: list[str] = []
@@ -128,16 +132,16 @@ class _Conversation:
                 self._losses.add(at, _OWN_THOUGHTS, hint=True)
         if not texts and not calls:
             return
-        self._say(self.said.pop() if goes_on else {}, "".join(texts), "".join(thought), calls)
+        self._say(self.said.pop() if goes_on else {}, "".join(texts), "".join(thought), calls, path)
 
-    def _say(self, before: Object, text: str, thought: str, calls: list[Object]) -> None:
+    def _say(self, before: Object, text: str, thought: str, calls: list[Object], path: str) -> None:
         """Add what the model says to the message ``before``, which may be empty."""
         calls = [*before.get("tool_calls", ()), *calls]
         content = (before.get("content") or "") + text
         message: Object = {"role": "assistant", "content": content or (None if calls else "")}
         if thoughts := before.get("reasoning_content", "") + thought:
             message["reasoning_content"] = thoughts
-        self.said.append(message | {"tool_calls": calls} if calls else message)
+        self.said.append(self._losses.places.put(message | {"tool_calls": calls} if calls else message, path))
 
     def _call(self, part: RawObject, at: str) -> Object:
         path = f"{at}.functionCall"
@@ -263,7 +267,7 @@ def _content(parts: list[Object]) -> object:
     return parts[0]["text"] if len(parts) == 1 and parts[0]["type"] == "text" else parts
 
 
-_SAME: Mapping[str, str] = {  # chat's names of the parameters that both have
+SAME: Mapping[str, str] = {  # chat's names of the parameters that both have
     "temperature": "temperature",
     "topP": "top_p",
     "maxOutputTokens": "max_completion_tokens",
@@ -275,7 +279,7 @@ _SAME: Mapping[str, str] = {  # chat's names of the parameters that both have
 _MOST_STOPS = 4  # stop sequences in chat
 _READ = frozenset({
     *("contents", "model", "safetySettings", "stream", "systemInstruction", "toolConfig", "tools"),
-    *(IN_CONFIG + name for name in _SAME),
+    *(IN_CONFIG + name for name in SAME),
     *(IN_CONFIG + name for name in ("responseJsonSchema", "responseMimeType", "responseSchema", "stopSequences")),
     IN_CONFIG + "thinkingConfig",
 })  # fmt: skip
@@ -314,14 +318,15 @@ def to_chat(fields: Mapping[str, msgspec.Raw], *, thoughts: bool = False) -> Wor
     asked = {name: value for name, value in fields.items() if not is_null(value)}
     conversation = _Conversation(losses, thoughts=thoughts, elsewhere="cachedContent" in asked)
     if system := _system(asked, losses):
-        conversation.said.append({"role": "system", "content": _content(system)})
+        message: Object = {"role": "system", "content": _content(system)}
+        conversation.said.append(losses.places.put(message, "systemInstruction"))
     contents = listed_at(asked.get("contents"), "contents")
     if not contents:
         raise Malformed("'contents' must have at least one turn", "contents")
     conversation.read(contents)
     chat: Object = {name: asked[name] for name in ("model", "stream") if name in asked}
     chat["messages"] = [message for _, message in results_first(conversation.said)]
-    for name, chats in _SAME.items():
+    for name, chats in SAME.items():
         if IN_CONFIG + name in asked:
             chat[chats] = asked[IN_CONFIG + name]
     chat.update(_stops(asked, losses))
@@ -333,7 +338,13 @@ def to_chat(fields: Mapping[str, msgspec.Raw], *, thoughts: bool = False) -> Wor
     for name, value in asked.items():
         if name not in _READ and bytes(value) not in _DEFAULTS.get(name, ()):
             losses.add(name, _HINTS.get(name) or _REASONS.get(name, _NO_FIELD), hint=name in _HINTS)
-    return Wording({name: raw_json(value) for name, value in chat.items()}, losses.met())
+    places = losses.places
+    return Wording(
+        {name: raw_json(value) for name, value in chat.items()},
+        losses.met(),
+        places.of(chat["messages"]),
+        places.of(chat.get("tools", ())),
+    )
 
 
 def _system(asked: RawObject, losses: Losses) -> list[Object]:
@@ -388,7 +399,7 @@ def _function(declared: RawObject, at: str, losses: Losses) -> Object:
             losses.add(f"{at}.{name}", "chat has no schema of what a function returns", hint=True)
     known = ("name", "description", "parameters", "parametersJsonSchema", "response", "responseJsonSchema")
     losses.rest(declared, known, at, "chat's functions have no such field")
-    return {"type": "function", "function": function}
+    return losses.places.put({"type": "function", "function": function}, at)
 
 
 def _choice(asked: RawObject, losses: Losses) -> Object:

@@ -439,6 +439,14 @@ MESSAGES = Dialect(
     continuing=MessageContinuing(),
     pivoting=Pivoting(
         to_chat=to_chat,
+        names={
+            "max_completion_tokens": "max_tokens",
+            "parallel_tool_calls": "tool_choice",
+            "reasoning_effort": "output_config.effort",
+            "response_format": "output_config.format",
+            "stop": "stop_sequences",
+            "user": "metadata.user_id",
+        },
         marked_to_chat=partial(to_chat, marks=True),
         from_chat=_from_chat,
         stream_to_chat=ToChat,

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from providers.dialects.wording import Fields, Loss, Malformed, arguments_object, decoded, is_string, raw_json
+from providers.dialects.wording import Fields, Loss, Malformed, Places, arguments_object, decoded, is_string, raw_json
 from providers.errors import UNREADABLE
 
 Object = dict[str, Any]  # JSON to be encoded; values that are copied unchanged stay raw
@@ -38,6 +38,7 @@ class Losses:
     def __init__(self, *, marks: bool = False) -> None:
         """``marks``: those of what to cache are kept."""
         self.keeps_marks = marks
+        self.places = Places()
         self._met: list[Loss] = []
 
     def add(self, field: str, reason: str, *, hint: bool = False) -> None:

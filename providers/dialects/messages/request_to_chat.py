@@ -54,7 +54,7 @@ def conversation(asked: Mapping[str, msgspec.Raw], losses: Losses, *, thoughts: 
     """
     said: list[Object] = []
     if "system" in asked and (system := _texts(asked["system"], "system", losses)):
-        said.append({"role": "system", "content": system})
+        said.append(losses.places.put({"role": "system", "content": system}, "system"))
     turns = objects_at(asked.get("messages"), "messages")
     if not turns:
         raise Malformed("messages: at least one message is required", "messages")
@@ -69,7 +69,8 @@ def conversation(asked: Mapping[str, msgspec.Raw], losses: Losses, *, thoughts: 
         elif role == "assistant":
             said += _assistant(turn, path, losses, calls, thoughts=thoughts)
         elif role == "system":
-            said.append({"role": "system", "content": _texts(turn.get("content"), f"{path}.content", losses)})
+            text = _texts(turn.get("content"), f"{path}.content", losses)
+            said.append(losses.places.put({"role": "system", "content": text}, path))
         else:
             raise Malformed(f"'{path}.role' must be 'user', 'assistant' or 'system'", f"{path}.role")
     if role == "assistant":
@@ -83,19 +84,22 @@ def _history_to_chat_user(turn: RawObject, path: str, losses: Losses, calls: Cal
     if content is None or is_null(content):
         raise Malformed(f"{path}.content: Field required", f"{path}.content")
     if is_string(content):
-        return [{"role": "user", "content": content}]
+        return [losses.places.put({"role": "user", "content": content}, path)]
     said: list[Object] = []
     shown_by_tools: list[Object] = []
     parts: list[Object] = []
+    places: list[str] = []
     for at, kind, block in _blocks(content, f"{path}.content"):
         if kind == "tool_result":
             calls.answer(text_at(block, "tool_use_id", at), f"{at}.tool_use_id")
-            said.append(_tool_message(block, at, losses, shown_by_tools))
+            said.append(losses.places.put(_tool_message(block, at, losses, shown_by_tools), at))
         else:
             parts += _parts(block, kind, at, losses)
-    parts = shown_by_tools + parts
-    if parts:
-        said.append({"role": "user", "content": _content(parts)})
+            places += [at] * (len(parts) - len(places))
+    if parts := shown_by_tools + parts:
+        places = [path] * len(shown_by_tools) + places
+        whole = places[0] if len(parts) == 1 else path
+        said.append(losses.places.put({"role": "user", "content": _content(parts)}, whole, places))
     return said
 
 
@@ -103,7 +107,7 @@ def _assistant(turn: RawObject, path: str, losses: Losses, calls: Calls, *, thou
     """Return the turn as one message, its texts joined; nothing, if it had only thinking."""
     content = turn.get("content")
     if content is not None and is_string(content):
-        return [{"role": "assistant", "content": content}]
+        return [losses.places.put({"role": "assistant", "content": content}, path)]
     texts: list[msgspec.Raw] = []
     called: list[Object] = []
     thought: list[str] = []
@@ -134,7 +138,7 @@ def _assistant(turn: RawObject, path: str, losses: Losses, calls: Calls, *, thou
     message: Object = {"role": "assistant", "content": said}
     if any(thought):
         message["reasoning_content"] = "".join(thought)
-    return [message | {"tool_calls": called} if called else message]
+    return [losses.places.put(message | {"tool_calls": called} if called else message, path)]
 
 
 def _call(block: RawObject, at: str, losses: Losses) -> Object:
@@ -360,7 +364,13 @@ def to_chat(fields: Mapping[str, msgspec.Raw], *, thoughts: bool = False, marks:
         if name not in _TRANSLATED and bytes(value) not in _DEFAULTS.get(name, ()):
             hint = name in _HINTS or (name == "context_management" and _only_clears_thoughts(value))
             losses.add(name, _HINTS.get(name) or _REASONS.get(name, "chat has no such field"), hint=hint)
-    return Wording({name: raw_json(value) for name, value in chat.items()}, losses.met())
+    places = losses.places
+    return Wording(
+        {name: raw_json(value) for name, value in chat.items()},
+        losses.met(),
+        places.of(chat["messages"]),
+        places.of(chat.get("tools", ())),
+    )
 
 
 def _mark_last(messages: Sequence[Object], mark: msgspec.Raw) -> None:
@@ -416,7 +426,8 @@ def _tools(asked: RawObject, losses: Losses) -> Object:
                 function["parameters"], function["strict"], lost = as_strict(function["parameters"], f"{path}.strict")
                 losses.note(lost)
         mark = _mark(tool, losses)
-        said.append({"type": "function", "function": function} | ({} if mark is None else {MARK: mark}))
+        chats = {"type": "function", "function": function} | ({} if mark is None else {MARK: mark})
+        said.append(losses.places.put(chats, path))
         known = {"type", "name", "description", "input_schema", "strict"}
         if bytes(tool.get("defer_loading", b"false")) == b"false":
             known.add("defer_loading")

@@ -132,6 +132,14 @@ RESPONSES = Dialect(
     ),
     continuing=ResponseContinuing(),
     pivoting=Pivoting(
+        names={
+            "logprobs": "include",
+            "max_completion_tokens": "max_output_tokens",
+            "messages": "input",
+            "reasoning_effort": "reasoning.effort",
+            "response_format": "text.format",
+            "verbosity": "text.verbosity",
+        },
         to_chat=to_chat,
         from_chat=lambda fields, _: from_chat(fields),  # models do not differ
         stream_to_chat=lambda _: ToChat(),  # passes errors on, and raises none

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from providers.dialects.wording import Loss, Malformed, decoded, flat_name, raw_json
+from providers.dialects.wording import Loss, Malformed, Places, decoded, flat_name, raw_json
 from providers.error_bodies import error_in
 from providers.errors import ErrorKind, UpstreamError
 from providers.usage import Usage, usage_of
@@ -21,6 +21,7 @@ class Losses:
     """The losses of one request, in the order of its fields. The same hint is listed once."""
 
     def __init__(self) -> None:
+        self.places = Places()
         self._found: list[Loss] = []
         self._reasons: set[str] = set()
 

@@ -52,6 +52,7 @@ class Conversation:
         self._takes_thoughts = thoughts
         self._thought: list[str] = []  # reasoning for the next message of the assistant
         self._open: dict[str, Any] | None = None  # the assistant's message, until another role follows
+        self._places: list[str] = []  # of the parts that were read last
         self._shown: list[ChatPart] = []  # parts from tool results, to be added after the last result of a turn
 
     @property
@@ -70,16 +71,18 @@ class Conversation:
         for call_id, path in self._answered:
             self._calls.answer(call_id, path)
 
-    def say(self, role: str, content: Content) -> None:
-        """Add a message that is not the assistant's, unless all of it is lost."""
+    def say(self, role: str, content: Content, path: str) -> None:
+        """Add a message at ``path`` that is not the assistant's, unless all of it is lost."""
         self._close()
         if not content:
             return
+        places = self._places
         if role == "user" and self._shown:
+            places = [path] * len(self._shown) + list(places)
             content = [*self._shown, *_as_parts(content)]
             self._shown = []
         self._show()
-        self._said.append({"role": role, "content": content})
+        self._said.append(self._losses.places.put({"role": role, "content": content}, path, places))
 
     def add(self, item: Fields) -> None:
         """Add one item.
@@ -121,35 +124,36 @@ class Conversation:
         item.lose_rest(self._losses, _NO_SUCH_FIELD)
 
     def _message(self, item: Fields, role: str) -> None:
-        content = item.need("content")
+        content, self._places = item.need("content"), []
         if role == "assistant":
             item.lose("phase", self._losses, _OWN_PHASES, hint=True)
-            self._assistant(content, item.named("content"))
+            self._assistant(content, item)
         elif role in _SPEAKERS:
-            self.say(role, content if is_string(content) else self._parts(content, item.named("content")))
+            said = content if is_string(content) else self._parts(content, item.named("content"))
+            self.say(role, said, self._places[0] if len(self._places) == 1 else item.path)
         else:
             raise Malformed(f"'{item.named('role')}' must be user, assistant, system or developer.", item.named("role"))
 
-    def _assistant(self, raw: msgspec.Raw, path: str) -> None:
-        content = raw if is_string(raw) else self._parts(raw, path)
+    def _assistant(self, raw: msgspec.Raw, item: Fields) -> None:
+        content = raw if is_string(raw) else self._parts(raw, item.named("content"))
         if self._open is not None and "tool_calls" in self._open:
             before = self._open["content"]
             self._open["content"] = content if before is None else [*_as_parts(before), *_as_parts(content)]
             return
-        begun = self._begin(content)
+        begun = self._begin(content, item)
         if isinstance(content, list) and [part["type"] for part in content] == ["refusal"]:
             begun |= {"content": None, "refusal": content[0]["refusal"]}
 
     def _call(self, call: ChatPart, item: Fields) -> None:
         path = item.named("call_id")
         self._calls.add(decoded(call["id"], str, path), path)
-        message = self._begin(None) if self._open is None else self._open
+        message = self._begin(None, item) if self._open is None else self._open
         message.setdefault("tool_calls", []).append(call)
 
-    def _begin(self, content: Content | None) -> dict[str, Any]:
+    def _begin(self, content: Content | None, item: Fields) -> dict[str, Any]:
         """Begin a message of the assistant, with the reasoning before it."""
         self._show()
-        self._open = {"role": "assistant", "content": content}
+        self._open = self._losses.places.put({"role": "assistant", "content": content}, item.path)
         if self._thought:
             self._open["reasoning_content"] = "\n\n".join(self._thought)
             self._thought = []
@@ -187,7 +191,8 @@ class Conversation:
         content = output if is_string(output) else self._parts(output, path, of_call=call_id)
         if isinstance(content, list) and all(part.keys() == _TEXT for part in content):
             content = one_text([part["text"] for part in content])
-        self._said.append({"role": "tool", "tool_call_id": call_id, "content": content})
+        message = {"role": "tool", "tool_call_id": call_id, "content": content}
+        self._said.append(self._losses.places.put(message, item.path))
 
     def _show(self) -> None:
         """Add what tools showed as a user's message. It comes after all results, which must follow their calls."""
@@ -201,6 +206,7 @@ class Conversation:
         Of the result of a call only text is returned, and a note where the rest is.
         """
         said: list[ChatPart] = []
+        places = self._places = list[str]()
         for part in objects_of(raw, path):
             chat = self._part(part)
             if chat is None:
@@ -212,6 +218,7 @@ class Conversation:
                 self._shown += [{"type": "text", "text": shown(shown_by)}, chat]
                 chat = {"type": "text", "text": raw_json(SEE_BELOW)}
             said.append(chat)
+            places.append(part.path)
         if len(said) == 1 and said[0].keys() == _TEXT:
             text: msgspec.Raw = said[0]["text"]
             return text
@@ -283,9 +290,9 @@ def chat_tools(raw: msgspec.Raw | None, losses: Losses) -> list[Any]:
     for tool in opened(raw, losses):
         match kind := tool.take("type", str):
             case "function":
-                said.append({"type": kind, kind: _chat_function(tool)})
+                said.append(losses.places.put({"type": kind, kind: _chat_function(tool)}, tool.path))
             case "custom":
-                said.append({"type": kind, kind: _chat_custom(tool, losses)})
+                said.append(losses.places.put({"type": kind, kind: _chat_custom(tool, losses)}, tool.path))
             case None:
                 raise Malformed(f"Missing required parameter: '{tool.named('type')}'.", tool.named("type"))
             case _:
@@ -474,17 +481,23 @@ def to_chat(fields: Mapping[str, msgspec.Raw], *, thoughts: bool = False) -> Wor
     for name, (reason, plain) in _LOST.items():
         asked.lose(name, losses, reason, plain)
     asked.lose_rest(losses, _NO_SUCH_FIELD)
-    return Wording({name: raw_json(value) for name, value in said.items()}, losses.all())
+    places = losses.places
+    return Wording(
+        {name: raw_json(value) for name, value in said.items()},
+        losses.all(),
+        places.of(said["messages"]),
+        places.of(said.get("tools", ())),
+    )
 
 
 def _messages(asked: Fields, conversation: Conversation, *, optional: bool) -> list[dict[str, Any]]:
     if (instructions := asked.raw("instructions")) is not None:
         if not is_string(instructions):
             raise Malformed("'instructions' must be a string.", "instructions")
-        conversation.say("system", instructions)
+        conversation.say("system", instructions, "instructions")
     given = asked.raw("input") if optional else asked.need("input")
     if given is not None and is_string(given):
-        conversation.say("user", given)
+        conversation.say("user", given, "input")
     else:
         for item in objects_of(given, "input"):
             conversation.add(item)

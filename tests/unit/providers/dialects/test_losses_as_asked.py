@@ -1,0 +1,85 @@
+"""What a translation in two steps loses is named as the client's own request has it."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from providers.dialects import GEMINI, MESSAGES, RESPONSES, Dialect, Habits, converse_from_chat, rendered
+from providers.dialects.chat.dialect import CHAT
+from providers.dialects.translation import as_asked
+
+SOUND = {"type": "input_audio", "input_audio": {"data": "AAAA", "format": "wav"}}
+TURN = {"role": "user", "parts": [{"text": "Hi"}]}
+
+
+def said(text: str) -> dict[str, Any]:
+    return {"type": "input_text", "text": text}
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "asked", "lost"),
+    [
+        (RESPONSES, MESSAGES, {"input": [{"role": "user", "content": [said("Hear"), SOUND]}]}, "input[0].content[1]"),
+        (
+            RESPONSES,
+            MESSAGES,
+            {"instructions": "Be", "input": [{"role": "user", "content": "a"}, {"role": "user", "content": [SOUND]}]},
+            "input[1].content[0]",
+        ),
+        (RESPONSES, MESSAGES, {"input": "Hi", "text": {"verbosity": "low"}}, "text.verbosity"),
+        (
+            GEMINI,
+            MESSAGES,
+            {"contents": [TURN], "generationConfig.candidateCount": 2},
+            "generationConfig.candidateCount",
+        ),
+        (GEMINI, MESSAGES, {"contents": [TURN], "generationConfig.seed": 2}, "generationConfig.seed"),
+        (
+            GEMINI,
+            MESSAGES,
+            {
+                "systemInstruction": {"parts": [{"text": "Be"}]},
+                "contents": [
+                    TURN,
+                    {
+                        "role": "user",
+                        "parts": [{"text": "a"}, {"inlineData": {"mimeType": "audio/wav", "data": "AAAA"}}],
+                    },
+                ],
+            },
+            "contents[1].parts[1]",
+        ),
+        (
+            MESSAGES,
+            GEMINI,
+            {
+                "max_tokens": 9,
+                "messages": [{"role": "user", "content": "Hi"}],
+                "metadata": {"user_id": "ann"},
+            },
+            "metadata.user_id",
+        ),
+    ],
+)
+def test_a_loss_of_the_second_step_is_named_as_the_client_wrote_it(
+    source: Dialect, target: Dialect, asked: dict[str, Any], lost: str
+) -> None:
+    raw = {name: msgspec.Raw(msgspec.json.encode(value)) for name, value in asked.items()}
+    assert lost in [loss.field for loss in rendered(raw, source, target, Habits()).losses]
+
+
+def test_so_is_what_converse_has_no_words_for() -> None:
+    turn = {"type": "image", "source": {"type": "url", "url": "https://example.com/a.png"}}
+    asked = {
+        "max_tokens": 9,
+        "system": "Be",
+        "messages": [
+            {"role": "user", "content": "Hi"},
+            {"role": "user", "content": [{"type": "text", "text": "a"}, turn]},
+        ],
+    }
+    raw = {name: msgspec.Raw(msgspec.json.encode(value)) for name, value in asked.items()}
+    wording = rendered(raw, MESSAGES, CHAT, Habits())
+    losses = as_asked(converse_from_chat(wording.fields, "amazon.nova-pro-v1:0").losses, MESSAGES, wording)
+    assert [loss.field for loss in losses] == ["messages[1].content[1]"]
