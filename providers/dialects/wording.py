@@ -3,7 +3,7 @@
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from typing import Any, TypeVar
 
 import msgspec
@@ -76,6 +76,54 @@ class Places:
     def of(self, made: Sequence[object]) -> Sequence[Place]:
         """Return where they were."""
         return [self._known[id(each)][1] if id(each) in self._known else NOWHERE for each in made]
+
+
+CACHE_REASON = "cache markers have no counterpart there"
+_CHANGING_NOTHING: Mapping[str, str] = {  # fields of any object that change no answer
+    "cache_control": CACHE_REASON,
+    "prompt_cache_breakpoint": CACHE_REASON,
+    "extra_content": "only Gemini can use the signatures of its thoughts",
+}
+MARK = "cache_control"  # on a part of a prompt: what comes before it, and itself, is to be cached
+
+
+class Losses:
+    """The losses of one request, in the order of its fields."""
+
+    def __init__(self, *, marks: bool = False, once: bool = False) -> None:
+        """``marks``: those of what to cache are kept; ``once``: one hint for each reason."""
+        self.keeps_marks = marks
+        self._reasons: set[str] | None = set() if once else None  # of hints
+        self.places = Places()
+        self._met: list[Loss] = []
+
+    def add(self, field: str, reason: str, *, hint: bool = False) -> None:
+        """Note that ``field``, the client's path of it, has no counterpart."""
+        if self._reasons is not None:
+            if hint and reason in self._reasons:
+                return
+            self._reasons.add(reason)
+        self._met.append(Loss(field, reason, hint))
+
+    def rest(self, given: Mapping[str, msgspec.Raw], said: Container[str], path: str, reason: str) -> None:
+        """Note every field of the object at ``path`` that is not null and not among the translated ones, ``said``."""
+        for name, value in given.items():
+            if name in said or is_null(value) or (self.keeps_marks and name == MARK):
+                continue
+            self.add(f"{path}.{name}", _CHANGING_NOTHING.get(name, reason), hint=name in _CHANGING_NOTHING)
+
+    def note(self, losses: Sequence[Loss]) -> None:
+        """Note losses that were found elsewhere."""
+        self._met += losses
+
+    def met(self) -> tuple[Loss, ...]:
+        """Return all losses."""
+        return tuple(self._met)
+
+
+def is_null(raw: msgspec.Raw) -> bool:
+    """Whether a raw value is null."""
+    return bytes(memoryview(raw)[:5]) == b"null"  # only the beginning: it may be a whole book
 
 
 PLAIN = "this model does not think"  # why it is not told how hard to think, or what others thought

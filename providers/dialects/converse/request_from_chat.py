@@ -15,13 +15,11 @@ from providers.dialects.messages.dialect import MessagesHabits, habits_of, of_me
 from providers.dialects.messages.fields import (
     DEFAULTS,
     KeptSchema,
-    Losses,
     Object,
     RawObject,
     chosen_tool,
     form_of,
     function_of,
-    is_null,
     limit_of,
     lose_stream_options,
     object_at,
@@ -34,9 +32,11 @@ from providers.dialects.messages.fields import (
 )
 from providers.dialects.messages.request_from_chat import Turns
 from providers.dialects.wording import (
+    Losses,
     Wording,
     check_calls,
     decoded,
+    is_null,
     raw_json,
 )
 

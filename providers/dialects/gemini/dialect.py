@@ -46,14 +46,11 @@ from providers.dialects.gemini.fields import (
 from providers.dialects.gemini.request_to_chat import SAME, to_chat
 from providers.dialects.gemini.streams import FromChat, ToChat
 from providers.dialects.messages.fields import (
-    CACHE_REASON,
     CANNOT_STOP_THINKING,
     DEFAULTS,
-    Losses,
     Object,
     RawObject,
     arguments_at,
-    is_null,
     lose_stream_options,
     object_at,
     objects_at,
@@ -63,11 +60,14 @@ from providers.dialects.messages.fields import (
     text_at,
 )
 from providers.dialects.wording import (
+    CACHE_REASON,
     Fields,
+    Losses,
     Malformed,
     Wording,
     as_users,
     decoded,
+    is_null,
     is_string,
     raw_json,
     results_first,

@@ -14,8 +14,13 @@ from typing import Any
 
 import msgspec
 
-from providers.dialects.messages.fields import Object, RawObject, is_null, object_at, objects_at
-from providers.dialects.wording import BOUND_REASON, PLAIN, Fields, Loss, Malformed, Wording, decoded, raw_json
+from providers.dialects.messages.fields import (
+    Object,
+    RawObject,
+    object_at,
+    objects_at,
+)
+from providers.dialects.wording import BOUND_REASON, PLAIN, Fields, Loss, Malformed, Wording, decoded, is_null, raw_json
 
 CONFIG = "generationConfig"
 IN_CONFIG = f"{CONFIG}."

@@ -17,14 +17,21 @@ from providers.dialects.gemini.fields import (
     read_json_schema,
     spelt_at,
 )
-from providers.dialects.messages.fields import Losses, Object, RawObject, is_null, raw_text_at, text_at
+from providers.dialects.messages.fields import (
+    Object,
+    RawObject,
+    raw_text_at,
+    text_at,
+)
 from providers.dialects.wording import (
     SEE_BELOW,
     SHOWN_LATER,
     Calls,
+    Losses,
     Malformed,
     Wording,
     decoded,
+    is_null,
     is_string,
     raw_json,
     results_first,

@@ -2,12 +2,21 @@
 
 import hashlib
 import re
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 import msgspec
 
-from providers.dialects.wording import Fields, Loss, Malformed, Places, arguments_object, decoded, is_string, raw_json
+from providers.dialects.wording import (
+    Fields,
+    Losses,
+    Malformed,
+    arguments_object,
+    decoded,
+    is_null,
+    is_string,
+    raw_json,
+)
 from providers.errors import UNREADABLE
 
 Object = dict[str, Any]  # JSON to be encoded; values that are copied unchanged stay raw
@@ -19,51 +28,8 @@ _strings = msgspec.json.Decoder(str)
 _objects = msgspec.json.Decoder(RawObject)
 _lists = msgspec.json.Decoder(list[RawObject])
 
-CACHE_REASON = "cache markers have no counterpart there"
 CANNOT_THINK_ON = "Messages cannot continue reasoning after a tool without the earlier thinking blocks"
 CANNOT_STOP_THINKING = "this model cannot stop thinking: it thinks its least"
-_HINTS: Mapping[str, str] = {  # fields of any object that change no answer
-    "cache_control": CACHE_REASON,
-    "prompt_cache_breakpoint": CACHE_REASON,
-    "extra_content": "only Gemini can use the signatures of its thoughts",
-}
-
-
-MARK = "cache_control"  # on a part of a prompt: what comes before it, and itself, is to be cached
-
-
-class Losses:
-    """The losses of one request, in the order of its fields."""
-
-    def __init__(self, *, marks: bool = False) -> None:
-        """``marks``: those of what to cache are kept."""
-        self.keeps_marks = marks
-        self.places = Places()
-        self._met: list[Loss] = []
-
-    def add(self, field: str, reason: str, *, hint: bool = False) -> None:
-        """Note that ``field``, the client's path of it, has no counterpart."""
-        self._met.append(Loss(field, reason, hint))
-
-    def rest(self, given: Mapping[str, msgspec.Raw], said: Container[str], path: str, reason: str) -> None:
-        """Note every field of the object at ``path`` that is not null and not among the translated ones, ``said``."""
-        for name, value in given.items():
-            if name in said or is_null(value) or (self.keeps_marks and name == MARK):
-                continue
-            self.add(f"{path}.{name}", _HINTS.get(name, reason), hint=name in _HINTS)
-
-    def note(self, losses: Sequence[Loss]) -> None:
-        """Note losses that were found elsewhere."""
-        self._met += losses
-
-    def met(self) -> tuple[Loss, ...]:
-        """Return all losses."""
-        return tuple(self._met)
-
-
-def is_null(raw: msgspec.Raw) -> bool:
-    """Whether a raw value is null."""
-    return bytes(memoryview(raw)[:5]) == b"null"  # only the beginning: it may be a whole book
 
 
 def text_at(given: Mapping[str, msgspec.Raw], name: str, path: str) -> str:

@@ -9,10 +9,8 @@ from typing import Literal
 import msgspec
 
 from providers.dialects.messages.fields import (
-    CACHE_REASON,
     DEFAULTS,
     KeptSchema,
-    Losses,
     Object,
     RawObject,
     allowed_id,
@@ -20,7 +18,6 @@ from providers.dialects.messages.fields import (
     chosen_tool,
     form_of,
     function_of,
-    is_null,
     limit_of,
     lose_stream_options,
     name_in_messages,
@@ -33,11 +30,14 @@ from providers.dialects.messages.fields import (
     thinking_of_effort,
 )
 from providers.dialects.wording import (
+    CACHE_REASON,
+    Losses,
     Malformed,
     UniqueIds,
     Wording,
     as_users,
     decoded,
+    is_null,
     is_string,
     raw_json,
     results_first,

@@ -5,13 +5,9 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from providers.dialects.messages.fields import (
-    CACHE_REASON,
-    MARK,
-    Losses,
     Object,
     RawObject,
     effort_of_budget,
-    is_null,
     name_in_chat,
     object_at,
     objects_at,
@@ -20,13 +16,17 @@ from providers.dialects.messages.fields import (
 )
 from providers.dialects.stored import KEEPS_NONE
 from providers.dialects.wording import (
+    CACHE_REASON,
+    MARK,
     SEE_BELOW,
     SHOWN_LATER,
     Calls,
+    Losses,
     Malformed,
     Wording,
     as_strict,
     decoded,
+    is_null,
     is_string,
     one_text,
     raw_json,

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from providers.dialects.wording import Loss, Malformed, Places, decoded, flat_name, raw_json
+from providers.dialects.wording import Losses, Malformed, decoded, flat_name, raw_json
 from providers.error_bodies import error_in
 from providers.errors import ErrorKind, UpstreamError
 from providers.usage import Usage, usage_of
@@ -15,25 +15,6 @@ Object = dict[str, msgspec.Raw]
 
 _NULL = msgspec.Raw(b"null")
 _HINTS = frozenset({"cache_control", "extra_content"})
-
-
-class Losses:
-    """The losses of one request, in the order of its fields. The same hint is listed once."""
-
-    def __init__(self) -> None:
-        self.places = Places()
-        self._found: list[Loss] = []
-        self._reasons: set[str] = set()
-
-    def add(self, field: str, reason: str, *, hint: bool = False) -> None:
-        """Add the loss of ``field``, a path in the client's request."""
-        if not (hint and reason in self._reasons):
-            self._reasons.add(reason)
-            self._found.append(Loss(field, reason, hint))
-
-    def all(self) -> tuple[Loss, ...]:
-        """Return all losses."""
-        return tuple(self._found)
 
 
 class Fields:

@@ -6,12 +6,13 @@ from typing import Any
 import msgspec
 
 from providers.dialects.histories import SYSTEM_FIRST, CallIds, FittedIds, History, tagged
-from providers.dialects.responses.fields import Fields, Losses, objects_of
+from providers.dialects.responses.fields import Fields, objects_of
 from providers.dialects.responses.request_to_chat import LOGPROBS, SHARED, responses_tool_choice, responses_tools
 from providers.dialects.wording import (
     BOUND_REASON,
     PLAIN,
     Loss,
+    Losses,
     Malformed,
     UniqueIds,
     Wording,
@@ -310,7 +311,7 @@ def from_chat(fields: Mapping[str, msgspec.Raw]) -> Wording:
         Malformed: it has no messages, or a field has another type than the API requires.
 
     """
-    asked, losses = Fields(fields), Losses()
+    asked, losses = Fields(fields), Losses(once=True)
     said: dict[str, Any] = asked.several(*SHARED, "parallel_tool_calls")
     transcript = Transcript(losses)
     for message in objects_of(asked.need("messages"), "messages"):
@@ -341,7 +342,7 @@ def from_chat(fields: Mapping[str, msgspec.Raw]) -> Wording:
     for name, (reason, plain) in _LOST.items():
         asked.lose(name, losses, reason, *plain)
     asked.lose_rest(losses, _NO_SUCH_FIELD)
-    return Wording({name: raw_json(value) for name, value in said.items()}, losses.all())
+    return Wording({name: raw_json(value) for name, value in said.items()}, losses.met())
 
 
 def _limit(asked: Fields, losses: Losses) -> dict[str, Any]:

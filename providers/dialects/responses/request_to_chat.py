@@ -5,11 +5,12 @@ from typing import Any
 
 import msgspec
 
-from providers.dialects.responses.fields import Fields, Losses, Object, all_tools, called_name, objects_of, opened
+from providers.dialects.responses.fields import Fields, Object, all_tools, called_name, objects_of, opened
 from providers.dialects.wording import (
     SEE_BELOW,
     SHOWN_LATER,
     Calls,
+    Losses,
     Malformed,
     Wording,
     decoded,
@@ -463,7 +464,7 @@ def to_chat(fields: Mapping[str, msgspec.Raw], *, thoughts: bool = False) -> Wor
         Malformed: it has no input, or a field has another type than the API requires.
 
     """
-    asked, losses = Fields(fields), Losses()
+    asked, losses = Fields(fields), Losses(once=True)
     said: dict[str, Any] = asked.several(*SHARED)
     stored = any(name in fields for name in _STATE)
     conversation = Conversation(losses, thoughts=thoughts, elsewhere=stored)
@@ -484,7 +485,7 @@ def to_chat(fields: Mapping[str, msgspec.Raw], *, thoughts: bool = False) -> Wor
     places = losses.places
     return Wording(
         {name: raw_json(value) for name, value in said.items()},
-        losses.all(),
+        losses.met(),
         places.of(said["messages"]),
         places.of(said.get("tools", ())),
     )

@@ -13,8 +13,7 @@ from providers.dialects.chat.events import read_event
 from providers.dialects.converse.answers import ConverseToChat, events_of_converse
 from providers.dialects.converse.frames import Message
 from providers.dialects.converse.request_from_chat import Conversation, converse_from_chat
-from providers.dialects.messages.fields import Losses
-from providers.dialects.wording import Malformed
+from providers.dialects.wording import Losses, Malformed
 from providers.errors import ErrorKind, UpstreamError
 from providers.sse import events
 
