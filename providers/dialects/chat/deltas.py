@@ -16,7 +16,7 @@ from providers.dialects.events import DONE, Arguments, few
 from providers.error_bodies import error_in
 from providers.errors import FAILED, SURPRISES, UNREADABLE, ErrorKind, UpstreamError
 from providers.sse import complains, events
-from providers.usage import Usage, usage_of
+from providers.usage import Usage, completed, usage_of
 
 _decoder = msgspec.json.Decoder(dict[str, Any])
 
@@ -137,6 +137,22 @@ def usage_in(chunk: Mapping[str, Any]) -> Any:
     choices = chunk.get("choices")
     places = [chunk.get("x_groq"), *(choices if isinstance(choices, list) else ())]
     return next((place["usage"] for place in places if isinstance(place, dict) and place.get("usage")), None)
+
+
+def usage_after(earlier: Mapping[str, Any] | None, later: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the ``later`` usage of a stream with what only an ``earlier`` one has said, as ``completed`` says."""
+    if earlier is None:
+        return later
+    told, before = usage_of(later), usage_of(earlier)
+    known = completed(told, before)
+    if known == told:
+        return later
+    lost = () if known.stated_usd == before.stated_usd else _COSTS  # of a part of the answer
+    kept = {name: value for name, value in earlier.items() if name not in lost}
+    return {**kept, **{name: value for name, value in later.items() if value is not None}}
+
+
+_COSTS = frozenset({"cost", "cost_in_usd_ticks", "cost_details", "is_byok"})
 
 
 def pictures_in(delta: Mapping[str, Any]) -> list[str]:

@@ -17,6 +17,7 @@ from providers.dialects.chat.deltas import (
     sound_in,
     split_data,
     thought_in,
+    usage_after,
     usage_in,
 )
 from providers.dialects.chat.events import CUT_SHORT, FILTERED
@@ -114,7 +115,8 @@ class FromChat(ChunkTranslation):
             if chunk.get(name):
                 self._facts[own] = chunk[name]
         if reported := usage_in(chunk):
-            self._reported, self._usage = reported, _gemini_usage(reported) or self._usage
+            self._reported = usage_after(self._reported, reported)
+            self._usage = _gemini_usage(self._reported) or self._usage
         for given in choices:
             index = 0 if self._asked == 1 else index_of(given)
             choice = self._choices.setdefault(index, _Choice())

@@ -17,6 +17,7 @@ from providers.dialects.chat.deltas import (
     sound_in,
     string,
     thought_in,
+    usage_after,
     usage_in,
     written_arguments,
 )
@@ -209,7 +210,8 @@ class FromChat(ChunkTranslation):
         if choices and not self._begun:
             self._begin(chunk, said)
         if isinstance(usage := usage_in(chunk), dict):
-            self._reported, self._usage = usage, _messages_usage(usage)
+            self._reported = usage_after(self._reported, usage)
+            self._usage = _messages_usage(self._reported) or self._usage
         for choice in choices:
             if delta := delta_of(choice):
                 self._add(delta, said)

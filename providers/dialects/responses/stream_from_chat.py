@@ -16,6 +16,7 @@ from providers.dialects.chat.deltas import (
     sound_in,
     split_data,
     string,
+    usage_after,
     usage_in,
     written_arguments,
 )
@@ -412,7 +413,7 @@ class FromChat:
         names, ids = names_of(all_tools(asked)), UniqueIds(conversation=asked.get("input", b""))
         self._items = OpenItems(self._writer, names, as_summary=_wants_summary(asked), new_id=new_id, ids=ids)
         self._echo: Echo | None = None  # None until the first chunk
-        self._usage: dict[str, Any] | None = None
+        self._usage: Mapping[str, Any] | None = None
         self._finish_reason: str | None = None
         self._over = False
 
@@ -462,7 +463,8 @@ class FromChat:
     def _take(self, chunk: dict[str, Any], data: bytes) -> None:
         choices = _objects(chunk.get("choices"))
         self._errors.take(chunk, choices, data)
-        self._usage = _usage(chunk) or self._usage
+        if (usage := _usage(chunk)) is not None:
+            self._usage = usage_after(self._usage, usage)
         if self._echo is None and not choices:
             return  # Azure's first chunk, about the prompt: it has no id and no model yet
         echo = self._echo or self._begin(chunk)
