@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from providers.dialects.chat.deltas import CallNumbers
+from providers.dialects.chat.deltas import CallNumbers, replaces, string
 from providers.dialects.events import (
     ENTRY,
     TOKENS,
@@ -17,6 +17,7 @@ from providers.dialects.events import (
     Gathering,
     Join,
     Pattern,
+    Pieces,
     Run,
     Table,
     few,
@@ -277,9 +278,17 @@ def _plain(data: bytes) -> _PlainChunk | None:
         return None
 
 
+def _replaces(came: object, function: Mapping[str, Any]) -> bool:
+    before = came.texts if isinstance(came, Pieces) else [came] if isinstance(came, str) else []
+    return replaces(before, string(function.get("arguments")))
+
+
 def _merge_tool_call(calls: list[dict[str, Any]], number: int, piece: Mapping[str, Any]) -> None:
     """Add a piece to the call with its ``number``, which may be the next."""
     while number >= len(calls):
         calls.append({})
+    came, function = calls[number].get("function"), piece.get("function")
+    if isinstance(came, dict) and isinstance(function, dict) and _replaces(came.get("arguments"), function):
+        del came["arguments"]
     for key, value in piece.items():
         join(calls[number], key, value, ENTRY)

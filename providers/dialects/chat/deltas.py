@@ -181,6 +181,16 @@ def no_place(what: str, api: str) -> UpstreamError:
     return UpstreamError(ErrorKind.NO_PLACE, f"answered with {what}, for which {api} has no place")
 
 
+_EMPTY_CHARS = 8  # of an empty object, with blanks
+
+
+def replaces(before: Sequence[str], arguments: str) -> bool:
+    """Whether ``arguments`` take the place of those in pieces ``before``: an empty object, sent too early."""
+    if not before or arguments.lstrip()[:1] != "{" or sum(map(len, before)) > _EMPTY_CHARS:
+        return False
+    return "".join("".join(before).split()) == "{}" != arguments.strip()
+
+
 class _Call:
     """What is known of one tool call."""
 
@@ -197,6 +207,8 @@ class _Call:
         self.id = self.id or call_id
         self.name = self.name or name
         self._is_custom = is_custom
+        if not is_custom and replaces(self._arguments.pieces, arguments):
+            self._arguments, self._chars = Arguments(), 0
         new = arguments if is_custom or not self._chars else self._new(arguments)
         if new and (self._chars or new.strip()):  # blanks count once something has come
             self._arguments.pieces.append(new)

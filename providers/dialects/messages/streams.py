@@ -14,6 +14,7 @@ from providers.dialects.chat.deltas import (
     delta_of,
     no_place,
     pictures_in,
+    replaces,
     sound_in,
     string,
     thought_in,
@@ -53,18 +54,24 @@ class Call:
         self.call_id = self.call_id or piece.get("id") or ""
         self.name = self.name or function.get("name") or ""
         if arguments := written_arguments(function.get("arguments")):
+            if replaces(self._unsaid, arguments):
+                self._unsaid.clear()
+                self._arguments, self._begin = Arguments(), ""
             self._unsaid.append(arguments)
             self._arguments.pieces.append(arguments)
             self._begin = self._begin or arguments.lstrip(BLANK)[:1]
 
-    def take(self, *, finished: bool = True) -> str:
+    def take(self, *, finished: bool = True, followed: bool = True) -> str:
         """Return the arguments that have not been sent yet, and count them as sent.
 
         What does not begin as an object is kept until it is whole: ``null`` is sent as an empty one, one that was
-        encoded twice as what it is.
+        encoded twice as what it is. An empty object is kept until the call has ended, or another is ``followed``: the
+        arguments may still come in its place.
         """
         is_object = self._begin in {"", "{"}
         if not is_object and not finished and not self.is_whole():
+            return ""
+        if not (finished or followed) and replaces(self._unsaid, "{"):
             return ""
         unsaid = "".join(self._unsaid)
         self._unsaid.clear()
@@ -126,14 +133,18 @@ class Calls:
             return self._said, self._calls[self._said]
         return None
 
+    @property
+    def is_followed(self) -> bool:
+        """Whether another call has begun behind the one to be sent now."""
+        return self._said + 1 < len(self._calls)
+
     def advance(self, *, finished: bool) -> bool:
         """Go on to the next call, if the current one is complete and a next one exists or will not come.
 
         ``finished``: the answer has ended, so every call counts as complete.
         """
         calls = self._calls
-        more = self._said + 1 < len(calls)
-        if self._said < len(calls) and (finished or (more and calls[self._said].is_whole())):
+        if self._said < len(calls) and (finished or (self.is_followed and calls[self._said].is_whole())):
             self._said += 1
             return True
         return False
@@ -279,7 +290,7 @@ class FromChat(ChunkTranslation):
                     "tool_use", {"id": call_id, "name": self._names.get(call.name, call.name), "input": {}}, said
                 )
                 self._call_open = number
-            if arguments := call.take(finished=finished):
+            if arguments := call.take(finished=finished, followed=self._calls.is_followed):
                 self._say_delta(arguments, said)
             if not self._calls.advance(finished=finished):
                 break

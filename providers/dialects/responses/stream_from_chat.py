@@ -13,6 +13,7 @@ from providers.dialects.chat.deltas import (
     delta_of,
     no_place,
     pictures_in,
+    replaces,
     sound_in,
     split_data,
     string,
@@ -184,9 +185,21 @@ class Called:
         writer.say("response.output_item.added", output_index=output_index, item=self._item)
 
     def add(self, delta: str) -> None:
-        """Add a piece of the argument. What does not begin as an object is kept until all of it is there."""
-        self._kept += delta
-        if self._pieces or self._argument == "input" or self._kept.lstrip(BLANK)[:1] == "{":
+        """Add a piece of the argument. What does not begin as an object is kept until all of it is there.
+
+        So is an empty one until another call goes on: the arguments may still come in its place.
+        """
+        if self._argument == "input" or self._pieces:
+            self._say(delta)
+            return
+        self._kept = delta if replaces([self._kept], delta) else self._kept + delta
+        if self._kept.lstrip(BLANK)[:1] == "{" and not replaces([self._kept], "{"):
+            self._say(self._kept)
+            self._kept = ""
+
+    def pause(self) -> None:
+        """Say an empty object that was kept: another call goes on."""
+        if replaces([self._kept], "{"):
             self._say(self._kept)
             self._kept = ""
 
@@ -299,6 +312,7 @@ class OpenItems:
         self._open: tuple[int, Said | Thought] | None = None
         self._numbers = CallNumbers()
         self._calls: dict[int, tuple[int, Called]] = {}  # open calls, by their numbers
+        self._latest = 0  # the number of the call that had the last piece
         self._nameless: dict[int, list[tuple[str, str]]] = {}  # ids and arguments of calls without a name so far
 
     @property
@@ -340,6 +354,9 @@ class OpenItems:
     def call(self, call: dict[str, Any]) -> None:
         """Add a piece of a tool call, as a delta of chat has it."""
         key, taken = self._numbers.take(call)
+        if key != self._latest and self._latest in self._calls:
+            self._calls[self._latest][1].pause()
+        self._latest = key
         is_custom = isinstance(taken.get("custom"), dict)
         inner = taken.get("custom" if is_custom else "function")
         inner = inner if isinstance(inner, dict) else {}

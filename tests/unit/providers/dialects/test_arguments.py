@@ -1,9 +1,12 @@
 """Arguments and schemas that are valid in one API, and refused in the next."""
 
+import re
+
 import msgspec
 import pytest
 
-from providers.dialects import DIALECTS, Habits, arguments_object, converse_from_chat, rendered
+from providers import events
+from providers.dialects import DIALECTS, Habits, arguments_object, converse_from_chat, rendered, translations
 from providers.dialects.wording import with_properties, written_object
 from providers.errors import UpstreamError
 
@@ -97,3 +100,40 @@ def test_a_call_without_the_arguments_that_its_tool_requires_is_an_error(api: st
 @pytest.mark.parametrize("api", TOOLS)
 def test_arguments_that_a_limit_may_have_cut_off_are_no_error(api: str) -> None:
     assert streamed(api, NEEDS, "", "length")
+
+
+@pytest.mark.parametrize("api", ["chat", "messages", "gemini", "responses"])
+@pytest.mark.parametrize(
+    ("pieces", "arguments"),
+    [
+        (["{}", '{"city":"Oslo"}'], {"city": "Oslo"}),
+        (["{}", "{", '"city":', '"Oslo"}'], {"city": "Oslo"}),
+        (["{ }", "", '{"city":"Oslo"}'], {"city": "Oslo"}),
+        (["{}"], {}),
+        (["{}", "{}"], {}),
+        (["{", "}"], {}),
+    ],
+)
+def test_an_empty_object_that_came_before_the_arguments_were_known_is_none_of_them(
+    api: str, pieces: list[str], arguments: dict[str, str]
+) -> None:
+    """Some servers send it with a call's name, and the arguments in later pieces."""
+    calls = [[{"index": 0, "id": "c", "type": "function", "function": {"name": "f", "arguments": pieces[0]}}]]
+    calls += [[{"index": 0, "function": {"arguments": piece}}] for piece in pieces[1:]]
+    calls.append([{"index": 1, "id": "d", "type": "function", "function": {"name": "g", "arguments": '{"a":1}'}}])
+    choices: list[dict[str, object]] = [
+        {"index": 0, "delta": {"tool_calls": each}, "finish_reason": None} for each in calls
+    ]
+    choices.append({"index": 0, "delta": {}, "finish_reason": "tool_calls"})
+    top = {"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "m"}
+    stream = b"".join(b"data: %b\n\n" % msgspec.json.encode({**top, "choices": [each]}) for each in choices)
+    target = DIALECTS[api]
+    for step in translations(DIALECTS["chat"], target, {}, ()):
+        stream = step.feed(stream) + step.feed(b"data: [DONE]\n\n")
+    gathering = target.answers.gathering()
+    for event in events(stream):
+        if event.data:
+            gathering.take(target.answers.read_event(event.data, ()))
+    body = msgspec.json.encode(msgspec.json.decode(gathering.body())).replace(b"\\", b"")
+    found = re.findall(rb'"(?:arguments|input|args)":"?(\{[^{}]*\})', body)
+    assert [msgspec.json.decode(each) for each in found] == [arguments, {"a": 1}]
