@@ -207,7 +207,7 @@ class TranslatedExchange:
                 raise broken_within(error).after([error.before]) if is_last else error from None
             if whole and not block:
                 self._unsaid(whole, self.finishing)
-            if self._waiting and not self._over:
+            if self._waiting and not (self._over or learns):  # what was translated singly is short, and must not wait
                 await asyncio.sleep(0)
         return block
 
