@@ -21,8 +21,6 @@ from gateway.api.json_body import CHARS_PER_TOKEN, Contents, Media, is_set, size
 from gateway.api.overrides import HEADER, read_deadlines, tightened, with_override
 from gateway.api.overrides import NOTHING as NO_OVERRIDE
 from gateway.api.passthrough_requests import (
-    SOUND_BYTES_PER_S,
-    SOUND_TOKENS_PER_S,
     RelayedApi,
     RelayedRequest,
     counting_api,
@@ -196,7 +194,7 @@ def _terms_of(
         leased=seats.leased,
         is_counted=is_paid,
         stateful=not is_short,
-        explores=False,  # its hedges need all of the budget, and measure the others
+        watches=False,
         size_tokens=call.size_tokens,
         hedged_part=HEDGED_PART if is_short else 1.0,
         asked=race_asked,
@@ -205,10 +203,10 @@ def _terms_of(
 
 
 def _as_asked(plan: Plan, model: Model, api: RelayedApi, parsed: RelayedRequest, chosen: Chosen | None) -> Plan:
-    """Return the plan with its costs, where not tokens are paid for, and in the order that the client asked for."""
+    """Return the plan with its costs, where characters are paid for, and in the order that the client asked for."""
     if api.is_short(parsed.size):
         plan = _of_one_model(plan, model)
-    if api.by_character is not None or ((api.by_query or api.by_sound) and plan.cost_usd):
+    if api.by_character is not None or (api.by_query and plan.cost_usd):
         names = (*(launch.deployment for launch in plan.launches), *plan.rest)
         found = {name: _usd_of(api, parsed, model.deployments[name]) for name in names}
         plan = msgspec.structs.replace(plan, cost_usd={name: usd for name, usd in found.items() if usd is not None})
@@ -252,11 +250,8 @@ def _of_one_model(plan: Plan, model: Model) -> Plan:
     primary = model.deployments[first.deployment]
     same, rest = [first], list(plan.rest)
     for each in others:
-        is_extra = each.role in EXTRA_ROLES or each.role is Role.PROBE
-        if not is_extra or model.deployments[each.deployment].answers_like(primary):
+        if each.role not in EXTRA_ROLES or model.deployments[each.deployment].answers_like(primary):
             same.append(each)
-        elif each.role is Role.PROBE:  # broken: the last resort
-            rest.append(each.deployment)
         elif plan.rescue_s is None:
             rest.insert(0, each.deployment)
         else:
@@ -291,18 +286,13 @@ def _too_much(deployment: Deployment, parsed: RelayedRequest) -> str | None:
 
 
 def _usd_of(api: RelayedApi, parsed: RelayedRequest, deployment: Deployment) -> float | None:
-    """Return what an answer costs that is paid for by characters, queries or the length of a sound; None: unknown."""
+    """Return what an answer costs that is paid for by characters, or by queries; None: unknown."""
     if api.by_character is not None:
         usd = _counted_per_character(deployment)
         return None if usd is None else usd * parsed.characters(api.by_character)
     price = deployment.price or deployment.listed
-    if price is None:
-        return None
-    if api.by_sound:
-        seconds, usd = parsed.size / SOUND_BYTES_PER_S, price.usd("second")
-        return seconds * (SOUND_TOKENS_PER_S * price.input_usd if usd is None else usd)
-    usd = price.usd("query")
-    return price.input_usd * (parsed.size // CHARS_PER_TOKEN) if usd is None else usd
+    usd = None if price is None else price.usd("query")
+    return usd if usd is not None or price is None else price.input_usd * (parsed.size // CHARS_PER_TOKEN)
 
 
 def _has_units(deployment: Deployment) -> bool:

@@ -36,7 +36,6 @@ class RelayedApi(msgspec.Struct, frozen=True, kw_only=True):
     is_text: bool = True  # input and output are text, so a text price applies to the reported tokens
     by_character: str | None = None  # the field whose characters are paid for, whether or not tokens are reported
     by_query: bool = False  # some vendors are paid for each request, others for its tokens
-    by_sound: bool = False  # paid for by the length of a sound, or for its tokens
     estimates: bool = False  # the input is text, so that its tokens can be estimated
     takes_extra_body: bool = True
     # Requests of up to so many bytes are answered soon, and asking twice changes nothing: late ones are hedged.
@@ -62,8 +61,6 @@ class RelayedApi(msgspec.Struct, frozen=True, kw_only=True):
 
 _ANY_BYTES = sys.maxsize
 _SHORT_SOUND_BYTES = 2**20  # of a file: about a minute
-SOUND_BYTES_PER_S = _SHORT_SOUND_BYTES / 60
-SOUND_TOKENS_PER_S = 17.0  # with those of its text: OpenAI says 0.006 dollars for a minute at 6 dollars a million
 
 EMBEDDINGS = RelayedApi(
     endpoint=MeasuredApi.EMBEDDINGS,
@@ -133,7 +130,6 @@ TRANSCRIPTIONS = RelayedApi(
     api="audio",
     demands={"file": "the audio to transcribe"},
     takes=(FORM,),
-    by_sound=True,
     short_bytes=_SHORT_SOUND_BYTES,
 )
 TRANSLATIONS = RelayedApi(
@@ -142,7 +138,6 @@ TRANSLATIONS = RelayedApi(
     api="audio",
     demands={"file": "the audio to translate"},
     takes=(FORM,),
-    by_sound=True,
     short_bytes=_SHORT_SOUND_BYTES,
 )
 GENERATIONS = RelayedApi(
@@ -178,7 +173,6 @@ def counting_api(api: Api, path: str) -> RelayedApi:
         api=api,
         is_text=False,  # counting costs nothing
         takes_extra_body=False,  # it accepts only a few of the fields for answers
-        short_bytes=_ANY_BYTES,
     )
 
 

@@ -55,7 +55,7 @@ def explained(
         held,
         costs_usd(by_name, answer_tokens, terms),
         answer_tokens,
-        probes and not terms.stateful,
+        probes and terms.watches and not terms.stateful,
     )
     facts = _facts(plan, by_name, race, known, tokens) if plan.launches else {}
     ranked = sorted(

@@ -120,7 +120,7 @@ class Draft:
         lineup, race = self._lineup, self.race
         # A broken canary is tried in its turn: its configured share says how often.
         probe = canary if canary is not None and canary.condition.probe_due else lineup.probe
-        watches = not self._terms.stateful  # a second attempt that the call does not wait for
+        watches = self._terms.watches and not self._terms.stateful
         if self.strategy.in_turn:
             if probe is not None and (race.budget > 0 or probes) and watches:
                 self._explore(probe, Why.PROBE)
@@ -152,8 +152,6 @@ class Draft:
         strategy, random = self.strategy, self.random
         if probe is not None:
             self._explore(probe, Why.PROBE)
-            return
-        if not self._terms.explores:
             return
         if self._is_spent or self.long_prompt or not self._others or strategy.fills_with(self.race) > len(self._others):
             return

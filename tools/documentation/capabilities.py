@@ -33,7 +33,8 @@ MOST_WORDS = 6  # of a reason
 
 _ONCE = "started once, at one provider"
 _DEAR = "dear: never asked twice"
-_NOT_RACED = {"background": _ONCE, "pictures": _DEAR}
+_ONE_BY_ONE = f"{HOLE}one at a time"
+_NOT_RACED = {"background": _ONCE, "pictures": _DEAR, "counting": _ONE_BY_ONE}
 _FREE = "it costs nothing"
 
 
@@ -57,6 +58,8 @@ def _all_but(reason: str, *but: str) -> dict[str, str]:
     return {asked: reason for asked in OTHERS if asked not in but}
 
 
+_UNWATCHED = {**_all_but(f"{HOLE}no second is watched"), **_NOT_RACED}
+
 CAPABILITIES: Mapping[str, Capability] = {
     "race": Capability(title="race", seen="two are asked at once, and the first answer is sent", no=_NOT_RACED),
     "hedge": Capability(title="hedge", seen="another is asked when the first is late", no=_NOT_RACED),
@@ -73,12 +76,10 @@ CAPABILITIES: Mapping[str, Capability] = {
         title="fallback beside", seen="they are asked beside a model that is late, and may win", no=_NOT_RACED
     ),
     "probe": Capability(
-        title="probe", seen="a broken deployment is tried beside a call that does not wait for it", no=_NOT_RACED
+        title="probe", seen="a broken deployment is tried beside a call that does not wait for it", no=_UNWATCHED
     ),
     "explore": Capability(
-        title="explore",
-        seen="one that was not asked for long is measured beside a call",
-        no={**_all_but("its hedges measure the others"), **_NOT_RACED},
+        title="explore", seen="one that was not asked for long is measured beside a call", no=_UNWATCHED
     ),
     "audit": Capability(
         title="audit", seen="in a share of the races the overtaken runs on to its first token", no=_NOT_RACED
@@ -89,14 +90,15 @@ CAPABILITIES: Mapping[str, Capability] = {
     "narrowed": Capability(
         title="narrowed",
         seen="why fewer were asked is told",
-        no={"pictures": _DEAR},
+        no=dict.fromkeys(("pictures", "counting"), f"{HOLE}no reason is told"),
     ),
     "deadline": Capability(
         title="deadline",
         seen="a first token's deadline is told as met or missed, and a hedge is asked to meet it",
         no={
             "background": "it is answered later anyway",
-            "pictures": _DEAR,
+            "pictures": f"{HOLE}its header is ignored",
+            "counting": f"{HOLE}its header is ignored",
         },
     ),
     "stalls": Capability(
@@ -120,7 +122,7 @@ CAPABILITIES: Mapping[str, Capability] = {
     "explain": Capability(
         title="explain",
         seen="`x-holeshot-plan: 1` is answered with the plan",
-        no={"turn": "events have no headers"},
+        no={"turn": f"{HOLE}events have no headers"},
     ),
     "seats": Capability(title="seats", seen="`max_in_flight` of a deployment is never exceeded"),
     "rpm": Capability(title="`rpm`", seen="a key's requests a minute are counted"),
@@ -137,7 +139,7 @@ CAPABILITIES: Mapping[str, Capability] = {
     "extra_usd": Capability(
         title="`race.usd_per_day`",
         seen="no extra attempt starts when its dollars are spent",
-        no={**_NOT_RACED, "counting": _FREE},
+        no={**_NOT_RACED, "transcripts": f"{HOLE}taken to cost nothing", "counting": _FREE},
     ),
     "bounds": Capability(
         title="dollars' bounds",
@@ -148,9 +150,10 @@ CAPABILITIES: Mapping[str, Capability] = {
     "traces": Capability(title="traces", seen="a span of the call, and one of each attempt"),
 }
 
-_HEAD = """# Capabilities
+_HEAD = f"""# Capabilities
 
-Which capability is there for what is asked. Each *yes* is tried over HTTP by a test; elsewhere a few words say why not.
+Which capability is there for what is asked. Each *yes* is tried over HTTP by a test; elsewhere a few words say why not,
+and those that begin with *{HOLE.strip()}* are to become a yes.
 
 | | a yes means that |
 |---|---|"""

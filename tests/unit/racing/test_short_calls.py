@@ -119,7 +119,7 @@ class Course:
             tokens,
             None,
             model.prices,
-            explores=False,
+            watches=False,
             size_tokens=tokens,
             hedged_part=HEDGED_PART,
         )

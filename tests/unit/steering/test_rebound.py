@@ -226,18 +226,19 @@ def test_a_call_that_is_never_sent_twice_probes_nobody() -> None:
     assert [each.role for each in replica.plan(mode=Mode.SINGLE).launches][:2] == [Role.PRIMARY, Role.PROBE]
 
 
-def test_a_call_that_explores_nobody_is_hedged_and_probes_who_is_broken() -> None:
+def test_a_call_whose_losers_cannot_be_watched_is_hedged_but_probes_nobody() -> None:
     replica = VirtualReplica(("a", "b", "c"))
     replica.warm_up(a=0.2, b=0.5, c=0.6)
-    race = RaceSettings(mode=Mode.HEDGE, budget=0.05)
-    terms = Terms(Objective.FIRST_TOKEN, 100, explores=False)
-
-    def roles() -> list[Role]:
-        plan = replica.steering.plan(MODEL, replica.deployments, race, terms, SHORT)
-        return [each.role for each in plan.launches][:2]
-
-    assert {tuple(roles()) for _ in range(200)} == {(Role.PRIMARY, Role.HEDGE)}
     for _ in range(4):
         replica.fail("a")
     replica.now_s += 10.0
-    assert roles() == [Role.PRIMARY, Role.PROBE]
+    race = RaceSettings(mode=Mode.HEDGE, budget=0.05)
+    watching, blind = (
+        replica.steering.plan(
+            MODEL, replica.deployments, race, Terms(Objective.FIRST_TOKEN, 100, watches=watches), SHORT
+        )
+        for watches in (True, False)
+    )
+    assert Role.PROBE in {each.role for each in watching.launches}
+    assert [each.role for each in blind.launches][:2] == [Role.PRIMARY, Role.HEDGE]
+    assert "a" not in {each.deployment for each in blind.launches if each.role is not Role.FAILOVER}
