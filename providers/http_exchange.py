@@ -206,7 +206,7 @@ class TranslatedExchange:
                 self.abort()
                 raise broken_within(error).after([error.before]) if is_last else error from None
             if whole and not block:
-                self._unsaid(whole, self.finishing)
+                self._unsaid(whole.removesuffix(self._waiting) if learns else whole, self.finishing)
             if self._waiting and not (self._over or learns):  # what was translated singly is short, and must not wait
                 await asyncio.sleep(0)
         return block

@@ -157,6 +157,11 @@ _UNKNOWN_MODEL = re.compile(
 )
 
 
+# APIs whose answers cost little and change nothing: after an error within status 200 they may be asked again. Of others
+# that may be an answer that was made, and is billed.
+_ONLY_SAY = frozenset({"decisions", "embeddings", "moderations", "rerank"})
+
+
 class _Begun(NamedTuple):
     """An answer that is not raced: when its headers had come, all of it or how it begins, and its rest."""
 
@@ -302,7 +307,7 @@ class HttpUpstream:
             own = (*request.own_headers, ("content-type", form.content_type))
             head = self._build_head("POST", path, request.model, packed=packed, own=own)
             body = await _in_turns(form.rendering_steps(request.model, request.extra_body))
-            begun = await self._begun(head, path, request, body)
+            begun = await self._begun(await self._ask(head, path, request, body), path, request)
         response, headers_ms = begun.response, (begun.at - started) * 1000
         headers = masked(response.headers, self._secrets, relayed=True)
         status, connect_ms = response.status, response.connect_ms
@@ -318,14 +323,18 @@ class HttpUpstream:
                 del fields["model"]
             return adapted(fields, facts, asked)
 
-        async def ask(sent: Sent) -> _Begun:
-            return await self._begun(head, path, request, encoded(sent.fields))
+        async def ask(sent: Sent) -> Body:
+            return await self._ask(head, path, request, encoded(sent.fields))
 
-        return await taken(self.learnt, asked, say=say, ask=ask)
+        async def begin(sent: Sent) -> _Begun:
+            return await self._begun(await ask(sent), path, request)
 
-    async def _begun(self, head: Head, path: str, request: Request, body: bytes) -> "_Begun":
+        if path in _ONLY_SAY:
+            return await taken(self.learnt, asked, say=say, ask=begin)
+        return await self._begun(await taken(self.learnt, asked, say=say, ask=ask), path, request)
+
+    async def _begun(self, response: Body, path: str, request: Request) -> "_Begun":
         """Return how an answer begins; one that is an error within status 200 is raised as one."""
-        response = await self._ask(head, path, request, body)
         at, rest = perf_counter(), None
         try:
             fewest = fewest_entries(path, {**request.fields, **request.extra_body})

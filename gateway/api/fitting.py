@@ -188,9 +188,10 @@ class _Translations:
         if deployment.rules is None or not spoken.requests.takes_rules:
             return wording
         fit, losses = fitted_to(deployment.rules, wording.fields), wording.losses
-        for loss in fit.losses:
-            name = self._dialect.requests.effort if loss.field == spoken.requests.effort else loss.field
-            losses = (*losses, Loss(name or loss.field, loss.reason, loss.hint))
+        named = fit.losses if spoken is self._dialect else as_asked(fit.losses, self._dialect, wording)
+        for loss, its in zip(fit.losses, named, strict=True):
+            name = self._dialect.requests.effort if loss.field == spoken.requests.effort else its.field
+            losses = (*losses, Loss(name or its.field, loss.reason, loss.hint))
         return msgspec.structs.replace(wording, fields=fit.fields, losses=losses)
 
     def _within(self, deployment: Deployment) -> tuple[Fields, tuple[str, ...]]:

@@ -162,7 +162,7 @@ class Attempts:
 
         A single attempt is always replaced. Those that failed by themselves were not silent, nor were those that lost:
         where an answer breaks that took long, the call's age says nothing of another. Nor does it of a continuation,
-        which has a limit of its own (``takeover.in_time``).
+        which has a limit of its own (``continuation.in_time``).
         """
         mute = [attempt for attempt in self.all if attempt.token_at() is None]
         silent = sum(attempt not in self.excused for attempt in mute)

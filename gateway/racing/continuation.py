@@ -213,7 +213,9 @@ class Continuation:
         )
         plan = Plan(launches=tuple(launches), rest=(), mode=Mode.SINGLE)
         sink = self._sink_for(candidates, spent)
-        return Race(self._open_call, _hurried(model, candidates, within_s), plan, sink, may_launch=self._permits)
+        # A slow stream's continuation was paid as a whole when it was planned.
+        may_launch = (lambda _: True) if self._stopped is Stopped.SLOW else self._permits
+        return Race(self._open_call, _hurried(model, candidates, within_s), plan, sink, may_launch=may_launch)
 
     def _spent(self) -> int:
         """Return how many tokens of the call's limit the delivered text has used up."""

@@ -187,7 +187,7 @@ class Run(msgspec.Struct, frozen=True, gc=False):
         if _SIMPLE_TEXT.fullmatch(together):
             return True
         try:
-            return _UNWRITTEN.search(together) is None and bool(together.decode())
+            return _UNWRITTEN.search(together) is None and all(map(bytes.decode, self.raw_texts))
         except UnicodeDecodeError:
             return False
 

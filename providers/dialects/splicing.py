@@ -8,7 +8,7 @@ import msgspec
 from providers.dialects.dialect import Dialect, Noting, Translation
 from providers.dialects.events import Pattern, Run
 from providers.errors import UpstreamError
-from providers.sse import LARGE_BYTES, silent_bytes
+from providers.sse import LARGE_BYTES, sent_forms, silent_bytes
 
 LESSONS = 8  # events that are looked at one by one until two have shown what plain ones become
 AGAIN, LESSONS_AGAIN = 8, 2  # after so many other blocks, so many lessons: an answer may begin with thoughts
@@ -78,6 +78,8 @@ class Splicer:
         was_plain, self._was_plain = self._was_plain, run is not None
         if run is None or not was_plain or len(_BLANK_LINE.findall(said)) != 1:
             return
+        if any(secret in said for secret in sent_forms(secrets)):
+            return  # each event has to be read, and the key masked
         before, *after = said.split(b'"%b"' % run.raw_texts[0])
         if len(after) != 1:  # the text is somewhere else too, or written in another way
             return

@@ -1,7 +1,7 @@
 """Translations from one dialect to another, through chat."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -49,10 +49,17 @@ def as_asked(losses: Sequence[Loss], source: Dialect, wording: Wording) -> Seque
     if not losses or source.pivoting is None:
         return losses
     names = source.pivoting.names
-    fields = (wording.place_of(loss.field) or names.get(_TOP.split(loss.field, 1)[0], loss.field) for loss in losses)
+    fields = (wording.place_of(loss.field) or _named(names, loss.field) for loss in losses)
     return [Loss(field, loss.reason, loss.hint) for field, loss in zip(fields, losses, strict=True)]
 
 
+def _named(names: Mapping[str, str], field: str) -> str:
+    top = _TOP.split(field, 1)[0]
+    is_part = field != top and top in _LISTS  # of what has no place: it is not all of the prompt that is lost
+    return field if is_part else names.get(top, field)
+
+
+_LISTS = frozenset({"messages", "tools"})
 _TOP = re.compile(r"[.\[]")  # behind the name of a field at the top
 
 

@@ -33,8 +33,8 @@ MOST_WORDS = 6  # of a reason
 
 _ONCE = "started once, at one provider"
 _DEAR = "dear: never asked twice"
-_ONE_BY_ONE = f"{HOLE}one at a time"
-_NOT_RACED = {"background": _ONCE, "pictures": _DEAR, "counting": _ONE_BY_ONE}
+_DIFFER = "numbers of two tokenizers may differ"
+_NOT_RACED = {"background": _ONCE, "pictures": _DEAR, "counting": _DIFFER}
 _FREE = "it costs nothing"
 
 
@@ -58,8 +58,6 @@ def _all_but(reason: str, *but: str) -> dict[str, str]:
     return {asked: reason for asked in OTHERS if asked not in but}
 
 
-_UNWATCHED = {**_all_but(f"{HOLE}no second is watched"), **_NOT_RACED}
-
 CAPABILITIES: Mapping[str, Capability] = {
     "race": Capability(title="race", seen="two are asked at once, and the first answer is sent", no=_NOT_RACED),
     "hedge": Capability(title="hedge", seen="another is asked when the first is late", no=_NOT_RACED),
@@ -76,10 +74,14 @@ CAPABILITIES: Mapping[str, Capability] = {
         title="fallback beside", seen="they are asked beside a model that is late, and may win", no=_NOT_RACED
     ),
     "probe": Capability(
-        title="probe", seen="a broken deployment is tried beside a call that does not wait for it", no=_UNWATCHED
+        title="probe",
+        seen="a broken deployment is tried beside a call that does not wait for it",
+        no={**_all_but("short: the next call tries it"), **_NOT_RACED},
     ),
     "explore": Capability(
-        title="explore", seen="one that was not asked for long is measured beside a call", no=_UNWATCHED
+        title="explore",
+        seen="one that was not asked for long is measured beside a call",
+        no={**_all_but("its hedges measure the others"), **_NOT_RACED},
     ),
     "audit": Capability(
         title="audit", seen="in a share of the races the overtaken runs on to its first token", no=_NOT_RACED
@@ -90,15 +92,15 @@ CAPABILITIES: Mapping[str, Capability] = {
     "narrowed": Capability(
         title="narrowed",
         seen="why fewer were asked is told",
-        no=dict.fromkeys(("pictures", "counting"), f"{HOLE}no reason is told"),
+        no={"pictures": _DEAR, "counting": _DIFFER},
     ),
     "deadline": Capability(
         title="deadline",
         seen="a first token's deadline is told as met or missed, and a hedge is asked to meet it",
         no={
             "background": "it is answered later anyway",
-            "pictures": f"{HOLE}its header is ignored",
-            "counting": f"{HOLE}its header is ignored",
+            "pictures": _DEAR,
+            "counting": _DIFFER,
         },
     ),
     "stalls": Capability(
@@ -122,7 +124,7 @@ CAPABILITIES: Mapping[str, Capability] = {
     "explain": Capability(
         title="explain",
         seen="`x-holeshot-plan: 1` is answered with the plan",
-        no={"turn": f"{HOLE}events have no headers"},
+        no={"turn": "events have no headers"},
     ),
     "seats": Capability(title="seats", seen="`max_in_flight` of a deployment is never exceeded"),
     "rpm": Capability(title="`rpm`", seen="a key's requests a minute are counted"),
@@ -139,7 +141,7 @@ CAPABILITIES: Mapping[str, Capability] = {
     "extra_usd": Capability(
         title="`race.usd_per_day`",
         seen="no extra attempt starts when its dollars are spent",
-        no={**_NOT_RACED, "transcripts": f"{HOLE}taken to cost nothing", "counting": _FREE},
+        no={**_NOT_RACED, "transcripts": "its length is known only afterwards", "counting": _FREE},
     ),
     "bounds": Capability(
         title="dollars' bounds",
@@ -150,10 +152,9 @@ CAPABILITIES: Mapping[str, Capability] = {
     "traces": Capability(title="traces", seen="a span of the call, and one of each attempt"),
 }
 
-_HEAD = f"""# Capabilities
+_HEAD = """# Capabilities
 
-Which capability is there for what is asked. Each *yes* is tried over HTTP by a test; elsewhere a few words say why not,
-and those that begin with *{HOLE.strip()}* are to become a yes.
+Which capability is there for what is asked. Each *yes* is tried over HTTP by a test; elsewhere a few words say why not.
 
 | | a yes means that |
 |---|---|"""

@@ -149,7 +149,13 @@ def usage_after(earlier: Mapping[str, Any] | None, later: Mapping[str, Any]) -> 
         return later
     lost = () if known.stated_usd == before.stated_usd else _COSTS  # of a part of the answer
     kept = {name: value for name, value in earlier.items() if name not in lost}
-    return {**kept, **{name: value for name, value in later.items() if value is not None}}
+    return kept | {name: _joined(kept.get(name), value) for name, value in later.items() if value is not None}
+
+
+def _joined(before: Any, value: Any) -> Any:
+    if not (isinstance(before, dict) and isinstance(value, dict)):
+        return value
+    return before | {name: count for name, count in value.items() if count is not None}
 
 
 _COSTS = frozenset({"cost", "cost_in_usd_ticks", "cost_details", "is_byok"})

@@ -87,6 +87,7 @@ class Conversation(Turns):
     def __init__(self, losses: Losses) -> None:
         super().__init__(losses, allowed_id)
         self.called: dict[str, msgspec.Raw] = {}  # names of tools
+        self._has_life = False  # a mark for an hour was noted
         self._names: set[str] = set()  # of documents, in lower case
         self._numbers: Counter[str] = Counter()  # by the beginnings of names that came again
 
@@ -132,6 +133,13 @@ class Conversation(Turns):
     def _end_part(self, part: RawObject, blocks: list[Object]) -> None:
         if "cache_control" in part and not is_null(part["cache_control"]) and blocks:
             blocks.append(_CACHE_POINT)
+            self._note_life(part["cache_control"])
+
+    def _note_life(self, mark: msgspec.Raw) -> None:
+        """Note once that a cache lives for five minutes: older models refuse an hour."""
+        if b'"1h"' in bytes(mark) and not self._has_life:
+            self._has_life = True
+            self._losses.add("cache_control.ttl", "Converse is asked to keep it for five minutes", hint=True)
 
     def _image(self, url: str, part: RawObject, at: str) -> list[Object]:  # noqa: ARG002 - as above
         inline = _INLINE.fullmatch(url)

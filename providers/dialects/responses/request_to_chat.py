@@ -54,6 +54,7 @@ class Conversation:
         self._thought: list[str] = []  # reasoning for the next message of the assistant
         self._open: dict[str, Any] | None = None  # the assistant's message, until another role follows
         self._places: list[str] = []  # of the parts that were read last
+        self._shown_at: list[str] = []  # where these were:
         self._shown: list[ChatPart] = []  # parts from tool results, to be added after the last result of a turn
 
     @property
@@ -79,9 +80,9 @@ class Conversation:
             return
         places = self._places
         if role == "user" and self._shown:
-            places = [path] * len(self._shown) + list(places)
+            places = self._shown_at + (list(places) or [path])
             content = [*self._shown, *_as_parts(content)]
-            self._shown = []
+            self._shown, self._shown_at = [], []
         self._show()
         self._said.append(self._losses.places.put({"role": role, "content": content}, path, places))
 
@@ -198,8 +199,9 @@ class Conversation:
     def _show(self) -> None:
         """Add what tools showed as a user's message. It comes after all results, which must follow their calls."""
         if self._shown:
-            self._said.append({"role": "user", "content": self._shown})
-            self._shown = []
+            message = {"role": "user", "content": self._shown}
+            self._said.append(self._losses.places.put(message, self._shown_at[0], self._shown_at))
+            self._shown, self._shown_at = [], []
 
     def _parts(self, raw: msgspec.Raw, path: str, *, of_call: msgspec.Raw | None = None) -> Content:
         """Return the parts of a message; a string if there is only one text.
@@ -217,6 +219,7 @@ class Conversation:
                 self._losses.add(part.path, SHOWN_LATER, hint=True)
                 shown_by = decoded(of_call, str, path)
                 self._shown += [{"type": "text", "text": shown(shown_by)}, chat]
+                self._shown_at += [part.path, part.path]
                 chat = {"type": "text", "text": raw_json(SEE_BELOW)}
             said.append(chat)
             places.append(part.path)

@@ -430,7 +430,8 @@ class FromChat:
         names, ids = names_of(all_tools(asked)), UniqueIds(conversation=asked.get("input", b""))
         self._items = OpenItems(self._writer, names, as_summary=_wants_summary(asked), new_id=new_id, ids=ids)
         self._echo: Echo | None = None  # None until the first chunk
-        self._usage: Mapping[str, Any] | None = None
+        self._reported: Mapping[str, Any] | None = None
+        self._usage: Mapping[str, Any] | None = None  # the same, if it has the answer's tokens
         self._finish_reason: str | None = None
         self._over = False
 
@@ -480,8 +481,11 @@ class FromChat:
     def _take(self, chunk: dict[str, Any], data: bytes) -> None:
         choices = _objects(chunk.get("choices"))
         self._errors.take(chunk, choices, data)
-        if (usage := _usage(chunk)) is not None:
-            self._usage = usage_after(self._usage, usage)
+        if isinstance(usage := usage_in(chunk), dict):
+            self._reported = usage_after(self._reported, usage)
+            # An answer without a count is estimated; it was not one of 0 tokens.
+            counted = usage_of(self._reported).completion_tokens is not None
+            self._usage = self._reported if counted else self._usage
         if self._echo is None and not choices:
             return  # Azure's first chunk, about the prompt: it has no id and no model yet
         echo = self._echo or self._begin(chunk)
@@ -563,12 +567,6 @@ def _wants_summary(asked: Mapping[str, msgspec.Raw]) -> bool:
 
 def _objects(value: Any) -> list[dict[str, Any]]:
     return [item for item in few(value, "parts") if isinstance(item, dict)] if isinstance(value, list) else []
-
-
-def _usage(chunk: dict[str, Any]) -> dict[str, Any] | None:
-    usage = usage_in(chunk)
-    # An answer without a count is estimated; it was not one of 0 tokens.
-    return usage if isinstance(usage, dict) and usage_of(usage).completion_tokens is not None else None
 
 
 def _texts(content: Any) -> tuple[str, str]:

@@ -69,6 +69,18 @@ def test_a_loss_of_the_second_step_is_named_as_the_client_wrote_it(
     assert lost in [loss.field for loss in rendered(raw, source, target, Habits()).losses]
 
 
+def test_a_picture_that_a_tool_showed_is_not_all_of_the_prompt() -> None:
+    picture = {"type": "input_image", "image_url": "https://example.com/a.png"}
+    asked = [
+        {"role": "user", "content": "Hi"},
+        {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"},
+        {"type": "function_call_output", "call_id": "c", "output": [picture]},
+    ]
+    wording = rendered({"input": msgspec.Raw(msgspec.json.encode(asked))}, RESPONSES, CHAT, Habits())
+    losses = as_asked(converse_from_chat(wording.fields, "amazon.nova-pro-v1:0").losses, RESPONSES, wording)
+    assert [loss.field for loss in losses if not loss.hint] == ["input[2].output[0]"]
+
+
 def test_so_is_what_converse_has_no_words_for() -> None:
     turn = {"type": "image", "source": {"type": "url", "url": "https://example.com/a.png"}}
     asked = {

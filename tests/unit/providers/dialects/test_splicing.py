@@ -3,15 +3,21 @@
 import asyncio
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gateway.racing.measurement import Measurement
+from gateway.racing.reader import AnswerReader
 from providers import TranslatedExchange, UpstreamError, Usage, events
 from providers.dialects import CHAT, DIALECTS, GEMINI, MESSAGES, RESPONSES, Run, Splicer, translations
+
+if TYPE_CHECKING:
+    from gateway.racing.timeouts import AttemptClocks
 
 PAIRS = [
     (source.name, target.name)
@@ -19,6 +25,7 @@ PAIRS = [
     for target in (CHAT, MESSAGES, GEMINI, RESPONSES)
     if source is not target
 ]
+STILL = cast("AttemptClocks", SimpleNamespace(event=lambda *_, **__: None, alive_at=0.0))
 MADE_UP = re.compile(rb"[0-9a-f]{32}")  # an id
 
 
@@ -208,6 +215,39 @@ def test_what_comes_between_texts_changes_what_they_become(source: str, target: 
         for pieces in ([each for each in blocks if each], [b"".join(blocks)]):
             spliced = said(source, target, pieces, spliced=True)
             assert spliced == said(source, target, pieces, spliced=False), odd
+
+
+@pytest.mark.parametrize(("source", "target"), PAIRS)
+def test_events_with_a_key_are_read_each_so_that_it_is_masked(source: str, target: str) -> None:
+    key, texts = "sk-secretsecret1234567", [plain(source, written(f" {number}")) for number in range(20)]
+    fields = ((b'"model":"m"', b'"model":"%b"'), (b'"modelVersion": "g"', b'"modelVersion": "%b"'))
+    pieces = [BEGIN[source], *texts, END[source]]
+    for known, named_so in fields:
+        pieces = [each.replace(known, named_so % key.encode()) for each in pieces]
+    steps = translations(DIALECTS[source], DIALECTS[target], {}, (key,))
+    data = Data([each for each in pieces if each])
+    data.secrets = (key,)
+    exchange = TranslatedExchange(data, steps, splicer=Splicer(DIALECTS[source], DIALECTS[target], steps))
+    measurement = Measurement(0.0)
+    reader = AnswerReader(measurement, STILL, answers=DIALECTS[target].answers, drop_usage=False)
+    reader.mask((key,))
+
+    async def read() -> bytes:
+        came = b""
+        while block := await exchange.read():
+            came += reader.read(block, 1.0, exchange.run).forward
+        return came
+
+    came = asyncio.run(read())
+    assert b" 19" in came
+    assert key.encode() not in came
+
+
+def test_a_character_that_is_cut_between_events_is_no_text() -> None:
+    texts = [plain("chat", written(f" {number}")) for number in range(4)]
+    cut = plain("chat", b'"a\xc3"') + plain("chat", b'"\xa9b"')
+    pieces = [BEGIN["chat"], *texts, cut * 20, END["chat"]]
+    assert said("chat", "messages", pieces, spliced=True) == said("chat", "messages", pieces, spliced=False)
 
 
 @pytest.mark.parametrize(("source", "target"), PAIRS)

@@ -17,6 +17,8 @@ PAIRS: list[tuple[Mapping[str, Any], Mapping[str, Any]]] = [
     (FIRST, {"prompt_tokens": 50, "completion_tokens": 9, "total_tokens": 59}),
     (FIRST, {"prompt_tokens": 50, "completion_tokens": 90, "total_tokens": 140}),  # the cost was of a part
     (FIRST, {"prompt_tokens": 50, "completion_tokens": 9, "cost": 0.03, "prompt_tokens_details": None}),
+    ({"prompt_tokens": 50}, {"completion_tokens": 9}),
+    (FIRST, {"completion_tokens": 12, "prompt_tokens_details": {}}),
     ({"prompt_tokens": 50, "completion_tokens": 9}, {"prompt_tokens": 50, "completion_tokens": 12}),
 ]
 
