@@ -270,6 +270,9 @@ def events(block: bytes) -> list[Event]:
 
 def end_of_event(block: bytes, at: int = 0) -> int:
     """Return where the event that begins at ``at`` ends, with its blank line; the end of the block if it has none."""
+    end = block.find(b"\n\n", at)
+    if end >= 0 and block.find(b"\r", at, end) < 0:  # as nearly always: to search for all forms takes far longer
+        return end + len(b"\n\n")
     found = _BLANK_LINE.search(block, at)
     return len(block) if found is None else found.end()
 
