@@ -328,7 +328,7 @@ class Pivoting(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     """The translations to and from chat, by which any dialect is translated into any other."""
 
     to_chat: ToChat
-    names: Mapping[str, str] = {}  # of chat's fields, where they differ
+    names: Mapping[str, str] = {}  # of chat's fields, where they differ, besides those of ``ParameterNames``
     marked_to_chat: ToChat | None = None  # keeps the marks of what to cache, for servers that understand them in chat
     from_chat: Callable[[Fields, Habits], Wording]
     stream_to_chat: Callable[[Sequence[str]], Translation]  # takes the secrets that are masked in errors

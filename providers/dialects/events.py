@@ -163,8 +163,7 @@ def no_answer(body: bytes, what: str, secrets: Sequence[str]) -> UpstreamError:
 
 _REST_OF_STRING = re.compile(rb'((?:[^"\\]|\\.)*)"')
 _BLANK_LINES = (b"\n\n", b"\r\n\r\n")
-_FIRST_LINES = (b"data: ", b"event:")
-_FIRST_LINE_BYTES = 6
+_FIRST_LINE_BYTES = 6  # of ``data: `` or ``event:``
 _ONE_EVENT = re.compile(rb"(?:event:[^\r\n]+(\r?\n))?data: [^\r\n]+(\r?\n)\r?\n")  # of one line of data
 _SIMPLE_TEXT = re.compile(rb"[ !#-\[\]-~]+")  # ASCII that JSON writes as it is
 _UNWRITTEN = re.compile(rb"[\x00-\x1f]|\\u[dD][89a-fA-F]")  # that JSON has to escape, and halves of characters
@@ -183,7 +182,7 @@ class Run(msgspec.Struct, frozen=True, gc=False):
     @property
     def is_json(self) -> bool:
         """Whether each text can stand as it is in any JSON: UTF-8, whole characters, and nothing left unescaped."""
-        together = self.raw_texts[0] if len(self.raw_texts) == 1 else b"".join(self.raw_texts)
+        together = b"".join(self.raw_texts)
         if _SIMPLE_TEXT.fullmatch(together):
             return True
         try:

@@ -48,7 +48,8 @@ def as_asked(losses: Sequence[Loss], source: Dialect, wording: Wording) -> Seque
     """Return losses of a chat request in the words of the one in ``source`` from which it was made, its ``wording``."""
     if not losses or source.pivoting is None:
         return losses
-    names = source.pivoting.names
+    requests = source.requests
+    names = {"messages": requests.prompt, **requests.parameters.renamed, **source.pivoting.names}
     fields = (wording.place_of(loss.field) or _named(names, loss.field) for loss in losses)
     return [Loss(field, loss.reason, loss.hint) for field, loss in zip(fields, losses, strict=True)]
 

@@ -120,6 +120,11 @@ class Losses:
         """Return all losses."""
         return tuple(self._met)
 
+    def with_chat(self, said: Mapping[str, Any]) -> Wording:
+        """Return the chat request ``said``, with all losses, and where its messages and tools were."""
+        raw = {name: raw_json(value) for name, value in said.items()}
+        return Wording(raw, tuple(self._met), self.places.of(said["messages"]), self.places.of(said.get("tools", ())))
+
 
 def is_null(raw: msgspec.Raw) -> bool:
     """Whether a raw value is null."""

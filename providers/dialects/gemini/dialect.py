@@ -43,7 +43,7 @@ from providers.dialects.gemini.fields import (
     without_effort,
     without_signatures,
 )
-from providers.dialects.gemini.request_to_chat import SAME, to_chat
+from providers.dialects.gemini.request_to_chat import to_chat
 from providers.dialects.gemini.streams import FromChat, ToChat
 from providers.dialects.messages.fields import (
     CANNOT_STOP_THINKING,
@@ -583,11 +583,10 @@ GEMINI = Dialect(
     ),
     pivoting=Pivoting(
         names={
-            **{name: IN_CONFIG + own for own, name in SAME.items()},
-            "messages": "contents",
+            "max_completion_tokens": IN_CONFIG + "maxOutputTokens",
+            "n": IN_CONFIG + "candidateCount",
             "reasoning_effort": IN_CONFIG + "thinkingConfig",
             "response_format": IN_CONFIG + "responseMimeType",
-            "stop": IN_CONFIG + "stopSequences",
             "tool_choice": "toolConfig.functionCallingConfig",
         },
         to_chat=to_chat,

@@ -274,7 +274,7 @@ def _content(parts: list[Object]) -> object:
     return parts[0]["text"] if len(parts) == 1 and parts[0]["type"] == "text" else parts
 
 
-SAME: Mapping[str, str] = {  # chat's names of the parameters that both have
+_SAME: Mapping[str, str] = {  # chat's names of the parameters that both have
     "temperature": "temperature",
     "topP": "top_p",
     "maxOutputTokens": "max_completion_tokens",
@@ -286,7 +286,7 @@ SAME: Mapping[str, str] = {  # chat's names of the parameters that both have
 _MOST_STOPS = 4  # stop sequences in chat
 _READ = frozenset({
     *("contents", "model", "safetySettings", "stream", "systemInstruction", "toolConfig", "tools"),
-    *(IN_CONFIG + name for name in SAME),
+    *(IN_CONFIG + name for name in _SAME),
     *(IN_CONFIG + name for name in ("responseJsonSchema", "responseMimeType", "responseSchema", "stopSequences")),
     IN_CONFIG + "thinkingConfig",
 })  # fmt: skip
@@ -333,7 +333,7 @@ def to_chat(fields: Mapping[str, msgspec.Raw], *, thoughts: bool = False) -> Wor
     conversation.read(contents)
     chat: Object = {name: asked[name] for name in ("model", "stream") if name in asked}
     chat["messages"] = [message for _, message in results_first(conversation.said)]
-    for name, chats in SAME.items():
+    for name, chats in _SAME.items():
         if IN_CONFIG + name in asked:
             chat[chats] = asked[IN_CONFIG + name]
     chat.update(_stops(asked, losses))
@@ -345,13 +345,7 @@ def to_chat(fields: Mapping[str, msgspec.Raw], *, thoughts: bool = False) -> Wor
     for name, value in asked.items():
         if name not in _READ and bytes(value) not in _DEFAULTS.get(name, ()):
             losses.add(name, _HINTS.get(name) or _REASONS.get(name, _NO_FIELD), hint=name in _HINTS)
-    places = losses.places
-    return Wording(
-        {name: raw_json(value) for name, value in chat.items()},
-        losses.met(),
-        places.of(chat["messages"]),
-        places.of(chat.get("tools", ())),
-    )
+    return losses.with_chat(chat)
 
 
 def _system(asked: RawObject, losses: Losses) -> list[Object]:

@@ -179,6 +179,8 @@ def without_foreign(fields: Mapping[str, msgspec.Raw], habits: Habits = _ANY) ->
         return wording
     blocks = objects_at(system, "system")
     bills = [number for number, block in enumerate(blocks) if is_bill(block.get("text"))]
+    if not bills:  # a text that speaks of them
+        return wording
     kept = [block for number, block in enumerate(blocks) if number not in bills]
     said = {name: value for name, value in wording.fields.items() if name != "system"}
     said |= {"system": raw_json(kept)} if kept else {}
@@ -444,7 +446,6 @@ MESSAGES = Dialect(
             "parallel_tool_calls": "tool_choice",
             "reasoning_effort": "output_config.effort",
             "response_format": "output_config.format",
-            "stop": "stop_sequences",
             "user": "metadata.user_id",
         },
         marked_to_chat=partial(to_chat, marks=True),

@@ -364,13 +364,7 @@ def to_chat(fields: Mapping[str, msgspec.Raw], *, thoughts: bool = False, marks:
         if name not in _TRANSLATED and bytes(value) not in _DEFAULTS.get(name, ()):
             hint = name in _HINTS or (name == "context_management" and _only_clears_thoughts(value))
             losses.add(name, _HINTS.get(name) or _REASONS.get(name, "chat has no such field"), hint=hint)
-    places = losses.places
-    return Wording(
-        {name: raw_json(value) for name, value in chat.items()},
-        losses.met(),
-        places.of(chat["messages"]),
-        places.of(chat.get("tools", ())),
-    )
+    return losses.with_chat(chat)
 
 
 def _mark_last(messages: Sequence[Object], mark: msgspec.Raw) -> None:

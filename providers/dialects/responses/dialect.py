@@ -135,7 +135,6 @@ RESPONSES = Dialect(
         names={
             "logprobs": "include",
             "max_completion_tokens": "max_output_tokens",
-            "messages": "input",
             "reasoning_effort": "reasoning.effort",
             "response_format": "text.format",
             "verbosity": "text.verbosity",

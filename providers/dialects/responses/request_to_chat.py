@@ -485,13 +485,7 @@ def to_chat(fields: Mapping[str, msgspec.Raw], *, thoughts: bool = False) -> Wor
     for name, (reason, plain) in _LOST.items():
         asked.lose(name, losses, reason, plain)
     asked.lose_rest(losses, _NO_SUCH_FIELD)
-    places = losses.places
-    return Wording(
-        {name: raw_json(value) for name, value in said.items()},
-        losses.met(),
-        places.of(said["messages"]),
-        places.of(said.get("tools", ())),
-    )
+    return losses.with_chat(said)
 
 
 def _messages(asked: Fields, conversation: Conversation, *, optional: bool) -> list[dict[str, Any]]:
