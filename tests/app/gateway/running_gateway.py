@@ -99,12 +99,15 @@ class RunningGateway:
     def get(self, path: str, **options: Any) -> Any:
         return self.http.get(self.url + path, **options)
 
-    def prefer(self, *providers: str, model: str = MODEL, name_there: str = "m") -> None:
-        """Teach the leaderboard who is fast, in this order and in every way, so that the next plan is known."""
+    def prefer(self, *providers: str, model: str = MODEL, name_there: str = "m", first_s: float = 0.02) -> None:
+        """Teach the leaderboard who is fast, in this order and in every way, so that the next plan is known.
+
+        The fastest has its first token after ``first_s``: where that is long, no hedge is due on a busy machine.
+        """
         for place, name in enumerate(providers):
             deployment = f"{name}/{name_there}"
-            samples = {event_field(deployment, answer_class(size), 0.02 * 4**place): 50.0 for size in range(3)}
-            samples[event(deployment, MeasuredApi.ANSWERS, 0.02 * 4**place)] = (
+            samples = {event_field(deployment, answer_class(size), first_s * 4**place): 50.0 for size in range(3)}
+            samples[event(deployment, MeasuredApi.ANSWERS, first_s * 4**place)] = (
                 50.0  # the policy's own; the others are published
             )
             samples |= {f"{deployment}|tok": 1000.0, f"{deployment}|sec": 0.1 * 10.0**place}

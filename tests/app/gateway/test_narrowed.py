@@ -97,7 +97,7 @@ async def test_each_surface_says_the_same_word(
     async with collecting() as collector:
         tracing = {"tracing": {"enabled": True, "endpoint": collector.url}}
         async with serve(fast=answer("Hello"), slow=slow, third=[Hang()], config=case.config | tracing) as running:
-            running.prefer("fast", "third", "slow")
+            running.prefer("fast", "third", "slow", first_s=5.0)
             await case.prepare(running)
             before = len(await running.rows("select id from calls"))
             live = await running.http.get(running.url + LIVE)
