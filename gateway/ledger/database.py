@@ -8,6 +8,7 @@ import sqlite3
 from contextlib import suppress
 from pathlib import Path
 from stat import S_IMODE
+from threading import Thread
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
@@ -34,6 +35,8 @@ from gateway.ledger.revision import revision_of
 from gateway.ledger.turns import MIGRATE
 
 if TYPE_CHECKING:
+    from queue import SimpleQueue
+
     import aiosqlite
 
 CONNECT_TIMEOUT_S = 5.0
@@ -445,12 +448,13 @@ async def _lock_schema(connection: AsyncConnection) -> None:
 async def open_sqlite(*arguments: Any, **options: Any) -> "aiosqlite.Connection":
     """Open a file as ``aiosqlite.connect`` does; if cancelled meanwhile, close it again, and then raise.
 
-    Each connection has a thread, which otherwise would answer a loop that may be closed by then.
+    Each connection has a thread, which does what was asked of it also where the loop that asked is closed by then.
     """
     import aiosqlite  # noqa: PLC0415 - a gateway on Postgres does not need it
 
     connecting = aiosqlite.connect(*arguments, **options)
-    connecting._thread.daemon = True  # noqa: SLF001 - as SQLAlchemy does: a process must not wait for it to end
+    # A daemon, as SQLAlchemy has it: a process must not wait for it to end.
+    connecting._thread = Thread(target=_work, args=(connecting._tx,), daemon=True)  # noqa: SLF001 - no public way
     opening = asyncio.ensure_future(connecting)
     try:
         return await asyncio.shield(opening)
@@ -458,6 +462,19 @@ async def open_sqlite(*arguments: Any, **options: Any) -> "aiosqlite.Connection"
         with suppress(aiosqlite.Error):
             await (await opening).close()
         raise
+
+
+def _work(asked: "SimpleQueue[Any]") -> None:
+    """Do what is asked of a connection until it is closed; a loop that was closed meanwhile gets no answer."""
+    from aiosqlite.core import _connection_worker_thread  # noqa: PLC0415 - as above
+
+    while True:
+        try:
+            _connection_worker_thread(asked)
+        except RuntimeError:  # the loop is closed
+            if not asked.empty():
+                continue
+        return
 
 
 async def interrupt_sqlite(connection: "aiosqlite.Connection") -> None:

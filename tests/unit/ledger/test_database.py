@@ -356,6 +356,29 @@ async def test_a_statement_of_sqlite_that_is_cancelled_before_it_began_does_not_
     assert asked.cancelled()
 
 
+def test_a_connection_of_sqlite_ends_quietly_where_its_loop_is_closed_before_it_answers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failed: list[Any] = []
+    monkeypatch.setattr(threading, "excepthook", failed.append)
+    begin = threading.Event()
+
+    async def leave_while_it_works() -> Any:
+        connection: Any = await open_sqlite(str(tmp_path / "ledger.db"))
+        busy = asyncio.ensure_future(connection._execute(begin.wait))
+        await asyncio.sleep(0)
+        busy.cancel()
+        connection.stop()
+        return connection
+
+    connection = asyncio.run(leave_while_it_works())
+    begin.set()
+    connection._thread.join(PATIENCE_S)
+    assert not connection._thread.is_alive()
+    assert connection._connection is None
+    assert failed == []
+
+
 async def test_a_file_that_is_no_database_is_named_at_the_start_with_what_to_do(tmp_path: Path) -> None:
     path = tmp_path / "ledger.db"
     path.write_text("A letter to the operator, of more than the hundred bytes that a database begins with. " * 2)
