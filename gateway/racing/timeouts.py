@@ -76,8 +76,8 @@ def came(chunk: Chunk) -> Came:
 # its deployment is noticed, and another deployment is asked beside it.
 
 LATEST = 300  # streams whose pauses count
-FEWEST = 100  # streams from which the pauses of a deployment after text are known,
-UNKNOWN_S = 12.0  # and before that
+FEWEST = 100  # streams from which the pauses of a deployment after text are known;
+UNKNOWN_S = 12.0  # the limit at its first, from which each stream takes its part
 POOLED = 1_000  # streams from which those of the same model's other deployments do not count as well
 TIMES = 1.5  # the longest pause
 LEAST_S, MOST_S = 3.0, 30.0
@@ -142,7 +142,7 @@ class Pauses:
         longest_s = max(each.longest_s(came) for each in self.pool or ()) if few else self.longest_s(came)
         if came is not Came.TEXT:
             return max(NOTICED_S[came], TIMES * longest_s)
-        least_s = LEAST_S if self.streams >= FEWEST else UNKNOWN_S
+        least_s = UNKNOWN_S - (UNKNOWN_S - LEAST_S) * min(1.0, self.streams / FEWEST)
         return max(ABOVE * longest_s, min(MOST_S, max(least_s, TIMES * longest_s)))
 
 
