@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from gateway.api import other_shapes
 from gateway.api.endpoint import Description, Endpoint
+from gateway.api.fitting import IGNORED
 from gateway.api.json_body import CHARS_PER_TOKEN, Contents, Media, decoded, is_set, least
 from gateway.api.request import (
     Decoders,
@@ -60,6 +62,7 @@ class _StreamOptions(msgspec.Struct):
 
 class _Tool(msgspec.Struct):
     type: str = "function"
+    name: Any = None  # of a tool in the shape of Responses or Messages
     web_search: Any = None  # Zhipu's, which may be switched off
 
 
@@ -89,9 +92,16 @@ def read_chat(contents: Contents, race_header: str | None) -> ParsedRequest:
     """
     model, race, preferences = read_common(contents, race_header)
     fields = contents.fields
+    lost: list[str] = []
+    if "messages" not in fields and is_set(fields.get("input")):
+        lost += other_shapes.from_responses(fields, contents.values)
     messages = required_messages(fields)
     found = decoded_fields(fields, _DECODERS).get
-    options, tools, answer = found("stream_options"), found("tools") or (), found("response_format")
+    tools = found("tools") or ()
+    if tools and any(tool.name is not None and tool.type in BY_CLIENTS for tool in tools):
+        lost += other_shapes.with_chat_tools(fields, contents.values)
+        messages = fields["messages"]
+    options, answer = found("stream_options"), found("response_format")
     return ParsedRequest(
         dialect=CHAT,
         model=model,
@@ -113,6 +123,7 @@ def read_chat(contents: Contents, race_header: str | None) -> ParsedRequest:
         stateful=bool(found("store") or found("background")) or _acts(fields, tools),
         for_program=bool(tools) or (answer is not None and answer.type in _JSON_FORMATS),
         cache_key=found("prompt_cache_key"),
+        response_headers={IGNORED: ", ".join(lost)} if lost else {},
     )
 
 

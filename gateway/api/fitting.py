@@ -349,7 +349,7 @@ FEW_VALUES = 1000  # are translated in a hundredth of a second
 # Measured, at most, of small blocks, turns, calls and tools: Messages 277, chat 262, Responses 277, Gemini 349.
 BYTES_PER_VALUE = 400
 
-IGNORED = "x-holeshot-ignored"  # preferences that have no effect here
+IGNORED = "x-holeshot-ignored"  # preferences, and parts of a body in another API's shape, that have no effect here
 
 
 class ResolvedModel:
@@ -533,7 +533,10 @@ class ResolvedModel:
         if not parsed.stateful:
             self.model = msgspec.structs.replace(self.model, race=chosen.race)
         if chosen.unsupported:
-            self.response_headers[IGNORED] = ", ".join(chosen.unsupported)
+            told = self.response_headers.get(IGNORED)
+            self.response_headers[IGNORED] = ", ".join(
+                chosen.unsupported if told is None else (told, *chosen.unsupported)
+            )
         fields = {key: value for key, value in parsed.fields.items() if key not in CONSUMED}
         self.parsed = msgspec.structs.replace(parsed, fields=fields)
 

@@ -91,7 +91,7 @@ _OF_CALLS: Mapping[str, Any] = {
         "What the deployment was not sent, or not so: hints, preferences that it refuses, parameters (`drop_params`).",
     ),
     LOWERED: (str, "Parameters that were lowered to the model's maximum, or to the deployment's longest answer."),
-    IGNORED: (str, "Preferences that have no effect here."),
+    IGNORED: (str, "Preferences, and parts of a body in another API's shape, that have no effect here."),
     FALLBACK: (str, "The model that answered instead of the one that was asked for."),
     NARROWED: (str, "Why the call had fewer attempts than its mode, width and budget ask for, as in `calls.narrowed`."),
     PLAN_HEADER: (str, "The plan as JSON, if the request asked for it."),

@@ -1,0 +1,143 @@
+"""Requests for chat completions in another API's shape, as Cursor sends them; the answer is chat's all the same.
+
+For OpenAI's models its agent sends the body of Responses (``input``), or tools of Responses among chat's; for Claude's
+models it sends Messages' tools, and their calls and results as blocks within chat's messages.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
+
+import msgspec
+
+from gateway.core.errors import InvalidRequest
+from providers.dialects import MESSAGES, RESPONSES, Malformed, Wording, raw_json
+
+Fields = dict[str, msgspec.Raw]
+_T = TypeVar("_T")
+
+assert RESPONSES.pivoting is not None and MESSAGES.pivoting is not None  # noqa: PT018 - they are not chat
+assert MESSAGES.pivoting.marked_to_chat is not None
+_OF_RESPONSES, _OF_MESSAGES = RESPONSES.pivoting.to_chat, MESSAGES.pivoting.marked_to_chat
+
+MOST_VALUES = 100_000  # JSON values of a body that is said in another shape, as it is read
+
+_OBJECTS = msgspec.json.Decoder(list[Fields])
+_FIELDS = msgspec.json.Decoder(Fields)
+_FLAT = frozenset({b'"function"', b'"custom"'})
+_CHOICES = frozenset({b'"auto"', b'"any"', b'"tool"', b'"none"'})  # as Messages has them, in an object
+_CHOICE = ("tool_choice", "parallel_tool_calls")
+_BLOCKS = frozenset({b'"tool_use"', b'"tool_result"', b'"thinking"', b'"redacted_thinking"'})
+_SAY: Mapping[str, msgspec.Raw] = {"messages": raw_json([{"role": "user", "content": "-"}]), "max_tokens": raw_json(1)}
+_ASK: Mapping[str, msgspec.Raw] = {"input": raw_json("-")}
+_ANY = raw_json({})  # with a thread, a result may stand without its call
+
+
+def from_responses(fields: Fields, values: int | None) -> list[str]:
+    """Make ``fields``, a body of Responses, one of chat. Return what it asks for that no answer of chat can have.
+
+    Raises:
+        InvalidRequest: it is no body of Responses, or asks for something that chat completions do not do.
+
+    """
+    _check_room(values)
+    options = fields.pop("stream_options", None)  # they are chat's: Cursor asks for the usage
+    wording = _in_chat(fields, _OF_RESPONSES)
+    fields.clear()
+    fields.update(wording.fields)
+    if options is not None:
+        fields["stream_options"] = options
+    return [loss.field for loss in wording.losses]
+
+
+def with_chat_tools(fields: Fields, values: int | None) -> list[str]:
+    """Make those tools of a chat request that are of Responses' or Messages' shape chat's, and what belongs to them.
+
+    Returns what of them has no place in chat, and affects no answer.
+
+    Raises:
+        InvalidRequest: a tool, a choice, a call or a result is not valid in its API, or cannot be said in chat.
+
+    """
+    _check_room(values)
+    lost: list[str] = []
+    tools: list[msgspec.Raw] = []
+    has_messages = False
+    for tool in _decoded(_OBJECTS, fields["tools"], "tools"):
+        kind = bytes(tool.get("type", b'"function"'))
+        if "input_schema" in tool:
+            has_messages = True
+            wording = _in_chat({**_SAY, "tools": raw_json([tool])}, _OF_MESSAGES)
+        elif "name" in tool and kind in _FLAT and kind.decode().strip('"') not in tool:
+            flat = raw_json([{"type": "function"} | tool])
+            wording = _in_chat({**_ASK, "tools": flat}, _OF_RESPONSES)
+        else:
+            tools.append(raw_json(tool))
+            continue
+        lost += [loss.field for loss in wording.losses]
+        tools += msgspec.json.decode(wording.fields["tools"], type=list[msgspec.Raw])
+    fields["tools"] = raw_json(tools)
+    _choose(fields)
+    if has_messages:
+        fields["messages"] = _with_chat_calls(fields["messages"])
+    return lost
+
+
+def _choose(fields: Fields) -> None:
+    """Say the choice of a tool as chat does."""
+    choice = fields.get("tool_choice")
+    if choice is None or bytes(memoryview(choice)[:1]) != b"{":
+        return
+    chosen = _decoded(_FIELDS, choice, "tool_choice")
+    if bytes(chosen.get("type", b"")) in _CHOICES:
+        tools = raw_json([{"name": "-", "input_schema": {}}])
+        wording = _in_chat({**_SAY, "tools": tools, "tool_choice": choice}, _OF_MESSAGES)
+    elif "name" in chosen:
+        tools = raw_json([{"type": "function", "name": "-", "parameters": {}}])
+        wording = _in_chat({**_ASK, "tools": tools, "tool_choice": choice}, _OF_RESPONSES)
+    else:
+        return
+    del fields["tool_choice"]
+    fields.update({name: wording.fields[name] for name in _CHOICE if name in wording.fields})
+
+
+def _with_chat_calls(messages: msgspec.Raw) -> msgspec.Raw:
+    """Return the conversation with calls and results, which are blocks of Messages, as chat has them."""
+    said: list[object] = []
+    for message in _decoded(_OBJECTS, messages, "messages"):
+        content = message.get("content", msgspec.Raw(b"null"))
+        is_list = bytes(memoryview(content)[:1]) == b"["
+        blocks = _decoded(_OBJECTS, content, "messages") if is_list else ()
+        if any(bytes(block.get("type", b"")) in _BLOCKS for block in blocks):
+            turn = {"messages": raw_json([message]), "max_tokens": _SAY["max_tokens"], "thread": _ANY}
+            wording = _in_chat(turn, _OF_MESSAGES, but=("thread", "messages[0]"))
+            said += msgspec.json.decode(wording.fields["messages"], type=list[msgspec.Raw])
+        else:
+            said.append(message)
+    return raw_json(said)
+
+
+def _check_room(values: int | None) -> None:
+    if values is not None and values > MOST_VALUES:
+        raise InvalidRequest(f"a body in another API's shape may have {MOST_VALUES} JSON values; send it to that API")
+
+
+def _in_chat(fields: Fields, to_chat: Callable[[Fields], Wording], but: Sequence[str] = ()) -> Wording:
+    """Translate a request, or a part of one; what is lost of ``but``, which the client did not send, is no loss."""
+    try:
+        wording = to_chat(fields)
+    except Malformed as error:
+        raise InvalidRequest(error.message, param=error.param) from None
+    losses = tuple(loss for loss in wording.losses if loss.field not in but)
+    for loss in losses:
+        if not loss.hint:
+            raise InvalidRequest(
+                f"{loss.field!r} cannot be asked for in chat completions: {loss.reason}", param=loss.field
+            )
+    return msgspec.structs.replace(wording, losses=losses)
+
+
+def _decoded(decoder: msgspec.json.Decoder[_T], value: msgspec.Raw, name: str) -> _T:
+    try:
+        return decoder.decode(value)
+    except msgspec.DecodeError as error:
+        raise InvalidRequest(f"{name!r}: {error}", param=name) from None
