@@ -5,7 +5,7 @@ models it sends Messages' tools, and their calls and results as blocks within ch
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -62,23 +62,22 @@ def with_chat_tools(fields: Fields, values: int | None) -> list[str]:
     lost: list[str] = []
     tools: list[msgspec.Raw] = []
     has_messages = False
-    for tool in _decoded(_OBJECTS, fields["tools"], "tools"):
+    given = _decoded(_OBJECTS, fields["tools"], "tools")
+    for number, tool in enumerate(given):
         kind = bytes(tool.get("type", b'"function"'))
         if "input_schema" in tool:
             has_messages = True
-            wording = _in_chat({**_SAY, "tools": raw_json([tool])}, _OF_MESSAGES)
+            part, to_chat = {**_SAY, "tools": raw_json([tool])}, _OF_MESSAGES
         elif "name" in tool and kind in _FLAT and kind.decode().strip('"') not in tool:
-            flat = raw_json([{"type": "function"} | tool])
-            wording = _in_chat({**_ASK, "tools": flat}, _OF_RESPONSES)
+            part, to_chat = {**_ASK, "tools": raw_json([{"type": "function"} | tool])}, _OF_RESPONSES
         else:
             tools.append(raw_json(tool))
             continue
-        lost += [loss.field for loss in wording.losses]
-        tools += msgspec.json.decode(wording.fields["tools"], type=list[msgspec.Raw])
+        tools += _part(part, to_chat, "tools", number, lost)
     fields["tools"] = raw_json(tools)
     _choose(fields)
     if has_messages:
-        fields["messages"] = _with_chat_calls(fields["messages"])
+        fields["messages"] = _with_chat_calls(fields["messages"], lost)
     return lost
 
 
@@ -100,17 +99,17 @@ def _choose(fields: Fields) -> None:
     fields.update({name: wording.fields[name] for name in _CHOICE if name in wording.fields})
 
 
-def _with_chat_calls(messages: msgspec.Raw) -> msgspec.Raw:
+def _with_chat_calls(messages: msgspec.Raw, lost: list[str]) -> msgspec.Raw:
     """Return the conversation with calls and results, which are blocks of Messages, as chat has them."""
     said: list[object] = []
-    for message in _decoded(_OBJECTS, messages, "messages"):
+    given = _decoded(_OBJECTS, messages, "messages")
+    for number, message in enumerate(given):
         content = message.get("content", msgspec.Raw(b"null"))
         is_list = bytes(memoryview(content)[:1]) == b"["
         blocks = _decoded(_OBJECTS, content, "messages") if is_list else ()
         if any(bytes(block.get("type", b"")) in _BLOCKS for block in blocks):
             turn = {"messages": raw_json([message]), "max_tokens": _SAY["max_tokens"], "thread": _ANY}
-            wording = _in_chat(turn, _OF_MESSAGES, but=("thread", "messages[0]"))
-            said += msgspec.json.decode(wording.fields["messages"], type=list[msgspec.Raw])
+            said += _part(turn, _OF_MESSAGES, "messages", number, lost)
         else:
             said.append(message)
     return raw_json(said)
@@ -121,6 +120,23 @@ def _check_room(values: int | None) -> None:
         raise InvalidRequest(f"a body in another API's shape may have {MOST_VALUES} JSON values; send it to that API")
 
 
+def _part(fields: Fields, to_chat: Callable[[Fields], Wording], name: str, number: int, lost: list[str]) -> list[Any]:
+    """Translate a request of one tool or message, which was number ``number``; return what it becomes in chat.
+
+    Adds to ``lost`` what has no place there and affects no answer.
+    """
+    first, here = f"{name}[0]", f"{name}[{number}]"
+    try:
+        wording = _in_chat(fields, to_chat, but=("thread", first) if name == "messages" else ())
+    except InvalidRequest as error:
+        raise InvalidRequest(
+            str(error).replace(first, here), param=error.param and error.param.replace(first, here)
+        ) from None
+    lost += [loss.field.replace(first, here) for loss in wording.losses]
+    said: list[Any] = msgspec.json.decode(wording.fields[name], type=list[msgspec.Raw])
+    return said
+
+
 def _in_chat(fields: Fields, to_chat: Callable[[Fields], Wording], but: Sequence[str] = ()) -> Wording:
     """Translate a request, or a part of one; what is lost of ``but``, which the client did not send, is no loss."""
     try:
@@ -128,11 +144,8 @@ def _in_chat(fields: Fields, to_chat: Callable[[Fields], Wording], but: Sequence
     except Malformed as error:
         raise InvalidRequest(error.message, param=error.param) from None
     losses = tuple(loss for loss in wording.losses if loss.field not in but)
-    for loss in losses:
-        if not loss.hint:
-            raise InvalidRequest(
-                f"{loss.field!r} cannot be asked for in chat completions: {loss.reason}", param=loss.field
-            )
+    for field, reason in [(loss.field, loss.reason) for loss in losses if not loss.hint]:
+        raise InvalidRequest(f"{field!r} cannot be asked for in chat completions: {reason}", param=field)
     return msgspec.structs.replace(wording, losses=losses)
 
 
