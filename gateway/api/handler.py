@@ -16,12 +16,12 @@ from gateway.api.aiohttp_adapter import EventsResponse, PlainResponse
 from gateway.api.auth import JSON
 from gateway.api.bodies import ReceivedBody, address_of, read_contents
 from gateway.api.call_context import ClientContext
-from gateway.api.call_runner import CallRunner, Run
+from gateway.api.call_runner import CallRunner
 from gateway.api.client import Client
 from gateway.api.context import BEGUN, CONTEXT, Context, Phase
 from gateway.api.endpoint import Endpoint
 from gateway.api.overrides import HEADER, NOTHING, read_deadlines, tightened
-from gateway.api.plan_call import plan_call, remember_prefix
+from gateway.api.plan_call import plan_call
 from gateway.api.preferences import NOTHING as NO_PREFERENCES
 from gateway.api.provider_state import Given, StoredAt, check_names, gives, not_recent
 from gateway.api.recall import kept_at, recalled, scope_of
@@ -454,7 +454,7 @@ class Responder:
         if every_s is not None:
             sink.keep_alive(every_s)
         try:
-            await self._run(partial(runner.stream, sink))
+            await runner.run(partial(runner.stream, sink))
         except ApiError as error:
             if not await sink.refused(error):
                 raise
@@ -489,7 +489,8 @@ class Responder:
         requests = call.dialect.requests
         is_one = not requests.batched and requests.choices not in call.fields  # the usual one, without a call
         sink = GatheringSink(call.dialect, single=is_one or answers_asked(call.fields, call.dialect) == 1)
-        record = await self._run(partial(self._runner.gather, sink))
+        record = await self._runner.run(partial(self._runner.gather, sink))
+        assert isinstance(record, CallRecord)  # a response would come from ``answer_here``, which is not used
         if sink.winner is None:
             raise ClientDisconnected("the client disconnected")
         fields = headers.for_client(sink.winner)
@@ -510,13 +511,6 @@ class Responder:
             return web.Response(body=body, content_type=JSON, headers=fields)
         fields[_CONTENT_TYPE] = JSON
         return PlainResponse(fields, body)
-
-    async def _run(self, run: Run) -> CallRecord:
-        runner = self._runner
-        record = await runner.run(run)
-        assert isinstance(record, CallRecord)  # a response would come from ``answer_here``, which is not used
-        remember_prefix(self._context, runner.planned, record)
-        return record
 
     def _forget(self, call: Call) -> None:
         """Release the prompt: the request's, and each translated copy."""

@@ -1,179 +1,21 @@
 """A request to an API whose answers pass unread: a JSON object or a form, without the gateway's own fields."""
 
 import re
-import sys
 from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
 
-from gateway.api.auth import JSON
 from gateway.api.client import Client
-from gateway.api.json_body import Contents, MediaScan, decoded, is_set, read_model
-from gateway.api.overrides import RaceOverride, read_override
+from gateway.api.json_body import CHARS_PER_TOKEN, Contents, decoded, is_set, read_model
+from gateway.api.overrides import read_override
 from gateway.api.preferences import CONSUMED, Preferences, read_preferences
-from gateway.api.request import INLINE
+from gateway.api.relayed_apis import GOOGLE_DECISIONS, RelayedApi
+from gateway.api.request import Needs, ParsedRequest
 from gateway.core.errors import InvalidRequest
-from gateway.core.prompt_classes import MeasuredApi
 from gateway.fleet.fleet import Fleet
-from gateway.settings import ModelKind, parsed_name
-from providers import Api, Form, Steps, form_steps, raw_json
-from providers.dialects import DIALECTS, RESPONSES, Malformed
-
-# The list of APIs with routing and failover whose answers are not read: names, paths and required fields.
-
-FORM = "multipart/form-data"
-
-
-class RelayedApi(msgspec.Struct, frozen=True, kw_only=True):
-    """One API."""
-
-    endpoint: MeasuredApi  # as named in the ledger
-    path: str  # at the provider
-    api: Api  # that a deployment must support
-    demands: Mapping[str, str] = {}  # required field → its expected content; alternative names are separated by a bar
-    takes: tuple[str, ...] = (JSON,)
-    kind: ModelKind | None = None  # of the default models, if a request names none; None: the model is required
-    is_text: bool = True  # input and output are text, so a text price applies to the reported tokens
-    by_character: str | None = None  # the field whose characters are paid for, whether or not tokens are reported
-    by_query: bool = False  # some vendors are paid for each request, others for its tokens
-    estimates: bool = False  # the input is text, so that its tokens can be estimated
-    takes_extra_body: bool = True
-    # Requests of up to so many bytes are answered soon, and asking twice changes nothing: late ones are hedged.
-    short_bytes: int = 0
-    is_indexed: bool = False  # its answers are kept beside earlier ones, so all must be made by the same model
-    begins: Mapping[str, bytes] = {}  # how the JSON of a field begins: [ or {
-    gives: bool = False  # later requests may name what its answers name
-
-    @property
-    def recalls(self) -> bool:
-        """Whether its requests name earlier answers, which the gateway may know."""
-        return self.api == RESPONSES.name
-
-    @property
-    def of(self) -> str:
-        """The API whose requests may name what a provider stores as this one's do."""
-        return self.api if self.api in DIALECTS else self.path
-
-    def is_short(self, size: int) -> bool:
-        """Whether an answer to a body of ``size`` bytes may be asked for twice, so that calls are hedged or raced."""
-        return size <= self.short_bytes
-
-
-_ANY_BYTES = sys.maxsize
-_SHORT_SOUND_BYTES = 2**20  # of a file: about a minute
-
-EMBEDDINGS = RelayedApi(
-    endpoint=MeasuredApi.EMBEDDINGS,
-    path="embeddings",
-    api="embeddings",
-    demands={"input": "a string, or an array of strings or tokens"},
-    estimates=True,
-    short_bytes=_ANY_BYTES,
-    is_indexed=True,
-)
-MODERATIONS = RelayedApi(
-    endpoint=MeasuredApi.MODERATIONS,
-    path="moderations",
-    api="moderations",
-    demands={"input": "a string, or an array of strings or parts"},
-    kind="moderation",
-    estimates=True,
-    short_bytes=_ANY_BYTES,
-)
-RERANK = RelayedApi(
-    endpoint=MeasuredApi.RERANK,
-    path="rerank",
-    api="rerank",
-    demands={"query": "the text to rank the documents by", "documents": "an array of strings or objects"},
-    by_query=True,
-    short_bytes=_ANY_BYTES,
-)
-# In beta: the shapes are those of openai 3.57.0 and google-genai 3.6.1 for Python, read on 2026-11-26. Neither is made
-# into the other: an answer of probabilities is the vendor's own.
-DECISIONS = RelayedApi(
-    endpoint=MeasuredApi.DECISIONS,
-    path="decisions",
-    api="decisions",
-    demands={"input": "a string, or an array of messages", "questions": "an array of questions"},
-    begins={"questions": b"["},
-    estimates=True,
-    short_bytes=_ANY_BYTES,
-)
-GOOGLE_DECISIONS = RelayedApi(
-    endpoint=MeasuredApi.DECISIONS,
-    path="decisions",
-    api="google_decisions",
-    demands={"input": "a string, or parts", "questions": "an object with a question for each name"},
-    begins={"questions": b"{"},
-    estimates=True,
-    short_bytes=_ANY_BYTES,
-)
-COMPACT = RelayedApi(
-    endpoint=MeasuredApi.COMPACT,
-    path="responses/compact",
-    api="responses",
-    takes_extra_body=False,  # it accepts only a few of the fields for answers
-    gives=True,
-)
-SPEECH = RelayedApi(
-    endpoint=MeasuredApi.SPEECH,
-    path="audio/speech",
-    api="audio",
-    demands={"input": "the text to speak"},
-    is_text=False,
-    by_character="input",
-    short_bytes=_ANY_BYTES,
-)
-TRANSCRIPTIONS = RelayedApi(
-    endpoint=MeasuredApi.TRANSCRIPTIONS,
-    path="audio/transcriptions",
-    api="audio",
-    demands={"file": "the audio to transcribe"},
-    takes=(FORM,),
-    short_bytes=_SHORT_SOUND_BYTES,
-)
-TRANSLATIONS = RelayedApi(
-    endpoint=MeasuredApi.TRANSLATIONS,
-    path="audio/translations",
-    api="audio",
-    demands={"file": "the audio to translate"},
-    takes=(FORM,),
-    short_bytes=_SHORT_SOUND_BYTES,
-)
-GENERATIONS = RelayedApi(
-    endpoint=MeasuredApi.GENERATIONS,
-    path="images/generations",
-    api="images",
-    demands={"prompt": "a description of the image"},
-    kind="image",
-)
-EDITS = RelayedApi(
-    endpoint=MeasuredApi.EDITS,
-    path="images/edits",
-    api="images",
-    demands={"image|image[]|images": "the image or images to edit", "prompt": "a description of the change"},
-    takes=(FORM, JSON),
-    kind="image",
-)
-VARIATIONS = RelayedApi(
-    endpoint=MeasuredApi.VARIATIONS,
-    path="images/variations",
-    api="images",
-    demands={"image": "the image to vary"},
-    takes=(FORM,),
-    kind="image",
-)
-
-
-def counting_api(api: Api, path: str) -> RelayedApi:
-    """Return the API at ``path`` that counts the tokens of prompts for ``api``."""
-    return RelayedApi(
-        endpoint=MeasuredApi.COUNT_TOKENS,
-        path=path,
-        api=api,
-        is_text=False,  # counting costs nothing
-        takes_extra_body=False,  # it accepts only a few of the fields for answers
-    )
+from gateway.settings import parsed_name
+from providers import Steps, form_steps, raw_json
+from providers.dialects import PIVOT, Malformed
 
 
 def default_model(api: RelayedApi, fleet: Fleet, client: Client) -> str:
@@ -207,62 +49,12 @@ def default_model(api: RelayedApi, fleet: Fleet, client: Client) -> str:
 _OWN = CONSUMED | {"race"}
 _STREAM = msgspec.json.Decoder(bool | None)
 _STREAM_FORMAT = msgspec.json.Decoder(str | None)
-_TEXT = msgspec.json.Decoder(str)
-_ELEMENTS = msgspec.json.Decoder(list[msgspec.Raw])
-_INTEGER = msgspec.json.Decoder(int)
-_LONG = 100_000  # bytes: vendors speak a few thousand characters at a time
 _YES = frozenset({"true", "1"})
-
-
-class RelayedRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """A client's request."""
-
-    model: str
-    fields: Mapping[str, msgspec.Raw]  # without the gateway's own fields; empty for a form
-    form: Form | None
-    size: int  # bytes
-    scan_media: MediaScan | None = None  # of a large prompt
-    race: RaceOverride
-    preferences: Preferences
-    stream: bool
-
-    def characters(self, field: str) -> int:
-        """Return the number of characters of a text; of a very long one the bytes, which are more."""
-        raw = self.fields.get(field, b"")
-        if len(raw) > _LONG:
-            return len(raw)
-        try:
-            return len(_TEXT.decode(raw))
-        except msgspec.DecodeError:  # not a text: the provider will say so
-            return len(raw)
-
-    def number_of(self, field: str) -> int:
-        """Return the number of elements of an array; 0 if it is none."""
-        try:
-            return len(_ELEMENTS.decode(self.fields.get(field, b"[]")))
-        except msgspec.DecodeError:
-            return 0
-
-    @property
-    def dimensions(self) -> int:
-        """How long vectors are to be; 0 if the request does not say."""
-        try:
-            return _INTEGER.decode(self.fields.get("dimensions", b"0"))
-        except msgspec.DecodeError:  # the provider will say so
-            return 0
-
-    def inline_bytes(self, fields: Mapping[str, msgspec.Raw]) -> int | None:
-        """Return the bytes of the body if its ``input`` is text or tokens, and the provider gets nothing else.
-
-        ``fields`` are those that are sent.
-        """
-        text = fields.get("input")
-        return None if text is None or not fields.keys() <= INLINE or b"{" in bytes(text) else self.size
 
 
 def read_json(
     api: RelayedApi, contents: Contents, race_header: str | None, default: Callable[[], str]
-) -> RelayedRequest:
+) -> ParsedRequest:
     """Read a JSON body; ``default`` returns the model to use if it names none.
 
     Raises:
@@ -278,21 +70,25 @@ def read_json(
     stream = bool("stream" in fields and decoded("stream", fields["stream"], _STREAM))
     if "stream_format" in fields:
         stream = stream or decoded("stream_format", fields["stream_format"], _STREAM_FORMAT) == "sse"
-    return RelayedRequest(
+    return ParsedRequest(
+        dialect=PIVOT,
+        relayed=api,
         model=model,
         fields=fields,
-        form=None,
         size=contents.size,
-        scan_media=contents.scan_media,
+        needs=_needs(api, fields, contents.size),
         race=read_override(raw_race, race_header),
         preferences=preferences,
         stream=stream,
+        wants_usage=False,
+        stateful=not api.is_short(contents.size),
+        scan_media=contents.scan_media,
     )
 
 
 def multipart_steps(
     api: RelayedApi, content_type: str, body: bytes, race_header: str | None, default: Callable[[], str]
-) -> Steps[RelayedRequest]:
+) -> Steps[ParsedRequest]:
     """Read a form, step by step. The gateway's own fields have their usual names and contain JSON.
 
     Raises:
@@ -314,15 +110,27 @@ def multipart_steps(
     preferences = read_preferences(own)
     model = _model(api, own, preferences, default)
     _demand(api, form.names)
-    return RelayedRequest(
+    return ParsedRequest(
+        dialect=PIVOT,
+        relayed=api,
         model=model,
         fields={},
-        form=form,
         size=len(body),
+        needs=_needs(api, {}, len(body)),
         race=read_override(raw_race, race_header),
         preferences=preferences,
         stream=stream,
+        wants_usage=False,
+        stateful=not api.is_short(len(body)),
+        form=form,
     )
+
+
+def _needs(api: RelayedApi, fields: Mapping[str, msgspec.Raw], size: int) -> Needs:
+    """Return the needs of a request; its prompt is all in the body, if its ``input`` is text or tokens."""
+    text = fields.get("input") if api.estimates else None
+    is_inline = text is not None and b"{" not in bytes(text)
+    return Needs(size // CHARS_PER_TOKEN if api.estimates else 0, inline=is_inline)
 
 
 def _model(

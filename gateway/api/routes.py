@@ -20,7 +20,8 @@ from gateway.api.endpoints import ENDPOINTS
 from gateway.api.handler import LAST_WORD_S, answering
 from gateway.api.models import dialect_of, get_model, list_models
 from gateway.api.passthrough import counting, relaying
-from gateway.api.passthrough_requests import (
+from gateway.api.refusals import Refused
+from gateway.api.relayed_apis import (
     COMPACT,
     DECISIONS,
     EDITS,
@@ -35,7 +36,6 @@ from gateway.api.passthrough_requests import (
     VARIATIONS,
     RelayedApi,
 )
-from gateway.api.refusals import Refused
 from gateway.api.responses_socket import PATH as SOCKET_PATH
 from gateway.api.responses_socket import responses_socket
 from gateway.api.stored import conversation, kept_conversation, kept_response

@@ -30,7 +30,7 @@ from gateway.admin.openapi.operation import (
     parameter,
 )
 from gateway.api import overrides, responses_socket, turns
-from gateway.api import passthrough_requests as relayed
+from gateway.api import relayed_apis as relayed
 from gateway.api.auth import TENANT_KEYS
 from gateway.api.call_runner import FALLBACK
 from gateway.api.context import LedgerUnavailable
