@@ -25,7 +25,7 @@ from gateway.core.calls import Maker
 from gateway.core.errors import ApiError, ClientDisconnected, ShuttingDown
 from gateway.core.tasks import LongestTurns
 from gateway.fleet.fleet import Fleet
-from gateway.limits import Begun, Limits
+from gateway.limits import Limits
 from gateway.memory.answers import AnswerMemory
 from gateway.overload.bodies import Bodies, Body, process_full
 from gateway.overload.intake import Intake
@@ -408,4 +408,3 @@ def _recorded() -> bool:
 
 
 CONTEXT = web.AppKey("holeshot", Context)
-BEGUN: web.RequestKey[Begun | None] = web.RequestKey("holeshot.begun")  # of a client with limits; else None

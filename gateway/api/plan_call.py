@@ -83,7 +83,7 @@ async def plan_call(
     *,
     fleet: Fleet,
     made_by: StoredAt | None = None,
-    allow: Callable[[Model], Model] = lambda model: model,
+    allow: Callable[[Model], Model] | None = None,
     vectors: VectorComparisons | None = None,
 ) -> PlannedCall:
     """Build and plan the call that ``parsed`` requests from the model ``name``. The plan is counted in the standings.
@@ -143,7 +143,7 @@ async def plan_call(
 
 
 def _resolved(  # noqa: PLR0917 - what is known of a request
-    allow: Callable[[Model], Model],
+    allow: Callable[[Model], Model] | None,
     found: Model,
     parsed: ParsedRequest,
     client: Client,
@@ -151,7 +151,8 @@ def _resolved(  # noqa: PLR0917 - what is known of a request
     made_by: StoredAt | None,
 ) -> ResolvedModel:
     """Return the model ``found`` with the settings, the keys and the preferences of a request."""
-    model = allow(with_override(found, parsed.race, client, stateful=parsed.stateful))
+    model = with_override(found, parsed.race, client, stateful=parsed.stateful)
+    model = model if allow is None else allow(model)
     model = model if client.tenant is None else fleet.with_keys(model, client.tenant)
     is_race_set = model.race.mode is not Mode.AUTO
     if parsed.relayed is not None and not parsed.stateful:

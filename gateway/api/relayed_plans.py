@@ -7,7 +7,7 @@ import msgspec
 from gateway.api import fitting
 from gateway.api.fitting import Fitting, ResolvedModel
 from gateway.api.json_body import CHARS_PER_TOKEN
-from gateway.api.relayed_apis import RelayedApi
+from gateway.api.relayed_api import RelayedApi
 from gateway.api.request import ParsedRequest
 from gateway.core.attempts import Role
 from gateway.core.calls import Mode

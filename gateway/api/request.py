@@ -20,7 +20,7 @@ from gateway.api.json_body import (
 )
 from gateway.api.overrides import RaceOverride, read_override
 from gateway.api.preferences import Preferences, read_preferences
-from gateway.api.relayed_apis import RelayedApi
+from gateway.api.relayed_api import RelayedApi
 from gateway.core.errors import InvalidRequest
 from gateway.core.prompt_classes import Effort, PromptClass, answer_class
 from providers import Form

@@ -9,7 +9,7 @@ from gateway.api.client import Client
 from gateway.api.json_body import CHARS_PER_TOKEN, Contents, decoded, is_set, read_model
 from gateway.api.overrides import read_override
 from gateway.api.preferences import CONSUMED, Preferences, read_preferences
-from gateway.api.relayed_apis import GOOGLE_DECISIONS, RelayedApi
+from gateway.api.relayed_api import RelayedApi
 from gateway.api.request import Needs, ParsedRequest
 from gateway.core.errors import InvalidRequest
 from gateway.fleet.fleet import Fleet
@@ -137,7 +137,7 @@ def _model(
     api: RelayedApi, fields: Mapping[str, msgspec.Raw], preferences: Preferences, default: Callable[[], str]
 ) -> str:
     if is_set(fields.get("model")):
-        return read_model(fields).removeprefix("models/" if api is GOOGLE_DECISIONS else "")
+        return read_model(fields).removeprefix("models/" if api.api == "google_decisions" else "")
     if preferences.models:
         return preferences.models[0]
     return read_model(fields) if api.kind is None else default()
