@@ -15,11 +15,12 @@ from gateway.api.admission import Admitted, admitted_call
 from gateway.api.auth import JSON
 from gateway.api.bodies import read_contents
 from gateway.api.client import Client
-from gateway.api.context import CONTEXT, Context, InBackground, id_of_response
+from gateway.api.context import CONTEXT, Context
 from gateway.api.fitting import policy_violation
 from gateway.api.json_body import is_set, read_model
 from gateway.api.provider_state import Given, StoredAt, check_names
 from gateway.api.recall import scope_of
+from gateway.api.stored_responses import InBackground, id_of_response
 from gateway.core.attempts import AttemptRecord, Outcome, Role, TokensSource
 from gateway.core.calls import TENANT, Call, CallRecord, Maker, Mode, Objective
 from gateway.core.errors import ApiError, InvalidRequest, NoDeploymentFits, NothingStored, ResponseNotFound
