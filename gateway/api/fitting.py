@@ -9,7 +9,7 @@ import msgspec
 from gateway.api.client import Client
 from gateway.api.headers import LOWERED
 from gateway.api.json_body import too_many_values, values_of
-from gateway.api.preferences import CONSUMED, NOTHING, Chosen, is_passed_on, preferred
+from gateway.api.preferences import CONSUMED, NOTHING, Chosen, is_passed_on, policy_violation, preferred
 from gateway.api.provider_state import StoredAt
 from gateway.api.request import Needs, ParsedRequest
 from gateway.core.attempts import Role
@@ -294,17 +294,6 @@ def _fit_for(
     except Malformed:
         pass  # the provider reports the error in its own words
     return wording
-
-
-def policy_violation(deployment: Deployment, policy: DataPolicy) -> str | None:
-    """Return why ``policy`` forbids that ``deployment`` sees the prompt; None if it allows it."""
-    if policy.zdr and not deployment.zdr:
-        return "is not known to have zero data retention (zdr)"
-    if policy.regions is not None and deployment.region not in policy.regions:
-        return f"is not in {' or '.join(policy.regions)} but {deployment.region or 'an unknown region'}"
-    if policy.quantizations is not None and deployment.quantization not in policy.quantizations:
-        return f"is not {' or '.join(policy.quantizations)} but {deployment.quantization or 'unknown'}"
-    return None
 
 
 def _check_policy(deployment: Deployment, policy: DataPolicy) -> None:

@@ -7,6 +7,7 @@ import msgspec
 from gateway.api import fitting
 from gateway.api.fitting import Fitting, ResolvedModel
 from gateway.api.json_body import CHARS_PER_TOKEN
+from gateway.api.preferences import policy_violation
 from gateway.api.relayed_api import RelayedApi
 from gateway.api.request import ParsedRequest
 from gateway.core.attempts import Role
@@ -148,7 +149,7 @@ def _obstacle(
         return fitting.without_price(units)
     if index is not None and not deployment.is_same_model(index):
         return f"is another model than {index.name}, and vectors of both must not be mixed; same_as tells if it is not"
-    return fitting.policy_violation(deployment, policy)
+    return policy_violation(deployment, policy)
 
 
 def _too_much(deployment: Deployment, parsed: ParsedRequest) -> str | None:

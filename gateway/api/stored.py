@@ -16,8 +16,8 @@ from gateway.api.auth import JSON
 from gateway.api.bodies import read_contents
 from gateway.api.client import Client
 from gateway.api.context import CONTEXT, Context
-from gateway.api.fitting import policy_violation
 from gateway.api.json_body import is_set, read_model
+from gateway.api.preferences import policy_violation
 from gateway.api.provider_state import Given, StoredAt, check_names
 from gateway.api.recall import scope_of
 from gateway.api.stored_responses import InBackground, id_of_response
