@@ -573,6 +573,7 @@ class Beside:
                     allowance.permits,
                     allowance.no_seat,
                     runner.late_s(planned),
+                    planned.reading,
                 )
         return None
 
