@@ -20,7 +20,7 @@ from gateway.api.client import Client
 from gateway.api.client_sinks import CONTENT_TYPE, ArraySink, PassingSink, StreamingSink, is_plain
 from gateway.api.context import CONTEXT, Context, Phase
 from gateway.api.endpoint import Endpoint
-from gateway.api.overrides import HEADER, NOTHING, RaceOverride, read_deadlines, tightened
+from gateway.api.overrides import HEADER, NOTHING, read_deadlines, tightened
 from gateway.api.plan_call import plan_call
 from gateway.api.preferences import NOTHING as NO_PREFERENCES
 from gateway.api.provider_state import StoredAt, check_names, given_by, not_recent
@@ -110,8 +110,7 @@ async def _read(endpoint: Endpoint, request: web.Request, context: Context, admi
         parsed = read_json(relayed, contents, request.headers.get(HEADER), default)
     if is_long:
         context.body_work.turns.note("request", began_s)
-    if (deadlines := read_deadlines(request.headers)) is not NOTHING:
-        parsed = _in_time(parsed, deadlines)
+    parsed = _in_time(parsed, request)
     return _remembered(context, request, parsed, admitted, follows) if remembers else parsed
 
 
@@ -120,13 +119,13 @@ async def _read_form(api: RelayedApi, request: web.Request, context: Context, ad
     body, default = admitted.received.take(), partial(default_model, api, context.fleet, admitted.client)
     steps = multipart_steps(api, request.headers["content-type"], body, request.headers.get(HEADER), default)
     parsed = finished(steps) if len(body) <= LARGE_BYTES else await context.body_work.run(steps)
-    deadlines = read_deadlines(request.headers)
-    return parsed if deadlines is NOTHING else _in_time(parsed, deadlines)
+    return _in_time(parsed, request)
 
 
-def _in_time(parsed: ParsedRequest, deadlines: RaceOverride) -> ParsedRequest:
-    """Return a request with the deadlines of its headers, unless its deployments are asked one after the other."""
-    if parsed.relayed is not None and parsed.stateful:
+def _in_time(parsed: ParsedRequest, request: web.Request) -> ParsedRequest:
+    """Return a request with the deadlines of its headers. Who passes an answer on that is asked for once has none."""
+    is_timed = parsed.relayed is None or not parsed.stateful
+    if not is_timed or (deadlines := read_deadlines(request.headers)) is NOTHING:
         return parsed
     parsed = msgspec.structs.replace(parsed, race=tightened(parsed.race, deadlines))
     if parsed.preferences is NO_PREFERENCES:
