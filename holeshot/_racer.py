@@ -16,7 +16,7 @@ from gateway.api.call_runner import CallRunner
 from gateway.api.client import LOCAL
 from gateway.api.endpoints import read_chat
 from gateway.api.json_body import Contents
-from gateway.api.plan_call import plan_call, remember_prefix
+from gateway.api.plan_call import plan_call
 from gateway.api.request import ParsedRequest
 from gateway.app.engine import Engine, EngineRecorder, Runtime
 from gateway.core.calls import CallRecord
@@ -285,7 +285,6 @@ class Racer:
             run = partial(runner.stream, sink) if isinstance(sink, _ChunkSink) else partial(runner.gather, sink)
             record = await runner.run(run)
         assert isinstance(record, CallRecord)  # only ``answer_here`` returns anything else
-        remember_prefix(context, runner.planned, record)
         return record
 
 

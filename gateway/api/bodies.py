@@ -11,7 +11,8 @@ import msgspec
 from aiohttp import HttpVersion11, StreamReader, web
 
 from gateway.api.auth import FORWARDED_FOR, counted_address
-from gateway.api.context import BodyWork, Context
+from gateway.api.body_work import BodyWork
+from gateway.api.context import Context
 from gateway.api.json_body import (
     NO_TEXT,
     Contents,

@@ -12,7 +12,7 @@ from gateway.api.payers import END_USER, TEAM, EndUser
 from gateway.core.calls import Call, Level, Stamp
 from gateway.core.ids import TraceContext
 from gateway.fleet.fleet import Fleet
-from gateway.limits import Limits
+from gateway.limits import Begun, Limits
 from gateway.racing import CallResource, Services
 from gateway.settings import Settings
 from gateway.steering import Steering
@@ -106,6 +106,7 @@ class ClientContext(msgspec.Struct, frozen=True, kw_only=True):
     tags: Mapping[str, str] = {}
     request_id: str | None = None
     explain: bool = False  # whether the response explains the plan
+    begun: Begun | None = None  # what limits have counted of it
     levels: Sequence[Level] = ()  # the accounts whose limits count the call, as far as known before its body is read
     end_user: EndUser | None = None  # finds the end user in the body; None: end users have no limits
     parent: TraceContext | None = None  # the client's trace; None: none, or calls are not traced

@@ -17,6 +17,7 @@ from gateway.api.plan_call import (
     PlannedCall,
     is_counted,
     payer_of,
+    remember_prefix,
     use_of,
 )
 from gateway.api.preferences import Preferences, is_passed_on
@@ -349,6 +350,8 @@ class CallRunner:
             self.open_call.finish(None, status_code=InternalError.status, error_kind=InternalError.code)
             raise
         else:
+            if self.planned.prefix is not None:
+                remember_prefix(self._context, self.planned, ending)
             return ending
         finally:
             self._context.limits.drop(self.first_call.id)
@@ -570,6 +573,7 @@ class Beside:
                     allowance.permits,
                     allowance.no_seat,
                     runner.late_s(planned),
+                    planned.reading,
                 )
         return None
 

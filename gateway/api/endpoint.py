@@ -1,15 +1,17 @@
 """The description of one API: its paths, how its bodies are read, and its documentation."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from gateway.api.auth import JSON
 from gateway.api.json_body import Contents, Media
+from gateway.api.relayed_api import RelayedApi, counting_api
 from gateway.api.request import Decoders, ParsedRequest
 from gateway.core.errors import ApiError
 from gateway.settings import Settings
-from providers.dialects import Dialect, TokenCounting
+from providers.dialects import PIVOT, Dialect, TokenCounting, raw_json
 
 if TYPE_CHECKING:
     from aiohttp import web
@@ -18,14 +20,18 @@ if TYPE_CHECKING:
 
 
 class Description(msgspec.Struct, frozen=True, kw_only=True):
-    """Texts and JSON Schemas for one API. Examples are without ``model``, which is added to each."""
+    """Texts and JSON Schemas for one API. Examples are without ``model``, which is added to each.
+
+    Of an API whose answers pass unread, the body follows from what it demands.
+    """
 
     id: str  # of the operation: generated SDKs name their methods by it
     summary: str
-    prompt: Mapping[str, Any]
-    example: Mapping[str, Any]
+    prompt: Mapping[str, Any] = {}
+    example: Mapping[str, Any] = {}
     answer: str | None = None  # the name of the schema of a complete answer; None: any object
-    events: str
+    content: tuple[str, ...] = (JSON,)  # media types of answers, besides events of tokens
+    events: str = ""
     required: tuple[str, ...] = ()  # fields, beside the model and the prompt
     optional_prompt: bool = False
     errors: tuple[type[ApiError], ...] = ()  # beyond those of every raced call
@@ -33,11 +39,20 @@ class Description(msgspec.Struct, frozen=True, kw_only=True):
     error_schema: str = "Error"
 
 
-class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
-    """One API. Without ``media`` its prompts are only text. Paths may contain {model}."""
+def _unread(contents: Contents, race_header: str | None, settings: Settings) -> ParsedRequest:
+    raise NotImplementedError
 
-    dialect: Dialect
-    read: Callable[[Contents, str | None, Settings], ParsedRequest]  # the second: the header with the race settings
+
+class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
+    """One API: a row of the table. Its answers are read in its dialect, or pass unread (``relayed``).
+
+    Without ``media`` its prompts are only text. Paths may contain {model}.
+    """
+
+    dialect: Dialect = PIVOT
+    relayed: RelayedApi | None = None
+    # Reads a body, unless the answer passes unread. The second: the header with the race settings.
+    read: Callable[[Contents, str | None, Settings], ParsedRequest] = _unread
     description: Description
     fields: Decoders = {}  # of fields that are read, besides the model, the prompt and the gateway's own
     media: Media | None = None
@@ -48,6 +63,7 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     # Copies the parts of the URL that belong to the request into its fields; None: there are none.
     addressed: "Callable[[web.Request, Contents], Contents] | None" = None
     recalls: bool = False  # whether requests name earlier answers, which the gateway may know
+    counts: TokenCounting | None = None  # how it counts the tokens of a prompt, if it does nothing else
 
     @property
     def paths(self) -> tuple[str, ...]:
@@ -60,9 +76,22 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
         return self.below or self.paths[0]
 
     @property
-    def counting(self) -> Iterator[tuple[str, TokenCounting]]:
-        """The paths that count the tokens of a prompt, with the providers' API for it."""
-        counting = self.dialect.counting
-        if counting is not None:
-            for path in self.counted or (f"/v1/{counting.path}",):
-                yield path, counting
+    def counter(self) -> "Endpoint | None":
+        """The API that counts the tokens of its prompts; None: there is none."""
+        counts = self.dialect.counting
+        if counts is None:
+            return None
+        return msgspec.structs.replace(
+            self,
+            relayed=counting_api(self.dialect.name, counts.path),
+            counts=counts,
+            routes=self.counted or (f"/v1/{counts.path}",),
+            streamed=(),
+            addressed=None if self.addressed is None else _with_model,
+            recalls=False,
+        )
+
+
+def _with_model(request: "web.Request", contents: Contents) -> Contents:
+    """Add the model, which is in the URL, to the body's fields."""
+    return msgspec.structs.replace(contents, fields={**contents.fields, "model": raw_json(request.match_info["model"])})

@@ -83,7 +83,7 @@ _DECODERS: Decoders = {
 }
 
 
-def read_chat(contents: Contents, race_header: str | None) -> ParsedRequest:
+def read_chat(contents: Contents, race_header: str | None, _: object = None) -> ParsedRequest:
     """Read the body of a chat completion.
 
     Raises:
@@ -131,7 +131,7 @@ def _acts(fields: Mapping[str, msgspec.Raw], tools: Iterable[_Tool]) -> bool:
     """Whether the provider is asked to do more than answer, or to continue something it has stored."""
     if is_set(fields.get("previous_response_id")) or runs_there(fields):
         return True
-    return any(
+    return bool(tools) and any(
         tool.type not in BY_CLIENTS and (tool.web_search is None or not is_switched_off(tool.web_search))
         for tool in tools
     )
@@ -148,7 +148,7 @@ _DESCRIPTION = Description(
 
 CHAT_ENDPOINT = Endpoint(
     dialect=CHAT,
-    read=lambda contents, race, _: read_chat(contents, race),
+    read=read_chat,
     fields=_DECODERS,
     description=_DESCRIPTION,
     media=CHAT_MEDIA,
@@ -164,7 +164,7 @@ _COMPLETIONS_DECODERS: Decoders = {
 }
 
 
-def read_completion(contents: Contents, race_header: str | None) -> ParsedRequest:
+def read_completion(contents: Contents, race_header: str | None, _: object = None) -> ParsedRequest:
     """Read the body of a completion.
 
     Raises:
@@ -202,7 +202,7 @@ _COMPLETIONS_DESCRIPTION = Description(
 
 COMPLETIONS_ENDPOINT = Endpoint(
     dialect=COMPLETIONS,
-    read=lambda contents, race, _: read_completion(contents, race),
+    read=read_completion,
     fields=_COMPLETIONS_DECODERS,
     description=_COMPLETIONS_DESCRIPTION,
 )
@@ -240,7 +240,7 @@ _MESSAGES_DECODERS: Decoders = {
 }
 
 
-def read_messages(contents: Contents, race_header: str | None) -> ParsedRequest:
+def read_messages(contents: Contents, race_header: str | None, _: object = None) -> ParsedRequest:
     """Read the body of a Messages request.
 
     Raises:
@@ -298,7 +298,7 @@ _MESSAGES_DESCRIPTION = Description(
 
 MESSAGES_ENDPOINT = Endpoint(
     dialect=MESSAGES,
-    read=lambda contents, race, _: read_messages(contents, race),
+    read=read_messages,
     fields=_MESSAGES_DECODERS,
     description=_MESSAGES_DESCRIPTION,
     media=MESSAGES_MEDIA,
@@ -499,7 +499,7 @@ def _of_the_address(request: "web.Request", contents: Contents) -> Contents:
     return msgspec.structs.replace(contents, fields={**contents.fields, **said})
 
 
-def read_gemini(contents: Contents, race_header: str | None) -> ParsedRequest:
+def read_gemini(contents: Contents, race_header: str | None, _: object = None) -> ParsedRequest:
     """Read the body of a request, with the fields from its URL.
 
     Raises:
@@ -556,7 +556,7 @@ _GEMINI_DESCRIPTION = Description(
 _MODELS = (f"{GOOGLES}models/{{model:.+}}", "/v1/models/{model:.+}")  # newer SDKs of Google's use the second
 GEMINI_ENDPOINT = Endpoint(
     dialect=GEMINI,
-    read=lambda contents, race, _: read_gemini(contents, race),
+    read=read_gemini,
     fields=_GEMINI_DECODERS,
     description=_GEMINI_DESCRIPTION,
     media=GEMINI_MEDIA,

@@ -1,6 +1,6 @@
 """Finds the deployments of a model that can answer a request, the request for each, and why others cannot."""
 
-from collections.abc import Container, Iterable
+from collections.abc import Callable, Container, Iterable
 from contextlib import suppress
 from typing import TypeVar
 
@@ -9,7 +9,7 @@ import msgspec
 from gateway.api.client import Client
 from gateway.api.headers import LOWERED
 from gateway.api.json_body import too_many_values, values_of
-from gateway.api.preferences import CONSUMED, NOTHING, Chosen, is_passed_on, preferred
+from gateway.api.preferences import CONSUMED, NOTHING, Chosen, is_passed_on, policy_violation, preferred
 from gateway.api.provider_state import StoredAt
 from gateway.api.request import Needs, ParsedRequest
 from gateway.core.attempts import Role
@@ -296,17 +296,6 @@ def _fit_for(
     return wording
 
 
-def policy_violation(deployment: Deployment, policy: DataPolicy) -> str | None:
-    """Return why ``policy`` forbids that ``deployment`` sees the prompt; None if it allows it."""
-    if policy.zdr and not deployment.zdr:
-        return "is not known to have zero data retention (zdr)"
-    if policy.regions is not None and deployment.region not in policy.regions:
-        return f"is not in {' or '.join(policy.regions)} but {deployment.region or 'an unknown region'}"
-    if policy.quantizations is not None and deployment.quantization not in policy.quantizations:
-        return f"is not {' or '.join(policy.quantizations)} but {deployment.quantization or 'unknown'}"
-    return None
-
-
 def _check_policy(deployment: Deployment, policy: DataPolicy) -> None:
     if (reason := policy_violation(deployment, policy)) is not None:
         raise _Unfit(reason)
@@ -355,8 +344,11 @@ IGNORED = "x-holeshot-ignored"  # preferences, and parts of a body in another AP
 class ResolvedModel:
     """A model with one request's preferences: permitted deployments, parameters, and headers that report them."""
 
-    def __init__(self, model: Model, parsed: ParsedRequest, client: Client) -> None:
+    def __init__(self, model: Model, parsed: ParsedRequest, client: Client, *, is_race_set: bool) -> None:
+        """``is_race_set``: the operator or the client says how it is raced."""
         self.model = model
+        self.is_race_set = is_race_set
+        self.asked = parsed  # as its client sent it
         self.parsed = parsed  # as this model is asked: its parameters set, its limits counted among the needs
         self.response_headers = dict(parsed.response_headers)
         self.key_name: str | None = None  # the only key of the provider that has what the request names
@@ -367,14 +359,15 @@ class ResolvedModel:
         self._values = 0
         if parsed.preferences is not NOTHING and not is_passed_on(model):
             self._prefer(client)
-        if model.parameters is not None:
+        if model.parameters is not None and parsed.relayed is None:
             self._apply(model.parameters)
 
     @property
     def race_asked(self) -> RaceSettings:
         """The race settings that were asked for, also where fewer deployments are left than they need."""
-        chosen = self._chosen
-        return self.model.race if chosen is None or self.parsed.stateful else chosen.asked
+        chosen, parsed = self._chosen, self.parsed
+        is_raced_so = chosen is not None and not parsed.stateful and parsed.relayed is None
+        return chosen.asked if chosen is not None and is_raced_so else self.model.race
 
     @property
     def is_restricted(self) -> bool:
@@ -385,13 +378,16 @@ class ResolvedModel:
     def restrict_to(self, stored: StoredAt) -> None:
         """Keep only the deployments that have what the request names: all, if its answer was translated.
 
+        What passes unread is translated nowhere.
+
         Raises:
             ResponseNotFound, NothingStored: as of ``having``.
 
         """
         found = having(self._deployments, stored)
         dialect, tools = self.parsed.dialect, self.parsed.needs.tools
-        if any(each.asked_in(dialect, tools=tools) is dialect for each in found):
+        is_read = self.parsed.relayed is None
+        if not is_read or any(each.asked_in(dialect, tools=tools) is dialect for each in found):
             self.key_name = stored.key_name
             self._is_kept = True
             self._deployments = found
@@ -507,6 +503,27 @@ class ResolvedModel:
             )
         return fitting
 
+    def able(self, obstacle: Callable[[Deployment], str | None]) -> Fitting:
+        """Return the deployments without an obstacle that the preferences permit; the others with reasons.
+
+        All are sent the request as it is: its answer passes unread.
+
+        Raises:
+            NoDeploymentFits: there is none.
+
+        """
+        excluded = {} if self._chosen is None else dict(self._chosen.excluded)
+        fitting = Fitting([], excluded, {}, {}, {})
+        for deployment in self._deployments:
+            reason = obstacle(deployment)
+            if reason is None:
+                fitting.deployments.append(deployment)
+            else:
+                excluded[deployment.name] = reason
+        if not fitting.deployments:
+            raise NoDeploymentFits(self.model.name, excluded)
+        return fitting
+
     def _served(self) -> frozenset[str]:
         """Return the fields that the gateway serves itself: it keeps an answer that no deployment could store."""
         parsed = self.parsed
@@ -523,14 +540,14 @@ class ResolvedModel:
         if chosen is not None and chosen.order:
             plan = in_order(plan, chosen.order)
         if chosen is not None and not chosen.failover:
-            plan = msgspec.structs.replace(plan, rest=())
+            plan = msgspec.structs.replace(plan, launches=plan.launches[:1], rest=())
         return plan
 
     def _prefer(self, client: Client) -> None:
         parsed = self.parsed
         chosen = self._chosen = preferred(parsed.preferences, self.model, self._deployments, client)
         self._deployments = list(chosen.deployments)
-        if not parsed.stateful:
+        if not parsed.stateful and parsed.relayed is None:
             self.model = msgspec.structs.replace(self.model, race=chosen.race)
         if chosen.unsupported:
             told = self.response_headers.get(IGNORED)

@@ -354,8 +354,11 @@ def is_set(raw: msgspec.Raw | None) -> bool:
 
 def least(*limits: float | None) -> int | None:
     """Return the smallest limit; None and values below 1 (some clients send -1) mean no limit."""
-    known = [int(limit) for limit in limits if limit is not None and limit >= 1]
-    return min(known) if known else None  # an empty list's ``default`` would cost more than all else here
+    found: int | None = None
+    for limit in limits:
+        if limit is not None and limit >= 1 and (found is None or limit < found):
+            found = int(limit)
+    return found
 
 
 def _header_bytes(header: str) -> bytes:

@@ -11,7 +11,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from gateway.api.client import Client
 from gateway.api.context import CONTEXT
-from gateway.api.fitting import policy_violation
+from gateway.api.preferences import policy_violation
 from gateway.core.errors import Forbidden, InvalidRequest, NothingEnabled
 from gateway.fleet.fleet import Fleet
 from gateway.fleet.models import Deployment, Model

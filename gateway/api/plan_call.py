@@ -1,20 +1,25 @@
 """From a request to a race: builds the call, selects its deployments, plans it, and prepares the race."""
 
 from collections.abc import Callable, Coroutine, Iterable, Mapping
+from functools import partial
 from typing import Any, Protocol
 
 import msgspec
 
 from gateway.api.call_context import CallContext, ClientContext
 from gateway.api.client import Client
-from gateway.api.fitting import REFUSE, SHORT_BYTES, Fitting, ResolvedModel, led_by
-from gateway.api.overrides import with_override
+from gateway.api.fitting import COUNT_KNOWN, REFUSE, SHORT_BYTES, Fitting, ResolvedModel, led_by
+from gateway.api.json_body import CHARS_PER_TOKEN
+from gateway.api.overrides import NOTHING, with_override
 from gateway.api.provider_state import StoredAt
+from gateway.api.relayed_plans import first_of, fitted, hedged, passed_on, reading_of
+from gateway.api.relayed_plans import terms_of as relayed_terms
 from gateway.api.request import ParsedRequest
+from gateway.api.vectors import VectorComparisons
 from gateway.core.attempts import AnswerKind, WinOn
 from gateway.core.calls import Call, CallKind, CallRecord, Level, Mode, Objective
 from gateway.fleet.fleet import Fleet
-from gateway.fleet.models import Model
+from gateway.fleet.models import Deployment, Model
 from gateway.limits import DOLLARS, Payer, Use
 from gateway.racing import (
     ANSWER_TOKENS,
@@ -31,6 +36,7 @@ from gateway.racing import (
     most_per_token,
     tier_wanted,
 )
+from gateway.settings import RaceSettings
 from gateway.steering import (
     CONVERSATION_BYTES,
     PREFIX_BYTES,
@@ -77,13 +83,14 @@ async def plan_call(
     *,
     fleet: Fleet,
     made_by: StoredAt | None = None,
-    allow: Callable[[Model], Model] = lambda model: model,
+    allow: Callable[[Model], Model] | None = None,
+    vectors: VectorComparisons | None = None,
 ) -> PlannedCall:
     """Build and plan the call that ``parsed`` requests from the model ``name``. The plan is counted in the standings.
 
     ``fleet`` is the one that the call has leased. ``made_by`` has what the request names or
     continues. ``instead_of`` is the same call as built for the model that could not answer. ``allow`` may change the
-    model's cost limits.
+    model's cost limits. ``vectors`` knows whose embeddings are unlike others.
 
     Raises:
         ModelNotFound, Forbidden, InvalidRequest: the client may not send this request to this model.
@@ -92,61 +99,154 @@ async def plan_call(
         LimitReached, Overloaded, TooManyBodies: likewise, before a long request is translated.
 
     """
-    client_context.client.check_model(name)
-    found = fleet.find(name, adhoc=client_context.client.adhoc)
-    parsed = msgspec.structs.replace(parsed, stateful=True) if found.common.acts else parsed
-    permitted = allow(with_override(found, parsed.race, client_context.client, stateful=parsed.stateful))
-    tenant = client_context.client.tenant
-    permitted = permitted if tenant is None else fleet.with_keys(permitted, tenant)
-    resolved = ResolvedModel(permitted, parsed, client_context.client)
+    client, relayed = client_context.client, parsed.relayed
+    client.check_model(name)
+    found = fleet.find(name, adhoc=client.adhoc)
+    if relayed is None and found.common.acts:
+        parsed = msgspec.structs.replace(parsed, stateful=True)
+    resolved = _resolved(allow, found, parsed, client, fleet, made_by)
+    index = None
+    if relayed is not None and relayed.is_indexed:
+        index = first_of(fleet.models.get(parsed.model, found), relayed)
+    if relayed is None:
+        fitting = await _fitting(context, resolved, client_context)
+    else:
+        unpriced = client.unpriced if limits_dollars(client_context.levels, resolved.model) else COUNT_KNOWN
+        differs = _alike if vectors is None else partial(vectors.difference, fleet, index)
+        fitting = fitted(resolved, client.require, unpriced, index, differs)
+    model, race_asked = resolved.model, resolved.race_asked
+    if parsed.stateful and (relayed is None or parsed.race != NOTHING):
+        race_asked = with_override(found, parsed.race, client, stateful=False).race
+    if len(fitting.deployments) == 1 < len(found.deployments) and relayed is None:
+        model = _not_against_itself(model)
+    call = _call_of(context, resolved, client_context, model, fitting, instead_of)
+    if model.common.binds and relayed is None:
+        call = await _with_maker(context, call, parsed.dialect.requests, client, fleet)
+    is_fallback = instead_of is not None
+    terms = _terms_of(context, call, resolved, model, fitting, is_fallback=is_fallback, race_asked=race_asked)
+    names = [deployment.name for deployment in fitting.deployments]
+    plan = context.steering.plan(
+        model.name,
+        names,
+        model.race,
+        terms,
+        call.prompt_class,
+        explain=client_context.explain,
+        payer=model.payer,
+        client=client.name,
+    )
+    plan = resolved.applied_to(_as_it_may_be(plan, parsed, call, model))
+    reading = EVENTS if relayed is None else reading_of(parsed, model, plan)
+    if vectors is not None and index is not None and resolved.is_race_set:
+        vectors.compare(context, fleet, model, index, plan)
+    return PlannedCall(call, model, plan, resolved.response_headers, terms.prefix, tuple(names), reading)
+
+
+def _resolved(  # noqa: PLR0917 - what is known of a request
+    allow: Callable[[Model], Model] | None,
+    found: Model,
+    parsed: ParsedRequest,
+    client: Client,
+    fleet: Fleet,
+    made_by: StoredAt | None,
+) -> ResolvedModel:
+    """Return the model ``found`` with the settings, the keys and the preferences of a request."""
+    model = with_override(found, parsed.race, client, stateful=parsed.stateful)
+    model = model if allow is None else allow(model)
+    model = model if client.tenant is None else fleet.with_keys(model, client.tenant)
+    is_race_set = model.race.mode is not Mode.AUTO
+    if parsed.relayed is not None and not parsed.stateful:
+        model = hedged(model)
+    resolved = ResolvedModel(model, parsed, client, is_race_set=is_race_set)
     if made_by is not None:
         resolved.restrict_to(made_by)
-    if client_context.client.unpriced == REFUSE and limits_dollars(client_context.levels, resolved.model):
+    return resolved
+
+
+async def _fitting(context: CallContext, resolved: ResolvedModel, client_context: ClientContext) -> Fitting:
+    """Return the deployments that can answer a request, each with the request in words of its own."""
+    client, most = client_context.client, context.settings.limits.max_values
+    if client.unpriced == REFUSE and limits_dollars(client_context.levels, resolved.model):
         resolved.refuse_unpriced()
-    most = context.settings.limits.max_values
-    if parsed.size <= SHORT_BYTES or resolved.is_light(most):
-        fitting = resolved.fitted(client_context.client, most)
-    else:
-        fitting = await _fitted_aside(context, resolved, client_context)
+    if resolved.asked.size <= SHORT_BYTES or resolved.is_light(most):
+        return resolved.fitted(client, most)
+    return await _fitted_aside(context, resolved, client_context)
+
+
+def _not_against_itself(model: Model) -> Model:
+    """Return a model that is not raced: only one with a single configured deployment may be raced against itself."""
+    if not STRATEGIES[model.race.mode].races_itself:
+        return model
+    return msgspec.structs.replace(model, race=model.race.model_copy(update={"mode": Mode.SINGLE}))
+
+
+def _as_it_may_be(plan: Plan, parsed: ParsedRequest, call: Call, model: Model) -> Plan:
+    """Return ``plan`` without what may not be for this call."""
+    if parsed.relayed is not None:
+        return passed_on(plan, parsed, model)
+    if parsed.runs_on:
+        plan = msgspec.structs.replace(plan, rescue_s=None)  # however late, it is started once
+    if call.maker is not None:
+        strangers = [name for name, each in model.deployments.items() if cannot_read(call.maker, each)]
+        plan = led_by(call.maker, strangers, plan)
+    return plan
+
+
+def _alike(_: Deployment) -> None:
+    """Return nothing that makes a deployment's vectors unlike others: none were compared."""
+
+
+def _call_of(  # noqa: PLR0917 - what is known of a call
+    context: CallContext,
+    resolved: ResolvedModel,
+    client_context: ClientContext,
+    model: Model,
+    fitting: Fitting,
+    instead_of: Call | None,
+) -> Call:
+    """Return the call as ``model`` is asked. Of one whose answer passes unread it says nothing of tokens."""
     # ``sent`` is the request as this model is asked, ``parsed`` as its client sent it.
-    model, sent, race_asked = resolved.model, resolved.parsed, resolved.race_asked
-    if parsed.stateful:
-        race_asked = with_override(found, parsed.race, client_context.client, stateful=False).race
-    if len(fitting.deployments) == 1 < len(found.deployments) and STRATEGIES[model.race.mode].races_itself:
-        # Only a model with a single configured deployment may race it against itself.
-        model = msgspec.structs.replace(model, race=model.race.model_copy(update={"mode": Mode.SINGLE}))
-    kind = CallKind(
-        endpoint=parsed.dialect.endpoint,
-        structured=parsed.for_program,
-        max_tokens=sent.needs.max_tokens,
-        client=client_context.client.name,
-        tags=client_context.tags,
-        prompt_tokens=sent.needs.prompt_tokens,
-    )
+    parsed, sent, race = resolved.asked, resolved.parsed, model.race
+    kind, answer, win_on, objective = None, AnswerKind.PLAIN, WinOn.ANY, Objective.FIRST_TOKEN
+    own_ms, client = race.ttft_ms, client_context.client
+    if parsed.relayed is None:
+        endpoint = parsed.dialect.endpoint
+        kind = CallKind(
+            endpoint=endpoint,
+            structured=parsed.for_program,
+            max_tokens=sent.needs.max_tokens,
+            client=client.name,
+            tags=client_context.tags,
+            prompt_tokens=sent.needs.prompt_tokens,
+        )
+        answer, win_on = answer_kind(sent.fields, parsed.dialect), race.win_on
+        if win_on is not WinOn.ANY:
+            several = answers_asked(sent.fields, parsed.dialect) > 1
+            win_on = _win_on(win_on, answer, streamed=parsed.stream, stateful=parsed.stateful, several=several)
+        objective = resolved_objective(race.objective, streamed=parsed.stream, for_program=parsed.for_program)
+    else:
+        endpoint = parsed.relayed.endpoint
+        own_ms = None if parsed.stateful else own_ms
     # A fallback has the deadline of the model asked for, where there is one.
     asked_ms = None if instead_of is None else instead_of.deadline_ms
-    deadline_ms = model.race.ttft_ms if asked_ms is None else asked_ms
-    asked_kind, win_on = answer_kind(sent.fields, parsed.dialect), model.race.win_on
-    if win_on is not WinOn.ANY:
-        several = answers_asked(sent.fields, parsed.dialect) > 1
-        win_on = _win_on(win_on, asked_kind, streamed=parsed.stream, stateful=parsed.stateful, several=several)
     stamp = client_context.stamp(context, sent.fields, instead_of)
-    call = Call(
+    return Call(
         *msgspec.structs.astuple(stamp),
-        client=client_context.client.name,
+        client=client.name,
         model=model.name,
         asked_model=None if model.name == parsed.model else parsed.model,
-        endpoint=kind.endpoint,
+        endpoint=endpoint,
         dialect=parsed.dialect,
         streamed=parsed.stream,
-        mode=model.race.mode,
-        objective=resolved_objective(model.race.objective, streamed=parsed.stream, for_program=parsed.for_program),
+        mode=race.mode,
+        objective=objective,
         win_on=win_on,
-        sentence_words=model.race.sentence_words,
-        invalid=model.race.invalid,
+        sentence_words=race.sentence_words,
+        invalid=race.invalid,
         prompt_class=parsed.prompt_class,
         prompt_tokens=parsed.needs.prompt_tokens,
         inline_bytes=parsed.inline_bytes(sent.fields),
+        size_tokens=None if parsed.relayed is None else parsed.size // CHARS_PER_TOKEN,
         wants_usage=parsed.wants_usage,
         fields=sent.fields,
         wordings=fitting.wordings,
@@ -159,18 +259,28 @@ async def plan_call(
         request_id=client_context.request_id,
         stateful=parsed.stateful,
         kind=kind,
-        answer_kind=asked_kind,
-        deadline_ms=deadline_ms,
-        profile=model.race.profile if instead_of is None else instead_of.profile,
+        answer_kind=answer,
+        deadline_ms=own_ms if asked_ms is None else asked_ms,
+        profile=race.profile if instead_of is None else instead_of.profile,
         runs_on=parsed.runs_on,
         key_name=resolved.key_name,
         conversation=_conversation(sent.fields, parsed, model) if model.common.has_keys else None,
         is_restricted=resolved.is_restricted,
     )
-    if model.common.binds:
-        call = await _with_maker(context, call, parsed.dialect.requests, client_context.client, fleet)
-    prefix = _prefix(sent.fields, parsed, model.tenant) if model.race.cache_affinity else None
-    seats = context.services.seats
+
+
+def _terms_of(
+    context: CallContext,
+    call: Call,
+    resolved: ResolvedModel,
+    model: Model,
+    fitting: Fitting,
+    *,
+    is_fallback: bool,
+    race_asked: RaceSettings,
+) -> Terms:
+    """Return the terms on which the deployments of ``model`` are compared for a call."""
+    parsed, sent, seats = resolved.asked, resolved.parsed, context.services.seats
     terms = Terms(
         call.objective,
         call.prompt_tokens,
@@ -180,16 +290,16 @@ async def plan_call(
         model.weights or None,
         model.canaries or None,
         fitting.excluded or None,
-        prefix,
-        kind,
+        _prefix(sent.fields, parsed, model.tenant) if model.race.cache_affinity else None,
+        call.kind,
         answer_kind=call.answer_kind,
         bills_losers=model.bills_losers,
         leased=seats.leased,
-        is_counted=is_counted(call, model) or instead_of is not None,  # a fallback may run beside the other model
+        is_counted=is_counted(call, model) or is_fallback,  # a fallback may run beside the other model
         holds=model.race.holds(streamed=parsed.stream),
         stateful=parsed.stateful,
         whole=()
-        if parsed.stream
+        if parsed.stream or parsed.relayed is not None
         else [
             each.name
             for each in fitting.deployments
@@ -198,23 +308,7 @@ async def plan_call(
         asked=None if race_asked is model.race else race_asked,
         learnt_as=None if model.tenant is None else model.learnt_as,
     )
-    names = [deployment.name for deployment in fitting.deployments]
-    plan = context.steering.plan(
-        model.name,
-        names,
-        model.race,
-        terms,
-        call.prompt_class,
-        explain=client_context.explain,
-        payer=model.payer,
-        client=client_context.client.name,
-    )
-    if parsed.runs_on:
-        plan = msgspec.structs.replace(plan, rescue_s=None)  # however late, it is started once
-    if call.maker is not None:
-        strangers = [name for name, each in model.deployments.items() if cannot_read(call.maker, each)]
-        plan = led_by(call.maker, strangers, plan)
-    return PlannedCall(call, model, resolved.applied_to(plan), resolved.response_headers, prefix, tuple(names))
+    return terms if parsed.relayed is None else relayed_terms(terms, parsed, model)
 
 
 async def _with_maker(context: CallContext, call: Call, requests: RequestFormat, client: Client, fleet: Fleet) -> Call:
@@ -284,7 +378,7 @@ def remember_prefix(context: CallContext, planned: PlannedCall, record: CallReco
 
 
 def _prefix(fields: Mapping[str, msgspec.Raw], parsed: ParsedRequest, tenant: str | None) -> Prefix | None:
-    if parsed.size <= PREFIX_BYTES[0]:
+    if parsed.size <= PREFIX_BYTES[0] or parsed.relayed is not None:
         return None
     order = parsed.dialect.requests.reading_order
     return prefix_of([fields[part] for part in order if part in fields], _cache_key(parsed, tenant))
@@ -299,7 +393,8 @@ def _cache_key(parsed: ParsedRequest, tenant: str | None) -> str | None:
 def _conversation(fields: Mapping[str, msgspec.Raw], parsed: ParsedRequest, model: Model) -> bytes | None:
     """Return what key rings know the conversation by; None if it is too short, or caches do not matter."""
     requests = parsed.dialect.requests
-    if parsed.size <= CONVERSATION_BYTES or requests.prompt not in fields or not model.race.cache_affinity:
+    is_short = parsed.size <= CONVERSATION_BYTES or parsed.relayed is not None
+    if is_short or requests.prompt not in fields or not model.race.cache_affinity:
         return None
     before = [fields[part] for part in requests.reading_order if part in fields and part != requests.prompt]
     return conversation_of(before, fields[requests.prompt], _cache_key(parsed, model.tenant))

@@ -418,6 +418,23 @@ def _models(fields: Mapping[str, msgspec.Raw], *, fastest: bool) -> tuple[str, .
     return models
 
 
+def policy_violation(deployment: Deployment, policy: DataPolicy) -> str | None:
+    """Return why ``policy``, the operator's or a request's, forbids that ``deployment`` sees the prompt; None: nothing.
+
+    One whose quantization nobody told is of the one that OpenRouter calls unknown.
+    """
+    if policy.zdr and not deployment.zdr:
+        return "is not known to have zero data retention (zdr)"
+    if policy.regions is not None and deployment.region not in policy.regions:
+        return f"is not in {' or '.join(policy.regions)} but {deployment.region or 'an unknown region'}"
+    if policy.quantizations is None:
+        return None
+    quantization = (deployment.quantization or UNKNOWN_QUANTIZATION).lower()
+    if quantization not in map(str.lower, policy.quantizations):
+        return f"is not {' or '.join(policy.quantizations)} but {quantization}"
+    return None
+
+
 def _obstacle(deployment: Deployment, preferences: Preferences) -> str | None:
     """Return why ``deployment`` may not answer; None if it may."""
     only, ignore, policy = preferences.only, preferences.ignore or (), preferences.policy
@@ -427,13 +444,8 @@ def _obstacle(deployment: Deployment, preferences: Preferences) -> str | None:
         match = matches(slug, deployment)
         if match is not Match.NO:  # if unknown, it must not see the prompt
             return f"is {'' if match is Match.YES else 'maybe '}in provider.ignore ({slug})"
-    if policy.zdr and not deployment.zdr:
-        return "is not known to have zero data retention (zdr)"
-    if policy.regions is not None and deployment.region not in policy.regions:
-        return f"is not in {' or '.join(policy.regions)} but {deployment.region or 'an unknown region'}"
-    quantization = (deployment.quantization or UNKNOWN_QUANTIZATION).lower()
-    if policy.quantizations is not None and quantization not in policy.quantizations:
-        return f"is not {' or '.join(policy.quantizations)} but {quantization}"
+    if (reason := policy_violation(deployment, policy)) is not None:
+        return reason
     return None if preferences.max_price is None else _too_dear(deployment, preferences.max_price)
 
 

@@ -240,14 +240,19 @@ class _Given:
         return maker if self._client.made(maker, self._fleet) else None
 
 
-def gives(parsed: ParsedRequest, headers: Mapping[str, str]) -> bool:
-    """Whether the answer to a request may name what its provider stores from then on."""
-    if parsed.stores or parsed.stateful or not GIVES_STORED.isdisjoint(parsed.fields):
-        return True
-    for name, part in GIVING_HEADERS.items():  # noqa: SIM110 - a generator is a call more, and this runs for each call
-        if name in headers and part in headers[name]:
-            return True
-    return False
+def given_by(parsed: ParsedRequest, headers: Mapping[str, str], client: Client) -> "Given | None":
+    """Return what gathers the names in the answer to a request; None if it names nothing that its provider stores."""
+    relayed = parsed.relayed
+    if relayed is None:
+        gives = parsed.stores or parsed.stateful or not GIVES_STORED.isdisjoint(parsed.fields)
+        for name, part in GIVING_HEADERS.items():  # a generator is a call more, and this runs for each call
+            gives = gives or (name in headers and part in headers[name])
+    else:
+        gives = relayed.gives
+    if not gives:
+        return None
+    is_owned = client.name is not None or client.tenant is not None
+    return Given(parsed.dialect.name if relayed is None else relayed.of, is_owned=is_owned)
 
 
 class Given:

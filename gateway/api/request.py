@@ -11,6 +11,7 @@ from gateway.api.json_body import (
     ESCAPED_ASCII,
     Contents,
     Media,
+    MediaScan,
     decoded,
     is_set,
     read_model,
@@ -19,8 +20,10 @@ from gateway.api.json_body import (
 )
 from gateway.api.overrides import RaceOverride, read_override
 from gateway.api.preferences import Preferences, read_preferences
+from gateway.api.relayed_api import RelayedApi
 from gateway.core.errors import InvalidRequest
 from gateway.core.prompt_classes import Effort, PromptClass, answer_class
+from providers import Form
 from providers.dialects import DIALECTS, NAMES_STORED, Dialect
 
 if TYPE_CHECKING:
@@ -82,11 +85,13 @@ class Needs(msgspec.Struct, frozen=True):
 
 
 class ParsedRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """A request for an answer, in any dialect."""
+    """A request for an answer: in any dialect, or of an API whose answers pass unread."""
 
     dialect: Dialect
+    relayed: RelayedApi | None = None  # whose answers pass unread; None: the dialect's are read
     model: str
-    fields: Mapping[str, msgspec.Raw]  # without the gateway's own fields
+    fields: Mapping[str, msgspec.Raw]  # without the gateway's own fields; empty for a form
+    form: Form | None = None
     size: int  # bytes
     values: int | None = None  # see ``Contents.values``
     needs: Needs
@@ -106,10 +111,13 @@ class ParsedRequest(msgspec.Struct, frozen=True, kw_only=True):
     remembering: "Remembering | None" = None  # the gateway keeps its answer, if no provider does
     cache_key: str | None = None  # the client's key for prompts with the same prefix
     response_headers: Mapping[str, str] = {}  # report what the gateway changed
+    scan_media: MediaScan | None = None  # of a large prompt whose answer passes unread
 
     @property
     def prompt_class(self) -> PromptClass:
         """The prompt class of a request of this size, and this effort."""
+        if self.relayed is not None:
+            return PromptClass(self.relayed.endpoint, size_class(self.size))
         fields = self.fields
         effort = None if _EFFORT_FIELDS.isdisjoint(fields) else _effort_of(fields)
         return answer_class(size_class(self.size), effort)
@@ -117,7 +125,8 @@ class ParsedRequest(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def may_name_stored(self) -> bool:
         """Whether it may name what a provider stores: if not, its body need not be searched for that."""
-        return not self.needs.inline or self.stateful or self.has_ids or not NAMES_STORED.isdisjoint(self.fields)
+        is_read = self.relayed is None and self.needs.inline
+        return not is_read or self.stateful or self.has_ids or not NAMES_STORED.isdisjoint(self.fields)
 
     def inline_bytes(self, fields: Mapping[str, msgspec.Raw]) -> int | None:
         """Return the bytes of the body if it is all the provider reads; None if it may read or do more.
@@ -214,7 +223,11 @@ def decoded_fields(fields: Mapping[str, msgspec.Raw], decoders: Decoders) -> dic
         InvalidRequest: a field has the wrong type.
 
     """
-    return {name: decoded(name, raw, decoders[name]) for name, raw in fields.items() if name in decoders}
+    found = {}
+    for name, raw in fields.items():  # a comprehension is a call more
+        if name in decoders:
+            found[name] = decoded(name, raw, decoders[name])
+    return found
 
 
 def required(fields: Mapping[str, msgspec.Raw], name: str, hint: str) -> msgspec.Raw:

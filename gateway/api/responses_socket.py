@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 import msgspec
 from aiohttp import web
 
+from gateway.api.admission import admitted_call
 from gateway.api.auth import FORWARDED_FOR, Trust
 from gateway.api.bodies import ReceivedBody, address_of, most_bytes, read_contents
 from gateway.api.client import Client
@@ -33,7 +34,7 @@ from gateway.api.turns import (
     answer_to,
     cancelled_id,
     kind_of,
-    prepared,
+    preparing,
     stream_of,
 )
 from gateway.api.websocket import GOING_AWAY, NORMAL, POLICY, Message, Switched, WebSocket, accepted_key, is_upgrade
@@ -65,8 +66,8 @@ PING_S = 20.0  # of silence; proxies end a silent connection after a minute
 LONGEST_CANCEL = 512  # bytes; such a message is read even if its client's limits leave nothing
 SILENT_S = 300.0  # without even an answer to a ping: clients that are busy with a tool may not answer for minutes
 
-# What limits count of a message before it is read, and of a turn when it runs: it may have to wait for others before.
-_COUNTED, _RUNS = frozenset({"rpm"}), frozenset({"max_parallel"})
+# What limits count of a message before it is read; the rest when its turn runs, which may have to wait for others.
+_COUNTED = frozenset({"rpm"})
 
 
 async def responses_socket(request: web.Request) -> web.StreamResponse:
@@ -85,7 +86,7 @@ async def responses_socket(request: web.Request) -> web.StreamResponse:
     context.check_begins()
     if context.phase is not Phase.SERVING:
         raise ShuttingDown("the gateway is stopping; connect again")
-    client = _admit(request, context)
+    client = _admit(request)
     _check_origin(request, context)
     owner, address = client.name or address_of(request, context), address_of(request, context)
     try:
@@ -100,8 +101,8 @@ async def responses_socket(request: web.Request) -> web.StreamResponse:
         context.sockets.leave(owner)
 
 
-def _admit(request: web.Request, context: Context) -> Client:
-    client = context.admission.admit(request)
+def _admit(request: web.Request) -> Client:
+    client = request.app[CONTEXT].admission.admit(request)
     if client.role is Role.VIEWER:
         raise Forbidden("this key may only read, as its role is viewer: calls and changes need another one")
     return client
@@ -202,7 +203,7 @@ class _Session:
 
         """
         context = self._context
-        client = _admit(self._request, context)
+        client = _admit(self._request)
         if not (client.limits or context.payers.is_used):
             return None, None
         levels = context.payers.levels(client)
@@ -330,50 +331,19 @@ class _Session:
             self._tell(crash, turn.stream)
 
     async def _answer(self, turn: SocketTurn) -> None:
-        """Answer a turn as ``admitted_call`` does a request."""
-        context = self._context
-        context.check_begins()
-        client = _admit(self._request, context)  # its key may have ended since
-        begun = turn.begun
-        try:
-            if client.limits or context.payers.is_used:
-                levels = context.payers.levels(client)
-                context.limits.check(levels, spends=context.spends(client), is_begun=True)
-                if begun is None:  # a reload has given it limits since
-                    begun = await context.limits.begin(levels)
-                else:
-                    await context.limits.begin(levels, _RUNS, before=begun)
-            if turn.only_prepares:
-                turn.send(await prepared(context, client, turn.body(context)))
-            else:
-                await self._ask(turn, client, self._received(turn.body(context)), begun)
-        except (LimitReached, Overloaded):  # not its own fault
-            if begun is not None:
-                begun.end(counts=False)
-            raise
-        finally:
-            if begun is not None:
-                begun.end()
+        """Answer a turn as any request, whose rpm was counted when its message came."""
+        answer = preparing(turn) if turn.only_prepares else answer_of(RESPONSES_ENDPOINT, answer_to(turn))
+        receive, runs_model = partial(self._received, turn), not turn.only_prepares
+        # Its key may have ended since.
+        await admitted_call(answer, admit=_admit, receive=receive, before=turn.begun, runs_model=runs_model)(
+            self._request
+        )
 
-    def _received(self, body: bytes) -> ReceivedBody:
+    def _received(self, turn: SocketTurn, owner: Hashable) -> ReceivedBody:
         """Return a body, counted. The caller keeps none, as the call forgets it when its answer begins."""
+        body = turn.body(self._context)
         is_short = len(body) <= SEATED_BYTES
-        return ReceivedBody(body, None if is_short else self._context.bodies.whole(self._owner, len(body)))
-
-    async def _ask(self, turn: SocketTurn, client: Client, received: ReceivedBody, begun: Begun | None) -> None:
-        bodies, intake, owner = self._context.bodies, self._context.intake, self._owner
-        waited_s = 0.0
-        try:
-            if not intake.enter(owner):
-                received.queue(bodies, owner)
-                waited_s = await intake.wait(client.priority, owner)
-            try:
-                answer = answer_of(RESPONSES_ENDPOINT, answer_to(turn, begun))
-                await answer(self._request, client, received, waited_s)
-            finally:
-                intake.leave(owner)
-        finally:
-            received.release()
+        return ReceivedBody(body, None if is_short else self._context.bodies.whole(owner, len(body)))
 
     # What the client is told of errors.
 

@@ -13,29 +13,20 @@ from multidict import istr
 
 from gateway.api import headers
 from gateway.api.aiohttp_adapter import past_the_router
+from gateway.api.apis import APIS
 from gateway.api.auth import FORWARDED_FOR, JSON, Trust
 from gateway.api.bodies import DRAINED_S, answer_first, withhold_continue
 from gateway.api.context import CONTEXT, Context, Phase
+from gateway.api.counting import counting
+from gateway.api.endpoint import Endpoint
 from gateway.api.endpoints import ENDPOINTS
 from gateway.api.handler import LAST_WORD_S, answering
 from gateway.api.models import dialect_of, get_model, list_models
-from gateway.api.passthrough import counting, relaying
-from gateway.api.passthrough_requests import (
-    COMPACT,
-    DECISIONS,
-    EDITS,
-    EMBEDDINGS,
-    GENERATIONS,
-    GOOGLE_DECISIONS,
-    MODERATIONS,
-    RERANK,
-    SPEECH,
-    TRANSCRIPTIONS,
-    TRANSLATIONS,
-    VARIATIONS,
-    RelayedApi,
-)
 from gateway.api.refusals import Refused
+from gateway.api.relayed_apis import (
+    DECISIONS,
+    GOOGLE_DECISIONS,
+)
 from gateway.api.responses_socket import PATH as SOCKET_PATH
 from gateway.api.responses_socket import responses_socket
 from gateway.api.stored import conversation, kept_conversation, kept_response
@@ -172,33 +163,16 @@ def _may_be_sent(name: str) -> bool:
 
 _get, _post, _delete = (partial(add, expect_handler=withhold_continue) for add in (web.get, web.post, web.delete))
 
-_RELAYED: Mapping[str, RelayedApi] = {
-    "/v1/embeddings": EMBEDDINGS,
-    "/v1/moderations": MODERATIONS,
-    "/v1/rerank": RERANK,
-    "/v2/rerank": RERANK,
-    "/v1/decisions": DECISIONS,
-    "/v1beta/decisions": GOOGLE_DECISIONS,
-    "/v1/responses/compact": COMPACT,
-    "/v1/audio/speech": SPEECH,
-    "/v1/audio/transcriptions": TRANSCRIPTIONS,
-    "/v1/audio/translations": TRANSLATIONS,
-    "/v1/images/generations": GENERATIONS,
-    "/v1/images/edits": EDITS,
-    "/v1/images/variations": VARIATIONS,
-}
 
-_ANSWERS: Mapping[str, Handler] = {
-    path: answer for endpoint in ENDPOINTS.values() for answer in (answering(endpoint),) for path in endpoint.paths
-}
-_COUNTS: Mapping[str, Handler] = {
-    path: counting(endpoint, counts) for endpoint in ENDPOINTS.values() for path, counts in endpoint.counting
-}
+def _handler(endpoint: Endpoint) -> Handler:
+    if endpoint is DECISIONS:
+        return _deciding()
+    return answering(endpoint) if endpoint.counts is None else counting(endpoint)
 
 
 def _deciding() -> Handler:
     """Return the handler of the path that OpenAI's and Google's clients share: Google's SDK, too, begins it with v1."""
-    openais, googles = relaying(DECISIONS), relaying(GOOGLE_DECISIONS)
+    openais, googles = answering(DECISIONS), answering(GOOGLE_DECISIONS)
 
     async def decide(request: web.Request) -> web.StreamResponse:
         return await (googles if dialect_of(request) is GEMINI else openais)(request)
@@ -206,10 +180,11 @@ def _deciding() -> Handler:
     return decide
 
 
+_HANDLERS: Mapping[str, Handler] = {path: handler for api in APIS for handler in (_handler(api),) for path in api.paths}
+_RACED: Mapping[str, Handler] = {path: _HANDLERS[path] for api in ENDPOINTS.values() for path in api.paths}
+
 ROUTES = (
-    *(_post(path, answer) for path, answer in _ANSWERS.items()),
-    *(_post(path, count) for path, count in _COUNTS.items()),
-    *(_post(path, _deciding() if api is DECISIONS else relaying(api)) for path, api in _RELAYED.items()),
+    *(_post(path, handler) for path, handler in _HANDLERS.items()),
     _get(SOCKET_PATH, responses_socket, allow_head=False),
     _get("/v1/responses/{id}", kept_response),
     _delete("/v1/responses/{id}", kept_response),
@@ -234,7 +209,7 @@ KNOWN_PATHS: web.AppKey[Sequence[str]] = web.AppKey("holeshot.known_paths")
 
 def calls_first(aiohttps: Handler) -> Handler:
     """Return a handler that bypasses aiohttp's router for plain requests of the raced APIs."""
-    return past_the_router(aiohttps, _ANSWERS, errors_as_json)
+    return past_the_router(aiohttps, _RACED, errors_as_json)
 
 
 def completing(context: Context) -> Callable[[web.Request, web.StreamResponse], Awaitable[None]]:
@@ -392,12 +367,7 @@ def _dialect_of(path: str) -> Dialect:
 
 # The paths of calls that take JSON, with the dialect of their errors.
 CALLS: Mapping[str, Dialect] = {
-    path: _dialect_of(path)
-    for path in (
-        *_ANSWERS,
-        *_COUNTS,
-        *(path for path, api in _RELAYED.items() if JSON in api.takes),
-    )
+    path: _dialect_of(path) for api in APIS if api.relayed is None or JSON in api.relayed.takes for path in api.paths
 }
 
 

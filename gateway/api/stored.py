@@ -11,15 +11,16 @@ from aiohttp import web
 from aiohttp.hdrs import METH_DELETE, METH_GET, METH_HEAD, METH_POST
 
 from gateway.api import headers
-from gateway.api.admission import admitted_call
+from gateway.api.admission import Admitted, admitted_call
 from gateway.api.auth import JSON
-from gateway.api.bodies import ReceivedBody, read_contents
+from gateway.api.bodies import read_contents
 from gateway.api.client import Client
-from gateway.api.context import CONTEXT, Context, InBackground, id_of_response
-from gateway.api.fitting import policy_violation
+from gateway.api.context import CONTEXT, Context
 from gateway.api.json_body import is_set, read_model
+from gateway.api.preferences import policy_violation
 from gateway.api.provider_state import Given, StoredAt, check_names
 from gateway.api.recall import scope_of
+from gateway.api.stored_responses import InBackground, id_of_response
 from gateway.core.attempts import AttemptRecord, Outcome, Role, TokensSource
 from gateway.core.calls import TENANT, Call, CallRecord, Maker, Mode, Objective
 from gateway.core.errors import ApiError, InvalidRequest, NoDeploymentFits, NothingStored, ResponseNotFound
@@ -40,9 +41,7 @@ _RUNNING = frozenset({"queued", "in_progress"})
 ENDPOINT = "responses.retrieve"  # of the row with the cost of what ran in the background
 
 
-async def _kept_response(
-    request: web.Request, client: Client, _received: ReceivedBody, _waited_s: float
-) -> web.Response:
+async def _kept_response(request: web.Request, admitted: Admitted) -> web.Response:
     """Pass the request on to the deployment that stores the response, if it was made for this client.
 
     One that no provider stores is answered with as far as the gateway remembers it.
@@ -55,7 +54,7 @@ async def _kept_response(
         ResponseNotFound: this client has no such response, or the provider has deleted it.
 
     """
-    context = request.app[CONTEXT]
+    context, client = request.app[CONTEXT], admitted.client
     began_s = context.services.clock()
     response_id, rest = request.match_info["id"], request.match_info.get("rest", "")
     if "stream" in request.query:
@@ -314,7 +313,7 @@ class _Named(msgspec.Struct):
     id: str | None = None
 
 
-async def _conversation(request: web.Request, client: Client, received: ReceivedBody, _waited_s: float) -> web.Response:
+async def _conversation(request: web.Request, admitted: Admitted) -> web.Response:
     """Make a conversation, or pass the request on to the deployment that keeps it, if it was made for this client.
 
     Raises:
@@ -322,11 +321,11 @@ async def _conversation(request: web.Request, client: Client, received: Received
         InvalidRequest: a conversation is to be made, and several providers could keep it.
 
     """
-    context = request.app[CONTEXT]
+    context, client = request.app[CONTEXT], admitted.client
     fields: dict[str, msgspec.Raw] = {}
     if request.method == METH_POST:
         contents = await read_contents(
-            received.take(), context.body_work, most_values=context.settings.limits.max_values
+            admitted.received.take(), context.body_work, most_values=context.settings.limits.max_values
         )
         fields = contents.fields
     model = read_model(fields) if is_set(fields.get("model")) else None

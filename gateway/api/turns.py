@@ -8,12 +8,14 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
+from gateway.api.admission import Admitted, ClientHandler
 from gateway.api.bodies import most_bytes, read_contents, too_large
 from gateway.api.call_context import ClientContext
 from gateway.api.client import Client
-from gateway.api.context import Context
+from gateway.api.client_sinks import StreamingSink
+from gateway.api.context import CONTEXT, Context
 from gateway.api.endpoints import RESPONSES_ENDPOINT
-from gateway.api.handler import MakeAnswer, Responder, StreamingSink
+from gateway.api.handler import MakeAnswer, Responder
 from gateway.api.json_body import Contents, decoded, is_set
 from gateway.api.provider_state import StoredAt
 from gateway.api.request import ParsedRequest
@@ -314,7 +316,18 @@ def _marked(data: bytes, stream: str | None) -> bytes:
     return data if stream is None or not data.endswith(b"}") else data[:-1] + b',"stream_id":"%b"}' % stream.encode()
 
 
-async def prepared(context: Context, client: Client, body: bytes) -> bytes:
+def preparing(turn: SocketTurn) -> ClientHandler:
+    """Return what answers a turn that only prepares the next one."""
+
+    async def answer(request: web.Request, admitted: Admitted) -> web.StreamResponse:
+        context = request.app[CONTEXT]
+        turn.send(await _prepared(context, admitted.client, turn.body(context)))
+        return web.StreamResponse()  # never sent: it stands for the events
+
+    return answer
+
+
+async def _prepared(context: Context, client: Client, body: bytes) -> bytes:
     """Return the events of a turn that only prepares the next one.
 
     Raises:
@@ -392,8 +405,8 @@ class _Sink(StreamingSink):
         await self._send(last)
 
 
-def answer_to(turn: SocketTurn, begun: Begun | None) -> MakeAnswer:
-    """Return what makes the answer to a turn, whose request limits have counted as ``begun``."""
+def answer_to(turn: SocketTurn) -> MakeAnswer:
+    """Return what makes the answer to a turn."""
 
     def make(
         context: Context,
@@ -405,7 +418,7 @@ def answer_to(turn: SocketTurn, begun: Begun | None) -> MakeAnswer:
         if _THIS_WAY in client_context.headers.get(_BETA, ""):
             passed = {name: value for name, value in client_context.headers.items() if name != _BETA}
             client_context = msgspec.structs.replace(client_context, headers=passed)
-        answer = Responder(context, request, parsed, client_context, made_by, begun=begun)
+        answer = Responder(context, request, parsed, client_context, made_by)
         answer.streaming = partial(_Sink, turn)
         return answer
 

@@ -78,6 +78,8 @@ class VectorComparisons:
         """Compare what was not compared yet of what ``plan`` may ask beside each other, within the model's budget."""
         if fleet is not context.fleet:  # a call from before a reload
             return
+        if first.name not in model.deployments or model.tenant is not None:
+            return
         now = context.services.clock()
         if fleet is not self._fleet:
             self._fleet = fleet

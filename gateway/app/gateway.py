@@ -13,9 +13,10 @@ from pydantic import SecretStr
 from gateway.admin.operations import Operations
 from gateway.alerts.stated_models import StatedModels
 from gateway.api.auth import Admission
-from gateway.api.context import MAKERS_PREFIX, Context, RedisNames, StoredResponses
+from gateway.api.context import Context
 from gateway.api.payers import Payers
 from gateway.api.refusals import RefusalMinutes, Refusals
+from gateway.api.stored_responses import MAKERS_PREFIX, RedisNames, StoredResponses
 from gateway.api.vectors import VectorComparisons
 from gateway.app.background import alerts, prober, slowdown_watch, target_watch
 from gateway.app.engine import Engine, Runtime, UnrecordedEvents

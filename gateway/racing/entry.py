@@ -50,7 +50,6 @@ class RaceOfEntries(Protocol):
     """A race as its entries see it."""
 
     open_call: OpenCall
-    reading: Reading[Attempt]
     loop: asyncio.AbstractEventLoop
     over: asyncio.Future[None]  # done when it has ended
     winner: Attempt | None
@@ -93,6 +92,7 @@ class Entry:
         call: Call,
         sink: Sink,
         *,
+        reading: Reading[Attempt],
         may_launch: Callable[[Launch], bool],
         on_slot_refused: Callable[[Launch], None],
     ) -> None:
@@ -102,7 +102,7 @@ class Entry:
         self.open_call = race.open_call
         self.sink = sink
         self.loop = race.loop
-        self.reading = race.reading
+        self.reading = reading
         self.model = model.name
         self.is_out = False  # it has failed, or given way to another
         self.unanswered = Unanswered()  # why it has failed

@@ -38,6 +38,7 @@ class Further(msgspec.Struct, frozen=True):
     may_launch: Callable[[Launch], bool]
     on_slot_refused: Callable[[Launch], None]
     late_s: float | None  # after so many seconds without an answer the next model is asked beside it; None: never
+    reading: Reading[Attempt]  # how its attempts ask
 
 
 class Following(Protocol):
@@ -95,6 +96,7 @@ class Race:
             plan,
             call or open_call.call,
             sink,
+            reading=reading,
             may_launch=may_launch,
             on_slot_refused=on_slot_refused,
         )
@@ -208,6 +210,7 @@ class Race:
             further.plan,
             further.call,
             further.sink,
+            reading=further.reading,
             may_launch=further.may_launch,
             on_slot_refused=further.on_slot_refused,
         )

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gateway.api.handler import StreamingSink
+from gateway.api.client_sinks import StreamingSink
 from gateway.app.recorders import Recorders
 from gateway.core.attempts import AttemptRecord, Outcome
 from gateway.core.calls import CallRecord, Level

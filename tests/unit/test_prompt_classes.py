@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from gateway.api import passthrough_requests
+from gateway.api.apis import APIS
 from gateway.core.calls import CallStart
 from gateway.core.prompt_classes import Effort, MeasuredApi, PromptClass, answer_class, decoded_class, encoded_class
 from gateway.ledger import CALL_COLUMNS, attempt_rows, call_rows
@@ -63,10 +63,7 @@ def test_the_policys_own_figures_of_an_effort_are_of_an_api_unknown_to_versions_
 
 
 def test_every_relayed_api_has_a_number_of_its_own() -> None:
-    relayed = [
-        each for each in vars(passthrough_requests).values() if isinstance(each, passthrough_requests.RelayedApi)
-    ]
-    relayed.append(passthrough_requests.counting_api("messages", "messages/count_tokens"))
+    relayed = [each.relayed for each in APIS if each.relayed is not None]
     assert {each.endpoint for each in relayed} == {*KNOWN} - {MeasuredApi.ANSWERS, MeasuredApi.WHOLE}
     assert len({encoded_class(PromptClass(api, 0)) for api in KNOWN}) == len(KNOWN)
 

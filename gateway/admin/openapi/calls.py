@@ -18,7 +18,6 @@ from gateway.admin.openapi.operation import (
     TEXT,
     Access,
     Answer,
-    Embeddings,
     Made,
     Object,
     Operation,
@@ -30,22 +29,21 @@ from gateway.admin.openapi.operation import (
     parameter,
 )
 from gateway.api import overrides, responses_socket, turns
-from gateway.api import passthrough_requests as relayed
+from gateway.api.apis import APIS
 from gateway.api.auth import TENANT_KEYS
 from gateway.api.call_runner import FALLBACK
 from gateway.api.context import LedgerUnavailable
+from gateway.api.counting import ESTIMATED
 from gateway.api.endpoint import Endpoint
-from gateway.api.endpoints import ENDPOINTS
 from gateway.api.fitting import IGNORED
 from gateway.api.headers import LOWERED, NARROWED, PLAN_HEADER
 from gateway.api.models import AnthropicModel, AnthropicModels, GoogleModel, GoogleModels, OpenAIModel, OpenAIModels
-from gateway.api.passthrough import ESTIMATED
 from gateway.api.preferences import Provider
+from gateway.api.relayed_api import FORM, RelayedApi
 from gateway.core import errors, race_failures
 from gateway.core.modes import Mode
 from gateway.limits import BudgetSpent, LargerThanLimit, LimitReached
 from gateway.overload.sockets import TooManySockets
-from providers.dialects import TokenCounting
 
 # The headers that the gateway reads and sends, described.
 
@@ -109,7 +107,7 @@ HEADERS: Mapping[str, Any] = {
     ESTIMATED: (bool, "The number is an estimate: no deployment of the model counts tokens."),
     "retry-after": (str, "Seconds until it is worth trying again."),
     "etag": (str, "Names this state of the body: send it back as `if-none-match`, and an unchanged answer is a 304."),
-    **{name: (str, about) for each in ENDPOINTS.values() for name, about in each.description.headers.items()},
+    **{name: (str, about) for each in APIS for name, about in each.description.headers.items()},
 }
 
 OF_UPSTREAM: tuple[type[errors.ApiError], ...] = (
@@ -173,10 +171,14 @@ def _described(route: str) -> str:
     return _NAMED.sub(r"{\1}", route)
 
 
-def raced(endpoint: Endpoint) -> Iterator[Operation]:
-    """Yield the operations of a raced API, one for each of its paths."""
-    for path in endpoint.paths:
-        yield _raced(endpoint, path)
+def operations(endpoint: Endpoint) -> Iterator[Operation]:
+    """Yield the operations of an API, one for each of its paths."""
+    if endpoint.relayed is None:
+        yield from (_raced(endpoint, path) for path in endpoint.paths)
+    elif endpoint.counts is None:
+        yield _relayed(endpoint)
+    else:
+        yield from (_counting(endpoint, path) for path in endpoint.paths)
 
 
 def _version(path: str, first: str) -> str:
@@ -224,43 +226,36 @@ def _raced(endpoint: Endpoint, path: str) -> Operation:
 _FILES = frozenset({"file", "image", "image[]", "images"})
 _AS_IT_IS = "The provider's answer, as it is."
 _ANY = {JSON: Object}
-_SUBTITLES = {**_ANY, "text/*": str, "application/x-subrip": str}
-_VECTORS, _SOUND = {JSON: Embeddings}, {"audio/*": Any, EVENTS: str}
-_RELAYED: tuple[tuple[str, relayed.RelayedApi, str, str, Mapping[str, Any]], ...] = (
-    ("/v1/embeddings", relayed.EMBEDDINGS, "createEmbedding", "Embeddings", _VECTORS),
-    ("/v1/moderations", relayed.MODERATIONS, "createModeration", "Moderations", _ANY),
-    ("/v1/rerank", relayed.RERANK, "rerank", "Documents ranked for a query", _ANY),
-    ("/v2/rerank", relayed.RERANK, "rerankV2", "The same, where Cohere's second version has it", _ANY),
-    ("/v1/decisions", relayed.DECISIONS, "createDecision", "Questions answered with probabilities", _ANY),
-    ("/v1beta/decisions", relayed.GOOGLE_DECISIONS, "createGoogleDecision", "The same, as Google has it", _ANY),
-    ("/v1/responses/compact", relayed.COMPACT, "compactResponse", "A conversation made shorter", _ANY),
-    ("/v1/audio/speech", relayed.SPEECH, "createSpeech", "Text to speech", _SOUND),
-    ("/v1/audio/transcriptions", relayed.TRANSCRIPTIONS, "createTranscription", "Speech to text", _SUBTITLES),
-    ("/v1/audio/translations", relayed.TRANSLATIONS, "createTranslation", "Speech to English text", _SUBTITLES),
-    ("/v1/images/generations", relayed.GENERATIONS, "createImage", "Pictures from a description", _ANY),
-    ("/v1/images/edits", relayed.EDITS, "createImageEdit", "Pictures changed as described", _ANY),
-    ("/v1/images/variations", relayed.VARIATIONS, "createImageVariation", "Variations of a picture", _ANY),
-)
+_CONTENT: Mapping[str, Any] = {"audio/*": Any}  # of media types; others are texts, or JSON
 
 
-def _relayed(path: str, api: relayed.RelayedApi, name: str, summary: str, content: Mapping[str, Any]) -> Operation:
+def _relayed(endpoint: Endpoint) -> Operation:
+    [path], api, said = endpoint.paths, endpoint.relayed, endpoint.description
+    assert api is not None
+    whole = Object if said.answer is None else FORMATS[said.answer]
     return Operation(
         f"POST {path}",
-        name,
-        summary,
+        said.id,
+        said.summary,
         Tag.RELAYED,
         CALLER,
-        {200: Answer(_AS_IT_IS, content, _OF_CALLS)},
+        {
+            200: Answer(
+                _AS_IT_IS,
+                {each: whole if each == JSON else _CONTENT.get(each, str) for each in said.content},
+                _OF_CALLS,
+            )
+        },
         CALL_HEADERS,
         OF_CALLS,
         body({media: _body(api, media) for media in api.takes}),
         "The best deployment is asked first, another when it fails or is late. Fields that are not listed are passed on"
         " as they are.",
-        "GeminiError" if path.startswith("/v1beta/") else "Error",
+        said.error_schema,
     )
 
 
-def _body(api: relayed.RelayedApi, media: str) -> Made:
+def _body(api: RelayedApi, media: str) -> Made:
     """Return the schema of a body: one of alternative names is enough, and the model may have a default."""
     properties = {"model": MODEL}
     required = [] if api.kind is not None else ["model"]
@@ -268,7 +263,7 @@ def _body(api: relayed.RelayedApi, media: str) -> Made:
     for field, hint in api.demands.items():
         names = field.split("|")
         for name in names:
-            is_file = media == relayed.FORM and name in _FILES
+            is_file = media == FORM and name in _FILES
             properties[name] = Made({**TEXT, "format": "binary"} if is_file else {}, description=hint)
         if len(names) == 1:
             required.append(field)
@@ -287,8 +282,10 @@ def _count(field: str) -> type[msgspec.Struct]:
     return msgspec.defstruct(f"{field[0].upper()}{field[1:]}", [(field, int)])
 
 
-def _counting(endpoint: Endpoint, counting: TokenCounting, path: str) -> Operation:
+def _counting(endpoint: Endpoint, path: str) -> Operation:
     counted, prompt, route = endpoint.description, endpoint.dialect.requests.prompt, _described(path)
+    counting = endpoint.counts
+    assert counting is not None
     is_addressed, version = "{model}" in route, _version(path, endpoint.paths[0])
     model = {} if is_addressed else {"model": MODEL}
     whole = {} if counting.whole is None else {counting.whole: Made(OBJECT)}
@@ -434,9 +431,7 @@ _GOOGLES_MODEL = msgspec.structs.replace(
 )
 
 OPERATIONS = (
-    *chain.from_iterable(map(raced, ENDPOINTS.values())),
-    *(_relayed(*each) for each in _RELAYED),
-    *(_counting(endpoint, counting, path) for endpoint in ENDPOINTS.values() for path, counting in endpoint.counting),
+    *chain.from_iterable(map(operations, APIS)),
     _SOCKET,
     _stored("GET", "", "getResponse", "A stored response", CLIENT),
     _stored("GET", "/input_items", "listInputItems", "The input of a stored response", CLIENT),

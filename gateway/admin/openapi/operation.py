@@ -467,7 +467,7 @@ class GeminiError(msgspec.Struct):
 FORMATS: Mapping[str, type[msgspec.Struct]] = {
     each.__name__: each
     for each in (
-        *(ChatCompletion, Completion, Message, GenerateContentResponse, Response),
+        *(ChatCompletion, Completion, Message, GenerateContentResponse, Response, Embeddings),
         *(Error, MessagesError, GeminiError),
     )
 }

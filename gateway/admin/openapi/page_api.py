@@ -305,7 +305,7 @@ OPERATIONS = (
     ),
     # The chat of the page: a normal call, but with the page's session.
     msgspec.structs.replace(
-        next(calls.raced(CHAT_ENDPOINT)),
+        next(calls.operations(CHAT_ENDPOINT)),
         asked="POST /api/playground",
         id="play",
         summary=f"{CHAT_ENDPOINT.description.summary}, from the page",

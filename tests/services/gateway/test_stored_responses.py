@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from redis.asyncio import Redis
 
-from gateway.api.context import InBackground, StoredResponses
+from gateway.api.stored_responses import InBackground, StoredResponses
 from gateway.limits import level_of_key
 from gateway.topology.nodes import Nodes, connect
 from providers.simulator.script import Raw, Status

@@ -10,7 +10,7 @@ import pytest
 
 from gateway.api import bodies, json_body
 from gateway.api.bodies import contents_steps, read_contents
-from gateway.api.context import BodyWork
+from gateway.api.body_work import BodyWork
 from gateway.api.endpoints import CHAT_MEDIA as MEDIA
 from gateway.api.json_body import MOST_FIELDS, Contents, decoded, read_fields, values_outside_strings
 from gateway.api.preferences import read_preferences

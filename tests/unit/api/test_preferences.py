@@ -16,13 +16,14 @@ from gateway.api.preferences import (
     MaxPrice,
     Preferences,
     is_passed_on,
+    policy_violation,
     preferred,
     read_preferences,
 )
 from gateway.core.calls import Mode, Objective
 from gateway.core.errors import Forbidden, InvalidRequest
 from gateway.fleet.models import Clocks, Deployment, Model
-from gateway.settings import RaceSettings
+from gateway.settings import DataPolicy, RaceSettings
 from providers import Exchange, Price, Request, UpstreamAnswer
 
 
@@ -293,6 +294,12 @@ def test_whoever_is_not_known_to_keep_nothing_is_shown_nothing() -> None:
 def test_quantizations_are_compared_whatever_their_case_and_unknown_is_one_of_them() -> None:
     assert left(quantizations=["fp8"]) == ["together", "deepinfra"]
     assert left(quantizations=["unknown"]) == ["groq", "vertex"]
+
+
+def test_what_the_operator_requires_is_compared_as_what_a_request_asks_for() -> None:
+    required = DataPolicy(quantizations=("FP8",))
+
+    assert [each.provider for each in ALL if policy_violation(each, required) is None] == ["together", "deepinfra"]
 
 
 def test_nobody_is_dearer_than_the_most_that_is_paid() -> None:

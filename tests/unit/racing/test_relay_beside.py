@@ -253,7 +253,7 @@ class Others:
             return None
         call = msgspec.structs.replace(other.open_call.call, model="other")
         model = msgspec.structs.replace(other.model, name="other")
-        return Further(model, other.plan, call, self._sink, other.may_launch, lambda _: None, None)
+        return Further(model, other.plan, call, self._sink, other.may_launch, lambda _: None, None, EMBED)
 
     def won(self, model: str) -> None:
         self._won.append(model)

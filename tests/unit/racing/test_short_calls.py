@@ -11,8 +11,8 @@ from typing import Any, cast
 import msgspec
 import pytest
 
-from gateway.api.passthrough import HEDGED_PART, hedged
 from gateway.api.purse import Allowance, Purse
+from gateway.api.relayed_plans import HEDGED_PART, hedged
 from gateway.core.attempts import WinOn
 from gateway.core.calls import Call, CallRecord, Mode, Objective
 from gateway.core.prompt_classes import MeasuredApi, PromptClass

@@ -198,3 +198,17 @@ async def test_extra_attempts_of_short_calls_are_limited_in_dollars(
         assert sum(len(each.received) for each in upstreams.values()) == 1
         call = await running.call()
         assert (call["narrowed"], call["width_asked"], call["extras"]) == ("usd_per_day", 2, 0)
+
+
+async def test_what_a_fallback_speaks_beside_a_late_model_costs_what_its_text_does(opened: Open) -> None:
+    dear = {"deployment": "beta/n", "price_per_mtok": {"input": 15.0, "output": 0.0}}
+    models = {
+        MODEL: {"deployments": ["alpha/m"], "fallbacks": ["other"], "fallback_after": 0.05},
+        "other": {"deployments": [dear]},
+    }
+    body = {"model": MODEL, "input": "é" * 1_000, "voice": "a"}
+    async with opened(alpha=[hangs], beta=[says(b"ID3", kind="audio/mpeg")], config={"models": models}) as (running, _):
+        async with running.post(body, path="/v1/audio/speech") as response:
+            assert (response.status, await response.read()) == (200, b"ID3")
+        call = await running.call()
+    assert (call["answered_model"], call["cost_usd"]) == ("other", pytest.approx(0.015))

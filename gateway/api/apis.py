@@ -1,0 +1,10 @@
+"""The one table of the APIs of calls. Handlers, and OpenAPI's operations with the pages of the docs, follow from it."""
+
+from gateway.api.endpoint import Endpoint
+from gateway.api.endpoints import ENDPOINTS
+from gateway.api.relayed_apis import RELAYED
+
+COUNTERS: tuple[Endpoint, ...] = tuple(
+    counter for endpoint in ENDPOINTS.values() if (counter := endpoint.counter) is not None
+)
+APIS: tuple[Endpoint, ...] = (*ENDPOINTS.values(), *RELAYED, *COUNTERS)

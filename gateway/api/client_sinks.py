@@ -1,0 +1,348 @@
+"""The receivers of answers that write them to the client's response: events, an array of them, or bytes as they are."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+
+from aiohttp import HttpVersion11, web
+from multidict import istr
+
+from gateway.api import headers
+from gateway.api.aiohttp_adapter import EventsResponse, PlainResponse
+from gateway.api.bodies import LARGE_BYTES
+from gateway.api.context import CONTEXT, Context, Phase
+from gateway.api.provider_state import Given
+from gateway.core.calls import Call, Maker
+from gateway.core.errors import ApiError, ClientDisconnected
+from gateway.memory.answers import Remembering
+from gateway.racing import Block, ClientGone, ClientSink, Forward, RelayedExchange, Winner
+from providers import UpstreamError, events
+
+Keep = Callable[[bytes, Maker], Awaitable[None]]
+Forget = Callable[[Call], None]
+
+CONTENT_TYPE = istr("content-type")
+_CACHE_CONTROL, _BUFFERING = istr("cache-control"), istr("x-accel-buffering")
+
+
+def is_plain(request: web.Request, context: Context) -> bool:
+    """Whether the response has neither a connection to end nor a web page to serve."""
+    return (
+        request.version == HttpVersion11
+        and request.keep_alive
+        and context.phase is Phase.SERVING
+        and not context.settings.cors
+    )
+
+
+class HttpSink:
+    """Writes an answer to the client's response over HTTP, if it streams."""
+
+    def __init__(self, request: web.Request, response_headers: Mapping[str, str]) -> None:
+        """``response_headers``: besides the winner's; complete when the answer begins."""
+        self._request = request
+        self._response_headers = response_headers
+        self._transport = request.transport
+        self.response: web.StreamResponse | None = None
+
+    def drop(self) -> None:
+        """Abort the connection of a response that has begun and cannot be completed."""
+        if self.response is not None and self._transport is not None:
+            self._transport.abort()
+
+    async def _send(self, block: bytes) -> None:
+        assert self.response is not None
+        try:
+            await self.response.write(block)
+            if self._request.protocol.writing_paused:  # aiohttp would wait only before the next write
+                await self._request.writer.drain()
+        except ConnectionError as error:
+            raise ClientGone from error
+
+    async def _finish(self, last: bytes) -> None:
+        assert self.response is not None
+        try:
+            await self.response.write_eof(last)
+        except ConnectionError as error:
+            raise ClientGone from error
+
+
+class StreamingSink(HttpSink, ClientSink):
+    """Writes events to the client's response. Until the winner begins, an error can still have its own status.
+
+    ``keep`` is called before the answer ends, with its beginning and who made it; ``forget`` is called with the
+    call when its prompt will not be sent again.
+    """
+
+    streams = True
+    understands = False
+    given: Given | None = None  # gathers what the answer names
+    remembering: Remembering | None = None  # hears what of the answer later requests may name
+    _remember: Callable[[Maker], None]  # set with it: keeps that at the end, unless its maker stores it
+    beginning = b""  # the first events, if they are kept
+    content_type = "text/event-stream; charset=utf-8"
+
+    def __init__(
+        self,
+        request: web.Request,
+        call: Call,
+        response_headers: Mapping[str, str],
+        keep: Keep | None = None,
+        forget: Forget = lambda _: None,
+    ) -> None:
+        super().__init__(request, response_headers)
+        self._call = call
+        self._keep = keep
+        self._forget = forget
+        self._latest = b""  # the events that were sent last
+        self._maker = Maker("")
+        self._keeping_alive: asyncio.Task[None] | None = None
+
+    def keep_alive(self, every_s: float) -> None:
+        """Send a comment every ``every_s`` seconds until the answer begins. The first one commits status 200.
+
+        An earlier ``keep_alive`` must have been closed.
+        """
+        self._keeping_alive = asyncio.get_running_loop().create_task(self._comment(every_s))
+
+    async def begin(self, winner: Winner) -> Forward | None:
+        """Prepare the response's headers. They are sent with the first events, unless a comment has sent them."""
+        if self._keeping_alive is not None:
+            self._keeping_alive.cancel()  # not awaited here, as the first events would wait; ``close`` awaits it
+        if self._keep is not None:
+            self._maker = Maker(winner.deployment, winner.key_name)
+        if self.response is None:
+            await self._prepare(headers.for_client(winner))
+        if winner.is_last and self.delivered is None:
+            self._forget(winner.call)
+        return self._forward if self._request.version >= HttpVersion11 and self.given is None else None
+
+    async def write(self, block: Block) -> None:
+        """Forward ``block`` unchanged."""
+        if self._keep is not None:
+            self._gather(block.forward)
+            if self._call.runs_on and not self.beginning:  # its client may leave, and look at it later
+                await self._keep(block.forward, self._maker)
+            self.beginning = self.beginning or block.forward
+        await self._send(block.forward)
+        if self.remembering is not None:
+            self._hear(block.forward)
+        self._latest = block.forward or self._latest
+        if self.delivered is not None:
+            self.delivered.add(block.forward)
+
+    async def end(self, last: Block) -> None:
+        """Send the last events and the end of the response in one write."""
+        if self._keep is not None:
+            self._gather(last.forward)
+            await self._keep(self.beginning or last.forward, self._maker)
+        if self.remembering is not None:
+            self._hear(last.forward)
+            self._remember(self._maker)
+        await self._finish(last.forward)
+
+    async def fail(self, error: UpstreamError) -> None:
+        """End the response with an error event, so that SDKs raise instead of accepting half an answer."""
+        await self._finish(self._failure(error.kind, error.message))
+
+    async def refused(self, error: ApiError) -> bool:
+        """Send an error of the gateway as an event if the response has begun; return whether it has."""
+        await self.close()
+        if self.response is None:
+            return False
+        with suppress(ClientGone):
+            await self._finish(self._failure(error.kind, error.message))
+        return True
+
+    def _failure(self, kind: str, message: str) -> bytes:
+        answers = self._call.dialect.answers
+        failure = answers.failure(kind, message)
+        return failure if answers.numbered is None else answers.numbered(failure, self._latest)
+
+    async def close(self) -> None:
+        """Stop sending comments."""
+        task, self._keeping_alive = self._keeping_alive, None
+        if task is not None:
+            task.cancel()
+            await asyncio.wait({task})
+
+    def _gather(self, block: bytes) -> None:
+        if self.given is not None:
+            for event in events(block):
+                self.given.add(event.data)
+
+    def remember(self, remembering: Remembering, keep: Callable[[Maker], None]) -> None:
+        """Let ``remembering`` hear the answer; ``keep`` keeps it at its end."""
+        self.remembering, self._remember = remembering, keep
+
+    def _hear(self, block: bytes) -> None:
+        if self.remembering is not None:
+            self.remembering.heard.take(block)
+
+    async def _comment(self, every_s: float) -> None:
+        comment = self._call.dialect.answers.keep_alive
+        while True:
+            await asyncio.sleep(every_s)
+            try:
+                if self.response is None:
+                    await self._prepare({"x-holeshot-call-id": self._call.id})
+                await self._send(comment)
+            except ClientGone:
+                return  # the task that serves the request is cancelled for the same reason
+
+    async def _prepare(self, fields: dict[str, str]) -> None:
+        fields.update(self._response_headers)
+        fields[CONTENT_TYPE] = self.content_type
+        fields[_CACHE_CONTROL] = "no-cache"
+        fields[_BUFFERING] = "no"  # otherwise nginx buffers the stream
+        request = self._request
+        plain = is_plain(request, request.app[CONTEXT])
+        response = self.response = PlainResponse(fields, None) if plain else EventsResponse(headers=fields)
+        try:
+            await response.prepare(request)
+        except ConnectionError as error:
+            raise ClientGone from error
+        if not plain:
+            response.headers.clear()  # already rendered: saves two kilobytes while the answer streams
+
+    def _forward(self, events: bytes) -> bool:
+        """Send events at once as an HTTP/1.1 chunk; return False if the client is slow and the caller has to wait.
+
+        The headers are already sent, so the chunk can go directly to the transport.
+        """
+        transport = self._transport
+        if transport is None or transport.is_closing() or transport.get_write_buffer_size():
+            return False
+        transport.write(b"%x\r\n%b\r\n" % (len(events), events))
+        if self.remembering is not None:
+            self._hear(events)
+        self._latest = events
+        if self.delivered is not None:
+            self.delivered.add(events)
+        return True
+
+
+class ArraySink(StreamingSink):
+    """Writes the data of events as the elements of one JSON array, for clients that do not read events."""
+
+    content_type = "application/json; charset=utf-8"
+    _is_open = False  # whether the array has begun
+
+    async def begin(self, winner: Winner) -> None:
+        """Prepare the response's headers. Events are never forwarded as they are."""
+        await super().begin(winner)
+
+    async def _send(self, block: bytes) -> None:
+        # A comment becomes a line break, which may stand between elements.
+        await super()._send(self._elements(block) or b"\n")
+
+    async def _finish(self, last: bytes) -> None:
+        elements = self._elements(last)
+        await super()._finish(elements + (b"]" if self._is_open else b"[]"))
+
+    def _elements(self, block: bytes) -> bytes:
+        said = bytearray()
+        for event in events(block):
+            if event.data:
+                said += (b"\n,\r\n" if self._is_open else b"[") + event.data
+                self._is_open = True
+        return bytes(said)
+
+
+# Answers that pass unread: as they arrive, or whole, behind headers that say what they have cost.
+
+_IDENTITY = ("", "identity")
+
+
+class PassingSink(HttpSink):
+    """Receives an answer that passes unread. One that goes on is written to the client's response as it arrives."""
+
+    understands = False
+
+    def __init__(self, request: web.Request, response_headers: Mapping[str, str]) -> None:
+        super().__init__(request, response_headers)
+        self.streams = False  # whether the answer goes on after its beginning
+        self.winner: Winner | None = None
+        self.body = b""  # of a whole answer
+
+    async def begin(self, winner: Winner) -> None:
+        """Start the answer: until here, an error can have its own status, and another deployment may answer."""
+        self.winner = winner
+        exchange = winner.exchange
+        assert isinstance(exchange, RelayedExchange)
+        if exchange.is_whole:
+            return
+        self.streams = True
+        fields = headers.of_relayed(winner, self._response_headers)
+        is_stream = fields["content-type"].lower().startswith("text/event-stream")
+        if is_stream:
+            fields["cache-control"] = "no-cache"
+            fields["x-accel-buffering"] = "no"  # else nginx would buffer the stream
+        response = self.response = web.StreamResponse(status=exchange.status, headers=fields)
+        length = exchange.headers.get("content-length", "")
+        is_known = length.isascii() and length.isdigit() and exchange.headers.get("content-encoding", "") in _IDENTITY
+        if is_known and not is_stream:  # events may be masked or completed, so the length may change
+            response.content_length = int(length)
+        try:
+            await response.prepare(self._request)
+        except ConnectionError as error:
+            raise ClientGone from error
+
+    async def write(self, block: Block) -> None:
+        """Send some bytes, and wait while the client is slow; or keep a whole answer."""
+        if self.response is None:
+            self.body = block.forward
+        else:
+            await self._send(block.forward)
+
+    async def end(self, last: Block) -> None:
+        """Send the last bytes and the end of the response in one write."""
+        if self.response is not None:
+            await self._finish(last.forward)
+
+    def may_be_continued(self, error: UpstreamError) -> bool:
+        """Return False: where in it another one would begin is not known."""
+        del error
+        return False
+
+    async def fail(self, error: UpstreamError) -> None:
+        """End the response if the answer itself has told the client of the error; else abort the connection."""
+        exchange = None if self.winner is None else self.winner.exchange
+        if self.response is not None and isinstance(exchange, RelayedExchange) and exchange.error is error:
+            await self._finish(b"")
+        else:
+            self.drop()
+
+    async def answer(self, response_headers: Mapping[str, str]) -> web.StreamResponse:
+        """Return the response, which is sent already unless the answer is whole.
+
+        Raises:
+            ClientDisconnected: it never began.
+
+        """
+        if self.response is not None:
+            return self.response
+        if self.winner is None:
+            raise ClientDisconnected("the client disconnected")
+        fields, status = headers.of_relayed(self.winner, response_headers, self.body), self.winner.exchange.status
+        if len(self.body) > LARGE_BYTES:
+            return await _in_pieces(self._request, self.body, status, fields)
+        return web.Response(body=self.body, status=status, headers=fields)
+
+
+PIECE_BYTES = 256 * 1024  # of a large answer: in one piece, it would be copied in one turn of the loop
+
+
+async def _in_pieces(request: web.Request, body: bytes, status: int, fields: dict[str, str]) -> web.StreamResponse:
+    response = web.StreamResponse(status=status, headers=fields)
+    response.content_length = len(body)
+    view = memoryview(body)
+    try:
+        await response.prepare(request)
+        for at in range(0, len(body), PIECE_BYTES):
+            await response.write(bytes(view[at : at + PIECE_BYTES]))
+            await asyncio.sleep(0)  # a fast client never makes ``write`` wait
+        await response.write_eof()
+    except ConnectionError:
+        raise ClientDisconnected("the client disconnected") from None
+    return response

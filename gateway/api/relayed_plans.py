@@ -1,0 +1,226 @@
+"""What planning a call takes beside the usual, where its answer passes unread: who may answer, costs, and hedges."""
+
+from collections.abc import Callable
+
+import msgspec
+
+from gateway.api import fitting
+from gateway.api.fitting import Fitting, ResolvedModel
+from gateway.api.json_body import CHARS_PER_TOKEN
+from gateway.api.preferences import policy_violation
+from gateway.api.relayed_api import RelayedApi
+from gateway.api.request import ParsedRequest
+from gateway.core.attempts import Role
+from gateway.core.calls import Mode
+from gateway.fleet.models import Deployment, Model
+from gateway.racing import EXTRA_ROLES, Relayed
+from gateway.settings import DataPolicy, Unpriced
+from gateway.steering import Plan, Terms
+from providers.dialects import DIALECTS, PIVOT
+
+
+def first_of(model: Model, api: RelayedApi) -> Deployment | None:
+    """Return the first deployment of ``model`` that has the API, in the order of the configuration."""
+    return next((each for each in model.deployments.values() if api.api in each.apis), None)
+
+
+def fitted(
+    resolved: ResolvedModel,
+    policy: DataPolicy,
+    unpriced: Unpriced | None,
+    index: Deployment | None,
+    differs: Callable[[Deployment], str | None],
+) -> Fitting:
+    """Return the deployments that can answer, the others with reasons. Each is sent the request as it is.
+
+    ``index``: beside whose answers these will be kept; ``differs`` returns how those of a deployment are unlike them.
+
+    Raises:
+        NoDeploymentFits: no deployment of the model has the API and may be used.
+
+    """
+    parsed = resolved.parsed
+    assert parsed.relayed is not None
+    api = parsed.relayed
+
+    def obstacle(deployment: Deployment) -> str | None:
+        reason = _obstacle(deployment, api, policy, index, known if deployment.tenant else unpriced)
+        return reason or _too_much(deployment, parsed) or differs(deployment)
+
+    known = fitting.COUNT_KNOWN
+    return resolved.able(obstacle)
+
+
+def terms_of(terms: Terms, parsed: ParsedRequest, model: Model) -> Terms:
+    """Return the ``terms`` of a call whose answer has no tokens, or is not paid by the token, and cannot be watched."""
+    has_dollars = (model.race.usd_per_day, model.race.extra_usd_per_call) != (None, None)
+    return msgspec.structs.replace(
+        terms,
+        answer_tokens=0.0 if terms.is_counted or has_dollars else None,
+        bills_losers=frozenset(),
+        holds=False,
+        watches=False,
+        size_tokens=parsed.size // CHARS_PER_TOKEN,
+        hedged_part=1.0 if parsed.stateful else HEDGED_PART,
+    )
+
+
+def passed_on(plan: Plan, parsed: ParsedRequest, model: Model) -> Plan:
+    """Return the plan with its costs, where characters are paid for, and without extra attempts that answer otherwise.
+
+    Where asking twice changes something, deployments are asked one after the other.
+    """
+    assert parsed.relayed is not None
+    api = parsed.relayed
+    if not parsed.stateful:
+        plan = _of_one_model(plan, model)
+    if api.by_character is not None or (api.by_query and plan.cost_usd):
+        names = (*(launch.deployment for launch in plan.launches), *plan.rest)
+        found = {name: _usd_of(api, parsed, model.deployments[name]) for name in names}
+        plan = msgspec.structs.replace(plan, cost_usd={name: usd for name, usd in found.items() if usd is not None})
+    if parsed.stateful:
+        first = [msgspec.structs.replace(each, audited=False) for each in plan.launches[:1]]
+        rest = (*(each.deployment for each in plan.launches[1:]), *plan.rest)
+        plan = msgspec.structs.replace(
+            plan, launches=tuple(first), rest=rest, rescue_s=None, width_asked=0, narrowed=None
+        )
+    return plan
+
+
+def reading_of(parsed: ParsedRequest, model: Model, plan: Plan) -> Relayed:
+    """Return how the deployments of ``plan`` are asked, and their answers passed on."""
+    assert parsed.relayed is not None
+    api = parsed.relayed
+    costs = plan.cost_usd if api.by_character is not None else {}
+    return Relayed(
+        api.path,
+        DIALECTS.get(api.api, PIVOT),
+        parsed.form,
+        is_priced=api.is_text,
+        cost_usd=costs,
+        unpriced=[name for name in costs if _usd_per_character(model.deployments[name]) is None],
+        takes_extra_body=api.takes_extra_body,
+        is_sound=api.api == "audio",
+        is_compared=not parsed.stateful,
+    )
+
+
+# Extra attempts a call where the mode is ``auto``. Those later than the 95th percentile or so get one; with a budget of
+# just as many, chance would empty it now and then, and a call that hangs then would wait for its rescue.
+SHORT_BUDGET = 0.06
+HEDGED_PART = 0.75  # of a budget for short calls; large ones are late more often than that, as sizes are fitted
+
+
+def hedged(model: Model) -> Model:
+    """Return ``model`` with a hedge of late calls, where its mode is left to us."""
+    if model.race.mode is not Mode.AUTO:
+        return model
+    race = model.race.model_copy(update={"mode": Mode.HEDGE, "budget": min(model.race.budget, SHORT_BUDGET)})
+    return msgspec.structs.replace(model, race=race)
+
+
+def _of_one_model(plan: Plan, model: Model) -> Plan:
+    """Return ``plan`` with no extra attempt but those that answer alike; others replace what fails or hangs."""
+    if not plan.launches:
+        return plan
+    first, *others = plan.launches
+    primary = model.deployments[first.deployment]
+    same, rest = [first], list(plan.rest)
+    for each in others:
+        if each.role not in EXTRA_ROLES or model.deployments[each.deployment].answers_like(primary):
+            same.append(each)
+        elif plan.rescue_s is None:
+            rest.insert(0, each.deployment)
+        else:
+            same.append(msgspec.structs.replace(each, delay_s=max(each.delay_s, plan.rescue_s), role=Role.FAILOVER))
+    return msgspec.structs.replace(plan, launches=tuple(same), rest=tuple(rest))
+
+
+def _obstacle(
+    deployment: Deployment, api: RelayedApi, policy: DataPolicy, index: Deployment | None, unpriced: Unpriced | None
+) -> str | None:
+    """Return why a deployment cannot be used; None if it can. ``index``: beside whose answers this one will be kept."""
+    if api.api not in deployment.apis:
+        return f"answers {', '.join(sorted(deployment.apis))} only"
+    if api.by_character is not None:
+        if unpriced != fitting.COUNT_KNOWN and _counted_per_character(deployment) is None:
+            return fitting.without_price(("character",))
+    elif unpriced == fitting.REFUSE and (units := fitting.uncounted_units(deployment)) and not _has_units(deployment):
+        return fitting.without_price(units)
+    if index is not None and not deployment.is_same_model(index):
+        return f"is another model than {index.name}, and vectors of both must not be mixed; same_as tells if it is not"
+    return policy_violation(deployment, policy)
+
+
+def _too_much(deployment: Deployment, parsed: ParsedRequest) -> str | None:
+    """Return what a request asks for that is more than the deployment is known to give; None: nothing."""
+    can = deployment.capabilities
+    if can.max_documents is not None and (documents := _number_of(parsed, "documents")) > can.max_documents:
+        return f"ranks at most {can.max_documents} documents, not {documents}"
+    if can.max_dimensions is not None and (dimensions := _dimensions(parsed)) > can.max_dimensions:
+        return f"makes vectors of at most {can.max_dimensions} dimensions, not {dimensions}"
+    return None
+
+
+def _usd_of(api: RelayedApi, parsed: ParsedRequest, deployment: Deployment) -> float | None:
+    """Return what an answer costs that is paid for by characters, or by queries; None: unknown."""
+    if api.by_character is not None:
+        usd = _counted_per_character(deployment)
+        return None if usd is None else usd * _characters(parsed, api.by_character)
+    price = deployment.price or deployment.listed
+    usd = None if price is None else price.usd("query")
+    return usd if usd is not None or price is None else price.input_usd * (parsed.size // CHARS_PER_TOKEN)
+
+
+def _has_units(deployment: Deployment) -> bool:
+    """Whether anything besides tokens of text has a known price, as seconds of sound and pictures."""
+    price = deployment.price or deployment.listed
+    return price is not None and bool(price.units)
+
+
+def _counted_per_character(deployment: Deployment) -> float | None:
+    """Return what limits in dollars count for a character that is spoken; None: nothing is known."""
+    if (usd := _usd_per_character(deployment)) is not None or deployment.listed is None:
+        return usd
+    return dict(deployment.listed.dearest).get("character")
+
+
+def _usd_per_character(deployment: Deployment) -> float | None:
+    """Return what a character costs that is spoken: as listed, else the higher of the two prices; None: unknown."""
+    price = deployment.price or deployment.listed
+    if price is None or (usd := price.usd("character")) is not None:
+        return None if price is None else usd
+    return None if price.unknown else max(price.input_usd, price.output_usd)
+
+
+_TEXT = msgspec.json.Decoder(str)
+_ELEMENTS = msgspec.json.Decoder(list[msgspec.Raw])
+_INTEGER = msgspec.json.Decoder(int)
+_LONG = 100_000  # bytes: vendors speak a few thousand characters at a time
+
+
+def _characters(parsed: ParsedRequest, field: str) -> int:
+    """Return the number of characters of a text; of a very long one the bytes, which are more."""
+    raw = parsed.fields.get(field, b"")
+    if len(raw) > _LONG:
+        return len(raw)
+    try:
+        return len(_TEXT.decode(raw))
+    except msgspec.DecodeError:  # not a text: the provider will say so
+        return len(raw)
+
+
+def _number_of(parsed: ParsedRequest, field: str) -> int:
+    """Return the number of elements of an array; 0 if it is none."""
+    try:
+        return len(_ELEMENTS.decode(parsed.fields.get(field, b"[]")))
+    except msgspec.DecodeError:
+        return 0
+
+
+def _dimensions(parsed: ParsedRequest) -> int:
+    """Return how long vectors are to be; 0 if the request does not say."""
+    try:
+        return _INTEGER.decode(parsed.fields.get("dimensions", b"0"))
+    except msgspec.DecodeError:  # the provider will say so
+        return 0
