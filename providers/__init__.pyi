@@ -60,6 +60,7 @@ from .hosted import lets_search as lets_search
 from .hosted import runs_itself as runs_itself
 from .hosted import runs_there as runs_there
 from .hosted import searches_by_field as searches_by_field
+from .hosted import searches_offered as searches_offered
 from .http_exchange import HttpExchange as HttpExchange
 from .http_exchange import TranslatedExchange as TranslatedExchange
 from .http_upstream import HttpUpstream as HttpUpstream

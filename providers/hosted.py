@@ -152,6 +152,23 @@ def lets_search(fields: Mapping[str, msgspec.Raw]) -> bool:
     return searches_by_field(fields) or ("tools" in fields and _SEARCH_TOOL.search(fields["tools"]) is not None)
 
 
+def searches_offered(fields: Mapping[str, msgspec.Raw]) -> frozenset[str]:
+    """Return the paths of searches of the web that a model may use among tools that the client runs, or may leave.
+
+    None where a tool is demanded, or where the search is all that is offered: then it is what the client came for.
+    """
+    choice = _decoded(fields["tool_choice"]) if "tool_choice" in fields else None
+    tools = _decoded(fields["tools"]) if "tools" in fields else None
+    if (choice.get("type") if isinstance(choice, dict) else choice) not in {None, "auto"} or not isinstance(
+        tools, list
+    ):
+        return frozenset()
+    kinds = [str(tool.get("type") or "function") if isinstance(tool, dict) else "" for tool in tools]
+    if not any(kind in _BY_CLIENTS_ANYWHERE for kind in kinds):
+        return frozenset()
+    return frozenset(f"tools[{number}]" for number, kind in enumerate(kinds) if kind.startswith("web_search"))
+
+
 @lru_cache(maxsize=1024)
 def runs_itself(model: str) -> bool:
     """Whether a model, by its provider's name for it, runs something beside its answer whatever it is asked."""

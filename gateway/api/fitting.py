@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Container, Iterable
 from contextlib import suppress
+from functools import cached_property
 from typing import TypeVar
 
 import msgspec
@@ -19,7 +20,7 @@ from gateway.fleet.models import Deployment, Model, Parameters
 from gateway.limits import Use
 from gateway.settings import DataPolicy, RaceSettings, Unpriced
 from gateway.steering import Launch, Plan, Start
-from providers import finished, fitted_to, lets_search
+from providers import finished, fitted_to, lets_search, searches_offered
 from providers.dialects import (
     DIALECTS,
     Dialect,
@@ -73,6 +74,10 @@ class _RefusedLength(_Unfit):
     """A prompt of this length was refused there, of which nothing else is known."""
 
 
+class _Searchless(_Unfit):
+    """It cannot search the web, which is one tool among those that the client runs: an agent works without."""
+
+
 class Question(msgspec.Struct, frozen=True):
     """The parts of a request that decide which deployments can answer it."""
 
@@ -105,25 +110,22 @@ def fitted(question: Question, deployments: Iterable[Deployment]) -> Fitting:
     fitting = Fitting([], {}, {}, {}, {})
     needs, excluded = question.needs, fitting.excluded
     demanded = [ability for ability in _ABILITIES if getattr(needs, ability)]
-    too_long: list[Deployment] = []
-    refused: list[Deployment] = []
+    unfit: dict[type[_Unfit], list[Deployment]] = {}
     for deployment in deployments:
         try:
             _check_policy(deployment, question.policy)
             _check_abilities(deployment, demanded)
             translations.fit(deployment, fitting)
             _check_length(deployment, needs, is_ceiling=translations.lowers)
-        except _TooLong as reason:
-            too_long.append(deployment)
-            excluded[deployment.name] = str(reason)
         except _Unfit as reason:
+            unfit.setdefault(type(reason), []).append(deployment)
             excluded[deployment.name] = str(reason)
-            if isinstance(reason, _RefusedLength):
-                refused.append(deployment)
         else:
             fitting.deployments.append(deployment)
+    too_long = unfit.get(_TooLong, [])
     if not fitting.deployments:  # the refused ones say so in their own words
-        for deployment in (*_nearly_long_enough(too_long, needs), *refused):
+        long_enough = (*_nearly_long_enough(too_long, needs), *unfit.get(_RefusedLength, ()))
+        for deployment in long_enough or filter(translations.holds, unfit.get(_Searchless, ())):
             fitting.deployments.append(deployment)
             del excluded[deployment.name]
     if not fitting.deployments:
@@ -150,6 +152,19 @@ class _Translations:
     def lowers(self) -> bool:
         """Whether a limit beyond a deployment's longest answer is lowered: clients had to set one."""
         return self._with_limit is not None
+
+    @cached_property
+    def searches(self) -> frozenset[str]:
+        """The searches that the model may use, or leave."""
+        return searches_offered(self._question.fields)
+
+    def holds(self, deployment: Deployment) -> bool:
+        """Whether its context holds the prompt."""
+        try:
+            _check_length(deployment, self._question.needs, is_ceiling=self.lowers)
+        except _Unfit:
+            return False
+        return True
 
     def fit(self, deployment: Deployment, fitting: Fitting) -> None:
         """Add ``deployment`` to ``fitting``, with its translated request and the fields left out."""
@@ -178,10 +193,12 @@ class _Translations:
                 parts = (each for each in lost if each.field.startswith(_WITHIN_PROMPT))  # whose loss left nothing
                 cause = next(parts, loss) if f"{loss.field}[" in _WITHIN_PROMPT else loss
                 raise _Unfit(f"does not support {cause.field!r}: {cause.reason}")
+        fitting.dropped[deployment.name] = tuple(dict.fromkeys(loss.field for loss in losses))
         if lost and not deployment.drop_params:
             field, reason = lost[0].field, lost[0].reason
-            raise _Unfit(f"does not support {field!r}: {reason} (drop_params: true leaves it out)")
-        fitting.dropped[deployment.name] = tuple(dict.fromkeys(loss.field for loss in losses))
+            is_searchless = self.searches.issuperset(loss.field for loss in lost)
+            unfit = _Searchless if is_searchless else _Unfit
+            raise unfit(f"does not support {field!r}: {reason} (drop_params: true leaves it out)")
 
     def _ruled(self, deployment: Deployment, spoken: Dialect, wording: Wording) -> Wording:
         """Return a request without what the vendor's rules say that the model refuses."""

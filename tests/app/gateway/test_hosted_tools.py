@@ -75,3 +75,50 @@ async def test_explain_says_that_it_is_not_raced(serve: Serve) -> None:
         [model] = (await response.json())["models"]
     assert len(model["explanation"]["launches"]) == 1
     assert model["explanation"]["narrowed"] == "stateful"
+
+
+READ = {"type": "function", "name": "read", "parameters": {"type": "object", "properties": {}}}
+PLAIN = {"models": {MODEL: {"deployments": ["alpha/m"]}}}
+
+
+@pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
+async def test_an_agent_that_may_search_works_without_at_a_model_that_cannot_and_is_told(
+    serve: Serve, stream: bool
+) -> None:
+    body = {"model": MODEL, "input": "Hi", "stream": stream, "tools": [READ, {"type": "web_search"}]}
+    async with serve(alpha=answer("ok"), config=PLAIN) as running:
+        async with running.post(body, path="/v1/responses") as response:
+            assert response.status == 200, await response.read()
+            assert response.headers["x-holeshot-dropped"] == "tools[1]"
+        assert [tool["function"]["name"] for tool in running["alpha"].received[0].body["tools"]] == ["read"]
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"tools": [{"type": "web_search"}]},
+        {"tools": [READ, {"type": "web_search"}], "tool_choice": "required"},
+        {"tools": [READ, {"type": "web_search"}], "tool_choice": {"type": "web_search"}},
+        {"tools": [READ, {"type": "web_search"}, {"type": "code_interpreter", "container": {"type": "auto"}}]},
+    ],
+    ids=str,
+)
+async def test_what_a_client_came_for_is_not_left_out(serve: Serve, fields: dict[str, Any]) -> None:
+    async with serve(alpha=answer("ok"), config=PLAIN) as running:
+        async with running.post({"model": MODEL, "input": "Hi", **fields}, path="/v1/responses") as response:
+            assert response.status == 400
+            assert "drop_params: true leaves it out" in await response.text()
+        assert running.requests == 0
+
+
+async def test_of_two_deployments_the_one_that_can_search_answers(serve: Serve) -> None:
+    config = {
+        "models": {MODEL: {"deployments": ["alpha/m", {"deployment": "beta/m", "apis": ["responses"]}]}},
+        "providers": {"beta": {"apis": ["responses"]}},
+    }
+    body = {"model": MODEL, "input": "Hi", "tools": [READ, {"type": "web_search"}]}
+    async with serve(alpha=answer("ok"), beta=answer("ok"), config=config) as running:
+        async with running.post(body, path="/v1/responses") as response:
+            await response.read()
+        assert not running["alpha"].received
+        assert running["beta"].received[0].body["tools"] == body["tools"]
