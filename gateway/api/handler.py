@@ -20,7 +20,7 @@ from gateway.api.client import Client
 from gateway.api.client_sinks import CONTENT_TYPE, ArraySink, PassingSink, StreamingSink, is_plain
 from gateway.api.context import CONTEXT, Context, Phase
 from gateway.api.endpoint import Endpoint
-from gateway.api.overrides import HEADER, NOTHING, read_deadlines, tightened
+from gateway.api.overrides import HEADER, NOTHING, RaceOverride, read_deadlines, tightened
 from gateway.api.plan_call import plan_call
 from gateway.api.preferences import NOTHING as NO_PREFERENCES
 from gateway.api.provider_state import StoredAt, check_names, given_by, not_recent
@@ -110,7 +110,9 @@ async def _read(endpoint: Endpoint, request: web.Request, context: Context, admi
         parsed = read_json(relayed, contents, request.headers.get(HEADER), default)
     if is_long:
         context.body_work.turns.note("request", began_s)
-    parsed = _in_time(parsed, request)
+    if relayed is None or not parsed.stateful:
+        deadlines = read_deadlines(request.headers)
+        parsed = parsed if deadlines is NOTHING else _in_time(parsed, deadlines)
     return _remembered(context, request, parsed, admitted, follows) if remembers else parsed
 
 
@@ -119,14 +121,12 @@ async def _read_form(api: RelayedApi, request: web.Request, context: Context, ad
     body, default = admitted.received.take(), partial(default_model, api, context.fleet, admitted.client)
     steps = multipart_steps(api, request.headers["content-type"], body, request.headers.get(HEADER), default)
     parsed = finished(steps) if len(body) <= LARGE_BYTES else await context.body_work.run(steps)
-    return _in_time(parsed, request)
+    deadlines = NOTHING if parsed.stateful else read_deadlines(request.headers)
+    return parsed if deadlines is NOTHING else _in_time(parsed, deadlines)
 
 
-def _in_time(parsed: ParsedRequest, request: web.Request) -> ParsedRequest:
-    """Return a request with the deadlines of its headers. Who passes an answer on that is asked for once has none."""
-    is_timed = parsed.relayed is None or not parsed.stateful
-    if not is_timed or (deadlines := read_deadlines(request.headers)) is NOTHING:
-        return parsed
+def _in_time(parsed: ParsedRequest, deadlines: RaceOverride) -> ParsedRequest:
+    """Return a request with the deadlines of its headers. What is asked for only once, and passes unread, has none."""
     parsed = msgspec.structs.replace(parsed, race=tightened(parsed.race, deadlines))
     if parsed.preferences is NO_PREFERENCES:
         return parsed

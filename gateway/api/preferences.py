@@ -419,9 +419,9 @@ def _models(fields: Mapping[str, msgspec.Raw], *, fastest: bool) -> tuple[str, .
 
 
 def policy_violation(deployment: Deployment, policy: DataPolicy) -> str | None:
-    """Return why ``policy``, the operator's or a request's, forbids that ``deployment`` sees the prompt; None: nothing.
+    """Return why ``policy``, the operator's or a request's, forbids that ``deployment`` sees the prompt.
 
-    One whose quantization nobody told is of the one that OpenRouter calls unknown.
+    None if it allows it. A quantization that is not known is the one that OpenRouter calls unknown.
     """
     if policy.zdr and not deployment.zdr:
         return "is not known to have zero data retention (zdr)"
