@@ -88,7 +88,6 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
             routes=self.counted or (f"/v1/{counts.path}",),
             streamed=(),
             addressed=None if self.addressed is None else _with_model,
-            recalls=False,
         )
 
 
