@@ -4,11 +4,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from random import Random
 
+import pytest
+
 from gateway.app.recorders import StartupHistory
 from gateway.core.calls import Spent
 from gateway.ledger.writer import Ledger
 from gateway.limits import Limits, OwnShare, Payer, Use, level_of_key
-from gateway.racing.timeouts import LEAST_S, UNKNOWN_S, Came, PausesByDeployment
+from gateway.racing.timeouts import LEAST_S, Came, PausesByDeployment
 from gateway.steering import MemoryBoard, Spending, Steering
 from tests.unit.ledger.test_folding import Notes
 from tests.unit.steering.test_spending import MIDNIGHT_S, Clock
@@ -69,5 +71,5 @@ async def test_how_long_streams_pause_is_known_at_the_start(tmp_path: Path) -> N
     pauses = PausesByDeployment()
     await history.load_pauses(pauses)
     limits_s = [pauses[f"groq/{model}"].noticed_s(Came.TEXT) for model in ("llama", "gemma", "qwen")]
-    assert limits_s == [9.0, LEAST_S, UNKNOWN_S]
+    assert limits_s == pytest.approx([9.0, LEAST_S, 11.91])
     await ledger.close()
