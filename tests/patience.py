@@ -21,7 +21,7 @@ async def until(holds: Callable[[], object]) -> None:
             await asyncio.sleep(_LOOK_S)
 
 
-async def eventually(look: Callable[[], Awaitable[T]]) -> T:
+async def eventually(look: Callable[[], Awaitable[T | None]]) -> T:
     """Look until there is something, and return it: likewise. A look asks somebody, so it becomes rarer."""
     look_s = _LOOK_S
     async with asyncio.timeout(PATIENCE_S):

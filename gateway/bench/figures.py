@@ -162,7 +162,7 @@ def order_limits(number: int, share: float) -> tuple[int, int]:
 
 def _fewest_below(probability: float, number: int, share: float) -> int:
     """Return the quantile of a binomial distribution: the least value that is not exceeded with that probability."""
-    found = max(0, ceil(special.bdtrik(probability, number, share)))  # rounded, it may be one too many
+    found = max(0, ceil(float(special.bdtrik(probability, number, share))))  # rounded, it may be one too many
     return found - 1 if found and special.bdtr(found - 1, number, share) >= probability else found
 
 

@@ -177,9 +177,7 @@ async def test_readiness_tells_of_stores_that_hang_while_they_do(
                 body: dict[str, Any] = await ready.json()
                 return body if holds(body) else None
 
-        found = await eventually(look)
-        assert found is not None
-        return found
+        return await eventually(look)
 
     postgres, redis = make_url(postgres_url), make_url(redis_url)
     relays = [Relay(str(server.host), int(server.port or 0)) for server in (postgres, redis)]
@@ -191,7 +189,7 @@ async def test_readiness_tells_of_stores_that_hang_while_they_do(
     )
     async with serving(tmp_path, {"alpha": None}, database_url=database_url, redis_url=board_url) as running:
         await chat(running)
-        well = {"connected": True, "answered_s_ago": 0.0, "pending": 0}
+        well: dict[str, Any] = {"connected": True, "answered_s_ago": 0.0, "pending": 0}
         well |= {"oldest_pending_s": None, "sums_stand_still_s": None}
         body = await ready_with(lambda body: body["database"] | {"answered_s_ago": 0.0} == well)
         assert body["redis"] == {"connected": True, "topology": "redis"}
