@@ -393,7 +393,9 @@ class HttpUpstream:
 
     async def _ask(self, head: Head, path: str, request: Request, body: bytes) -> Body:
         fixed = {**self._fixed_headers, **dict(request.own_headers)} if request.own_headers else self._fixed_headers
-        asked = {name: value for name, value in request.headers.items() if name.lower() not in fixed}
+        asked: Mapping[str, str] = request.headers
+        if asked:  # mostly none
+            asked = {name: value for name, value in asked.items() if name.lower() not in fixed}
         sendings = request.sendings
         sendings.number = 0  # it may have counted a refused request with another key
         sent = HttpRequest(head, checked(asked) if asked else (), body, once=request.once, sendings=sendings)

@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 PATIENCE_S = 120.0
 _LOOK_S = 0.005  # between two looks
-_ROUND_S = 0.05  # likewise, where others have to say something in between
+_ROUND_S = 0.05  # likewise, where others have to say something in between, or after many looks
 
 
 async def until(holds: Callable[[], object]) -> None:
@@ -21,11 +21,13 @@ async def until(holds: Callable[[], object]) -> None:
             await asyncio.sleep(_LOOK_S)
 
 
-async def eventually(look: Callable[[], Awaitable[T]]) -> T:
-    """Look until there is something, and return it: likewise."""
+async def eventually(look: Callable[[], Awaitable[T | None]]) -> T:
+    """Look until there is something, and return it: likewise. A look asks somebody, so it becomes rarer."""
+    look_s = _LOOK_S
     async with asyncio.timeout(PATIENCE_S):
-        while not (seen := await look()):  # noqa: ASYNC110 - likewise
-            await asyncio.sleep(_LOOK_S)
+        while not (seen := await look()):
+            await asyncio.sleep(look_s)
+            look_s = min(_ROUND_S, 1.5 * look_s)
     return seen
 
 

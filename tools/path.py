@@ -34,15 +34,15 @@ class Passed(msgspec.Struct, frozen=True):
     after: int
 
 
-def traced(way: str) -> list[Passed]:
-    """Return the functions that one call passes, in the order in which it reaches them.
+def traced(*ways: str) -> dict[str, list[Passed]]:
+    """Return the functions that one call of each way passes, in the order in which it reaches them.
 
     Raises:
-        RuntimeError: the call went wrong.
+        RuntimeError: a call went wrong.
 
     """
     with tempfile.TemporaryDirectory(prefix="holeshot-path-") as folder:
-        lines = f"gateway {way} {WAYS[way].calls // 3}\ntrace {way} 1\n"
+        lines = "".join(f"gateway {way} {WAYS[way].calls // 3}\ntrace {way} 1\n" for way in ways)
         done = subprocess.run(
             [sys.executable, "-c", _LAUNCH, folder],
             input=lines,
@@ -51,10 +51,10 @@ def traced(way: str) -> list[Passed]:
             check=False,
             cwd=ROOT,
         )
-        written = Path(folder) / "path.json"
-        if not written.exists():
+        written = {way: Path(folder) / f"{way}.json" for way in ways}
+        if not all(file.exists() for file in written.values()):
             raise RuntimeError(done.stderr[-2000:])
-        return msgspec.json.decode(written.read_bytes(), type=list[Passed])
+        return {way: msgspec.json.decode(file.read_bytes(), type=list[Passed]) for way, file in written.items()}
 
 
 def is_product(file: str) -> bool:
@@ -62,14 +62,17 @@ def is_product(file: str) -> bool:
     return file.partition("/")[0] in PRODUCT
 
 
-def python_calls(way: str) -> int:
-    """Return how many functions of the product one call calls or resumes.
+def python_calls(*ways: str) -> dict[str, int]:
+    """Return how many functions of the product one call of each way calls or resumes.
 
     Raises:
-        RuntimeError: the call went wrong.
+        RuntimeError: a call went wrong.
 
     """
-    return sum(each.before + each.after for each in traced(way) if is_product(each.file))
+    return {
+        way: sum(each.before + each.after for each in passed if is_product(each.file))
+        for way, passed in traced(*ways).items()
+    }
 
 
 def main() -> None:
@@ -80,7 +83,7 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help="print the sums alone, as JSON")
     arguments = parser.parse_args()
     try:
-        passed = traced(arguments.way)
+        [passed] = traced(arguments.way).values()
     except RuntimeError as error:
         sys.exit(f"broken: {error}")
     ours = [each for each in passed if is_product(each.file)]

@@ -3,9 +3,9 @@
 Only the way of a call is in it: nothing is shipped, shared or looked after in the background, and the collector is off,
 so that the same code runs the same instructions. Run under a ``ticking`` clock. It obeys lines on its standard input,
 ``SUBJECT WAY CALLS``, with a subject: ``gateway``; ``direct``, the driver at the mock itself; ``watch``, from which on
-somebody looks at the calls live; ``trace``, which writes the functions that a call calls to ``path.json``. It says
-``done``. Its second argument may be one of ``MORE``, what the gateway does besides. What a thread does that exports
-traces is not counted.
+somebody looks at the calls live; ``trace``, which writes the functions that a call calls to a file named after its way.
+It says ``done``. Its second argument may be one of ``MORE``, what the gateway does besides. What a thread does that
+exports traces is not counted.
 """
 
 import asyncio
@@ -78,7 +78,7 @@ async def obey(folder: Path, more: Mapping[str, Any]) -> None:
                     launched=None,
                 )
             if subject == "trace":
-                write(folder / "path.json", await trace(question))
+                write(folder / f"{name}.json", await trace(question))
             else:
                 await carry_out(Order(question=question, calls=int(calls), concurrency=1))
             _say_done()

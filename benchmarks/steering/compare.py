@@ -9,12 +9,12 @@ them the 95 % interval over the seeds, which are paired. *EWMA* is ``single`` ag
 
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
-from math import exp, inf, log
+from math import exp, inf, log, sqrt
 from pathlib import Path
-from statistics import fmean
+from statistics import fmean, stdev
 
 import msgspec
-from scipy import stats
+from scipy import special
 
 from benchmarks.harness.command import Run, Told, carry_out, command
 from benchmarks.harness.report import Grid, quantile
@@ -82,7 +82,8 @@ class Paired(msgspec.Struct, frozen=True):
 def paired(values: list[float]) -> Paired:
     """Return the mean of ``values`` with its interval."""
     mean = fmean(values)
-    half = stats.t.ppf(0.975, len(values) - 1) * stats.sem(values) if len(values) > 1 else inf
+    number = len(values)
+    half = float(special.stdtrit(number - 1, 0.975)) * stdev(values) / sqrt(number) if number > 1 else inf
     return Paired(mean, mean - half, mean + half)
 
 

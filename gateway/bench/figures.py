@@ -12,7 +12,7 @@ from random import Random
 from typing import Literal
 
 import msgspec
-from scipy import stats
+from scipy import special  # its `stats` has names for these, and takes a second to import
 
 from gateway.bench.plan import WARM_UP, Goal, Plan, Sample
 
@@ -22,8 +22,8 @@ def share_limits(hits: float, number: float, tail: float) -> tuple[float, float]
 
     ``hits`` of ``number`` need not be whole.
     """
-    low = 0.0 if hits <= 0 else float(stats.beta.ppf(tail, hits, number - hits + 1))
-    high = 1.0 if hits >= number else float(stats.beta.isf(tail, hits + 1, number - hits))
+    low = 0.0 if hits <= 0 else float(special.betaincinv(hits, number - hits + 1, tail))
+    high = 1.0 if hits >= number else float(special.betainccinv(hits + 1, number - hits, tail))
     return low, high
 
 
@@ -69,8 +69,8 @@ class Draws:
                 for place in random.choices(range(n), k=n):
                     weights[place] += 1
                 self._weights.append(weights)
-            t = stats.t.isf((1.0 - CONFIDENCE) / 2, n - 1)
-            self._tail = float(stats.norm.sf(t * sqrt(n / (n - 1))))
+            t = student_beyond((1.0 - CONFIDENCE) / 2, n - 1)
+            self._tail = float(special.ndtr(-t * sqrt(n / (n - 1))))
 
     def interval(self, figure: Callable[[Weights], float | None]) -> tuple[float | None, float | None]:
         """Return the interval of ``figure``, which returns None for a draw without data."""
@@ -153,11 +153,22 @@ def order_limits(number: int, share: float) -> tuple[int, int]:
 
     The probability beyond each is at most 2.5 %: the number of values below the quantile is binomial.
     """
-    most, below = (1.0 - CONFIDENCE) / 2, stats.binom(number, share)
-    low = int(below.ppf(most))
-    if below.cdf(low) > most:
+    most = (1.0 - CONFIDENCE) / 2
+    low = _fewest_below(most, number, share)
+    if special.bdtr(low, number, share) > most:
         low -= 1
-    return max(0, low), min(number - 1, int(below.ppf(1.0 - most)))
+    return max(0, low), min(number - 1, _fewest_below(1.0 - most, number, share))
+
+
+def _fewest_below(probability: float, number: int, share: float) -> int:
+    """Return the quantile of a binomial distribution: the least value that is not exceeded with that probability."""
+    found = max(0, ceil(float(special.bdtrik(probability, number, share))))  # rounded, it may be one too many
+    return found - 1 if found and special.bdtr(found - 1, number, share) >= probability else found
+
+
+def student_beyond(tail: float, freedom: float) -> float:
+    """Return the value beyond which Student's distribution has the probability ``tail``."""
+    return -float(special.stdtrit(freedom, tail))
 
 
 def share_difference(a: Estimate, b: Estimate) -> Estimate:
@@ -202,7 +213,7 @@ def paired_p(differences: Sequence[float]) -> float:
     variance = sum((each - mean) ** 2 for each in differences) / (n - 1)
     if not variance:
         return 0.0 if mean else 1.0
-    return float(2.0 * stats.t.sf(abs(mean) / sqrt(variance / n), n - 1))
+    return float(2.0 * special.stdtr(n - 1, -abs(mean) / sqrt(variance / n)))
 
 
 def rounds_needed(differences: Sequence[float], amount: float, comparisons: int) -> int | None:
@@ -216,8 +227,8 @@ def rounds_needed(differences: Sequence[float], amount: float, comparisons: int)
         return None
     mean = sum(differences) / n
     variance = sum((each - mean) ** 2 for each in differences) / (n - 1)
-    level = float(stats.norm.isf((1.0 - CONFIDENCE) / 2 / comparisons))
-    together = level + float(stats.norm.ppf(_POWER))
+    level = -float(special.ndtri((1.0 - CONFIDENCE) / 2 / comparisons))
+    together = level + float(special.ndtri(_POWER))
     needed = (together / amount) ** 2 * variance + level**2 / 2  # Student's test needs more
     return max(FEWEST_ROUNDS, ceil(needed))
 

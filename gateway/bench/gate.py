@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from scipy import stats
 
 from gateway.bench.figures import (
     ALL,
@@ -24,6 +23,7 @@ from gateway.bench.figures import (
     Metric,
     measured,
     share_difference,
+    student_beyond,
 )
 from gateway.bench.plan import Contender, Plan, PromptKind, Sample, kind_of
 from gateway.bench.report import COMPARED, UNKNOWN, Aspect, Report, length_note, number, shown
@@ -363,7 +363,7 @@ def _welch(new: Sequence[float], old: Sequence[float], tail: float) -> Estimate:
     if not variance:
         return Estimate(len(new), a - b, a - b, a - b)
     freedom = variance**2 / (variance_a**2 / free_a + variance_b**2 / free_b)
-    reach = float(stats.t.isf(tail, freedom)) * sqrt(variance)
+    reach = student_beyond(tail, freedom) * sqrt(variance)
     return Estimate(len(new), a - b, a - b - reach, a - b + reach)
 
 

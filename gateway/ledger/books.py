@@ -4,11 +4,12 @@ import uuid
 from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
+from functools import cached_property
 from typing import Any
 
 from sqlalchemy import Row, Select, and_, delete, exists, func, insert, or_, select, text, update
 from sqlalchemy.dialects import postgresql
-from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from gateway.alerts.alert import MESSAGES_AT_ONCE, Alert, AlertKind, BookAway, Delivery, Event, Message, Scope, Severity
 from gateway.alerts.slowdowns import (
@@ -31,7 +32,6 @@ from gateway.core.reports import ReportsUnreachable
 from gateway.ledger.connections import Database, OwnConnection, engine_of, release
 from gateway.ledger.database import DATABASE_ERRORS, unreachable
 from gateway.ledger.entries import storable
-from gateway.ledger.errors import is_sqlite
 from gateway.ledger.reports.reader import Reader, Words, rows
 from gateway.ledger.tables import alert_messages, alerts, attempts, outages, probes
 from gateway.ledger.turns import MESSAGES, PROBES, SLOWDOWNS, read_instant, written
@@ -368,9 +368,13 @@ class Slowdowns:
         """
         self._reader = reader
         self._database = database
-        self._engine = engine_of(database, pool_size=1, spare=0)
         self._holder = holder
         self._may_hold = False
+
+    @cached_property
+    def _engine(self) -> AsyncEngine:
+        """Made when first needed: only one of many processes looks."""
+        return engine_of(self._database, pool_size=1, spare=0)
 
     async def elected(self, now: datetime, lasts: timedelta) -> bool:
         """Return whether this process is the one that looks, for ``lasts`` from now unless it renews this."""
@@ -390,7 +394,7 @@ class Slowdowns:
         slowdown = change.slowdown
         if change.happened is Happened.BEGAN:
             values: dict[str, Any] = {
-                "id": str(uuid.uuid4()) if is_sqlite(self._engine.url) else uuid.uuid4(),
+                "id": uuid.uuid4() if self._reader.words.is_postgres else str(uuid.uuid4()),
                 "deployment": slowdown.deployment,
                 "model": slowdown.model,
                 "metric": str(slowdown.metric),
@@ -455,7 +459,8 @@ class Slowdowns:
     async def aclose(self) -> None:
         """Close the connections."""
         await self._reader.aclose()
-        await release(self._database, self._engine)
+        if "_engine" in vars(self):
+            await release(self._database, self._engine)
 
     @asynccontextmanager
     async def _writing(self) -> AsyncIterator[AsyncConnection]:

@@ -7,6 +7,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext, suppress
 from datetime import UTC, datetime
+from functools import cached_property
 from time import monotonic
 from typing import Any
 
@@ -25,7 +26,7 @@ from gateway.ledger.database import (
     sqlstate_of,
     unreachable,
 )
-from gateway.ledger.errors import is_sqlite
+from gateway.ledger.errors import is_sqlite, parse_url
 from gateway.ledger.turns import Turn
 
 GIVEN_BACK_S = 10.0  # a connection that was not needed for so long is closed
@@ -249,9 +250,13 @@ class OwnConnection:
 
         """
         self._database = database
-        self._engine: AsyncEngine = engine_of(database, pool_size=1, spare=0)
         self._away = away
-        self.is_sqlite = is_sqlite(self._engine.url)
+        self.is_sqlite = is_sqlite(parse_url(url_of(database)))
+
+    @cached_property
+    def _engine(self) -> AsyncEngine:
+        """Made when first needed: most gateways need few of their stores."""
+        return engine_of(self._database, pool_size=1, spare=0)
 
     @asynccontextmanager
     async def open(
@@ -279,7 +284,8 @@ class OwnConnection:
 
     async def aclose(self, within_s: float) -> None:
         """Close it, also if the server hangs."""
-        await release(self._database, self._engine, within_s)
+        if "_engine" in vars(self):
+            await release(self._database, self._engine, within_s)
 
     def instant(self, instant: datetime) -> datetime:
         """Return an instant as the database takes it: SQLite has no time zones, and UTC is meant."""

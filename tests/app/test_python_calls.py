@@ -2,6 +2,7 @@
 
 import json
 import sys
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,15 @@ CEILINGS = json.loads((Path(path.__file__).parent / "ceilings.json").read_text()
 PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 
 
+@pytest.fixture(scope="module")
+def together() -> dict[str, int]:
+    """The calls of each way, in one process: the race first, which calls more where others came before."""
+    return path.python_calls(*sorted(WAYS, key=lambda way: way != "race"))
+
+
 @pytest.mark.skipif(PYTHON not in CEILINGS, reason=f"Python {PYTHON} has no ceilings yet")
 @pytest.mark.parametrize("way", WAYS)
-def test_a_call_calls_no_more_functions_than_it_may(way: str) -> None:
-    assert any(path.python_calls(way) <= CEILINGS[PYTHON][way] for _ in range(12))  # timers may come between
+def test_a_call_calls_no_more_functions_than_it_may(way: str, together: dict[str, int]) -> None:
+    # Timers may come between: then another process tells.
+    tried = (path.python_calls(way)[way] for _ in range(12))
+    assert any(calls <= CEILINGS[PYTHON][way] for calls in chain([together[way]], tried))

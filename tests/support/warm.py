@@ -7,6 +7,7 @@ process itself: how it is started, its warnings, workers (which read the environ
 """
 
 import asyncio
+import atexit
 import json
 import os
 import secrets
@@ -78,13 +79,13 @@ class Used:
 
 used = Used()
 _SHIM = Path(__file__).with_name("warm_shim.py")
-_parent: tuple[int, str, subprocess.Popen[bytes]] | None = None
+_parent: tuple[str, subprocess.Popen[bytes]] | None = None
 
 
 def _address() -> str:
     """Return where the warm parent listens, which ends with this process."""
     global _parent  # noqa: PLW0603 - one for each test process, made at the first use
-    if _parent is None or _parent[2].poll() is not None:
+    if _parent is None or _parent[1].poll() is not None:
         address = f"holeshot-warm-{os.getpid()}-{secrets.token_hex(8)}"
         its, ours = os.pipe()
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
@@ -92,9 +93,16 @@ def _address() -> str:
             listener.listen()
             passed = its, listener.fileno()
             command = [sys.executable, "-P", *DEPRECATED, __file__, *map(str, passed)]
-            _parent = ours, address, subprocess.Popen(command, pass_fds=passed)
+            _parent = address, subprocess.Popen(command, pass_fds=passed)
         os.close(its)
-    return _parent[1]
+        atexit.register(_end, ours, _parent[1])
+    return _parent[0]
+
+
+def _end(control: int, parent: "subprocess.Popen[bytes]") -> None:
+    """End the warm parent, and wait for it: what is forgotten while it runs is a warning."""
+    os.close(control)
+    parent.wait()
 
 
 def holeshot() -> tuple[str, ...]:

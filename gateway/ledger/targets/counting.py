@@ -129,8 +129,9 @@ class TargetCounting:
         self, connection: AsyncConnection, definition: Definition, minutes: int, start: datetime
     ) -> int:
         """Count a window: from the smaller ones if all of them are counted, else from its rows."""
-        if minutes in SMALLER:
-            sql = statements.add_up(self._words, definition, minutes, start, SMALLER[minutes])
+        smaller = SMALLER.get(minutes)
+        if smaller is not None and start >= self._utc_now() - KEEP[smaller]:  # older ones are forgotten
+            sql = statements.add_up(self._words, definition, minutes, start, smaller)
             if (await connection.exec_driver_sql(sql)).rowcount > 0:
                 return 1
         sql = statements.count(self._words, definition, minutes, start)

@@ -5,7 +5,7 @@ import io
 import sqlite3
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, closing
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
@@ -75,10 +75,19 @@ class RunningGateway:
         """A client of OpenAI's. Few tests ask for it, and reading the authorities that it trusts takes long."""
         return openai.AsyncOpenAI(base_url=f"{self.url}/v1", api_key=self._key, max_retries=0, timeout=PATIENCE_S)
 
+    @cached_property
+    def _ledger(self) -> sqlite3.Connection:
+        """A connection to read by: each reads the schema first, which takes longer than most queries."""
+        connection = sqlite3.connect(self.folder / "holeshot.db", isolation_level=None)
+        connection.row_factory = sqlite3.Row
+        return connection
+
     async def close(self) -> None:
         """Close what was made on the way."""
         if "sdk" in vars(self):
             await self.sdk.close()
+        if "_ledger" in vars(self):
+            self._ledger.close()
 
     @property
     def requests(self) -> int:
@@ -122,9 +131,7 @@ class RunningGateway:
     async def rows(self, query: str) -> list[dict[str, Any]]:
         """Return what the ledger in SQLite answers once all that was recorded is in it."""
         await self.gateway.ledger.flush()
-        with closing(sqlite3.connect(self.folder / "holeshot.db")) as connection:
-            connection.row_factory = sqlite3.Row
-            return [dict(row) for row in connection.execute(query)]
+        return [dict(row) for row in self._ledger.execute(query)]
 
     async def attempts(self) -> list[tuple[str, str, str]]:
         """Return provider, role and outcome of each attempt."""

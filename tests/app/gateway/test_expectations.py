@@ -242,6 +242,7 @@ async def test_a_client_that_hangs_up_during_comments_stops_the_provider(serve: 
     async with serve(alpha=[Hang()], config=deployments("alpha/m", keepalive_s=0.02)) as running:
         async with running.chat(stream=True) as response:
             await response.content.readline()
+            await running["alpha"].requested.wait()  # a comment may come before the provider has the request
         await running["alpha"].reach(disconnects=1)
         assert (await running.call())["status_code"] == 499
 

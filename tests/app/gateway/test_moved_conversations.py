@@ -155,7 +155,7 @@ async def test_a_conversation_goes_on_where_its_reasoning_was_made(serve: Serve,
         "models": {MODEL: {"race": {"mode": mode}}},
     }
     async with serve(alpha=None, beta=None, config=config) as running:
-        running.prefer("beta", "alpha")
+        running.prefer("beta", "alpha", first_s=5.0)  # no hedge is due
         for name in ("alpha", "beta"):
             running[name].answers = reads(made, own=name == "beta")
         running["beta"].script = [Raw(ANSWERS[made.api] + made.answer, token=True)]
@@ -166,7 +166,7 @@ async def test_a_conversation_goes_on_where_its_reasoning_was_made(serve: Serve,
         async with running.post(first, path=made.path) as response:
             await response.read()
         running["beta"].answers = reads(made, own=True)
-        running.prefer("alpha", "beta")
+        running.prefer("alpha", "beta", first_s=5.0)
         for _ in range(3):
             async with running.post(asked(made, stream=True), path=made.path) as response:
                 await response.read()

@@ -121,7 +121,7 @@ async def test_another_model_is_asked_where_the_template_of_one_refuses_a_reques
     models[MODEL] |= {"fallbacks": ["other"], "race": {"mode": "single"}}
     refusing = refused(TEMPLATE, 500)
     async with serve(alpha=refusing, beta=refusing, gamma=None, delta=None, config={"models": models}) as running:
-        running.prefer("alpha", "beta", "gamma")
+        running.prefer("alpha", "beta", "gamma", first_s=5.0)  # the other model is not asked as these are late
         assert (await told(running, {"messages": QUESTION}))[0] == 200
         assert len(running["gamma"].received) == 1
         running["gamma"].answers = lambda _: refusing

@@ -573,7 +573,9 @@ async def test_a_fallback_that_breaks_as_well_is_continued_by_the_next(serve: Se
 
 
 async def test_one_that_was_asked_beside_it_in_vain_may_finish_it(serve: Serve) -> None:
-    async with serve(alpha=None, beta=None, gamma=None, config=falling_back(fallback_after=0.05)) as running:
+    async with serve(
+        alpha=None, beta=None, gamma=None, config=falling_back(fallback_after=0.05, fallbacks=[OTHER])
+    ) as running:
         lost = asyncio.Event()
         running["beta"].script = [Hang()]
         running["alpha"].script = [Gate(running["beta"].requested), *half(Gate(lost), Drop())]

@@ -2,6 +2,7 @@
 
 import json
 import time
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from providers.simulator.script import Done, Gate, Hang, Status, Usage, answer
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, serving
 from tests.app.gateway.test_limits import statuses
 from tests.app.gateway.test_objectives import KEY, client
+from tests.patience import eventually
 from tests.services.gateway.test_probes_of_replicas import rows
 from tests.support.relay import Relay
 
@@ -168,11 +170,14 @@ async def test_a_gateway_serves_on_when_its_postgres_is_not_there(tmp_path: Path
 async def test_readiness_tells_of_stores_that_hang_while_they_do(
     tmp_path: Path, postgres_url: str, redis_url: str
 ) -> None:
-    async def readiness() -> dict[str, Any]:
-        async with running.get("/health/ready") as ready:
-            assert ready.status == 200  # calls are welcome all the same
-            body: dict[str, Any] = await ready.json()
-            return body
+    async def ready_with(holds: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+        async def look() -> dict[str, Any] | None:
+            async with running.get("/health/ready") as ready:
+                assert ready.status == 200  # calls are welcome all the same
+                body: dict[str, Any] = await ready.json()
+                return body if holds(body) else None
+
+        return await eventually(look)
 
     postgres, redis = make_url(postgres_url), make_url(redis_url)
     relays = [Relay(str(server.host), int(server.port or 0)) for server in (postgres, redis)]
@@ -184,27 +189,19 @@ async def test_readiness_tells_of_stores_that_hang_while_they_do(
     )
     async with serving(tmp_path, {"alpha": None}, database_url=database_url, redis_url=board_url) as running:
         await chat(running)
-        while (body := await readiness())["database"] | {"answered_s_ago": 0.0} != {
-            "connected": True,
-            "answered_s_ago": 0.0,
-            "pending": 0,
-            "oldest_pending_s": None,
-            "sums_stand_still_s": None,
-        }:
-            pass
+        well: dict[str, Any] = {"connected": True, "answered_s_ago": 0.0, "pending": 0}
+        well |= {"oldest_pending_s": None, "sums_stand_still_s": None}
+        body = await ready_with(lambda body: body["database"] | {"answered_s_ago": 0.0} == well)
         assert body["redis"] == {"connected": True, "topology": "redis"}
         for relay in relays:
             relay.hang()
-        while (await readiness())["database"]["connected"]:
-            pass  # nobody calls: it is asked because we ask
+        await ready_with(lambda body: not body["database"]["connected"])  # nobody calls: it is asked because we ask
         await chat(running)
-        while (body := await readiness())["redis"]["connected"]:
-            pass
+        body = await ready_with(lambda body: not body["redis"]["connected"])
         assert (body["database"]["connected"], body["database"]["pending"]) == (False, 1)
         for relay in relays:
             relay.resume()
-        while not ((body := await readiness())["database"]["connected"] and body["redis"]["connected"]):
-            pass
+        await ready_with(lambda body: body["database"]["connected"] and body["redis"]["connected"])
     for relay in relays:
         await relay.cut()
     assert len(await rows(postgres_url, "select id from calls")) == 2
@@ -219,10 +216,12 @@ async def test_a_batch_that_hangs_is_told_of_before_it_is_given_up(tmp_path: Pat
         await running.gateway.ledger.flush()
         relay.hang()
         await chat(running)
-        connected = True
-        while connected:
+
+        async def is_told() -> bool:
             async with running.get("/health/ready") as ready:
-                connected = (await ready.json())["database"]["connected"]
+                return not (await ready.json())["database"]["connected"]
+
+        await eventually(is_told)
         assert running.gateway.ledger.last_error is None  # it still waits for the answer
         relay.resume()
         await running.gateway.ledger.emptied()

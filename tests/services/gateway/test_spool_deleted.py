@@ -13,6 +13,7 @@ from sqlalchemy.engine import make_url
 from providers.simulator.script import Delta, Gate, RoleOnly, ScriptedProvider
 from tests.app.gateway.process import GatewayProcess, started
 from tests.app.gateway.running_gateway import chat_body, configuration
+from tests.patience import eventually
 from tests.support.relay import Relay
 
 CALLS = 10
@@ -117,9 +118,12 @@ async def test_a_ledger_that_can_be_kept_nowhere_is_told_and_refuses_calls_where
             while "ledger_unrecorded" not in {each["kind"] for each in gateway.events("alert.opened")}:
                 await gateway.more()
             relay.resume()
-            while (outcome := await one(http, gateway))[0] != 200:
-                pass
-            answered.append(outcome[1])
+
+            async def taken() -> str | None:
+                status, said = await one(http, gateway)
+                return said if status == 200 else None
+
+            answered.append(await eventually(taken))
             gateway.send(signal.SIGTERM)
             assert await gateway.ended() == 0
     await relay.cut()

@@ -46,6 +46,7 @@ from tests.unit.ledger.records import raced_call
 BEFORE = "0032"
 CALLERS = 4
 LAME_DUCK_S = 5.0
+LONG_S = 4 * PATIENCE_S  # an upgrade has many steps, with lame ducks and drains in them
 SAFELY: dict[str, Any] = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}  # Python 3.11.4 has it
 COLUMNS = {"calls": CALL_COLUMNS, "attempts": ATTEMPT_COLUMNS}
 
@@ -167,7 +168,7 @@ async def revision(url: str) -> str | None:
 async def test_no_call_fails_and_no_row_is_lost_while_the_schema_and_then_the_replicas_are_upgraded(
     tmp_path: Path, postgres_url: str
 ) -> None:
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(LONG_S):
         async with loaded(tmp_path, postgres_url) as (balancer, before):
             await balancer.more(2 * CALLERS)
             assert await revision(postgres_url) == BEFORE
@@ -334,7 +335,7 @@ async def test_the_version_before_serves_restarts_and_stops_on_the_new_schema_wi
 ) -> None:
     url, old = empty_postgres_url, await version_before(tmp_path / "old")
     tasks: list[asyncio.Task[None]] = []
-    async with asyncio.timeout(PATIENCE_S), ScriptedProvider([]) as provider:
+    async with asyncio.timeout(LONG_S), ScriptedProvider([]) as provider:
         config = configuration(tmp_path, {"alpha": provider.base_url}, database_url=url, lame_duck_s=LAME_DUCK_S)
         config["models"]["llama"]["race"] = {"mode": "single"}
         balancer = Balancer(config, tmp_path)

@@ -18,7 +18,7 @@ from tests.app.gateway.log_pipe import CALLS as UNREAD_CALLS
 from tests.app.gateway.log_pipe import answered, unread
 from tests.app.gateway.process import GatewayProcess, launched, started
 from tests.app.gateway.running_gateway import MODEL, chat_body, configuration, write
-from tests.patience import PATIENCE_S
+from tests.patience import PATIENCE_S, eventually
 
 CALLS = 24
 
@@ -80,9 +80,11 @@ async def test_two_workers_share_port_ledger_and_leaderboard(tmp_path: Path, pos
             workers = {(await gateway.event("gateway.started", 2))["pid"], gateway.events("gateway.started")[0]["pid"]}
             assert len(workers) == 2
             made = await asyncio.gather(*(chat(gateway) for _ in range(CALLS)))
-            known = 0
-            while known < CALLS:  # each worker tells and reads once a second
-                known = (await leaderboard(gateway))["fast/m"]["events"]
+
+            async def all_are_known() -> bool:  # each worker tells and reads once a second
+                return bool((await leaderboard(gateway))["fast/m"]["events"] >= CALLS)
+
+            await eventually(all_are_known)
             gateway.send(signal.SIGTERM)
             assert await gateway.ended() == 0
     assert sorted(await ids(postgres_url)) == sorted(made)
@@ -350,7 +352,9 @@ async def test_a_worker_that_goes_on_before_it_is_replaced_serves_again(tmp_path
 
 async def healthy(gateway: GatewayProcess) -> None:
     """Wait until no worker stands still: on a busy machine, one may for a moment."""
-    status = ""
-    while status != "ok":
+
+    async def is_ok() -> bool:
         async with aiohttp.ClientSession(gateway.url) as http, http.get("/health/ready") as ready:
-            status = (await ready.json())["status"]
+            return bool((await ready.json())["status"] == "ok")
+
+    await eventually(is_ok)

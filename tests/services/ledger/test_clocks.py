@@ -17,6 +17,7 @@ from gateway.ledger.inserts import insert
 from gateway.ledger.retention import Retention, partitions, prune
 from gateway.ledger.writer import Ledger
 from tests.app.gateway.running_gateway import serving
+from tests.patience import eventually
 from tests.unit.ledger.records import call, new_id, won
 
 AHEAD = timedelta(days=2.5)
@@ -206,11 +207,14 @@ async def test_a_gateway_whose_clock_is_days_ahead_says_so_and_answers_as_any_ot
     postgres_url: str, tmp_path: Path
 ) -> None:
     async with serving(tmp_path, {"alpha": None}, utc_now=ahead, database_url=postgres_url) as running:
-        shown: dict[str, Any] = {"is_off": False}
-        while not shown["is_off"]:
+
+        async def off() -> dict[str, Any] | None:
             async with running.get("/health/ready") as ready:
                 assert ready.status == 200
-                shown = (await ready.json())["clock"]
+                shown: dict[str, Any] = (await ready.json())["clock"]
+                return shown if shown["is_off"] else None
+
+        shown = await eventually(off)
         assert shown["ahead_s"] == pytest.approx(216_000, abs=9)
         async with running.get("/metrics") as page:
             assert "\nholeshot_clock_off 1.0\n" in await page.text()

@@ -31,7 +31,7 @@ from gateway.ledger.writer import Ledger
 from providers.simulator.script import ScriptedProvider, answer
 from tests.app.gateway.process import started
 from tests.app.gateway.running_gateway import chat_body, configuration
-from tests.patience import PATIENCE_S
+from tests.patience import PATIENCE_S, eventually
 from tests.services.gateway.test_upgrade import fetched, version_before
 from tests.services.ledger.asking import asked
 from tests.services.ledger.older import without
@@ -367,9 +367,8 @@ async def test_a_ledger_adds_up_by_itself_and_before_it_ends(
     ledger = Ledger(postgres_url, tmp_path / "spool", "w1")
     await ledger.start()
     ledger.call_finished(raced_call())
-    async with asyncio.timeout(PATIENCE_S):
-        while await counted(postgres_url) == 0:
-            await ledger.emptied()
+    await ledger.emptied()
+    await eventually(lambda: counted(postgres_url))
     ledger.call_finished(raced_call())
     await ledger.close()
     assert await counted(postgres_url) == 2
