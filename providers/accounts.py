@@ -123,7 +123,7 @@ def is_spent(error: Mapping[str, Any], *, meters_quota: bool = False, of_limits:
     """Whether an error object says that the account has no money left, or is blocked.
 
     ``meters_quota``: its vendor calls a minute's tokens a quota. ``of_limits``: it is a rate limit's by its status, or
-    comes within a stream, so whoever's words it is told in, it is not about the request.
+    comes within a stream: words of any vendor count then, as they are not about the request.
     """
     # What OpenRouter quotes of its vendor's error is about that one's account: it asks another vendor the next time.
     message = error.get("message")
