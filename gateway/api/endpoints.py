@@ -23,11 +23,12 @@ from gateway.core.errors import InvalidRequest, ResponseNotFound
 from gateway.keys.keys import GOOGLES
 from providers import (
     ALSO_BY_CLIENTS,
-    ANTHROPICS,
     BY_CLIENTS,
+    BY_CLIENTS_ANYWHERE,
     BY_CLIENTS_IN,
     DECLARED,
     is_switched_off,
+    runs_among,
     runs_there,
 )
 from providers.dialects import (
@@ -58,8 +59,13 @@ class _StreamOptions(msgspec.Struct):
     include_usage: bool | None = None
 
 
+_UNSAID = msgspec.Raw(b"")
+
+
 class _Tool(msgspec.Struct):
-    type: str = "function"
+    type: str | None = None
+    function: msgspec.Raw = _UNSAID
+    name: msgspec.Raw = _UNSAID
     web_search: Any = None  # Zhipu's, which may be switched off
 
 
@@ -120,10 +126,16 @@ def _acts(fields: Mapping[str, msgspec.Raw], tools: Iterable[_Tool]) -> bool:
     """Whether the provider is asked to do more than answer, or to continue something it has stored."""
     if is_set(fields.get("previous_response_id")) or runs_there(fields):
         return True
-    return any(
-        tool.type not in BY_CLIENTS and (tool.web_search is None or not is_switched_off(tool.web_search))
+    if any(
+        tool.type is not None
+        and tool.type not in BY_CLIENTS
+        and (tool.web_search is None or not is_switched_off(tool.web_search))
         for tool in tools
-    )
+    ):
+        return True
+    # Programs that know Google's tools send them as they are, in any API.
+    is_odd = any(tool.type is None and tool.function is _UNSAID and tool.name is _UNSAID for tool in tools)
+    return is_odd and runs_among(fields["tools"])
 
 
 _DESCRIPTION = Description(
@@ -209,6 +221,7 @@ _STATE = ("container", "fallback_credit_token", "thread")  # what the provider s
 
 class _MessagesTool(msgspec.Struct):
     type: str | None = None
+    name: msgspec.Raw = _UNSAID
 
 
 class _Thread(msgspec.Struct):
@@ -263,6 +276,7 @@ def read_messages(contents: Contents, race_header: str | None) -> ParsedRequest:
         stateful=bool(found("mcp_servers"))
         or any(is_set(fields.get(name)) for name in _STATE)
         or any(map(_is_hosted, tools))
+        or (any(tool.type is None and tool.name is _UNSAID for tool in tools) and runs_among(fields["tools"]))
         or runs_there(fields),
         for_program=bool(tools),
         converses="thread" if thread is not None and thread.previous_message_id is not None else None,
@@ -271,7 +285,7 @@ def read_messages(contents: Contents, race_header: str | None) -> ParsedRequest:
 
 def _is_hosted(tool: _MessagesTool) -> bool:
     """Whether the provider runs a tool: those act, search or spend. Others, like bash, are run by the client."""
-    return tool.type is not None and tool.type.startswith(ANTHROPICS)
+    return tool.type is not None and not tool.type.startswith(BY_CLIENTS_ANYWHERE)
 
 
 _MESSAGES_DESCRIPTION = Description(
