@@ -59,13 +59,8 @@ class _StreamOptions(msgspec.Struct):
     include_usage: bool | None = None
 
 
-_UNSAID = msgspec.Raw(b"")
-
-
 class _Tool(msgspec.Struct):
     type: str | None = None
-    function: msgspec.Raw = _UNSAID
-    name: msgspec.Raw = _UNSAID
     web_search: Any = None  # Zhipu's, which may be switched off
 
 
@@ -134,8 +129,7 @@ def _acts(fields: Mapping[str, msgspec.Raw], tools: Iterable[_Tool]) -> bool:
     ):
         return True
     # Programs that know Google's tools send them as they are, in any API.
-    is_odd = any(tool.type is None and tool.function is _UNSAID and tool.name is _UNSAID for tool in tools)
-    return is_odd and runs_among(fields["tools"])
+    return any(tool.type is None for tool in tools) and runs_among(fields["tools"])
 
 
 _DESCRIPTION = Description(
@@ -221,7 +215,7 @@ _STATE = ("container", "fallback_credit_token", "thread")  # what the provider s
 
 class _MessagesTool(msgspec.Struct):
     type: str | None = None
-    name: msgspec.Raw = _UNSAID
+    name: str | None = None
 
 
 class _Thread(msgspec.Struct):
@@ -276,7 +270,7 @@ def read_messages(contents: Contents, race_header: str | None) -> ParsedRequest:
         stateful=bool(found("mcp_servers"))
         or any(is_set(fields.get(name)) for name in _STATE)
         or any(map(_is_hosted, tools))
-        or (any(tool.type is None and tool.name is _UNSAID for tool in tools) and runs_among(fields["tools"]))
+        or (any(tool.type is None and tool.name is None for tool in tools) and runs_among(fields["tools"]))
         or runs_there(fields),
         for_program=bool(tools),
         converses="thread" if thread is not None and thread.previous_message_id is not None else None,
