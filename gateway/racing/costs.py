@@ -326,7 +326,12 @@ def settle(
     cache_saved_usd: float | None = None
     for one in attempts:  # a loop: each comprehension is a call
         of = deployments[one.deployment]
-        record = _priced(one, of, _sent(one, prompt, attempts), winner, asked, seen)
+        told = one if one.tokens_source is not TokensSource.IMPLAUSIBLE else _possible(one, of, asked)
+        record = _priced(told, of, _sent(one, prompt, attempts), winner, asked, seen)
+        if told is not one:
+            record = msgspec.structs.replace(
+                record, completion_tokens=one.completion_tokens, reasoning_tokens=one.reasoning_tokens
+            )
         if record.stated_usd is not None:
             record = _as_stated(record, of)
         priced.append(record)
@@ -361,6 +366,17 @@ def _prompt(reported: int | None, estimate: int, *, is_counted: bool, is_judged:
         return Sent(estimate, min(estimate / MISCOUNT, reported), estimate * MISCOUNT)
     off = 1.0 if is_counted else MISCOUNT
     return Sent(reported, reported / off, reported * off)
+
+
+def _possible(record: AttemptRecord, deployment: Deployment, asked: Requested) -> AttemptRecord:
+    """Return ``record`` with an answer no longer than what was held for it, as a wrong count must spend no more."""
+    most = most_answer_tokens(asked.max_tokens, deployment.capabilities) * asked.answers
+    told, reasoning = record.completion_tokens, record.reasoning_tokens
+    return msgspec.structs.replace(
+        record,
+        completion_tokens=None if told is None else min(told, most),
+        reasoning_tokens=None if reasoning is None else min(reasoning, most),
+    )
 
 
 def _sent(record: AttemptRecord, prompt: Sent | None, attempts: Sequence[AttemptRecord]) -> Sent | None:
