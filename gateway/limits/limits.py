@@ -12,7 +12,7 @@ from math import inf
 
 import msgspec
 
-from gateway.core.attempts import AttemptRecord, Outcome
+from gateway.core.attempts import AttemptRecord, Outcome, TokensSource
 from gateway.core.calls import CallRecord, Level, Spent
 from gateway.limits.accounts import BEFORE_BODY, Account
 from gateway.limits.admission import Admission, Wanted, is_left_beside, settle, without_dollars
@@ -371,6 +371,8 @@ class Limits:
             costs[model] = costs.get(model, 0.0) + usd
         if hold.mine:
             tokens, usd = float((record.prompt_tokens or 0) + (record.completion_tokens or 0)), sum(costs.values())
+            if record.tokens_source is TokensSource.IMPLAUSIBLE:  # a wrong count keeps nobody out once the call is over
+                tokens = min(tokens, hold.amounts.get("tpm", tokens))
             used = {"rpm": 1.0, "tpm": tokens, "max_parallel": 0.0, "usd_per_day": usd, "usd_per_month": usd}
             settle(hold.mine, hold.amounts, used)
         for model, held in hold.models.items():

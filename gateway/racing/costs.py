@@ -273,7 +273,7 @@ def most_answer_tokens(max_tokens: int | None, capabilities: Capabilities) -> in
 
 
 # A call without racing would not have them.
-_BESIDE = frozenset({Role.RACE, Role.HEDGE, Role.FALLBACK, Role.EXPLORE, Role.PROBE})
+BESIDE = frozenset({Role.RACE, Role.HEDGE, Role.FALLBACK, Role.EXPLORE, Role.PROBE})
 
 
 class Sum(msgspec.Struct, frozen=True):
@@ -326,7 +326,12 @@ def settle(
     cache_saved_usd: float | None = None
     for one in attempts:  # a loop: each comprehension is a call
         of = deployments[one.deployment]
-        record = _priced(one, of, _sent(one, prompt, attempts), winner, asked, seen)
+        told = one if one.tokens_source is not TokensSource.IMPLAUSIBLE else _possible(one, of, asked)
+        record = _priced(told, of, _sent(one, prompt, attempts), winner, asked, seen)
+        if told is not one:
+            record = msgspec.structs.replace(
+                record, completion_tokens=one.completion_tokens, reasoning_tokens=one.reasoning_tokens
+            )
         if record.stated_usd is not None:
             record = _as_stated(record, of)
         priced.append(record)
@@ -363,6 +368,17 @@ def _prompt(reported: int | None, estimate: int, *, is_counted: bool, is_judged:
     return Sent(reported, reported / off, reported * off)
 
 
+def _possible(record: AttemptRecord, deployment: Deployment, asked: Requested) -> AttemptRecord:
+    """Return ``record`` with an answer no longer than what was held for it, as a wrong count must spend no more."""
+    most = most_answer_tokens(asked.max_tokens, deployment.capabilities) * asked.answers
+    told, reasoning = record.completion_tokens, record.reasoning_tokens
+    return msgspec.structs.replace(
+        record,
+        completion_tokens=None if told is None else min(told, most),
+        reasoning_tokens=None if reasoning is None else min(reasoning, most),
+    )
+
+
 def _sent(record: AttemptRecord, prompt: Sent | None, attempts: Sequence[AttemptRecord]) -> Sent | None:
     """Return the tokens sent to an attempt: its own count, or the prompt and the delivered text it was to continue."""
     if (own := record.prompt_tokens) is not None:
@@ -385,7 +401,7 @@ def _given(record: AttemptRecord, attempts: Sequence[AttemptRecord]) -> int:
 def _is_added(loser: AttemptRecord, winner: AttemptRecord | None) -> bool:
     """Whether the call would not have had ``loser`` without racing, or not besides its winner."""
     overtaken = loser.outcome.was_cancelled_by_race
-    return loser.role in _BESIDE or (overtaken and winner is not None and winner.role in _BESIDE)
+    return loser.role in BESIDE or (overtaken and winner is not None and winner.role in BESIDE)
 
 
 def _priced(  # noqa: PLR0917 - of each attempt

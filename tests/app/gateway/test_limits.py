@@ -70,6 +70,18 @@ async def test_answers_say_what_is_left_for_the_client_not_for_the_gateways_own_
             }
 
 
+@pytest.mark.parametrize("stream", [True, False])
+async def test_a_count_that_cannot_be_keeps_nobody_out_once_its_call_is_over(serve: Serve, stream: bool) -> None:
+    config = client(tpm=20_000, usd_per_day=0.01) | PRICED
+    script = [*answer("Hi")[:-2], Usage(7, 10**12), Done()]
+    async with serve(alpha=script, config=config, key=KEY, in_one_minute=True) as running:
+        assert await statuses(running, 3, stream=stream, max_tokens=50) == [200, 200, 200]
+        [(tokens, usd)] = {
+            (row["completion_tokens"], row["cost_usd"]) for row in await running.rows("select * from calls")
+        }
+    assert (tokens, usd) == (1_000_000, pytest.approx(7e-6 + 50 * 2e-6))
+
+
 async def test_a_client_without_limits_sees_the_providers_headers(serve: Serve) -> None:
     theirs = {"x-ratelimit-remaining-requests": "77"}
     async with serve(alpha=[Headers(theirs), *answer("Hi")], config=client(), key=KEY) as running:

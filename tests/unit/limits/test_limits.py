@@ -11,7 +11,7 @@ from typing import cast
 import msgspec
 import pytest
 
-from gateway.core.attempts import AttemptRecord, Outcome, Role
+from gateway.core.attempts import AttemptRecord, Outcome, Role, TokensSource
 from gateway.core.calls import CallRecord, Level, Mode, Objective, Spent
 from gateway.core.errors import InvalidRequest
 from gateway.limits import admission, limits
@@ -234,6 +234,18 @@ async def test_a_call_counts_in_the_window_in_which_it_began() -> None:
     process.clock.now_s += 2.0
     process.end(running, attempt(1.0))
     await process.begin({"usd_per_day": 1.0}, usd=1.0)
+
+
+@pytest.mark.parametrize(("source", "left"), [(TokensSource.REPORTED, 0), (TokensSource.IMPLAUSIBLE, 900)])
+async def test_a_count_that_cannot_be_holds_no_more_tokens_than_its_call_did(source: TokensSource, left: int) -> None:
+    process = Process()
+    running = await process.begin({"tpm": 1000}, tokens=100.0)
+    ended = record(running, attempt(0.0), tokens=(10, 1_000_000))
+    process.limits.call_finished(msgspec.structs.replace(ended, tokens_source=source))
+    with pytest.raises(LimitReached):
+        await process.begin({"tpm": 1000}, prompt_tokens=left + 1.0, tokens=left + 1.0)
+    if left:
+        await process.begin({"tpm": 1000}, prompt_tokens=1.0 * left, tokens=1.0 * left)
 
 
 async def test_an_audited_loser_counts_when_it_ends_after_its_call() -> None:

@@ -328,6 +328,16 @@ def test_a_count_that_cannot_be_is_no_measure_of_a_loser_s_prompt() -> None:
     assert (priced.prompt_tokens, priced.cost_low_usd) == (1000, pytest.approx(50e-3))
 
 
+@pytest.mark.parametrize(("max_tokens", "answers", "most"), [(50, 1, 50), (50, 3, 150), (None, 1, 128_000)])
+def test_a_count_that_cannot_be_costs_no_more_than_was_held_for(
+    max_tokens: int | None, answers: int, most: int
+) -> None:
+    winner = won(prompt_tokens=10, completion_tokens=1_000_000, tokens_source=TokensSource.IMPLAUSIBLE)
+    (priced,) = bill(winner, max_tokens=max_tokens, answers=answers, estimate=10).attempts
+    assert priced.completion_tokens == 1_000_000  # as the ledger has it
+    assert priced.cost_usd == pytest.approx(10e-3 + most * 1e-2)
+
+
 # Tiers, sizes of prompts, and units besides text.
 
 LISTED = read(
