@@ -10,7 +10,7 @@ from typing import Protocol, runtime_checkable
 import msgspec
 
 from providers.dialects.continuing import Continuing
-from providers.dialects.events import Chunk, Gathering, Pattern, Run
+from providers.dialects.events import CUT_SHORT, FILTERED, Chunk, Gathering, Pattern, Run
 from providers.dialects.histories import History
 from providers.dialects.wording import Fields, Wording
 from providers.errors import UNREADABLE, ErrorKind, UpstreamError
@@ -207,7 +207,7 @@ class Translation(Protocol):
 
     @property
     def usage_so_far(self) -> Usage | None:
-        """The usage that the source has reported, where the target is told of it at the end; None without any."""
+        """The usage that the source has reported, as its own API tells it; None without any."""
 
     def feed(self, block: bytes) -> bytes:
         """Translate whole events; return events of the target, ``b""`` if none can be sent yet.
@@ -315,8 +315,8 @@ class AnswerFormat(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     failure: Callable[[str, str], bytes]  # from an error's kind and message to its event
     numbered: Callable[[bytes, bytes], bytes] | None = None  # from a failure and the events before it; None: no numbers
     keep_alive: bytes = b": keep-alive\n\n"  # sent while a client waits for the first event
-    cut_short: frozenset[str]  # finish reasons: a limit was reached
-    refusals: frozenset[str] = frozenset()  # finish reasons: the model or a filter refused
+    cut_short: frozenset[str] = CUT_SHORT  # finish reasons: a limit was reached
+    refusals: frozenset[str] = FILTERED  # finish reasons: the model or a filter refused
     binds: bool = False  # answers may have reasoning that only their maker can read
     # Learns from an event the pattern by which similar events are recognised without parsing; None: all are parsed.
     learned: Callable[[bytes, Chunk], Pattern | None] | None = None

@@ -435,8 +435,6 @@ MESSAGES = Dialect(
         failure=failure,
         learned=partial(learned, opening=re.compile(rb'"text": ?"'), named=True),
         keep_alive=b'event: ping\ndata: {"type": "ping"}\n\n',
-        cut_short=frozenset({"max_tokens", "model_context_window_exceeded"}),
-        refusals=frozenset({"refusal"}),
     ),
     continuing=MessageContinuing(),
     pivoting=Pivoting(

@@ -14,24 +14,20 @@ from providers.dialects.chat.deltas import (
     delta_of,
     no_place,
     pictures_in,
-    replaces,
     sound_in,
     string,
     thought_in,
-    usage_after,
-    usage_in,
     written_arguments,
 )
-from providers.dialects.chat.events import CUT_SHORT, FILTERED, SHORT
 from providers.dialects.dialect import Offered, check_none
-from providers.dialects.events import DONE, Arguments, few
+from providers.dialects.events import CUT_SHORT, DONE, FILTERED, SHORT, Arguments, EarlyObject, chat_reason, few
 from providers.dialects.messages.answers import ENDING, event
-from providers.dialects.messages.events import error_of_event, told_usage
+from providers.dialects.messages.events import add_usage, error_of_event, told_usage
 from providers.dialects.messages.fields import allowed_id
 from providers.dialects.wording import BLANK, UniqueIds, arguments_object, short_name
 from providers.errors import SURPRISES, ErrorKind, UpstreamError
 from providers.sse import events
-from providers.usage import Usage, usage_of
+from providers.usage import Usage, written_usage
 
 _OBJECTS = frozenset({"{", '"', "n"})  # the first characters of an object, one that is encoded twice, and null
 
@@ -54,24 +50,18 @@ class Call:
         self.call_id = self.call_id or piece.get("id") or ""
         self.name = self.name or function.get("name") or ""
         if arguments := written_arguments(function.get("arguments")):
-            if replaces(self._unsaid, arguments):
-                self._unsaid.clear()
-                self._arguments, self._begin = Arguments(), ""
             self._unsaid.append(arguments)
             self._arguments.pieces.append(arguments)
             self._begin = self._begin or arguments.lstrip(BLANK)[:1]
 
-    def take(self, *, finished: bool = True, followed: bool = True) -> str:
+    def take(self, *, finished: bool = True) -> str:
         """Return the arguments that have not been sent yet, and count them as sent.
 
         What does not begin as an object is kept until it is whole: ``null`` is sent as an empty one, one that was
-        encoded twice as what it is. An empty object is kept until the call has ended, or another is ``followed``: the
-        arguments may still come in its place.
+        encoded twice as what it is.
         """
         is_object = self._begin in {"", "{"}
-        if not is_object and not finished and not self.is_whole():
-            return ""
-        if not (finished or followed) and replaces(self._unsaid, "{"):
+        if not (is_object or finished or self.is_whole()):
             return ""
         unsaid = "".join(self._unsaid)
         self._unsaid.clear()
@@ -102,13 +92,21 @@ class Calls:
             UpstreamError: that call has been sent completely (invalid_response).
 
         """
-        number, piece = self._numbers.take(piece)
+        for number, each in self._numbers.say(piece):
+            self._add(number, each)
+
+    def _add(self, number: int, piece: Mapping[str, Any]) -> None:
         if number == len(self._calls):
             self._calls.append(Call())
         call = self._calls[number]
         call.add(piece)
         if number < self._said and call.take().strip():
             raise UpstreamError(ErrorKind.INVALID_RESPONSE, "continued a tool call that had ended")
+
+    def finish(self) -> None:
+        """Add what was kept of their arguments: they have ended."""
+        for number, piece in self._numbers.rest():
+            self._add(number, piece)
 
     def check(self) -> None:
         """Check at the end that every call could be sent.
@@ -133,18 +131,13 @@ class Calls:
             return self._said, self._calls[self._said]
         return None
 
-    @property
-    def is_followed(self) -> bool:
-        """Whether another call has begun behind the one to be sent now."""
-        return self._said + 1 < len(self._calls)
-
     def advance(self, *, finished: bool) -> bool:
         """Go on to the next call, if the current one is complete and a next one exists or will not come.
 
         ``finished``: the answer has ended, so every call counts as complete.
         """
-        calls = self._calls
-        if self._said < len(calls) and (finished or (self.is_followed and calls[self._said].is_whole())):
+        calls, said = self._calls, self._said
+        if said < len(calls) and (finished or (said + 1 < len(calls) and calls[said].is_whole())):
             self._said += 1
             return True
         return False
@@ -220,9 +213,8 @@ class FromChat(ChunkTranslation):
     def _take(self, chunk: Mapping[str, Any], choices: Sequence[Mapping[str, Any]], said: list[bytes]) -> None:
         if choices and not self._begun:
             self._begin(chunk, said)
-        if isinstance(usage := usage_in(chunk), dict):
-            self._reported = usage_after(self._reported, usage)
-            self._usage = _messages_usage(self._reported) or self._usage
+        if self._counted.take(chunk) and self._counted.told is not None:
+            self._usage = _messages_usage(self._counted.told) or self._usage
         for choice in choices:
             if delta := delta_of(choice):
                 self._add(delta, said)
@@ -290,7 +282,7 @@ class FromChat(ChunkTranslation):
                     "tool_use", {"id": call_id, "name": self._names.get(call.name, call.name), "input": {}}, said
                 )
                 self._call_open = number
-            if arguments := call.take(finished=finished, followed=self._calls.is_followed):
+            if arguments := call.take(finished=finished):
                 self._say_delta(arguments, said)
             if not self._calls.advance(finished=finished):
                 break
@@ -332,6 +324,7 @@ class FromChat(ChunkTranslation):
         self._stop = {"stop_reason": reason, "stop_sequence": met if reason == "stop_sequence" else None}
 
     def _close_all(self, said: list[bytes]) -> None:
+        self._calls.finish()
         self._say_calls(said, finished=True)
         self._calls.check()
         self._close(said)
@@ -372,20 +365,24 @@ def _shortened(asked: Mapping[str, msgspec.Raw]) -> Mapping[str, str]:
     return {short: name for name in names if (short := short_name(name)) != name}
 
 
-def _messages_usage(reported: Mapping[str, Any]) -> dict[str, Any] | None:
+def _messages_usage(usage: Usage) -> dict[str, Any] | None:
     """Return chat's counts as Anthropic's, whose input excludes cached tokens; None without completion tokens.
 
     Servers that send usage with every chunk may begin without completion tokens.
     """
-    usage = usage_of(reported)
     if usage.completion_tokens is None:
         return None
-    written = usage.cache_write_tokens
+    written, units = usage.cache_write_tokens, usage.units or {}
     said: dict[str, Any] = {}
     if usage.prompt_tokens is not None:
         said["input_tokens"] = max(usage.prompt_tokens - (usage.cached_tokens or 0) - (written or 0), 0)
     if written is not None:
         said["cache_creation_input_tokens"] = written
+    if hour := units.get("cache_write_1h"):
+        said["cache_creation"] = {"ephemeral_5m_input_tokens": max((written or 0) - hour, 0)}
+        said["cache_creation"]["ephemeral_1h_input_tokens"] = hour
+    if searches := units.get("web_search"):
+        said["server_tool_use"] = {"web_search_requests": searches}
     if usage.cached_tokens is not None:
         said["cache_read_input_tokens"] = usage.cached_tokens
     said["output_tokens"] = usage.completion_tokens
@@ -399,13 +396,7 @@ def _messages_usage(reported: Mapping[str, Any]) -> dict[str, Any] | None:
 # Translates a Messages stream into chat chunks as it arrives.
 
 _DONE = b"data: [DONE]\n\n"
-_FINISH_REASONS: Mapping[str, str] = {  # any other reason becomes stop
-    "max_tokens": "length",
-    "model_context_window_exceeded": "length",
-    "refusal": "content_filter",
-    "tool_use": "tool_calls",
-}
-# Raised for JSON that is valid, but not an event of Messages.
+_NO_COUNT = (None, 0)
 
 
 class ToChat:
@@ -426,6 +417,7 @@ class ToChat:
         self._calls = 0
         self._call_at: dict[int, int] = {}  # by a block's index, the index of its tool call in chat
         self._inputs: dict[int, str] = {}  # the arguments at a block's start, which count only if no deltas follow
+        self._early: dict[int, EarlyObject] = {}  # of its deltas
         self._finish_reason: str | None = None
         self._ended = False
 
@@ -469,7 +461,7 @@ class ToChat:
             case "content_block_start":
                 said = self._start(event["index"], event["content_block"])
             case "content_block_stop":
-                said = self._arguments(self._call_at.get(event["index"]), self._inputs.pop(event["index"], ""))
+                said = self._rest_of(event["index"])
             case "message_start":
                 said = self._begin(event["message"])
             case "message_delta":
@@ -518,7 +510,8 @@ class ToChat:
                 return self._chunk({"reasoning_content": delta["thinking"]}) if delta["thinking"] else b""
             case "input_json_delta" if delta["partial_json"]:
                 self._inputs.pop(index, None)
-                return self._arguments(self._call_at.get(index), delta["partial_json"])
+                early = self._early.setdefault(index, EarlyObject())
+                return self._arguments(self._call_at.get(index), early.add(delta["partial_json"]))
             case _:
                 return b""
 
@@ -527,8 +520,13 @@ class ToChat:
             return b""
         return self._chunk({"tool_calls": [{"index": number, "function": {"arguments": piece}}]})
 
+    def _rest_of(self, index: int) -> bytes:
+        """Return the arguments of a call that has ended, as far as they are not said."""
+        early = self._early.pop(index, None)
+        return self._arguments(self._call_at.get(index), self._inputs.pop(index, "") if early is None else early.end())
+
     def _change(self, event: Mapping[str, Any]) -> bytes:
-        self._use(event.get("usage"))
+        self._use(event.get("usage") or {})
         delta = event["delta"]
         reason = delta.get("stop_reason")
         if not reason or self._finish_reason is not None:
@@ -536,12 +534,11 @@ class ToChat:
         said = b""
         if explanation := (delta.get("stop_details") or {}).get("explanation"):
             said = self._chunk({"refusal": explanation})
-        return said + self._finish(_FINISH_REASONS.get(reason, "stop"), delta.get("stop_sequence"))
+        return said + self._finish(chat_reason(reason, calls=self._calls), delta.get("stop_sequence"))
 
     def _finish(self, reason: str, stop_sequence: str | None) -> bytes:
         begin = b"" if self._head else self._begin({})
-        begin += b"".join(self._arguments(self._call_at.get(index), each) for index, each in self._inputs.items())
-        self._inputs.clear()
+        begin += b"".join(map(self._rest_of, [*self._inputs, *self._early]))
         self._finish_reason = reason
         choice: dict[str, Any] = {"index": 0, "delta": {}, "finish_reason": reason}
         if stop_sequence is not None:
@@ -550,41 +547,16 @@ class ToChat:
 
     def _end(self) -> bytes:
         self._ended = True
-        usage = _chat_usage(self._usage)
-        return _DONE if usage is None else self._head + b'],"usage":' + msgspec.json.encode(usage) + b"}\n\n" + _DONE
+        told = told_usage(self._usage)
+        if told.completion_tokens is None:
+            return _DONE
+        return self._head + b'],"usage":' + msgspec.json.encode(written_usage(told)) + b"}\n\n" + _DONE
 
-    def _use(self, usage: Mapping[str, Any] | None) -> None:
-        """Note counts of tokens, the tier and the cost. Each is a total so far: the last one counts.
-
-        One that is 0 or none does not, except for the cost: a call may be free.
-        """
-        for name, count in (usage or {}).items():
-            if (isinstance(count, int | dict | str) and count) or (name == "cost" and count is not None):
-                self._usage[name] = count
+    def _use(self, usage: Mapping[str, Any]) -> None:
+        add_usage(self._usage, {name: count for name, count in usage.items() if count is not None}, _NO_COUNT)
 
     def _chunk(self, delta: Mapping[str, Any]) -> bytes:
         begin = b"" if self._head else self._begin({})  # some servers send no message_start
         return (
             begin + self._head + b'{"index":0,"delta":' + msgspec.json.encode(delta) + b',"finish_reason":null}]}\n\n'
         )
-
-
-def _chat_usage(told: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return Anthropic's counts as chat's; None without any, or with an answer of 0 tokens."""
-    names = ("input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
-    uncached, completion, cached, written = (count if isinstance(count := told.get(name), int) else 0 for name in names)
-    if not completion:
-        return None
-    prompt = uncached + cached + written
-    usage: dict[str, Any] = {
-        "prompt_tokens": prompt,
-        "completion_tokens": completion,
-        "total_tokens": prompt + completion,
-        "prompt_tokens_details": {"cached_tokens": cached, "cache_write_tokens": written},
-    }
-    details = told.get("output_tokens_details")
-    if isinstance(details, dict) and details.get("thinking_tokens") is not None:
-        usage["completion_tokens_details"] = {"reasoning_tokens": details["thinking_tokens"]}
-    if (usd := told_usage(told).stated_usd) is not None:
-        usage["cost"] = usd
-    return usage

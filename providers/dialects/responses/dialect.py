@@ -127,8 +127,6 @@ RESPONSES = Dialect(
         ending=ENDING,
         failure=failure,
         numbered=numbered,
-        cut_short=frozenset({"max_output_tokens"}),
-        refusals=frozenset({"content_filter"}),
     ),
     continuing=ResponseContinuing(),
     pivoting=Pivoting(

@@ -10,24 +10,21 @@ import msgspec
 from providers.dialects.chat.deltas import (
     CallNumbers,
     StreamErrors,
+    UsageSoFar,
     delta_of,
     no_place,
     pictures_in,
-    replaces,
     sound_in,
     split_data,
     string,
-    usage_after,
-    usage_in,
     written_arguments,
 )
-from providers.dialects.chat.events import CUT_SHORT, FILTERED
-from providers.dialects.events import DONE, Run, few, no_json_object
+from providers.dialects.events import CUT_SHORT, DONE, FILTERED, Run, few, no_json_object
 from providers.dialects.responses.fields import EventWriter, Object, all_tools, flat, names_of, responses_usage
 from providers.dialects.wording import BLANK, UniqueIds, arguments_object, decoded
 from providers.errors import UNREADABLE, ErrorKind, UpstreamError
 from providers.sse import events
-from providers.usage import Usage, usage_of
+from providers.usage import Usage
 
 # The output items of a response while they are streamed, each with its events in the API's order.
 
@@ -185,21 +182,12 @@ class Called:
         writer.say("response.output_item.added", output_index=output_index, item=self._item)
 
     def add(self, delta: str) -> None:
-        """Add a piece of the argument. What does not begin as an object is kept until all of it is there.
-
-        So is an empty one until another call goes on: the arguments may still come in its place.
-        """
+        """Add a piece of the argument. What does not begin as an object is kept until all of it is there."""
         if self._argument == "input" or self._pieces:
             self._say(delta)
             return
-        self._kept = delta if replaces([self._kept], delta) else self._kept + delta
-        if self._kept.lstrip(BLANK)[:1] == "{" and not replaces([self._kept], "{"):
-            self._say(self._kept)
-            self._kept = ""
-
-    def pause(self) -> None:
-        """Say an empty object that was kept: another call goes on."""
-        if replaces([self._kept], "{"):
+        self._kept += delta
+        if self._kept.lstrip(BLANK)[:1] == "{":
             self._say(self._kept)
             self._kept = ""
 
@@ -312,7 +300,6 @@ class OpenItems:
         self._open: tuple[int, Said | Thought] | None = None
         self._numbers = CallNumbers()
         self._calls: dict[int, tuple[int, Called]] = {}  # open calls, by their numbers
-        self._latest = 0  # the number of the call that had the last piece
         self._nameless: dict[int, list[tuple[str, str]]] = {}  # ids and arguments of calls without a name so far
 
     @property
@@ -353,10 +340,10 @@ class OpenItems:
 
     def call(self, call: dict[str, Any]) -> None:
         """Add a piece of a tool call, as a delta of chat has it."""
-        key, taken = self._numbers.take(call)
-        if key != self._latest and self._latest in self._calls:
-            self._calls[self._latest][1].pause()
-        self._latest = key
+        for key, taken in self._numbers.say(call):
+            self._add_to_call(key, taken)
+
+    def _add_to_call(self, key: int, taken: Mapping[str, Any]) -> None:
         is_custom = isinstance(taken.get("custom"), dict)
         inner = taken.get("custom" if is_custom else "function")
         inner = inner if isinstance(inner, dict) else {}
@@ -385,6 +372,8 @@ class OpenItems:
             UpstreamError: a call never had a name (invalid_response).
 
         """
+        for key, taken in self._numbers.rest():
+            self._add_to_call(key, taken)
         if self._nameless:
             raise UpstreamError(ErrorKind.INVALID_RESPONSE, "called a tool without a name")
         self._close_open(status)
@@ -406,6 +395,7 @@ class OpenItems:
 
 
 _INCOMPLETE = dict.fromkeys(CUT_SHORT, "max_output_tokens") | dict.fromkeys(FILTERED, "content_filter")
+_UNKNOWN = Usage()
 # A part of item ids. Clients may send them back, and they have 64 characters at most.
 _chunks = msgspec.json.Decoder(dict[str, Any])
 
@@ -430,8 +420,8 @@ class FromChat:
         names, ids = names_of(all_tools(asked)), UniqueIds(conversation=asked.get("input", b""))
         self._items = OpenItems(self._writer, names, as_summary=_wants_summary(asked), new_id=new_id, ids=ids)
         self._echo: Echo | None = None  # None until the first chunk
-        self._reported: Mapping[str, Any] | None = None
-        self._usage: Mapping[str, Any] | None = None  # the same, if it has the answer's tokens
+        self._counted = UsageSoFar()
+        self._usage: Mapping[str, Any] | None = None  # that, if it has the answer's tokens
         self._finish_reason: str | None = None
         self._over = False
 
@@ -442,8 +432,8 @@ class FromChat:
 
     @property
     def usage_so_far(self) -> Usage | None:
-        """The usage that the last chunk with one has reported."""
-        return None if self._usage is None else usage_of(self._usage)
+        """The usage that the chunks have reported."""
+        return self._counted.told
 
     def feed(self, block: bytes) -> bytes:
         """Translate whole events of a chat completion; return ``b""`` if nothing can be sent yet.
@@ -481,11 +471,9 @@ class FromChat:
     def _take(self, chunk: dict[str, Any], data: bytes) -> None:
         choices = _objects(chunk.get("choices"))
         self._errors.take(chunk, choices, data)
-        if isinstance(usage := usage_in(chunk), dict):
-            self._reported = usage_after(self._reported, usage)
-            # An answer without a count is estimated; it was not one of 0 tokens.
-            counted = usage_of(self._reported).completion_tokens is not None
-            self._usage = self._reported if counted else self._usage
+        # An answer without a count is estimated; it was not one of 0 tokens.
+        if self._counted.take(chunk) and (self._counted.told or _UNKNOWN).completion_tokens is not None:
+            self._usage = self._counted.reported
         if self._echo is None and not choices:
             return  # Azure's first chunk, about the prompt: it has no id and no model yet
         echo = self._echo or self._begin(chunk)
