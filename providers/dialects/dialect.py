@@ -25,6 +25,7 @@ class Habits(msgspec.Struct, frozen=True):
     thinks: bool = True  # False: the model refuses a reasoning effort
     takes_thoughts: bool = False  # in chat, its reasoning_content must be sent back with the tool calls it led to
     takes_marks: bool = False  # in chat, marks of what to cache (``cache_control``) may stand where Messages has them
+    takes_signed: bool = False  # in chat, thoughts that it has signed may be sent back (``thinking_blocks``)
     signs: bool = False  # it signs its thoughts, and refuses others
     reads_bills: bool = True  # Anthropic's own, to which Claude Code addresses a note that changes with each call
 
@@ -327,9 +328,11 @@ class AnswerFormat(msgspec.Struct, frozen=True, eq=False, kw_only=True):
 class Pivoting(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     """The translations to and from chat, by which any dialect is translated into any other."""
 
-    to_chat: ToChat
+    to_chat: Callable[..., Wording]  # ``ToChat``, with an argument more for each of ``keeps``
     names: Mapping[str, str] = {}  # of chat's fields, where they differ, besides those of ``ParameterNames``
-    marked_to_chat: ToChat | None = None  # keeps the marks of what to cache, for servers that understand them in chat
+    # What ``to_chat`` keeps if told to: ``marks`` of what to cache, and ``signed`` thoughts as ``thinking_blocks``.
+    keeps: frozenset[str] = frozenset()
+    takes_signed: bool = False  # a request may send back thoughts that its model has signed
     from_chat: Callable[[Fields, Habits], Wording]
     stream_to_chat: Callable[[Sequence[str]], Translation]  # takes the secrets that are masked in errors
     stream_from_chat: Callable[[Fields, Sequence[str]], Translation]  # takes the client's request as well

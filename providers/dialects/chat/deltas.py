@@ -13,6 +13,7 @@ import msgspec
 
 from providers.dialects.dialect import Offered
 from providers.dialects.events import DONE, Arguments, EarlyObject, few, replaces
+from providers.dialects.wording import REDACTED, SIGNED
 from providers.error_bodies import base_code, error_in
 from providers.errors import FAILED, SURPRISES, UNREADABLE, ErrorKind, UpstreamError
 from providers.sse import complains, events
@@ -112,6 +113,30 @@ def thought_in(part: Mapping[str, Any]) -> str:
     """Return the thinking in a typed part, the form in which Mistral sends it."""
     thinking = part.get("thinking") or ""
     return thinking if isinstance(thinking, str) else "".join(piece.get("text") or "" for piece in thinking)
+
+
+def signed_in(delta: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return the blocks of thinking of Anthropic's in a delta that end with a signature, or are encrypted.
+
+    LiteLLM sends them as ``thinking_blocks``, OpenRouter as ``reasoning_details``.
+    """
+    blocks, details = delta.get("thinking_blocks"), delta.get("reasoning_details")
+    if not isinstance(blocks, list) or not blocks:
+        blocks = [_of_detail(each) for each in details if isinstance(each, dict)] if isinstance(details, list) else []
+    found: list[Mapping[str, Any]] = [each for each in few(blocks, "blocks") if isinstance(each, dict)]
+    bound = {SIGNED: "signature", REDACTED: "data"}
+    return [each for each in found if string(each.get(bound.get(str(each.get("type")), "")))]
+
+
+def _of_detail(detail: Mapping[str, Any]) -> Mapping[str, Any]:
+    match detail:
+        case {"format": str(vendor)} if vendor and not vendor.startswith("anthropic"):
+            return {}
+        case {"type": "reasoning.text", "signature": signature}:
+            return {"type": SIGNED, "thinking": string(detail.get("text")), "signature": signature}
+        case {"type": "reasoning.encrypted", "data": data}:
+            return {"type": REDACTED, "data": data}
+    return {}
 
 
 def delta_of(choice: Mapping[str, Any]) -> Any:
@@ -306,9 +331,8 @@ class CallNumbers:
 
     def rest(self) -> list[tuple[int, Mapping[str, Any]]]:
         """Return what was kept: the calls have ended."""
-        kept = [(number, {"function": {"arguments": self._early[number].end()}}) for number in sorted(self._kept)]
-        self._kept.clear()
-        return kept
+        kept, self._kept = sorted(self._kept), set()
+        return [(number, {"function": {"arguments": self._early[number].end()}}) for number in kept]
 
     def _found(self, call_id: str, index: int | None, name: str, arguments: str) -> int | None:
         same = self._by_id.get((index, call_id)) if call_id else None

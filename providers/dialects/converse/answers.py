@@ -9,6 +9,7 @@ import msgspec
 from providers.dialects.chat.deltas import no_place
 from providers.dialects.converse.frames import Message
 from providers.dialects.events import EarlyObject, Pieces, chat_reason, ended_with, few, fit, no_answer
+from providers.dialects.wording import REDACTED, SIGNED
 from providers.error_bodies import error_in, read_answer
 from providers.errors import SURPRISES, ErrorKind, UpstreamError, identifier, kind_of_status
 from providers.usage import Usage, tier_of, written_usage
@@ -38,6 +39,8 @@ class _ToolPiece(msgspec.Struct, gc=False):
 
 class _Thought(msgspec.Struct, gc=False):
     text: str | None = None
+    signature: str | None = None
+    redactedContent: str | None = None  # noqa: N815 - Converse's name
 
 
 class _Source(msgspec.Struct, gc=False):
@@ -75,8 +78,8 @@ _objects = msgspec.json.Decoder(dict[str, Any])
 class ConverseToChat:
     """Translates one answer. ``feed`` returns the chunks before an error; the error is raised by the next call.
 
-    Reasoning becomes ``reasoning_content``, without its signature; a picture one of ``images``. What chat does not have
-    (citations, tools that run at Bedrock, none of which a chat client can ask for) is left out.
+    Reasoning becomes ``reasoning_content``, with its signature ``thinking_blocks``; a picture one of ``images``. What
+    chat does not have (citations, tools that run at Bedrock, none of which a chat client can ask for) is left out.
     """
 
     def __init__(
@@ -91,6 +94,7 @@ class ConverseToChat:
         self._early: dict[int, EarlyObject] = {}  # of open blocks of calls
         self._silent: set[int] = set()  # of them, those without arguments so far
         self._pictures: dict[int, tuple[str, list[str]]] = {}  # by a block's index: the format, and pieces in Base64
+        self._thoughts: dict[int, list[str]] = {}  # by a block's index
         self._spoken = False  # it has said something besides thoughts
         self._finished = False
         self._ended = False
@@ -181,8 +185,20 @@ class ConverseToChat:
             return self._arguments(number, piece)
         if delta.image is not None:
             self._add_to_picture(event.contentBlockIndex, delta.image)
-        if delta.reasoningContent is not None and delta.reasoningContent.text:
-            return self._chunk({"reasoning_content": delta.reasoningContent.text})
+        return b"" if delta.reasoningContent is None else self._think(event.contentBlockIndex, delta.reasoningContent)
+
+    def _think(self, place: int, thought: _Thought) -> bytes:
+        """Return a thought's text, or once it is signed, or encrypted, all of it as one of ``thinking_blocks``."""
+        if thought.text:
+            self._thoughts.setdefault(place, []).append(thought.text)
+            return self._chunk({"reasoning_content": thought.text})
+        if thought.signature:
+            text = "".join(self._thoughts.pop(place, ()))
+            return self._chunk(
+                {"thinking_blocks": [{"type": SIGNED, "thinking": text, "signature": thought.signature}]}
+            )
+        if thought.redactedContent:
+            return self._chunk({"thinking_blocks": [{"type": REDACTED, "data": thought.redactedContent}]})
         return b""
 
     def _add_to_picture(self, place: int, piece: _ImagePiece) -> None:
@@ -296,25 +312,29 @@ class _Output(msgspec.Struct):
 
 def _events_of_block(place: int, block: Mapping[str, Any]) -> list[tuple[str, dict[str, Any]]]:
     start: dict[str, Any] = {}
-    delta: dict[str, Any] = {}
+    deltas: list[dict[str, Any]] = []
     match block:
         case {"text": str(text)}:
-            delta = {"text": text}
+            deltas = [{"text": text}]
         case {"toolUse": {"input": arguments, **tool}}:
             start = {"toolUse": tool}
-            delta = {"toolUse": {"input": msgspec.json.encode(arguments).decode()}}
+            deltas = [{"toolUse": {"input": msgspec.json.encode(arguments).decode()}}]
+        case {"reasoningContent": {"reasoningText": {"text": str(thought), "signature": str(signature)}}} if signature:
+            deltas = [{"reasoningContent": {"text": thought}}, {"reasoningContent": {"signature": signature}}]
         case {"reasoningContent": {"reasoningText": {"text": str(thought)}}}:
-            delta = {"reasoningContent": {"text": thought}}
+            deltas = [{"reasoningContent": {"text": thought}}]
+        case {"reasoningContent": {"redactedContent": str(data)}}:
+            deltas = [{"reasoningContent": {"redactedContent": data}}]
         case {"citationsContent": {"content": list(pieces)}}:
-            delta = {"text": "".join(piece.get("text") or "" for piece in pieces)}
+            deltas = [{"text": "".join(piece.get("text") or "" for piece in pieces)}]
         case {"image": {"format": form, "source": source}}:
-            start, delta = {"image": {"format": form}}, {"image": {"source": source}}
+            start, deltas = {"image": {"format": form}}, [{"image": {"source": source}}]
         case {"audio": _} | {"document": _} | {"video": _}:
             raise no_place(f"a file ({', '.join(block)})", "chat completions")
     at = {"contentBlockIndex": place}
     return [
         *([("contentBlockStart", {"start": start, **at})] if start else []),
-        ("contentBlockDelta", {"delta": delta, **at}),
+        *(("contentBlockDelta", {"delta": delta, **at}) for delta in deltas),
         ("contentBlockStop", at),
     ]
 

@@ -14,6 +14,7 @@ from providers.dialects.chat.deltas import (
     delta_of,
     no_place,
     pictures_in,
+    signed_in,
     sound_in,
     string,
     thought_in,
@@ -24,7 +25,7 @@ from providers.dialects.events import CUT_SHORT, DONE, FILTERED, SHORT, Argument
 from providers.dialects.messages.answers import ENDING, event
 from providers.dialects.messages.events import add_usage, error_of_event, told_usage
 from providers.dialects.messages.fields import allowed_id
-from providers.dialects.wording import BLANK, UniqueIds, arguments_object, short_name
+from providers.dialects.wording import BLANK, REDACTED, SIGNED, UniqueIds, arguments_object, short_name
 from providers.errors import SURPRISES, ErrorKind, UpstreamError
 from providers.sse import events
 from providers.usage import Usage, written_usage
@@ -160,7 +161,8 @@ _decoder = msgspec.json.Decoder(dict[str, Any])
 class FromChat(ChunkTranslation):
     """Translates one answer: every choice is a part of it, however the server numbers them.
 
-    One block follows the other, as in Anthropic's streams. Reasoning becomes thinking, without a signature, only if the
+    One block follows the other, as in Anthropic's streams. Reasoning becomes thinking, with its signature if the server
+    sends one (LiteLLM's ``thinking_blocks``, OpenRouter's ``reasoning_details``), only if the
     client has requested thinking, or at the end if there is nothing else: other clients expect the text first. The
     text of a refusal becomes text. Where a server reports which stop sequence it met (vLLM's ``stop_reason``), that is
     passed on; otherwise such an answer ends with end_turn.
@@ -247,10 +249,7 @@ class FromChat(ChunkTranslation):
         if parts:
             thought = thought or "".join(thought_in(part) for part in parts)
             content = "".join(part.get("text") or "" for part in parts)
-        if thought and self._shows_thinking:
-            self._say("thinking", thought, said)
-        elif thought and not self._blocks and self._open is None:
-            self._hidden.append(thought)
+        self._think(thought or "", signed_in(delta), said)
         if content:
             self._say("text", content, said)
         if refusal := delta.get("refusal"):
@@ -287,6 +286,31 @@ class FromChat(ChunkTranslation):
             if not self._calls.advance(finished=finished):
                 break
             self._close(said)
+
+    def _think(self, thought: str, signed: Sequence[Mapping[str, Any]], said: list[bytes]) -> None:
+        if any(block.get("thinking") for block in signed) and self._open != SIGNED:
+            thought = ""  # these have it
+        if thought and self._shows_thinking:
+            self._say("thinking", thought, said)
+        elif thought and not self._blocks and self._open is None:
+            self._hidden.append(thought)
+        for block in signed if self._shows_thinking else ():
+            self._sign(block, said)
+
+    def _sign(self, block: Mapping[str, Any], said: list[bytes]) -> None:
+        """End a block of thinking with its signature. One whose text was not streamed is whole."""
+        if block["type"] == REDACTED:
+            self._close(said)
+            self._open_block(REDACTED, {"data": block["data"]}, said)
+        else:
+            if self._open != SIGNED:
+                self._close(said)
+                self._open_block(SIGNED, {"thinking": "", "signature": ""}, said)
+                if text := block.get("thinking"):
+                    self._say_delta(text, said)
+            delta = {"type": "signature_delta", "signature": block["signature"]}
+            said.append(event("content_block_delta", {"index": self._blocks, "delta": delta}))
+        self._close(said)
 
     def _open_block(self, kind: str, fields: Mapping[str, Any], said: list[bytes]) -> None:
         block = {"type": kind, **fields}
@@ -402,8 +426,10 @@ _NO_COUNT = (None, 0)
 class ToChat:
     """Translates one answer. Thinking becomes ``reasoning_content``, a refusal's explanation ``refusal``.
 
+    Once it is signed, all of it comes again with its signature, as one of LiteLLM's ``thinking_blocks``.
+
     The stop sequence that ended the answer is in the choice's ``stop_reason``, as with vLLM. What chat does not have
-    (citations, signatures, calls of Anthropic's own tools, which no chat client can request) is left out. The usage
+    (citations, calls of Anthropic's own tools, which no chat client can request) is left out. The usage
     chunk is missing only if the provider sent no usage.
     """
 
@@ -418,6 +444,7 @@ class ToChat:
         self._call_at: dict[int, int] = {}  # by a block's index, the index of its tool call in chat
         self._inputs: dict[int, str] = {}  # the arguments at a block's start, which count only if no deltas follow
         self._early: dict[int, EarlyObject] = {}  # of its deltas
+        self._thoughts: dict[int, list[str]] = {}  # the text of blocks of thinking, which their signatures are of
         self._finish_reason: str | None = None
         self._ended = False
 
@@ -491,7 +518,9 @@ class ToChat:
             case "text":
                 return self._chunk({"content": block["text"]}) if block.get("text") else b""
             case "thinking":
-                return self._chunk({"reasoning_content": block["thinking"]}) if block.get("thinking") else b""
+                return self._think(index, block.get("thinking") or "")
+            case "redacted_thinking" if block.get("data"):
+                return self._chunk({"thinking_blocks": [{"type": REDACTED, "data": block["data"]}]})
             case "tool_use":
                 number = self._call_at[index] = self._calls
                 self._calls += 1
@@ -507,13 +536,21 @@ class ToChat:
             case "text_delta":
                 return self._chunk({"content": delta["text"]}) if delta["text"] else b""
             case "thinking_delta":
-                return self._chunk({"reasoning_content": delta["thinking"]}) if delta["thinking"] else b""
+                return self._think(index, delta["thinking"])
+            case "signature_delta" if delta["signature"]:
+                text = "".join(self._thoughts.pop(index, ()))
+                signed = {"type": SIGNED, "thinking": text, "signature": delta["signature"]}
+                return self._chunk({"thinking_blocks": [signed]})
             case "input_json_delta" if delta["partial_json"]:
                 self._inputs.pop(index, None)
                 early = self._early.setdefault(index, EarlyObject())
                 return self._arguments(self._call_at.get(index), early.add(delta["partial_json"]))
             case _:
                 return b""
+
+    def _think(self, index: int, text: str) -> bytes:
+        self._thoughts.setdefault(index, []).append(text)
+        return self._chunk({"reasoning_content": text}) if text else b""
 
     def _arguments(self, number: int | None, piece: str) -> bytes:
         if number is None or not piece:

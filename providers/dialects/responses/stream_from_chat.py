@@ -14,14 +14,23 @@ from providers.dialects.chat.deltas import (
     delta_of,
     no_place,
     pictures_in,
+    signed_in,
     sound_in,
     split_data,
     string,
     written_arguments,
 )
 from providers.dialects.events import CUT_SHORT, DONE, FILTERED, Run, few, no_json_object
-from providers.dialects.responses.fields import EventWriter, Object, all_tools, flat, names_of, responses_usage
-from providers.dialects.wording import BLANK, UniqueIds, arguments_object, decoded
+from providers.dialects.responses.fields import (
+    EventWriter,
+    Object,
+    all_tools,
+    encrypted_of,
+    flat,
+    names_of,
+    responses_usage,
+)
+from providers.dialects.wording import BLANK, REDACTED, UniqueIds, arguments_object, decoded
 from providers.errors import UNREADABLE, ErrorKind, UpstreamError
 from providers.sse import events
 from providers.usage import Usage
@@ -117,19 +126,31 @@ class Thought:
         self._item: Item = {"id": item_id, "type": "reasoning", "status": "in_progress", "summary": [], "content": []}
         self._pieces: list[str] = []
         writer.say("response.output_item.added", output_index=output_index, item=self._item)
-        self._say_part("added", "")
+        self._has_part = False
+
+    @property
+    def is_signed(self) -> bool:
+        """Whether it has its end."""
+        return "encrypted_content" in self._item
+
+    def sign(self, encrypted: str) -> None:
+        """Add what only its maker can read: nothing follows it."""
+        self._item["encrypted_content"] = encrypted
 
     def add(self, delta: str) -> None:
         """Add a piece."""
+        if not self._has_part:
+            self._has_part = True
+            self._say_part("added", "")
         self._pieces.append(delta)
         self._say_text("delta", delta=delta)
 
     def close(self, status: str) -> Item:
         """End the item and return it."""
-        whole = "".join(self._pieces)
-        self._say_text("done", text=whole)
-        part = self._say_part("done", whole)
-        self._item["summary" if self._as_summary else "content"].append(part)
+        if self._has_part:
+            whole = "".join(self._pieces)
+            self._say_text("done", text=whole)
+            self._item["summary" if self._as_summary else "content"].append(self._say_part("done", whole))
         self._item["status"] = status
         self._writer.say("response.output_item.done", output_index=self._place["output_index"], item=self._item)
         return self._item
@@ -309,13 +330,18 @@ class OpenItems:
 
     def thinking(self) -> Thought:
         """Return the open thought; begin one if there is none."""
-        if self._open is not None and isinstance(self._open[1], Thought):
+        if self._open is not None and isinstance(self._open[1], Thought) and not self._open[1].is_signed:
             return self._open[1]
         self._close_open("completed")
         number, item_id = self._next(TRANSLATED)
         thought = Thought(self._writer, item_id, number, as_summary=self._as_summary)
         self._open = number, thought
         return thought
+
+    @property
+    def is_thinking(self) -> bool:
+        """Whether a thought is open that may still be signed."""
+        return self._open is not None and isinstance(self._open[1], Thought) and not self._open[1].is_signed
 
     def saying(self) -> Said:
         """Return the open message; begin one if there is none."""
@@ -326,6 +352,10 @@ class OpenItems:
         said = Said(self._writer, item_id, number)
         self._open = number, said
         return said
+
+    def saying_nothing(self) -> None:
+        """End the open message or thought."""
+        self._close_open("completed")
 
     def picture(self, kind: str, data: str) -> None:
         """Add a picture of this type, in Base64. It is complete: an item of the tool that the API has for pictures."""
@@ -491,8 +521,8 @@ class FromChat:
     def _hear(self, delta: dict[str, Any], logprobs: Any) -> None:
         thought, text = _texts(delta.get("content"))
         # Some servers send the same text under both names.
-        if thought := thought + (string(delta.get("reasoning")) or string(delta.get("reasoning_content"))):
-            self._items.thinking().add(thought)
+        thought += string(delta.get("reasoning")) or string(delta.get("reasoning_content"))
+        self._think(thought, signed_in(delta))
         if text:
             tokens = logprobs.get("content") if isinstance(logprobs, dict) else None
             self._items.saying().text(text, tokens if isinstance(tokens, list) else [])
@@ -508,6 +538,24 @@ class FromChat:
             self._items.saying().annotation(flat(annotation))
         for call in _objects(delta.get("tool_calls")):
             self._items.call(call)
+
+    def _think(self, thought: str, signed: Sequence[Mapping[str, Any]]) -> None:
+        if any(block.get("thinking") for block in signed) and not self._items.is_thinking:
+            thought = ""  # these have it
+        if thought:
+            self._items.thinking().add(thought)
+        for block in signed:
+            self._sign(block)
+
+    def _sign(self, block: Mapping[str, Any]) -> None:
+        """End a thought with what only its maker can read; one whose text was not streamed is whole."""
+        was_open = self._items.is_thinking
+        if block["type"] == REDACTED and was_open:
+            self._items.saying_nothing()
+        item = self._items.thinking()
+        if not was_open and (text := string(block.get("thinking"))):
+            item.add(text)
+        item.sign(encrypted_of(block) or "")
 
     def _begin(self, chunk: dict[str, Any]) -> Echo:
         created, model = chunk.get("created"), string(chunk.get("model"))

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -303,13 +303,13 @@ def _gemini_streamed(told: Sequence[Any]) -> Said:
     return Said(text, thoughts, calls, "calls" if calls and ended == "stop" else ended)
 
 
-_WHOLE = {
+_WHOLE: Mapping[str, Callable[[Any], Said]] = {
     "chat": _chat_whole,
     "messages": _messages_whole,
     "responses": _responses_whole,
     "gemini": lambda body: _gemini_streamed([body]),
 }
-_STREAMED = {
+_STREAMED: Mapping[str, Callable[[Sequence[Any]], Said]] = {
     "chat": _chat_streamed,
     "messages": _messages_streamed,
     "responses": _responses_streamed,

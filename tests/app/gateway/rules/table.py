@@ -34,7 +34,14 @@ def calling(*calls: tuple[int, str, str, str]) -> dict[str, Any]:
 
 
 def message_start(**usage: Any) -> dict[str, Any]:
-    message = {"id": "msg_1", "type": "message", "role": "assistant", "model": "m", "content": [], "stop_reason": None}
+    message: dict[str, Any] = {
+        "id": "msg_1",
+        "type": "message",
+        "role": "assistant",
+        "model": "m",
+        "content": [],
+        "stop_reason": None,
+    }
     message |= {"stop_sequence": None, "usage": usage or {"input_tokens": 11, "output_tokens": 1}}
     return {"type": "message_start", "message": message}
 
@@ -187,9 +194,9 @@ def ending(api: str, reason: str, text: str = TEXT) -> tuple[bytes, Any]:
             said = [parts({"text": piece}) for piece in pieces]
             return google(*said, parts(reason=reason)), parts(*([{"text": text}] if text else ()), reason=reason)
         case _:
-            blocks = [converse_block(0, *({"text": piece} for piece in pieces))] if text else []
+            told = [converse_block(0, *({"text": piece} for piece in pieces))] if text else []
             content = [{"text": text}] if text else []
-            return said_by_converse(*blocks, reason=reason), conversed(*content, reason=reason)
+            return said_by_converse(*told, reason=reason), conversed(*content, reason=reason)
 
 
 COUNTED = {"prompt_tokens": 11, "completion_tokens": 5}
