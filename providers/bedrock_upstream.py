@@ -37,6 +37,7 @@ from providers.large_bodies import encoded
 from providers.learnt import Facts
 from providers.listings import Listing
 from providers.renewal import PAUSE_S, Fetched, Renewal
+from providers.usage import Usage
 
 _STREAM, _WHOLE = "model/{model}/converse-stream", "model/{model}/converse"
 _LARGEST_ANSWER_BYTES = 128 * 1024 * 1024
@@ -208,7 +209,6 @@ class ConverseExchange:
     """The ``Exchange`` of a Converse answer: an event stream, or one JSON body, as chat chunks."""
 
     finishing = False  # ends are passed on as they arrive
-    usage_so_far = None  # likewise
 
     def __init__(self, response: Body, secrets: Sequence[str], model: str, one_call: OneCall | None = None) -> None:
         """``one_call``: given where the client takes no more than one tool call at a time."""
@@ -227,6 +227,11 @@ class ConverseExchange:
     def ended(self) -> bool:
         """Whether the provider has sent everything."""
         return self._response.ended
+
+    @property
+    def usage_so_far(self) -> Usage | None:
+        """The usage that the provider has reported."""
+        return self._to_chat.usage
 
     async def read(self) -> bytes:
         """Return the next chunks, ``b""`` at the end.

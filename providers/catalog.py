@@ -57,6 +57,7 @@ class Quirks(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     usage_option: Literal["stream_options", "none"] = "stream_options"  # none: usage is sent, requesting it an error
     system_role: bool = False  # the vendor has no developer role: such messages are sent as system
     takes_thoughts: bool = False  # reasoning_content may be sent back, and some models need it; other vendors refuse it
+    takes_signed: bool = False  # thinking_blocks in chat are thoughts that its models have signed
     takes_marks: bool = False  # cache_control in chat marks what to cache, as in Messages
     states_cost: bool = False  # the usage of an answer has what it cost, which counts more than the table's prices
     free: tuple[str, ...] = ()  # how the names of models end that cost nothing

@@ -281,7 +281,13 @@ def says_error(answer: Mapping[str, msgspec.Raw]) -> bool:
         return True
     if bytes(answer.get("success", _NULL)) == b"false":
         return True
-    return "base_resp" in answer and _error_object({"base_resp": _decode(answer["base_resp"])}) is not None
+    return "base_resp" in answer and base_code(_decode(answer["base_resp"])) != 0
+
+
+def base_code(told: object) -> int:
+    """Return the code in MiniMax's ``base_resp``, which its good answers have too; 0 if it tells of no error."""
+    code = told.get("status_code") if isinstance(told, dict) else None
+    return code if isinstance(code, int) else 0
 
 
 def message_of_text(body: bytes) -> str:
@@ -329,10 +335,10 @@ def _error_object(answer: Any) -> dict[str, Any] | None:
         answer = answer[0] if answer else None
     if not isinstance(answer, dict):
         return None
-    match answer.get("base_resp"):
-        case {"status_code": int(code), "status_msg": str(message)} if code:
-            told = {"code": code, "status": _STATUS_AT_MINIMAX.get(code, _SERVER_ERROR)}
-            answer = {"error": {**_openai_error(message, {}), **told}}
+    if code := base_code(answer.get("base_resp")):
+        said = answer["base_resp"].get("status_msg")
+        told = {"code": code, "status": _STATUS_AT_MINIMAX.get(code, _SERVER_ERROR)}
+        answer = {"error": {**_openai_error(said if isinstance(said, str) else "", {}), **told}}
     for holder in (answer, *_list(answer.get("choices"))):  # OpenRouter puts it into the choice
         match holder:
             case {"error": dict(error)} if error:
@@ -367,6 +373,7 @@ def _openai_error(message: str, source: Mapping[str, Any]) -> dict[str, Any]:
 
 def _message(error: Mapping[str, Any]) -> str:
     message = error.get("message") or error.get("code") or error.get("type") or ""
+    message = str(message) if isinstance(message, int) else message
     match error.get("metadata"):
         case {"raw": str(raw)} if raw:  # OpenRouter: the message of its vendor
             return f"{message}: {raw}"

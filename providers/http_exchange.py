@@ -218,9 +218,9 @@ class TranslatedExchange:
 
     @property
     def usage_so_far(self) -> Usage | None:
-        """The usage that the provider has reported, and a translation keeps until the answer's end."""
-        kept = next((usage for each in self._translations if (usage := each.usage_so_far) is not None), None)
-        return self._exchange.usage_so_far if kept is None else kept
+        """The usage that the provider has reported, as its own API tells it."""
+        told = self._exchange.usage_so_far
+        return told or next((usage for each in self._translations if (usage := each.usage_so_far) is not None), None)
 
     def conclude(self) -> bytes:
         """Return the end of a ``finishing`` answer, as if its stream had ended here; do not read it afterwards."""

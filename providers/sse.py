@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from providers.error_bodies import COMPLAINTS
+from providers.error_bodies import COMPLAINTS, base_code
 from providers.errors import UNREADABLE, ErrorKind, UpstreamError
 from providers.large_bodies import check_room_for_answer, encoded
 from providers.redaction import MASK, SHORTEST_SECRET, Fleeting, redact, redact_json
@@ -368,7 +368,7 @@ _WORDS = frozenset(
     }
 )
 _HOLDERS = frozenset({"audio", "content", "delta", "reasoning", "summary"})
-_COMPLAINT = re.compile(rb'"(?:%s)"\s*:' % "|".join(COMPLAINTS).encode())
+_COMPLAINT = re.compile(rb'"(?:%s)"\s*:' % "|".join((*COMPLAINTS, "base_resp")).encode())
 
 
 def masked(event: Event, secrets: Sequence[str], *, is_error: bool = False) -> Event:
@@ -525,8 +525,10 @@ def complains(data: bytes) -> bool:
         said = msgspec.json.decode(data)
     except UNREADABLE:
         return False
-    told = [said.get(name) for name in COMPLAINTS] if isinstance(said, dict) else ()
-    return any(each and isinstance(each, str | list) for each in told)
+    if not isinstance(said, dict):
+        return False
+    told = (said.get(name) for name in COMPLAINTS)
+    return any(each and isinstance(each, str | list) for each in told) or base_code(said.get("base_resp")) != 0
 
 
 def _masked_line(line: bytes, secrets: Sequence[str]) -> bytes:

@@ -397,6 +397,32 @@ def usage_of(reported: Mapping[str, Any], tier: object = None) -> Usage:
     return Usage(prompt, completion, reasoning, cached, written, None if tier is None else tier_of(tier), units, usd)
 
 
+def written_usage(usage: Usage) -> dict[str, Any]:
+    """Return a usage in chat's fields, as ``usage_of`` reads them; of the details only those that are known.
+
+    The counts of prompt and answer must be there: 0 stands for unknown.
+    """
+    units = usage.units or {}
+    known = (usage.cached_tokens or 0) + (usage.cache_write_tokens or 0)  # of the prompt, at least
+    prompt, answer = known if usage.prompt_tokens is None else usage.prompt_tokens, usage.completion_tokens or 0
+    lives = {name: units[unit] for name, unit in _OF_LIFE if unit in units}
+    of_prompt = {
+        "cached_tokens": usage.cached_tokens,
+        "cache_write_tokens": usage.cache_write_tokens,
+        **{name: units.get(unit) for name, unit in _OF_PROMPT},
+        "cache_creation": lives or None,
+    }
+    of_answer = {"reasoning_tokens": usage.reasoning_tokens, **{name: units.get(unit) for name, unit in _OF_ANSWER}}
+    said = {
+        "prompt_tokens_details": {name: count for name, count in of_prompt.items() if count is not None},
+        "completion_tokens_details": {name: count for name, count in of_answer.items() if count is not None},
+        "server_tool_use": {"web_search_requests": units["web_search"]} if "web_search" in units else None,
+    }
+    counts = {"prompt_tokens": prompt, "completion_tokens": answer, "total_tokens": prompt + answer}
+    told = counts | {name: value for name, value in said.items() if value}
+    return told if usage.stated_usd is None else told | {"cost": usage.stated_usd}
+
+
 # Beside the prompt's details, or in place of them: DeepSeek's name, Moonshot's, Together's and StepFun's, Anthropic's,
 # which Alibaba and LiteLLM use too; LiteLLM has a name of its own in the details.
 _CACHED = ("prompt_cache_hit_tokens", "cached_tokens", "cache_read_input_tokens")
@@ -488,11 +514,13 @@ def _of_tools(reported: Mapping[str, Any]) -> dict[str, int] | None:
     return {unit: count for unit, count in counts.items() if count} or None
 
 
-def completed(usage: Usage, earlier: Usage) -> Usage:
+def completed(usage: Usage, earlier: Usage | None) -> Usage:
     """Return ``usage`` with what only an earlier report has: Messages sends the prompt's tokens and the tier once.
 
     A last report may repeat a prompt's tokens without those of the cache, or an answer's without its cost.
     """
+    if earlier is None:
+        return usage
     prompt, whole = usage.prompt_tokens, earlier.prompt_tokens
     is_part = _tells_cache(earlier) and not _tells_cache(usage)
     if whole is not None and (prompt is None or (is_part and prompt <= whole)):

@@ -231,6 +231,7 @@ class _Translations:
             thinks=capabilities.reasoning is not False,
             takes_thoughts=deployment.takes_thoughts,
             takes_marks=deployment.takes_marks,
+            takes_signed=deployment.takes_signed,
             reads_bills=deployment.vendor == "anthropic",
         )
         if spoken.pivoting is not None and spoken.pivoting.habits_of is not None:

@@ -92,8 +92,8 @@ class Events:
         """Return the record of an attempt that has ended, without its cost."""
         race, measurement, deployment = attempt.race, attempt.measurement, attempt.deployment.name
         exchange, outcome = attempt.exchange, ending.outcome
-        if outcome is not Outcome.WON and exchange is not None and (usage := exchange.usage_so_far) is not None:
-            measurement.reported.use(usage)
+        if exchange is not None and (usage := exchange.usage_so_far) is not None:
+            measurement.reported.usage = usage  # not what another API has a place for
         paces, streamed = race.open_call.services.paces, race.call.streamed
         dribble = UNKNOWN
         if ending.had_won and streamed:

@@ -18,7 +18,7 @@ from gateway.core.attempts import Outcome, TokensSource, WinOn
 from gateway.racing.plausibility import MOST_BYTES_PER_TOKEN, UNKNOWN_MOST, MostTokens, plausible, without_too_few
 from gateway.steering import BUCKETS, ROUNDING, edge_s
 from providers import Usage, completed
-from providers.dialects import SAME_CALL, WHOLE_CALL, Arguments, Chunk, is_json
+from providers.dialects import SAME_CALL, WHOLE_CALL, Arguments, Chunk, is_json, replaces
 
 # The tool calls of one answer: their number, their tools, and whether their arguments are JSON.
 
@@ -44,7 +44,10 @@ class ToolCalls(msgspec.Struct):
         for given, piece in pieces:
             place = next(reversed(self._calls), 0) if given == SAME_CALL else self._latest.get(given, given)
             kept = self._calls.get(place)
-            if whole and (kept is None or kept.pieces):
+            is_instead = (
+                kept is not None and not names and replaces(kept.pieces, piece)
+            )  # of an empty object, sent too early
+            if whole and (kept is None or (kept.pieces and not is_instead)):
                 continue
             is_named = 0 < len(self.names) + len(names) - 1 < MOST_CALLS  # the one before, and perhaps this one
             if kept is not None and names and is_named and kept.pieces and kept.is_whole():
@@ -57,6 +60,8 @@ class ToolCalls(msgspec.Struct):
                     self._too_many = True
                     continue
                 kept = self._calls[len(self._calls) if place == WHOLE_CALL else place] = Arguments()
+            if is_instead:
+                kept = self._calls[place] = Arguments()
             self._chars += len(piece)
             if piece and self._chars <= MOST_CHARS:
                 kept.pieces.append(piece)
@@ -268,7 +273,7 @@ class Reported:
 
     def use(self, usage: Usage) -> None:
         """Keep the latest ``usage``."""
-        self.usage = usage if self.usage is None else completed(usage, self.usage)
+        self.usage = completed(usage, self.usage)
 
 
 class Measurement:

@@ -41,7 +41,7 @@ from providers import (
     sent_forms,
     set_apart,
 )
-from providers.dialects import DONE, AnswerFormat, Chunk, Pattern, Run
+from providers.dialects import DONE, AnswerFormat, Chunk, Pattern, Run, ended_with
 
 # The text of an answer that must be JSON, kept until it has been judged.
 
@@ -376,7 +376,7 @@ class AnswerReader:
             failed = self._missing_end(chunk) if chunk.done else chunk.error
             is_alone = self._choices is None  # else another choice may answer
             if chunk.failed and is_alone and self._measurement.answer_at is None:
-                failed = UpstreamError(ErrorKind.STREAM_ERROR, f"the answer ended with {chunk.finish_reason}")
+                failed = ended_with(chunk.finish_reason or "")
             if failed is not None:
                 error, dropped = failed, True
                 if chunk.usage is not None:

@@ -10,7 +10,7 @@ from typing import Protocol, runtime_checkable
 import msgspec
 
 from providers.dialects.continuing import Continuing
-from providers.dialects.events import Chunk, Gathering, Pattern, Run
+from providers.dialects.events import CUT_SHORT, FILTERED, Chunk, Gathering, Pattern, Run
 from providers.dialects.histories import History
 from providers.dialects.wording import Fields, Wording
 from providers.errors import UNREADABLE, ErrorKind, UpstreamError
@@ -25,6 +25,7 @@ class Habits(msgspec.Struct, frozen=True):
     thinks: bool = True  # False: the model refuses a reasoning effort
     takes_thoughts: bool = False  # in chat, its reasoning_content must be sent back with the tool calls it led to
     takes_marks: bool = False  # in chat, marks of what to cache (``cache_control``) may stand where Messages has them
+    takes_signed: bool = False  # in chat, thoughts that it has signed may be sent back (``thinking_blocks``)
     signs: bool = False  # it signs its thoughts, and refuses others
     reads_bills: bool = True  # Anthropic's own, to which Claude Code addresses a note that changes with each call
 
@@ -207,7 +208,7 @@ class Translation(Protocol):
 
     @property
     def usage_so_far(self) -> Usage | None:
-        """The usage that the source has reported, where the target is told of it at the end; None without any."""
+        """The usage that the source has reported, as its own API tells it; None without any."""
 
     def feed(self, block: bytes) -> bytes:
         """Translate whole events; return events of the target, ``b""`` if none can be sent yet.
@@ -315,8 +316,8 @@ class AnswerFormat(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     failure: Callable[[str, str], bytes]  # from an error's kind and message to its event
     numbered: Callable[[bytes, bytes], bytes] | None = None  # from a failure and the events before it; None: no numbers
     keep_alive: bytes = b": keep-alive\n\n"  # sent while a client waits for the first event
-    cut_short: frozenset[str]  # finish reasons: a limit was reached
-    refusals: frozenset[str] = frozenset()  # finish reasons: the model or a filter refused
+    cut_short: frozenset[str] = CUT_SHORT  # finish reasons: a limit was reached
+    refusals: frozenset[str] = FILTERED  # finish reasons: the model or a filter refused
     binds: bool = False  # answers may have reasoning that only their maker can read
     # Learns from an event the pattern by which similar events are recognised without parsing; None: all are parsed.
     learned: Callable[[bytes, Chunk], Pattern | None] | None = None
@@ -327,9 +328,11 @@ class AnswerFormat(msgspec.Struct, frozen=True, eq=False, kw_only=True):
 class Pivoting(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     """The translations to and from chat, by which any dialect is translated into any other."""
 
-    to_chat: ToChat
+    to_chat: Callable[..., Wording]  # ``ToChat``, with an argument more for each of ``keeps``
     names: Mapping[str, str] = {}  # of chat's fields, where they differ, besides those of ``ParameterNames``
-    marked_to_chat: ToChat | None = None  # keeps the marks of what to cache, for servers that understand them in chat
+    # What ``to_chat`` keeps if told to: ``marks`` of what to cache, and ``signed`` thoughts as ``thinking_blocks``.
+    keeps: frozenset[str] = frozenset()
+    takes_signed: bool = False  # a request may send back thoughts that its model has signed
     from_chat: Callable[[Fields, Habits], Wording]
     stream_to_chat: Callable[[Sequence[str]], Translation]  # takes the secrets that are masked in errors
     stream_from_chat: Callable[[Fields, Sequence[str]], Translation]  # takes the client's request as well

@@ -16,6 +16,36 @@ from providers.sse import BACKSLASH, CR, LF, QUOTE, complains
 from providers.usage import Usage
 
 DONE = b"[DONE]"  # the data of the last event of OpenAI's streams
+
+# Why an answer ended, in the words of all APIs: servers use those of one in another. An answer with any other word
+# has ended as it should, unless the word is in ``errors.FAILED``.
+CUT_SHORT = frozenset(
+    {
+        *("length", "max_tokens", "max_output_tokens", "MAX_TOKENS"),
+        *("model_length", "model_context_window_exceeded"),  # Mistral's, Anthropic's
+    }
+)
+FILTERED = frozenset(
+    {
+        *("content_filter", "refusal", "sensitive"),  # the last is Z.ai's
+        *("guardrail_intervened", "content_filtered"),  # Converse's
+        *("SAFETY", "RECITATION", "LANGUAGE", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII", "MODEL_ARMOR", "JAILBREAK"),
+        *("IMAGE_SAFETY", "IMAGE_PROHIBITED_CONTENT", "IMAGE_RECITATION"),
+    }
+)
+_CALLED = frozenset({"tool_calls", "function_call", "tool_use"})
+SHORT = CUT_SHORT | FILTERED  # these count, also where a server has sent another reason before, as with every chunk
+
+
+def chat_reason(word: str, *, calls: object) -> str:
+    """Return why an answer ended, in chat's words. ``calls``: whether it called tools: some servers say stop then."""
+    if word in CUT_SHORT:
+        return "length"
+    if word in FILTERED:
+        return "content_filter"
+    return "tool_calls" if calls or word in _CALLED else "stop"
+
+
 # In place of a tool call's place:
 WHOLE_CALL = -1  # this is a call of its own
 SAME_CALL = -2  # this belongs to the same call as the piece before it
@@ -128,6 +158,58 @@ class Arguments(msgspec.Struct):
         self._is_over = self._is_over or (self._is_closed and not self._is_whole)
 
 
+_EMPTY_CHARS = 8  # of an empty object, with blanks
+
+
+def replaces(before: Sequence[str], arguments: str) -> bool:
+    """Whether ``arguments`` take the place of those in pieces ``before``: an empty object, sent too early."""
+    if not before or arguments.lstrip()[:1] != "{" or sum(map(len, before)) > _EMPTY_CHARS:
+        return False
+    return _is_empty_object("".join(before)) and arguments.strip() != "{}"
+
+
+def _is_empty_object(text: str) -> bool:
+    return len(text) <= _EMPTY_CHARS and "".join(text.split()) == "{}"
+
+
+class EarlyObject:
+    """Keeps an empty object that a server sends with a call's name, until its arguments come in its place, or end."""
+
+    def __init__(self) -> None:
+        self.came = False
+        self._kept = ""
+        self._is_past = False
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether there is one that is not said."""
+        return self.came and bool(self._kept)
+
+    def add(self, piece: str) -> str:
+        """Return what of the arguments may be said, after one more piece of them."""
+        if self._is_past:
+            return piece
+        if self.is_kept and piece.lstrip()[:1] == "{":
+            self._kept = ""
+        self._kept += piece
+        is_empty = _is_empty_object(self._kept)
+        self.came = self.came or is_empty
+        if is_empty or (len(self._kept) <= _EMPTY_CHARS and not self._kept.strip()):
+            return ""
+        return self.end()
+
+    def end(self) -> str:
+        """Return what was kept: the call has ended."""
+        kept, self._kept, self._is_past = self._kept, "", True
+        return kept
+
+
+def joined_arguments(pieces: Sequence[str]) -> str:
+    """Return the arguments of a call that came in these pieces."""
+    early = EarlyObject()
+    return "".join(map(early.add, pieces)) + early.end()
+
+
 def is_json(text: str) -> bool:
     """Whether ``text`` is JSON."""
     try:
@@ -143,6 +225,11 @@ def fit(value: object, type_: Any) -> Any:
         return msgspec.convert(value, type_)
     except msgspec.ValidationError:
         return None
+
+
+def ended_with(reason: str) -> UpstreamError:
+    """Return the error of an answer whose finish reason says that there is none, to be raised."""
+    return UpstreamError(ErrorKind.STREAM_ERROR, f"the answer ended with {reason}")
 
 
 def no_json_object() -> UpstreamError:

@@ -24,9 +24,10 @@ def rendered(fields: Fields, source: Dialect, target: Dialect, habits: Habits) -
         return wording
     if source.pivoting is not None:
         is_chat = target.pivoting is None
-        marked = source.pivoting.marked_to_chat if is_chat and habits.takes_marks else None
-        to_chat = marked or source.pivoting.to_chat
-        wording = to_chat(fields, thoughts=is_chat and habits.takes_thoughts)
+        takes_signed = habits.takes_signed if target.pivoting is None else target.pivoting.takes_signed
+        takes = {"marks": is_chat and habits.takes_marks, "signed": takes_signed}
+        kept = {name: True for name in source.pivoting.keeps if takes[name]}
+        wording = source.pivoting.to_chat(fields, thoughts=is_chat and habits.takes_thoughts, **kept)
         if _is_empty(wording, "messages"):
             return Wording(wording.fields, (*wording.losses, _nothing_left(source, target)))
     else:

@@ -449,8 +449,11 @@ def as_strict(schema: msgspec.Raw, field: str) -> tuple[msgspec.Raw, bool, tuple
 
 # Reasoning that only its maker can read: encrypted, or signed. In every API it is a text, the same in all of them.
 
+# Anthropic's within a reasoning item of Responses begin with the kind of their block: so they are told from OpenAI's.
+SIGNED, REDACTED = "thinking", "redacted_thinking"
+
 _BOUND: Sequence[tuple[bytes, re.Pattern[bytes]]] = [  # what it must contain, and what precedes the text
-    (name, re.compile(rb"%b\s*:\s*\"([^\"]+)\"" % name))
+    (name, re.compile(rb"%b\s*:\s*\"(?:(?:redacted_)?thinking:)?([^\"]+)\"" % name))
     for name in (b'"encrypted_content"', b'"signature"', b'"thoughtSignature"', b'"thought_signature"')
 ] + [
     (b'"redacted_thinking"', re.compile(rb'"redacted_thinking"\s*,\s*"data"\s*:\s*"([^"]+)"')),

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from providers.dialects.chat.deltas import CallNumbers, replaces, string
+from providers.dialects.chat.deltas import CallNumbers, usage_after
 from providers.dialects.events import (
     ENTRY,
     TOKENS,
@@ -17,7 +17,6 @@ from providers.dialects.events import (
     Gathering,
     Join,
     Pattern,
-    Pieces,
     Run,
     Table,
     few,
@@ -195,6 +194,8 @@ class ChatGathering(Gathering):
         for index in sorted(self._choices):
             choice = self._choices[index]
             message = choice.setdefault("message", {})
+            for number, piece in self._calls[index].rest() if index in self._calls else ():
+                _merge_tool_call(message["tool_calls"], number, piece)
             if isinstance(message.get("content"), list):
                 self._add_text(index, message)
             elif text := "".join(self._texts.pop(index, ())):
@@ -228,12 +229,18 @@ class ChatGathering(Gathering):
             self._texts.setdefault(0 if self.single else choice.index, []).append(choice.delta.content)
         return True
 
-    def _merge(self, chunk: dict[str, Any]) -> None:
+    def _merge_top(self, chunk: dict[str, Any]) -> None:
         for key, value in chunk.items():
+            before = self._answer.get(key)
             if key in CHUNK.fields:
                 join(self._answer, key, value, CHUNK)
-            elif key not in _OF_CHUNKS and (self._answer.get(key) is None or (value is not None and value != "")):
+            elif key == "usage" and isinstance(value, dict) and isinstance(before, dict):
+                self._answer[key] = usage_after(before, value)
+            elif key not in _OF_CHUNKS and (before is None or (value is not None and value != "")):
                 self._answer[key] = value  # as ``join`` does
+
+    def _merge(self, chunk: dict[str, Any]) -> None:
+        self._merge_top(chunk)
         for piece in chunk.get("choices") or ():
             index = 0 if self.single else index_of(piece)
             choice = self._choices.setdefault(index, {"index": index, "message": {}})
@@ -263,7 +270,8 @@ class ChatGathering(Gathering):
                     calls = message["tool_calls"] = []
                 numbers = self._calls.setdefault(index, CallNumbers())
                 for call in value:
-                    _merge_tool_call(calls, *numbers.take(call))
+                    for number, piece in numbers.say(call):
+                        _merge_tool_call(calls, number, piece)
                 few(calls, "tool calls")
             elif key == "role":  # the same each time
                 message[key] = value or message.get(key)
@@ -278,17 +286,9 @@ def _plain(data: bytes) -> _PlainChunk | None:
         return None
 
 
-def _replaces(came: object, function: Mapping[str, Any]) -> bool:
-    before = came.texts if isinstance(came, Pieces) else [came] if isinstance(came, str) else []
-    return replaces(before, string(function.get("arguments")))
-
-
 def _merge_tool_call(calls: list[dict[str, Any]], number: int, piece: Mapping[str, Any]) -> None:
     """Add a piece to the call with its ``number``, which may be the next."""
     while number >= len(calls):
         calls.append({})
-    came, function = calls[number].get("function"), piece.get("function")
-    if isinstance(came, dict) and isinstance(function, dict) and _replaces(came.get("arguments"), function):
-        del came["arguments"]
     for key, value in piece.items():
         join(calls[number], key, value, ENTRY)

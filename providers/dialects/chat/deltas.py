@@ -12,8 +12,9 @@ from typing import Any
 import msgspec
 
 from providers.dialects.dialect import Offered
-from providers.dialects.events import DONE, Arguments, few
-from providers.error_bodies import error_in
+from providers.dialects.events import DONE, Arguments, EarlyObject, few, replaces
+from providers.dialects.wording import REDACTED, SIGNED
+from providers.error_bodies import base_code, error_in
 from providers.errors import FAILED, SURPRISES, UNREADABLE, ErrorKind, UpstreamError
 from providers.sse import complains, events
 from providers.usage import Usage, completed, usage_of
@@ -31,12 +32,12 @@ class ChunkTranslation(ABC):
         self._errors = StreamErrors(secrets)
         self._tools, self._offered = asked.get("tools"), offered
         self._ended = False
-        self._reported: Mapping[str, Any] | None = None  # the last usage
+        self._counted = UsageSoFar()
 
     @property
     def usage_so_far(self) -> Usage | None:
-        """The usage that the last chunk with one has reported."""
-        return None if self._reported is None else usage_of(self._reported)
+        """The usage that the chunks have reported."""
+        return self._counted.told
 
     @abstractmethod
     def _take(self, chunk: Mapping[str, Any], choices: Sequence[Mapping[str, Any]], said: list[bytes]) -> None:
@@ -82,12 +83,10 @@ class StreamErrors:
         self._complaint: bytes | None = None  # the last event, without choices, if it has the text of an error
 
     def take(self, chunk: Mapping[str, Any], choices: Sequence[Any], data: bytes) -> None:
-        """Raise the error in a chunk; ``base_resp`` is MiniMax's, also without ``error``. ``data``: as it came."""
-        match chunk.get("base_resp"):
-            case {"status_code": int(code)} if code:
-                raise error_in(data, self._secrets, otherwise=ErrorKind.STREAM_ERROR)
+        """Raise the error in a chunk. ``data``: as it came."""
         is_broken = any(each.get("error") or string(each.get("finish_reason")) in FAILED for each in choices)
-        if chunk.get("error") or chunk.get("object") == "error" or is_broken:
+        is_error = chunk.get("error") or chunk.get("object") == "error" or base_code(chunk.get("base_resp"))
+        if is_error or is_broken:
             raise error_in(data, self._secrets, otherwise=ErrorKind.STREAM_ERROR)
         if not (choices or chunk.get("usage")) and complains(data):
             self._complaint = data
@@ -114,6 +113,30 @@ def thought_in(part: Mapping[str, Any]) -> str:
     """Return the thinking in a typed part, the form in which Mistral sends it."""
     thinking = part.get("thinking") or ""
     return thinking if isinstance(thinking, str) else "".join(piece.get("text") or "" for piece in thinking)
+
+
+def signed_in(delta: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return the blocks of thinking of Anthropic's in a delta that end with a signature, or are encrypted.
+
+    LiteLLM sends them as ``thinking_blocks``, OpenRouter as ``reasoning_details``.
+    """
+    blocks, details = delta.get("thinking_blocks"), delta.get("reasoning_details")
+    if not isinstance(blocks, list) or not blocks:
+        blocks = [_of_detail(each) for each in details if isinstance(each, dict)] if isinstance(details, list) else []
+    found: list[Mapping[str, Any]] = [each for each in few(blocks, "blocks") if isinstance(each, dict)]
+    bound = {SIGNED: "signature", REDACTED: "data"}
+    return [each for each in found if string(each.get(bound.get(str(each.get("type")), "")))]
+
+
+def _of_detail(detail: Mapping[str, Any]) -> Mapping[str, Any]:
+    match detail:
+        case {"format": str(vendor)} if vendor and not vendor.startswith("anthropic"):
+            return {}
+        case {"type": "reasoning.text", "signature": signature}:
+            return {"type": SIGNED, "thinking": string(detail.get("text")), "signature": signature}
+        case {"type": "reasoning.encrypted", "data": data}:
+            return {"type": REDACTED, "data": data}
+    return {}
 
 
 def delta_of(choice: Mapping[str, Any]) -> Any:
@@ -158,6 +181,23 @@ def _joined(before: Any, value: Any) -> Any:
     return before | {name: count for name, count in value.items() if count is not None}
 
 
+class UsageSoFar:
+    """The usage that the chunks of a stream have reported."""
+
+    def __init__(self) -> None:
+        self.told: Usage | None = None
+        self.reported: Mapping[str, Any] = {}  # the same, as the chunks have it
+
+    def take(self, chunk: Mapping[str, Any]) -> bool:
+        """Add what a decoded chunk reports; return whether it does."""
+        usage = usage_in(chunk)
+        if not isinstance(usage, dict) or not usage:
+            return False
+        self.reported = usage_after(self.reported or None, usage)
+        self.told = completed(usage_of(usage, chunk.get("service_tier")), self.told)
+        return True
+
+
 _COSTS = frozenset({"cost", "cost_in_usd_ticks", "cost_details", "is_byok"})
 
 
@@ -185,16 +225,6 @@ def split_data(url: str) -> tuple[str, str] | None:
 def no_place(what: str, api: str) -> UpstreamError:
     """Return the error of an answer with something that the client's API cannot say, to be raised."""
     return UpstreamError(ErrorKind.NO_PLACE, f"answered with {what}, for which {api} has no place")
-
-
-_EMPTY_CHARS = 8  # of an empty object, with blanks
-
-
-def replaces(before: Sequence[str], arguments: str) -> bool:
-    """Whether ``arguments`` take the place of those in pieces ``before``: an empty object, sent too early."""
-    if not before or arguments.lstrip()[:1] != "{" or sum(map(len, before)) > _EMPTY_CHARS:
-        return False
-    return "".join("".join(before).split()) == "{}" != arguments.strip()
 
 
 class _Call:
@@ -257,6 +287,8 @@ class CallNumbers:
         self._calls: list[_Call] = []
         self._by_id: dict[tuple[int | None, str], int] = {}  # the first with this id, of those with an index, or of all
         self._by_index: dict[int, int] = {}  # the last
+        self._early: dict[int, EarlyObject] = {}  # of calls with arguments
+        self._kept: set[int] = set()  # of them, those whose object is not said
 
     def take(self, piece: Mapping[str, Any]) -> tuple[int, Mapping[str, Any]]:
         """Return the number of the call to which a piece belongs, and the piece without arguments that came before."""
@@ -275,6 +307,32 @@ class CallNumbers:
         for place in (index, None) if call_id else ():
             self._by_id.setdefault((place, call_id), number)
         return number, piece if new == arguments else {**piece, "function": {**function, "arguments": new}}
+
+    def say(self, piece: Mapping[str, Any]) -> list[tuple[int, Mapping[str, Any]]]:
+        """Return what may be said after one more piece: as of ``take``, but for objects that may have come too early.
+
+        An empty one is kept until another call goes on that has not begun with one: of parallel calls all may begin so.
+        """
+        number, piece = self.take(piece)
+        function = piece.get("function")
+        if not isinstance(function, dict) or not (arguments := written_arguments(function.get("arguments"))):
+            return [(number, piece)]
+        early = self._early.setdefault(number, EarlyObject())
+        said = early.add(arguments)
+        if early.is_kept:
+            self._kept.add(number)
+            return [(number, {**piece, "function": {**function, "arguments": ""}})]
+        self._kept.discard(number)
+        others = self.rest() if said and self._kept and not early.came else []
+        return [
+            *others,
+            (number, piece if said == arguments else {**piece, "function": {**function, "arguments": said}}),
+        ]
+
+    def rest(self) -> list[tuple[int, Mapping[str, Any]]]:
+        """Return what was kept: the calls have ended."""
+        kept, self._kept = sorted(self._kept), set()
+        return [(number, {"function": {"arguments": self._early[number].end()}}) for number in kept]
 
     def _found(self, call_id: str, index: int | None, name: str, arguments: str) -> int | None:
         same = self._by_id.get((index, call_id)) if call_id else None

@@ -9,7 +9,7 @@ import msgspec
 from providers.dialects import events
 from providers.dialects.chat.answers import ENDING, ChatGathering, events_of_answer, failure
 from providers.dialects.chat.continuing import ChatContinuing, repairs_of
-from providers.dialects.chat.events import CUT_SHORT, FILTERED, choices, read_event
+from providers.dialects.chat.events import choices, read_event
 from providers.dialects.chat.one_call import wants_one_call
 from providers.dialects.dialect import (
     AnswerFormat,
@@ -112,8 +112,6 @@ CHAT = Dialect(
         gathering=ChatGathering,
         ending=ENDING,
         failure=failure,
-        cut_short=CUT_SHORT,
-        refusals=FILTERED,
         learned=learned,
         repairs=repairs_of,
     ),

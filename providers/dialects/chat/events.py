@@ -11,7 +11,7 @@ import msgspec
 
 from providers.dialects.chat.deltas import with_deltas
 from providers.dialects.events import DONE, MOST_OF_ANSWER, SAME_CALL, WHOLE_CALL, Chunk, few, no_json_object
-from providers.error_bodies import error_in
+from providers.error_bodies import base_code, error_in
 from providers.errors import FAILED, UNREADABLE, ErrorKind
 from providers.usage import usage_of
 
@@ -71,10 +71,6 @@ class _Groq(msgspec.Struct, gc=False):
     usage: dict[str, Any] | None = None
 
 
-class _Base(msgspec.Struct, gc=False):
-    status_code: int | None = None
-
-
 class _Event(msgspec.Struct, gc=False):
     choices: list[_Choice] | None = None
     usage: dict[str, Any] | None = None
@@ -85,14 +81,8 @@ class _Event(msgspec.Struct, gc=False):
     id: str | None = None
     system_fingerprint: str | None = None
     service_tier: Any = None
-    base_resp: _Base | None = None  # MiniMax, also where there is no error
+    base_resp: Any = None  # MiniMax, also where there is no error
 
-
-# Finish reasons, with those that some vendors have beside OpenAI's: Gemini and Anthropic their own, Mistral
-# ``model_length``, Z.ai ``sensitive``.
-CUT_SHORT = frozenset({"length", "MAX_TOKENS", "max_tokens", "model_length", "model_context_window_exceeded"})
-FILTERED = frozenset({"content_filter", "SAFETY", "RECITATION", "PROHIBITED_CONTENT", "refusal", "sensitive"})
-SHORT = CUT_SHORT | FILTERED  # these count, also where a server has sent another reason before, as with every chunk
 
 EACH_CHOICE = 10_000  # the tool calls of choice n have the places from n * EACH_CHOICE on
 _S = TypeVar("_S", bound=msgspec.Struct)
@@ -109,7 +99,6 @@ _NESTED: Mapping[str, type[msgspec.Struct]] = {
     "custom": _Custom,
     "audio": _Audio,
     "x_groq": _Groq,
-    "base_resp": _Base,
 }
 
 
@@ -133,7 +122,7 @@ def read_event(data: bytes, secrets: Sequence[str] = ()) -> Chunk:
         event = read_untyped(data, _Event, _NESTED)
     except UNREADABLE:
         raise no_json_object() from None
-    if event.error or event.object == "error" or (event.base_resp is not None and event.base_resp.status_code):
+    if event.error or event.object == "error" or (event.base_resp is not None and base_code(event.base_resp)):
         return Chunk(data, error=error_in(data, secrets, otherwise=ErrorKind.STREAM_ERROR))
     if event.choices and event.choices[MOST_OF_ANSWER:]:  # without a call, as this runs for each event
         few(event.choices, "choices")

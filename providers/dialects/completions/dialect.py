@@ -259,7 +259,6 @@ COMPLETIONS = Dialect(
         gathering=CompletionGathering,
         ending=ENDING,
         failure=failure,
-        cut_short=frozenset({"length"}),
         refusals=frozenset({"content_filter"}),
         repairs=repairs_of_completions,
     ),

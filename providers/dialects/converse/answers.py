@@ -8,21 +8,15 @@ import msgspec
 
 from providers.dialects.chat.deltas import no_place
 from providers.dialects.converse.frames import Message
-from providers.dialects.events import Pieces, few, no_answer
+from providers.dialects.events import EarlyObject, Pieces, chat_reason, ended_with, few, fit, no_answer
+from providers.dialects.wording import REDACTED, SIGNED
 from providers.error_bodies import error_in, read_answer
 from providers.errors import SURPRISES, ErrorKind, UpstreamError, identifier, kind_of_status
+from providers.usage import Usage, tier_of, written_usage
 
 _DONE = b"data: [DONE]\n\n"
-_FINISH_REASONS: Mapping[str, str] = {
-    "end_turn": "stop",
-    "stop_sequence": "stop",
-    "tool_use": "tool_calls",
-    "max_tokens": "length",
-    "model_context_window_exceeded": "length",
-    "guardrail_intervened": "content_filter",
-    "content_filtered": "content_filter",
-}
-_MALFORMED = frozenset({"malformed_model_output", "malformed_tool_use"})  # the model's answer could not be read
+# The model's answer, or a call, could not be read: an error unless something came before it.
+_MALFORMED = frozenset({"malformed_model_output", "malformed_tool_use"})
 # The HTTP statuses of the errors in botocore's description of the service, without "Exception", in lower case.
 _STATUSES: Mapping[str, int] = {
     "accessdenied": 403,
@@ -45,6 +39,8 @@ class _ToolPiece(msgspec.Struct, gc=False):
 
 class _Thought(msgspec.Struct, gc=False):
     text: str | None = None
+    signature: str | None = None
+    redactedContent: str | None = None  # noqa: N815 - Converse's name
 
 
 class _Source(msgspec.Struct, gc=False):
@@ -63,6 +59,13 @@ class _Delta(msgspec.Struct, gc=False):
     reasoningContent: _Thought | None = None  # noqa: N815 - likewise
 
 
+class _Life(msgspec.Struct, gc=False):
+    """Tokens that were written to the cache, and how long it keeps them."""
+
+    ttl: str = ""
+    inputTokens: int = 0  # noqa: N815 - Converse's name
+
+
 class _DeltaEvent(msgspec.Struct, gc=False):
     delta: _Delta
     contentBlockIndex: int = 0  # noqa: N815 - likewise
@@ -75,8 +78,8 @@ _objects = msgspec.json.Decoder(dict[str, Any])
 class ConverseToChat:
     """Translates one answer. ``feed`` returns the chunks before an error; the error is raised by the next call.
 
-    Reasoning becomes ``reasoning_content``, without its signature; a picture one of ``images``. What chat does not have
-    (citations, tools that run at Bedrock, none of which a chat client can ask for) is left out.
+    Reasoning becomes ``reasoning_content``, with its signature ``thinking_blocks``; a picture one of ``images``. What
+    chat does not have (citations, tools that run at Bedrock, none of which a chat client can ask for) is left out.
     """
 
     def __init__(
@@ -88,11 +91,14 @@ class ConverseToChat:
         self._texts = self._head + b'{"index":0,"delta":{"content":'
         self._begun = False
         self._calls: dict[int, int] = {}  # by a block's index, the index of its tool call in chat
-        self._empty: set[int] = set()  # blocks of calls without arguments so far
+        self._early: dict[int, EarlyObject] = {}  # of open blocks of calls
+        self._silent: set[int] = set()  # of them, those without arguments so far
         self._pictures: dict[int, tuple[str, list[str]]] = {}  # by a block's index: the format, and pieces in Base64
+        self._thoughts: dict[int, list[str]] = {}  # by a block's index
+        self._spoken = False  # it has said something besides thoughts
         self._finished = False
         self._ended = False
-        self._usage: dict[str, Any] | None = None
+        self.usage: Usage | None = None
         self._failure: UpstreamError | None = None
 
     @property
@@ -125,8 +131,9 @@ class ConverseToChat:
         if self._ended or not self._finished:
             return b""
         self._ended = True
-        usage = b"" if self._usage is None else self._head + b'],"usage":' + msgspec.json.encode(self._usage) + b"}\n\n"
-        return usage + _DONE
+        if self.usage is None:
+            return _DONE
+        return self._head + b'],"usage":' + msgspec.json.encode(written_usage(self.usage)) + b"}\n\n" + _DONE
 
     def _chunks(self, message: Message) -> bytes:
         headers = message.headers
@@ -154,7 +161,7 @@ class ConverseToChat:
             case "messageStop":
                 said = self._finish(event["stopReason"])
             case "metadata":
-                self._usage = _chat_usage(event.get("usage"))
+                self.usage = usage_of(event.get("usage"), (event.get("serviceTier") or {}).get("type"))
                 said = self.end()
         return said
 
@@ -165,22 +172,40 @@ class ConverseToChat:
         if text:
             if not text.startswith(b'"'):
                 raise TypeError
-            return b"" if text == b'""' else self._said(self._texts + text + b'},"finish_reason":null}]}\n\n')
+            if text == b'""':
+                return b""
+            self._spoken = True
+            return self._said(self._texts + text + b'},"finish_reason":null}]}\n\n')
         if delta.toolUse is not None:
             number = self._calls.get(event.contentBlockIndex)
-            if number is None or not delta.toolUse.input:
+            piece = self._early[event.contentBlockIndex].add(delta.toolUse.input or "") if number is not None else ""
+            if number is None or not piece:
                 return b""
-            self._empty.discard(event.contentBlockIndex)
-            return self._arguments(number, delta.toolUse.input)
+            self._silent.discard(event.contentBlockIndex)
+            return self._arguments(number, piece)
         if delta.image is not None:
-            if delta.image.error:
-                raise UpstreamError(ErrorKind.STREAM_ERROR, "the answer's picture could not be made")
-            picture = self._pictures.setdefault(event.contentBlockIndex, ("png", []))
-            picture[1].append(delta.image.source.bytes if delta.image.source is not None else "")
-            return b""
-        if delta.reasoningContent is not None and delta.reasoningContent.text:
-            return self._chunk({"reasoning_content": delta.reasoningContent.text})
+            self._add_to_picture(event.contentBlockIndex, delta.image)
+        return b"" if delta.reasoningContent is None else self._think(event.contentBlockIndex, delta.reasoningContent)
+
+    def _think(self, place: int, thought: _Thought) -> bytes:
+        """Return a thought's text, or once it is signed, or encrypted, all of it as one of ``thinking_blocks``."""
+        if thought.text:
+            self._thoughts.setdefault(place, []).append(thought.text)
+            return self._chunk({"reasoning_content": thought.text})
+        if thought.signature:
+            text = "".join(self._thoughts.pop(place, ()))
+            return self._chunk(
+                {"thinking_blocks": [{"type": SIGNED, "thinking": text, "signature": thought.signature}]}
+            )
+        if thought.redactedContent:
+            return self._chunk({"thinking_blocks": [{"type": REDACTED, "data": thought.redactedContent}]})
         return b""
+
+    def _add_to_picture(self, place: int, piece: _ImagePiece) -> None:
+        if piece.error:
+            raise UpstreamError(ErrorKind.STREAM_ERROR, "the answer's picture could not be made")
+        picture = self._pictures.setdefault(place, ("png", []))
+        picture[1].append(piece.source.bytes if piece.source is not None else "")
 
     def _start(self, event: Mapping[str, Any]) -> bytes:
         start = event.get("start") or {}
@@ -191,7 +216,9 @@ class ConverseToChat:
             return b""
         place = event.get("contentBlockIndex", 0)
         number = self._calls[place] = len(self._calls)
-        self._empty.add(place)
+        self._early[place] = EarlyObject()
+        self._silent.add(place)
+        self._spoken = True
         function = {"name": tool["name"], "arguments": ""}
         return self._chunk(
             {"tool_calls": [{"index": number, "id": tool["toolUseId"], "type": "function", "function": function}]}
@@ -201,20 +228,21 @@ class ConverseToChat:
         """Return the arguments of a call that had none, or a picture."""
         if place in self._pictures:
             form, pieces = self._pictures.pop(place)
+            self._spoken = True
             url = f"data:image/{form};base64,{Pieces(pieces, is_base64=True).joined()}"
             return self._chunk({"images": [{"type": "image_url", "image_url": {"url": url}}]})
-        if place not in self._empty:
+        if place not in self._silent:
             return b""
-        self._empty.discard(place)
-        return self._arguments(self._calls[place], "{}")
+        self._silent.discard(place)
+        return self._arguments(self._calls[place], self._early[place].end() or "{}")
 
     def _finish(self, reason: str) -> bytes:
-        if reason in _MALFORMED:
-            raise UpstreamError(ErrorKind.STREAM_ERROR, f"the answer ended with {reason}")
+        if reason in _MALFORMED and not self._spoken:
+            raise ended_with(reason)
         if self._finished:
             return b""
         self._finished = True
-        choice = {"index": 0, "delta": {}, "finish_reason": _FINISH_REASONS.get(reason, "stop")}
+        choice = {"index": 0, "delta": {}, "finish_reason": chat_reason(reason, calls=self._calls)}
         return self._said(self._head + msgspec.json.encode(choice) + b"]}\n\n")
 
     def _arguments(self, number: int, piece: str) -> bytes:
@@ -264,7 +292,7 @@ def events_of_converse(body: bytes, to_chat: ConverseToChat, secrets: Sequence[s
         for place, block in enumerate(few(blocks, "blocks")):
             events += _events_of_block(place, block)
         events.append(("messageStop", {"stopReason": msgspec.json.decode(answer["stopReason"], type=str)}))
-        events.append(("metadata", {"usage": answer.get("usage")}))
+        events.append(("metadata", {name: answer[name] for name in ("usage", "serviceTier") if name in answer}))
     except SURPRISES:
         raise no_answer(body, "Converse's", secrets) from None
     messages = [
@@ -284,39 +312,40 @@ class _Output(msgspec.Struct):
 
 def _events_of_block(place: int, block: Mapping[str, Any]) -> list[tuple[str, dict[str, Any]]]:
     start: dict[str, Any] = {}
-    delta: dict[str, Any] = {}
+    deltas: list[dict[str, Any]] = []
     match block:
         case {"text": str(text)}:
-            delta = {"text": text}
+            deltas = [{"text": text}]
         case {"toolUse": {"input": arguments, **tool}}:
             start = {"toolUse": tool}
-            delta = {"toolUse": {"input": msgspec.json.encode(arguments).decode()}}
+            deltas = [{"toolUse": {"input": msgspec.json.encode(arguments).decode()}}]
+        case {"reasoningContent": {"reasoningText": {"text": str(thought), "signature": str(signature)}}} if signature:
+            deltas = [{"reasoningContent": {"text": thought}}, {"reasoningContent": {"signature": signature}}]
         case {"reasoningContent": {"reasoningText": {"text": str(thought)}}}:
-            delta = {"reasoningContent": {"text": thought}}
+            deltas = [{"reasoningContent": {"text": thought}}]
+        case {"reasoningContent": {"redactedContent": str(data)}}:
+            deltas = [{"reasoningContent": {"redactedContent": data}}]
         case {"citationsContent": {"content": list(pieces)}}:
-            delta = {"text": "".join(piece.get("text") or "" for piece in pieces)}
+            deltas = [{"text": "".join(piece.get("text") or "" for piece in pieces)}]
         case {"image": {"format": form, "source": source}}:
-            start, delta = {"image": {"format": form}}, {"image": {"source": source}}
+            start, deltas = {"image": {"format": form}}, [{"image": {"source": source}}]
         case {"audio": _} | {"document": _} | {"video": _}:
             raise no_place(f"a file ({', '.join(block)})", "chat completions")
     at = {"contentBlockIndex": place}
     return [
         *([("contentBlockStart", {"start": start, **at})] if start else []),
-        ("contentBlockDelta", {"delta": delta, **at}),
+        *(("contentBlockDelta", {"delta": delta, **at}) for delta in deltas),
         ("contentBlockStop", at),
     ]
 
 
-def _chat_usage(told: Any) -> dict[str, Any] | None:
-    """Return Converse's counts as chat's; its input leaves out what was read from the cache, or written to it."""
+def usage_of(told: Any, tier: Any = None) -> Usage | None:
+    """Return Converse's counts as ours: its input leaves out what was read from the cache, or written to it."""
     if not isinstance(told, dict) or not isinstance(told.get("inputTokens"), int):
         return None
-    names = ("inputTokens", "outputTokens", "cacheReadInputTokens", "cacheWriteInputTokens")
-    fresh, completion, read, written = (count if isinstance(count := told.get(name), int) else 0 for name in names)
-    prompt = fresh + read + written
-    return {
-        "prompt_tokens": prompt,
-        "completion_tokens": completion,
-        "total_tokens": prompt + completion,
-        "prompt_tokens_details": {"cached_tokens": read, "cache_write_tokens": written},
-    }
+    names = ("outputTokens", "cacheReadInputTokens", "cacheWriteInputTokens")
+    completion, read, written = (count if isinstance(count := told.get(name), int) else None for name in names)
+    prompt = told["inputTokens"] + (read or 0) + (written or 0)
+    hour = sum(life.inputTokens for life in fit(told.get("cacheDetails"), list[_Life]) or () if life.ttl == "1h")
+    units = {"cache_write_1h": hour} if hour else None
+    return Usage(prompt, completion, None, read, written, tier_of(tier), units)

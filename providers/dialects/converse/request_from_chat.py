@@ -32,6 +32,7 @@ from providers.dialects.messages.fields import (
 )
 from providers.dialects.messages.request_from_chat import Turns
 from providers.dialects.wording import (
+    SIGNED,
     Losses,
     Wording,
     check_calls,
@@ -130,6 +131,12 @@ class Conversation(Turns):
         self.called.setdefault(msgspec.json.decode(name, type=str), name)
         return {"toolUse": {"toolUseId": self._ids.of_call(call_id), "name": name, "input": arguments}}
 
+    def _thought_block(self, thought: Object) -> Object:
+        if "data" in thought:
+            return {"reasoningContent": {"redactedContent": thought["data"]}}
+        said = {"text": thought["thinking"], "signature": thought["signature"]}
+        return {"reasoningContent": {"reasoningText": said}}
+
     def _end_part(self, part: RawObject, blocks: list[Object]) -> None:
         if "cache_control" in part and not is_null(part["cache_control"]) and blocks:
             blocks.append(_CACHE_POINT)
@@ -219,6 +226,7 @@ def converse_from_chat(fields: Mapping[str, msgspec.Raw], model: str) -> Wording
     asked, given = request_of(fields)
     check_calls(asked)
     conversation = Conversation(losses)
+    conversation.takes_signed = _CLAUDE in model
     conversation.read(given)
     if not conversation.turns:
         losses.add("messages", "Converse needs more than a system prompt")
@@ -306,9 +314,11 @@ def _habits(model: str) -> MessagesHabits:
 
 
 def _as_messages(turns: list[Object]) -> list[Object]:
-    """Return the last turn as ``thinking_of_effort`` reads it: whether it answers tools' calls."""
+    """Return the last turns as ``thinking_of_effort`` reads them: whether one answers calls, and thought before it."""
     answers = bool(turns) and any("toolResult" in block for block in turns[-1]["content"])
-    return [{"content": [{"type": "tool_result"}] if answers else []}]
+    thought = len(turns) > 1 and "reasoningContent" in turns[-2]["content"][0]
+    called = [{"type": SIGNED}] if thought else []
+    return [{"content": called}, {"content": [{"type": "tool_result"}] if answers else []}]
 
 
 def _tools(asked: RawObject, losses: Losses, conversation: Conversation) -> Object:

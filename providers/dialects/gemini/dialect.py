@@ -573,13 +573,6 @@ GEMINI = Dialect(
         ending=b"",  # its answers end with their response
         keep_alive=b"\r\n\r\n",  # Google's SDK for Python reads every other line, even a comment, as JSON
         failure=failure,
-        cut_short=frozenset({"MAX_TOKENS"}),
-        refusals=frozenset(
-            {
-                *("SAFETY", "RECITATION", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII", "IMAGE_SAFETY", "MODEL_ARMOR"),
-                *("IMAGE_PROHIBITED_CONTENT", "IMAGE_RECITATION", "JAILBREAK"),
-            }
-        ),
     ),
     pivoting=Pivoting(
         names={

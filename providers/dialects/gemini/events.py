@@ -11,6 +11,7 @@ import msgspec
 
 from providers.dialects.events import (
     DONE,
+    SHORT,
     TOKENS,
     WHOLE_CALL,
     Chunk,
@@ -144,13 +145,10 @@ class _Event(msgspec.Struct, gc=False, rename="camel"):
     error: Any = None
 
 
-BLOCKED = frozenset({
-    *("SAFETY", "RECITATION", "LANGUAGE", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII", "IMAGE_SAFETY"),
-    *("IMAGE_PROHIBITED_CONTENT", "IMAGE_RECITATION", "MODEL_ARMOR"),
-})  # fmt: skip
 UNSPECIFIED = "FINISH_REASON_UNSPECIFIED"  # Google's default; some servers have it in each event
-# An answer that says nothing and ends otherwise has failed.
-MAY_BE_EMPTY = BLOCKED | {"STOP", "MAX_TOKENS", UNSPECIFIED}
+# An answer that says nothing and ends otherwise has failed: by a call that could not be read, for one. What came before
+# such an end is an answer.
+MAY_BE_EMPTY = SHORT | {"STOP", UNSPECIFIED}
 _decoder = msgspec.json.Decoder(_Event)
 
 
@@ -214,6 +212,14 @@ def usage_of(told: UsageMetadata, searches: int = 0) -> Usage:
     if searches:
         units = {**(units or {}), "web_search": searches}
     return Usage(prompt, answer or None, thoughts, told.cached_content_token_count, None, tier, units)
+
+
+def usage_in(said: Mapping[str, Any]) -> Usage:
+    """Return the usage in a decoded event."""
+    given = said.get("candidates")
+    told = [one.get("groundingMetadata") for one in given if isinstance(one, dict)] if isinstance(given, list) else []
+    groundings = [found for one in told if one and (found := fit(one, _Grounding)) is not None]
+    return usage_of(fit(said.get("usageMetadata"), UsageMetadata) or UsageMetadata(), sum(map(_searches, groundings)))
 
 
 def _searches(grounding: _Grounding) -> int:

@@ -17,13 +17,10 @@ from providers.dialects.chat.deltas import (
     sound_in,
     split_data,
     thought_in,
-    usage_after,
-    usage_in,
 )
-from providers.dialects.chat.events import CUT_SHORT, FILTERED
 from providers.dialects.dialect import Offered, check_none
-from providers.dialects.events import DONE, few, index_of
-from providers.dialects.gemini.events import BLOCKED, MAY_BE_EMPTY, UNSPECIFIED, UsageMetadata, event, usage_of
+from providers.dialects.events import CUT_SHORT, DONE, FILTERED, chat_reason, ended_with, few, index_of
+from providers.dialects.gemini.events import MAY_BE_EMPTY, UNSPECIFIED, event, usage_in
 from providers.dialects.gemini.fields import IN_CONFIG
 from providers.dialects.gemini.request_to_chat import name_of_function
 from providers.dialects.messages.streams import Call, Calls
@@ -31,11 +28,9 @@ from providers.dialects.wording import arguments_object
 from providers.error_bodies import error_in
 from providers.errors import SURPRISES, UNREADABLE, ErrorKind, UpstreamError
 from providers.sse import events
-from providers.usage import Usage
-from providers.usage import usage_of as usage_of_chat
+from providers.usage import Usage, completed, written_usage
 
 _decoder = msgspec.json.Decoder(dict[str, Any])
-_usages = msgspec.json.Decoder(UsageMetadata)
 _number = msgspec.json.Decoder(int | None)
 _CUT_SHORT = "MAX_TOKENS"
 _FINISH_REASONS: Mapping[str, str] = {  # any other becomes STOP
@@ -114,9 +109,8 @@ class FromChat(ChunkTranslation):
         for name, own in (("model", "modelVersion"), ("id", "responseId")):
             if chunk.get(name):
                 self._facts[own] = chunk[name]
-        if reported := usage_in(chunk):
-            self._reported = usage_after(self._reported, reported)
-            self._usage = _gemini_usage(self._reported) or self._usage
+        if self._counted.take(chunk) and self._counted.told is not None:
+            self._usage = _gemini_usage(self._counted.told) or self._usage
         for given in choices:
             index = 0 if self._asked == 1 else index_of(given)
             choice = self._choices.setdefault(index, _Choice())
@@ -124,6 +118,7 @@ class FromChat(ChunkTranslation):
             if reason := given.get("finish_reason"):
                 if choice.reason is None or reason in _FINISH_REASONS:
                     choice.reason = _FINISH_REASONS.get(reason, "STOP")
+                choice.calls.finish()
                 choice.calls.check()
             parts += self._whole_calls(choice)
             if parts:
@@ -223,16 +218,15 @@ def _renamed(asked: Mapping[str, msgspec.Raw]) -> Mapping[str, str]:
     return found
 
 
-def _gemini_usage(reported: Mapping[str, Any]) -> dict[str, Any] | None:
+def _gemini_usage(usage: Usage) -> dict[str, Any] | None:
     """Return chat's counts as Google's, whose answer excludes thoughts; None without completion tokens."""
-    usage = usage_of_chat(reported)
     if usage.completion_tokens is None:
         return None
     prompt, answer, thoughts = usage.prompt_tokens or 0, usage.completion_tokens, usage.reasoning_tokens or 0
     said: dict[str, Any] = {"promptTokenCount": prompt, "candidatesTokenCount": max(answer - thoughts, 0)}
-    if usage.reasoning_tokens:
+    if usage.reasoning_tokens is not None:
         said["thoughtsTokenCount"] = thoughts
-    if usage.cached_tokens:
+    if usage.cached_tokens is not None:
         said["cachedContentTokenCount"] = usage.cached_tokens
     return {**said, "totalTokenCount": prompt + answer}
 
@@ -241,12 +235,6 @@ def _gemini_usage(reported: Mapping[str, Any]) -> dict[str, Any] | None:
 
 _DONE_EVENT = b"data: [DONE]\n\n"
 
-# The model wanted to call a function, and there is no call: Google could not read it, none was offered, a thought's
-# signature was missing, or there were too many.
-_BOTCHED = frozenset({
-    *("MALFORMED_FUNCTION_CALL", "MALFORMED_RESPONSE", "UNEXPECTED_TOOL_CALL"),
-    *("MISSING_THOUGHT_SIGNATURE", "TOO_MANY_TOOL_CALLS"),
-})  # fmt: skip
 _SPOKEN = frozenset({"content", "tool_calls", "images", "audio"})  # in a delta
 
 
@@ -267,8 +255,8 @@ def _reason_in(given: Mapping[str, Any], candidate: _Candidate) -> str | None:
     """
     reason: str | None = given.get("finishReason")
     is_empty = not (candidate.spoken or candidate.finished)
-    if reason in _BOTCHED or (reason and is_empty and reason not in MAY_BE_EMPTY):
-        raise UpstreamError(ErrorKind.STREAM_ERROR, f"the answer ended with {reason}")
+    if reason and is_empty and reason not in MAY_BE_EMPTY:
+        raise ended_with(reason)
     return None if is_empty and reason == UNSPECIFIED else reason
 
 
@@ -290,7 +278,7 @@ class ToChat:
         self._new_id = new_id
         self._head: dict[str, Any] | None = None
         self._candidates: dict[int, _Candidate] = {}
-        self._usage: UsageMetadata | None = None
+        self._usage: Usage | None = None
         self._finished = self._ended = False
 
     @property
@@ -300,8 +288,8 @@ class ToChat:
 
     @property
     def usage_so_far(self) -> Usage | None:
-        """The usage that the last event with one has reported."""
-        return None if self._usage is None else usage_of(self._usage)
+        """The usage that the events have reported."""
+        return self._usage
 
     def feed(self, block: bytes) -> bytes:
         """Translate whole events; return the chunks.
@@ -330,8 +318,10 @@ class ToChat:
         if not self.finishing:
             return b""
         self._ended = True
-        usage = None if self._usage is None else _chat_usage(self._usage)
-        return _DONE_EVENT if usage is None else self._chunk([], usage=usage) + _DONE_EVENT
+        told = self._usage
+        if told is None or (told.completion_tokens is None and told.prompt_tokens is None):
+            return _DONE_EVENT
+        return self._chunk([], usage=written_usage(told)) + _DONE_EVENT
 
     def _take(self, data: bytes, said: list[bytes]) -> None:
         fields = _decoder.decode(data)
@@ -349,7 +339,7 @@ class ToChat:
             }
             said.append(self._of_choice(0, {"role": "assistant", "content": ""}))
         if fields.get("usageMetadata"):
-            self._usage = msgspec.convert(fields["usageMetadata"], UsageMetadata)
+            self._usage = completed(usage_in(fields), self._usage)
         for given in few(fields.get("candidates") or (), "candidates"):
             index: int = given.get("index") or 0
             candidate = self._candidates.setdefault(index, _Candidate())
@@ -360,7 +350,7 @@ class ToChat:
             reason = _reason_in(given, candidate)
             if reason and not candidate.finished:
                 candidate.finished = self._finished = True
-                said.append(self._of_choice(index, {}, _chat_reason(reason, candidate)))
+                said.append(self._of_choice(index, {}, chat_reason(reason, calls=candidate.calls)))
         if (fields.get("promptFeedback") or {}).get("blockReason") and not self._finished:
             self._finished = True
             said.append(self._of_choice(0, {}, "content_filter"))
@@ -399,27 +389,3 @@ class ToChat:
 
     def _chunk(self, choices: list[dict[str, Any]], **more: Any) -> bytes:
         return b"data: " + msgspec.json.encode({**(self._head or {}), "choices": choices, **more}) + b"\n\n"
-
-
-def _chat_reason(reason: str, candidate: _Candidate) -> str:
-    if reason == _CUT_SHORT:
-        return "length"
-    if reason in BLOCKED:
-        return "content_filter"
-    return "tool_calls" if candidate.calls else "stop"
-
-
-def _chat_usage(told: UsageMetadata) -> dict[str, Any] | None:
-    usage = usage_of(told)
-    if usage.completion_tokens is None and usage.prompt_tokens is None:
-        return None
-    prompt, completion = usage.prompt_tokens or 0, usage.completion_tokens or 0
-    said: dict[str, Any] = {
-        "prompt_tokens": prompt,
-        "completion_tokens": completion,
-        "total_tokens": prompt + completion,
-        "prompt_tokens_details": {"cached_tokens": usage.cached_tokens or 0},
-    }
-    if usage.reasoning_tokens is not None:
-        said["completion_tokens_details"] = {"reasoning_tokens": usage.reasoning_tokens}
-    return said

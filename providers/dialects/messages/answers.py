@@ -6,11 +6,12 @@ from typing import Any
 
 import msgspec
 
-from providers.dialects.events import Chunk, Gathering, few, no_answer
-from providers.dialects.messages.events import error_of_event, type_of_kind
+from providers.dialects.events import Chunk, Gathering, few, joined_arguments, no_answer
+from providers.dialects.messages.events import add_usage, error_of_event, type_of_kind
 from providers.dialects.wording import arguments_object
 from providers.error_bodies import read_answer
 from providers.errors import UNREADABLE, ErrorKind, UpstreamError
+from providers.sse import complains
 
 _RawObject = dict[str, msgspec.Raw]
 
@@ -43,7 +44,7 @@ _UNBEGUN: Mapping[str, Mapping[str, msgspec.Raw]] = {  # by a delta's type, the 
     "text_delta": {"type": msgspec.Raw(b'"text"'), "text": _EMPTY_STRING},
     "thinking_delta": {"type": msgspec.Raw(b'"thinking"'), "thinking": _EMPTY_STRING, "signature": _EMPTY_STRING},
 }
-_NO_COUNT = (b"null", b"0")
+_NO_COUNT = (_NULL, msgspec.Raw(b"0"))
 _AT_THE_END = ("stop_reason", "stop_sequence", "stop_details", "container")  # fields that message_delta sends
 
 
@@ -162,7 +163,7 @@ class _Block:
     def whole(self) -> _RawObject:
         fields = dict(self._fields)
         for name, pieces in self._pieces.items():
-            text = "".join(pieces)
+            text = joined_arguments(pieces) if name == "input" else "".join(pieces)
             if name == "input":
                 fields[name] = _input(text) if text else fields.get(name, _EMPTY_OBJECT)
             else:
@@ -199,7 +200,9 @@ class MessageGathering(Gathering):
 
         """
         try:
-            self._take(_objects.decode(chunk.data))
+            said = _objects.decode(chunk.data)
+            if "type" in said or not complains(chunk.data):  # the text of an error belongs to no message
+                self._take(said)
         except _SURPRISES as error:
             message = f"sent an event that Messages does not have: {type(error).__name__}"
             raise UpstreamError(ErrorKind.INVALID_RESPONSE, message) from None
@@ -239,7 +242,4 @@ class MessageGathering(Gathering):
         self._latest[index].add(delta)
 
     def _use(self, usage: msgspec.Raw) -> None:
-        """Note counts of tokens, each a total so far; null and 0 do not replace a count."""
-        for name, count in (_usages.decode(usage) or {}).items():
-            if name not in self._usage or bytes(count) not in _NO_COUNT:
-                self._usage[name] = count
+        add_usage(self._usage, _usages.decode(usage) or {}, _NO_COUNT)

@@ -368,6 +368,7 @@ def _from_chat(fields: Fields, habits: Habits) -> Wording:
         adaptive_thinking=own.adaptive_thinking,
         always_thinks=own.always_thinks,
         sampling=own.sampling,
+        signs=own.signs,
     )
 
 
@@ -435,8 +436,6 @@ MESSAGES = Dialect(
         failure=failure,
         learned=partial(learned, opening=re.compile(rb'"text": ?"'), named=True),
         keep_alive=b'event: ping\ndata: {"type": "ping"}\n\n',
-        cut_short=frozenset({"max_tokens", "model_context_window_exceeded"}),
-        refusals=frozenset({"refusal"}),
     ),
     continuing=MessageContinuing(),
     pivoting=Pivoting(
@@ -448,7 +447,8 @@ MESSAGES = Dialect(
             "response_format": "output_config.format",
             "user": "metadata.user_id",
         },
-        marked_to_chat=partial(to_chat, marks=True),
+        keeps=frozenset({"marks", "signed"}),
+        takes_signed=True,
         from_chat=_from_chat,
         stream_to_chat=ToChat,
         stream_from_chat=partial(FromChat, offered=_offered_tools),

@@ -3,9 +3,9 @@
 As in chat, an event that does not fit the types is decoded again without types.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from http import HTTPStatus
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -263,6 +263,20 @@ def _start_of_block(data: bytes, event: _Event) -> Chunk:
         return Chunk(data, meaningful=True, answer=True, text_chars=len(name), of_tool=True)
     tools, names = ((event.index or 0, ""),), (name,) if name else ()
     return Chunk(data, meaningful=True, answer=True, text_chars=len(name), tools=tools, names=names)
+
+
+_Count = TypeVar("_Count")
+
+
+def add_usage(known: dict[str, _Count], told: Mapping[str, _Count], nothing: Collection[object]) -> None:
+    """Note counts of tokens, the tier and the cost. Each is a total so far: the last one counts.
+
+    One of ``nothing``, null and 0, does not replace a count, except for the cost: a call may be free.
+    """
+    null, *_ = nothing
+    for name, count in told.items():
+        if name not in known or (count != null and (name == "cost" or count not in nothing)):
+            known[name] = count
 
 
 def told_usage(told: Mapping[str, Any]) -> Usage:

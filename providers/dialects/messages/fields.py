@@ -8,6 +8,8 @@ from typing import Any, TypeVar
 import msgspec
 
 from providers.dialects.wording import (
+    REDACTED,
+    SIGNED,
     Fields,
     Losses,
     Malformed,
@@ -407,6 +409,47 @@ def lacks_thoughts(turns: Sequence[Object]) -> bool:
 def _kind(block: Object) -> str:
     kind = block.get("type")
     return (decoded(kind, str, "type") or "") if isinstance(kind, msgspec.Raw) else str(kind)
+
+
+# Thoughts that a model has signed, or encrypted: their blocks are the same in Messages and in LiteLLM's chat.
+
+_SIGNED_FIELDS: Mapping[bytes, tuple[str, str]] = {  # by a block's type: its text, and what only its maker can read
+    b'"thinking"': ("thinking", "signature"),
+    b'"redacted_thinking"': ("type", "data"),
+}
+
+
+def signed_thought(block: RawObject) -> Object | None:
+    """Return a block of thinking that can be sent back to the model that made it; None if it is none."""
+    text, bound = _SIGNED_FIELDS.get(bytes(block.get("type", b"")), ("", ""))
+    if text not in block or not bytes(block.get(bound, b"")).startswith(b'"') or bytes(block[bound]) == b'""':
+        return None
+    return {name: block[name] for name in dict.fromkeys(("type", text, bound))}
+
+
+def signed_thoughts(message: RawObject) -> list[Object]:
+    """Return such blocks of an assistant's message in chat: LiteLLM's ``thinking_blocks``, or OpenRouter's details."""
+    try:
+        blocks = objects_at(message.get("thinking_blocks"), "thinking_blocks")
+        blocks = blocks or list(map(_of_detail, objects_at(message.get("reasoning_details"), "reasoning_details")))
+    except Malformed:
+        return []
+    return [block for block in map(signed_thought, blocks) if block is not None]
+
+
+def _of_detail(detail: RawObject) -> RawObject:
+    """Return one of OpenRouter's details as a block; an empty one, if it is of another vendor's model."""
+    if not bytes(detail.get("format", b'"anthropic"')).startswith(b'"anthropic'):
+        return {}
+    kinds = {
+        b'"reasoning.text"': ("thinking", "text", "signature"),
+        b'"reasoning.encrypted"': (REDACTED, "data", "data"),
+    }
+    kind, text, bound = kinds.get(bytes(detail.get("type", b"")), ("", "", ""))
+    if text not in detail or bound not in detail:
+        return {}
+    own = {"thinking": detail[text], "signature": detail[bound]} if kind == SIGNED else {"data": detail[bound]}
+    return {"type": raw_json(kind), **own}
 
 
 # JSON schemas for structured output in Messages: fewer keywords than in chat, and closed objects.

@@ -25,6 +25,7 @@ from providers.dialects.messages.fields import (
     objects_at,
     raw_text_at,
     request_of,
+    signed_thoughts,
     stops_of,
     text_at,
     thinking_of_effort,
@@ -65,6 +66,7 @@ class Turns:
         """``allowed`` returns a call's id in the letters that the API allows."""
         self.system: list[Object] = []
         self.turns: list[Object] = []
+        self.takes_signed = False  # whether thoughts that the model has signed are sent back to it
         self._ids = UniqueIds(allowed)
         self._losses = losses
         self._no_field = f"{self.api} has no such field"
@@ -118,6 +120,10 @@ class Turns:
     def _call_block(self, call_id: str, name: msgspec.Raw, arguments: msgspec.Raw) -> Object:
         raise NotImplementedError
 
+    def _thought_block(self, thought: Object) -> Object:
+        """Return the block of a thought that is signed or encrypted; given is that of Messages."""
+        return thought
+
     def _image(self, url: str, part: RawObject, at: str) -> list[Object]:
         raise NotImplementedError
 
@@ -169,9 +175,10 @@ class Turns:
     def _add_assistant(self, message: RawObject, path: str) -> None:
         content = message.get("content")
         said = {"role", "content", "tool_calls", "refusal"}
+        thoughts = [self._thought_block(each) for each in signed_thoughts(message)] if self.takes_signed else []
         for name in sorted(_THOUGHTS & message.keys()):
             said.add(name)
-            if bytes(message[name]) not in {b"null", b'""', b"[]"}:
+            if not thoughts and bytes(message[name]) not in {b"null", b'""', b"[]"}:
                 self._losses.add(f"{path}.{name}", self.thoughts_are_signed, hint=True)
         for name in ("annotations", "function_call"):  # SDKs send an answer back unchanged, empty fields included
             if bytes(message.get(name, b"null")) == b"[]":
@@ -185,7 +192,10 @@ class Turns:
         plain = is_string(content) and len(blocks) == 1 and not calls
         for number, call in enumerate(calls):
             blocks += self._call(call, f"{path}.tool_calls[{number}]")
-        self._say("assistant", blocks, content if plain else None)
+        if thoughts and not blocks:  # alone they are no turn
+            self._losses.add(f"{path}.thinking_blocks", f"{self.api} takes no turn of thoughts alone", hint=True)
+            thoughts = []
+        self._say("assistant", thoughts + blocks, content if plain and not thoughts else None)
 
     def _call(self, call: RawObject, at: str) -> list[Object]:
         kind = decoded(call.get("type"), str, f"{at}.type") or "function"
@@ -410,6 +420,7 @@ def from_chat(
     adaptive_thinking: bool = True,
     always_thinks: bool = False,
     sampling: Sampling = "free",
+    signs: bool = False,
 ) -> Wording:
     """Translate a chat completion request into a Messages request.
 
@@ -417,7 +428,7 @@ def from_chat(
     its thoughts included. With ``adaptive_thinking``, which Claude has since 4.6, an effort stays an effort; otherwise
     it becomes a budget of tokens. ``always_thinks``: the model refuses to stop. ``sampling`` says which of temperature,
     top_p and top_k it takes. A temperature or top_p of 1, the default in both APIs, is not sent: newer models refuse
-    any value.
+    any value. ``signs``: it reads the thoughts that it has signed.
 
     Raises:
         Malformed: the request is not valid in chat.
@@ -426,6 +437,7 @@ def from_chat(
     losses = Losses()
     asked, given = request_of(fields)
     conversation = Conversation(losses)
+    conversation.takes_signed = signs
     conversation.read(given)
     if not conversation.turns:
         losses.add("messages", "Messages needs more than a system prompt")

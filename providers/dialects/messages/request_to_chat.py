@@ -12,14 +12,17 @@ from providers.dialects.messages.fields import (
     object_at,
     objects_at,
     raw_text_at,
+    signed_thought,
     text_at,
 )
 from providers.dialects.stored import KEEPS_NONE
 from providers.dialects.wording import (
     CACHE_REASON,
     MARK,
+    REDACTED,
     SEE_BELOW,
     SHOWN_LATER,
+    SIGNED,
     Calls,
     Losses,
     Malformed,
@@ -45,8 +48,12 @@ A_BILL = "it is Claude Code's billing note for Anthropic; it changes each time, 
 _BILLING = b'"x-anthropic-billing-header:'
 
 
-def conversation(asked: Mapping[str, msgspec.Raw], losses: Losses, *, thoughts: bool) -> list[Object]:
-    """Return the chat messages for ``system`` and ``messages``, with or without earlier thinking (``thoughts``).
+def conversation(
+    asked: Mapping[str, msgspec.Raw], losses: Losses, *, thoughts: bool, signed: bool = False
+) -> list[Object]:
+    """Return the chat messages for ``system`` and ``messages``, with or without earlier thinking.
+
+    ``thoughts``: as text; ``signed``: as ``thinking_blocks``, where it has a signature or is encrypted.
 
     Raises:
         Malformed: they are not valid in Messages.
@@ -67,7 +74,7 @@ def conversation(asked: Mapping[str, msgspec.Raw], losses: Losses, *, thoughts: 
         if role == "user":
             said += _history_to_chat_user(turn, path, losses, calls)
         elif role == "assistant":
-            said += _assistant(turn, path, losses, calls, thoughts=thoughts)
+            said += _assistant(turn, path, losses, calls, thoughts=thoughts, signed=signed)
         elif role == "system":
             text = _texts(turn.get("content"), f"{path}.content", losses)
             said.append(losses.places.put({"role": "system", "content": text}, path))
@@ -103,14 +110,39 @@ def _history_to_chat_user(turn: RawObject, path: str, losses: Losses, calls: Cal
     return said
 
 
-def _assistant(turn: RawObject, path: str, losses: Losses, calls: Calls, *, thoughts: bool) -> list[Object]:
+class _Thinking:
+    """The thinking of one turn, as far as it is kept."""
+
+    def __init__(self, losses: Losses, *, thoughts: bool, signed: bool) -> None:
+        self._losses, self._thoughts, self._signed = losses, thoughts, signed
+        self._texts: list[str] = []
+        self._blocks: list[Object] = []
+
+    def add(self, kind: str, block: RawObject, at: str) -> None:
+        if self._signed and (own := signed_thought(block)) is not None:
+            self._blocks.append(own)
+        elif self._thoughts and kind == SIGNED:
+            self._texts.append(text_at(block, "thinking", at))
+        else:
+            self._losses.add(at, _OWN_THOUGHTS, hint=True)
+
+    def fields(self) -> Object:
+        """Return the fields of the turn's message in chat."""
+        text = "".join(self._texts)
+        said: Object = {"reasoning_content": text, "thinking_blocks": self._blocks}
+        return {name: value for name, value in said.items() if value}
+
+
+def _assistant(
+    turn: RawObject, path: str, losses: Losses, calls: Calls, *, thoughts: bool, signed: bool
+) -> list[Object]:
     """Return the turn as one message, its texts joined; nothing, if it had only thinking."""
     content = turn.get("content")
     if content is not None and is_string(content):
         return [losses.places.put({"role": "assistant", "content": content}, path)]
     texts: list[msgspec.Raw] = []
     called: list[Object] = []
-    thought: list[str] = []
+    thinking = _Thinking(losses, thoughts=thoughts, signed=signed)
     calls.begin_turn()
     mark: msgspec.Raw | None = None
     for at, kind, block in _blocks(content, f"{path}.content"):
@@ -122,22 +154,18 @@ def _assistant(turn: RawObject, path: str, losses: Losses, calls: Calls, *, thou
         elif kind == "tool_use":
             calls.add(text_at(block, "id", at), f"{at}.id")
             called.append(_call(block, at, losses))
-        elif thoughts and kind == "thinking":
-            thought.append(text_at(block, "thinking", at))
-        elif kind in {"thinking", "redacted_thinking"}:
-            losses.add(at, _OWN_THOUGHTS, hint=True)
+        elif kind in {SIGNED, REDACTED}:
+            thinking.add(kind, block, at)
         else:
             losses.add(at, _NO_BLOCK)
             calls.elsewhere = True  # it may be a call, or stand for what was left out
     if not texts and not called:
-        if thought:
+        if thinking.fields():
             losses.add(f"{path}.content", _OWN_THOUGHTS, hint=True)
         return []
     text = texts[0] if len(texts) == 1 else "".join(msgspec.json.decode(text, type=str) for text in texts) or None
     said = text if mark is None or text is None else [{"type": "text", "text": text, MARK: mark}]
-    message: Object = {"role": "assistant", "content": said}
-    if any(thought):
-        message["reasoning_content"] = "".join(thought)
+    message: Object = {"role": "assistant", "content": said, **thinking.fields()}
     return [losses.places.put(message | {"tool_calls": called} if called else message, path)]
 
 
@@ -333,12 +361,15 @@ _REASONS: Mapping[str, str] = {
 _NO_TOOL_FIELD = "chat's functions have no such field"
 
 
-def to_chat(fields: Mapping[str, msgspec.Raw], *, thoughts: bool = False, marks: bool = False) -> Wording:
+def to_chat(
+    fields: Mapping[str, msgspec.Raw], *, thoughts: bool = False, marks: bool = False, signed: bool = False
+) -> Wording:
     """Translate a Messages request into a chat completion request.
 
     ``system`` becomes the first message; each tool result becomes a message; a failed tool is marked in the text of its
     result; a budget of thinking tokens becomes an effort (``effort.py``), adaptive and disabled thinking become none.
-    With ``thoughts``, earlier thinking is sent as ``reasoning_content``; ``marks`` of what to cache are kept or lost.
+    With ``thoughts``, earlier thinking is sent as ``reasoning_content``; with ``signed``, what has a signature as
+    ``thinking_blocks``; ``marks`` of what to cache are kept or lost.
     One on a call alone has no place: the next turn's covers it.
 
     Raises:
@@ -348,7 +379,7 @@ def to_chat(fields: Mapping[str, msgspec.Raw], *, thoughts: bool = False, marks:
     losses = Losses(marks=marks)
     asked = {name: value for name, value in fields.items() if not is_null(value)}
     chat: Object = {name: asked[name] for name in _SAME if name in asked}
-    chat["messages"] = conversation(asked, losses, thoughts=thoughts)
+    chat["messages"] = conversation(asked, losses, thoughts=thoughts, signed=signed)
     chat.update(_limits(asked, losses))
     tools = _tools(asked, losses)
     choice = _tool_choice(asked, losses)

@@ -14,24 +14,21 @@ from providers.dialects.chat.deltas import (
     delta_of,
     no_place,
     pictures_in,
-    replaces,
+    signed_in,
     sound_in,
     string,
     thought_in,
-    usage_after,
-    usage_in,
     written_arguments,
 )
-from providers.dialects.chat.events import CUT_SHORT, FILTERED, SHORT
 from providers.dialects.dialect import Offered, check_none
-from providers.dialects.events import DONE, Arguments, few
+from providers.dialects.events import CUT_SHORT, DONE, FILTERED, SHORT, Arguments, EarlyObject, chat_reason, few
 from providers.dialects.messages.answers import ENDING, event
-from providers.dialects.messages.events import error_of_event, told_usage
+from providers.dialects.messages.events import add_usage, error_of_event, told_usage
 from providers.dialects.messages.fields import allowed_id
-from providers.dialects.wording import BLANK, UniqueIds, arguments_object, short_name
+from providers.dialects.wording import BLANK, REDACTED, SIGNED, UniqueIds, arguments_object, short_name
 from providers.errors import SURPRISES, ErrorKind, UpstreamError
 from providers.sse import events
-from providers.usage import Usage, usage_of
+from providers.usage import Usage, written_usage
 
 _OBJECTS = frozenset({"{", '"', "n"})  # the first characters of an object, one that is encoded twice, and null
 
@@ -54,24 +51,18 @@ class Call:
         self.call_id = self.call_id or piece.get("id") or ""
         self.name = self.name or function.get("name") or ""
         if arguments := written_arguments(function.get("arguments")):
-            if replaces(self._unsaid, arguments):
-                self._unsaid.clear()
-                self._arguments, self._begin = Arguments(), ""
             self._unsaid.append(arguments)
             self._arguments.pieces.append(arguments)
             self._begin = self._begin or arguments.lstrip(BLANK)[:1]
 
-    def take(self, *, finished: bool = True, followed: bool = True) -> str:
+    def take(self, *, finished: bool = True) -> str:
         """Return the arguments that have not been sent yet, and count them as sent.
 
         What does not begin as an object is kept until it is whole: ``null`` is sent as an empty one, one that was
-        encoded twice as what it is. An empty object is kept until the call has ended, or another is ``followed``: the
-        arguments may still come in its place.
+        encoded twice as what it is.
         """
         is_object = self._begin in {"", "{"}
-        if not is_object and not finished and not self.is_whole():
-            return ""
-        if not (finished or followed) and replaces(self._unsaid, "{"):
+        if not (is_object or finished or self.is_whole()):
             return ""
         unsaid = "".join(self._unsaid)
         self._unsaid.clear()
@@ -102,13 +93,21 @@ class Calls:
             UpstreamError: that call has been sent completely (invalid_response).
 
         """
-        number, piece = self._numbers.take(piece)
+        for number, each in self._numbers.say(piece):
+            self._add(number, each)
+
+    def _add(self, number: int, piece: Mapping[str, Any]) -> None:
         if number == len(self._calls):
             self._calls.append(Call())
         call = self._calls[number]
         call.add(piece)
         if number < self._said and call.take().strip():
             raise UpstreamError(ErrorKind.INVALID_RESPONSE, "continued a tool call that had ended")
+
+    def finish(self) -> None:
+        """Add what was kept of their arguments: they have ended."""
+        for number, piece in self._numbers.rest():
+            self._add(number, piece)
 
     def check(self) -> None:
         """Check at the end that every call could be sent.
@@ -133,18 +132,13 @@ class Calls:
             return self._said, self._calls[self._said]
         return None
 
-    @property
-    def is_followed(self) -> bool:
-        """Whether another call has begun behind the one to be sent now."""
-        return self._said + 1 < len(self._calls)
-
     def advance(self, *, finished: bool) -> bool:
         """Go on to the next call, if the current one is complete and a next one exists or will not come.
 
         ``finished``: the answer has ended, so every call counts as complete.
         """
-        calls = self._calls
-        if self._said < len(calls) and (finished or (self.is_followed and calls[self._said].is_whole())):
+        calls, said = self._calls, self._said
+        if said < len(calls) and (finished or (said + 1 < len(calls) and calls[said].is_whole())):
             self._said += 1
             return True
         return False
@@ -167,7 +161,8 @@ _decoder = msgspec.json.Decoder(dict[str, Any])
 class FromChat(ChunkTranslation):
     """Translates one answer: every choice is a part of it, however the server numbers them.
 
-    One block follows the other, as in Anthropic's streams. Reasoning becomes thinking, without a signature, only if the
+    One block follows the other, as in Anthropic's streams. Reasoning becomes thinking, with its signature if the server
+    sends one (LiteLLM's ``thinking_blocks``, OpenRouter's ``reasoning_details``), only if the
     client has requested thinking, or at the end if there is nothing else: other clients expect the text first. The
     text of a refusal becomes text. Where a server reports which stop sequence it met (vLLM's ``stop_reason``), that is
     passed on; otherwise such an answer ends with end_turn.
@@ -220,9 +215,8 @@ class FromChat(ChunkTranslation):
     def _take(self, chunk: Mapping[str, Any], choices: Sequence[Mapping[str, Any]], said: list[bytes]) -> None:
         if choices and not self._begun:
             self._begin(chunk, said)
-        if isinstance(usage := usage_in(chunk), dict):
-            self._reported = usage_after(self._reported, usage)
-            self._usage = _messages_usage(self._reported) or self._usage
+        if self._counted.take(chunk) and self._counted.told is not None:
+            self._usage = _messages_usage(self._counted.told) or self._usage
         for choice in choices:
             if delta := delta_of(choice):
                 self._add(delta, said)
@@ -255,10 +249,7 @@ class FromChat(ChunkTranslation):
         if parts:
             thought = thought or "".join(thought_in(part) for part in parts)
             content = "".join(part.get("text") or "" for part in parts)
-        if thought and self._shows_thinking:
-            self._say("thinking", thought, said)
-        elif thought and not self._blocks and self._open is None:
-            self._hidden.append(thought)
+        self._think(thought or "", signed_in(delta), said)
         if content:
             self._say("text", content, said)
         if refusal := delta.get("refusal"):
@@ -290,11 +281,36 @@ class FromChat(ChunkTranslation):
                     "tool_use", {"id": call_id, "name": self._names.get(call.name, call.name), "input": {}}, said
                 )
                 self._call_open = number
-            if arguments := call.take(finished=finished, followed=self._calls.is_followed):
+            if arguments := call.take(finished=finished):
                 self._say_delta(arguments, said)
             if not self._calls.advance(finished=finished):
                 break
             self._close(said)
+
+    def _think(self, thought: str, signed: Sequence[Mapping[str, Any]], said: list[bytes]) -> None:
+        if any(block.get("thinking") for block in signed) and self._open != SIGNED:
+            thought = ""  # these have it
+        if thought and self._shows_thinking:
+            self._say("thinking", thought, said)
+        elif thought and not self._blocks and self._open is None:
+            self._hidden.append(thought)
+        for block in signed if self._shows_thinking else ():
+            self._sign(block, said)
+
+    def _sign(self, block: Mapping[str, Any], said: list[bytes]) -> None:
+        """End a block of thinking with its signature. One whose text was not streamed is whole."""
+        if block["type"] == REDACTED:
+            self._close(said)
+            self._open_block(REDACTED, {"data": block["data"]}, said)
+        else:
+            if self._open != SIGNED:
+                self._close(said)
+                self._open_block(SIGNED, {"thinking": "", "signature": ""}, said)
+                if text := block.get("thinking"):
+                    self._say_delta(text, said)
+            delta = {"type": "signature_delta", "signature": block["signature"]}
+            said.append(event("content_block_delta", {"index": self._blocks, "delta": delta}))
+        self._close(said)
 
     def _open_block(self, kind: str, fields: Mapping[str, Any], said: list[bytes]) -> None:
         block = {"type": kind, **fields}
@@ -332,6 +348,7 @@ class FromChat(ChunkTranslation):
         self._stop = {"stop_reason": reason, "stop_sequence": met if reason == "stop_sequence" else None}
 
     def _close_all(self, said: list[bytes]) -> None:
+        self._calls.finish()
         self._say_calls(said, finished=True)
         self._calls.check()
         self._close(said)
@@ -372,20 +389,24 @@ def _shortened(asked: Mapping[str, msgspec.Raw]) -> Mapping[str, str]:
     return {short: name for name in names if (short := short_name(name)) != name}
 
 
-def _messages_usage(reported: Mapping[str, Any]) -> dict[str, Any] | None:
+def _messages_usage(usage: Usage) -> dict[str, Any] | None:
     """Return chat's counts as Anthropic's, whose input excludes cached tokens; None without completion tokens.
 
     Servers that send usage with every chunk may begin without completion tokens.
     """
-    usage = usage_of(reported)
     if usage.completion_tokens is None:
         return None
-    written = usage.cache_write_tokens
+    written, units = usage.cache_write_tokens, usage.units or {}
     said: dict[str, Any] = {}
     if usage.prompt_tokens is not None:
         said["input_tokens"] = max(usage.prompt_tokens - (usage.cached_tokens or 0) - (written or 0), 0)
     if written is not None:
         said["cache_creation_input_tokens"] = written
+    if hour := units.get("cache_write_1h"):
+        said["cache_creation"] = {"ephemeral_5m_input_tokens": max((written or 0) - hour, 0)}
+        said["cache_creation"]["ephemeral_1h_input_tokens"] = hour
+    if searches := units.get("web_search"):
+        said["server_tool_use"] = {"web_search_requests": searches}
     if usage.cached_tokens is not None:
         said["cache_read_input_tokens"] = usage.cached_tokens
     said["output_tokens"] = usage.completion_tokens
@@ -399,20 +420,16 @@ def _messages_usage(reported: Mapping[str, Any]) -> dict[str, Any] | None:
 # Translates a Messages stream into chat chunks as it arrives.
 
 _DONE = b"data: [DONE]\n\n"
-_FINISH_REASONS: Mapping[str, str] = {  # any other reason becomes stop
-    "max_tokens": "length",
-    "model_context_window_exceeded": "length",
-    "refusal": "content_filter",
-    "tool_use": "tool_calls",
-}
-# Raised for JSON that is valid, but not an event of Messages.
+_NO_COUNT = (None, 0)
 
 
 class ToChat:
     """Translates one answer. Thinking becomes ``reasoning_content``, a refusal's explanation ``refusal``.
 
+    Once it is signed, all of it comes again with its signature, as one of LiteLLM's ``thinking_blocks``.
+
     The stop sequence that ended the answer is in the choice's ``stop_reason``, as with vLLM. What chat does not have
-    (citations, signatures, calls of Anthropic's own tools, which no chat client can request) is left out. The usage
+    (citations, calls of Anthropic's own tools, which no chat client can request) is left out. The usage
     chunk is missing only if the provider sent no usage.
     """
 
@@ -426,6 +443,8 @@ class ToChat:
         self._calls = 0
         self._call_at: dict[int, int] = {}  # by a block's index, the index of its tool call in chat
         self._inputs: dict[int, str] = {}  # the arguments at a block's start, which count only if no deltas follow
+        self._early: dict[int, EarlyObject] = {}  # of its deltas
+        self._thoughts: dict[int, list[str]] = {}  # the text of blocks of thinking, which their signatures are of
         self._finish_reason: str | None = None
         self._ended = False
 
@@ -469,7 +488,7 @@ class ToChat:
             case "content_block_start":
                 said = self._start(event["index"], event["content_block"])
             case "content_block_stop":
-                said = self._arguments(self._call_at.get(event["index"]), self._inputs.pop(event["index"], ""))
+                said = self._rest_of(event["index"])
             case "message_start":
                 said = self._begin(event["message"])
             case "message_delta":
@@ -499,7 +518,9 @@ class ToChat:
             case "text":
                 return self._chunk({"content": block["text"]}) if block.get("text") else b""
             case "thinking":
-                return self._chunk({"reasoning_content": block["thinking"]}) if block.get("thinking") else b""
+                return self._think(index, block.get("thinking") or "")
+            case "redacted_thinking" if block.get("data"):
+                return self._chunk({"thinking_blocks": [{"type": REDACTED, "data": block["data"]}]})
             case "tool_use":
                 number = self._call_at[index] = self._calls
                 self._calls += 1
@@ -515,20 +536,34 @@ class ToChat:
             case "text_delta":
                 return self._chunk({"content": delta["text"]}) if delta["text"] else b""
             case "thinking_delta":
-                return self._chunk({"reasoning_content": delta["thinking"]}) if delta["thinking"] else b""
+                return self._think(index, delta["thinking"])
+            case "signature_delta" if delta["signature"]:
+                text = "".join(self._thoughts.pop(index, ()))
+                signed = {"type": SIGNED, "thinking": text, "signature": delta["signature"]}
+                return self._chunk({"thinking_blocks": [signed]})
             case "input_json_delta" if delta["partial_json"]:
                 self._inputs.pop(index, None)
-                return self._arguments(self._call_at.get(index), delta["partial_json"])
+                early = self._early.setdefault(index, EarlyObject())
+                return self._arguments(self._call_at.get(index), early.add(delta["partial_json"]))
             case _:
                 return b""
+
+    def _think(self, index: int, text: str) -> bytes:
+        self._thoughts.setdefault(index, []).append(text)
+        return self._chunk({"reasoning_content": text}) if text else b""
 
     def _arguments(self, number: int | None, piece: str) -> bytes:
         if number is None or not piece:
             return b""
         return self._chunk({"tool_calls": [{"index": number, "function": {"arguments": piece}}]})
 
+    def _rest_of(self, index: int) -> bytes:
+        """Return the arguments of a call that has ended, as far as they are not said."""
+        early = self._early.pop(index, None)
+        return self._arguments(self._call_at.get(index), self._inputs.pop(index, "") if early is None else early.end())
+
     def _change(self, event: Mapping[str, Any]) -> bytes:
-        self._use(event.get("usage"))
+        self._use(event.get("usage") or {})
         delta = event["delta"]
         reason = delta.get("stop_reason")
         if not reason or self._finish_reason is not None:
@@ -536,12 +571,11 @@ class ToChat:
         said = b""
         if explanation := (delta.get("stop_details") or {}).get("explanation"):
             said = self._chunk({"refusal": explanation})
-        return said + self._finish(_FINISH_REASONS.get(reason, "stop"), delta.get("stop_sequence"))
+        return said + self._finish(chat_reason(reason, calls=self._calls), delta.get("stop_sequence"))
 
     def _finish(self, reason: str, stop_sequence: str | None) -> bytes:
         begin = b"" if self._head else self._begin({})
-        begin += b"".join(self._arguments(self._call_at.get(index), each) for index, each in self._inputs.items())
-        self._inputs.clear()
+        begin += b"".join(map(self._rest_of, [*self._inputs, *self._early]))
         self._finish_reason = reason
         choice: dict[str, Any] = {"index": 0, "delta": {}, "finish_reason": reason}
         if stop_sequence is not None:
@@ -550,41 +584,16 @@ class ToChat:
 
     def _end(self) -> bytes:
         self._ended = True
-        usage = _chat_usage(self._usage)
-        return _DONE if usage is None else self._head + b'],"usage":' + msgspec.json.encode(usage) + b"}\n\n" + _DONE
+        told = told_usage(self._usage)
+        if told.completion_tokens is None:
+            return _DONE
+        return self._head + b'],"usage":' + msgspec.json.encode(written_usage(told)) + b"}\n\n" + _DONE
 
-    def _use(self, usage: Mapping[str, Any] | None) -> None:
-        """Note counts of tokens, the tier and the cost. Each is a total so far: the last one counts.
-
-        One that is 0 or none does not, except for the cost: a call may be free.
-        """
-        for name, count in (usage or {}).items():
-            if (isinstance(count, int | dict | str) and count) or (name == "cost" and count is not None):
-                self._usage[name] = count
+    def _use(self, usage: Mapping[str, Any]) -> None:
+        add_usage(self._usage, {name: count for name, count in usage.items() if count is not None}, _NO_COUNT)
 
     def _chunk(self, delta: Mapping[str, Any]) -> bytes:
         begin = b"" if self._head else self._begin({})  # some servers send no message_start
         return (
             begin + self._head + b'{"index":0,"delta":' + msgspec.json.encode(delta) + b',"finish_reason":null}]}\n\n'
         )
-
-
-def _chat_usage(told: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return Anthropic's counts as chat's; None without any, or with an answer of 0 tokens."""
-    names = ("input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
-    uncached, completion, cached, written = (count if isinstance(count := told.get(name), int) else 0 for name in names)
-    if not completion:
-        return None
-    prompt = uncached + cached + written
-    usage: dict[str, Any] = {
-        "prompt_tokens": prompt,
-        "completion_tokens": completion,
-        "total_tokens": prompt + completion,
-        "prompt_tokens_details": {"cached_tokens": cached, "cache_write_tokens": written},
-    }
-    details = told.get("output_tokens_details")
-    if isinstance(details, dict) and details.get("thinking_tokens") is not None:
-        usage["completion_tokens_details"] = {"reasoning_tokens": details["thinking_tokens"]}
-    if (usd := told_usage(told).stated_usd) is not None:
-        usage["cost"] = usd
-    return usage

@@ -127,8 +127,6 @@ RESPONSES = Dialect(
         ending=ENDING,
         failure=failure,
         numbered=numbered,
-        cut_short=frozenset({"max_output_tokens"}),
-        refusals=frozenset({"content_filter"}),
     ),
     continuing=ResponseContinuing(),
     pivoting=Pivoting(
@@ -140,6 +138,7 @@ RESPONSES = Dialect(
             "verbosity": "text.verbosity",
         },
         to_chat=to_chat,
+        keeps=frozenset({"signed"}),
         from_chat=lambda fields, _: from_chat(fields),  # models do not differ
         stream_to_chat=lambda _: ToChat(),  # passes errors on, and raises none
         stream_from_chat=FromChat,

@@ -196,7 +196,7 @@ def _read_other(data: bytes, event: _Event, secrets: Sequence[str]) -> Chunk:
                 data,
                 finished=True,
                 done=True,
-                usage=_usage(data, event.response),
+                usage=usage_in(data, event.response),
                 model=told.model,
                 id=told.id,
                 finish_reason=reason,
@@ -204,7 +204,7 @@ def _read_other(data: bytes, event: _Event, secrets: Sequence[str]) -> Chunk:
                 whole=True,
             )
         case "error" | "response.failed" | "response.cancelled":
-            return Chunk(data, error=_error(data, event, secrets), usage=_usage(data, event.response))
+            return Chunk(data, error=_error(data, event, secrets), usage=usage_in(data, event.response))
         case "response.output_item.added":
             # Of a new item only a call's name counts here: deltas bring everything else.
             added = lenient(event.item, _Item)
@@ -243,7 +243,8 @@ class _Search(msgspec.Struct, gc=False):
     action: _Action | None = None
 
 
-def _usage(data: bytes, response: msgspec.Raw) -> Usage | None:
+def usage_in(data: bytes, response: msgspec.Raw) -> Usage | None:
+    """Return the usage in the ``response`` of an event with these data; None if it has none."""
     told = lenient(response, _Response)
     if told.usage is None:
         return None

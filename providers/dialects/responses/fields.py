@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from providers.dialects.wording import Losses, Malformed, decoded, flat_name, raw_json
+from providers.dialects.wording import REDACTED, SIGNED, Losses, Malformed, decoded, flat_name, raw_json
 from providers.error_bodies import error_in
 from providers.errors import ErrorKind, UpstreamError
 from providers.usage import Usage, usage_of
@@ -149,6 +149,25 @@ def responses_usage(reported: Mapping[str, Any]) -> dict[str, Any]:
 
 def _details(value: object) -> dict[str, Any]:
     return dict(value) if isinstance(value, dict) else {}
+
+
+# Thoughts that a model of Anthropic's has signed, or encrypted, as reasoning: its text is the item's, and what only the
+# maker can read is the encrypted content, behind the kind of its block.
+
+
+def encrypted_of(block: Mapping[str, Any]) -> str | None:
+    """Return the encrypted content for such a block of thinking; None if it is none."""
+    kind = block.get("type")
+    bound = block.get("signature" if kind == SIGNED else "data")
+    return f"{kind}:{bound}" if kind in {SIGNED, REDACTED} and isinstance(bound, str) and bound else None
+
+
+def thinking_of(encrypted: msgspec.Raw | None, text: str) -> dict[str, Any] | None:
+    """Return the block of thinking with this ``text`` that such encrypted content stands for; None: it is none."""
+    kind, _, bound = (decoded(encrypted, str, "encrypted_content") or "").partition(":")
+    if not bound or kind not in {SIGNED, REDACTED}:
+        return None
+    return {"type": kind, "data": bound} if kind == REDACTED else {"type": kind, "thinking": text, "signature": bound}
 
 
 # Tools that the input of a request adds to those beside it: Codex may have all of them there.

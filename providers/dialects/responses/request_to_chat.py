@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from providers.dialects.responses.fields import Fields, Object, all_tools, called_name, objects_of, opened
+from providers.dialects.responses.fields import Fields, Object, all_tools, called_name, objects_of, opened, thinking_of
 from providers.dialects.wording import (
     SEE_BELOW,
     SHOWN_LATER,
@@ -44,13 +44,20 @@ class Conversation:
     the message with the calls.
     """
 
-    def __init__(self, losses: Losses, *, thoughts: bool = False, elsewhere: bool = False) -> None:
-        """``thoughts``: earlier reasoning is kept; ``elsewhere``: items before these are at a provider."""
+    def __init__(
+        self, losses: Losses, *, thoughts: bool = False, signed: bool = False, elsewhere: bool = False
+    ) -> None:
+        """``thoughts``: earlier reasoning is kept; ``signed``: that which has a signature of Anthropic's.
+
+        ``elsewhere``: items before these are at a provider.
+        """
         self._calls = Calls(elsewhere=elsewhere)
         self._answered: list[tuple[str, str]] = []  # ids of the calls that have results, and where
         self._said: list[dict[str, Any]] = []
         self._losses = losses
         self._takes_thoughts = thoughts
+        self._takes_signed = signed
+        self._signed: list[dict[str, Any]] = []  # blocks of thinking for the next message of the assistant
         self._thought: list[str] = []  # reasoning for the next message of the assistant
         self._open: dict[str, Any] | None = None  # the assistant's message, until another role follows
         self._places: list[str] = []  # of the parts that were read last
@@ -159,23 +166,32 @@ class Conversation:
         if self._thought:
             self._open["reasoning_content"] = "\n\n".join(self._thought)
             self._thought = []
+        if self._signed:
+            self._open["thinking_blocks"] = self._signed
+            self._signed = []
         self._said.append(self._open)
         return self._open
 
     def _close(self) -> None:
         self._open = None
         self._calls.begin_turn()
-        if self._thought:  # the answer broke off after it
+        if self._thought or self._signed:  # the answer broke off after it
             self._losses.add("input", _OWN_THOUGHTS, hint=True)
-            self._thought = []
+            self._thought, self._signed = [], []
 
     def _think(self, item: Fields) -> None:
         """Add reasoning to the open message of the assistant, or keep it for the next."""
         content: list[dict[str, Any]] = []
-        if self._takes_thoughts:
+        if self._takes_thoughts or self._takes_signed:
             content = item.take("content", list[dict[str, Any]]) or item.take("summary", list[dict[str, Any]]) or []
         told = "\n\n".join(text for part in content if isinstance(text := part.get("text"), str) and text)
-        if not told:
+        if self._takes_signed and (block := thinking_of(item.raw("encrypted_content"), told)) is not None:
+            if self._open is None:
+                self._signed.append(block)
+            else:
+                self._open.setdefault("thinking_blocks", []).append(block)
+            return
+        if not told or not self._takes_thoughts:
             self._losses.add(item.path, _OWN_THOUGHTS, hint=True)
         elif self._open is not None:
             before = self._open.get("reasoning_content")
@@ -460,8 +476,10 @@ _STATE = ("previous_response_id", "conversation", "prompt")  # with any of them,
 _NO_SUCH_FIELD = "chat completions have no such field"
 
 
-def to_chat(fields: Mapping[str, msgspec.Raw], *, thoughts: bool = False) -> Wording:
+def to_chat(fields: Mapping[str, msgspec.Raw], *, thoughts: bool = False, signed: bool = False) -> Wording:
     """Translate a Responses request; with ``thoughts``, earlier reasoning is sent as ``reasoning_content``.
+
+    With ``signed``, that which Anthropic's models have signed is sent as ``thinking_blocks``.
 
     Raises:
         Malformed: it has no input, or a field has another type than the API requires.
@@ -470,7 +488,7 @@ def to_chat(fields: Mapping[str, msgspec.Raw], *, thoughts: bool = False) -> Wor
     asked, losses = Fields(fields), Losses(once=True)
     said: dict[str, Any] = asked.several(*SHARED)
     stored = any(name in fields for name in _STATE)
-    conversation = Conversation(losses, thoughts=thoughts, elsewhere=stored)
+    conversation = Conversation(losses, thoughts=thoughts, signed=signed, elsewhere=stored)
     said["messages"] = _messages(asked, conversation, optional=stored)
     said |= _tools(asked, all_tools(fields), losses)
     if (limit := asked.raw("max_output_tokens")) is not None:

@@ -10,24 +10,30 @@ import msgspec
 from providers.dialects.chat.deltas import (
     CallNumbers,
     StreamErrors,
+    UsageSoFar,
     delta_of,
     no_place,
     pictures_in,
-    replaces,
+    signed_in,
     sound_in,
     split_data,
     string,
-    usage_after,
-    usage_in,
     written_arguments,
 )
-from providers.dialects.chat.events import CUT_SHORT, FILTERED
-from providers.dialects.events import DONE, Run, few, no_json_object
-from providers.dialects.responses.fields import EventWriter, Object, all_tools, flat, names_of, responses_usage
-from providers.dialects.wording import BLANK, UniqueIds, arguments_object, decoded
+from providers.dialects.events import CUT_SHORT, DONE, FILTERED, Run, few, no_json_object
+from providers.dialects.responses.fields import (
+    EventWriter,
+    Object,
+    all_tools,
+    encrypted_of,
+    flat,
+    names_of,
+    responses_usage,
+)
+from providers.dialects.wording import BLANK, REDACTED, UniqueIds, arguments_object, decoded
 from providers.errors import UNREADABLE, ErrorKind, UpstreamError
 from providers.sse import events
-from providers.usage import Usage, usage_of
+from providers.usage import Usage
 
 # The output items of a response while they are streamed, each with its events in the API's order.
 
@@ -120,19 +126,31 @@ class Thought:
         self._item: Item = {"id": item_id, "type": "reasoning", "status": "in_progress", "summary": [], "content": []}
         self._pieces: list[str] = []
         writer.say("response.output_item.added", output_index=output_index, item=self._item)
-        self._say_part("added", "")
+        self._has_part = False
+
+    @property
+    def is_signed(self) -> bool:
+        """Whether it has its end."""
+        return "encrypted_content" in self._item
+
+    def sign(self, encrypted: str) -> None:
+        """Add what only its maker can read: nothing follows it."""
+        self._item["encrypted_content"] = encrypted
 
     def add(self, delta: str) -> None:
         """Add a piece."""
+        if not self._has_part:
+            self._has_part = True
+            self._say_part("added", "")
         self._pieces.append(delta)
         self._say_text("delta", delta=delta)
 
     def close(self, status: str) -> Item:
         """End the item and return it."""
-        whole = "".join(self._pieces)
-        self._say_text("done", text=whole)
-        part = self._say_part("done", whole)
-        self._item["summary" if self._as_summary else "content"].append(part)
+        if self._has_part:
+            whole = "".join(self._pieces)
+            self._say_text("done", text=whole)
+            self._item["summary" if self._as_summary else "content"].append(self._say_part("done", whole))
         self._item["status"] = status
         self._writer.say("response.output_item.done", output_index=self._place["output_index"], item=self._item)
         return self._item
@@ -185,21 +203,12 @@ class Called:
         writer.say("response.output_item.added", output_index=output_index, item=self._item)
 
     def add(self, delta: str) -> None:
-        """Add a piece of the argument. What does not begin as an object is kept until all of it is there.
-
-        So is an empty one until another call goes on: the arguments may still come in its place.
-        """
+        """Add a piece of the argument. What does not begin as an object is kept until all of it is there."""
         if self._argument == "input" or self._pieces:
             self._say(delta)
             return
-        self._kept = delta if replaces([self._kept], delta) else self._kept + delta
-        if self._kept.lstrip(BLANK)[:1] == "{" and not replaces([self._kept], "{"):
-            self._say(self._kept)
-            self._kept = ""
-
-    def pause(self) -> None:
-        """Say an empty object that was kept: another call goes on."""
-        if replaces([self._kept], "{"):
+        self._kept += delta
+        if self._kept.lstrip(BLANK)[:1] == "{":
             self._say(self._kept)
             self._kept = ""
 
@@ -312,7 +321,6 @@ class OpenItems:
         self._open: tuple[int, Said | Thought] | None = None
         self._numbers = CallNumbers()
         self._calls: dict[int, tuple[int, Called]] = {}  # open calls, by their numbers
-        self._latest = 0  # the number of the call that had the last piece
         self._nameless: dict[int, list[tuple[str, str]]] = {}  # ids and arguments of calls without a name so far
 
     @property
@@ -322,13 +330,18 @@ class OpenItems:
 
     def thinking(self) -> Thought:
         """Return the open thought; begin one if there is none."""
-        if self._open is not None and isinstance(self._open[1], Thought):
+        if self._open is not None and isinstance(self._open[1], Thought) and not self._open[1].is_signed:
             return self._open[1]
         self._close_open("completed")
         number, item_id = self._next(TRANSLATED)
         thought = Thought(self._writer, item_id, number, as_summary=self._as_summary)
         self._open = number, thought
         return thought
+
+    @property
+    def is_thinking(self) -> bool:
+        """Whether a thought is open that may still be signed."""
+        return self._open is not None and isinstance(self._open[1], Thought) and not self._open[1].is_signed
 
     def saying(self) -> Said:
         """Return the open message; begin one if there is none."""
@@ -339,6 +352,10 @@ class OpenItems:
         said = Said(self._writer, item_id, number)
         self._open = number, said
         return said
+
+    def saying_nothing(self) -> None:
+        """End the open message or thought."""
+        self._close_open("completed")
 
     def picture(self, kind: str, data: str) -> None:
         """Add a picture of this type, in Base64. It is complete: an item of the tool that the API has for pictures."""
@@ -353,10 +370,10 @@ class OpenItems:
 
     def call(self, call: dict[str, Any]) -> None:
         """Add a piece of a tool call, as a delta of chat has it."""
-        key, taken = self._numbers.take(call)
-        if key != self._latest and self._latest in self._calls:
-            self._calls[self._latest][1].pause()
-        self._latest = key
+        for key, taken in self._numbers.say(call):
+            self._add_to_call(key, taken)
+
+    def _add_to_call(self, key: int, taken: Mapping[str, Any]) -> None:
         is_custom = isinstance(taken.get("custom"), dict)
         inner = taken.get("custom" if is_custom else "function")
         inner = inner if isinstance(inner, dict) else {}
@@ -385,6 +402,8 @@ class OpenItems:
             UpstreamError: a call never had a name (invalid_response).
 
         """
+        for key, taken in self._numbers.rest():
+            self._add_to_call(key, taken)
         if self._nameless:
             raise UpstreamError(ErrorKind.INVALID_RESPONSE, "called a tool without a name")
         self._close_open(status)
@@ -406,6 +425,7 @@ class OpenItems:
 
 
 _INCOMPLETE = dict.fromkeys(CUT_SHORT, "max_output_tokens") | dict.fromkeys(FILTERED, "content_filter")
+_UNKNOWN = Usage()
 # A part of item ids. Clients may send them back, and they have 64 characters at most.
 _chunks = msgspec.json.Decoder(dict[str, Any])
 
@@ -430,8 +450,8 @@ class FromChat:
         names, ids = names_of(all_tools(asked)), UniqueIds(conversation=asked.get("input", b""))
         self._items = OpenItems(self._writer, names, as_summary=_wants_summary(asked), new_id=new_id, ids=ids)
         self._echo: Echo | None = None  # None until the first chunk
-        self._reported: Mapping[str, Any] | None = None
-        self._usage: Mapping[str, Any] | None = None  # the same, if it has the answer's tokens
+        self._counted = UsageSoFar()
+        self._usage: Mapping[str, Any] | None = None  # that, if it has the answer's tokens
         self._finish_reason: str | None = None
         self._over = False
 
@@ -442,8 +462,8 @@ class FromChat:
 
     @property
     def usage_so_far(self) -> Usage | None:
-        """The usage that the last chunk with one has reported."""
-        return None if self._usage is None else usage_of(self._usage)
+        """The usage that the chunks have reported."""
+        return self._counted.told
 
     def feed(self, block: bytes) -> bytes:
         """Translate whole events of a chat completion; return ``b""`` if nothing can be sent yet.
@@ -481,11 +501,9 @@ class FromChat:
     def _take(self, chunk: dict[str, Any], data: bytes) -> None:
         choices = _objects(chunk.get("choices"))
         self._errors.take(chunk, choices, data)
-        if isinstance(usage := usage_in(chunk), dict):
-            self._reported = usage_after(self._reported, usage)
-            # An answer without a count is estimated; it was not one of 0 tokens.
-            counted = usage_of(self._reported).completion_tokens is not None
-            self._usage = self._reported if counted else self._usage
+        # An answer without a count is estimated; it was not one of 0 tokens.
+        if self._counted.take(chunk) and (self._counted.told or _UNKNOWN).completion_tokens is not None:
+            self._usage = self._counted.reported
         if self._echo is None and not choices:
             return  # Azure's first chunk, about the prompt: it has no id and no model yet
         echo = self._echo or self._begin(chunk)
@@ -503,8 +521,8 @@ class FromChat:
     def _hear(self, delta: dict[str, Any], logprobs: Any) -> None:
         thought, text = _texts(delta.get("content"))
         # Some servers send the same text under both names.
-        if thought := thought + (string(delta.get("reasoning")) or string(delta.get("reasoning_content"))):
-            self._items.thinking().add(thought)
+        thought += string(delta.get("reasoning")) or string(delta.get("reasoning_content"))
+        self._think(thought, signed_in(delta))
         if text:
             tokens = logprobs.get("content") if isinstance(logprobs, dict) else None
             self._items.saying().text(text, tokens if isinstance(tokens, list) else [])
@@ -520,6 +538,24 @@ class FromChat:
             self._items.saying().annotation(flat(annotation))
         for call in _objects(delta.get("tool_calls")):
             self._items.call(call)
+
+    def _think(self, thought: str, signed: Sequence[Mapping[str, Any]]) -> None:
+        if any(block.get("thinking") for block in signed) and not self._items.is_thinking:
+            thought = ""  # these have it
+        if thought:
+            self._items.thinking().add(thought)
+        for block in signed:
+            self._sign(block)
+
+    def _sign(self, block: Mapping[str, Any]) -> None:
+        """End a thought with what only its maker can read; one whose text was not streamed is whole."""
+        was_open = self._items.is_thinking
+        if block["type"] == REDACTED and was_open:
+            self._items.saying_nothing()
+        item = self._items.thinking()
+        if not was_open and (text := string(block.get("thinking"))):
+            item.add(text)
+        item.sign(encrypted_of(block) or "")
 
     def _begin(self, chunk: dict[str, Any]) -> Echo:
         created, model = chunk.get("created"), string(chunk.get("model"))

@@ -1,18 +1,20 @@
 """Translates a Responses stream into a stream of chat chunks."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from providers.dialects.chat.deltas import complaint
-from providers.dialects.events import DONE, few
-from providers.dialects.responses.events import lenient, read
+from providers.dialects.events import DONE, EarlyObject, chat_reason, few
+from providers.dialects.responses.events import lenient, read, usage_in
 from providers.dialects.responses.fields import chat_usage
 from providers.errors import UNREADABLE
 from providers.sse import events
 
+if TYPE_CHECKING:
+    from providers.usage import Usage
+
 _NULL = msgspec.Raw(b"null")
-_FINISH_REASONS = {"max_output_tokens": "length", "content_filter": "content_filter"}
 _PLAIN = {  # by the type of an event: the kind of its delta, and chat's field
     "response.output_text.delta": ("text", "content"),
     "response.refusal.delta": ("refusal", "refusal"),
@@ -91,9 +93,9 @@ class ToChat:
     """
 
     finishing = False  # an end is passed on as soon as it comes
-    usage_so_far = None  # likewise
 
     def __init__(self) -> None:
+        self.usage_so_far: Usage | None = None
         self._top: dict[str, Any] = {"id": "", "object": "chat.completion.chunk", "created": 0, "model": ""}
         self._began = False
         self._over = False
@@ -101,6 +103,7 @@ class ToChat:
         self._at_ends: set[tuple[int, str]] = set()  # of them, those that came only in the events that end a text
         # By the item's index in the output:
         self._calls: dict[int, tuple[int, str, str]] = {}  # the call's index in chat, its kind, its argument's name
+        self._early: dict[int, EarlyObject] = {}  # of the arguments of its function
         self._call_ids: dict[str | None, int] = {}  # the index of the item with this call
         self._thoughts: dict[int, str] = {}  # the event that brings its reasoning: the text itself or a summary
         self._out: list[bytes] = []
@@ -179,6 +182,7 @@ class ToChat:
             self._out.append(complaint(data))
             return
         response = lenient(event.response, _Response)
+        self.usage_so_far = usage_in(data, event.response) or self.usage_so_far
         self._note(response)
         match event.type:
             case "response.created":
@@ -188,11 +192,12 @@ class ToChat:
                 self._say_usage(response)
                 self._fail(response.error or {"message": f"the provider says that the response is {kind}"})
             case "response.completed":
-                self._complete(response, "tool_calls" if self._send_rest(response) else "stop")
+                self._complete(response, chat_reason("completed", calls=self._send_rest(response)))
             case "response.incomplete":
                 self._send_rest(response)
                 details = response.incomplete_details
-                self._complete(response, _FINISH_REASONS.get((details and details.reason) or "", "length"))
+                why = chat_reason((details and details.reason) or "length", calls=None)
+                self._complete(response, "length" if why == "stop" else why)
 
     def _note(self, response: _Response) -> None:
         top = self._top
@@ -209,8 +214,8 @@ class ToChat:
         """
         kinds = {kind for _, kind in self._sent}
         sent = {_ITEMS[kind] for kind in kinds} | ({"reasoning"} if kinds else set())
-        for number, raw in enumerate(few(response.output or (), "items")):
-            item = lenient(raw, _Item)
+        items = [(number, lenient(raw, _Item)) for number, raw in enumerate(few(response.output or (), "items"))]
+        for number, item in sorted(items, key=lambda each: each[1].call_id not in self._call_ids):  # begun calls first
             if item.type in _ARGUMENTS or item.type not in sent:
                 self._finish_item(self._call_ids.get(item.call_id, -1 - number), item)
         return bool(self._calls)
@@ -240,15 +245,27 @@ class ToChat:
         self._delta(index, "call", {"tool_calls": [call]})
 
     def _argument(self, index: int, piece: str) -> None:
-        if index in self._calls:
-            number, kind, argument = self._calls[index]
+        if index not in self._calls:
+            return
+        number, kind, argument = self._calls[index]
+        if kind == "function":
+            piece = self._early.setdefault(index, EarlyObject()).add(piece)
+        if piece:
             self._delta(index, "argument", {"tool_calls": [{"index": number, kind: {argument: piece}}]})
+
+    def _end_argument(self, index: int) -> None:
+        """Send an empty object that was kept: the call has ended."""
+        early = self._early.pop(index, None)
+        if early is not None and (rest := early.end()):
+            number, kind, argument = self._calls[index]
+            self._delta(index, "argument", {"tool_calls": [{"index": number, kind: {argument: rest}}]})
 
     def _finish_item(self, index: int, item: _Item) -> None:
         """Send the parts of an item that no delta had."""
         self._begin_call(index, item)
         if (index, "argument") not in self._sent and (whole := item.arguments or item.input):
             self._argument(index, whole)
+        self._end_argument(index)
         if (index, "reasoning") not in self._sent and item.type == "reasoning":
             parts = item.summary or item.content or ()
             if thought := "\n\n".join(part.text for part in parts if part.text):
@@ -267,6 +284,8 @@ class ToChat:
     def _complete(self, response: _Response, reason: str) -> None:
         self._over = True
         self._begin()
+        for index in [*self._early]:
+            self._end_argument(index)
         self._chunk({}, reason)
         self._say_usage(response)
         self._out.append(b"data: [DONE]\n\n")

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from providers.dialects.responses.fields import EventWriter, Object, responses_usage
+from providers.dialects.responses.fields import EventWriter, Object, responses_usage, thinking_of
 from providers.dialects.responses.stream_from_chat import TRANSLATED, Echo
 from providers.dialects.wording import Loss, Wording, decoded, raw_json
 from providers.errors import UNREADABLE
@@ -207,6 +207,7 @@ def is_bare(item: Mapping[str, msgspec.Raw]) -> bool:
 # https://platform.openai.com/docs/guides/reasoning#encrypted-reasoning-items
 
 _MARK = f'"{TRANSLATED}'.encode()
+_THINKING = re.compile(rb'"encrypted_content"\s*:\s*"(?:redacted_)?thinking:')
 _OF_OTHERS = "Responses refuses reasoning that was translated from another provider's model"
 _WITHOUT_CONTENT = "it is reasoning without its content, and nothing is stored that its id could name"
 ENCRYPTED = "reasoning.encrypted_content"
@@ -221,7 +222,7 @@ def without_lost_thoughts(fields: Mapping[str, msgspec.Raw]) -> Wording:
     """
     raw = bytes(fields.get("input", b""))
     may_lack = _REASONING in raw and bytes(fields.get("store", b"")) == b"false"
-    if _MARK not in raw and not may_lack:
+    if _MARK not in raw and not may_lack and _THINKING.search(raw) is None:
         return Wording(fields)
     items = decoded(fields["input"], list[Object], "input")
     kept: list[Object] = []
@@ -229,7 +230,8 @@ def without_lost_thoughts(fields: Mapping[str, msgspec.Raw]) -> Wording:
     has_lost = False  # since the last input of the client: what follows may only be named together with the reasoning
     for number, item in enumerate(items):
         is_reasoning = bytes(item.get("type", b"")) == _REASONING
-        if bytes(memoryview(item.get("id", b""))[: len(_MARK)]) == _MARK:
+        is_signed = is_reasoning and thinking_of(item.get("encrypted_content"), "") is not None
+        if is_signed or bytes(memoryview(item.get("id", b""))[: len(_MARK)]) == _MARK:
             losses.append(Loss(f"input[{number}]", _OF_OTHERS, hint=True))
         elif may_lack and is_reasoning and is_bare(item):
             losses.append(Loss(f"input[{number}]", _WITHOUT_CONTENT, hint=True))

@@ -357,6 +357,7 @@ def test_a_message_is_told_in_chat_chunks() -> None:
     assert [one["choices"][0]["delta"] for one in told(said)[:-2]] == [
         {"role": "assistant", "content": ""},
         {"reasoning_content": "hm"},
+        {"thinking_blocks": [{"type": "thinking", "thinking": "hm", "signature": "s"}]},
         {"content": "Let"},
         {"content": " me"},
         {"tool_calls": [{"index": 0, "id": "a", "type": "function", "function": {"name": "f", "arguments": ""}}]},
