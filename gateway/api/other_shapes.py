@@ -5,6 +5,7 @@ models it sends Messages' tools, and their calls and results as blocks within ch
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 import msgspec
@@ -16,8 +17,8 @@ Fields = dict[str, msgspec.Raw]
 _T = TypeVar("_T")
 
 assert RESPONSES.pivoting is not None and MESSAGES.pivoting is not None  # noqa: PT018 - they are not chat
-assert MESSAGES.pivoting.marked_to_chat is not None
-_OF_RESPONSES, _OF_MESSAGES = RESPONSES.pivoting.to_chat, MESSAGES.pivoting.marked_to_chat
+_OF_RESPONSES = RESPONSES.pivoting.to_chat
+_OF_MESSAGES = partial(MESSAGES.pivoting.to_chat, marks=True, signed=True)
 
 MOST_VALUES = 100_000  # JSON values of a body that is said in another shape, as it is read
 
