@@ -273,7 +273,7 @@ class Reported:
 
     def use(self, usage: Usage) -> None:
         """Keep the latest ``usage``."""
-        self.usage = completed(usage, self.usage)
+        self.usage = usage if self.usage is None else completed(usage, self.usage)
 
 
 class Measurement:

@@ -229,18 +229,14 @@ class ChatGathering(Gathering):
             self._texts.setdefault(0 if self.single else choice.index, []).append(choice.delta.content)
         return True
 
-    def _merge_top(self, chunk: dict[str, Any]) -> None:
+    def _merge(self, chunk: dict[str, Any]) -> None:
         for key, value in chunk.items():
             before = self._answer.get(key)
             if key in CHUNK.fields:
                 join(self._answer, key, value, CHUNK)
-            elif key == "usage" and isinstance(value, dict) and isinstance(before, dict):
-                self._answer[key] = usage_after(before, value)
-            elif key not in _OF_CHUNKS and (before is None or (value is not None and value != "")):
-                self._answer[key] = value  # as ``join`` does
-
-    def _merge(self, chunk: dict[str, Any]) -> None:
-        self._merge_top(chunk)
+            elif key not in _OF_CHUNKS and (before is None or (value is not None and value != "")):  # as ``join`` does
+                is_more = key == "usage" and isinstance(before, dict) and isinstance(value, dict)
+                self._answer[key] = usage_after(before, value) if is_more else value
         for piece in chunk.get("choices") or ():
             index = 0 if self.single else index_of(piece)
             choice = self._choices.setdefault(index, {"index": index, "message": {}})
