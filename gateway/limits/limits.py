@@ -207,7 +207,8 @@ class Limits:
     ) -> Begun:
         """Hold ``max_parallel`` and ``rpm`` before the body is read; ``end`` must be called when the request ends.
 
-        ``names``: which of the two. ``before``: what the request holds already, which is then added to.
+        ``names``: which of the two. ``before``: what the request holds already, which is then added to; from then on it
+        counts in ``levels``.
 
         Raises:
             LimitReached: too little is left.
@@ -225,7 +226,7 @@ class Limits:
         await self._admission.at_once(wanted, _ONE_REQUEST)
         if before is None:
             return Begun(levels, wanted)
-        before.held = (*before.held, *wanted)
+        before.held, before.levels = (*before.held, *wanted), levels
         return before
 
     async def hold(
