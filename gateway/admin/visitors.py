@@ -19,7 +19,6 @@ from gateway.admin.queries import answer
 from gateway.admin.sign_in import COOKIE, MOST_S, home, page_of, sent_to
 from gateway.api.auth import (
     FORWARDED_FOR,
-    JSON,
     READING,
     VISITOR,
     Trust,
@@ -32,6 +31,7 @@ from gateway.api.client import Client
 from gateway.api.context import CONTEXT, Context
 from gateway.api.endpoints import CHAT_ENDPOINT
 from gateway.api.handler import answering
+from gateway.api.json_body import JSON
 from gateway.api.refusals import Refused
 from gateway.api.sessions import LIFETIME_S, NAME, PERSON, START, presented, secret_of
 from gateway.core.errors import (

@@ -7,13 +7,12 @@ from aiohttp import web
 from aiohttp.typedefs import Handler
 
 from gateway.api import headers
-from gateway.api.auth import JSON
 from gateway.api.bodies import ReceivedBody, address_of, read_body
 from gateway.api.call_context import NO_LEVELS, ClientContext
 from gateway.api.client import Client
 from gateway.api.context import CONTEXT, Context
 from gateway.api.headers import is_wanted
-from gateway.api.json_body import read_tags
+from gateway.api.json_body import JSON, read_tags
 from gateway.core.errors import Overloaded
 from gateway.limits import Begun, LimitReached
 from providers import redact_word

@@ -13,6 +13,7 @@ import msgspec
 from aiohttp import web
 
 from gateway.api.client import Client
+from gateway.api.json_body import JSON
 from gateway.api.sessions import Sessions
 from gateway.core.errors import (
     ApiError,
@@ -206,7 +207,6 @@ def delay_s(wrong: float) -> float:
     return 0.0 if wrong <= FREE else min(LONGEST_S, max(FIRST_S, FIRST_S * 2.0 ** (wrong - FREE - 1.0)))
 
 
-JSON = "application/json"
 # The digest of a request's key, by which its requests are found when the key ends.
 DIGEST: web.RequestKey[bytes] = web.RequestKey("holeshot.digest", bytes)
 # Referenced while the request runs, so that it is found when the token is denied.

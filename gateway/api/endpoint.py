@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from gateway.api.auth import JSON
-from gateway.api.json_body import Contents, Media
+from gateway.api.json_body import JSON, Contents, Media
 from gateway.api.relayed_api import RelayedApi, counting_api
 from gateway.api.request import Decoders, ParsedRequest
 from gateway.core.errors import ApiError

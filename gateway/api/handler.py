@@ -12,7 +12,6 @@ from aiohttp.typedefs import Handler
 from gateway.api import headers
 from gateway.api.admission import Admit, Admitted, ClientHandler, admitted_call, client_context_of
 from gateway.api.aiohttp_adapter import PlainResponse
-from gateway.api.auth import JSON
 from gateway.api.bodies import LARGE_BYTES, address_of, read_contents
 from gateway.api.call_context import ClientContext
 from gateway.api.call_runner import CallRunner
@@ -20,6 +19,7 @@ from gateway.api.client import Client
 from gateway.api.client_sinks import CONTENT_TYPE, ArraySink, PassingSink, StreamingSink, is_plain
 from gateway.api.context import CONTEXT, Context, Phase
 from gateway.api.endpoint import Endpoint
+from gateway.api.json_body import JSON
 from gateway.api.overrides import HEADER, NOTHING, RaceOverride, read_deadlines, tightened
 from gateway.api.plan_call import plan_call
 from gateway.api.preferences import NOTHING as NO_PREFERENCES

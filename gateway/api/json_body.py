@@ -10,6 +10,8 @@ import msgspec
 from gateway.core.errors import InvalidRequest, TooManyValues
 from providers import Steps, finished, redact_word, separators
 
+JSON = "application/json"
+
 # Searches a prompt's raw JSON, without parsing, for images, audio, documents and Base64 data.
 
 # Base64 counts as bytes of the body, not as text. Backslashes: some clients escape "/" and line ends in JSON.

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from functools import partial
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
@@ -15,7 +15,6 @@ from gateway.api.provider_state import StoredAt
 from gateway.api.relayed_plans import first_of, fitted, hedged, passed_on, reading_of
 from gateway.api.relayed_plans import terms_of as relayed_terms
 from gateway.api.request import ParsedRequest
-from gateway.api.vectors import VectorComparisons
 from gateway.core.attempts import AnswerKind, WinOn
 from gateway.core.calls import Call, CallKind, CallRecord, Level, Mode, Objective
 from gateway.fleet.fleet import Fleet
@@ -48,6 +47,9 @@ from gateway.steering import (
     prefix_of,
 )
 from providers.dialects import RequestFormat, bound_reasoning
+
+if TYPE_CHECKING:
+    from gateway.api.vectors import VectorComparisons
 
 
 class PlannedCall(msgspec.Struct, frozen=True):
@@ -84,7 +86,7 @@ async def plan_call(
     fleet: Fleet,
     made_by: StoredAt | None = None,
     allow: Callable[[Model], Model] | None = None,
-    vectors: VectorComparisons | None = None,
+    vectors: "VectorComparisons | None" = None,
 ) -> PlannedCall:
     """Build and plan the call that ``parsed`` requests from the model ``name``. The plan is counted in the standings.
 

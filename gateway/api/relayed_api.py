@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from gateway.api.auth import JSON
+from gateway.api.json_body import JSON
 from gateway.core.prompt_classes import MeasuredApi
 from gateway.settings import ModelKind
 from providers import Api

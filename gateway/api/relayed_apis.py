@@ -4,8 +4,8 @@ import sys
 
 import msgspec
 
-from gateway.api.auth import JSON
 from gateway.api.endpoint import Description, Endpoint
+from gateway.api.json_body import JSON
 from gateway.api.relayed_api import FORM, RelayedApi
 from gateway.core.prompt_classes import MeasuredApi
 

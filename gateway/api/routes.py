@@ -14,13 +14,14 @@ from multidict import istr
 from gateway.api import headers
 from gateway.api.aiohttp_adapter import past_the_router
 from gateway.api.apis import APIS
-from gateway.api.auth import FORWARDED_FOR, JSON, Trust
+from gateway.api.auth import FORWARDED_FOR, Trust
 from gateway.api.bodies import DRAINED_S, answer_first, withhold_continue
 from gateway.api.context import CONTEXT, Context, Phase
 from gateway.api.counting import counting
 from gateway.api.endpoint import Endpoint
 from gateway.api.endpoints import ENDPOINTS
 from gateway.api.handler import LAST_WORD_S, answering
+from gateway.api.json_body import JSON
 from gateway.api.models import dialect_of, get_model, list_models
 from gateway.api.refusals import Refused
 from gateway.api.relayed_apis import (

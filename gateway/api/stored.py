@@ -12,11 +12,10 @@ from aiohttp.hdrs import METH_DELETE, METH_GET, METH_HEAD, METH_POST
 
 from gateway.api import headers
 from gateway.api.admission import Admitted, admitted_call
-from gateway.api.auth import JSON
 from gateway.api.bodies import read_contents
 from gateway.api.client import Client
 from gateway.api.context import CONTEXT, Context
-from gateway.api.json_body import is_set, read_model
+from gateway.api.json_body import JSON, is_set, read_model
 from gateway.api.preferences import policy_violation
 from gateway.api.provider_state import Given, StoredAt, check_names
 from gateway.api.recall import scope_of

@@ -13,9 +13,10 @@ from aiohttp.http_parser import RawRequestMessage
 from multidict import CIMultiDictProxy
 
 from gateway.api import headers
-from gateway.api.auth import FORWARDED_FOR, JSON, Trust, counted_address
+from gateway.api.auth import FORWARDED_FOR, Trust, counted_address
 from gateway.api.client import Client
 from gateway.api.context import Context, Phase
+from gateway.api.json_body import JSON
 from gateway.api.refusals import Refused
 from gateway.api.routes import CALLS, dialect_of_call, error_body
 from gateway.overload.intake import Shed

@@ -415,6 +415,22 @@ async def test_a_connection_ends_with_its_key_and_its_turns_with_it(serve: Serve
     assert call["status_code"] == 499
 
 
+async def test_a_turn_that_has_waited_counts_by_the_limits_that_hold_when_it_runs(serve: Serve) -> None:
+    async with (
+        serve(alpha=[RoleOnly(), Delta("a"), Hang()], config=keyed(rpm=100)) as running,
+        connected(running, headers=bearer("hs-app")) as socket,
+    ):
+        await socket.create("first")
+        await socket.until("response.output_text.delta")
+        await socket.create("second")
+        await socket.wire.send_json({"type": "response.nothing"})
+        assert (await socket.error())["status"] == 400  # so the one before it was read
+        running.gateway.reload(read({**running.config, **keyed(rpm=100, tpm=1)}, running.folder))
+        await socket.wire.send_json({"type": "response.cancel"})
+        assert (await socket.error())["error"]["code"] == "response_cancelled"
+        assert (await socket.error())["error"]["code"] == "tokens_exceed_limit"
+
+
 async def test_a_message_for_which_there_is_no_memory_is_refused_and_the_connection_stays(serve: Serve) -> None:
     async with serve(alpha=[said("Hello")], config={"providers": {"alpha": speaking("responses")}}) as running:
         running.gateway.context.bodies.most_bytes = 400_000  # 200,000 for one client
