@@ -638,21 +638,3 @@ async def test_a_get_that_is_no_handshake_is_405_and_an_invalid_one_426(serve: S
             assert response.status == 426
         async with running.get(PATH, headers={**upgrade, **key}) as response:
             assert (response.status, response.headers["sec-websocket-version"]) == (426, "13")
-
-
-async def test_a_turn_that_waits_while_limits_are_changed_is_held_by_the_new_ones(serve: Serve) -> None:
-    async with serve(alpha=None, config={**SPEAKS, **keyed(rpm=100, tpm=100_000)}) as running:
-        gate = asyncio.Event()
-        running["alpha"].once([Gate(gate), said("One", "resp_1")])
-        running["alpha"].once([said("Two", "resp_2")])
-        async with connected(running, headers=bearer("hs-app")) as socket:
-            await socket.create("one")
-            await until(lambda: len(running["alpha"].received) == 1)
-            await socket.create("two " * 100)
-            await socket.wire.send_json({"type": "nonsense"})  # answered at once: then the one before it is known
-            assert (await socket.event())["type"] == "error"
-            running.gateway.reload(read({**running.config, **keyed(rpm=100, tpm=1)}, running.folder))
-            gate.set()
-            await socket.until("response.completed")
-            assert (await socket.event())["type"] == "error"
-        assert len(running["alpha"].received) == 1
