@@ -73,6 +73,7 @@ _MESSAGES: Final = re.compile(
     # DeepSeek, MiniMax with 500 (github.com/MiniMax-AI/MiniMax-M2/issues/62), Z.ai with its code in brackets
     r"|(?:\[\d+\]\[)?insufficient (?:account )?balance"
     r"|(?:\[\d+\]\[)?(?:您的)?(?:账户|用户|当前)?(?:余额不足|额度不足|已欠费)"
+    r"|(?:sorry, )?your account balance is insufficient"  # SiliconFlow: docs.siliconflow.cn, its code 30001
     r"|organization has been restricted"  # Groq
     # Of Cohere, whose minute's limit is told in the same way: docs.cohere.com/docs/rate-limits
     r"|you are using a trial key, which is limited to [\d,]+ api calls / month"
@@ -83,26 +84,42 @@ _MESSAGES: Final = re.compile(
     re.IGNORECASE,
 )
 # In whose words ever, and anywhere in them: of a limit's answer alone, as that tells nothing that its client wrote, and
-# who can make a provider say this must not be able to take a key out.
+# who can make a provider say this must not be able to take a key out. Machines, too, have credits, budgets and balances
+# (of bursts, tokens, loads), so it is said whose they are. No two parts that repeat can take the same letters.
+_OWNED: Final = (
+    r"(?:your|its|the|account|wallet|user|team|customer|organi[sz]ation|project|workspace|key|api|prepaid|paid|free"
+    r"|current|remaining|available|sufficient|total|monthly|max|cost|usd|credit)[ _]"
+)
+_WHOSE: Final = rf"(?:^|[:.,;!(] ?|\b{_OWNED})"
+_MONEY: Final = r"(?:balance|credits?(?! cards?\b)|funds?)(?![a-z])"
+_IS: Final = r"(?: (?:is|are|was|were|has been|have been))?"
 _WORDS: Final = re.compile(
-    r"insufficient[ _](?:\w+[ _]){0,2}(?:balance|credit|fund)|not enough (?:\w+ ){0,2}(?:balance|credit|fund|money)"
-    r"|\b(?:balance|credits?|funds)(?: (?:is|are|was|were|has been|have been))?"
-    r" (?:insufficient|not (?:enough|sufficient)|exhausted|depleted|too low|used up|negative)"
-    r"|out of (?:\w+ )?(?:credit|fund|balance|money)|\bno (?:(?:more|remaining|available) )?(?:credit|fund|balance)"
-    r"|(?:unpaid|overdue|outstanding) (?:bill|invoice|balance|payment)|(?:bill|invoice|payment|account) is overdue"
-    r"|in arrears|payment (?:method )?(?:is )?required|please (?:recharge|top[ -]?up)\b"
-    r"|(?:spend(?:ing)?|budget|billing|credit) (?:limit|cap) (?:(?:is|was|has been) )?(?:reached|exceeded)"
-    r"|(?:reached|exceeded) (?:\w+ ){1,2}(?:spend(?:ing)?|budget|billing|credit) (?:limit|cap)"
-    r"|account (?:is|has been) (?:suspended|deactivated|frozen|disabled)"
+    rf"\b(?:insufficient|not enough)[ _](?:{_OWNED}){{0,3}}(?:{_MONEY}|money\b)"
+    rf"|{_WHOSE}{_MONEY}{_IS} (?:insufficient|not (?:enough|sufficient)|exhausted|depleted|too low|used up|negative)"
+    rf"|\bout of (?:{_OWNED}){{0,3}}(?:credits?|funds?|money)\b|\brun out of (?:{_OWNED}){{0,3}}balance\b"
+    rf"|\bno (?:(?:more|remaining|available) )?{_MONEY}|{_WHOSE}low balance\b"
+    r"|\b(?:unpaid|overdue|outstanding) (?:bill|invoice|balance|payment)s?\b"
+    r"|\b(?:bill|invoice|payment|account)(?: is)? overdue\b|\barrears?\b"
+    r"|\bpayment (?:is )?required\b|\bplease (?:recharge|top[ -]?up)\b"
+    rf"|\bspend(?:ing)?(?: limit| cap)?{_IS} (?:reached|exceeded)|\bbilling (?:limit|cap){_IS} (?:reached|exceeded)"
+    rf"|{_WHOSE}(?:budget|credit)(?: limit| cap){_IS} (?:reached|exceeded)|{_WHOSE}budget{_IS} exceeded"
+    rf"|\b(?:reached|exceeded) (?:{_OWNED}){{1,3}}(?:spend(?:ing)?|budget|billing|credit) (?:limit|cap)\b"
+    r"|\baccount (?:is|has been) (?:suspended|deactivated|frozen|disabled)\b"
+    r"|\bresource ?pack(?:age)?s?(?: is| are)? (?:exhausted|run ?out)\b"
     r"|余额不足|余额已?用[完尽]|额度不足|额度已?用[完尽]|资源包(?:余量)?已?用[完尽]|欠费|请(?:先)?充值",
     re.IGNORECASE,
 )
-_WORDS_OF_CODES: Final = re.compile(  # likewise, without what stands between words
-    r"insufficient(?:user|account|credit|wallet)?(?:balance|credit|fund)|notenough(?:balance|credit|fund)|lowbalance"
-    r"|(?:balance|credits?|funds)(?:insufficient|exhausted|depleted|notenough|toolow)|outofcredit|arrear|overdue"
-    r"|paymentrequired|(?:budget|spend(?:ing)?(?:limit|cap)?)exceeded|resourcepack\w*(?:exhausted|runout)"
+# Of such words, which may as well be about what comes back by itself.
+_SOON: Final = re.compile(
+    r"\bplease wait\b|\ba moment\b|\bshortly\b|\btemporar(?:y|ily)\b|(?<!and )(?<!then )\btry again\b|\bconcurren"
+    r"|\brequests at once\b|\b(?:raise|increase|lift|higher|reduced) (?:(?:your|the|rate) )?limits\b|稍[后候]",
+    re.IGNORECASE,
 )
-_BETWEEN: Final = re.compile(r"[\W_]+")
+# What OpenRouter quotes of its vendor's error is about that one's account: it asks another vendor the next time.
+_QUOTING: Final = re.compile(r"provider returned error|upstream error from ", re.IGNORECASE)
+_WORD: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|[0-9]+")  # of a code
+_LONGEST_TEXT: Final = 4096  # characters of a message that are searched
+_LONGEST_CODE: Final = 200
 _BEFORE: Final = re.compile(r"(?:litellm\.)?(?:\w+(?:Error|Exception)(?:: | - ))*")  # what proxies write before it
 # What comes back by itself, or is of one user of a proxy's client, however its code is called.
 _PASSING: Final = re.compile(
@@ -119,27 +136,46 @@ _LEAST_OWN: Final = 1000  # smaller codes may be a status
 _REASONS: Final = frozenset({"BILLING_DISABLED", "CONSUMER_SUSPENDED"})  # of a google.rpc.ErrorInfo
 
 
-def is_spent(error: Mapping[str, Any], *, meters_quota: bool = False, of_limits: bool = False) -> bool:
+def is_spent(
+    error: Mapping[str, Any], *, meters_quota: bool = False, any_codes: bool = False, any_words: bool = False
+) -> bool:
     """Whether an error object says that the account has no money left, or is blocked.
 
-    ``meters_quota``: its vendor calls a minute's tokens a quota. ``of_limits``: it is a rate limit's by its status, or
-    comes within a stream: words of any vendor count then, as they are not about the request.
+    ``meters_quota``: its vendor calls a minute's tokens a quota. ``any_codes`` and ``any_words``: codes, and words, of
+    any vendor count, as what it says is not about the request.
     """
-    # What OpenRouter quotes of its vendor's error is about that one's account: it asks another vendor the next time.
+    match error.get("metadata"):
+        case {"provider_name": str()} | {"raw": str()}:
+            return False
     message = error.get("message")
-    text = _BEFORE.sub("", message, count=1) if isinstance(message, str) else ""
-    codes = {str(said).lower() for name in ("code", "type") if isinstance(said := error.get(name), str | int)}
-    is_named = not _CODES.isdisjoint(codes)
-    is_said = not _is_told_by_code(error) and _MESSAGES.match(text) is not None
-    if of_limits and not (is_named or is_said or _is_told_by_code(error)):
-        is_named = any(_WORDS_OF_CODES.search(_BETWEEN.sub("", code)) for code in codes)
-        is_said = _WORDS.search(text) is not None
-    if not (is_named or is_said or _has_reason(error.get("details"))):
-        return False
-    if _PASSING.search(text) is not None:
+    text = _BEFORE.sub("", message[:_LONGEST_TEXT], count=1) if isinstance(message, str) else ""
+    named = {
+        name: str(said)[:_LONGEST_CODE] for name in ("code", "type") if isinstance(said := error.get(name), str | int)
+    }
+    codes = {said.lower() for said in named.values()}
+    if not _CODES.isdisjoint(codes) or _has_reason(error.get("details")):
+        is_said = True
+    elif _is_told_by_code(error):
+        is_said = False
+    else:
+        is_said = _MESSAGES.match(text) is not None or _is_likely(text, named, any_codes, any_words)
+    if not is_said or _PASSING.search(text) is not None:
         return False
     meters_quota = meters_quota or _OF_ALIBABA.search(text) is not None
     return not (meters_quota and _AMBIGUOUS in codes)
+
+
+def _is_likely(text: str, named: Mapping[str, str], any_codes: bool, any_words: bool) -> bool:
+    """Whether codes, or words anywhere, say so that no list has, and nothing says that it passes."""
+    if _SOON.search(text) is not None:
+        return False
+    said = {name: " ".join(_WORD.findall(code)) for name, code in named.items()}
+    passing = {name for name, code in said.items() if _PASSING.search(code) is not None}
+    if any_codes and any(name not in passing and _WORDS.search(code) is not None for name, code in said.items()):
+        return True
+    # Messages' type of every 429 is that of a rate limit, so it tells nothing.
+    is_open = any_words and "code" not in passing and _QUOTING.match(text) is None
+    return is_open and _WORDS.search(text) is not None
 
 
 def _has_reason(details: object) -> bool:

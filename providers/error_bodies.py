@@ -41,9 +41,7 @@ def retry_after_s(headers: Mapping[str, str], now_s: float) -> float | None:
     ``headers`` have lower-case names; ``now_s`` is Unix time. An explicit ``retry-after`` has priority over the reset
     times of single limits; of those, the latest of the exhausted ones counts, or the soonest if none is exhausted.
     """
-    if (delay := _milliseconds(headers.get("retry-after-ms"))) is not None:
-        return _believable(delay)
-    if (text := headers.get("retry-after")) and (delay := _delay_s(text, now_s)) is not None:
+    if (delay := _told_delay_s(headers, now_s)) is not None:
         return _believable(delay)
     resets = []
     exhausted = []
@@ -56,6 +54,13 @@ def retry_after_s(headers: Mapping[str, str], now_s: float) -> float | None:
     if exhausted:
         return _believable(max(exhausted))
     return _believable(min(resets)) if resets else None
+
+
+def _told_delay_s(headers: Mapping[str, str], now_s: float) -> float | None:
+    """Return the seconds after which a provider says to come back, however many."""
+    if (delay := _milliseconds(headers.get("retry-after-ms"))) is not None:
+        return delay
+    return _delay_s(text, now_s) if (text := headers.get("retry-after")) else None
 
 
 def headroom(headers: Mapping[str, str]) -> float | None:
@@ -218,12 +223,13 @@ def error_of_response(
     """Return the error of a response. ``headers`` have lower-case names; ``now_s`` is Unix time."""
     error = _error_object(_decode(body))
     message = _message(error) if error else message_of_text(body)
-    kind = _kind(status, error or {}, meters_quota=any(name.startswith(_OF_ALIBABA) for name in headers))
+    wait_s = _told_delay_s(headers, now_s)
+    kind = _kind(status, error or {}, meters_quota=any(name.startswith(_OF_ALIBABA) for name in headers), wait_s=wait_s)
     if status == _FORBIDDEN and error is None and _is_page(body):
         kind = ErrorKind.SERVER_ERROR  # of a firewall, which may dislike one text: the key is good for all others
     elif kind is ErrorKind.BAD_REQUEST and headers.get("x-amzn-errortype", "").startswith(_QUOTAS_OF_AWS):
         kind = ErrorKind.RATE_LIMITED
-    elif not error and is_spent({"message": message}, of_limits=kind is ErrorKind.RATE_LIMITED):
+    elif not error and is_spent({"message": message}, any_words=_speaks_of_limits(kind, wait_s)):
         kind = ErrorKind.PROVIDER_AUTH
     retry = None
     if kind in (ErrorKind.RATE_LIMITED, ErrorKind.SERVER_ERROR):
@@ -398,19 +404,30 @@ def _meant_status(error: Mapping[str, Any]) -> int | None:
 
 def _google_retry_delay_s(error: Mapping[str, Any]) -> float | None:
     """Return the delay in a google.rpc.RetryInfo, which Gemini sends instead of a ``retry-after`` header."""
+    delay = _google_wait_s(error)
+    return None if delay is None else _believable(delay)
+
+
+def _google_wait_s(error: Mapping[str, Any]) -> float | None:
     for detail in _list(error.get("details")):
         match detail:
             case {"retryDelay": str(delay)}:
-                return parse_delay_s(delay)
+                return _duration_s(delay.strip())
     return None
 
 
 def _kind(
-    status: int | None, error: Mapping[str, Any], *, kind: ErrorKind | None = None, meters_quota: bool = False
+    status: int | None,
+    error: Mapping[str, Any],
+    *,
+    kind: ErrorKind | None = None,
+    meters_quota: bool = False,
+    wait_s: float | None = None,
 ) -> ErrorKind:
     """Return the kind of an error by its status, unless what it says is known to be of another kind.
 
     ``kind`` is that of an error without a status. ``meters_quota``: its vendor calls a minute's tokens a quota.
+    ``wait_s``: after how long its headers say to come back.
 
     A 402 or 403 may be about one request: its text was flagged, or blocked by a guardrail (OpenRouter), or its
     ``max_tokens`` is more than is left to pay (OpenRouter, 402) or than the model's context (Together, 403). The key is
@@ -421,15 +438,24 @@ def _kind(
     if kind is ErrorKind.RATE_LIMITED and _is_outsized(error):
         return ErrorKind.BAD_REQUEST
     refuses = kind is ErrorKind.BAD_REQUEST and _refuses_key(error)
-    of_limits = kind in (ErrorKind.RATE_LIMITED, ErrorKind.STREAM_ERROR)
+    # Within a stream the words may be a tool's that runs at the provider, or the model's.
+    any_words = _speaks_of_limits(kind, _google_wait_s(error) if wait_s is None else wait_s)
+    any_codes = kind in (ErrorKind.RATE_LIMITED, ErrorKind.STREAM_ERROR)
     is_auth = kind is ErrorKind.PROVIDER_AUTH
-    if refuses or (not is_auth and is_spent(error, meters_quota=meters_quota, of_limits=of_limits)):
+    if refuses or (
+        not is_auth and is_spent(error, meters_quota=meters_quota, any_codes=any_codes, any_words=any_words)
+    ):
         return ErrorKind.PROVIDER_AUTH
     if kind is ErrorKind.NOT_FOUND:
         return kind_of_404(_message(error), names_of(error))
     if kind is ErrorKind.PROVIDER_AUTH and status != _UNAUTHORIZED:
         return _kind_of_refusal(status, error)
     return kind
+
+
+def _speaks_of_limits(kind: ErrorKind, wait_s: float | None) -> bool:
+    """Whether an error is a limit's that need not pass by itself within a minute."""
+    return kind is ErrorKind.RATE_LIMITED and (wait_s is None or wait_s > LONGEST_BELIEVED_S)
 
 
 # Of OpenRouter, with 402: what running requests may cost fills the account until they end, or one alone would.

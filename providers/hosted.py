@@ -203,9 +203,10 @@ def _asks_among(asked: Mapping[str, Any], ways: tuple[_Asking, ...]) -> bool:
     if any(_HOW[each.way](_at(asked, each.place)) for each in ways if each.place[0] in asked):
         return True
     own = asked.get(_OWN_BODY)  # what a program's SDK would have put beside the others
-    return isinstance(own, dict) and (
-        _asks_among({**own, _OWN_BODY: None}, ways) or (ways is FIELDS and _has_hosted(own.get("tools")))
-    )
+    if not isinstance(own, dict):
+        return False
+    has_tool = _has_hosted if ways is FIELDS else _has_search
+    return _asks_among({**own, _OWN_BODY: None}, ways) or has_tool(own.get("tools"))
 
 
 def _at(value: Any, place: tuple[str, ...]) -> Any:
@@ -260,11 +261,15 @@ def _has_hosted(value: Any) -> bool:
         if not isinstance(each, dict):
             continue
         kind = each.get("type")
-        if isinstance(kind, str) and not _is_clients(kind, each) and not is_switched_off(each.get(kind, {})):
+        if kind and isinstance(kind, str) and not _is_clients(kind, each) and not is_switched_off(each.get(kind, {})):
             return True
-        if kind is None and _OF_FUNCTIONS.isdisjoint(each) and _has_googles(each):
+        if not kind and _OF_FUNCTIONS.isdisjoint(each) and _has_googles(each):
             return True
     return False
+
+
+def _has_search(value: Any) -> bool:
+    return value is not None and _SEARCH_TOOL.search(msgspec.json.encode(value)) is not None
 
 
 def _is_clients(kind: str, tool: dict[str, Any]) -> bool:

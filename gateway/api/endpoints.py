@@ -283,7 +283,7 @@ def read_messages(contents: Contents, race_header: str | None, _: object = None)
         stateful=bool(found("mcp_servers"))
         or any(is_set(fields.get(name)) for name in _STATE)
         or any(map(_is_hosted, tools))
-        or (any(tool.type is None and tool.name is None for tool in tools) and runs_among(fields["tools"]))
+        or (any(not tool.type and tool.name is None for tool in tools) and runs_among(fields["tools"]))
         or runs_there(fields),
         for_program=bool(tools),
         converses="thread" if thread is not None and thread.previous_message_id is not None else None,
@@ -292,7 +292,7 @@ def read_messages(contents: Contents, race_header: str | None, _: object = None)
 
 def _is_hosted(tool: _MessagesTool) -> bool:
     """Whether the provider runs a tool: those act, search or spend. Others, like bash, are run by the client."""
-    return tool.type is not None and not tool.type.startswith(BY_CLIENTS_ANYWHERE)
+    return bool(tool.type) and not tool.type.startswith(BY_CLIENTS_ANYWHERE)  # Go's programs send "" for none
 
 
 _MESSAGES_DESCRIPTION = Description(

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from functools import cache
+from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -141,13 +142,24 @@ def _beginnings(items: Sequence[Any]) -> Iterator[str]:
 
 def _pumps(items: Sequence[Any]) -> Iterator[str]:
     """Yield what parts of a pattern match: each item, and each run of items."""
+    items = _with_words(items)
     for begin in range(len(items)):
         for end in range(begin + 1, min(len(items), begin + 6) + 1):
             yield "".join(map(_sample, items[begin:end]))
             yield "".join(_sample(item, fewest=True) for item in items[begin:end])
+            yield "".join(_sample(item, last=True) for item in items[begin:end])
     for item in items:
         for inner in _inside(item):
             yield from _pumps(inner)
+
+
+def _with_words(items: Sequence[Any]) -> list[Any]:
+    """Return the items with each run of letters as one of them: a part of a word would not reach what follows it."""
+    words: list[Any] = []
+    for is_letter, run in groupby(items, lambda item: str(item[0]) == "LITERAL"):
+        found = list(run)
+        words += [("WORD", "".join(map(_sample, found)))] if is_letter else found
+    return words
 
 
 def _inside(item: Any) -> list[Any]:
@@ -165,27 +177,33 @@ def _inside(item: Any) -> list[Any]:
     return []
 
 
-def _sample(item: Any, *, fewest: bool = False) -> str:
-    """Return a text that an item of a pattern matches; repeats once, or with ``fewest`` as few times as possible."""
+def _sample(item: Any, *, fewest: bool = False, last: bool = False) -> str:
+    """Return a text that an item of a pattern matches; repeats once, or with ``fewest`` as few times as possible.
+
+    ``last``: of a class its last character, which other classes beside it may have too (``_`` is one of a word).
+    """
     name, value = str(item[0]), item[1]
+    if name == "WORD":
+        return str(value)
     if name == "LITERAL":
         return chr(int(value))
     if name in {"NOT_LITERAL", "ANY"}:
         return "a" if value != ord("a") else "b"
     if name == "IN":
-        return _member(value)
+        return _member(value, last=last)
     if name in {"MAX_REPEAT", "MIN_REPEAT", "POSSESSIVE_REPEAT"}:
         least, most, inner = value
         times = least if fewest else min(max(1, least), most)
-        return str("".join(_sample(each, fewest=fewest) for each in inner) * min(times, 50))
+        return str("".join(_sample(each, fewest=fewest, last=last) for each in inner) * min(times, 50))
     inner = [] if name in {"ASSERT", "ASSERT_NOT"} else _inside(item)
-    return "".join(_sample(each, fewest=fewest) for each in inner[0]) if inner else ""
+    return "".join(_sample(each, fewest=fewest, last=last) for each in inner[0]) if inner else ""
 
 
-def _member(items: Sequence[Any]) -> str:
+def _member(items: Sequence[Any], *, last: bool) -> str:
     text = "".join(chr(each) for each in range(32, 127))
     pattern = re.compile("[" + "".join(_written(each) for each in items) + "]")
-    return next((each for each in "a0 " + text + "\r\n" if pattern.match(each)), "a")
+    order = text[::-1] if last else "a0 " + text + "\r\n"
+    return next((each for each in order if pattern.match(each)), "a")
 
 
 _CATEGORIES = {"DIGIT": r"\d", "NOT_DIGIT": r"\D", "SPACE": r"\s", "NOT_SPACE": r"\S", "WORD": r"\w", "NOT_WORD": r"\W"}

@@ -83,7 +83,11 @@ def slowest(found: Found) -> str | None:
 
 
 @pytest.mark.parametrize(
-    "text", [r"<[^>]*>", r"<h1[^>]*>(.*?)</h1>", r"\s*x", r"(a+)+b", r"a\s*(b|)\s*$", r"[^@\s]+@[^@\s]+\.[^@\s]+;"]
+    "text",
+    [
+        *(r"<[^>]*>", r"<h1[^>]*>(.*?)</h1>", r"\s*x", r"(a+)+b", r"a\s*(b|)\s*$", r"[^@\s]+@[^@\s]+\.[^@\s]+;"),
+        *(r"bundle\w*(?:used|empty)", r"missing[ _](?:\w+[ _]){0,2}(?:key|part)"),
+    ],
 )
 def test_patterns_that_are_not_linear_are_found(text: str) -> None:
     assert slowest(Found("here:1", text, 0, is_bytes=False, methods=("search",))) is not None

@@ -161,7 +161,8 @@ class ConverseToChat:
             case "messageStop":
                 said = self._finish(event["stopReason"])
             case "metadata":
-                self.usage = usage_of(event.get("usage"), (event.get("serviceTier") or {}).get("type"))
+                tier = event.get("serviceTier")
+                self.usage = usage_of(event.get("usage"), tier.get("type") if isinstance(tier, dict) else tier)
                 said = self.end()
         return said
 

@@ -435,7 +435,7 @@ def _tools(asked: RawObject, losses: Losses) -> Object:
     for number, tool in enumerate(objects_at(asked.get("tools"), "tools")):
         path = f"tools[{number}]"
         kind = decoded(tool.get("type"), str, f"{path}.type")
-        if kind not in {None, "custom"}:
+        if kind not in {None, "", "custom"}:  # Go's programs send "" for none
             losses.add(path, f"chat has no tool of type {kind!r}")
             continue
         schema = tool.get("input_schema")

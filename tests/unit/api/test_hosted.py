@@ -8,7 +8,7 @@ import pytest
 from gateway.api.endpoints import read_chat, read_completion, read_gemini, read_messages, read_response
 from gateway.api.json_body import Contents
 from gateway.api.request import ParsedRequest
-from providers.hosted import is_added, lets_search, runs_itself, runs_there
+from providers.hosted import is_added, lets_search, runs_itself, runs_there, searches_by_field
 
 PROMPT: dict[str, dict[str, Any]] = {
     "chat": {"messages": [{"role": "user", "content": "x"}]},
@@ -172,6 +172,8 @@ def test_a_tool_of_chats_runs_there_unless_it_is_the_clients_or_off(tool: dict[s
         ({"type": "openrouter:web_search"}, True),
         ({"type": "x_search"}, True),
         ({"googleSearch": {}}, True),
+        ({"type": "", "name": "f", "input_schema": {}}, False),  # Go's programs send what is not set
+        ({"type": "", "googleSearch": {}}, True),
     ],
     ids=str,
 )
@@ -232,6 +234,8 @@ def test_a_model_may_run_something_by_its_name(model: str, there: bool) -> None:
         ({"tools": [{"type": "text_editor_20250728", "name": "e"}, {"type": "computer_20250124"}]}, False),
         ({"tools": [TOOL, {"type": "bash_20250124", "name": "bash"}, {"name": "f", "input_schema": {}}]}, False),
         ({"tools": [{"functionDeclarations": []}]}, False),
+        ({"tools": [{"type": "", "name": "f", "input_schema": {}}]}, False),
+        ({"tools": [{"type": "", "googleSearch": {}}]}, True),
         ({"service_tier": "flex", "provider": {"only": ["x"]}}, False),
     ],
     ids=str,
@@ -263,6 +267,9 @@ def test_only_searches_count_as_such() -> None:
 def test_a_search_is_known_among_tools(tool: dict[str, Any]) -> None:
     assert lets_search(raw({"tools": [TOOL, tool]}))
     assert not lets_search(raw({"tools": [TOOL]}))
+    assert searches_by_field(raw({"extra_body": {"tools": [TOOL, tool]}}))
+    assert lets_search(raw({"extra_body": {"tools": [TOOL, tool]}}))
+    assert not lets_search(raw({"extra_body": {"tools": [TOOL]}}))
 
 
 def test_what_nobody_can_read_asks_for_nothing() -> None:

@@ -78,14 +78,26 @@ SPENT: dict[str, tuple[int, Any]] = {
     "Tencent": (429, error("免费资源包余量已用尽", code="FailedOperation.FreeResourcePackExhausted")),
     "Tencent's arrears": (400, error("账号已欠费。", code="ResourceUnavailable.InArrears")),
     "SiliconFlow": (429, {"code": 30001, "message": "Sorry, your account balance is insufficient", "data": None}),
-    # In words and codes that no list has: of a 429, which tells nothing that its client wrote.
+    # In codes that no list has: of a 429, which tells nothing that its client wrote.
     "an unknown code": (429, error("Request rejected", code="ACCOUNT_BALANCE_INSUFFICIENT")),
     "an unknown type": (429, error("Request rejected", type="credits_exhausted_error")),
+    "a code in words": (429, error("Request rejected", code="UserBudgetExceeded")),
+    "an overdue account": (429, error("Request rejected", code="ACCOUNT_OVERDUE")),
+}
+# Likewise in words alone, of a limit that does not say that it passes within a minute.
+IN_WORDS: dict[str, tuple[int, Any]] = {
     "a wallet": (429, error("Request failed: insufficient wallet balance. Please top up your account.")),
     "credits": (429, error("Sorry! The organization has run out of API credits.")),
     "an unpaid bill": (429, error("This project has an unpaid invoice")),
     "in Chinese": (429, error("请求失败: 当前账户余额已用完, 请充值后再试")),
     "a longer text": (429, "Error: your remaining credits are depleted"),
+    "a budget": (429, error("You have exceeded your monthly budget limit")),
+    "a key's budget": (429, error("API key budget exceeded")),
+    "a payment": (429, error("Request refused: payment required")),
+    "more money": (429, error("Not enough available balance, please top up and try again")),
+    "no money": (429, error("You have no remaining credits")),
+    "a limit of what is spent": (429, error("Spending limit reached. Please increase your spending limit.")),
+    "an account": (429, error("This account has been suspended")),
 }
 RATED: dict[str, tuple[int, Any]] = {
     "OpenAI": (429, error("Rate limit reached for m on tokens per min (TPM): Limit 9", code="rate_limit_exceeded")),
@@ -123,6 +135,41 @@ RATED: dict[str, tuple[int, Any]] = {
     ),
     "a day's share": (429, error("今日额度已用完, 请明日再试")),
     "Cloudflare": (429, {"errors": [{"code": 3036, "message": "you have used up your daily free allocation"}]}),
+    "tokens' budget": (429, error("Your token budget limit is exceeded. Please wait a moment.")),
+    "a credit of requests": (429, error("Too many requests: credit limit reached, try again shortly")),
+    **{
+        code: (429, error("Request rejected", code=code))
+        for code in (
+            *("token_budget_exceeded", "TokenBudgetExceeded", "thinking_budget_exceeded", "time_budget_exceeded"),
+            *("request_overdue", "burst_credits_exhausted", "cpu_credits_depleted", "load_balance_exhausted"),
+        )
+    },
+    "a rate limit's code": (429, error("The credit limit is reached", code="rate_limit_exceeded")),
+    "concurrency": (429, error("Concurrency budget limit reached")),
+    "concurrent requests": (429, error("Insufficient credits for concurrent requests")),
+    "a machine's credits": (429, error("CPU credits exhausted")),
+    "a burst's credits": (429, error("Insufficient burst credits")),
+    "load": (429, error("load balance exhausted")),
+    "a balancer": (429, error("No available balancer")),
+    "a card": (429, error("Free tier: 1 request at a time, no credit card needed")),
+    "a free tier": (
+        429,
+        error("Free tier: 5 requests at once. A payment method is required to raise limits."),
+    ),
+    "a recharge": (429, error("Too fast, please recharge for higher limits")),
+    "for a while": (429, error("Your credits are temporarily exhausted")),
+    "in Chinese, for a while": (429, error("当前账户余额不足, 请稍后再试")),
+    # What OpenRouter quotes of its vendor is not about its own key.
+    "OpenRouter's vendor's name": (
+        429,
+        error("account balance is insufficient", code=429, metadata={"provider_name": "Acme"}),
+    ),
+    "OpenRouter's vendor's balance": (429, error("Provider returned error: your account balance is insufficient")),
+    "OpenRouter's quoted vendor": (429, error("Upstream error from Acme: account balance is insufficient")),
+    "OpenRouter's vendor's words": (
+        429,
+        error("Provider returned error", code=429, metadata={"raw": '{"error":"Insufficient balance"}'}),
+    ),
     "OpenRouter's own budget": (
         402,
         error(
@@ -150,10 +197,36 @@ def test_a_spent_account_is_the_operators_to_mend_and_nobody_is_asked_to_come_ag
     assert (found.kind, found.retry_after_s) == (ErrorKind.PROVIDER_AUTH, None)
 
 
+@pytest.mark.parametrize("vendor", IN_WORDS)
+@pytest.mark.parametrize("headers", [{}, {"retry_after": "86400"}, {"retry_after": "Tue, 01 Dec 2026 00:00:00 GMT"}])
+def test_words_of_a_spent_account_count_where_no_short_time_to_wait_is_told(
+    vendor: str, headers: dict[str, str]
+) -> None:
+    assert answered(*IN_WORDS[vendor], **headers).kind is ErrorKind.PROVIDER_AUTH
+
+
+def test_the_type_that_every_429_has_in_messages_does_not_say_that_it_passes() -> None:
+    said = {"type": "error", **error("API key budget exceeded", type="rate_limit_error")}
+    assert answered(429, said).kind is ErrorKind.PROVIDER_AUTH
+
+
+@pytest.mark.parametrize("vendor", IN_WORDS)
+def test_words_alone_take_no_key_out_where_the_limit_passes_within_a_minute(vendor: str) -> None:
+    status, said = IN_WORDS[vendor]
+    for headers in ({"retry_after": "5"}, {"retry_after_ms": "5000"}):
+        found = answered(status, said, **headers)
+        assert (found.kind, found.retry_after_s) == (ErrorKind.RATE_LIMITED, 5)
+    if not isinstance(said, str):
+        details = [{"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "5s"}]
+        found = answered(status, {"error": {**said["error"], "details": details}})
+        assert (found.kind, found.retry_after_s) == (ErrorKind.RATE_LIMITED, 5)
+
+
 @pytest.mark.parametrize("vendor", RATED)
 def test_a_rate_limit_stays_one_with_its_time_to_wait(vendor: str) -> None:
     found = answered(*RATED[vendor], retry_after="7")
     assert (found.kind, found.retry_after_s) == (ErrorKind.RATE_LIMITED, 7)
+    assert answered(*RATED[vendor]).kind is ErrorKind.RATE_LIMITED
 
 
 def test_alibabas_minute_is_told_by_its_headers_where_the_words_are_openais() -> None:
@@ -181,6 +254,39 @@ def test_what_a_client_may_have_written_takes_no_key_out(status: int) -> None:
 def test_it_is_told_inside_a_stream_too(vendor: str) -> None:
     data = msgspec.json.encode(SPENT[vendor][1])
     assert error_in(data, [], otherwise=ErrorKind.STREAM_ERROR).kind is ErrorKind.PROVIDER_AUTH
+
+
+@pytest.mark.parametrize("vendor", [name for name, (_, said) in IN_WORDS.items() if not isinstance(said, str)])
+def test_words_inside_a_stream_take_no_key_out(vendor: str) -> None:
+    data = msgspec.json.encode(IN_WORDS[vendor][1])
+    assert error_in(data, [], otherwise=ErrorKind.STREAM_ERROR).kind is not ErrorKind.PROVIDER_AUTH
+
+
+TOOLS_PAYMENT = "Error retrieving tool list from MCP server: 'pay'. Http status code: 402 (Payment Required)"
+QUOTING: dict[str, tuple[Dialect, Any]] = {
+    "chat": (CHAT, {"error": 'error parsing tool call: raw=\'{"q":"please recharge\', err=unexpected end'}),
+    "Responses": (RESPONSES, {"type": "error", "code": "tool_error", "message": TOOLS_PAYMENT, "param": None}),
+    "Responses that failed": (
+        RESPONSES,
+        {"type": "response.failed", "response": {"error": {"code": "http_error", "message": TOOLS_PAYMENT}}},
+    ),
+    "Messages": (MESSAGES, {"type": "error", "error": {"type": "api_error", "message": TOOLS_PAYMENT}}),
+}
+
+
+@pytest.mark.parametrize("api", QUOTING)
+def test_what_a_tool_or_a_model_says_inside_a_stream_takes_no_key_out(api: str) -> None:
+    dialect, said = QUOTING[api]
+    read = dialect.answers.read_event if dialect is not CHAT else read_event
+    found = read(msgspec.json.encode(said), [])
+    assert found.error is not None
+    assert found.error.kind is not ErrorKind.PROVIDER_AUTH
+
+
+def test_only_the_beginning_of_a_long_error_is_searched() -> None:
+    said = "x" * 5_000 + " insufficient balance"
+    assert answered(429, error(said)).kind is ErrorKind.RATE_LIMITED
+    assert answered(429, error("Rejected", code=said)).kind is ErrorKind.RATE_LIMITED
 
 
 EVENTS: dict[str, tuple[Dialect, bytes]] = {

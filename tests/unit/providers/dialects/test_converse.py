@@ -266,6 +266,16 @@ def test_text_reasoning_and_calls_become_chunks_of_chat() -> None:
     )
 
 
+@pytest.mark.parametrize(("tier", "told"), [("flex", "flex"), ({"type": "flex"}, "flex"), (None, None), (7, None)])
+def test_a_tier_in_another_form_spoils_no_answer(tier: Any, told: str | None) -> None:
+    last = message("metadata", usage=USAGE, serviceTier=tier)
+    translation = translator()
+    translation.feed([STOP, last])
+    usage = translation.usage
+    assert usage is not None
+    assert (usage.completion_tokens, usage.tier) == (5, told)
+
+
 @pytest.mark.parametrize(
     ("reason", "expected"),
     [

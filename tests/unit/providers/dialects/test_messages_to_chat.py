@@ -85,6 +85,7 @@ def test_what_chat_cannot_say_of_a_block_is_a_loss(block: dict[str, Any], field:
         {"service_tier": "auto", "speed": "standard", "mcp_servers": [], "container": None, "metadata": {}},
         {"tools": [{"type": "custom", "name": "f", "input_schema": {}, "defer_loading": False}]},
         {"tools": [{"name": "f", "input_schema": {}, "allowed_callers": ["direct"]}]},
+        {"tools": [{"type": "", "name": "f", "input_schema": {}}]},
     ],
 )
 def test_what_is_the_default_of_messages_is_no_loss(fields: dict[str, Any]) -> None:
