@@ -163,7 +163,9 @@ _EMPTY_CHARS = 8  # of an empty object, with blanks
 
 def replaces(before: Sequence[str], arguments: str) -> bool:
     """Whether ``arguments`` take the place of those in pieces ``before``: an empty object, sent too early."""
-    if not before or arguments.lstrip()[:1] != "{" or sum(map(len, before)) > _EMPTY_CHARS:
+    if not 0 < len(before) <= _EMPTY_CHARS or arguments.lstrip()[:1] != "{":  # no piece is empty
+        return False
+    if sum(map(len, before)) > _EMPTY_CHARS:
         return False
     return _is_empty_object("".join(before)) and arguments.strip() != "{}"
 
