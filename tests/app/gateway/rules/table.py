@@ -280,7 +280,7 @@ def _of_unread_calls() -> list[Rule]:
         ):
             for ends, stopped in ((", ended", None), ("", -1)):
                 block_ = converse_block(1, *pieces, start=last)[:stopped]
-                body = {"toolUse": {**last["toolUse"], "input": given}}
+                body: dict[str, Any] = {"toolUse": {**last["toolUse"], "input": given}}
                 for behind, before, content, said in (
                     ("alone", [], [], Said(ended="error", error=reason)),
                     ("behind a text", [text], [{"text": TEXT}], Said(TEXT)),
@@ -340,6 +340,10 @@ def _of_calls() -> list[Rule]:
             both_empty,
             *(calling((0, "", "", '{"x"')), calling((1, "", "", '{"x"'))),
             *(calling((0, "", "", ":1}")), calling((1, "", "", ":2}"))),
+        ),
+        _called("an empty object first: another call comes whole", first, calling((1, "b", "g", '{"x":2}')), one),
+        _called(
+            "an empty object first, in pieces", calling((0, "a", "f", "{")), calling((0, "", "", "}")), one, second, two
         ),
         _called("an empty object that stays", first, second, two, calls=(("f", {}), G)),
         _called("empty objects that stay", both_empty, calls=(("f", {}), ("g", {}))),
