@@ -163,9 +163,11 @@ _EMPTY_CHARS = 8  # of an empty object, with blanks
 
 def replaces(before: Sequence[str], arguments: str) -> bool:
     """Whether ``arguments`` take the place of those in pieces ``before``: an empty object, sent too early."""
-    if not before or arguments.lstrip()[:1] != "{" or sum(map(len, before)) > _EMPTY_CHARS:
+    if not 0 < len(before) <= _EMPTY_CHARS or arguments.lstrip()[:1] != "{":  # no piece is empty
         return False
-    return _is_empty_object("".join(before)) and arguments.strip() != "{}"
+    if sum(map(len, before)) > _EMPTY_CHARS:
+        return False
+    return _is_empty_object("".join(before))
 
 
 def _is_empty_object(text: str) -> bool:
@@ -182,19 +184,18 @@ class EarlyObject:
 
     @property
     def is_kept(self) -> bool:
-        """Whether there is one that is not said."""
-        return self.came and bool(self._kept)
+        """Whether there is one, or its beginning, that is not said."""
+        return bool(self._kept.strip())
 
     def add(self, piece: str) -> str:
         """Return what of the arguments may be said, after one more piece of them."""
         if self._is_past:
             return piece
-        if self.is_kept and piece.lstrip()[:1] == "{":
+        if piece.lstrip()[:1] == "{" and _is_empty_object(self._kept):
             self._kept = ""
         self._kept += piece
-        is_empty = _is_empty_object(self._kept)
-        self.came = self.came or is_empty
-        if is_empty or (len(self._kept) <= _EMPTY_CHARS and not self._kept.strip()):
+        self.came = self.came or _is_empty_object(self._kept)
+        if len(self._kept) <= _EMPTY_CHARS and "{}".startswith("".join(self._kept.split())):
             return ""
         return self.end()
 

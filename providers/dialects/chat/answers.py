@@ -266,8 +266,7 @@ class ChatGathering(Gathering):
                     calls = message["tool_calls"] = []
                 numbers = self._calls.setdefault(index, CallNumbers())
                 for call in value:
-                    for number, piece in numbers.say(call):
-                        _merge_tool_call(calls, number, piece)
+                    _merge_tool_call(calls, *numbers.say(call))
                 few(calls, "tool calls")
             elif key == "role":  # the same each time
                 message[key] = value or message.get(key)

@@ -243,7 +243,7 @@ class _Call:
         self.id = self.id or call_id
         self.name = self.name or name
         self._is_custom = is_custom
-        if not is_custom and replaces(self._arguments.pieces, arguments):
+        if not is_custom and replaces(self._arguments.pieces, arguments) and arguments.strip() != "{}":
             self._arguments, self._chars = Arguments(), 0
         new = arguments if is_custom or not self._chars else self._new(arguments)
         if new and (self._chars or new.strip()):  # blanks count once something has come
@@ -273,6 +273,10 @@ class _Call:
         A call without any arguments may still get some.
         """
         return self._is_custom or self._arguments.is_whole()
+
+    def came_at_once(self) -> bool:
+        """Whether all its arguments came in one piece, so far as is known."""
+        return len(self._arguments.pieces) == 1 and self._arguments.is_whole()
 
 
 class CallNumbers:
@@ -308,26 +312,25 @@ class CallNumbers:
             self._by_id.setdefault((place, call_id), number)
         return number, piece if new == arguments else {**piece, "function": {**function, "arguments": new}}
 
-    def say(self, piece: Mapping[str, Any]) -> list[tuple[int, Mapping[str, Any]]]:
+    def say(self, piece: Mapping[str, Any]) -> tuple[int, Mapping[str, Any]]:
         """Return what may be said after one more piece: as of ``take``, but for objects that may have come too early.
 
-        An empty one is kept until another call goes on that has not begun with one: of parallel calls all may begin so.
+        An empty one is kept until the call's arguments come in its place, or all calls have ended: ``rest``.
         """
         number, piece = self.take(piece)
         function = piece.get("function")
         if not isinstance(function, dict) or not (arguments := written_arguments(function.get("arguments"))):
-            return [(number, piece)]
+            return number, piece
         early = self._early.setdefault(number, EarlyObject())
         said = early.add(arguments)
-        if early.is_kept:
-            self._kept.add(number)
-            return [(number, {**piece, "function": {**function, "arguments": ""}})]
-        self._kept.discard(number)
-        others = self.rest() if said and self._kept and not early.came else []
-        return [
-            *others,
-            (number, piece if said == arguments else {**piece, "function": {**function, "arguments": said}}),
-        ]
+        (self._kept.add if early.is_kept else self._kept.discard)(number)
+        return number, piece if said == arguments else {**piece, "function": {**function, "arguments": said}}
+
+    def is_behind(self, number: int) -> bool:
+        """Whether a call that did not begin with an empty object has gone on, while others are kept that did."""
+        if not self._kept or number in self._kept or number not in self._early:
+            return False
+        return not (self._early[number].came or self._calls[number].came_at_once())
 
     def rest(self) -> list[tuple[int, Mapping[str, Any]]]:
         """Return what was kept: the calls have ended."""

@@ -11,11 +11,12 @@ from providers.dialects.converse.frames import Message
 from providers.dialects.events import EarlyObject, Pieces, chat_reason, ended_with, few, fit, no_answer
 from providers.dialects.wording import REDACTED, SIGNED
 from providers.error_bodies import error_in, read_answer
-from providers.errors import SURPRISES, ErrorKind, UpstreamError, identifier, kind_of_status
+from providers.errors import SURPRISES, UNREADABLE, ErrorKind, UpstreamError, identifier, kind_of_status
 from providers.usage import Usage, tier_of, written_usage
 
 _DONE = b"data: [DONE]\n\n"
-# The model's answer, or a call, could not be read: an error unless something came before it.
+# The model's answer, or its last call, could not be read: an error unless something came before it. A stream's client
+# has pieces of such a call, which nothing but an error takes back.
 _MALFORMED = frozenset({"malformed_model_output", "malformed_tool_use"})
 # The HTTP statuses of the errors in botocore's description of the service, without "Exception", in lower case.
 _STATUSES: Mapping[str, int] = {
@@ -95,7 +96,8 @@ class ConverseToChat:
         self._silent: set[int] = set()  # of them, those without arguments so far
         self._pictures: dict[int, tuple[str, list[str]]] = {}  # by a block's index: the format, and pieces in Base64
         self._thoughts: dict[int, list[str]] = {}  # by a block's index
-        self._spoken = False  # it has said something besides thoughts
+        self._written: list[str] | None = None  # the arguments of the last call
+        self._spoken = False  # it has said something besides thoughts and calls
         self._finished = False
         self._ended = False
         self.usage: Usage | None = None
@@ -219,7 +221,7 @@ class ConverseToChat:
         number = self._calls[place] = len(self._calls)
         self._early[place] = EarlyObject()
         self._silent.add(place)
-        self._spoken = True
+        self._written = []
         function = {"name": tool["name"], "arguments": ""}
         return self._chunk(
             {"tool_calls": [{"index": number, "id": tool["toolUseId"], "type": "function", "function": function}]}
@@ -238,7 +240,7 @@ class ConverseToChat:
         return self._arguments(self._calls[place], self._early[place].end() or "{}")
 
     def _finish(self, reason: str) -> bytes:
-        if reason in _MALFORMED and not self._spoken:
+        if reason in _MALFORMED and not (self._spoken if self._written is None else _are_arguments(self._written)):
             raise ended_with(reason)
         if self._finished:
             return b""
@@ -247,6 +249,8 @@ class ConverseToChat:
         return self._said(self._head + msgspec.json.encode(choice) + b"]}\n\n")
 
     def _arguments(self, number: int, piece: str) -> bytes:
+        if self._written is not None and number == len(self._calls) - 1:
+            self._written.append(piece)
         return self._chunk({"tool_calls": [{"index": number, "function": {"arguments": piece}}]})
 
     def _chunk(self, delta: Mapping[str, Any]) -> bytes:
@@ -290,9 +294,12 @@ def events_of_converse(body: bytes, to_chat: ConverseToChat, secrets: Sequence[s
     try:
         blocks = msgspec.json.decode(answer["output"], type=_Output).message.content
         events: list[tuple[str, dict[str, Any]]] = [("messageStart", {})]
+        reason = msgspec.json.decode(answer["stopReason"], type=str)
+        if reason in _MALFORMED and few(blocks, "blocks") and not _is_read(blocks[-1]):
+            del blocks[-1]
         for place, block in enumerate(few(blocks, "blocks")):
             events += _events_of_block(place, block)
-        events.append(("messageStop", {"stopReason": msgspec.json.decode(answer["stopReason"], type=str)}))
+        events.append(("messageStop", {"stopReason": reason}))
         events.append(("metadata", {name: answer[name] for name in ("usage", "serviceTier") if name in answer}))
     except SURPRISES:
         raise no_answer(body, "Converse's", secrets) from None
@@ -301,6 +308,19 @@ def events_of_converse(body: bytes, to_chat: ConverseToChat, secrets: Sequence[s
     ]
     said = to_chat.feed(messages)
     return said + to_chat.end()
+
+
+def _is_read(block: Mapping[str, Any]) -> bool:
+    """Whether the last block of an answer that could not be read to its end is no call, or one that was."""
+    tool = block.get("toolUse")
+    return tool is None or bool(fit(tool.get("input"), dict[str, Any]))
+
+
+def _are_arguments(pieces: Sequence[str]) -> bool:
+    try:
+        return bool(_objects.decode("".join(pieces)))
+    except UNREADABLE:
+        return False
 
 
 class _Message(msgspec.Struct):

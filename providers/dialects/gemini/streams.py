@@ -144,7 +144,7 @@ class FromChat(ChunkTranslation):
             choice.sound = choice.sound or _kind_of(sound)
             parts.append({"inlineData": {"mimeType": choice.sound, "data": sound}})
         for piece in few(delta.get("tool_calls") or (), "tool calls"):
-            choice.calls.add(piece)
+            choice.calls.add(piece, waits=True)
         choice.said = choice.said or bool(parts) or len(choice.calls) > 0
         if choice.said:
             choice.hidden.clear()

@@ -86,15 +86,19 @@ class Calls:
         self._numbers = CallNumbers()
         self._said = 0  # how many have been sent completely
 
-    def add(self, piece: Mapping[str, Any]) -> None:
+    def add(self, piece: Mapping[str, Any], *, waits: bool) -> None:
         """Add a piece to its call, as ``CallNumbers`` finds it.
+
+        ``waits``: what it keeps is only said at the end. Otherwise a call that grows behind it is not kept waiting.
 
         Raises:
             UpstreamError: that call has been sent completely (invalid_response).
 
         """
-        for number, each in self._numbers.say(piece):
-            self._add(number, each)
+        number, each = self._numbers.say(piece)
+        if not waits and self._numbers.is_behind(number):
+            self.finish()
+        self._add(number, each)
 
     def _add(self, number: int, piece: Mapping[str, Any]) -> None:
         if number == len(self._calls):
@@ -257,12 +261,13 @@ class FromChat(ChunkTranslation):
             self._say("text", refusal, said)
         if calls := delta.get("tool_calls"):
             for call in few(calls, "tool calls"):
-                self._calls.add(call)
+                self._calls.add(call, waits=False)
             self._say_calls(said, finished=False)
 
     def _say(self, kind: str, text: str, said: list[bytes]) -> None:
         """Send a piece of text or thinking in the open block of its type, or in a new one."""
         if self._open == "tool_use":
+            self._calls.finish()
             self._say_calls(said, finished=True)
         if self._open != kind:
             self._close(said)

@@ -196,7 +196,7 @@ def _read_other(data: bytes, event: _Event, secrets: Sequence[str]) -> Chunk:
                 data,
                 finished=True,
                 done=True,
-                usage=usage_in(data, event.response),
+                usage=usage_in(data, event.response, told.usage, told.service_tier),
                 model=told.model,
                 id=told.id,
                 finish_reason=reason,
@@ -204,7 +204,9 @@ def _read_other(data: bytes, event: _Event, secrets: Sequence[str]) -> Chunk:
                 whole=True,
             )
         case "error" | "response.failed" | "response.cancelled":
-            return Chunk(data, error=_error(data, event, secrets), usage=usage_in(data, event.response))
+            told = lenient(event.response, _Response)
+            usage = usage_in(data, event.response, told.usage, told.service_tier)
+            return Chunk(data, error=_error(data, event, secrets), usage=usage)
         case "response.output_item.added":
             # Of a new item only a call's name counts here: deltas bring everything else.
             added = lenient(event.item, _Item)
@@ -243,12 +245,11 @@ class _Search(msgspec.Struct, gc=False):
     action: _Action | None = None
 
 
-def usage_in(data: bytes, response: msgspec.Raw) -> Usage | None:
-    """Return the usage in the ``response`` of an event with these data; None if it has none."""
-    told = lenient(response, _Response)
-    if told.usage is None:
+def usage_in(data: bytes, response: msgspec.Raw, told: Mapping[str, Any] | None, tier: str | None) -> Usage | None:
+    """Return the usage that the ``response`` of an event with these data has ``told``; None if it has none."""
+    if told is None:
         return None
-    usage = usage_of_response(told.usage, told.service_tier)
+    usage = usage_of_response(told, tier)
     if _SEARCHES in data and (count := _searches(response)):
         usage = msgspec.structs.replace(usage, units={**(usage.units or {}), "web_search": count})
     return usage

@@ -20,7 +20,7 @@ from providers.dialects.chat.deltas import (
     string,
     written_arguments,
 )
-from providers.dialects.events import CUT_SHORT, DONE, FILTERED, Run, few, no_json_object
+from providers.dialects.events import CUT_SHORT, DONE, FILTERED, Run, few, no_json_object, replaces
 from providers.dialects.responses.fields import (
     EventWriter,
     Object,
@@ -213,6 +213,8 @@ class Called:
             self._kept = ""
 
     def _say(self, delta: str) -> None:
+        if self._argument == "arguments" and replaces(self._pieces, delta):
+            self._pieces.clear()  # what ends the item has what counts
         self._pieces.append(delta)
         self._writer.say(f"response.{self._kind}_{self._argument}.delta", **self._place, delta=delta)
 
@@ -370,7 +372,14 @@ class OpenItems:
 
     def call(self, call: dict[str, Any]) -> None:
         """Add a piece of a tool call, as a delta of chat has it."""
-        for key, taken in self._numbers.say(call):
+        key, taken = self._numbers.say(call)
+        if self._numbers.is_behind(key):
+            self._end_calls()
+        self._add_to_call(key, taken)
+
+    def _end_calls(self) -> None:
+        """Add what was kept of their arguments: nothing more is expected."""
+        for key, taken in self._numbers.rest():
             self._add_to_call(key, taken)
 
     def _add_to_call(self, key: int, taken: Mapping[str, Any]) -> None:
@@ -402,8 +411,7 @@ class OpenItems:
             UpstreamError: a call never had a name (invalid_response).
 
         """
-        for key, taken in self._numbers.rest():
-            self._add_to_call(key, taken)
+        self._end_calls()
         if self._nameless:
             raise UpstreamError(ErrorKind.INVALID_RESPONSE, "called a tool without a name")
         self._close_open(status)

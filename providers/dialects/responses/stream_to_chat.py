@@ -182,7 +182,8 @@ class ToChat:
             self._out.append(complaint(data))
             return
         response = lenient(event.response, _Response)
-        self.usage_so_far = usage_in(data, event.response) or self.usage_so_far
+        told = usage_in(data, event.response, response.usage, response.service_tier)
+        self.usage_so_far = told or self.usage_so_far
         self._note(response)
         match event.type:
             case "response.created":

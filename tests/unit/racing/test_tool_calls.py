@@ -37,6 +37,25 @@ def test_no_arguments_are_valid_and_too_many_are_not_known() -> None:
     assert of((0, "[" + "1," * MOST_CHARS)).valid() is None
 
 
+class Looked(str):
+    """A piece of arguments that counts how often its length is asked."""
+
+    __slots__ = ()
+    times = 0
+
+    def __len__(self) -> int:
+        Looked.times += 1
+        return super().__len__()
+
+
+def test_each_piece_is_looked_at_a_few_times_however_many_begin_as_an_object() -> None:
+    number = 2000
+    Looked.times = 0
+    calls = of((0, "["), *((0, Looked('{"a":1}, ')) for _ in range(number)), (0, "{}]"))
+    assert Looked.times <= 10 * number
+    assert calls.valid() is True
+
+
 def encoded(value: Any) -> bytes:
     return msgspec.json.encode(value)
 

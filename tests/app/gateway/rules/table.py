@@ -258,8 +258,48 @@ def _of_ends() -> list[Rule]:
             said = Said(text) if text else Said(ended="error", error=reason)
             stream, body = ending(api, reason, text)
             rules.append(Rule(f"{api} ends with {reason}, {text or 'nothing'}", api, stream, body, said))
+    rules += _of_unread_calls()
     blocked = {"promptFeedback": {"blockReason": "PROHIBITED_CONTENT"}, "usageMetadata": {"promptTokenCount": 11}}
     rules.append(Rule("a blocked prompt", "gemini", google(blocked), blocked, Said(ended="filtered")))
+    return rules
+
+
+def _of_unread_calls() -> list[Rule]:
+    """Return what is said with a call that could not be read: that is none, but what came before may be an answer."""
+    rules = []
+    broken = {"toolUse": {"input": '{"x": tru'}}
+    first, last = ({"toolUse": {"toolUseId": key, "name": name}} for key, name in (("a", "f"), ("b", "g")))
+    whole_call = converse_block(0, {"toolUse": {"input": '{"x":1}'}}, start=first)
+    first_body = {"toolUse": {**first["toolUse"], "input": {"x": 1}}}
+    text = converse_block(0, {"text": TEXT})
+    called = Said(calls=[("f", {"x": 1})], ended="calls")
+    for reason in FAIL_ALONE["converse"]:
+        for how, pieces, given in (
+            ("breaks off", [broken], '{"x": tru'),
+            ("has no arguments", [], {}),
+        ):
+            for ends, stopped in ((", ended", None), ("", -1)):
+                block_ = converse_block(1, *pieces, start=last)[:stopped]
+                body: dict[str, Any] = {"toolUse": {**last["toolUse"], "input": given}}
+                for behind, before, content, said in (
+                    ("alone", [], [], Said(ended="error", error=reason)),
+                    ("behind a text", [text], [{"text": TEXT}], Said(TEXT)),
+                    ("behind a call", [whole_call], [first_body], called),
+                ):
+                    name = f"converse: a call that {how}{ends}, {behind}, {reason}"
+                    # Of a stream its client has pieces of that call, which nothing takes back but an error.
+                    failed = Said(said.text, ended="error", error=reason)
+                    streamed = said_by_converse(*before, block_, reason=reason)
+                    rules.append(Rule(name, "converse", streamed, None, failed))
+                    if stopped is None:
+                        sent = said_by_converse(*before, reason=reason)
+                        rules.append(
+                            Rule(f"{name}, whole", "converse", sent, conversed(*content, body, reason=reason), said)
+                        )
+    args = {"functionCall": {"name": "f", "args": {"x": 1}}}
+    for reason in ("MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL", "TOO_MANY_TOOL_CALLS"):
+        stream = google(parts(args), parts(reason=reason))
+        rules.append(Rule(f"gemini: a call, then {reason}", "gemini", stream, parts(args, reason=reason), called))
     return rules
 
 
@@ -300,6 +340,10 @@ def _of_calls() -> list[Rule]:
             both_empty,
             *(calling((0, "", "", '{"x"')), calling((1, "", "", '{"x"'))),
             *(calling((0, "", "", ":1}")), calling((1, "", "", ":2}"))),
+        ),
+        _called("an empty object first: another call comes whole", first, calling((1, "b", "g", '{"x":2}')), one),
+        _called(
+            "an empty object first, in pieces", calling((0, "a", "f", "{")), calling((0, "", "", "}")), one, second, two
         ),
         _called("an empty object that stays", first, second, two, calls=(("f", {}), G)),
         _called("empty objects that stay", both_empty, calls=(("f", {}), ("g", {}))),

@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from providers.dialects.chat.events import read_event as read_chat
+from providers.dialects.responses.stream_to_chat import ToChat
 from providers.errors import ErrorKind
 from tests.unit.providers.dialects.responses_streams import deltas, to_chat
 
@@ -30,6 +31,21 @@ def test_chat_ends_with_the_finish_reason_then_usage_alone_then_done() -> None:
     assert last["choices"] == []
     assert last["usage"]["completion_tokens_details"] == {"reasoning_tokens": 2}
     assert done == b"[DONE]"
+
+
+def test_each_event_that_repeats_the_tools_is_decoded_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    decode, looked = msgspec.json.decode, list[int]()
+
+    def counting(data: Any, **how: Any) -> Any:
+        looked.append(len(data))
+        return decode(data, **how)
+
+    monkeypatch.setattr(msgspec.json, "decode", counting)
+    long = {**RESPONSE, "tools": [{"type": "function", "name": "f", "description": "x" * 10_000}]}
+    translation = ToChat()
+    for state in ("created", "in_progress", "completed"):
+        translation.feed(b"data: %b\n\n" % msgspec.json.encode({"type": f"response.{state}", "response": long}))
+    assert sum(size > 10_000 for size in looked) == 3
 
 
 @pytest.mark.parametrize(
