@@ -30,6 +30,7 @@ from providers.simulator.script import (
 from tests.app.gateway.broken_answers import BODIES, Seen
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve, chat_body
 from tests.patience import eventually, until
+from tests.unit.providers.test_room import full
 
 WHOLE = "The quick brown fox jumps over the lazy dog."
 BROKEN = "The quick bro"
@@ -90,15 +91,14 @@ async def told(running: RunningGateway, **fields: Any) -> tuple[str, list[dict[s
 
 
 async def test_without_memory_for_a_long_prompt_and_what_was_delivered_the_answer_ends_as_it_broke(
-    serve: Serve, monkeypatch: pytest.MonkeyPatch
+    serve: Serve,
 ) -> None:
     asked = chat_body(stream=True, messages=[{"role": "user", "content": "a" * 2_000_000}])
     async with serve(alpha=half(ErrorEvent()), beta=whole(" brown fox"), config=allowed()) as running:
         running.prefer("alpha", "beta")
         async with running.post(BytesIO(json.dumps(asked).encode())) as response:
             came = await response.content.readuntil(b"bro")
-            with monkeypatch.context() as used_up:
-                used_up.setattr("providers.large_bodies._memory.most_bytes", 0)
+            with full():
                 SEEN.event.set()
                 came += await response.read()
         assert b'"error"' in came
