@@ -39,13 +39,14 @@ ADDED, ADDED_BEFORE = (  # as ``gateway.racing.costs`` has it
     for roles in (BESIDE, BESIDE_BEFORE)
 )
 # What the cache of an overtaken primary would have saved, less what its winner's did, and never more than its winner
-# cost: a part of that, which racing added. Without its own count, bounds are of a whole prompt at either price already.
+# cost: a part of that, which racing added, where the operator paid it. Without its own count, bounds are of a whole
+# prompt at either price already.
 _LOST_USD = "(f.cache_saved_usd - coalesce(w.cache_saved_usd, 0))"
-LOST_CACHE = (
-    f"case when f.role in {BESIDE} or not coalesce({_LOST_USD} > 0, false) then 0 "
+LOST_CACHE_BEFORE, LOST_CACHE = (
+    f"case when f.role in {BESIDE} or not coalesce({_LOST_USD} > 0, false){paid} then 0 "
     f"when w.cost_usd < {_LOST_USD} then w.cost_usd else {_LOST_USD} end"
+    for paid in ("", f" or not ({conditions('w.')['own']})")
 )
-LOST_CACHE_KNOWN = f"case when f.cached_tokens is null then 0 else {LOST_CACHE} end"
 FAST = "f.outcome = 'won' and f.id = c.winner_attempt_id and f.tokens_source = 'reported'"
 SAVED = "(f.alone_ms - f.ttft_ms)"
 # Rows of older versions have a cost alone, which was the most it could be.
@@ -62,6 +63,19 @@ def _count(condition: str) -> str:
 
 def _known(total: str, condition: str) -> str:
     return f"coalesce(sum({total}) filter (where {condition}), 0)"
+
+
+def _duplicates(lost: str) -> dict[str, str]:
+    """Return the sums of what racing added, ``lost`` of a cache among it."""
+    known = f"case when f.cached_tokens is null then 0 else {lost} end"
+    return {
+        column: f"sum({usd} + {more}) filter (where {ADDED} and {OWN})"
+        for column, usd, more in (
+            ("race_duplicate_cost_usd", "f.cost_usd", lost),
+            ("race_duplicate_cost_low_usd", "coalesce(f.cost_low_usd, f.cost_usd)", known),
+            ("race_duplicate_cost_high_usd", "coalesce(f.cost_high_usd, f.cost_usd)", known),
+        )
+    }
 
 
 # By column of rollup_attempts.
@@ -155,14 +169,7 @@ RACES = {
     "race_cost_usd": f"sum(f.cost_usd) filter (where {OWN})",
     "race_cost_low_usd": f"sum(coalesce(f.cost_low_usd, f.cost_usd)) filter (where {OWN})",
     "race_cost_high_usd": f"sum(coalesce(f.cost_high_usd, f.cost_usd)) filter (where {OWN})",
-    **{
-        column: f"sum({usd} + {lost}) filter (where {ADDED} and {OWN})"
-        for column, usd, lost in (
-            ("race_duplicate_cost_usd", "f.cost_usd", LOST_CACHE),
-            ("race_duplicate_cost_low_usd", "coalesce(f.cost_low_usd, f.cost_usd)", LOST_CACHE_KNOWN),
-            ("race_duplicate_cost_high_usd", "coalesce(f.cost_high_usd, f.cost_usd)", LOST_CACHE_KNOWN),
-        )
-    },
+    **_duplicates(LOST_CACHE),
     "audit_cost_usd": f"sum(f.cost_usd) filter (where f.audited and f.is_overtaken and {OWN})",
     "n_unpriced": _count(COUNTED["n_unpriced"]),
 }
@@ -193,6 +200,7 @@ SINCE = {
     "n_wasted_unpriced": "0040",
 }
 BEFORE = {
+    "0048": _duplicates(LOST_CACHE_BEFORE),
     "0047": {
         f"race_duplicate_{name}": f"sum({usd}) filter (where {ADDED_BEFORE} and {OWN})"
         for name, usd in (

@@ -18,8 +18,9 @@ def with_caches(bill: Bill, winner: AttemptRecord | None, cached: Mapping[str, i
     there tells nothing of its usage, so for these its likeliest cost is at the price of cached input.
 
     Where another attempt overtook the primary, racing added what the primary's cache would have saved, less what the
-    winner's did save: that is in the winner's bill, so in the total already. ``winner``: with its costs, if it is not
-    in the bill. The ledger adds it up likewise (``gateway/ledger/sums.py: LOST_CACHE``).
+    winner's did save: that is in the winner's bill, so in the total already, unless a client paid that by its own key.
+    ``winner``: with its costs, if it is not in the bill. The ledger adds it up likewise (``gateway/ledger/sums.py:
+    LOST_CACHE``).
     """
     attempts, total, added = list(bill.attempts), bill.total, bill.duplicate
     winner = next((one for one in attempts if winner is not None and one.id == winner.id), winner)
@@ -35,7 +36,7 @@ def with_caches(bill: Bill, winner: AttemptRecord | None, cached: Mapping[str, i
             attempts[place] = msgspec.structs.replace(one, cost_usd=one.cost_usd - usd, cache_saved_usd=usd)
             total = _with(total, -usd) if one.learnt_as is None else total
             added = _with(added, -usd) if is_added else added
-        if is_added and one.role not in BESIDE and winner is not None:
+        if is_added and one.role not in BESIDE and winner is not None and winner.learnt_as is None:
             lost_usd = (attempts[place].cache_saved_usd or 0.0) - (winner.cache_saved_usd or 0.0)
             lost_usd = lost_usd if winner.cost_usd is None else min(lost_usd, winner.cost_usd)
             if lost_usd > 0.0:  # bounds without its own count are of a whole prompt at either price

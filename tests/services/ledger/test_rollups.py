@@ -257,6 +257,16 @@ async def test_racing_added_what_an_overtaken_primary_s_cache_would_have_saved(
     assert row["cost_usd"] == WITHIN(1.5)  # each attempt once
 
 
+async def test_a_cache_that_a_client_s_own_key_had_not_costs_the_operator_nothing(ledger_url: str) -> None:
+    call_id, at = new_id(), datetime.now(UTC)
+    winner = won(call_id, 2, started_at=at, role=Role.RACE, cost_usd=1.0, key_name="tenant")
+    beaten = lost(call_id, 1, started_at=at, role=Role.PRIMARY, cost_usd=0.5, cache_saved_usd=0.3)
+    record = call(beaten, winner, started_at=at, winner_attempt_id=winner.id, status_code=200, cost_usd=0.5)
+    await store(ledger_url, [Finished(record)])
+    (row,) = await asked(ledger_url, "select cost_usd, duplicate_cost_usd from race_value")
+    assert (row["cost_usd"], row["duplicate_cost_usd"]) == (0.5, 0.5)
+
+
 def ended(status_code: int, error_kind: str | None) -> Entry:
     at = datetime.now(UTC) - timedelta(minutes=5)
     answered = won(new_id(), started_at=at)

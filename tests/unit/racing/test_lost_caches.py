@@ -102,3 +102,10 @@ def test_a_client_s_own_key_adds_nothing_for_the_operator() -> None:
     primary = attempt("loser", Outcome.LOST, role=Role.PRIMARY, sends=1, learnt_as="theirs too")
     settled = with_caches(bill(winner, primary, price=PRICE), winner, HELD)
     assert (settled.total.usd, settled.duplicate.usd) == (0.0, 0.0)
+
+
+def test_a_cache_that_a_client_s_own_key_had_not_costs_the_operator_nothing() -> None:
+    winner = won(role=Role.RACE, cached_tokens=0, completion_tokens=10, learnt_as="theirs")
+    primary = attempt("loser", Outcome.LOST, role=Role.PRIMARY, sends=1)
+    settled = with_caches(bill(winner, primary, price=PRICE), winner, HELD)
+    assert settled.duplicate.usd == settled.total.usd == pytest.approx(900e-4 + 100e-3)
