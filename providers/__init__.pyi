@@ -49,14 +49,15 @@ from .exchange import UpstreamAnswer as UpstreamAnswer
 from .exchange import sound_has_begun as sound_has_begun
 from .forms import taught as taught
 from .hosted import ALSO_BY_CLIENTS as ALSO_BY_CLIENTS
-from .hosted import ANTHROPICS as ANTHROPICS
 from .hosted import BY_CLIENTS as BY_CLIENTS
+from .hosted import BY_CLIENTS_ANYWHERE as BY_CLIENTS_ANYWHERE
 from .hosted import BY_CLIENTS_IN as BY_CLIENTS_IN
 from .hosted import DECLARED as DECLARED
 from .hosted import SEARCH_NAMES as SEARCH_NAMES
 from .hosted import is_added as is_added
 from .hosted import is_switched_off as is_switched_off
 from .hosted import lets_search as lets_search
+from .hosted import runs_among as runs_among
 from .hosted import runs_itself as runs_itself
 from .hosted import runs_there as runs_there
 from .hosted import searches_by_field as searches_by_field

@@ -223,7 +223,7 @@ def error_of_response(
         kind = ErrorKind.SERVER_ERROR  # of a firewall, which may dislike one text: the key is good for all others
     elif kind is ErrorKind.BAD_REQUEST and headers.get("x-amzn-errortype", "").startswith(_QUOTAS_OF_AWS):
         kind = ErrorKind.RATE_LIMITED
-    elif not error and is_spent({"message": message}):
+    elif not error and is_spent({"message": message}, of_limits=kind is ErrorKind.RATE_LIMITED):
         kind = ErrorKind.PROVIDER_AUTH
     retry = None
     if kind in (ErrorKind.RATE_LIMITED, ErrorKind.SERVER_ERROR):
@@ -414,16 +414,41 @@ def _kind(
     if kind is ErrorKind.RATE_LIMITED and _is_outsized(error):
         return ErrorKind.BAD_REQUEST
     refuses = kind is ErrorKind.BAD_REQUEST and _refuses_key(error)
-    if refuses or (kind is not ErrorKind.PROVIDER_AUTH and is_spent(error, meters_quota=meters_quota)):
+    of_limits = kind in (ErrorKind.RATE_LIMITED, ErrorKind.STREAM_ERROR)
+    is_auth = kind is ErrorKind.PROVIDER_AUTH
+    if refuses or (not is_auth and is_spent(error, meters_quota=meters_quota, of_limits=of_limits)):
         return ErrorKind.PROVIDER_AUTH
     if kind is ErrorKind.NOT_FOUND:
         return kind_of_404(_message(error), names_of(error))
     if kind is ErrorKind.PROVIDER_AUTH and status != _UNAUTHORIZED:
-        if _is_flagged(error):
-            return ErrorKind.BAD_REQUEST
-        if "max_tokens" in _message(error):  # others may give as many
-            return ErrorKind.SERVER_ERROR if status == _PAYMENT_REQUIRED else ErrorKind.BAD_REQUEST
+        return _kind_of_refusal(status, error)
     return kind
+
+
+# Of OpenRouter, with 402: what running requests may cost fills the account until they end, or one alone would.
+# openrouter.ai/docs/api_reference/limits, read on 2026-11-28.
+_IN_FLIGHT, _ALONE_TOO_DEAR = "openrouter_in_flight_budget", "weight_exceeds_budget"
+
+
+def _kind_of_refusal(status: int | None, error: Mapping[str, Any]) -> ErrorKind:
+    """Return the kind of a 402 or 403, which may be about one request, or pass by itself."""
+    if _is_flagged(error):
+        return ErrorKind.BAD_REQUEST
+    if (reason := _budget_in_flight(error)) is not None:
+        return ErrorKind.SERVER_ERROR if reason == _ALONE_TOO_DEAR else ErrorKind.RATE_LIMITED
+    if "max_tokens" in _message(error):  # others may give as many
+        return ErrorKind.SERVER_ERROR if status == _PAYMENT_REQUIRED else ErrorKind.BAD_REQUEST
+    return ErrorKind.PROVIDER_AUTH
+
+
+def _budget_in_flight(error: Mapping[str, Any]) -> str | None:
+    """Return why a request is refused though the account has money left; None if it is not that."""
+    match error.get("metadata"):
+        case {"reason": str(reason)} if reason in {"in_flight_budget_exhausted", _ALONE_TOO_DEAR}:
+            return reason
+        case {"limit_source": str(source)} if source == _IN_FLIGHT:
+            return source
+    return None
 
 
 def _is_flagged(error: Mapping[str, Any]) -> bool:

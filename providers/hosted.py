@@ -27,8 +27,6 @@ ALSO_BY_CLIENTS: Final = frozenset(
     {"apply_patch", "computer", "computer_use", "computer_use_preview", "local_shell", "namespace", "tool_search"}
 )
 BY_CLIENTS_IN: Final = frozenset({("shell", "local")})  # of tools that may also run at the provider
-# Anthropic's, a date follows: all its other types, like bash, are run by the client.
-ANTHROPICS: Final = ("advisor", "code_execution", "mcp", "tool_search", "web_fetch", "web_search")
 DECLARED: Final = "functionDeclarations"  # the only one of Google's kinds of tools that the client runs
 _DECLARED: Final = frozenset({DECLARED, "function_declarations"})
 _SPECIFIED: Final = frozenset({"toolSpec", "cachePoint"})  # of Converse, likewise
@@ -58,6 +56,7 @@ FIELDS: Final = (
     _Asking("openai", ("web_search_options",)),  # platform.openai.com/docs/guides/tools-web-search
     # learn.microsoft.com/azure/ai-foundry/openai/references/on-your-data
     _Asking("azure", ("data_sources",), searches=False),
+    _Asking("azure", ("dataSources",), searches=False),  # of its older versions
     _Asking("openrouter", ("plugins",), _Way.PLUGINS),  # openrouter.ai/docs/guides/features/plugins
     _Asking("openrouter", ("models",), _Way.MODELS),  # openrouter.ai/docs/guides/routing/model-fallbacks
     _Asking("perplexity", ("preset",), _Way.PRESET),  # docs.perplexity.ai/docs/agent-api/presets
@@ -100,6 +99,7 @@ _PRESETS: Final = frozenset(
 # How the names of models end, or begin, which run something of their own accord or by their suffix.
 MODELS: Final = (
     ("openrouter", "*:online"),  # openrouter.ai/announcements/introducing-web-search-via-the-api
+    ("openrouter", "*:online:*"),  # with another variant behind it
     ("nano-gpt", "*:online/*"),  # docs.nano-gpt.com/api-reference/endpoint/chat-completion.md
     ("nano-gpt", "brave-research*"),
     ("302.ai", "*-web-search"),  # 302ai-en.apifox.cn/273308610e0
@@ -112,18 +112,20 @@ MODELS: Final = (
     ("venice", "*:*enable_x_search=true*"),
     ("groq", "groq/compound*"),  # console.groq.com/docs/compound/systems: up to ten calls of tools for an answer
     ("groq", "compound-beta*"),
+    ("volcengine", "bot-20[0-9]*-*"),  # an application with plugins: volcengine.com/docs/82379/1526787
     # Each of its searches is billed, and so they are at OpenAI's: docs.perplexity.ai/getting-started/pricing
     ("perplexity", "*deep-research*"),
 )  # fmt: skip
 
 FIELD_NAMES: Final = frozenset(each.place[0] for each in FIELDS)
 SEARCH_NAMES: Final = frozenset(each.place[0] for each in FIELDS if each.searches)
+_OF_FUNCTIONS: Final = frozenset({"function", "name"})  # that have no type
 _OWN_BODY: Final = "extra_body"  # of a program that sends it as it stands
 _OFF: Final = frozenset({"off", "false", "none", "disabled", "no", ""})
 _SWITCHES: Final = ("enable", "enabled", "mode", "search_enable", "type")
-# How types of tools begin that the client runs, where the API is not known: in what an operator adds to requests.
-# Another type that nobody here knows may act, so it counts as one that does.
-_BY_CLIENTS_ANYWHERE: Final = (*(BY_CLIENTS | ALSO_BY_CLIENTS - {"tool_search"}), "bash", "memory", "text_editor")
+# How types of tools begin that the client runs, in Messages (a date follows Anthropic's) and where no API is known, as
+# in what an operator adds to requests. Another type that nobody here knows may act, so it counts as one that does.
+BY_CLIENTS_ANYWHERE: Final = (*(BY_CLIENTS | ALSO_BY_CLIENTS - {"tool_search"}), "bash", "memory", "text_editor")
 # In the tools of any API; a search that is switched off counts too, as it may be billed.
 _SEARCH_TOOL: Final = re.compile(
     rb'"(type"\s*:\s*"(openrouter:)?(web|x|browser)_search|name"\s*:\s*"(\$web_search|nova_grounding)"'
@@ -139,7 +141,12 @@ def runs_there(fields: Mapping[str, msgspec.Raw]) -> bool:
 
 def is_added(body: Mapping[str, msgspec.Raw]) -> bool:
     """Whether what an operator adds to each request asks for it, also by tools of whichever API."""
-    return runs_there(body) or ("tools" in body and _has_hosted(_decoded(body["tools"])))
+    return runs_there(body) or ("tools" in body and runs_among(body["tools"]))
+
+
+def runs_among(tools: msgspec.Raw) -> bool:
+    """Whether one of ``tools`` runs at the provider, in the form of any API."""
+    return _has_hosted(_decoded(tools))
 
 
 def searches_by_field(fields: Mapping[str, msgspec.Raw]) -> bool:
@@ -196,7 +203,9 @@ def _asks_among(asked: Mapping[str, Any], ways: tuple[_Asking, ...]) -> bool:
     if any(_HOW[each.way](_at(asked, each.place)) for each in ways if each.place[0] in asked):
         return True
     own = asked.get(_OWN_BODY)  # what a program's SDK would have put beside the others
-    return isinstance(own, dict) and _asks_among({**own, _OWN_BODY: None}, ways)
+    return isinstance(own, dict) and (
+        _asks_among({**own, _OWN_BODY: None}, ways) or (ways is FIELDS and _has_hosted(own.get("tools")))
+    )
 
 
 def _at(value: Any, place: tuple[str, ...]) -> Any:
@@ -253,7 +262,7 @@ def _has_hosted(value: Any) -> bool:
         kind = each.get("type")
         if isinstance(kind, str) and not _is_clients(kind, each) and not is_switched_off(each.get(kind, {})):
             return True
-        if kind is None and "name" not in each and _has_googles(each):
+        if kind is None and _OF_FUNCTIONS.isdisjoint(each) and _has_googles(each):
             return True
     return False
 
@@ -261,7 +270,7 @@ def _has_hosted(value: Any) -> bool:
 def _is_clients(kind: str, tool: dict[str, Any]) -> bool:
     place = tool.get("environment")
     where = place.get("type") if isinstance(place, dict) else None
-    return kind.startswith(_BY_CLIENTS_ANYWHERE) or (kind, where) in BY_CLIENTS_IN
+    return kind.startswith(BY_CLIENTS_ANYWHERE) or (kind, where) in BY_CLIENTS_IN
 
 
 _HOW: Final[Mapping[_Way, Callable[[Any], bool]]] = {

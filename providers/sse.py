@@ -469,9 +469,15 @@ def masked_body(data: bytes, secrets: Sequence[str]) -> bytes:
     """Return JSON of an answer with keys masked beside the model's words: in its id, fingerprint or finish reason.
 
     Only a key that is there as it is costs more than a look. Without one, the same object is returned.
+
+    Raises:
+        UpstreamError: there is no room for it.
+
     """
     if not any(secret in data for secret in sent_forms(secrets)):
         return data
+    if len(data) > LARGE_BYTES:
+        check_room_for_answer(3 * len(data))
     try:
         said = msgspec.json.decode(data)
     except UNREADABLE:

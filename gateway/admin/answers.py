@@ -235,7 +235,7 @@ class ListedCall(msgspec.Struct, frozen=True, kw_only=True):
     tokens_source: Annotated[str | None, Meta(description="Who counted them: `reported`, `estimated` …")]
     decode_tps: Annotated[float | None, Meta(description="Tokens per second after the first.")]
     cost_usd: float | None
-    duplicate_cost_usd: Annotated[float | None, Meta(description="Of its losers.")]
+    duplicate_cost_usd: Annotated[float | None, Meta(description="What racing added.")]
     tags: dict[str, str] | None
     request_id: str | None
     replica: str | None

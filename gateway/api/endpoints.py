@@ -25,11 +25,12 @@ from gateway.core.errors import InvalidRequest, ResponseNotFound
 from gateway.keys.keys import GOOGLES
 from providers import (
     ALSO_BY_CLIENTS,
-    ANTHROPICS,
     BY_CLIENTS,
+    BY_CLIENTS_ANYWHERE,
     BY_CLIENTS_IN,
     DECLARED,
     is_switched_off,
+    runs_among,
     runs_there,
 )
 from providers.dialects import (
@@ -61,7 +62,7 @@ class _StreamOptions(msgspec.Struct):
 
 
 class _Tool(msgspec.Struct):
-    type: str = "function"
+    type: str | None = None
     name: Any = None  # of a tool in the shape of Responses or Messages
     web_search: Any = None  # Zhipu's, which may be switched off
 
@@ -98,7 +99,7 @@ def read_chat(contents: Contents, race_header: str | None, _: object = None) -> 
     messages = required_messages(fields)
     found = decoded_fields(fields, _DECODERS).get
     tools = found("tools") or ()
-    if tools and any(tool.name is not None and tool.type in BY_CLIENTS for tool in tools):
+    if tools and any(tool.name is not None and (tool.type is None or tool.type in BY_CLIENTS) for tool in tools):
         lost += other_shapes.with_chat_tools(fields, contents.values)
         messages = fields["messages"]
     options, answer = found("stream_options"), found("response_format")
@@ -131,10 +132,15 @@ def _acts(fields: Mapping[str, msgspec.Raw], tools: Iterable[_Tool]) -> bool:
     """Whether the provider is asked to do more than answer, or to continue something it has stored."""
     if is_set(fields.get("previous_response_id")) or runs_there(fields):
         return True
-    return bool(tools) and any(
-        tool.type not in BY_CLIENTS and (tool.web_search is None or not is_switched_off(tool.web_search))
+    if any(
+        tool.type is not None
+        and tool.type not in BY_CLIENTS
+        and (tool.web_search is None or not is_switched_off(tool.web_search))
         for tool in tools
-    )
+    ):
+        return True
+    # Programs that know Google's tools send them as they are, in any API.
+    return any(tool.type is None for tool in tools) and runs_among(fields["tools"])
 
 
 _DESCRIPTION = Description(
@@ -220,6 +226,7 @@ _STATE = ("container", "fallback_credit_token", "thread")  # what the provider s
 
 class _MessagesTool(msgspec.Struct):
     type: str | None = None
+    name: str | None = None
 
 
 class _Thread(msgspec.Struct):
@@ -274,6 +281,7 @@ def read_messages(contents: Contents, race_header: str | None, _: object = None)
         stateful=bool(found("mcp_servers"))
         or any(is_set(fields.get(name)) for name in _STATE)
         or any(map(_is_hosted, tools))
+        or (any(tool.type is None and tool.name is None for tool in tools) and runs_among(fields["tools"]))
         or runs_there(fields),
         for_program=bool(tools),
         converses="thread" if thread is not None and thread.previous_message_id is not None else None,
@@ -282,7 +290,7 @@ def read_messages(contents: Contents, race_header: str | None, _: object = None)
 
 def _is_hosted(tool: _MessagesTool) -> bool:
     """Whether the provider runs a tool: those act, search or spend. Others, like bash, are run by the client."""
-    return tool.type is not None and tool.type.startswith(ANTHROPICS)
+    return tool.type is not None and not tool.type.startswith(BY_CLIENTS_ANYWHERE)
 
 
 _MESSAGES_DESCRIPTION = Description(

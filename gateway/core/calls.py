@@ -194,7 +194,7 @@ class CallRecord(CallHead, frozen=True, kw_only=True, omit_defaults=True, gc=Fal
     cached_tokens: int | None = None
     cache_write_tokens: int | None = None
     cost_usd: float | None = None  # winner and losers, as far as known; without those that a client's own key paid for
-    duplicate_cost_usd: float | None = None  # the losers' share of it
+    duplicate_cost_usd: float | None = None  # what racing added: a part of it
     cache_saved_usd: float | None = None  # the winner's
     api: str | None = None  # ``endpoint``
     size_class: int | None = None  # 0, 1, 2: body <= 4 KB, <= 32 KB, larger

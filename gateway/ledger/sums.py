@@ -33,10 +33,19 @@ EXPLORED = f"{AUDIT} and c.alone_predicted_ms is null"
 SEEN = "(coalesce(f.token_ms, f.censored_at_ms, f.overtaken_at_ms) - f.overtaken_at_ms)"
 PREDICTED = "(f.predicted_ms - f.overtaken_at_ms)"
 BEATEN = "f.number = 1 and c.winner_attempt_id is not null and c.winner_attempt_id <> f.id"
-BESIDE = "('race', 'hedge', 'explore', 'probe')"
-ADDED = (  # as ``gateway.racing.costs`` has it
-    f"f.id <> coalesce(c.winner_attempt_id, f.call_id) and (f.role in {BESIDE} or ({LOST} and w.role in {BESIDE}))"
+BESIDE, BESIDE_BEFORE = "('race', 'hedge', 'fallback', 'explore', 'probe')", "('race', 'hedge', 'explore', 'probe')"
+ADDED, ADDED_BEFORE = (  # as ``gateway.racing.costs`` has it
+    f"f.id <> coalesce(c.winner_attempt_id, f.call_id) and (f.role in {roles} or ({LOST} and w.role in {roles}))"
+    for roles in (BESIDE, BESIDE_BEFORE)
 )
+# What the cache of an overtaken primary would have saved, less what its winner's did, and never more than its winner
+# cost: a part of that, which racing added. Without its own count, bounds are of a whole prompt at either price already.
+_LOST_USD = "(f.cache_saved_usd - coalesce(w.cache_saved_usd, 0))"
+LOST_CACHE = (
+    f"case when f.role in {BESIDE} or not coalesce({_LOST_USD} > 0, false) then 0 "
+    f"when w.cost_usd < {_LOST_USD} then w.cost_usd else {_LOST_USD} end"
+)
+LOST_CACHE_KNOWN = f"case when f.cached_tokens is null then 0 else {LOST_CACHE} end"
 FAST = "f.outcome = 'won' and f.id = c.winner_attempt_id and f.tokens_source = 'reported'"
 SAVED = "(f.alone_ms - f.ttft_ms)"
 # Rows of older versions have a cost alone, which was the most it could be.
@@ -146,9 +155,14 @@ RACES = {
     "race_cost_usd": f"sum(f.cost_usd) filter (where {OWN})",
     "race_cost_low_usd": f"sum(coalesce(f.cost_low_usd, f.cost_usd)) filter (where {OWN})",
     "race_cost_high_usd": f"sum(coalesce(f.cost_high_usd, f.cost_usd)) filter (where {OWN})",
-    "race_duplicate_cost_usd": f"sum(f.cost_usd) filter (where {ADDED} and {OWN})",
-    "race_duplicate_cost_low_usd": f"sum(coalesce(f.cost_low_usd, f.cost_usd)) filter (where {ADDED} and {OWN})",
-    "race_duplicate_cost_high_usd": f"sum(coalesce(f.cost_high_usd, f.cost_usd)) filter (where {ADDED} and {OWN})",
+    **{
+        column: f"sum({usd} + {lost}) filter (where {ADDED} and {OWN})"
+        for column, usd, lost in (
+            ("race_duplicate_cost_usd", "f.cost_usd", LOST_CACHE),
+            ("race_duplicate_cost_low_usd", "coalesce(f.cost_low_usd, f.cost_usd)", LOST_CACHE_KNOWN),
+            ("race_duplicate_cost_high_usd", "coalesce(f.cost_high_usd, f.cost_usd)", LOST_CACHE_KNOWN),
+        )
+    },
     "audit_cost_usd": f"sum(f.cost_usd) filter (where f.audited and f.is_overtaken and {OWN})",
     "n_unpriced": _count(COUNTED["n_unpriced"]),
 }
@@ -179,13 +193,21 @@ SINCE = {
     "n_wasted_unpriced": "0040",
 }
 BEFORE = {
+    "0047": {
+        f"race_duplicate_{name}": f"sum({usd}) filter (where {ADDED_BEFORE} and {OWN})"
+        for name, usd in (
+            ("cost_usd", "f.cost_usd"),
+            ("cost_low_usd", "coalesce(f.cost_low_usd, f.cost_usd)"),
+            ("cost_high_usd", "coalesce(f.cost_high_usd, f.cost_usd)"),
+        )
+    },
     "0042": {
         "race_cost_usd": "sum(f.cost_usd)",
         "race_cost_low_usd": "sum(coalesce(f.cost_low_usd, f.cost_usd))",
         "race_cost_high_usd": "sum(coalesce(f.cost_high_usd, f.cost_usd))",
-        "race_duplicate_cost_usd": f"sum(f.cost_usd) filter (where {ADDED})",
-        "race_duplicate_cost_low_usd": f"sum(coalesce(f.cost_low_usd, f.cost_usd)) filter (where {ADDED})",
-        "race_duplicate_cost_high_usd": f"sum(coalesce(f.cost_high_usd, f.cost_usd)) filter (where {ADDED})",
+        "race_duplicate_cost_usd": f"sum(f.cost_usd) filter (where {ADDED_BEFORE})",
+        "race_duplicate_cost_low_usd": f"sum(coalesce(f.cost_low_usd, f.cost_usd)) filter (where {ADDED_BEFORE})",
+        "race_duplicate_cost_high_usd": f"sum(coalesce(f.cost_high_usd, f.cost_usd)) filter (where {ADDED_BEFORE})",
         "audit_cost_usd": "sum(f.cost_usd) filter (where f.audited and f.is_overtaken)",
         "n_unpriced": _count(UNPRICED),
     },

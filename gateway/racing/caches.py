@@ -7,43 +7,42 @@ from collections.abc import Mapping
 
 import msgspec
 
-from gateway.core.attempts import AttemptRecord, Role
-from gateway.racing.costs import Bill, Sum
+from gateway.core.attempts import AttemptRecord
+from gateway.racing.costs import BESIDE, Bill, Sum
 
 
-def with_caches(bill: Bill, winner: AttemptRecord | None, cached: Mapping[str, int]) -> Bill:
-    """Return ``bill`` with what caches are known to have saved its losers, less what the race lost by them.
+def with_caches(bill: Bill, winner: AttemptRecord | None, cached: Mapping[str, int] | None) -> Bill:
+    """Return ``bill`` with what caches are known to have saved its losers, and what the race lost by them.
 
     ``cached``: by deployment, tokens of the prompt that its cache should have, as it answered the last turn. A loser
     there tells nothing of its usage, so for these its likeliest cost is at the price of cached input.
 
-    Where another attempt overtook the primary, racing cost what the primary's cache would have saved, less what the
-    winner's did save. That is part of the overtaken one's likeliest cost, so that the costs of what racing added are
-    all that it added: then its own cache counts only as far as the winner's.
+    Where another attempt overtook the primary, racing added what the primary's cache would have saved, less what the
+    winner's did save: that is in the winner's bill, so in the total already. ``winner``: with its costs, if it is not
+    in the bill. The ledger adds it up likewise (``gateway/ledger/sums.py: LOST_CACHE``).
     """
-    winner_id = None if winner is None else winner.id
-    attempts, saved_usd, added_usd = list(bill.attempts), 0.0, 0.0
-    beside = winner is not None and winner.role in _BESIDE
+    attempts, total, added = list(bill.attempts), bill.total, bill.duplicate
+    winner = next((one for one in attempts if winner is not None and one.id == winner.id), winner)
+    overtook = winner is not None and winner.role in BESIDE
     for place, one in enumerate(attempts):
-        usd = _saved_usd(one, cached.get(one.deployment, 0))
-        is_overtaken = beside and one.outcome.was_cancelled_by_race
-        if is_overtaken and one.role not in _BESIDE:
-            usd = min(usd, bill.cache_saved_usd or 0.0)
-        if one.id == winner_id or one.cached_tokens is not None or one.cost_usd is None or usd <= 0.0:
+        if winner is not None and one.id == winner.id:
             continue
-        less_usd = min(usd, max(0.0, one.cost_usd - (one.cost_low_usd or 0.0)))
-        attempts[place] = msgspec.structs.replace(one, cost_usd=one.cost_usd - less_usd)
-        if one.learnt_as is None:
-            saved_usd += less_usd
-            added_usd += less_usd if one.role in _BESIDE or is_overtaken else 0.0
-    if attempts == list(bill.attempts):
+        is_overtaken = overtook and one.outcome.was_cancelled_by_race
+        is_added = one.learnt_as is None and (one.role in BESIDE or is_overtaken)
+        usd = _saved_usd(one, cached.get(one.deployment, 0) if cached else 0)
+        if one.cached_tokens is None and one.cost_usd is not None and usd > 0.0:
+            usd = min(usd, max(0.0, one.cost_usd - (one.cost_low_usd or 0.0)))
+            attempts[place] = msgspec.structs.replace(one, cost_usd=one.cost_usd - usd, cache_saved_usd=usd)
+            total = _with(total, -usd) if one.learnt_as is None else total
+            added = _with(added, -usd) if is_added else added
+        if is_added and one.role not in BESIDE and winner is not None:
+            lost_usd = (attempts[place].cache_saved_usd or 0.0) - (winner.cache_saved_usd or 0.0)
+            lost_usd = lost_usd if winner.cost_usd is None else min(lost_usd, winner.cost_usd)
+            if lost_usd > 0.0:  # bounds without its own count are of a whole prompt at either price
+                added = _with(added, lost_usd, bounds_usd=0.0 if one.cached_tokens is None else lost_usd)
+    if attempts == list(bill.attempts) and added is bill.duplicate:
         return bill
-    return msgspec.structs.replace(
-        bill, attempts=tuple(attempts), total=_less(bill.total, saved_usd), duplicate=_less(bill.duplicate, added_usd)
-    )
-
-
-_BESIDE = frozenset({Role.RACE, Role.HEDGE, Role.FALLBACK, Role.EXPLORE, Role.PROBE})
+    return msgspec.structs.replace(bill, attempts=tuple(attempts), total=total, duplicate=added)
 
 
 def _saved_usd(record: AttemptRecord, tokens: int) -> float:
@@ -54,5 +53,10 @@ def _saved_usd(record: AttemptRecord, tokens: int) -> float:
     return min(tokens, record.prompt_tokens) * (price.get("input", 0.0) - price["cached_input"]) / 1_000_000
 
 
-def _less(of: Sum, usd: float) -> Sum:
-    return of if of.usd is None else msgspec.structs.replace(of, usd=of.usd - usd)
+def _with(of: Sum, usd: float, bounds_usd: float = 0.0) -> Sum:
+    low_usd, high_usd = of.low_usd, of.high_usd
+    return Sum(
+        None if of.usd is None else of.usd + usd,
+        None if low_usd is None else low_usd + bounds_usd,
+        None if high_usd is None else high_usd + bounds_usd,
+    )

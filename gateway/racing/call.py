@@ -226,7 +226,8 @@ class OpenCall:
                     is_text=call.inline_bytes is not None,
                     seen=services.tiers,
                 )
-                bill = with_caches(bill, self._winner, self.cached) if self.cached else bill
+                winner = next((each for each in record.attempts if each.id == record.winner_attempt_id), None)
+                bill = with_caches(bill, winner, self.cached)
                 services.recorder.attempt_audited(record.model, bill.attempts[0], bill.duplicate.usd)
 
     def finish(

@@ -22,7 +22,7 @@ from gateway.racing.seam import Seam, SeamMismatchError, again_tokens, is_blank,
 from gateway.racing.sinks import ClientGone, Winner
 from gateway.steering import Launch, Plan
 from providers import UNREADABLE, ErrorKind, UpstreamError, Usage, events
-from providers.dialects import AnswerFormat, Begun, Chunk, Continuing, Ended, Splice
+from providers.dialects import AnswerFormat, Begun, Chunk, Continuing, Ended, Splice, continued
 
 CANDIDATES = 2
 COMMENT_S = 2.0  # between two comments while the client waits for more
@@ -122,9 +122,11 @@ class Continuation:
         candidates = [each for each in self._candidates if await each.of.holds(Launch(each.name, 0.0, Role.TAKEOVER))]
         await sink.close()
         if candidates and self._is_counted:
+            with suppress(MemoryError):  # for requests with what was delivered: then nobody continues it
+                self._race = self._race_of(candidates)
+        if self._race is not None:
             if self._stopped is Stopped.BROKE:
                 self._open_call.takeover = FINISHED
-            self._race = self._race_of(candidates)
             sink.keep_alive(min(COMMENT_S, self._own.model.keepalive_s or COMMENT_S))
             ending = await in_time(self._race, takeover.within_s)
             await sink.close()
@@ -289,7 +291,7 @@ def _wording(candidate: Candidate, prefix: str, spent: int) -> Mapping[str, msgs
     spoken = deployment.spoken_in(call)
     if spoken.continuing is None:
         return fields
-    return spoken.continuing.request(fields, prefix, deployment.way_to_continue(spoken), spent)
+    return continued(spoken.continuing, fields, prefix, deployment.way_to_continue(spoken), spent)
 
 
 def _hurried(model: Model, candidates: Sequence[Candidate], within_s: float) -> Model:

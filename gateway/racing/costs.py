@@ -273,7 +273,7 @@ def most_answer_tokens(max_tokens: int | None, capabilities: Capabilities) -> in
 
 
 # A call without racing would not have them.
-_BESIDE = frozenset({Role.RACE, Role.HEDGE, Role.FALLBACK, Role.EXPLORE, Role.PROBE})
+BESIDE = frozenset({Role.RACE, Role.HEDGE, Role.FALLBACK, Role.EXPLORE, Role.PROBE})
 
 
 class Sum(msgspec.Struct, frozen=True):
@@ -385,7 +385,7 @@ def _given(record: AttemptRecord, attempts: Sequence[AttemptRecord]) -> int:
 def _is_added(loser: AttemptRecord, winner: AttemptRecord | None) -> bool:
     """Whether the call would not have had ``loser`` without racing, or not besides its winner."""
     overtaken = loser.outcome.was_cancelled_by_race
-    return loser.role in _BESIDE or (overtaken and winner is not None and winner.role in _BESIDE)
+    return loser.role in BESIDE or (overtaken and winner is not None and winner.role in BESIDE)
 
 
 def _priced(  # noqa: PLR0917 - of each attempt

@@ -17,7 +17,7 @@ from gateway.core.prompt_classes import encoded_class
 from gateway.core.rules import CLIENT_LEFT, FIRST_ERROR, is_own_fault
 from gateway.fleet.models import Deployment
 from gateway.racing.caches import with_caches
-from gateway.racing.costs import settle
+from gateway.racing.costs import BESIDE, settle
 from gateway.racing.hold import Held
 from gateway.racing.measurement import (
     UNKNOWN,
@@ -362,7 +362,7 @@ def call_record(
     asked = requested(call.fields, call.dialect)
     is_text = call.inline_bytes is not None
     bill = settle(attempts, winner, deployments, call.prompt_tokens, asked, is_text=is_text, seen=tiers)
-    bill = with_caches(bill, winner, cached) if cached else bill
+    bill = with_caches(bill, winner, cached) if cached or (winner is not None and winner.role in BESIDE) else bill
     counted = _counted(bill.attempts, winner)
     is_unread = winner is not None and winner.chunks is None and winner.ttft_ms is not None
     read = None if is_unread else winner

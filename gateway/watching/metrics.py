@@ -278,7 +278,8 @@ class Metrics:
         """Add the cost of an audited loser that ended after its call."""
         if attempt.cost_usd is None or attempt.learnt_as is not None:
             return
-        cells, of_model, duplicate_usd = self._cells, self._known.model(model), duplicate_usd or 0.0
+        cells, of_model = self._cells, self._known.model(model)
+        duplicate_usd = min(duplicate_usd or 0.0, attempt.cost_usd)  # lost caches are in the call's own
         cells[of_model.answer_usd] += max(0.0, attempt.cost_usd - duplicate_usd)
         cells[of_model.duplicate_usd] += duplicate_usd
         cells[(self._known.clients.get(attempt.client) or self._known.client(attempt.client)).usd] += attempt.cost_usd

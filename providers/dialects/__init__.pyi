@@ -9,6 +9,7 @@ from .continuing import Continuing as Continuing
 from .continuing import Ended as Ended
 from .continuing import Splice as Splice
 from .continuing import Way as Way
+from .continuing import continued as continued
 from .converse.answers import ConverseToChat as ConverseToChat
 from .converse.answers import events_of_converse as events_of_converse
 from .converse.frames import Frames as Frames

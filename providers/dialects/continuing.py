@@ -10,7 +10,8 @@ from typing import Any, Literal, Protocol, TypeVar
 import msgspec
 
 from providers.dialects.wording import Fields
-from providers.large_bodies import raw_json
+from providers.large_bodies import check_room, raw_json
+from providers.usage import LARGE_BYTES
 
 # prefix: the last message has ``prefix: true`` (DeepSeek). repeated_prefix: likewise, and the answer begins with that
 # message (Mistral). final_message: the request says ``continue_final_message`` (vLLM, SGLang). prefill: a last message
@@ -76,6 +77,19 @@ class Continuing(Protocol):
 
     def splice(self, begun: Begun) -> Splice:
         """Return what makes events that follow those of ``begun``."""
+
+
+def continued(continuing: Continuing, fields: Fields, begun: str, way: Way | None, spent_tokens: int) -> Fields:
+    """Return the request that has the answer continued, as ``continuing`` makes it, which may read a long prompt.
+
+    Raises:
+        MemoryError: there is no room for it.
+
+    """
+    size = len(begun) + sum(len(memoryview(raw)) for raw in fields.values())
+    if size > LARGE_BYTES:
+        check_room(3 * size)
+    return continuing.request(fields, begun, way, spent_tokens)
 
 
 class _Thoughts(msgspec.Struct):

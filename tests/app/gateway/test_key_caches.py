@@ -230,9 +230,10 @@ async def test_what_a_race_lost_in_caches_is_in_what_racing_added(serve: Serve, 
         )
         [value] = await running.rows("select * from race_value")
     second = rows[-1]
-    read_usd, uncached_usd = (1600e-6 + 1000e-6) if winner == "alpha" else 17_000e-6, 17_000e-6
+    winner_usd, loser_usd = (2600e-6, 17_000e-6) if winner == "alpha" else (17_000e-6, 1700e-6)
+    uncached_usd = 17_000e-6
     assert second["provider"] == winner
-    assert second["cost_usd"] == pytest.approx(read_usd + uncached_usd, rel=0.01)
+    assert second["cost_usd"] == pytest.approx(winner_usd + loser_usd, rel=0.01)
     assert second["duplicate_cost_usd"] == pytest.approx(uncached_usd, rel=0.01)
     added_usd = sum(row["duplicate_cost_usd"] for row in rows)
     assert value["duplicate_cost_usd"] == pytest.approx(added_usd)

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from io import BytesIO
 from typing import Any
 
 import aiohttp
@@ -27,7 +28,7 @@ from providers.simulator.script import (
     answer,
 )
 from tests.app.gateway.broken_answers import BODIES, Seen
-from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve
+from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve, chat_body
 from tests.patience import eventually, until
 
 WHOLE = "The quick brown fox jumps over the lazy dog."
@@ -86,6 +87,24 @@ async def told(running: RunningGateway, **fields: Any) -> tuple[str, list[dict[s
     choices = [choice for event in events for choice in event.get("choices", ())]
     text = "".join(choice["delta"].get("content") or "" for choice in choices)
     return text, events, data[-1] == "[DONE]"
+
+
+async def test_without_memory_for_a_long_prompt_and_what_was_delivered_the_answer_ends_as_it_broke(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = chat_body(stream=True, messages=[{"role": "user", "content": "a" * 2_000_000}])
+    async with serve(alpha=half(ErrorEvent()), beta=whole(" brown fox"), config=allowed()) as running:
+        running.prefer("alpha", "beta")
+        async with running.post(BytesIO(json.dumps(asked).encode())) as response:
+            came = await response.content.readuntil(b"bro")
+            with monkeypatch.context() as used_up:
+                used_up.setattr("providers.large_bodies._memory.most_bytes", 0)
+                SEEN.event.set()
+                came += await response.read()
+        assert b'"error"' in came
+        assert not running["beta"].received
+        (call,) = await running.rows("select takeover, error_kind from calls")
+    assert (call["takeover"], call["error_kind"]) == ("nobody", "server_error")
 
 
 @pytest.mark.parametrize("breaks", [[Drop()], [ErrorEvent()], []], ids=["reset", "error", "no end"])

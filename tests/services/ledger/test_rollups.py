@@ -230,6 +230,33 @@ async def test_losers_of_a_winner_that_did_not_end_well_are_duplicated_too(ledge
     assert (row["cost_usd"], row["duplicate_cost_usd"]) == (1.5, 0.5)
 
 
+@pytest.mark.parametrize(
+    ("role", "first", "saved_usd", "added"),
+    [  # what racing added: likeliest, at least and at most
+        (Role.RACE, {"cache_saved_usd": 0.3}, None, (0.8, 0.25, 1.5)),
+        (Role.RACE, {"cache_saved_usd": 0.3, "cached_tokens": 9}, None, (0.8, 0.55, 1.8)),
+        (Role.FALLBACK, {"cache_saved_usd": 0.3}, 0.1, (0.7, 0.25, 1.5)),
+        (Role.RACE, {"cache_saved_usd": 0.3}, 0.4, (0.5, 0.25, 1.5)),
+        (Role.RACE, {"cache_saved_usd": 5.0}, None, (1.5, 0.25, 1.5)),  # all that the winner cost
+        (Role.RACE, {}, 0.4, (0.5, 0.25, 1.5)),
+        (Role.FAILOVER, {"cache_saved_usd": 0.3}, None, (None, None, None)),
+    ],
+)
+async def test_racing_added_what_an_overtaken_primary_s_cache_would_have_saved(
+    ledger_url: str, role: Role, first: dict[str, Any], saved_usd: float | None, added: tuple[float | None, ...]
+) -> None:
+    call_id, at = new_id(), datetime.now(UTC)
+    costs = {"cost_usd": 0.5, "cost_low_usd": 0.25, "cost_high_usd": 1.5}
+    winner = won(call_id, 2, started_at=at, role=role, cost_usd=1.0, cache_saved_usd=saved_usd)
+    beaten = lost(call_id, 1, started_at=at, role=Role.PRIMARY, **costs, **first)
+    record = call(beaten, winner, started_at=at, winner_attempt_id=winner.id, status_code=200, cost_usd=1.5)
+    await store(ledger_url, [Finished(record)])
+    (row,) = await asked(ledger_url, "select * from race_value")
+    names = ("duplicate_cost_usd", "duplicate_cost_low_usd", "duplicate_cost_high_usd")
+    assert [row[name] for name in names] == [None if each is None else WITHIN(each) for each in added]
+    assert row["cost_usd"] == WITHIN(1.5)  # each attempt once
+
+
 def ended(status_code: int, error_kind: str | None) -> Entry:
     at = datetime.now(UTC) - timedelta(minutes=5)
     answered = won(new_id(), started_at=at)

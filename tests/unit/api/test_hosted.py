@@ -71,6 +71,9 @@ ASKING: list[dict[str, Any]] = [
     {"know_ids": ["k"]},
     {"toolConfig": {"tools": [{"systemTool": {"name": "nova_grounding"}}]}},
     {"google": {"tools": {"google_maps": {}}}},
+    {"dataSources": [{"type": "AzureCognitiveSearch"}]},
+    {"extra_body": {"tools": [{"type": "web_search"}]}},
+    {"extra_body": {"plugins": [{"id": "web"}]}},
 ]
 NOT_ASKING: list[dict[str, Any]] = [
     {},
@@ -104,6 +107,7 @@ NOT_ASKING: list[dict[str, Any]] = [
     {"plugins": {}},
     {"know_ids": []},
     {"toolConfig": {"tools": [{"toolSpec": {"name": "f"}}, {"cachePoint": {"type": "default"}}]}},
+    {"extra_body": {"tools": [{"type": "function", "function": {"name": "f"}}, {"function": {"name": "g"}}]}},
 ]
 
 
@@ -137,6 +141,13 @@ TOOL = {"type": "function", "function": {"name": "f"}}
         ({"type": "connector", "connector_id": "c"}, True),
         ({"type": "document_library", "library_ids": ["l"]}, True),
         ({"type": "web_search", "web_search": {"search_enable": False}}, False),
+        ({"googleSearch": {}}, True),
+        ({"google_search_retrieval": {}}, True),
+        ({"urlContext": {}}, True),
+        ({"codeExecution": {}}, True),
+        ({"functionDeclarations": [{"name": "f"}]}, False),
+        ({"function": {"name": "g"}}, False),
+        ({"name": "g", "parameters": {}}, False),
     ],
     ids=str,
 )
@@ -145,8 +156,36 @@ def test_a_tool_of_chats_runs_there_unless_it_is_the_clients_or_off(tool: dict[s
 
 
 @pytest.mark.parametrize(
+    ("tool", "there"),
+    [
+        ({"name": "f", "input_schema": {}}, False),
+        ({"type": "custom", "name": "f", "input_schema": {}}, False),
+        ({"type": "bash_20250124", "name": "bash"}, False),
+        ({"type": "text_editor_20250728", "name": "str_replace_based_edit_tool"}, False),
+        ({"type": "computer_20251124", "name": "computer"}, False),
+        ({"type": "memory_20250818", "name": "memory"}, False),
+        ({"type": "web_search_20260209", "name": "web_search"}, True),
+        ({"type": "web_fetch_20250910", "name": "web_fetch"}, True),
+        ({"type": "code_execution_20250825", "name": "code_execution"}, True),
+        ({"type": "tool_search_tool_regex_20251119", "name": "tool_search"}, True),
+        ({"type": "mcp_toolset", "mcp_server_name": "m"}, True),
+        ({"type": "openrouter:web_search"}, True),
+        ({"type": "x_search"}, True),
+        ({"googleSearch": {}}, True),
+    ],
+    ids=str,
+)
+def test_a_tool_of_messages_runs_there_unless_it_is_known_as_the_clients(tool: dict[str, Any], there: bool) -> None:
+    assert parsed("messages", tools=[{"name": "g", "input_schema": {}}, tool]).stateful is there
+
+
+@pytest.mark.parametrize(
     ("model", "there"),
     [
+        ("openai/gpt-5:online:nitro", True),
+        ("openai/gpt-oss-20b:free:online", True),
+        ("bot-20260224232147-dfcct", True),
+        ("bot-x", False),
         ("openai/gpt-5:online", True),
         ("openai/gpt-5", False),
         ("openai/gpt-oss-120b:free", False),

@@ -60,6 +60,32 @@ SPENT: dict[str, tuple[int, Any]] = {
     "litellm's proxy of another": (429, error(f"litellm.RateLimitError: RateLimitError: OpenAIException - {OPENAI}")),
     "one-api": (429, error("用户额度不足", type="new_api_error", code="insufficient_user_quota")),
     "a text": (429, "Insufficient Balance"),
+    "Anthropic's workspace": (
+        400,
+        {
+            "type": "error",
+            **error("You have reached your specified workspace API usage limits. You will regain access"),
+        },
+    ),
+    "Anthropic's plan": (
+        400,
+        {"type": "error", **error("You're out of extra usage. Add more at claude.ai/settings/usage and keep going.")},
+    ),
+    "Google's account": (429, error("Your billing account has exceeded its monthly spending cap", code=429)),
+    "Alibaba's bill": (429, error("The postpaid bill is overdue.", type="PostpaidBillOverdue")),
+    "Alibaba's own form": (429, {"code": "PrepaidBillOverdue", "message": "The prepaid bill is overdue."}),
+    "Alibaba's purchase": (429, error("Commodity has not purchased yet.", code="CommodityNotPurchased")),
+    "Tencent": (429, error("免费资源包余量已用尽", code="FailedOperation.FreeResourcePackExhausted")),
+    "Tencent's arrears": (400, error("账号已欠费。", code="ResourceUnavailable.InArrears")),
+    "SiliconFlow": (429, {"code": 30001, "message": "Sorry, your account balance is insufficient", "data": None}),
+    # In words and codes that no list has: of a 429, which tells nothing that its client wrote.
+    "an unknown code": (429, error("Request rejected", code="ACCOUNT_BALANCE_INSUFFICIENT")),
+    "an unknown type": (429, error("Request rejected", type="credits_exhausted_error")),
+    "a wallet": (429, error("Request failed: insufficient wallet balance. Please top up your account.")),
+    "credits": (429, error("Sorry! The organization has run out of API credits.")),
+    "an unpaid bill": (429, error("This project has an unpaid invoice")),
+    "in Chinese": (429, error("请求失败: 当前账户余额已用完, 请充值后再试")),
+    "a longer text": (429, "Error: your remaining credits are depleted"),
 }
 RATED: dict[str, tuple[int, Any]] = {
     "OpenAI": (429, error("Rate limit reached for m on tokens per min (TPM): Limit 9", code="rate_limit_exceeded")),
@@ -87,6 +113,24 @@ RATED: dict[str, tuple[int, Any]] = {
     "a user of a proxy": (429, error("ExceededBudget: End User=a over budget. Spend=2", type="budget_exceeded")),
     "a quota of a minute": (429, error("Quota of tokens per minute is used up", code="insufficient_quota")),
     "a text": (429, "slow down"),
+    "OpenRouter's free models": (
+        429,
+        error("Rate limit exceeded: free-models-per-day. Add 10 credits to unlock 1000 free model requests per day"),
+    ),
+    "Voyage": (
+        429,
+        {"detail": "You have not yet added your payment method and will have reduced rate limits of 3 RPM."},
+    ),
+    "a day's share": (429, error("今日额度已用完, 请明日再试")),
+    "Cloudflare": (429, {"errors": [{"code": 3036, "message": "you have used up your daily free allocation"}]}),
+    "OpenRouter's own budget": (
+        402,
+        error(
+            "This request would exceed your available credits given your current in-flight requests.",
+            code=402,
+            metadata={"reason": "in_flight_budget_exhausted", "limit_source": "openrouter_in_flight_budget"},
+        ),
+    ),
 }
 
 
@@ -118,6 +162,19 @@ def test_alibabas_minute_is_told_by_its_headers_where_the_words_are_openais() ->
     assert (found.kind, found.retry_after_s) == (ErrorKind.RATE_LIMITED, 7)
     arrears = answered(*SPENT["Alibaba"], x_dashscope_call_gateway="true")
     assert arrears.kind is ErrorKind.PROVIDER_AUTH
+
+
+def test_one_request_that_alone_is_too_dear_for_openrouters_budget_is_no_spent_account() -> None:
+    said = error("Payment required", code=402, metadata={"reason": "weight_exceeds_budget"})
+    assert answered(402, said).kind is ErrorKind.SERVER_ERROR
+    said = error("Insufficient credits", code=402, metadata={"limit_source": "openrouter_credits"})
+    assert answered(402, said).kind is ErrorKind.PROVIDER_AUTH
+
+
+@pytest.mark.parametrize("status", [400, 404, 422, 500, 503])
+def test_what_a_client_may_have_written_takes_no_key_out(status: int) -> None:
+    said = error("Invalid value: 'my account balance is insufficient'. Supported values are: 'auto'")
+    assert answered(status, said).kind is not ErrorKind.PROVIDER_AUTH
 
 
 @pytest.mark.parametrize("vendor", [name for name, (_, said) in SPENT.items() if not isinstance(said, str)])

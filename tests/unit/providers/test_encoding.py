@@ -1,6 +1,6 @@
 """Where there is no memory for a large result, it is an error: msgspec's ``encode`` would end the process."""
 
-import re
+import ast
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +13,7 @@ from providers import encoded, packed, raw_json
 # A process that may grow by 45 MB makes something of texts of 40 MB.
 SHORT_OF_MEMORY = """
 import resource
+from providers import UpstreamError
 {imports}
 
 text = "a" * 40_000_000
@@ -24,7 +25,7 @@ with open("/proc/self/statm") as pages:
 resource.setrlimit(resource.RLIMIT_AS, (used + 30_000_000,) * 2)
 try:
     {work}
-except MemoryError:
+except (MemoryError, UpstreamError):
     print("no memory")
 """
 UPSTREAM = "from providers import Request\nfrom providers.catalog import Quirks\n"
@@ -44,6 +45,29 @@ PLACES: dict[str, tuple[str, str, str]] = {
         "from providers.dialects.continuing import with_last",
         "",
         "with_last(turn, {'role': 'assistant', 'content': 'Hello'})",
+    ),
+    **{
+        f"an answer that {name} continues": (
+            "from providers.dialects import DIALECTS, continued",
+            "",
+            f"continued(DIALECTS['{name}'].continuing, {{'{field}': {value}}}, 'Hello', None, 1)",
+        )
+        for name, field, value in (
+            ("chat", "messages", "turn"),
+            ("completions", "prompt", "raw"),
+            ("messages", "messages", "turn"),
+            ("responses", "input", "raw"),
+        )
+    },
+    "an answer with a key in it": (
+        "from providers.sse import masked_body",
+        'data = b\'{"id": "secret-secret-secret", "text": \' + bytes(raw) + b\'}\'',
+        "masked_body(data, ['secret-secret-secret'])",
+    ),
+    "a response as it was answered": (
+        "from providers.dialects.responses.turns import answered_again",
+        "item = b'{\"content\": ' + bytes(raw) + b'}'",
+        "answered_again(b'{}', [('m', item)])",
     ),
     "a request as it is sent": (
         UPSTREAM + "from providers.http_upstream import streamed_body",
@@ -129,6 +153,8 @@ EVENTS_OF: dict[str, tuple[str, str]] = {
         f"{{'type': 'response.output_text.delta', 'output_index': 0, 'content_index': 0, 'delta': {SAID}}}",
     ),
     "gemini": ("[]", f"{{'candidates': [{{'content': {{'parts': [{{'text': {SAID}}}]}}, 'index': 0}}]}}"),
+    "chat": ("[]", f"{{'id': 'c', 'model': 'm', 'choices': [{{'index': 0, 'delta': {{'content': {SAID}}}}}]}}"),
+    "completions": ("[]", f"{{'id': 'c', 'model': 'm', 'choices': [{{'index': 0, 'text': {SAID}}}]}}"),
 }
 
 
@@ -136,10 +162,18 @@ EVENTS_OF: dict[str, tuple[str, str]] = {
     ("source", "target", "left_mb"),
     [
         ("messages", "chat", 65),
+        ("messages", "responses", 100),
         ("messages", "gemini", 70),
         ("responses", "chat", 65),
+        ("responses", "messages", 110),
+        ("responses", "gemini", 100),
+        ("gemini", "chat", 65),
         ("gemini", "messages", 85),
         ("gemini", "responses", 105),
+        ("chat", "messages", 70),
+        ("chat", "responses", 65),
+        ("chat", "gemini", 65),
+        ("completions", "messages", 50),
     ],
 )
 def test_a_large_event_for_whose_translation_there_is_no_memory_is_an_error(
@@ -179,9 +213,44 @@ def test_a_large_whole_answer_for_whose_events_there_is_no_memory_is_an_error(le
     assert (ran.returncode, ran.stdout) == (0, "no memory\n"), ran.stderr
 
 
+GATHERED = """
+import asyncio, msgspec, resource
+from gateway.racing.sinks import GatheringSink
+from providers.dialects import DIALECTS
+
+dialect = DIALECTS[{name!r}]
+sink = GatheringSink(dialect)
+asyncio.run(sink.begin(None))
+for each in {begun} + [{event}] + {ended}:
+    sink._gathering.take(dialect.answers.read_event(msgspec.json.encode(each), ()))
+sink.size = 20_000_000
+del each
+with open("/proc/self/statm") as pages:
+    used = int(pages.read().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (used + {left_mb} * 1_000_000,) * 2)
+try:
+    sink.body()
+except MemoryError:
+    print("no memory")
+"""
+_WHOLE = f"{{'id': 'm', 'type': 'message', 'content': [{{'type': 'output_text', 'text': {SAID}, 'annotations': []}}]}}"
+ENDED_BY = {
+    "messages": "[{'type': 'content_block_stop', 'index': 0}, {'type': 'message_stop'}]",
+    "responses": f"[{{'type': 'response.completed', 'response': {{'id': 'r', 'output': [{_WHOLE}]}}}}]",
+}
+
+
+@pytest.mark.parametrize("left_mb", [25, 45])
+@pytest.mark.parametrize("name", EVENTS_OF)
+def test_a_large_gathered_answer_for_which_there_is_no_memory_is_an_error(name: str, left_mb: int) -> None:
+    begun, event = EVENTS_OF[name]
+    program = GATHERED.format(name=name, begun=begun, event=event, ended=ENDED_BY.get(name, "[]"), left_mb=left_mb)
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stdout) == (0, "no memory\n"), ran.stderr
+
+
 # Where msgspec's own ``encode`` may be used: what it makes there is short, or its room was looked for before. Whoever
 # adds a place looks which it is: ``encoded``, ``raw_json`` and ``packed`` are for what may be large.
-ENCODES = re.compile(r"json\.encode\(|json\.format\(|Encoder\([^)]*\)\.encode\b|_ENCODER\.encode\(|msgpack\.encode\(")
 SHORT_ELSEWHERE = ("gateway/cli/", "gateway/bench/", "providers/simulator/")  # processes without clients
 SHORT = {  # of our own words, the operator's, or a field with a bound
     "gateway/admin/operations.py": 2, "gateway/admin/routes.py": 2, "gateway/admin/sign_in.py": 1,
@@ -196,7 +265,7 @@ SHORT = {  # of our own words, the operator's, or a field with a bound
     "providers/error_bodies.py": 4, "providers/http_upstream.py": 1, "providers/dialects/messages/events.py": 1,
 }  # fmt: skip
 CHECKED = {  # parts of an answer: each large block, whole answer and gathered one is checked before it is read
-    "providers/dialects/chat/answers.py": 4, "providers/dialects/chat/continuing.py": 4,
+    "providers/dialects/chat/answers.py": 5, "providers/dialects/chat/continuing.py": 4,
     "providers/dialects/chat/deltas.py": 3,
     "providers/dialects/completions/dialect.py": 2, "providers/dialects/converse/answers.py": 7,
     "providers/dialects/gemini/events.py": 3, "providers/dialects/gemini/streams.py": 2,
@@ -207,9 +276,50 @@ CHECKED = {  # parts of an answer: each large block, whole answer and gathered o
 }  # fmt: skip
 
 
+def encodings(module: ast.Module) -> int:
+    """Return in how many places a module takes msgspec's own ``encode`` or the like, under whatever name."""
+    nodes = list(ast.walk(module))
+    encoders = {"msgspec.json", "msgspec.msgpack"}
+    for node in nodes:
+        if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None and is_encoder(node.value):
+            encoders |= {
+                ast.unparse(each) for each in (node.targets if isinstance(node, ast.Assign) else [node.target])
+            }
+    return sum(
+        (
+            isinstance(node, ast.Attribute)
+            and node.attr in {"encode", "encode_lines", "format"}
+            and (ast.unparse(node.value) in encoders or is_encoder(node.value))
+        )
+        or (
+            isinstance(node, ast.ImportFrom)
+            and (node.module in {"msgspec.json", "msgspec.msgpack"} or "json" in {each.name for each in node.names})
+        )
+        for node in nodes
+    )
+
+
+def is_encoder(made: ast.expr) -> bool:
+    return (
+        isinstance(made, ast.Call) and ast.unparse(made.func).startswith("msgspec.") and "Encoder" in ast.unparse(made)
+    )
+
+
+def test_an_encoder_is_found_under_whatever_name() -> None:
+    for text in (
+        "msgspec.json.encode(a)",
+        "_write = msgspec.json.Encoder(enc_hook=dict).encode",
+        "_plain = msgspec.msgpack.Encoder()\ndef f(a):\n    return _plain.encode(a)",
+        "class A:\n    def f(self):\n        self._it = msgspec.json.Encoder()\n        self._it.encode_lines(1)",
+        "from msgspec.json import encode",
+    ):
+        assert encodings(ast.parse(text)) == 1, text
+    assert encodings(ast.parse("a.encode(); '{}'.format(1); msgspec.json.Encoder().encode_into(1, b)")) == 0
+
+
 def test_every_place_that_makes_json_without_looking_for_room_is_known() -> None:
     files = (file for room in ("gateway", "providers", "holeshot") for file in Path(room).rglob("*.py"))
-    found = {str(file): len(ENCODES.findall(file.read_text())) for file in files}
+    found = {str(file): encodings(ast.parse(file.read_text())) for file in files}
     places = {name: number for name, number in found.items() if number and not name.startswith(SHORT_ELSEWHERE)}
     assert places == SHORT | CHECKED
 

@@ -426,6 +426,12 @@ async def test_what_an_audited_loser_costs_after_its_call_is_counted_too(metrics
     assert at(page, "holeshot_client_cost_usd_total", client="a") == 0.875
 
 
+async def test_a_cache_that_an_audited_loser_s_call_lost_is_not_paid_twice(metrics: Metrics) -> None:
+    metrics.attempt_audited("llama", attempt("call", outcome=Outcome.SUPERSEDED, cost_usd=0.25), 0.75)
+    page = await page_of(metrics)
+    assert at(page, "holeshot_cost_usd_total", model="llama", share="duplicate") == 0.25
+
+
 async def test_clients_beyond_the_first_thousand_share_their_series() -> None:
     metrics = knowing("llama")
     for number in range(MOST_CLIENTS + 3):
