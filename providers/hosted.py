@@ -171,7 +171,7 @@ def searches_offered(fields: Mapping[str, msgspec.Raw]) -> frozenset[str]:
     ):
         return frozenset()
     kinds = [str(tool.get("type") or "function") if isinstance(tool, dict) else "" for tool in tools]
-    if not any(kind in _BY_CLIENTS_ANYWHERE for kind in kinds):
+    if not any(kind in BY_CLIENTS_ANYWHERE for kind in kinds):
         return frozenset()
     return frozenset(f"tools[{number}]" for number, kind in enumerate(kinds) if kind.startswith("web_search"))
 
