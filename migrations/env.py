@@ -143,7 +143,7 @@ with context.begin_transaction():
     context.run_migrations()
     keep_in_step(context.get_bind(), before)
     current = revision_of(context.get_bind())
-    if current is not None:
+    if current not in {None, before}:
         note_oldest(current)
     if current == context.get_head_revision() and context.get_bind().dialect.name == "postgresql":
         comment()

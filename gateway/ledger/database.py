@@ -440,7 +440,7 @@ async def _lock_schema(connection: AsyncConnection) -> None:
     if connection.dialect.name == "postgresql":
         await without_limits(connection)
     else:
-        # Each ALTER TABLE would plan every view again: half a minute in all for a downgrade to the first schema.
+        # Each ALTER TABLE would plan every view again, for a second or more.
         await connection.exec_driver_sql("pragma legacy_alter_table = on")
     await MIGRATE.wait(connection)
 
