@@ -163,6 +163,11 @@ async def test_a_ledger_of_the_first_revision_moves_on_and_no_row_is_touched(led
     await downgrade(ledger_url, first_revision())
     rows = [f"select * from {name} order by id" for name in ("calls", "attempts")]
     rows += ["select * from rollup_calls order by 1, 2, 3, 4", "select * from rollup_attempts order by 1, 2, 3"]
+    engine = create_engine(ledger_url)
+    async with engine.begin() as connection:  # as an older version had it
+        await connection.exec_driver_sql("update ledger_readers set oldest = '0032'")
+    await engine.dispose()
+    rows.append("select * from ledger_readers")
     before = [await asked(ledger_url, statement) for statement in rows]
     await migrate(ledger_url)
     assert [await asked(ledger_url, statement) for statement in rows] == before
