@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from gateway.ledger.database import head_revision
+from gateway.ledger import head_revision
 from tests.app.gateway.process import CHECKOUT, COMMAND
 
 REVISION = "9999"
