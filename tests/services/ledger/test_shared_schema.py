@@ -133,6 +133,12 @@ async def test_an_older_file_is_told_to_be_migrated_by_who_asks_it(sqlite_url: s
         await queries.run(sqlite_url, "select * from leaderboard")
 
 
+async def test_a_file_that_is_too_old_is_told_the_remedy_by_who_asks_it(sqlite_url: str) -> None:
+    await run(sqlite_url, "update holeshot_version set version_num = '0044'", "drop view leaderboard")
+    with pytest.raises(SchemaOutdatedError, match=r"schema is 0044.* from 0045 on: first run `holeshot migrate`"):
+        await queries.run(sqlite_url, "select * from leaderboard")
+
+
 async def test_who_may_read_the_revision_still_may(postgres_url: str) -> None:
     await downgrade(postgres_url, BEFORE)
     await run(postgres_url, "create role watcher_of_versions", "grant select on alembic_version to watcher_of_versions")
