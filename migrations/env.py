@@ -69,15 +69,20 @@ def comment() -> None:
         connection.exec_driver_sql(f"do $comments$ begin {' '.join(statements)} end $comments$")
 
 
-def note_oldest(revision: str) -> None:
-    """Write the oldest revision whose code may use the schema: that of the last migration which does not only add.
+def note_oldest(before: str | None, now: str) -> None:
+    """Write the oldest revision whose code may use the schema, where the migrations that ran have changed it."""
+    oldest = oldest_of(now)
+    if before is None or oldest_of(before) != oldest:
+        context.get_bind().execute(text("update ledger_readers set oldest = :oldest"), {"oldest": oldest})
+
+
+def oldest_of(revision: str) -> str:
+    """Return the last revision up to this one which does not only add.
 
     Each migration says so in ``only_adds``: the code of the version before may then go on, and start again.
     """
     newest_first = context.script.iterate_revisions(revision, "base")
-    oldest = next(each.revision for each in newest_first if not each.module.only_adds)
-    change = text("update ledger_readers set oldest = :oldest where oldest <> :oldest")
-    context.get_bind().execute(change, {"oldest": oldest})
+    return next(each.revision for each in newest_first if not each.module.only_adds)
 
 
 def lock_all(connection: Connection, tables: Collection[str]) -> None:
@@ -144,6 +149,6 @@ with context.begin_transaction():
     keep_in_step(context.get_bind(), before)
     current = revision_of(context.get_bind())
     if current is not None:
-        note_oldest(current)
+        note_oldest(before, current)
     if current == context.get_head_revision() and context.get_bind().dialect.name == "postgresql":
         comment()

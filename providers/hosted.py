@@ -18,6 +18,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from providers.errors import UNREADABLE
+from providers.large_bodies import encoded
 
 # Tools by their type. Those of a request are read where each API is; all types that are not the client's run there.
 
@@ -269,7 +270,7 @@ def _has_hosted(value: Any) -> bool:
 
 
 def _has_search(value: Any) -> bool:
-    return value is not None and _SEARCH_TOOL.search(msgspec.json.encode(value)) is not None
+    return value is not None and _SEARCH_TOOL.search(encoded(value)) is not None
 
 
 def _is_clients(kind: str, tool: dict[str, Any]) -> bool:

@@ -188,7 +188,7 @@ async def check_schema(engine: AsyncEngine, needed: str | None = None) -> None:
     found, needed = await current_revision(engine), needed or head_revision()
     if found is None:
         raise SchemaOutdatedError("the database has no ledger yet; run: holeshot migrate")
-    _check_can_be_updated(found)
+    check_can_be_updated(found)
     if found < needed:
         raise SchemaOutdatedError(f"the ledger's schema is {found}, this version needs {needed}; run: holeshot migrate")
     if found > needed and not await _takes(engine, needed):
@@ -199,7 +199,7 @@ async def check_schema(engine: AsyncEngine, needed: str | None = None) -> None:
         )
 
 
-def _check_can_be_updated(found: str) -> None:
+def check_can_be_updated(found: str) -> None:
     """Check that there is a migration from this revision on.
 
     Raises:
@@ -426,7 +426,7 @@ async def _run_alembic(url: str, command_name: str, revision: str) -> None:
         async with engine.begin() as connection:
             await _lock_schema(connection)
             if (found := await connection.run_sync(revision_of)) is not None:
-                _check_can_be_updated(found)
+                check_can_be_updated(found)
             config.attributes |= {"connection": connection.sync_connection, "goes_back": command_name == "downgrade"}
             await connection.run_sync(lambda _: getattr(command, command_name)(config, revision))
     except DATABASE_ERRORS as error:
@@ -440,7 +440,7 @@ async def _lock_schema(connection: AsyncConnection) -> None:
     if connection.dialect.name == "postgresql":
         await without_limits(connection)
     else:
-        # Each ALTER TABLE would plan every view again: half a minute in all for a downgrade to the first schema.
+        # Each ALTER TABLE would plan every view again, for a second or more.
         await connection.exec_driver_sql("pragma legacy_alter_table = on")
     await MIGRATE.wait(connection)
 

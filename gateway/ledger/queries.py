@@ -17,6 +17,7 @@ from sqlalchemy.engine import URL
 from gateway.ledger.connections import Database, engine_of, release, url_of
 from gateway.ledger.database import (
     DATABASE_ERRORS,
+    check_can_be_updated,
     check_schema,
     create_engine,
     demand_ledger,
@@ -352,6 +353,7 @@ async def _look_at_file(path: Path) -> None:
                 found = found or next(iter(await rows.fetchone() or ()), None)
     if found is None:
         raise SchemaOutdatedError(f"{path} has no ledger yet; run: holeshot migrate")
+    check_can_be_updated(found)
     if found < head_revision():
         raise SchemaOutdatedError(
             f"the ledger's schema is {found}, this version needs {head_revision()}; run: holeshot migrate"

@@ -40,6 +40,7 @@ def _spans(name: str) -> dict[str, tuple[str, str]]:
 # By view the name of its text and its span, each after those that it reads.
 VIEWS: Mapping[str, tuple[str, str]] = {
     "samples": ("samples", ""),
+    "outages_30d": ("outages_30d", "30d"),
     "leaderboard": ("leaderboard", ""),
     **_each("race_value"),
     **_each("slo"),
@@ -61,13 +62,12 @@ VIEWS: Mapping[str, tuple[str, str]] = {
     "load_peaks": ("load_peaks", ""),
     **_spans("refusals"),
     **_spans("wrong_keys"),
-    "outages_30d": ("outages_30d", "30d"),
     "regions_1h": ("regions", "1h"),
     "regions_24h": ("regions", "24h"),
     "rollup_pending": ("rollup_pending", ""),
 }
 # The revision that a view came with, if not the first.
-SINCE = {"speed_hours": "0041", "outages_30d": "0041", "regions_1h": "0044", "regions_24h": "0044"}
+SINCE: dict[str, str] = {}
 
 
 def views_of(revision: str) -> tuple[str, ...]:

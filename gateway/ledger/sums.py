@@ -42,19 +42,15 @@ ADDED, ADDED_BEFORE = (  # as ``gateway.racing.costs`` has it
 # cost: a part of that, which racing added, where the operator paid it. Without its own count, bounds are of a whole
 # prompt at either price already.
 _LOST_USD = "(f.cache_saved_usd - coalesce(w.cache_saved_usd, 0))"
-LOST_CACHE_BEFORE, LOST_CACHE = (
-    f"case when f.role in {BESIDE} or not coalesce({_LOST_USD} > 0, false){paid} then 0 "
+LOST_CACHE = (
+    f"case when f.role in {BESIDE} or not coalesce({_LOST_USD} > 0, false) or not ({conditions('w.')['own']}) then 0 "
     f"when w.cost_usd < {_LOST_USD} then w.cost_usd else {_LOST_USD} end"
-    for paid in ("", f" or not ({conditions('w.')['own']})")
 )
+LOST_CACHE_KNOWN = f"case when f.cached_tokens is null then 0 else {LOST_CACHE} end"
 FAST = "f.outcome = 'won' and f.id = c.winner_attempt_id and f.tokens_source = 'reported'"
 SAVED = "(f.alone_ms - f.ttft_ms)"
 # Rows of older versions have a cost alone, which was the most it could be.
 UNPRICED = "f.cost_high_usd is null and (f.cost_usd is null or f.cost_low_usd is not null)"
-COUNTED = {  # of sums that came later, the rows that each of them counts
-    "n_unpriced": f"{UNPRICED} and {OWN}",
-    "n_wasted_unpriced": f"{LOST} and {UNPRICED} and {OWN}",
-}
 
 
 def _count(condition: str) -> str:
@@ -63,19 +59,6 @@ def _count(condition: str) -> str:
 
 def _known(total: str, condition: str) -> str:
     return f"coalesce(sum({total}) filter (where {condition}), 0)"
-
-
-def _duplicates(lost: str) -> dict[str, str]:
-    """Return the sums of what racing added, ``lost`` of a cache among it."""
-    known = f"case when f.cached_tokens is null then 0 else {lost} end"
-    return {
-        column: f"sum({usd} + {more}) filter (where {ADDED} and {OWN})"
-        for column, usd, more in (
-            ("race_duplicate_cost_usd", "f.cost_usd", lost),
-            ("race_duplicate_cost_low_usd", "coalesce(f.cost_low_usd, f.cost_usd)", known),
-            ("race_duplicate_cost_high_usd", "coalesce(f.cost_high_usd, f.cost_usd)", known),
-        )
-    }
 
 
 # By column of rollup_attempts.
@@ -108,7 +91,7 @@ ATTEMPTS = {
     "wasted_cost_usd": f"sum(f.cost_usd) filter (where {LOST} and {OWN})",
     "wasted_cost_low_usd": f"sum(coalesce(f.cost_low_usd, f.cost_usd)) filter (where {LOST} and {OWN})",
     "wasted_cost_high_usd": f"sum(coalesce(f.cost_high_usd, f.cost_usd)) filter (where {LOST} and {OWN})",
-    "n_wasted_unpriced": _count(COUNTED["n_wasted_unpriced"]),
+    "n_wasted_unpriced": _count(f"{LOST} and {UNPRICED} and {OWN}"),
 }
 # By column of rollup_calls: those of calls, and below those of their attempts.
 CALLS = {
@@ -169,9 +152,16 @@ RACES = {
     "race_cost_usd": f"sum(f.cost_usd) filter (where {OWN})",
     "race_cost_low_usd": f"sum(coalesce(f.cost_low_usd, f.cost_usd)) filter (where {OWN})",
     "race_cost_high_usd": f"sum(coalesce(f.cost_high_usd, f.cost_usd)) filter (where {OWN})",
-    **_duplicates(LOST_CACHE),
+    **{
+        column: f"sum({usd} + {lost}) filter (where {ADDED} and {OWN})"
+        for column, usd, lost in (
+            ("race_duplicate_cost_usd", "f.cost_usd", LOST_CACHE),
+            ("race_duplicate_cost_low_usd", "coalesce(f.cost_low_usd, f.cost_usd)", LOST_CACHE_KNOWN),
+            ("race_duplicate_cost_high_usd", "coalesce(f.cost_high_usd, f.cost_usd)", LOST_CACHE_KNOWN),
+        )
+    },
     "audit_cost_usd": f"sum(f.cost_usd) filter (where f.audited and f.is_overtaken and {OWN})",
-    "n_unpriced": _count(COUNTED["n_unpriced"]),
+    "n_unpriced": _count(f"{UNPRICED} and {OWN}"),
 }
 # By column of rollup_tags, of calls by each of their tags; of what is compared the squares, for a variance.
 TAGS = {
@@ -192,15 +182,9 @@ TAGS = {
         )
     },
 }
-# What a revision of the schema added, and what was added up before one.
-SINCE = {
-    "saved_seen_squared": "0034",
-    "explored_seen_squared": "0034",
-    "n_unpriced": "0040",
-    "n_wasted_unpriced": "0040",
-}
+# By sum the revision of the schema that added it, if not the first; and by revision what was added up before it.
+SINCE: dict[str, str] = {}
 BEFORE = {
-    "0048": _duplicates(LOST_CACHE_BEFORE),
     "0047": {
         f"race_duplicate_{name}": f"sum({usd}) filter (where {ADDED_BEFORE} and {OWN})"
         for name, usd in (
@@ -209,35 +193,6 @@ BEFORE = {
             ("cost_high_usd", "coalesce(f.cost_high_usd, f.cost_usd)"),
         )
     },
-    "0042": {
-        "race_cost_usd": "sum(f.cost_usd)",
-        "race_cost_low_usd": "sum(coalesce(f.cost_low_usd, f.cost_usd))",
-        "race_cost_high_usd": "sum(coalesce(f.cost_high_usd, f.cost_usd))",
-        "race_duplicate_cost_usd": f"sum(f.cost_usd) filter (where {ADDED_BEFORE})",
-        "race_duplicate_cost_low_usd": f"sum(coalesce(f.cost_low_usd, f.cost_usd)) filter (where {ADDED_BEFORE})",
-        "race_duplicate_cost_high_usd": f"sum(coalesce(f.cost_high_usd, f.cost_usd)) filter (where {ADDED_BEFORE})",
-        "audit_cost_usd": "sum(f.cost_usd) filter (where f.audited and f.is_overtaken)",
-        "n_unpriced": _count(UNPRICED),
-    },
-    "0035": {
-        "n_raced": "count(*) filter (where f.launched > 1)",
-        "extra": "sum(case when f.launched > 1 then f.launched - 1 else 0 end)",
-    },
-}
-BEFORE_OF_ATTEMPTS = {
-    "0042": {
-        "n_errors": _count(ERROR),
-        "n_rate_limited": _count("f.error_kind = 'rate_limited'"),
-        "n_tried": _count(f"f.ttft_ms is not null or ({ERROR})"),
-        "cost_usd": "sum(f.cost_usd)",
-        "cost_low_usd": "sum(coalesce(f.cost_low_usd, f.cost_usd))",
-        "cost_high_usd": "sum(coalesce(f.cost_high_usd, f.cost_usd))",
-        "cache_saved_usd": "sum(f.cache_saved_usd) filter (where f.outcome = 'won')",
-        "wasted_cost_usd": f"sum(f.cost_usd) filter (where {LOST})",
-        "wasted_cost_low_usd": f"sum(coalesce(f.cost_low_usd, f.cost_usd)) filter (where {LOST})",
-        "wasted_cost_high_usd": f"sum(coalesce(f.cost_high_usd, f.cost_usd)) filter (where {LOST})",
-        "n_wasted_unpriced": _count(f"{LOST} and {UNPRICED}"),
-    }
 }
 
 # Of a day. A tag with more values is not added up, and with more pairs of tag and value no tag is: views read the rows
@@ -318,9 +273,9 @@ class Summing:
         )
         by_client, by_series = ("client", "model"), ("series_id",)
         grouped = (
-            ("rollup_calls", by_client, calls, self._by_client(_counted("calls", calls), calls)),
-            ("rollup_calls", by_client, races, self._by_race(self.called(_counted("attempts", races)), races)),
-            ("rollup_attempts", by_series, attempts, self._by_series(_counted("attempts", attempts), attempts)),
+            ("rollup_calls", by_client, calls, self._by_client("calls as f", calls)),
+            ("rollup_calls", by_client, races, self._by_race(self.called("attempts as f"), races)),
+            ("rollup_attempts", by_series, attempts, self._by_series("attempts as f", attempts)),
         )
         return [
             self._add_up(table, key, sums, rows, self._is_there(table, key))
@@ -341,10 +296,9 @@ class Summing:
 
     def _of_revision(self, sums: Mapping[str, str]) -> dict[str, str]:
         found = {name: each for name, each in sums.items() if SINCE.get(name, "") <= self._revision}
-        before = BEFORE_OF_ATTEMPTS if sums is ATTEMPTS else BEFORE  # calls have sums of the same names
-        for changed in sorted(before, reverse=True):
+        for changed in sorted(BEFORE, reverse=True):
             if self._revision < changed:
-                found |= {name: each for name, each in before[changed].items() if name in found}
+                found |= {name: each for name, each in BEFORE[changed].items() if name in found}
         return found
 
     def _by_client(self, fresh: str, sums: Mapping[str, str]) -> str:
@@ -478,13 +432,12 @@ class Summing:
         # SQLite takes other columns of the row of max().
         latest = "(array_agg({} order by {} desc))[1]" if self._words.is_postgres else "{}"
         message = latest.format("f.error_message", "f.started_at")
-        own = f" and {OWN}" if self._revision >= "0042" else ""
         grouped = (
             f"select {self._five_minutes} as w, s.id as series_id, f.error_kind as error_kind, "
             "coalesce(f.status_code, -1) as status_code, "
             f"count(*) as n, max(f.started_at) as last_seen_at, {message} as last_message "
             f"from {fresh} join rollup_series as s on {_is(OF_ATTEMPT)} "
-            f"where f.error_kind is not null and {BROKEN}{own} group by 1, 2, 3, 4"
+            f"where f.error_kind is not null and {BROKEN} and {OWN} group by 1, 2, 3, 4"
         )
         columns = f"sum(g.n), max(g.last_seen_at), {latest.format('g.last_message', 'g.last_seen_at')}"
         rows = self._fan_out(("series_id", "error_kind", "status_code"), columns, grouped)
@@ -495,12 +448,6 @@ class Summing:
             f"last_message = case when {is_later} then excluded.last_message else rollup_errors.last_message end, "
             f"last_seen_at = case when {is_later} then excluded.last_seen_at else rollup_errors.last_seen_at end"
         )
-
-
-def _counted(table: str, sums: Collection[str]) -> str:
-    """Return what yields the rows of a table that these sums are made of."""
-    condition = " or ".join(f"({COUNTED.get(name, 'true')})" for name in sums)
-    return f"(select f.* from {table} as f where {condition}) as f"
 
 
 def _is(key: Sequence[str]) -> str:

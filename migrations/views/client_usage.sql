@@ -6,8 +6,7 @@
 -- their call (race_...: added when their rows arrived, to the call's window). Where rows of attempts were deleted before
 -- there were sums, the calls' own costs are more. duplicate_cost: what racing added; abandoned_cost: of answers whose clients
 -- left. n_deadlines: calls that kept or missed a deadline of the first token, with the share that kept it. n_unpriced: attempts
--- whose upper bound is unknown: of these only what is known is in the sums, so they are bounds where it is 0. Windows whose
--- rows were deleted before schema 0040 have 0, whatever was known.
+-- whose upper bound is unknown: of these only what is known is in the sums, so they are bounds where it is 0.
 select
   nullif(r.client, '') as client,
   r.model,

@@ -18,8 +18,7 @@
 -- another attempt than the primary. rescued: calls answered although the primary failed. cost_usd: all attempts, as far as prices are known;
 -- duplicate_cost_usd: what racing added; abandoned_cost: of answers whose clients left; audit_cost_usd: overtaken
 -- attempts that were watched on, part of duplicate_cost_usd. low and high: at least and at most. n_unpriced: attempts whose
--- upper bound is unknown: of these only what is known is in the sums, so these are bounds where it is 0. Windows whose rows
--- were deleted before schema 0040 have 0, whatever was known.
+-- upper bound is unknown: of these only what is known is in the sums, so these are bounds where it is 0.
 -- saved_p50_ms and so on: alone_... - ttft_...; what racing took off the quantile, not the quantile of what calls saved.
 -- Their intervals of 95 % hold what audits leave open (null where audits are too few), and that either quantile may be
 -- anywhere in its bucket.

@@ -6,7 +6,6 @@
 -- answer_high_tokens, which are of the n_bounded attempts for which that is known: a vendor may generate on after the
 -- connection is closed (attempts.wasted_high_tokens). cost_usd: the same in money, low and high at least and at most.
 -- n_unpriced: those whose upper bound is unknown: of these only what is known is in the sum, so it is a bound where it is 0.
--- Windows whose rows were deleted before schema 0040 have 0, whatever was known.
 select
   s.model,
   s.deployment,

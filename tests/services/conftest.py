@@ -18,6 +18,7 @@ from sqlalchemy.engine import make_url
 
 from gateway.ledger import migrate
 from tests.patience import PATIENCE_S
+from tests.services.next_version import NextVersion
 from tests.support import servers
 from tests.support.relay import Relay
 
@@ -65,6 +66,13 @@ async def postgres_url(postgres_server_url: str, postgres_template: str) -> Asyn
     await _administer(postgres_server_url, f'create database "{name}" template {postgres_template}')
     yield _with_database(postgres_server_url, name)
     await _administer(postgres_server_url, f'drop database "{name}" with (force)')
+
+
+@pytest.fixture(scope="session")
+def next_version(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NextVersion]:
+    version = NextVersion(tmp_path_factory.mktemp("next"))
+    yield version
+    version.close()
 
 
 @pytest.fixture

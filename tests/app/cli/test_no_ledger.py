@@ -103,11 +103,11 @@ def test_another_file_is_named(holeshot: Holeshot, here: Path, command: list[str
 def test_a_table_that_a_migration_will_make_names_the_command(holeshot: Holeshot, here: Path) -> None:
     environ = {"HOLESHOT_DATABASE_URL": "sqlite:///ledger.db"}
     lay(migrated(), Path("ledger.db"))
-    assert holeshot("migrate", "--down-to", "0032", **environ).exit_code == 0
+    assert holeshot("migrate", "--down-to", "0045", **environ).exit_code == 0
     result = holeshot("sql", "select * from a_view_of_tomorrow", **environ)
 
     assert result.exit_code == 1
-    assert "the ledger's schema is 0032, this version needs " in result.stderr
+    assert "the ledger's schema is 0045, this version needs " in result.stderr
     assert (here / "ledger.db").exists()
 
 

@@ -1,11 +1,11 @@
 """An upgrade under load, from the schema of the version before: no call fails, and every row gets there.
 
-The version before is here as what it does to the database: it ships the columns that it knows.
+Replicas are upgraded to a next version that is made up. The version before it is here as what it does to the database:
+it ships the columns that it knows.
 """
 
 import asyncio
 import io
-import os
 import re
 import shutil
 import signal
@@ -30,20 +30,19 @@ from gateway.ledger import (
     check_schema,
     create_engine,
     current_revision,
-    downgrade,
     fold_all,
     head_revision,
+    migrate,
     migrations_folder,
 )
 from providers.simulator.script import Gate, ScriptedProvider, answer
 from tests.app.gateway.balancer import Balancer
-from tests.app.gateway.process import CHECKOUT, COMMAND, GatewayProcess, launched, started
+from tests.app.gateway.process import CHECKOUT, GatewayProcess, launched, started
 from tests.app.gateway.running_gateway import chat_body, configuration
 from tests.patience import PATIENCE_S
-from tests.services.ledger.test_schema import OF_0032
+from tests.services.next_version import REVISION, WRITTEN, NextVersion, migrated_by, write_checkout
 from tests.unit.ledger.records import raced_call
 
-BEFORE = "0032"
 CALLERS = 4
 LAME_DUCK_S = 5.0
 LONG_S = 4 * PATIENCE_S  # an upgrade has many steps, with lame ducks and drains in them
@@ -72,11 +71,6 @@ class VersionBefore:
 
     async def _ship(self, connection: Any, call: Any) -> None:
         rows = {"calls": call_rows([Finished(call)]), "attempts": attempt_rows([Finished(call)])}
-        known = OF_0032
-        records = {
-            table: [tuple(row[COLUMNS[table].index(name)] for name in known[table]) for row in rows[table]]
-            for table in rows
-        }
         while True:
             try:
                 async with connection.transaction():
@@ -84,12 +78,12 @@ class VersionBefore:
                         await connection.execute(
                             f"create temporary table incoming_{table} (like {table} including defaults) on commit drop"
                         )
-                    for table in rows:
+                    for table, made in rows.items():
                         await connection.copy_records_to_table(
-                            f"incoming_{table}", records=records[table], columns=known[table]
+                            f"incoming_{table}", records=made, columns=COLUMNS[table]
                         )
                     for table in rows:
-                        names = ", ".join(known[table])
+                        names = ", ".join(COLUMNS[table])
                         await connection.execute(
                             f"insert into {table} ({names}) select {names} from incoming_{table} on conflict do nothing"
                         )
@@ -100,8 +94,8 @@ class VersionBefore:
 
 
 @asynccontextmanager
-async def loaded(folder: Path, url: str) -> AsyncIterator[tuple[Balancer, VersionBefore]]:
-    """Two replicas that started on this schema and then find that of the version before, and their clients."""
+async def loaded(folder: Path, url: str, following: NextVersion) -> AsyncIterator[tuple[Balancer, VersionBefore]]:
+    """Two replicas that started on their schema and then find that of the version before, and their clients."""
     async with ScriptedProvider([]) as provider:
         config = configuration(folder, {"alpha": provider.base_url}, database_url=url, lame_duck_s=LAME_DUCK_S)
         config["models"]["llama"]["race"] = {"mode": "single"}
@@ -110,9 +104,10 @@ async def loaded(folder: Path, url: str) -> AsyncIterator[tuple[Balancer, Versio
         provider.script = [Gate(balancer.pace), *answer("Hello")]
         tasks: list[asyncio.Task[None]] = []
         try:
+            await following.migrate(url)
             for name in ("one", "two"):
-                await balancer.start(name)
-            await downgrade(url, BEFORE)
+                await balancer.start(name, following.folder)
+            await following.downgrade(url)
             tasks.append(asyncio.create_task(balancer.probe()))
             await balancer.ready("one", "two")
             tasks += [asyncio.create_task(balancer.call_for_ever(number)) for number in range(CALLERS)]
@@ -129,13 +124,6 @@ async def cancelled(tasks: list[asyncio.Task[None]]) -> None:
         task.cancel()
     ended = await asyncio.gather(*tasks, return_exceptions=True)
     assert all(isinstance(each, asyncio.CancelledError) for each in ended), ended
-
-
-async def migrate(url: str, checkout: Path = CHECKOUT, *options: str) -> None:
-    environ = {name: value for name, value in os.environ.items() if not name.startswith("HOLESHOT_")}
-    environ |= {"HOLESHOT_DATABASE_URL": url, "PYTHONPATH": str(checkout)}
-    process = await asyncio.create_subprocess_exec(*COMMAND, "migrate", *options, cwd=checkout, env=environ)
-    assert await process.wait() == 0
 
 
 async def fetched(url: str, query: str) -> list[Any]:
@@ -166,25 +154,26 @@ async def revision(url: str) -> str | None:
 
 
 async def test_no_call_fails_and_no_row_is_lost_while_the_schema_and_then_the_replicas_are_upgraded(
-    tmp_path: Path, postgres_url: str
+    tmp_path: Path, postgres_url: str, next_version: NextVersion
 ) -> None:
     async with asyncio.timeout(LONG_S):
-        async with loaded(tmp_path, postgres_url) as (balancer, before):
+        async with loaded(tmp_path, postgres_url, next_version) as (balancer, before):
             await balancer.more(2 * CALLERS)
-            assert await revision(postgres_url) == BEFORE
+            assert await revision(postgres_url) == head_revision()
             assert await fetched(postgres_url, "select id::text from calls where replica <> 'r1'") == []  # they wait
             answered, shipped = len(balancer.answered), len(before.shipped)
             assert shipped
-            await migrate(postgres_url)
+            await next_version.migrate(postgres_url)
             assert len(balancer.answered) > answered
             await balancer.more(2 * CALLERS)
             assert len(before.shipped) > shipped
             for name in ("one", "two"):
-                await balancer.restart(name)
+                await balancer.restart(name, next_version.folder)
                 await balancer.ready(name)
             await balancer.more(2 * CALLERS)
         assert balancer.failed == []
-        assert await revision(postgres_url) == head_revision()
+        assert await revision(postgres_url) == REVISION
+        assert await fetched(postgres_url, "select distinct made_up from calls where replica <> 'r1'") == [WRITTEN]
         stored = await fetched(postgres_url, "select id::text from calls")
         attempts = await fetched(postgres_url, "select call_id::text from attempts where outcome = 'won'")
     assert {*balancer.answered, *before.shipped} <= set(stored)
@@ -230,45 +219,24 @@ async def test_a_replica_that_a_later_schema_does_not_take_says_in_which_order_t
     assert f"or go back with that version: holeshot migrate --down-to {head_revision()}" in said
 
 
-NEXT = """
-import sqlalchemy as sa
-from alembic import op
-
-revision = "9999"
-down_revision = "{head}"
-branch_labels = None
-depends_on = None
-only_adds = {only_adds}
-
-
-def upgrade() -> None:
-    op.add_column("calls", sa.Column("of_the_next_version", sa.Text()))
-
-
-def downgrade() -> None:
-    op.drop_column("calls", "of_the_next_version")
-"""
-
-
 @pytest.mark.parametrize("only_adds", [True, False])
 async def test_a_migration_says_whether_the_version_before_may_use_its_schema(
     tmp_path: Path, postgres_url: str, only_adds: bool
 ) -> None:
     following, oldest = tmp_path / "next", "select oldest from ledger_readers"
-    for room in ("gateway", "providers", "holeshot", "migrations"):
-        await asyncio.to_thread(shutil.copytree, CHECKOUT / room, following / room)
-    migration = following / "migrations" / "versions" / "9999_next.py"
-    migration.write_text(NEXT.format(head=head_revision(), only_adds=only_adds), encoding="utf-8")
+    migration = await asyncio.to_thread(write_checkout, following)
+    written = migration.read_text(encoding="utf-8").replace("only_adds = True", f"only_adds = {only_adds}")
+    migration.write_text(written, encoding="utf-8")
     before = await fetched(postgres_url, oldest)
-    await migrate(postgres_url, following)
+    await migrated_by(following, postgres_url)
     engine = create_engine(postgres_url)
     try:
-        assert await current_revision(engine) == "9999"
+        assert await current_revision(engine) == REVISION
         with nullcontext() if only_adds else pytest.raises(SchemaTooNewError):
             await check_schema(engine)
     finally:
         await engine.dispose()
-    await migrate(postgres_url, following, "--down-to", head_revision())
+    await migrated_by(following, postgres_url, "--down-to", head_revision())
     assert await fetched(postgres_url, oldest) == before
 
 
@@ -325,7 +293,7 @@ async def made(url: str) -> set[tuple[str, ...]]:
 async def test_a_ledger_of_the_version_before_becomes_what_a_new_one_is(
     tmp_path: Path, postgres_url: str, empty_postgres_url: str
 ) -> None:
-    await migrate(empty_postgres_url, await version_before(tmp_path / "old"))
+    await migrated_by(await version_before(tmp_path / "old"), empty_postgres_url)
     await migrate(empty_postgres_url)
     assert await made(empty_postgres_url) ^ await made(postgres_url) == set()
 
@@ -340,7 +308,7 @@ async def test_the_version_before_serves_restarts_and_stops_on_the_new_schema_wi
         config["models"]["llama"]["race"] = {"mode": "single"}
         balancer = Balancer(config, tmp_path)
         provider.script = [Gate(balancer.pace), *answer("Hello")]
-        await migrate(url, old)
+        await migrated_by(old, url)
         assert (await revision(url) or "") < head_revision()
         try:
             for name in ("one", "two"):

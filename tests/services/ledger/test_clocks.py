@@ -10,7 +10,7 @@ from sqlalchemy.exc import DBAPIError
 from structlog.testing import capture_logs
 
 from gateway.ledger import queries
-from gateway.ledger.database import create_engine, downgrade, migrate, unreachable
+from gateway.ledger.database import create_engine, downgrade, first_revision, migrate, unreachable
 from gateway.ledger.entries import Finished
 from gateway.ledger.errors import DatabaseUnreachableError
 from gateway.ledger.inserts import insert
@@ -182,7 +182,7 @@ async def test_a_roles_limit_of_time_stops_neither_migrations_nor_retention(post
     assert await prune(engine, TWO_DAYS) == {"calls": 40, "attempts": 40, "refusals": 0}
     await engine.dispose()
     await ordered(postgres_url, "drop trigger slow on calls_first")
-    await downgrade(postgres_url, "0032")
+    await downgrade(postgres_url, first_revision())
     await migrate(postgres_url)
     assert await count(postgres_url, "calls") == 1
 

@@ -6,7 +6,6 @@ from pathlib import Path
 from gateway.core.attempts import Outcome
 from gateway.core.records import OutageRecord
 from gateway.core.rules import BROKEN, has_failed
-from gateway.ledger.database import downgrade, migrate
 from gateway.ledger.writer import Ledger
 from tests.services.ledger.asking import asked
 from tests.unit.ledger.records import attempt, call, failed, new_id, won
@@ -35,24 +34,6 @@ async def test_calls_and_attempts_say_whether_they_failed(ledger_url: str, tmp_p
     assert {row["outcome"]: bool(row["failed"]) for row in attempts} == {str(each): each in BROKEN for each in Outcome}
     [row] = await asked(ledger_url, "select count(*) as n from attempts where failed")
     assert row["n"] == len(BROKEN)
-
-
-async def test_what_was_stored_before_the_column_has_it_too(ledger_url: str, tmp_path: Path) -> None:
-    ledger = Ledger(ledger_url, tmp_path / "spool", "w1")
-    for status, kind in ENDED:
-        ledger.call_finished(call(failed(new_id()), won(new_id(), 2), status_code=status, error_kind=kind))
-    await ledger.flush()
-    await ledger.close()
-    statement = "select status_code, error_kind, failed from calls order by id"
-    before = await asked(ledger_url, statement)
-    await downgrade(ledger_url, "0039")
-    assert "failed" not in (await asked(ledger_url, "select * from calls limit 1"))[0]
-    await migrate(ledger_url)
-    assert [{**row, "failed": bool(row["failed"])} for row in await asked(ledger_url, statement)] == [
-        {**row, "failed": bool(row["failed"])} for row in before
-    ]
-    [row] = await asked(ledger_url, "select count(*) as n from attempts where failed")
-    assert row["n"] == len(ENDED)
 
 
 async def test_a_speed_is_told_for_each_hour_by_itself(ledger_url: str, tmp_path: Path) -> None:

@@ -34,9 +34,8 @@ from tests.app.gateway.running_gateway import chat_body, configuration
 from tests.patience import PATIENCE_S, eventually
 from tests.services.gateway.test_upgrade import fetched, version_before
 from tests.services.ledger.asking import asked
-from tests.services.ledger.older import without
 from tests.services.ledger.test_rollups import entries, same
-from tests.services.ledger.test_schema import OF_0033
+from tests.services.next_version import NextVersion
 from tests.unit.ledger.records import attempt, call, failed, lost, new_id, raced_call, won
 
 TODAY = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
@@ -452,19 +451,10 @@ async def test_what_a_process_has_spent_itself_is_not_of_before_its_start(ledger
     await engine.dispose()
 
 
-@pytest.fixture
-def of_0032(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Store rows with the columns of 0032."""
-    without(OF_0033, monkeypatch)
-
-
-@pytest.mark.usefixtures("of_0032")
 async def test_an_upgrade_and_the_way_back_under_load_lose_and_double_nothing(
-    postgres_url: str, engine: AsyncEngine
+    postgres_url: str, engine: AsyncEngine, next_version: NextVersion
 ) -> None:
     """Rows come from before, during and after: each is added up once, by the fold of one version or the other."""
-    await fold_all(engine)
-    await downgrade(postgres_url, "0032")
     await insert(engine, entries(100, days=0.5))
     before = await sums(postgres_url)
     ended, moved = asyncio.Event(), asyncio.Event()
@@ -478,12 +468,12 @@ async def test_an_upgrade_and_the_way_back_under_load_lose_and_double_nothing(
             moved.set()
 
     shipping = [asyncio.create_task(ship(seed)) for seed in range(1, 4)]
-    for turn in (migrate(postgres_url), downgrade(postgres_url, "0032"), migrate(postgres_url)):
+    for turn in (next_version.migrate, next_version.downgrade, next_version.migrate):
         at_least = stored[0] + 12
         while stored[0] < at_least:
             await moved.wait()
             moved.clear()
-        await turn
+        await turn(postgres_url)
     ended.set()
     await asyncio.gather(*shipping)
     await fold_all(engine)

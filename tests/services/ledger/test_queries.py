@@ -58,10 +58,10 @@ async def test_before_the_first_migration_the_command_to_run_is_named(empty_post
 
 async def test_after_an_older_migration_a_newer_view_names_the_command_too(empty_postgres_url: str) -> None:
     await migrate(empty_postgres_url)
-    await downgrade(empty_postgres_url, "0032")
+    await downgrade(empty_postgres_url, "0045")
 
     assert (await queries.run(empty_postgres_url, "select count(*) from calls")).rows == [(0,)]
-    with pytest.raises(SchemaOutdatedError, match=r"schema is 0032, this version needs .*; run: holeshot migrate"):
+    with pytest.raises(SchemaOutdatedError, match=r"schema is 0045, this version needs .*; run: holeshot migrate"):
         await queries.run(empty_postgres_url, "select * from a_view_of_tomorrow")
 
 

@@ -15,12 +15,13 @@ from alembic.migration import MigrationContext
 from sqlalchemy import Connection, inspect
 
 from gateway.ledger import database, queries
-from gateway.ledger.database import check_schema, create_engine, downgrade, head_revision, migrate
+from gateway.ledger.database import check_schema, create_engine, downgrade, first_revision, head_revision, migrate
 from gateway.ledger.entries import ATTEMPT_COLUMNS, CALL_COLUMNS, Finished, attempt_rows, call_rows
 from gateway.ledger.errors import SchemaOutdatedError, SchemaTooNewError
 from gateway.ledger.schema import VIEWS, Changes
 from gateway.ledger.tables import metadata
 from gateway.ledger.writer import Ledger
+from tests.services.next_version import NextVersion
 from tests.unit.ledger.records import raced_call
 
 # Comments are written from docs/reference/ledger.md, and held to it by a test of their own.
@@ -105,40 +106,24 @@ async def test_up_down_and_up_again_leaves_nothing_and_then_everything(ledger_ur
     assert await inspected(ledger_url, tables_and_views) == before
 
 
-# Columns that revisions added, and those that the first one has.
-OF_0041 = frozenset({"failed"})
-OF_0038 = OF_0041 | {"tier_asked", "tier_served", "units_cost_usd", "units"}
-OF_0035 = OF_0038 | {"extras", "is_extra", "text_gap_max_ms"}
-OF_0033 = OF_0035 | {"narrowed", "width_asked"}
-OF_0032 = {
-    "calls": [name for name in CALL_COLUMNS if name not in OF_0033],
-    "attempts": [name for name in ATTEMPT_COLUMNS if name not in OF_0033],
-}
-
-
-async def test_the_version_before_goes_on_shipping_on_the_new_schema(ledger_url: str, tmp_path: Path) -> None:
-    ledger = Ledger(ledger_url, tmp_path / "spool", "w1")
-    ledger.call_finished(raced_call())
-    await ledger.flush()
-    await ledger.close()
-    engine = create_engine(ledger_url)
-    unique = "(id) " if ledger_url.startswith("sqlite") else ""
-    async with engine.begin() as connection:
-        for table, columns in OF_0032.items():
-            names = ", ".join(columns)
-            await connection.exec_driver_sql(f"create temporary table kept as select {names} from {table}")
-            await connection.exec_driver_sql(f"delete from {table}")
-            again = f"insert into {table} ({names}) select {names} from kept where true on conflict {unique}do nothing"
-            for _ in range(2):
-                await connection.exec_driver_sql(again)
-            await connection.exec_driver_sql("drop table kept")
-    await engine.dispose()
+async def test_the_version_before_goes_on_shipping_on_the_new_schema(
+    ledger_url: str, tmp_path: Path, next_version: NextVersion
+) -> None:
+    await next_version.migrate(ledger_url)
+    made = raced_call()
+    for _ in range(2):
+        ledger = Ledger(ledger_url, tmp_path / "spool", "w1")
+        ledger.call_finished(made)
+        await ledger.flush()
+        await ledger.close()
     found = await queries.run(ledger_url, "select (select count(*) from calls), (select count(*) from attempts)")
     assert found.rows == [(1, 2)]
     assert (await queries.run(ledger_url, "select count(*) from samples")).rows == [(2,)]
 
 
-async def test_the_way_back_and_up_again_under_load_meets_no_deadlock(postgres_url: str) -> None:
+async def test_the_way_back_and_up_again_under_load_meets_no_deadlock(
+    postgres_url: str, next_version: NextVersion
+) -> None:
     """Rows are shipped, added up and read meanwhile: each of these locks tables in an order of its own."""
     ended, moved = asyncio.Event(), asyncio.Event()
 
@@ -158,9 +143,7 @@ async def test_the_way_back_and_up_again_under_load_meets_no_deadlock(postgres_u
         made = {"calls": (call_rows(entries), CALL_COLUMNS), "attempts": (attempt_rows(entries), ATTEMPT_COLUMNS)}
         async with connection.transaction():
             for table, (rows, columns) in made.items():
-                known = OF_0032[table]
-                records = [tuple(row[columns.index(name)] for name in known) for row in rows]
-                await connection.copy_records_to_table(table, records=records, columns=known)
+                await connection.copy_records_to_table(table, records=rows, columns=columns)
 
     async def add_up(connection: Any) -> None:
         await connection.fetch("select roll_up_fresh()")
@@ -169,8 +152,12 @@ async def test_the_way_back_and_up_again_under_load_meets_no_deadlock(postgres_u
         for view in ("leaderboard", "client_usage", "throughput", "race_value", "provider_errors_24h"):
             await connection.fetch(f"select * from {view}")
 
-    running = [asyncio.create_task(again_and_again(step)) for step in (ship, ship, add_up, read, read)]
-    for step in (downgrade(postgres_url, "0035"), downgrade(postgres_url, "0032"), migrate(postgres_url)):
+    running = [asyncio.create_task(again_and_again(step)) for step in (ship, ship, add_up, read)]
+    for step in (
+        downgrade(postgres_url, first_revision()),
+        next_version.migrate(postgres_url),
+        next_version.downgrade(postgres_url),
+    ):
         await moved.wait()
         moved.clear()
         await step
@@ -179,42 +166,46 @@ async def test_the_way_back_and_up_again_under_load_meets_no_deadlock(postgres_u
     assert (await queries.run(postgres_url, "select version_num from holeshot_version")).rows == [(head_revision(),)]
 
 
-@pytest.mark.parametrize("revision", ["0038", "0034", "0033"])
-async def test_who_may_read_a_view_still_may_on_the_way_back(postgres_url: str, revision: str) -> None:
+async def test_who_may_read_a_view_still_may_on_the_way_back(postgres_url: str, next_version: NextVersion) -> None:
     owner = await asyncpg.connect(postgres_url)
-    role = f"looker_{revision}"
-    views = ("leaderboard", "race_value", "throughput", "provider_errors")
-    await owner.execute(f"create role {role}; grant select on {', '.join(views)} to {role} with grant option")
+    views = ("leaderboard", "client_usage", "client_usage_24h", "provider_errors")
+    await next_version.migrate(postgres_url)
+    await owner.execute(f"create role looker; grant select on {', '.join(views)} to looker with grant option")
     await owner.execute("grant select on waste to public")
     try:
-        await downgrade(postgres_url, revision)
+        await next_version.downgrade(postgres_url)
         for view in views:
-            may = f"has_table_privilege('{role}', '{view}', 'select with grant option')"
-            assert await owner.fetchval(f"select {may} and not has_table_privilege('{role}', '{view}', 'insert')")
-        assert await owner.fetchval(f"select has_table_privilege('{role}', 'waste', 'select')")
+            may = f"has_table_privilege('looker', '{view}', 'select with grant option')"
+            assert await owner.fetchval(f"select {may} and not has_table_privilege('looker', '{view}', 'insert')")
+        assert await owner.fetchval("select has_table_privilege('looker', 'waste', 'select')")
     finally:
-        await owner.execute(f"drop owned by {role}; drop role {role}")
+        await owner.execute("drop owned by looker; drop role looker")
         await owner.close()
 
 
-@pytest.mark.parametrize("revision", ["0031", "0032"])
+@pytest.mark.parametrize("revision", ["0044", "0045"])
 async def test_a_version_older_than_the_first_that_was_published_does_not_start_on_this_schema(
     ledger_url: str, revision: str
 ) -> None:
     refused = pytest.raises(SchemaTooNewError, match=f"holeshot migrate --down-to {revision}")
     engine = create_engine(ledger_url)
     try:
-        with refused if revision < "0032" else nullcontext():
+        with refused if revision < first_revision() else nullcontext():
             await check_schema(engine, revision)
     finally:
         await engine.dispose()
 
 
-async def test_a_ledger_older_than_the_first_that_was_published_is_refused_with_the_remedy(ledger_url: str) -> None:
+@pytest.mark.parametrize("table", ["alembic_version", "holeshot_version"])
+async def test_a_ledger_older_than_the_first_that_was_published_is_refused_with_the_remedy(
+    ledger_url: str, table: str
+) -> None:
     engine = create_engine(ledger_url)
+    if table == "alembic_version":
+        await downgrade(ledger_url, first_revision())
     async with engine.begin() as connection:
-        await connection.exec_driver_sql("update holeshot_version set version_num = '0031'")
-    remedy = "schema is 0031.* from 0032 on: first run `holeshot migrate` of the version whose schema is 0032"
+        await connection.exec_driver_sql(f"update {table} set version_num = '0044'")
+    remedy = "schema is 0044.* from 0045 on: first run `holeshot migrate` of the version whose schema is 0045"
     try:
         for step in (migrate(ledger_url), downgrade(ledger_url, "base"), check_schema(engine)):
             with pytest.raises(SchemaOutdatedError, match=remedy):
@@ -224,8 +215,8 @@ async def test_a_ledger_older_than_the_first_that_was_published_is_refused_with_
 
 
 async def test_there_is_no_way_back_beyond_the_first_that_was_published(ledger_url: str) -> None:
-    with pytest.raises(SchemaOutdatedError, match="the first schema is 0032: go back to that one, or to 'base'"):
-        await downgrade(ledger_url, "0031")
+    with pytest.raises(SchemaOutdatedError, match="the first schema is 0045: go back to that one, or to 'base'"):
+        await downgrade(ledger_url, "0044")
 
 
 async def test_migrations_make_the_views_and_functions_of_the_files(ledger_url: str) -> None:

@@ -110,9 +110,10 @@ async def test_the_version_before_reads_where_it_looks_what_the_schema_is_until_
 
 
 async def test_what_an_older_version_did_meanwhile_is_known(ledger_url: str) -> None:
-    await downgrade(ledger_url, "0040")
-    await downgrade(ledger_url, "0035")
-    assert await revision(ledger_url) == "0035"
+    await downgrade(ledger_url, BEFORE)
+    await run(ledger_url, "update alembic_version set version_num = '0044'")
+    assert await revision(ledger_url) == "0044"
+    await run(ledger_url, f"update alembic_version set version_num = '{BEFORE}'")
     await migrate(ledger_url)
     assert await revision(ledger_url) == head_revision()
 
@@ -129,6 +130,12 @@ async def test_an_older_file_is_told_to_be_migrated_by_who_asks_it(sqlite_url: s
     await downgrade(sqlite_url, BEFORE)
     await run(sqlite_url, "drop view leaderboard")
     with pytest.raises(SchemaOutdatedError, match=f"schema is {BEFORE}, this version needs {head_revision()}"):
+        await queries.run(sqlite_url, "select * from leaderboard")
+
+
+async def test_a_file_that_is_too_old_is_told_the_remedy_by_who_asks_it(sqlite_url: str) -> None:
+    await run(sqlite_url, "update holeshot_version set version_num = '0044'", "drop view leaderboard")
+    with pytest.raises(SchemaOutdatedError, match=r"schema is 0044.* from 0045 on: first run `holeshot migrate`"):
         await queries.run(sqlite_url, "select * from leaderboard")
 
 

@@ -1,4 +1,4 @@
--- The tables, indexes, functions and triggers of schema 0032; a statement ends with the ; at the end of a line.
+-- The tables, indexes, functions and triggers of schema 0045; a statement ends with the ; at the end of a line.
 
 -- On Postgres calls and attempts are in partitions by time; what is older than the ledger is in …_first.
 {postgresql}create table calls_first (
@@ -18,7 +18,7 @@
   abandoned_cost_low_usd {double}, abandoned_cost_high_usd {double}, alone_ms {double},
   alone_predicted_ms {double}, alone_age_ms {double}, deadline_ms {double}, deadline_met boolean, profile text,
   takeover text, takeovers smallint, first_was_invalid boolean, held_ms {double}, held_for text,
-  held_gain_ms {double}
+  held_gain_ms {double}, narrowed text, width_asked smallint, extras smallint, failed boolean
 );
 
 {postgresql}create table attempts_first (
@@ -39,7 +39,8 @@
   overtaken_at_ms {double}, predicted_ms {double}, judged_as text, flaw text, price json, itl json,
   sentence_ms {double}, speech_pause_ms {double}, continues {id}, valid_ms {double}, is_kept boolean,
   would_take_over boolean, would_take_over_ms {double}, wasted_low_tokens integer, wasted_high_tokens integer,
-  reported_tokens bigint, system_fingerprint text
+  reported_tokens bigint, system_fingerprint text, is_extra boolean, text_gap_max_ms {double}, tier_asked text,
+  tier_served text, units_cost_usd {double}, units json, failed boolean
 );
 {postgresql}create index calls_started_at_first on calls_first (started_at);
 {postgresql}create index calls_client_started_at_first on calls_first (client, started_at);
@@ -148,7 +149,7 @@ create table target_counts (
 create table ledger_readers (
   oldest text not null
 );
-insert into ledger_readers (oldest) values ('0032');
+insert into ledger_readers (oldest) values ('0045');
 
 -- Eight buckets an octave: of times from 10 ms on, and below of gaps between tokens, and speeds.
 create table buckets (
@@ -184,6 +185,7 @@ create table rollup_attempts (
   wasted_prompt_tokens bigint not null default '0', wasted_tokens bigint not null default '0',
   wasted_low_tokens bigint not null default '0', wasted_high_tokens bigint not null default '0',
   wasted_cost_usd {double}, wasted_cost_low_usd {double}, wasted_cost_high_usd {double},
+  n_wasted_unpriced bigint not null default '0',
   constraint rollup_attempts_pkey primary key (minutes, window_start, series_id)
 {postgresql});
 {sqlite}) without rowid;
@@ -226,7 +228,8 @@ create table rollup_calls (
   abandoned_cost_high_usd {double}, cache_saved_usd {double}, race_cost_usd {double}, race_cost_low_usd {double},
   race_cost_high_usd {double}, race_duplicate_cost_usd {double}, race_duplicate_cost_low_usd {double},
   race_duplicate_cost_high_usd {double}, audit_cost_usd {double}, n_held bigint not null default '0',
-  held_ms {double} not null default '0',
+  held_ms {double} not null default '0', saved_seen_squared {double} not null default '0',
+  explored_seen_squared {double} not null default '0', n_unpriced bigint not null default '0',
   constraint rollup_calls_pkey primary key (minutes, window_start, client, model)
 {postgresql});
 {sqlite}) without rowid;

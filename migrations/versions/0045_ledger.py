@@ -11,7 +11,7 @@ from alembic import op
 
 from gateway.ledger.schema import Changes, function_sql, rendered, views_of
 
-revision = "0032"
+revision = "0045"
 down_revision = None
 branch_labels = None
 depends_on = None
