@@ -292,7 +292,8 @@ def read_messages(contents: Contents, race_header: str | None, _: object = None)
 
 def _is_hosted(tool: _MessagesTool) -> bool:
     """Whether the provider runs a tool: those act, search or spend. Others, like bash, are run by the client."""
-    return bool(tool.type) and not tool.type.startswith(BY_CLIENTS_ANYWHERE)  # Go's programs send "" for none
+    # Go's programs send "" for none.
+    return tool.type not in {None, ""} and not str(tool.type).startswith(BY_CLIENTS_ANYWHERE)
 
 
 _MESSAGES_DESCRIPTION = Description(

@@ -200,7 +200,7 @@ def test_a_spent_account_is_the_operators_to_mend_and_nobody_is_asked_to_come_ag
 @pytest.mark.parametrize("vendor", IN_WORDS)
 @pytest.mark.parametrize("headers", [{}, {"retry_after": "86400"}, {"retry_after": "Tue, 01 Dec 2026 00:00:00 GMT"}])
 def test_words_of_a_spent_account_count_where_no_short_time_to_wait_is_told(
-    vendor: str, headers: dict[str, str]
+    vendor: str, headers: dict[str, Any]
 ) -> None:
     assert answered(*IN_WORDS[vendor], **headers).kind is ErrorKind.PROVIDER_AUTH
 
