@@ -374,13 +374,9 @@ class OpenItems:
         """Add a piece of a tool call, as a delta of chat has it."""
         key, taken = self._numbers.say(call)
         if self._numbers.is_behind(key):
-            self._end_calls()
+            for each in self._numbers.rest():
+                self._add_to_call(*each)
         self._add_to_call(key, taken)
-
-    def _end_calls(self) -> None:
-        """Add what was kept of their arguments: nothing more is expected."""
-        for key, taken in self._numbers.rest():
-            self._add_to_call(key, taken)
 
     def _add_to_call(self, key: int, taken: Mapping[str, Any]) -> None:
         is_custom = isinstance(taken.get("custom"), dict)
@@ -411,7 +407,8 @@ class OpenItems:
             UpstreamError: a call never had a name (invalid_response).
 
         """
-        self._end_calls()
+        for each in self._numbers.rest():
+            self._add_to_call(*each)
         if self._nameless:
             raise UpstreamError(ErrorKind.INVALID_RESPONSE, "called a tool without a name")
         self._close_open(status)
