@@ -110,7 +110,7 @@ def _call(draw: random.Random, at: datetime, models: Sequence[str] = MODELS) -> 
         "is_overtaken": False,
     }
     answered["flaw"] = Flaw.TRUNCATED if answered["judged_as"] and draw.random() < 0.1 else None
-    extra = draw.choice([Role.RACE, Role.RACE, Role.HEDGE, Role.EXPLORE])
+    extra = draw.choice([Role.RACE, Role.RACE, Role.HEDGE, Role.EXPLORE, Role.FALLBACK])
     known: dict[str, Any] = {
         "id": call_id,
         "started_at": at,
@@ -228,18 +228,21 @@ def _call(draw: random.Random, at: datetime, models: Sequence[str] = MODELS) -> 
             cost_low_usd=0.0005,
             cost_high_usd=0.002,
             predicted_ms=predicted_ms if drawn else None,
+            cache_saved_usd=draw.choice([None, 0.0002, 0.003, 0.02]),
             **cut,
             **primary,
-            **both,
+            **both | ({} if draw.random() < 0.5 else {"cached_tokens": None}),
         )
         second = AttemptRecord(
             id=second_id,
             number=2,
             role=extra,
+            cache_saved_usd=draw.choice([None, 0.0001, 0.004]),
             **_begun(fast),
             **_stated(answered, backup),
             **backup,
-            **both | {"launch_offset_ms": 80.0},
+            # now and then a client's own key for one of them
+            **both | {"launch_offset_ms": 80.0} | ({"key_name": TENANT} if draw.random() < 0.1 else {}),
         )
         known |= {
             "winner_attempt_id": second_id,
@@ -263,7 +266,8 @@ def _call(draw: random.Random, at: datetime, models: Sequence[str] = MODELS) -> 
                     **both | {"launch_offset_ms": 900.0},
                 )
             )
-            known |= {"winner_attempt_id": heir_id, "duplicate_cost_usd": second.cost_usd}
+            added_usd = None if second.key_name == TENANT else second.cost_usd
+            known |= {"winner_attempt_id": heir_id, "duplicate_cost_usd": added_usd}
     costs = [each.cost_usd for each in attempts if each.cost_usd is not None and each.key_name != TENANT]
     known |= {"cost_usd": sum(costs)} if costs else {}
     known |= {"duplicate_cost_usd": None} if both["key_name"] == TENANT else {}

@@ -10,7 +10,7 @@ with paid as (
     null as own_usd, sumIf(cost_usd, is_own) as usd,
     null as own_low_usd, sumIf(coalesce(cost_low_usd, cost_usd), is_own) as low_usd,
     null as own_high_usd, sumIf(coalesce(cost_high_usd, cost_usd), is_own) as high_usd,
-    null as own_added_usd, sumIf(cost_usd, is_added and is_own) as added_usd,
+    null as own_added_usd, sumIf(cost_usd + lost_usd, is_added and is_own) as added_usd,
     null as abandoned_usd, null as saved_usd, 0 as n_deadlines, 0 as n_met,
     countIf(is_own and cost_high_usd is null and (cost_usd is null or cost_low_usd is not null)) as n_unpriced
   from (
@@ -20,15 +20,26 @@ with paid as (
       cost_usd, cost_low_usd, cost_high_usd,
       {own} as is_own,
       attempts.id <> coalesce(of_call.winner_id, call_id) and (
-        role in ('race', 'hedge', 'explore', 'probe')
-        or ({beaten} and of_call.winner_id in (
-          select id from {attempts}
-          where number > 1 and outcome = 'won' and role in ('race', 'hedge', 'explore', 'probe')
-        ))
-      ) as is_added
+        role in ('race', 'hedge', 'fallback', 'explore', 'probe') or ({beaten} and of_call.is_beside)
+      ) as is_added,
+      -- What an overtaken primary's cache would have saved, less what its winner's did: as gateway/ledger/sums.py has it.
+      cache_saved_usd - of_call.winner_saved_usd as unsaved_usd,
+      multiIf(
+        role in ('race', 'hedge', 'fallback', 'explore', 'probe') or not of_call.is_winner_own
+          or not coalesce(unsaved_usd > 0, false), 0,
+        coalesce(of_call.winner_usd < unsaved_usd, false), of_call.winner_usd,
+        unsaved_usd) as lost_usd
     from {attempts} as attempts
-    join (select id as of_id, client, model, winner_attempt_id as winner_id from {calls}) as of_call
-      on of_call.of_id = attempts.call_id
+    join (
+      select of_id, client, model, winner_id, is_beside, winner_usd, winner_saved_usd, is_winner_own
+      from (select id as of_id, client, model, winner_attempt_id as winner_id from {calls}) as called
+      left join (
+        select id as beside_id, true as is_beside, cost_usd as winner_usd, coalesce(cache_saved_usd, 0) as winner_saved_usd,
+          {own} as is_winner_own
+        from {attempts}
+        where role in ('race', 'hedge', 'fallback', 'explore', 'probe')
+      ) as beside on beside.beside_id = called.winner_id
+    ) as of_call on of_call.of_id = attempts.call_id
   )
   group by client, model
 ),

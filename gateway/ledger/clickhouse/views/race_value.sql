@@ -39,9 +39,9 @@ tried as (
     sum(usd) as cost_usd,
     sum(low_usd) as cost_low_usd,
     sum(high_usd) as cost_high_usd,
-    sumIf(usd, is_added) as duplicate_cost_usd,
-    sumIf(low_usd, is_added) as duplicate_cost_low_usd,
-    sumIf(high_usd, is_added) as duplicate_cost_high_usd,
+    sumIf(usd + lost_usd, is_added) as duplicate_cost_usd,
+    sumIf(low_usd + known_lost_usd, is_added) as duplicate_cost_low_usd,
+    sumIf(high_usd + known_lost_usd, is_added) as duplicate_cost_high_usd,
     sumIf(usd, is_audit) as audit_cost_usd,
     countIf(is_unpriced) as n_unpriced,
     -- Audits of primaries: what they saw, and those drawn (of the overtaken calls that were predicted) beside the prediction.
@@ -74,12 +74,16 @@ tried as (
       predicted_ms - overtaken_at_ms as expected_ms,
       of_call.winner_id is not null and of_call.winner_id <> attempts.id as is_beaten,
       attempts.id <> coalesce(of_call.winner_id, call_id) and (
-        role in ('race', 'hedge', 'explore', 'probe')
-        or ({beaten} and of_call.winner_id in (
-          select id from {attempts}
-          where number > 1 and outcome = 'won' and role in ('race', 'hedge', 'explore', 'probe')
-        ))
+        role in ('race', 'hedge', 'fallback', 'explore', 'probe') or ({beaten} and of_call.is_beside)
       ) as is_added,
+      -- What an overtaken primary's cache would have saved, less what its winner's did: as gateway/ledger/sums.py has it.
+      cache_saved_usd - of_call.winner_saved_usd as unsaved_usd,
+      multiIf(
+        role in ('race', 'hedge', 'fallback', 'explore', 'probe') or not of_call.is_winner_own
+          or not coalesce(unsaved_usd > 0, false), 0,
+        coalesce(of_call.winner_usd < unsaved_usd, false), of_call.winner_usd,
+        unsaved_usd) as lost_usd,
+      if(cached_tokens is null, 0, lost_usd) as known_lost_usd,
       {own} as is_own,  -- clients pay for their own keys
       if(is_own, cost_usd, null) as usd,
       if(is_own, coalesce(cost_low_usd, cost_usd), null) as low_usd,
@@ -88,9 +92,19 @@ tried as (
     from {attempts} as attempts
     join (
       select
-        id as of_id, model, winner_attempt_id as winner_id, ttft_ms is not null and alone_age_ms is not null as is_overtaken_call,
-        alone_predicted_ms is not null as is_predicted
-      from {calls}
+        of_id, model, winner_id, is_overtaken_call, is_predicted, is_beside, winner_usd, winner_saved_usd, is_winner_own
+      from (
+        select
+          id as of_id, model, winner_attempt_id as winner_id, ttft_ms is not null and alone_age_ms is not null as is_overtaken_call,
+          alone_predicted_ms is not null as is_predicted
+        from {calls}
+      ) as called
+      left join (
+        select id as beside_id, true as is_beside, cost_usd as winner_usd, coalesce(cache_saved_usd, 0) as winner_saved_usd,
+          {own} as is_winner_own
+        from {attempts}
+        where role in ('race', 'hedge', 'fallback', 'explore', 'probe')
+      ) as beside on beside.beside_id = called.winner_id
     ) as of_call on of_call.of_id = attempts.call_id
   )
   group by model
