@@ -292,7 +292,7 @@ def read_messages(contents: Contents, race_header: str | None, _: object = None)
 
 def _is_hosted(tool: _MessagesTool) -> bool:
     """Whether the provider runs a tool: those act, search or spend. Others, like bash, are run by the client."""
-    return bool(tool.type) and not tool.type.startswith(BY_CLIENTS_ANYWHERE)  # Go's programs send "" for none
+    return not (tool.type or "custom").startswith(BY_CLIENTS_ANYWHERE)  # Go's programs send "" for none
 
 
 _MESSAGES_DESCRIPTION = Description(
