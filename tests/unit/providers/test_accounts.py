@@ -181,7 +181,7 @@ RATED: dict[str, tuple[int, Any]] = {
 }
 
 
-def answered(status: int, said: Any, **headers: str) -> UpstreamError:
+def answered(status: int, said: Any, /, **headers: str) -> UpstreamError:
     body = said.encode() if isinstance(said, str) else msgspec.json.encode(said)
     names = {name.replace("_", "-"): value for name, value in headers.items()}
     if status != 200:
