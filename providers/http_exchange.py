@@ -220,7 +220,9 @@ class TranslatedExchange:
     def usage_so_far(self) -> Usage | None:
         """The usage that the provider has reported, as its own API tells it."""
         told = self._exchange.usage_so_far
-        return told or next((usage for each in self._translations if (usage := each.usage_so_far) is not None), None)
+        for each in self._translations:
+            told = told or each.usage_so_far
+        return told
 
     def conclude(self) -> bytes:
         """Return the end of a ``finishing`` answer, as if its stream had ended here; do not read it afterwards."""

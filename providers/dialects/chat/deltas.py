@@ -85,7 +85,11 @@ class StreamErrors:
     def take(self, chunk: Mapping[str, Any], choices: Sequence[Any], data: bytes) -> None:
         """Raise the error in a chunk. ``data``: as it came."""
         is_broken = any(each.get("error") or string(each.get("finish_reason")) in FAILED for each in choices)
-        is_error = chunk.get("error") or chunk.get("object") == "error" or base_code(chunk.get("base_resp"))
+        is_error = (
+            chunk.get("error")
+            or chunk.get("object") == "error"
+            or ((base := chunk.get("base_resp")) and base_code(base))
+        )
         if is_error or is_broken:
             raise error_in(data, self._secrets, otherwise=ErrorKind.STREAM_ERROR)
         if not (choices or chunk.get("usage")) and complains(data):
@@ -121,6 +125,8 @@ def signed_in(delta: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     LiteLLM sends them as ``thinking_blocks``, OpenRouter as ``reasoning_details``.
     """
     blocks, details = delta.get("thinking_blocks"), delta.get("reasoning_details")
+    if blocks is None and details is None:
+        return []
     if not isinstance(blocks, list) or not blocks:
         blocks = [_of_detail(each) for each in details if isinstance(each, dict)] if isinstance(details, list) else []
     found: list[Mapping[str, Any]] = [each for each in few(blocks, "blocks") if isinstance(each, dict)]
@@ -188,9 +194,8 @@ class UsageSoFar:
         self.told: Usage | None = None
         self.reported: Mapping[str, Any] = {}  # the same, as the chunks have it
 
-    def take(self, chunk: Mapping[str, Any]) -> bool:
-        """Add what a decoded chunk reports; return whether it does."""
-        usage = usage_in(chunk)
+    def take(self, usage: Any, chunk: Mapping[str, Any]) -> bool:
+        """Add the usage that a decoded chunk reports (``usage_in``); return whether it is any."""
         if not isinstance(usage, dict) or not usage:
             return False
         self.reported = usage_after(self.reported or None, usage)
@@ -334,6 +339,8 @@ class CallNumbers:
 
     def rest(self) -> list[tuple[int, Mapping[str, Any]]]:
         """Return what was kept: the calls have ended."""
+        if not self._kept:
+            return []
         kept, self._kept = sorted(self._kept), set()
         return [(number, {"function": {"arguments": self._early[number].end()}}) for number in kept]
 

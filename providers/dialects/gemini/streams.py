@@ -18,6 +18,9 @@ from providers.dialects.chat.deltas import (
     split_data,
     thought_in,
 )
+from providers.dialects.chat.deltas import (
+    usage_in as usage_in_chunk,
+)
 from providers.dialects.dialect import Offered, check_none
 from providers.dialects.events import CUT_SHORT, DONE, FILTERED, chat_reason, ended_with, few, index_of
 from providers.dialects.gemini.events import MAY_BE_EMPTY, UNSPECIFIED, event, usage_in
@@ -109,7 +112,7 @@ class FromChat(ChunkTranslation):
         for name, own in (("model", "modelVersion"), ("id", "responseId")):
             if chunk.get(name):
                 self._facts[own] = chunk[name]
-        if self._counted.take(chunk) and self._counted.told is not None:
+        if (usage := usage_in_chunk(chunk)) and self._counted.take(usage, chunk) and self._counted.told is not None:
             self._usage = _gemini_usage(self._counted.told) or self._usage
         for given in choices:
             index = 0 if self._asked == 1 else index_of(given)

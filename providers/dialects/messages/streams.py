@@ -18,6 +18,7 @@ from providers.dialects.chat.deltas import (
     sound_in,
     string,
     thought_in,
+    usage_in,
     written_arguments,
 )
 from providers.dialects.dialect import Offered, check_none
@@ -219,7 +220,7 @@ class FromChat(ChunkTranslation):
     def _take(self, chunk: Mapping[str, Any], choices: Sequence[Mapping[str, Any]], said: list[bytes]) -> None:
         if choices and not self._begun:
             self._begin(chunk, said)
-        if self._counted.take(chunk) and self._counted.told is not None:
+        if (usage := usage_in(chunk)) and self._counted.take(usage, chunk) and self._counted.told is not None:
             self._usage = _messages_usage(self._counted.told) or self._usage
         for choice in choices:
             if delta := delta_of(choice):
@@ -253,7 +254,9 @@ class FromChat(ChunkTranslation):
         if parts:
             thought = thought or "".join(thought_in(part) for part in parts)
             content = "".join(part.get("text") or "" for part in parts)
-        self._think(thought or "", signed_in(delta), said)
+        signed = signed_in(delta)
+        if thought or signed:
+            self._think(thought or "", signed, said)
         if content:
             self._say("text", content, said)
         if refusal := delta.get("refusal"):

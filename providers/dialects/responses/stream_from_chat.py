@@ -18,6 +18,7 @@ from providers.dialects.chat.deltas import (
     sound_in,
     split_data,
     string,
+    usage_in,
     written_arguments,
 )
 from providers.dialects.events import CUT_SHORT, DONE, FILTERED, Run, few, no_json_object, replaces
@@ -507,7 +508,11 @@ class FromChat:
         choices = _objects(chunk.get("choices"))
         self._errors.take(chunk, choices, data)
         # An answer without a count is estimated; it was not one of 0 tokens.
-        if self._counted.take(chunk) and (self._counted.told or _UNKNOWN).completion_tokens is not None:
+        if (
+            (usage := usage_in(chunk))
+            and self._counted.take(usage, chunk)
+            and (self._counted.told or _UNKNOWN).completion_tokens is not None
+        ):
             self._usage = self._counted.reported
         if self._echo is None and not choices:
             return  # Azure's first chunk, about the prompt: it has no id and no model yet
@@ -527,7 +532,9 @@ class FromChat:
         thought, text = _texts(delta.get("content"))
         # Some servers send the same text under both names.
         thought += string(delta.get("reasoning")) or string(delta.get("reasoning_content"))
-        self._think(thought, signed_in(delta))
+        signed = signed_in(delta)
+        if thought or signed:
+            self._think(thought, signed)
         if text:
             tokens = logprobs.get("content") if isinstance(logprobs, dict) else None
             self._items.saying().text(text, tokens if isinstance(tokens, list) else [])
