@@ -527,8 +527,11 @@ def complains(data: bytes) -> bool:
         return False
     if not isinstance(said, dict):
         return False
-    told = (said.get(name) for name in COMPLAINTS)
-    return any(each and isinstance(each, str | list) for each in told) or base_code(said.get("base_resp")) != 0
+    for name in COMPLAINTS:
+        told = said.get(name)
+        if told and isinstance(told, str | list):
+            return True
+    return "base_resp" in said and base_code(said["base_resp"]) != 0
 
 
 def _masked_line(line: bytes, secrets: Sequence[str]) -> bytes:

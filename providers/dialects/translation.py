@@ -26,8 +26,10 @@ def rendered(fields: Fields, source: Dialect, target: Dialect, habits: Habits) -
         is_chat = target.pivoting is None
         takes_signed = habits.takes_signed if target.pivoting is None else target.pivoting.takes_signed
         takes = {"marks": is_chat and habits.takes_marks, "signed": takes_signed}
-        kept = {name: True for name in source.pivoting.keeps if takes[name]}
-        wording = source.pivoting.to_chat(fields, thoughts=is_chat and habits.takes_thoughts, **kept)
+        keeps: dict[str, bool] = {}
+        for name in source.pivoting.keeps:
+            keeps[name] = takes[name]
+        wording = source.pivoting.to_chat(fields, thoughts=is_chat and habits.takes_thoughts, **keeps)
         if _is_empty(wording, "messages"):
             return Wording(wording.fields, (*wording.losses, _nothing_left(source, target)))
     else:

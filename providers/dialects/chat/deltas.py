@@ -84,13 +84,11 @@ class StreamErrors:
 
     def take(self, chunk: Mapping[str, Any], choices: Sequence[Any], data: bytes) -> None:
         """Raise the error in a chunk. ``data``: as it came."""
-        is_broken = any(each.get("error") or string(each.get("finish_reason")) in FAILED for each in choices)
-        is_error = (
-            chunk.get("error")
-            or chunk.get("object") == "error"
-            or ((base := chunk.get("base_resp")) and base_code(base))
-        )
-        if is_error or is_broken:
+        is_error = chunk.get("error") or chunk.get("object") == "error"
+        is_error = is_error or ("base_resp" in chunk and base_code(chunk["base_resp"]))
+        for each in choices:
+            is_error = is_error or each.get("error") or string(each.get("finish_reason")) in FAILED
+        if is_error:
             raise error_in(data, self._secrets, otherwise=ErrorKind.STREAM_ERROR)
         if not (choices or chunk.get("usage")) and complains(data):
             self._complaint = data
