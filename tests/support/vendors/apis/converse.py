@@ -230,8 +230,17 @@ def _wrong_for_claude(model: rules.BedrockModel, body: Json) -> Iterator[Wrong]:
 def _wrong_thought(text: Json, at: str) -> Iterator[Wrong]:
     if "signature" not in text:
         yield f"{at}.thinking.signature: Field required", "thought without signature", rules.CLAUDE
-    elif text["signature"] != signature(text["text"]):
+    elif not is_signature(text["signature"], text["text"]):
         yield f"{at}: Invalid `signature` in `thinking` block", "foreign signature", rules.CLAUDE
+
+
+def is_signature(signed: str, thoughts: str) -> bool:
+    """Say whether a signature is of these thoughts: Anthropic's own are valid here too, and the other way round.
+
+    Source: platform.claude.com/docs/en/build-with-claude/extended-thinking (signatures are compatible across platforms)
+    """
+    anthropics = signed.startswith("Eo") and signed.endswith(hashlib.sha256(thoughts.encode()).hexdigest())
+    return anthropics or signed == signature(thoughts)
 
 
 def signature(thoughts: str) -> str:
