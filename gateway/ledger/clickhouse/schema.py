@@ -137,9 +137,27 @@ def _plain(name: str, kind: TypeEngine[object]) -> str:
     return "UUID" if name == "id" else "String"
 
 
+# Of an attempt beside its call (``of_call``): whether racing added it, and the dollars of the cache that it lost.
+_ADDED_AND_LOST = """\
+attempts.id <> coalesce(of_call.winner_id, call_id) and (
+        role in ('race', 'hedge', 'fallback', 'explore', 'probe') or ({beaten} and of_call.is_beside)
+      ) as is_added,
+      -- What an overtaken primary's cache would have saved, less what its winner's did: as gateway/ledger/sums.py has it.
+      cache_saved_usd - of_call.winner_saved_usd as unsaved_usd,
+      multiIf(
+        role in ('race', 'hedge', 'fallback', 'explore', 'probe') or not of_call.is_winner_own
+          or not coalesce(unsaved_usd > 0, false), 0,
+        coalesce(of_call.winner_usd < unsaved_usd, false), of_call.winner_usd,
+        unsaved_usd) as lost_usd"""  # noqa: E501 - a shorter line would be another version of the schema
+
+
 def views_sql() -> Iterator[str]:
     """Yield the statements that make the views, each with all its windows."""
-    rules = {**conditions(), **{f"calls.{name}": rule for name, rule in conditions("calls.").items()}}
+    rules = {
+        "added_and_lost": _ADDED_AND_LOST,
+        **conditions(),
+        **{f"calls.{name}": rule for name, rule in conditions("calls.").items()},
+    }
     for path in sorted(VIEWS.glob("*.sql")):
         text = "\n".join(line for line in path.read_text("utf-8").splitlines() if not line.startswith("--"))
         for name, rule in rules.items():

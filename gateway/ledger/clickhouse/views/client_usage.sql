@@ -19,16 +19,7 @@ with paid as (
       of_call.model as model,
       cost_usd, cost_low_usd, cost_high_usd,
       {own} as is_own,
-      attempts.id <> coalesce(of_call.winner_id, call_id) and (
-        role in ('race', 'hedge', 'fallback', 'explore', 'probe') or ({beaten} and of_call.is_beside)
-      ) as is_added,
-      -- What an overtaken primary's cache would have saved, less what its winner's did: as gateway/ledger/sums.py has it.
-      cache_saved_usd - of_call.winner_saved_usd as unsaved_usd,
-      multiIf(
-        role in ('race', 'hedge', 'fallback', 'explore', 'probe') or not of_call.is_winner_own
-          or not coalesce(unsaved_usd > 0, false), 0,
-        coalesce(of_call.winner_usd < unsaved_usd, false), of_call.winner_usd,
-        unsaved_usd) as lost_usd
+      {added_and_lost}
     from {attempts} as attempts
     join (
       select of_id, client, model, winner_id, is_beside, winner_usd, winner_saved_usd, is_winner_own

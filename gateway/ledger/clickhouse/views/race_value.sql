@@ -73,16 +73,7 @@ tried as (
       coalesce(token_ms, censored_at_ms, overtaken_at_ms) - overtaken_at_ms as seen_ms,
       predicted_ms - overtaken_at_ms as expected_ms,
       of_call.winner_id is not null and of_call.winner_id <> attempts.id as is_beaten,
-      attempts.id <> coalesce(of_call.winner_id, call_id) and (
-        role in ('race', 'hedge', 'fallback', 'explore', 'probe') or ({beaten} and of_call.is_beside)
-      ) as is_added,
-      -- What an overtaken primary's cache would have saved, less what its winner's did: as gateway/ledger/sums.py has it.
-      cache_saved_usd - of_call.winner_saved_usd as unsaved_usd,
-      multiIf(
-        role in ('race', 'hedge', 'fallback', 'explore', 'probe') or not of_call.is_winner_own
-          or not coalesce(unsaved_usd > 0, false), 0,
-        coalesce(of_call.winner_usd < unsaved_usd, false), of_call.winner_usd,
-        unsaved_usd) as lost_usd,
+      {added_and_lost},
       if(cached_tokens is null, 0, lost_usd) as known_lost_usd,
       {own} as is_own,  -- clients pay for their own keys
       if(is_own, cost_usd, null) as usd,
