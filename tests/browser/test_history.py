@@ -131,6 +131,21 @@ def test_the_keyboard_stays_where_a_time_was_chosen(demo: Installation, visit: C
     page.get_by_text("Another time").wait_for()
 
 
+def test_the_keyboard_stays_where_it_was_when_the_page_chooses_the_hour(
+    demo: Installation, visit: Callable[..., Visit]
+) -> None:
+    page = visit(demo).page
+    held: list[Route] = []
+    page.route("**/api/history*", lambda route: held.append(route))  # noqa: PLW0108 - Playwright marks what it calls
+    with page.expect_request("**/api/history*"):
+        page.goto(f"{demo.url}/#/history")
+    week = page.get_by_role("group", name="Time", exact=True).first.get_by_role("button", name="Week")
+    week.focus()
+    held[0].continue_()
+    page.locator("[aria-pressed=true]").get_by_text("Hour", exact=True).first.wait_for()
+    assert page.evaluate("() => document.activeElement.innerText") == "Week"
+
+
 def test_an_outage_of_four_minutes_is_told_as_four(demo: Installation, visit: Callable[..., Visit]) -> None:
     began = datetime.now(UTC) - timedelta(minutes=20)
 

@@ -130,12 +130,12 @@ export function view(root, params, session, address) {
   }
 
   function drawWindows() {
-    const isHeld = windows.contains(document.activeElement);
+    const held = windows.contains(document.activeElement) ? document.activeElement.innerText : null;
     fill(windows, windowChoice(asked.from === null ? asked.window : null, (window) => {
       isChosen = true;
       change({ window, from: null, to: null });
     }));
-    if (isHeld) focusWindow();
+    if (held) [...windows.querySelectorAll("button")].find((each) => each.innerText === held)?.focus({ preventScroll: true });
   }
 
   function focusWindow() {
