@@ -85,7 +85,8 @@ def _by_pipx(python: Path, home: Path, wheel: Path) -> tuple[Path, Path]:
 def _by_uv(python: Path, home: Path, wheel: Path) -> tuple[Path, Path]:
     """Like ``_by_pip``."""
     places = {"UV_TOOL_DIR": str(home), "UV_TOOL_BIN_DIR": str(home / "bin"), "UV_PYTHON_DOWNLOADS": "never"}
-    uv = [sys.executable, "-m", "uv", "--quiet", "tool", "install"]
+    # Its own list of authorities lacks a company's; pip and pipx take the system's too.
+    uv = [sys.executable, "-m", "uv", "--quiet", "--system-certs", "tool", "install"]
     _run(*uv, "--python", str(python), str(wheel), **places)
     return home / "bin" / "holeshot", home / "holeshot" / "bin" / "python"
 
