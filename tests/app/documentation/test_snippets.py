@@ -82,6 +82,33 @@ def test_a_configuration_is_accepted(snippet: Snippet, tmp_path: Path, monkeypat
     assert checked == (0, "")
 
 
+def shown_for_coding_agents() -> tuple[str, str]:
+    """Return the guide's page, and the configuration that it shows."""
+    page = (ROOT / "docs" / "guides" / "coding-agents.md").read_text(encoding="utf-8")
+    (shown,) = [each.text for each in snippets_in("coding-agents", page) if "teams:" in each.text]
+    return page, shown
+
+
+def test_the_budgets_in_the_guide_for_coding_agents_count_every_deployment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, shown = shown_for_coding_agents()
+    assert check(shown, tmp_path, monkeypatch) == (0, "")
+    said = CliRunner().invoke(application("check"), ["check", "--config", "gateway.yaml"]).output
+    assert "openai/gpt-5" in said
+    assert "price unknown" not in said
+
+
+def test_the_providers_that_the_guide_for_coding_agents_keeps_to_are_those_it_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """``only`` takes the names under ``providers:``, which need not be those of vendors."""
+    page, shown = shown_for_coding_agents()
+    (only,) = re.findall(r"`(only: \[.+?\])`", page)
+    assert "{ key_sha256" in shown
+    assert check(shown.replace("{ key_sha256", f"{{ {only}, key_sha256"), tmp_path, monkeypatch) == (0, "")
+
+
 def test_a_configuration_with_an_unknown_key_is_not_accepted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     code, said = check("models: { a: { deployments: [groq/b], race: { budgte: 1 } } }", tmp_path, monkeypatch)
     assert (code, "budgte" in said) == (1, True)
