@@ -241,7 +241,7 @@ class AttemptRecord(AttemptStart, frozen=True, kw_only=True, omit_defaults=True,
         Column('Its age when it was cut before its first token: "more than this".', traced=True, listed=True),
     ] = None
     status_code: Annotated[int | None, Column("The provider's status.", sql=Sql.SMALLINT)] = None
-    error_kind: Annotated[str | None, Column("The kind of error; null without one.", listed=True)] = None
+    error_kind: Annotated[str | None, Column("The kind of its error; null without one.", listed=True)] = None
     error_message: Annotated[
         str | None,
         Column(

@@ -250,8 +250,8 @@ class CallRecord(CallHead, frozen=True, kw_only=True, omit_defaults=True, gc=Fal
     error_kind: Annotated[
         str | None, Column("The kind of error; null without one.", logged=True, traced=True, listed=True)
     ]
-    ttft_ms: Annotated[float | None, Column("First token; null where there was none.", traced=True, listed=True)]
-    total_ms: Annotated[float, Column("End; null where the gateway died meanwhile.", may_be_null=True, listed=True)]
+    ttft_ms: Annotated[float | None, Column("When the first token came; null without one.", traced=True, listed=True)]
+    total_ms: Annotated[float, Column("When it ended; null if the gateway died.", may_be_null=True, listed=True)]
     overhead_ms: Annotated[
         float | None,
         Column("The gateway's own share of the time until the first byte; null where there was none.", traced=True),
@@ -301,7 +301,7 @@ class CallRecord(CallHead, frozen=True, kw_only=True, omit_defaults=True, gc=Fal
     cache_saved_usd: Annotated[float | None, Column("What reading the provider's prompt cache saved the winner.")] = (
         None
     )
-    api: Annotated[str | None, Column("The same as `endpoint`.")] = None
+    api: Annotated[str | None, Column("Another name of `endpoint`.")] = None
     size_class: Annotated[int | None, Column("0, 1, 2: body of up to 4 KB, 32 KB, more.", sql=Sql.SMALLINT)] = None
     tokens_source: Annotated[
         TokensSource | None,
