@@ -167,11 +167,12 @@ class AttemptStart(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
             "Why it was launched: `primary`, `race`, `hedge`, `failover`, `fallback`, `explore`, `probe`, "
             "`takeover`, `whole` (again, without streaming), `api` (again, in another API) or `form` (again, "
             "without what an error within its answer named).",
+            traced=True,
             listed=True,
         ),
     ]
     provider: Annotated[str, Column("Where it ran.", listed=True)]
-    deployment: Annotated[str, Column("The provider's model that was asked.", listed=True)]
+    deployment: Annotated[str, Column("The provider's model that was asked.", traced=True, listed=True)]
     launch_offset_ms: Annotated[float, Column("How long after the call came it was launched.", listed=True)]
     audited: Annotated[
         bool, Column("Whether it was drawn for an audit if it lost: watched on, so that its figures are not cut off.")
@@ -219,6 +220,7 @@ class AttemptRecord(AttemptStart, frozen=True, kw_only=True, omit_defaults=True,
         Column(
             "`won`, `lost` (cut before the token that wins, as [`win_on`](#calls) says), `superseded` (had "
             "that token), `failed`, `timeout`, `stalled`, `client_gone`, `interrupted`.",
+            traced=True,
             listed=True,
         ),
     ]

@@ -150,9 +150,9 @@ class CallHead(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
         str | None, Column("The client of the key; null without keys.", logged=True, traced=True, listed=True)
     ]
     model: Annotated[str, Column("The model that the client named.", listed=True)]
-    endpoint: Annotated[str, Column("The API: `chat.completions`, `messages`, `embeddings`, …")]
+    endpoint: Annotated[str, Column("The API: `chat.completions`, `messages`, `embeddings`, …", traced=True)]
     streamed: Annotated[bool, Column("Whether the answer was requested as a stream.", listed=True)]
-    mode: Annotated[Mode, Column("How it was run: `single`, `race`, `hedge` or `auto`.", listed=True)]
+    mode: Annotated[Mode, Column("How it was run: `single`, `race`, `hedge` or `auto`.", traced=True, listed=True)]
     objective: Annotated[Objective, Column("What it was optimised for; `auto` is resolved.")]
     prompt_class: Annotated[
         int,
@@ -192,7 +192,7 @@ class CallRecord(CallHead, frozen=True, kw_only=True, omit_defaults=True, gc=Fal
     answered_model: Annotated[
         str | None, Column("The fallback that answered; null if none did.", logged=True, traced=True, listed=True)
     ] = None
-    launched: Annotated[int, Column("Attempts started.", sql=Sql.SMALLINT, listed=True)]
+    launched: Annotated[int, Column("Attempts started.", sql=Sql.SMALLINT, traced=True, listed=True)]
     extras: Annotated[
         int | None,
         Column(
