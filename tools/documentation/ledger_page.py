@@ -19,10 +19,11 @@ def page() -> str:
     """Return the page, with the columns of these tables as they are declared now."""
     text = PAGE.read_text(encoding="utf-8")
     for table, columns in TABLES.items():
-        section = re.compile(rf"(?<=^### {table}\n\n)(.+?\n\n){_DEFINED}(?:\n{_DEFINED})*", re.MULTILINE)
+        section = re.compile(rf"^### {table}\n\n.+?\n\n((?:{_DEFINED}\n?)+)", re.MULTILINE)
+        found = section.search(text)
+        assert found is not None, f"docs/reference/ledger.md has no section of {table}"
         defined = "\n".join(_definitions(columns.declared))
-        text, found = section.subn(lambda match, to=defined: match[1] + to, text)
-        assert found == 1, f"docs/reference/ledger.md has no section of {table}"
+        text = f"{text[: found.start(1)]}{defined}\n{text[found.end(1) :]}"
     return text
 
 
