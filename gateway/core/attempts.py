@@ -183,7 +183,7 @@ class AttemptStart(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     in_flight: Annotated[
         int | None, Column("Attempts at this deployment when it was launched, in this process.", traced=True)
     ] = None
-    asked_tokens: int | None = None  # of the prompt, estimated; not a column
+    asked_tokens: int | None = None  # of the prompt, estimated
     continues: Annotated[str | None, Column("The attempt whose answer it went on with.", sql=Sql.UUID)] = None
     is_extra: Annotated[
         bool | None,
@@ -192,7 +192,7 @@ class AttemptStart(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
             "([`calls.extras`](#calls))."
         ),
     ] = None
-    # Of an attempt with a client's own key: the name of what it shows of its deployment; not a column.
+    # Of an attempt with a client's own key: the name of what it shows of its deployment.
     learnt_as: str | None = None
 
 
@@ -443,13 +443,13 @@ class AttemptRecord(AttemptStart, frozen=True, kw_only=True, omit_defaults=True,
             "ms, as of chunks of one read."
         ),
     ] = None
-    retry_after_s: float | None = None  # of a 429 or 503; not a column, needed for the cool-down
-    headroom: float | None = None  # 0 to 1, the unused part of the provider's rate limit; not a column
-    is_restricted: bool = False  # the request chose its deployments, so it is no evidence of quality; not a column
-    tier: str | None = None  # that served it, as reported; "": standard service; not a column
-    other_units: Mapping[str, int] | None = None  # the counts of ``units``, as reported; not a column
-    stated_usd: float | None = None  # what it cost, as reported; not a column
-    limit_usd: float | None = None  # without a cost: what limits in dollars count; not a column
+    retry_after_s: float | None = None  # of a 429 or 503; for the cool-down
+    headroom: float | None = None  # 0 to 1, the unused part of the provider's rate limit
+    is_restricted: bool = False  # the request chose its deployments, so it is no evidence of quality
+    tier: str | None = None  # that served it, as reported; "": standard service
+    other_units: Mapping[str, int] | None = None  # the counts of ``units``, as reported
+    stated_usd: float | None = None  # what it cost, as reported
+    limit_usd: float | None = None  # without a cost: what limits in dollars count
 
     @property
     def failed(

@@ -4,6 +4,9 @@ Everything here is frozen and has no behaviour but a call's ``repr``. Times with
 fully received (calls) or since the launch (attempts), on the monotonic clock; instants are UTC. An unknown figure is
 ``None``, never zero: gateway/steering/RULES.md#measurement has the rules.
 
+A field with a ``Column`` in its annotation is a column of its table, and shown where that says (``columns.py``); other
+fields are in the spool alone.
+
 Records are ``gc=False``: their values are plain and form no cycles, and thousands may wait for a database. In the
 spool's JSON they are without what is unknown or usual: half of an attempt's fields.
 """
@@ -369,8 +372,8 @@ class CallRecord(CallHead, frozen=True, kw_only=True, omit_defaults=True, gc=Fal
         ),
     ] = ()
     attempts: tuple[AttemptRecord, ...] = ()
-    kind: CallKind | None = None  # not a column; the expected lengths of answers need it
-    trace: TraceContext | None = None  # not a column; None: calls are not traced
+    kind: CallKind | None = None  # the expected lengths of answers need it
+    trace: TraceContext | None = None  # of its spans; None: calls are not traced
 
     @property
     def failed(
