@@ -3,10 +3,10 @@
 from typing import Annotated, Any, Literal
 
 import msgspec
-from msgspec import UNSET, Meta, UnsetType
+from msgspec import Meta
 
 from gateway.alerts.alert import Building
-from gateway.core.reports import HeatMetric, Instant, Window
+from gateway.core.reports import HeatMetric, Instant, ListedCall, Window
 from gateway.core.targets import SQL, Shown
 from gateway.limits import Standing
 from gateway.settings import Role
@@ -205,45 +205,6 @@ class Configuration(msgspec.Struct, frozen=True):
 
 
 # Calls.
-
-
-class ListedCall(msgspec.Struct, frozen=True, kw_only=True):
-    """One call, with what is known of its winner."""
-
-    id: str
-    started_at: Instant
-    client: str | None
-    model: Annotated[str, Meta(description="As asked for.")]
-    answered_model: Annotated[str | None, Meta(description="The one that answered.")]
-    api: Annotated[str, Meta(description="`chat`, `messages`, `embeddings` …")]
-    streamed: bool | None
-    mode: str | None
-    status_code: int | None
-    error_kind: str | None
-    ttft_ms: float | None
-    total_ms: float | None
-    launched: Annotated[int | None, Meta(description="Attempts.")]
-    extras: Annotated[int | None, Meta(description="Of these, those that started while another one of the call ran.")]
-    width_asked: Annotated[
-        int | None,
-        Meta(description="Attempts that its mode, width and budget would start with; null: it is not raced."),
-    ]
-    narrowed: Annotated[str | None, Meta(description="Why there were fewer of them, or a later extra one was refused.")]
-    deployment: Annotated[str | None, Meta(description="The winner's.")]
-    prompt_tokens: int | None
-    completion_tokens: int | None
-    tokens_source: Annotated[str | None, Meta(description="Who counted them: `reported`, `estimated` …")]
-    decode_tps: Annotated[float | None, Meta(description="Tokens per second after the first.")]
-    cost_usd: float | None
-    duplicate_cost_usd: Annotated[float | None, Meta(description="What racing added.")]
-    tags: dict[str, str] | None
-    request_id: str | None
-    replica: str | None
-    is_stored: Annotated[bool, Meta(description="False: from memory, as its row is not in the database yet.")]
-    attempts: (
-        list[Annotated[dict[str, Any], Meta(description="With `attempts=true`: some columns of its table.")]]
-        | UnsetType
-    ) = UNSET
 
 
 class Calls(msgspec.Struct, frozen=True):

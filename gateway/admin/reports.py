@@ -82,7 +82,7 @@ async def list_calls(request: web.Request) -> web.Response:
     )
     rows, more = table.rows[: query.limit], len(table.rows) > query.limit
     following = written(Position(rows[-1]["started_at"], rows[-1]["id"])) if more else None
-    return answer(request, answers.Calls([answers.ListedCall(**row) for row in rows], following, table.sql))
+    return answer(request, answers.Calls(rows, following, table.sql))
 
 
 async def get_call(request: web.Request) -> web.Response:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from operator import attrgetter
 from typing import Protocol, TypeVar
 
 import msgspec
@@ -95,6 +96,7 @@ class CallContext:
 
 
 NO_LEVELS: Sequence[Level] = ()
+_stamped = attrgetter(*Stamp.__struct_fields__)  # of a call that has it already
 
 
 class ClientContext(msgspec.Struct, frozen=True, kw_only=True):
@@ -115,7 +117,7 @@ class ClientContext(msgspec.Struct, frozen=True, kw_only=True):
     def stamp(self, context: CallContext, fields: Mapping[str, msgspec.Raw], first: Call | None) -> Stamp:
         """Return the stamp of the call with these ``fields``; ``first`` is the call as built for its first model."""
         if first is not None:
-            return Stamp(first.id, first.received_at, first.started_at, first.tags, first.levels, first.trace)
+            return Stamp(*_stamped(first))
         services, tracing = context.services, context.tracing.own
         received_at = services.clock() if self.received_at is None else self.received_at
         call_id, levels, tags = services.new_id(), self.levels, self.tags
@@ -127,4 +129,11 @@ class ClientContext(msgspec.Struct, frozen=True, kw_only=True):
         if self.end_user is not None and (found := self.end_user.of(fields)) is not None:
             levels, tags = (*levels, found[1]), {**tags, END_USER: found[0]}
         trace = None if tracing is None else tracing.trace(call_id, self.parent)
-        return Stamp(call_id, received_at, services.utc_now(), tags, levels, trace)
+        return Stamp(
+            call_id,
+            received_at,
+            services.utc_now(),
+            tags,
+            levels,
+            trace,
+        )

@@ -6,9 +6,11 @@ Milliseconds are since the attempt's launch. ``calls.py`` has the rules for all 
 from collections.abc import Mapping
 from datetime import datetime
 from enum import StrEnum
+from typing import Annotated
 
 import msgspec
 
+from gateway.core.columns import Column, Sql
 from gateway.core.rules import BEATEN, BROKEN, CUT
 
 
@@ -151,20 +153,46 @@ class Flaw(StrEnum):
 class AttemptStart(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """One upstream request at its launch."""
 
-    id: str
-    number: int  # 1 for the first one of its call
-    started_at: datetime
-    role: Role
-    provider: str
-    deployment: str
-    launch_offset_ms: float  # since the call was received
-    audited: bool = False  # watched after the claim if it loses, so that its figures are not censored
-    model: str | None = None  # the model it runs for; after a fallback not the requested one
-    in_flight: int | None = None  # running attempts of this deployment in this process
-    asked_tokens: int | None = None  # of the prompt, estimated; not a column
-    continues: str | None = None  # the attempt whose answer it finishes
-    is_extra: bool | None = None  # another attempt of its call could still answer, or did; None: an older version's
-    # Of an attempt with a client's own key: the name of what it shows of its deployment; not a column.
+    id: Annotated[str, Column("A UUID.", sql=Sql.UUID, listed=True)]
+    number: Annotated[
+        int,
+        Column(
+            "1 for the first launched of its call, 0 for a probe of the gateway's own.", sql=Sql.SMALLINT, listed=True
+        ),
+    ]
+    started_at: Annotated[datetime, Column("Its launch.")]
+    role: Annotated[
+        Role,
+        Column(
+            "Why it was launched: `primary`, `race`, `hedge`, `failover`, `fallback`, `explore`, `probe`, "
+            "`takeover`, `whole` (again, without streaming), `api` (again, in another API) or `form` (again, "
+            "without what an error within its answer named).",
+            traced=True,
+            listed=True,
+        ),
+    ]
+    provider: Annotated[str, Column("Where it ran.", listed=True)]
+    deployment: Annotated[str, Column("The provider's model that was asked.", traced=True, listed=True)]
+    launch_offset_ms: Annotated[float, Column("How long after the call came it was launched.", listed=True)]
+    audited: Annotated[
+        bool, Column("Whether it was drawn for an audit if it lost: watched on, so that its figures are not cut off.")
+    ] = False
+    model: Annotated[
+        str | None, Column("The configured model it ran for, after a fallback not the requested one; null: the call's.")
+    ] = None
+    in_flight: Annotated[
+        int | None, Column("Attempts at this deployment when it was launched, in this process.", traced=True)
+    ] = None
+    asked_tokens: int | None = None  # of the prompt, estimated
+    continues: Annotated[str | None, Column("The attempt whose answer it went on with.", sql=Sql.UUID)] = None
+    is_extra: Annotated[
+        bool | None,
+        Column(
+            "Whether another attempt of its call could still answer when it was launched, or did "
+            "([`calls.extras`](#calls))."
+        ),
+    ] = None
+    # Of an attempt with a client's own key: the name of what it shows of its deployment.
     learnt_as: str | None = None
 
 
@@ -186,83 +214,254 @@ class AttemptRecord(AttemptStart, frozen=True, kw_only=True, omit_defaults=True,
     The start's fields are given by place, ``*astuple(start)``: by name each of so many costs three times as much.
     """
 
-    call_id: str
-    outcome: Outcome
-    connect_ms: float | None = None  # None if an open connection was reused
-    headers_ms: float | None = None
-    first_event_ms: float | None = None
-    ttft_ms: float | None = None  # first meaningful delta
-    ttft_answer_ms: float | None = None  # first meaningful delta that is not reasoning
-    sentence_ms: float | None = None  # the end of the first clause that can be spoken; only with win_on: sentence
-    valid_ms: float | None = None  # when it was known to be valid, or began with text; only with win_on: valid
-    last_token_ms: float | None = None
-    censored_at_ms: float | None = None  # its age if it was cut without a first token
-    status_code: int | None = None
-    error_kind: str | None = None
-    error_message: str | None = None  # redacted
-    prompt_tokens: int | None = None
-    completion_tokens: int | None = None
-    reasoning_tokens: int | None = None
-    cached_tokens: int | None = None  # of the prompt: read from the provider's prompt cache
-    cache_write_tokens: int | None = None  # of the prompt: written to it
-    tokens_source: TokensSource | None = None
-    reported_tokens: int | None = None  # by the provider, if they are implausible: more than can be, or too few
-    decode_tps: float | None = None
-    e2e_tps: float | None = None
-    itl_p50_ms: float | None = None
-    itl_p95_ms: float | None = None
-    itl_max_ms: float | None = None
-    text_gap_max_ms: float | None = None  # the longest between two pieces of text with nothing else between them
-    speech_pause_ms: float | None = None  # the longest time a listener had nothing left to hear; win_on: sentence
-    # Of an attempt that lost: the tokens of its answer that were generated for nothing, at least and at most.
-    wasted_low_tokens: int | None = None
-    wasted_high_tokens: int | None = None
-    cost_usd: float | None = None
-    cost_is_lower_bound: bool = False
-    cache_saved_usd: float | None = None  # cached tokens at the price of input, minus their own price
-    client: str | None = None
-    api: str | None = None  # the call's ``endpoint``
-    size_class: int | None = None  # 0, 1, 2: body <= 4 KB, <= 32 KB, larger
-    win_on: WinOn | None = None
-    token_ms: float | None = None  # what can win the call: ttft_ms, ttft_answer_ms, sentence_ms or valid_ms
-    chars: int | None = None  # received: text, reasoning and the arguments of tool calls
-    chunks: int | None = None  # with a meaningful delta
-    first_chars: int | None = None  # the first meaningful delta's share of ``chars``
-    finish_reason: str | None = None  # in the provider's words
-    tool_calls: int | None = None  # number in the answer; None if the answer is not complete
-    tool_calls_valid: bool | None = None  # whether the arguments of all are JSON; None without any
-    key_name: str | None = None  # which of several keys: its name, "…" and its last four characters, or "#2"
-    model_version: str | None = None  # the model that answered, as the provider reports it
-    system_fingerprint: str | None = None  # as the provider reports it
-    provider_request_id: str | None = None
-    sends: int | None = None  # how often the request was sent: 2 if the first one was lost with a reused connection
-    cost_low_usd: float | None = None  # lower and upper bound
-    cost_high_usd: float | None = None
-    is_overtaken: bool | None = None  # another attempt had won before its own first token was due
-    overtaken_at_ms: float | None = None  # its age at that time
-    would_take_over: bool | None = None  # a streaming winner: so slow that another deployment could have taken over
-    would_take_over_ms: float | None = None  # its age at that time
-    is_kept: bool | None = None  # it ran on behind the winner, to answer if that breaks (race.keep_rival)
-    predicted_ms: float | None = None  # of an overtaken primary: the predicted time of its first token
-    judged_as: AnswerKind | None = None  # of a winner whose complete answer could be judged
-    flaw: Flaw | None = None  # None: none found, or not judged
-    price: Mapping[str, float] | None = None  # the applied price: US dollars per million tokens
-    # Of service: null where none was asked for and standard service answered.
-    tier_asked: str | None = None  # "standard", "priority", …: by the request or the deployment's extra_body
-    tier_served: str | None = None  # by the answer; null: not said
-    units_cost_usd: float | None = None  # of ``units``, as far as their prices are known; a part of cost_usd
-    units: Mapping[str, Unit] | None = None  # what is billed besides the counts above: searches, sound, an hour's cache
-    itl: Mapping[str, int] | None = None  # gaps between chunks by number of the ledger's bucket, from -56
-    retry_after_s: float | None = None  # of a 429 or 503; not a column, needed for the cool-down
-    headroom: float | None = None  # 0 to 1, the unused part of the provider's rate limit; not a column
-    is_restricted: bool = False  # the request chose its deployments, so it is no evidence of quality; not a column
-    tier: str | None = None  # that served it, as reported; "": standard service; not a column
-    other_units: Mapping[str, int] | None = None  # the counts of ``units``, as reported; not a column
-    stated_usd: float | None = None  # what it cost, as reported; not a column
-    limit_usd: float | None = None  # without a cost: what limits in dollars count; not a column
+    call_id: Annotated[str, Column("Its call's id.", sql=Sql.UUID, listed=True)]
+    outcome: Annotated[
+        Outcome,
+        Column(
+            "`won`, `lost` (cut before the token that wins, as [`win_on`](#calls) says), `superseded` (had "
+            "that token), `failed`, `timeout`, `stalled`, `client_gone`, `interrupted`.",
+            traced=True,
+            listed=True,
+        ),
+    ]
+    connect_ms: Annotated[float | None, Column("Null for a reused connection; else when it was made.", traced=True)] = (
+        None
+    )
+    headers_ms: Annotated[float | None, Column("When the headers came.", traced=True)] = None
+    first_event_ms: Annotated[float | None, Column("When the first event came.", listed=True)] = None
+    ttft_ms: Annotated[float | None, Column("First meaningful delta.", traced=True, listed=True)] = None
+    ttft_answer_ms: Annotated[float | None, Column("First meaningful delta that is not reasoning.")] = None
+    sentence_ms: Annotated[
+        float | None, Column("Only with `win_on: sentence`: end of the first clause that can be spoken.")
+    ] = None
+    valid_ms: Annotated[
+        float | None, Column("Only with `win_on: valid`: when the answer was known to be valid, or began with text.")
+    ] = None
+    last_token_ms: Annotated[float | None, Column("The last delta.", listed=True)] = None
+    censored_at_ms: Annotated[
+        float | None,
+        Column('Its age when it was cut before its first token: "more than this".', traced=True, listed=True),
+    ] = None
+    status_code: Annotated[int | None, Column("The provider's status.", sql=Sql.SMALLINT)] = None
+    error_kind: Annotated[str | None, Column("The kind of its error; null without one.", listed=True)] = None
+    error_message: Annotated[
+        str | None,
+        Column(
+            "What remains of the provider's message, at most 200 characters "
+            "([more](../security.md#what-a-provider-says)).",
+            is_distinct=True,
+        ),
+    ] = None
+    prompt_tokens: Annotated[int | None, Column("Of the prompt. As the provider counted them, else estimated.")] = None
+    completion_tokens: Annotated[
+        int | None,
+        Column("Of the answer with its reasoning. As the provider counted them, else estimated.", listed=True),
+    ] = None
+    reasoning_tokens: Annotated[int | None, Column("Of reasoning. As the provider counted them, else estimated.")] = (
+        None
+    )
+    cached_tokens: Annotated[int | None, Column("Of the prompt, those read from the provider's prompt cache.")] = None
+    cache_write_tokens: Annotated[
+        int | None, Column("Of the prompt, those written to the provider's prompt cache.")
+    ] = None
+    tokens_source: Annotated[TokensSource | None, Column("Who counted its tokens: as of calls.")] = None
+    reported_tokens: Annotated[
+        int | None,
+        Column(
+            "The count that the provider reported, where it is more than can be (the context window, else 10 "
+            "million; of a prompt that is text alone two for each byte and 32,768 more), or too few (none "
+            "for a text, or one token for over 40 characters); then the most that can be, or an estimate, "
+            "counts.",
+            sql=Sql.BIGINT,
+            traced=True,
+        ),
+    ] = None
+    decode_tps: Annotated[
+        float | None,
+        Column(
+            "Tokens after those of the first delta over the time since; null if meaningless (one chunk, all at once).",
+            traced=True,
+        ),
+    ] = None
+    e2e_tps: Annotated[float | None, Column("All tokens over the whole time; null if meaningless.")] = None
+    itl_p50_ms: Annotated[
+        float | None, Column("Gaps between chunks: half are shorter. Of more than 4,096 gaps a part is kept.")
+    ] = None
+    itl_p95_ms: Annotated[float | None, Column("Gaps between chunks: 95 % are shorter.")] = None
+    itl_max_ms: Annotated[float | None, Column("The longest gap between chunks.", traced=True)] = None
+    text_gap_max_ms: Annotated[
+        float | None,
+        Column(
+            "The longest gap between two pieces of the answer's text with nothing else between them, less "
+            "the time in which the client did not read. Null with fewer than two."
+        ),
+    ] = None
+    speech_pause_ms: Annotated[
+        float | None,
+        Column(
+            "Only with `win_on: sentence`: the longest time in which a listener had nothing left to hear, at "
+            "15 characters a second."
+        ),
+    ] = None
+    wasted_low_tokens: Annotated[
+        int | None,
+        Column(
+            "Of an attempt that lost: the tokens that its provider has generated, at least: half of those "
+            "received beyond 8, or what the provider stated; `completion_tokens` are those received."
+        ),
+    ] = None
+    wasted_high_tokens: Annotated[
+        int | None,
+        Column(
+            "The same at most: twice those received and 32 more if the vendor stops when the connection is "
+            "closed, else up to `max_tokens` or the model's most, or four times the winner's answer, or "
+            "4,096."
+        ),
+    ] = None
+    cost_usd: Annotated[
+        float | None,
+        Column(
+            "The best figure; of a loser that was cut, less what its cache should have saved. Null without a "
+            "known price. With a client's own key (`key_name` is `tenant`) that client pays: calls, sums and "
+            "views leave it out.",
+            traced=True,
+        ),
+    ] = None
+    cost_is_lower_bound: Annotated[bool, Column("Whether it cost `cost_usd` at least.")] = False
+    cache_saved_usd: Annotated[
+        float | None,
+        Column("What reading the provider's prompt cache saved; of a loser that was cut, what it should have."),
+    ] = None
+    client: Annotated[str | None, Column("The same as of its call.")] = None
+    api: Annotated[str | None, Column("The same as of its call; `probe` for the gateway's own probes.")] = None
+    size_class: Annotated[int | None, Column("The same as of its call.", sql=Sql.SMALLINT)] = None
+    win_on: Annotated[WinOn | None, Column("The same as of its call.")] = None
+    token_ms: Annotated[
+        float | None,
+        Column("What wins the call: `ttft_ms`, `ttft_answer_ms`, `sentence_ms` or `valid_ms`.", listed=True),
+    ] = None
+    chars: Annotated[int | None, Column("Characters streamed: text, reasoning and the arguments of tool calls.")] = None
+    chunks: Annotated[int | None, Column("Chunks with characters.")] = None
+    first_chars: Annotated[int | None, Column("Characters in the first chunk that has any.")] = None
+    finish_reason: Annotated[str | None, Column("In the provider's words.")] = None
+    tool_calls: Annotated[
+        int | None, Column("Tool calls in the answer; null if it is not complete, and for calls that are not raced.")
+    ] = None
+    tool_calls_valid: Annotated[
+        bool | None, Column("Whether the arguments of all tool calls parse as JSON; null without any.")
+    ] = None
+    key_name: Annotated[
+        str | None,
+        Column(
+            "Which of several keys: the name you gave it, else `…` and its last four characters, or its "
+            "place, `#2`; `tenant`: a client's own."
+        ),
+    ] = None
+    model_version: Annotated[str | None, Column("The model that answered, by the provider's words.")] = None
+    system_fingerprint: Annotated[
+        str | None,
+        Column("The fingerprint of the model that answered, by the provider's words; of chat and completions only."),
+    ] = None
+    provider_request_id: Annotated[
+        str | None, Column("The id that the provider's support needs.", is_distinct=True, traced=True)
+    ] = None
+    sends: Annotated[
+        int | None,
+        Column(
+            "How often the request was written to a connection: 0 never; 2 if a reused connection was lost "
+            "with it; null if unknown.",
+            sql=Sql.SMALLINT,
+        ),
+    ] = None
+    cost_low_usd: Annotated[float | None, Column("The least that it cost.")] = None
+    cost_high_usd: Annotated[float | None, Column("The most that it cost.")] = None
+    is_overtaken: Annotated[bool | None, Column("Another attempt answered before its first token.")] = None
+    overtaken_at_ms: Annotated[
+        float | None, Column("Its age when another attempt answered before its first token.", traced=True)
+    ] = None
+    would_take_over: Annotated[
+        bool | None,
+        Column(
+            "Of a streamed winner: whether it was [so slow](../answers.md#a-stream-that-nearly-stops) for 5 "
+            "s that another could have taken over."
+        ),
+    ] = None
+    would_take_over_ms: Annotated[float | None, Column("Its age when another could have taken over.")] = None
+    is_kept: Annotated[
+        bool | None,
+        Column("Only with `race.keep_rival`: it ran on behind the winner; if it answered, its `outcome` is `won`."),
+    ] = None
+    predicted_ms: Annotated[
+        float | None, Column("Of an overtaken primary: the time of its first token, as predicted.", traced=True)
+    ] = None
+    judged_as: Annotated[
+        AnswerKind | None,
+        Column(
+            "Of a winner whose whole answer could be judged: what it was to be, `plain`, `tools` or `json`. "
+            "Null for losers without a complete answer, for clients that left, and where it cannot be known "
+            "(over 256 KB, a broken schema)."
+        ),
+    ] = None
+    flaw: Annotated[
+        Flaw | None,
+        Column(
+            "What is wrong with an answer that was judged; null if nothing: `empty`, `truncated` (not by the "
+            "client's own limit), `bad_tool_call` (arguments that do not parse), `unknown_tool` (one that "
+            "was not offered), `bad_json`, `schema_miss`, `refusal`.",
+            traced=True,
+        ),
+    ] = None
+    price: Annotated[Mapping[str, float] | None, Column("The price applied, JSON, US dollars per million tokens.")] = (
+        None
+    )
+    tier_asked: Annotated[
+        str | None,
+        Column(
+            "The tier of service that was asked for (`priority`, `flex`, …) by the request or the "
+            "deployment's `extra_body`; null where none was and standard service answered."
+        ),
+    ] = None
+    tier_served: Annotated[
+        str | None, Column("The tier of service that the answer names; null as of `tier_asked`, and if it names none.")
+    ] = None
+    units_cost_usd: Annotated[
+        float | None,
+        Column("What `units` cost as far as that is known, a part of `cost_usd`; null where there are none."),
+    ] = None
+    units: Annotated[
+        Mapping[str, Unit] | None,
+        Column(
+            "What was billed besides tokens of text: JSON, by unit (`web_search`, `audio_input`, "
+            "`image_input`, `cache_write_1h`, `second`, …) how many (`n`), and the price of one in US "
+            "dollars (`usd`, null if unknown). Null where there is nothing of the kind."
+        ),
+    ] = None
+    itl: Annotated[
+        Mapping[str, int] | None,
+        Column(
+            "Gaps between chunks: the number in each bucket, JSON, by the bucket's number; -56: below 0.085 "
+            "ms, as of chunks of one read."
+        ),
+    ] = None
+    retry_after_s: float | None = None  # of a 429 or 503; for the cool-down
+    headroom: float | None = None  # 0 to 1, the unused part of the provider's rate limit
+    is_restricted: bool = False  # the request chose its deployments, so it is no evidence of quality
+    tier: str | None = None  # that served it, as reported; "": standard service
+    other_units: Mapping[str, int] | None = None  # the counts of ``units``, as reported
+    stated_usd: float | None = None  # what it cost, as reported
+    limit_usd: float | None = None  # without a cost: what limits in dollars count
 
     @property
-    def failed(self) -> bool:
+    def failed(
+        self,
+    ) -> Annotated[
+        bool,
+        Column(
+            "Whether its provider failed: `outcome` is `failed`, `timeout` or `stalled`. A limit (429) and a "
+            "refused request count.",
+            may_be_null=True,
+        ),
+    ]:
         """Whether its provider failed."""
         return self.outcome in BROKEN
 

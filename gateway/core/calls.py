@@ -4,6 +4,9 @@ Everything here is frozen and has no behaviour but a call's ``repr``. Times with
 fully received (calls) or since the launch (attempts), on the monotonic clock; instants are UTC. An unknown figure is
 ``None``, never zero: gateway/steering/RULES.md#measurement has the rules.
 
+A field with a ``Column`` in its annotation is a column of its table, and shown where that says (``columns.py``); other
+fields are in the spool alone.
+
 Records are ``gc=False``: their values are plain and form no cycles, and thousands may wait for a database. In the
 spool's JSON they are without what is unknown or usual: half of an attempt's fields.
 """
@@ -11,11 +14,12 @@ spool's JSON they are without what is unknown or usual: half of an attempt's fie
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from enum import StrEnum
-from typing import Protocol
+from typing import Annotated, Protocol
 
 import msgspec
 
 from gateway.core.attempts import AnswerKind, AttemptRecord, AttemptStart, Invalid, Narrowed, TokensSource, WinOn
+from gateway.core.columns import Column, Sql
 from gateway.core.ids import TraceContext
 from gateway.core.modes import Mode as Mode  # noqa: PLC0414 - a call's word, which the command line imports alone
 from gateway.core.prompt_classes import PromptClass
@@ -143,22 +147,40 @@ class Call(Stamp, frozen=True, kw_only=True):
 class CallHead(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """What of a call is known at its start, and is in its row at its end."""
 
-    id: str
-    started_at: datetime
-    client: str | None
-    model: str
-    endpoint: str  # "chat.completions", "embeddings"
-    streamed: bool
-    mode: Mode
-    objective: Objective
-    prompt_class: int  # by ``encoded_class``
-    tags: Mapping[str, str]
-    replica: str
-    region: str | None
-    win_on: WinOn = WinOn.ANY
-    request_id: str | None = None  # the client's id of the request
-    deadline_ms: float | None = None  # for the first token, from the request or its model's ``ttft_ms``
-    profile: str | None = None
+    id: Annotated[str, Column("A UUID that sorts by time (`x-holeshot-call-id`).", sql=Sql.UUID, listed=True)]
+    started_at: Annotated[datetime, Column("When the call was received.", listed=True)]
+    client: Annotated[
+        str | None, Column("The client of the key; null without keys.", logged=True, traced=True, listed=True)
+    ]
+    model: Annotated[str, Column("The model that the client named.", listed=True)]
+    endpoint: Annotated[str, Column("The API: `chat.completions`, `messages`, `embeddings`, …", traced=True)]
+    streamed: Annotated[bool, Column("Whether the answer was requested as a stream.", listed=True)]
+    mode: Annotated[Mode, Column("How it was run: `single`, `race`, `hedge` or `auto`.", traced=True, listed=True)]
+    objective: Annotated[Objective, Column("What it was optimised for; `auto` is resolved.")]
+    prompt_class: Annotated[
+        int,
+        Column(
+            "As `size_class`, plus 3 or 6 where the request asks for little or much "
+            "[effort](../policy.md#effort), plus ten times the number of an API that is not raced.",
+            sql=Sql.SMALLINT,
+        ),
+    ]
+    tags: Annotated[Mapping[str, str], Column("Its tags, JSON.", sql=Sql.JSONB, listed=True)]
+    replica: Annotated[str, Column("The replica that served it.", listed=True)]
+    region: Annotated[str | None, Column("The region where it was served.", traced=True)]
+    win_on: Annotated[
+        WinOn, Column("What wins: `any` delta, the first of the `answer`, its first `sentence`, or a `valid` answer.")
+    ] = WinOn.ANY
+    request_id: Annotated[
+        str | None,
+        Column(
+            "The client's id of the request (`x-request-id`).", is_distinct=True, logged=True, traced=True, listed=True
+        ),
+    ] = None
+    deadline_ms: Annotated[
+        float | None, Column("When the first token was wanted, by the request or its model's `ttft_ms`.")
+    ] = None
+    profile: Annotated[str | None, Column("The profile it was raced under.")] = None
 
 
 class CallStart(CallHead, frozen=True, kw_only=True, omit_defaults=True, gc=False):
@@ -170,62 +192,200 @@ class CallStart(CallHead, frozen=True, kw_only=True, omit_defaults=True, gc=Fals
 class CallRecord(CallHead, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """One finished call: a row of ``calls``, with its attempts."""
 
-    answered_model: str | None = None  # the fallback that answered; None: the requested model
-    launched: int  # attempts started
-    extras: int | None = None  # of them, those that started while another one could still answer
-    # What mode, width and budget would have launched at the start, at the model that was asked last; None: not raced.
-    width_asked: int | None = None
-    narrowed: Narrowed | None = None  # why fewer attempts were launched than that, or a later extra one was not
-    takeover: str | None = None  # of an answer that broke: "finished" or "rescued" by another deployment, or why not
-    takeovers: int | None = None  # how often another deployment continued the answer
-    first_was_invalid: bool | None = None  # win_on valid: of the answer that began first; None: it was cut before
-    winner_attempt_id: str | None
-    status_code: int  # sent to the client; 499 if it disconnected
-    error_kind: str | None
-    ttft_ms: float | None
-    total_ms: float
-    overhead_ms: float | None  # the gateway's share of the time to the first byte
-    held_ms: float | None = None  # how long the winner's first token was held back; None: it was not
-    held_for: str | None = None  # the deployment that it waited for
-    held_gain_ms: float | None = None  # predicted: how much less time that deployment takes after its first token
-    prompt_tokens: int | None = None
-    completion_tokens: int | None = None
-    reasoning_tokens: int | None = None
-    cached_tokens: int | None = None
-    cache_write_tokens: int | None = None
-    cost_usd: float | None = None  # winner and losers, as far as known; without those that a client's own key paid for
-    duplicate_cost_usd: float | None = None  # what racing added: a part of it
-    cache_saved_usd: float | None = None  # the winner's
-    api: str | None = None  # ``endpoint``
-    size_class: int | None = None  # 0, 1, 2: body <= 4 KB, <= 32 KB, larger
-    tokens_source: TokensSource | None = None
-    finish_reason: str | None = None  # the winner's
-    max_tokens: int | None = None  # requested
-    temperature: float | None = None  # requested
-    tools: int | None = None  # number of tools the client offered
-    tool_calls: int | None = None  # number of tool calls in the answer
-    tool_calls_valid: bool | None = None
-    is_empty: bool | None = None  # nothing was answered
-    is_truncated: bool | None = None  # the answer stopped at a token limit, or broke off
-    cost_low_usd: float | None = None  # lower and upper bound, of all attempts
-    cost_high_usd: float | None = None
-    duplicate_cost_low_usd: float | None = None  # added by racing
-    duplicate_cost_high_usd: float | None = None
-    abandoned_cost_low_usd: float | None = None  # of answers cut because their client disconnected
-    abandoned_cost_high_usd: float | None = None
-    # When the first token would have come without racing: the primary's, or the winner's if it was launched after the
-    # primary's failure. None: the primary was overtaken; if it was audited, its attempt's row has the time.
-    alone_ms: float | None = None
-    alone_predicted_ms: float | None = None  # the same for an overtaken primary, as predicted at that age
-    alone_age_ms: float | None = None  # age of the primary when it was overtaken
-    deadline_met: bool | None = None  # None: there was none, or the call ended before it because of its client
-    dropped: tuple[str, ...] = ()  # fields that were left out for the winner, in the client's spelling
+    answered_model: Annotated[
+        str | None, Column("The fallback that answered; null if none did.", logged=True, traced=True, listed=True)
+    ] = None
+    launched: Annotated[int, Column("Attempts started.", sql=Sql.SMALLINT, traced=True, listed=True)]
+    extras: Annotated[
+        int | None,
+        Column(
+            "Attempts that started while another one of the call could still answer, or did: racers, hedges, "
+            "rescues, fallbacks beside a late model, rivals of a silent stream. What replaces a failed "
+            "attempt is none, unless a third one runs.",
+            sql=Sql.SMALLINT,
+            listed=True,
+        ),
+    ] = None
+    width_asked: Annotated[
+        int | None,
+        Column(
+            "How many attempts its mode, width and budget would start with, at the model that was asked "
+            "last; null where nothing is raced.",
+            sql=Sql.SMALLINT,
+            traced=True,
+            listed=True,
+        ),
+    ] = None
+    narrowed: Annotated[
+        Narrowed | None,
+        Column(
+            "Why there were fewer attempts than `width_asked`, or a later extra one was refused; null if "
+            "nothing stood in the way: `limits` (a fallback was kept out), `stateful`, `long_prompt`, "
+            "`unfit`, `cooling`, `max_in_flight`, `rate_limits`, `usd_per_day`, `extra_usd_per_call`, "
+            "`budget`, `probe` or `no_rival_worth_it` ([what each means](../policy.md#fewer-attempts)).",
+            logged=True,
+            traced=True,
+            listed=True,
+        ),
+    ] = None
+    takeover: Annotated[
+        str | None,
+        Column(
+            "Of a streamed answer that broke where `takeover` is on: `finished` by another deployment, "
+            "`rescued` by one as it [nearly stopped](../answers.md#a-stream-that-nearly-stops), or why not "
+            "(`nobody` continues, those asked `failed` to, the client had `left`, it was `too_long`, or what "
+            "kept it from being continued: `tools`, `reasoning`, `kind_of_error`, …: "
+            "[takeover](../answers.md#when))."
+        ),
+    ] = None
+    takeovers: Annotated[
+        int | None, Column("How often another deployment went on with the answer.", sql=Sql.SMALLINT)
+    ] = None
+    first_was_invalid: Annotated[
+        bool | None,
+        Column(
+            "Only with `win_on: valid`: whether the answer that began first has a flaw; null if it was cut "
+            "before that was known."
+        ),
+    ] = None
+    winner_attempt_id: Annotated[str | None, Column("The attempt that answered; null if none did.", sql=Sql.UUID)]
+    status_code: Annotated[int, Column("The client's response, 499 if it disconnected.", sql=Sql.SMALLINT, listed=True)]
+    error_kind: Annotated[
+        str | None, Column("The kind of error; null without one.", logged=True, traced=True, listed=True)
+    ]
+    ttft_ms: Annotated[float | None, Column("When the first token came; null without one.", traced=True, listed=True)]
+    total_ms: Annotated[float, Column("When it ended; null if the gateway died.", may_be_null=True, listed=True)]
+    overhead_ms: Annotated[
+        float | None,
+        Column("The gateway's own share of the time until the first byte; null where there was none.", traced=True),
+    ]
+    held_ms: Annotated[
+        float | None,
+        Column(
+            "How long the winner's first token was held back (`race.hold`): a part of `ttft_ms`. Null if it was not."
+        ),
+    ] = None
+    held_for: Annotated[str | None, Column("The deployment that the winner's first token waited for.")] = None
+    held_gain_ms: Annotated[
+        float | None,
+        Column(
+            "How much sooner the deployment of `held_for` was to end after its first token, as the plan "
+            "predicted (under `reading`: how much less a reader would wait)."
+        ),
+    ] = None
+    prompt_tokens: Annotated[
+        int | None,
+        Column("The winner's, else those of the first attempt that was sent the prompt.", traced=True, listed=True),
+    ] = None
+    completion_tokens: Annotated[int | None, Column("The winner's, reasoning too.", traced=True, listed=True)] = None
+    reasoning_tokens: Annotated[int | None, Column("Of `completion_tokens`, those of reasoning.")] = None
+    cached_tokens: Annotated[int | None, Column("Of `prompt_tokens`, read from the provider's prompt cache.")] = None
+    cache_write_tokens: Annotated[int | None, Column("Of `prompt_tokens`, written to the provider's prompt cache.")] = (
+        None
+    )
+    cost_usd: Annotated[
+        float | None,
+        Column(
+            "Of all attempts, the best figure. An attempt that was refused or never sent cost nothing. Null "
+            "without a known price.",
+            traced=True,
+            listed=True,
+        ),
+    ] = None
+    duplicate_cost_usd: Annotated[
+        float | None,
+        Column(
+            "The part that racing added: its losers, and where one overtook a primary that had the "
+            "conversation in its cache, what that would have saved, which is in the winner's cost.",
+            traced=True,
+            listed=True,
+        ),
+    ] = None
+    cache_saved_usd: Annotated[float | None, Column("What reading the provider's prompt cache saved the winner.")] = (
+        None
+    )
+    api: Annotated[str | None, Column("Another name of `endpoint`.")] = None
+    size_class: Annotated[int | None, Column("0, 1, 2: body of up to 4 KB, 32 KB, more.", sql=Sql.SMALLINT)] = None
+    tokens_source: Annotated[
+        TokensSource | None,
+        Column(
+            "`reported` by the provider, `estimated` from characters (nothing was reported, or too little "
+            "for so much text), or `implausible`: more was reported than can be, and the most that can be "
+            "counts ([`attempts.reported_tokens`](#attempts)); its cost is of an answer as long as the "
+            "request or the model allows.",
+            listed=True,
+        ),
+    ] = None
+    finish_reason: Annotated[str | None, Column("The winner's, in the provider's words.")] = None
+    max_tokens: Annotated[int | None, Column("The longest answer that the request allows; null if not set.")] = None
+    temperature: Annotated[float | None, Column("The temperature in the request; null if not set.")] = None
+    tools: Annotated[int | None, Column("Tools that the request offers; null if not set.")] = None
+    tool_calls: Annotated[int | None, Column("Tool calls in the answer.")] = None
+    tool_calls_valid: Annotated[
+        bool | None, Column("Whether the arguments of all tool calls parse as JSON; null without any.")
+    ] = None
+    is_empty: Annotated[bool | None, Column("Whether the answer was empty.")] = None
+    is_truncated: Annotated[bool | None, Column("Whether the answer stopped at a token limit, or broke off.")] = None
+    cost_low_usd: Annotated[
+        float | None,
+        Column(
+            "The least that all attempts cost: zero of one that failed before its first token, or was cut "
+            "before its headers came."
+        ),
+    ] = None
+    cost_high_usd: Annotated[float | None, Column("The most that all attempts cost.")] = None
+    duplicate_cost_low_usd: Annotated[float | None, Column("The least that racing added.")] = None
+    duplicate_cost_high_usd: Annotated[float | None, Column("The most that racing added.")] = None
+    abandoned_cost_low_usd: Annotated[
+        float | None, Column("The least cost of attempts that were cut because their client had left.")
+    ] = None
+    abandoned_cost_high_usd: Annotated[
+        float | None, Column("The most cost of attempts that were cut because their client had left.")
+    ] = None
+    alone_ms: Annotated[
+        float | None,
+        Column(
+            "Time of the primary's first token without racing, as measured: its own, or the winner's if that "
+            "was launched after the primary had failed. Null if it was overtaken: if it was audited, its "
+            "attempt has the time. `race_value` uses it.",
+            traced=True,
+        ),
+    ] = None
+    alone_predicted_ms: Annotated[
+        float | None, Column("The same for an overtaken primary, as predicted when it was overtaken.")
+    ] = None
+    alone_age_ms: Annotated[float | None, Column("The primary's age when it was overtaken.")] = None
+    deadline_met: Annotated[
+        bool | None,
+        Column(
+            "Whether the first token came by `deadline_ms`. A call that failed has missed it. Null for a "
+            "request that was wrong itself (4xx), and if the client left before its deadline without a token.",
+            traced=True,
+        ),
+    ] = None
+    dropped: Annotated[
+        tuple[str, ...],
+        Column(
+            "Fields that were left out for the winner, in the client's spelling, JSON; null if none.",
+            sql=Sql.JSONB,
+            may_be_null=True,
+        ),
+    ] = ()
     attempts: tuple[AttemptRecord, ...] = ()
-    kind: CallKind | None = None  # not a column; the expected lengths of answers need it
-    trace: TraceContext | None = None  # not a column; None: calls are not traced
+    kind: CallKind | None = None  # the expected lengths of answers need it
+    trace: TraceContext | None = None  # of its spans; None: calls are not traced
 
     @property
-    def failed(self) -> bool:
+    def failed(
+        self,
+    ) -> Annotated[
+        bool,
+        Column(
+            "Whether it ended with an error that was not its client's own fault: not a 4xx but 424 and 429, "
+            "nor a client that left; a stream that broke counts.",
+            may_be_null=True,
+        ),
+    ]:
         """Whether it ended with an error that was not its client's own fault."""
         return has_failed(self.status_code, self.error_kind)
 

@@ -3,22 +3,36 @@
 from collections.abc import Callable
 from datetime import datetime
 from enum import StrEnum
-from typing import Protocol
+from typing import Annotated, Protocol
 
 import msgspec
+
+from gateway.core.columns import Column, Sql
 
 
 class OutageRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """An outage of one deployment, as one process sees it: a row of ``outages``, recorded at its begin and its end."""
 
-    id: str
-    deployment: str
-    model: str | None  # the model whose call detected it; None: other replicas have reported it
-    began_at: datetime
-    ended_at: datetime | None = None  # None: it lasts, or its process was killed and left no spool
-    # The kind of the last error, or "slow", "hangs", "silent", "other replicas", "12 clients left …"
-    reason: str | None
-    replica: str
+    id: Annotated[str, Column("A UUID.", sql=Sql.UUID)]
+    deployment: Annotated[str, Column("Which one was out.")]
+    model: Annotated[str | None, Column("Whose call has shown it; null if other replicas have reported it.")]
+    began_at: Annotated[datetime, Column("When it began.")]
+    ended_at: Annotated[
+        datetime | None,
+        Column(
+            "When it ended (also when the deployment was removed, or the process stopped); null while it "
+            "lasts. After a `kill -9` it is when the process last noted that the outage lasted (every 5 s), "
+            "once another gateway has adopted its spool; else it stays null."
+        ),
+    ] = None
+    reason: Annotated[
+        str | None,
+        Column(
+            "The kind of the last error as in `attempts.error_kind`, or `slow`, `hangs`, `silent` (attempts "
+            "cut without a token, too often for chance), `other replicas`."
+        ),
+    ]
+    replica: Annotated[str, Column("Who found it so.")]
 
 
 # The record of refused requests: how often a client, or an address, was refused for one reason within a minute.
@@ -27,14 +41,25 @@ class OutageRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 class RefusalRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Refusals of one minute in one process: a row of ``refusals``."""
 
-    id: str
-    started_at: datetime  # when the minute began
-    status_code: int
-    reason: str  # the error's kind, as in the metrics and the log
-    client: str | None  # the configured name; None if the key is unknown, or there are no keys
-    address: str | None  # IPv6: the /64 network; None if it is unknown, or not to be stored
-    n: int
-    replica: str
+    id: Annotated[str, Column("A UUID.", sql=Sql.UUID)]
+    started_at: Annotated[datetime, Column("When the minute began.")]
+    status_code: Annotated[int, Column("The status that the client was told.", sql=Sql.SMALLINT)]
+    reason: Annotated[
+        str,
+        Column(
+            "The error's kind as in `holeshot_refusals_total` (`invalid_api_key`: a wrong key; `no_api_key`: none)."
+        ),
+    ]
+    client: Annotated[str | None, Column("The client of the key; null if the key is unknown, and without keys.")]
+    address: Annotated[
+        str | None,
+        Column(
+            "Where the requests came from, for IPv6 the /64. `other` for all but the first 100 addresses of "
+            "a minute and process; null with `refusals: { addresses: false }`."
+        ),
+    ]
+    n: Annotated[int, Column("How many.")]
+    replica: Annotated[str, Column("Where they were refused.")]
 
 
 # The records of probes, the gateway's own small calls to quiet deployments, and the protocol of their store, the book.

@@ -19,6 +19,12 @@ RETRY_S = 2  # the database is tried again each second
 Instant = Annotated[datetime, Meta(tz=True)]
 
 
+# Rows with the columns that records declare: ``gateway/admin/openapi/rows.py`` describes them.
+CallRow = Annotated[dict[str, Any], Meta(extra_json_schema={"$ref": "#/components/schemas/CallRow"})]
+AttemptRow = Annotated[dict[str, Any], Meta(extra_json_schema={"$ref": "#/components/schemas/AttemptRow"})]
+ListedCall = Annotated[dict[str, Any], Meta(extra_json_schema={"$ref": "#/components/schemas/ListedCall"})]
+ListedAttempt = Annotated[dict[str, Any], Meta(extra_json_schema={"$ref": "#/components/schemas/ListedAttempt"})]
+
 # p50 and p95 of the gaps between chunks, ms, by model and deployment.
 Gaps = Mapping[tuple[str, str], tuple[float | None, float | None]]
 
@@ -151,11 +157,11 @@ class FoundCall(msgspec.Struct, frozen=True):
     """One call with its attempts, in the columns of their tables.
 
     ``source``: "ledger" if its row is stored, "memory" if it is not stored yet, "running" if it has not ended; then
-    the fields that are known only at the end are missing.
+    what is known only at the end is null.
     """
 
-    call: Annotated[dict[str, Any], Meta(description="All columns of its table: docs/sql.md.")]
-    attempts: list[dict[str, Any]]
+    call: CallRow
+    attempts: list[AttemptRow]
     source: Annotated[Literal["ledger", "memory", "running"], Meta(description="Where it was found.")]
     sql: SQL
     call_sql: SQL

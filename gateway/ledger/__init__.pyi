@@ -26,6 +26,7 @@ from .entries import ATTEMPT_COLUMNS as ATTEMPT_COLUMNS
 from .entries import CALL_COLUMNS as CALL_COLUMNS
 from .entries import INTERRUPTED as INTERRUPTED
 from .entries import INTERRUPTED_STATUS as INTERRUPTED_STATUS
+from .entries import TABLES as TABLES
 from .entries import Finished as Finished
 from .entries import attempt_rows as attempt_rows
 from .entries import call_rows as call_rows

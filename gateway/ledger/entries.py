@@ -10,6 +10,7 @@ from msgspec.structs import astuple, replace
 
 from gateway.core.attempts import AttemptRecord, AttemptStart, Outcome
 from gateway.core.calls import TENANT, CallRecord, CallStart
+from gateway.core.columns import columns_of
 from gateway.core.prompt_classes import decoded_class
 from gateway.core.records import OutageRecord, RefusalRecord
 from gateway.core.rules import has_failed
@@ -146,45 +147,34 @@ _encode = msgspec.json.Encoder(enc_hook=dict).encode
 
 
 class Columns:
-    """The columns of one table, which are fields of a record with the same names.
+    """The columns of a record's table: those that are stored as they are, then those that are stored as JSON.
 
-    ``left_out`` are fields without a column, ``made`` columns that follow from fields, ``json`` those stored as JSON.
-    ``names`` are the columns, JSON last; ``plain`` returns a record's values of the others, in order, in half a
-    microsecond.
+    ``plain`` returns a record's values of the former, in order, in half a microsecond; ``row`` those of all.
     """
 
-    __slots__ = ("names", "plain")
+    __slots__ = ("_json", "declared", "names", "plain")
 
-    def __init__(
-        self,
-        record: type[msgspec.Struct],
-        *,
-        left_out: frozenset[str] = frozenset(),
-        made: tuple[str, ...] = (),
-        json: tuple[str, ...] = (),
-    ) -> None:
-        fields = (name for name in record.__struct_fields__ if name not in left_out and name not in json)
-        plain = (*fields, *made)
-        self.names = (*plain, *json)
+    def __init__(self, record: type[msgspec.Struct]) -> None:
+        self.declared = columns_of(record)
+        plain = [each.name for each in self.declared if not each.is_json]
+        json = [each for each in self.declared if each.is_json]
+        self.names = (*plain, *(each.name for each in json))
         self.plain: Callable[[msgspec.Struct], Row] = attrgetter(*plain)
+        self._json = [(each.name, not each.is_nullable) for each in json]
+
+    def row(self, record: msgspec.Struct) -> Row:
+        """Return a record's row. What is empty is null where it may be."""
+        return self.plain(record) + tuple(
+            [
+                _encode(value).decode() if (value := getattr(record, name)) or is_kept else None
+                for name, is_kept in self._json
+            ]
+        )
 
 
-_CALLS = Columns(
-    CallRecord, left_out=frozenset(("attempts", "kind", "trace")), made=("failed",), json=("dropped", "tags")
-)
-_ATTEMPTS = Columns(
-    AttemptRecord,
-    left_out=frozenset(
-        (
-            *("asked_tokens", "headroom", "is_restricted", "learnt_as", "limit_usd", "other_units"),
-            *("retry_after_s", "stated_usd", "tier"),
-        ),
-    ),
-    made=("failed",),
-    json=("price", "itl", "units"),
-)
-_REFUSALS = Columns(RefusalRecord)
-_OUTAGES = Columns(OutageRecord)
+_CALLS, _ATTEMPTS = Columns(CallRecord), Columns(AttemptRecord)
+_REFUSALS, _OUTAGES = Columns(RefusalRecord), Columns(OutageRecord)
+TABLES = {"calls": _CALLS, "attempts": _ATTEMPTS, "refusals": _REFUSALS, "outages": _OUTAGES}
 CALL_COLUMNS = _CALLS.names
 ATTEMPT_COLUMNS = _ATTEMPTS.names
 REFUSAL_COLUMNS = _REFUSALS.names
@@ -203,9 +193,7 @@ def call_rows(entries: Iterable[Entry]) -> Iterator[Row]:
     """Yield the rows of finished calls, and of calls that began but never ended."""
     for entry in entries:
         if isinstance(entry, Finished):
-            call = entry.call
-            dropped = _encode(call.dropped).decode() if call.dropped else None
-            yield _CALLS.plain(call) + (dropped, _encode(call.tags).decode())  # noqa: RUF005 - a fifth faster
+            yield _CALLS.row(entry.call)
         elif isinstance(entry, Started):
             yield _interrupted_call(entry.call)
 
@@ -222,11 +210,7 @@ def attempt_rows(entries: Iterable[Entry]) -> Iterator[Row]:
             continue
         else:
             records = [interrupted(attempt, entry.call) for attempt in entry.call.attempts]
-        for record in records:
-            price = _encode(record.price).decode() if record.price else None
-            itl = _encode(record.itl).decode() if record.itl else None
-            units = _encode(record.units).decode() if record.units else None
-            yield _ATTEMPTS.plain(record) + (price, itl, units)  # noqa: RUF005 - likewise
+        yield from map(_ATTEMPTS.row, records)
 
 
 def refusal_rows(entries: Iterable[Entry]) -> Iterator[Row]:

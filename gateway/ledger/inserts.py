@@ -10,12 +10,14 @@ from typing import Any
 import asyncpg
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
+from gateway.core.columns import Sql
 from gateway.ledger.database import DATABASE_ERRORS, check_file, unreachable
 from gateway.ledger.entries import (
     ATTEMPT_COLUMNS,
     CALL_COLUMNS,
     OUTAGE_COLUMNS,
     REFUSAL_COLUMNS,
+    TABLES,
     Entry,
     Outage,
     Refused,
@@ -32,7 +34,14 @@ INSERT_TIMEOUT_S = 15.0  # a thousand calls take some milliseconds; after this a
 TRIES = 5  # of a batch that met another transaction; nothing of it was stored
 _ALL: Mapping[str, datetime] = {}
 _LARGEST = 2**31 - 1  # of an integer column
-_WIDE = frozenset({"reported_tokens"})  # columns of larger numbers, which are bounded earlier
+
+
+def _of_type(sql: Sql) -> frozenset[str]:
+    return frozenset(each.name for columns in TABLES.values() for each in columns.declared if each.sql is sql)
+
+
+_WIDE = _of_type(Sql.BIGINT)  # larger numbers, which are bounded earlier
+_INSTANTS = _of_type(Sql.INSTANT)
 SLICE_ROWS = 16  # encoded without a pause, in about 30 µs; then the event loop runs other tasks
 
 # Errors that the rows cause. All others (no connection, no table, no permission) are a state of the database that will
@@ -222,13 +231,7 @@ def _first_line(error: Exception) -> str:
     return str(error).partition("\n")[0] or type(error).__name__
 
 
-_NAMES = {
-    "calls": ", ".join(CALL_COLUMNS),
-    "attempts": ", ".join(ATTEMPT_COLUMNS),
-    "refusals": ", ".join(REFUSAL_COLUMNS),
-    "outages": ", ".join(OUTAGE_COLUMNS),
-}
-_INSTANTS = frozenset({"started_at", "began_at", "ended_at"})
+_NAMES = {table: ", ".join(columns.names) for table, columns in TABLES.items()}
 _CONFLICT = dict.fromkeys(_NAMES, "do nothing") | {
     "outages": "do update set ended_at = excluded.ended_at "
     "where outages.ended_at is null and excluded.ended_at is not null"

@@ -1,12 +1,14 @@
 """The ledger's tables in SQLAlchemy; names and columns are the same on Postgres and SQLite.
 
-Columns have the names and meanings of the records' fields: ``CallRecord``, ``AttemptRecord``, ``RefusalRecord``,
-``OutageRecord``. The edges of the leaderboard's buckets are a table too, and never change. Migrations make the tables;
-a test compares both. The sums of windows (rollup_…) and partitions are maintained by the database itself.
+The columns of calls, attempts, refusals and outages are declared by the fields of their records. The edges of the
+leaderboard's buckets are a table too, and never change. Migrations make the tables; a test compares both. The
+sums of windows (rollup_…) and partitions are maintained by the database itself.
 """
 
+from collections.abc import Iterator, Mapping
 from typing import Any
 
+from msgspec import Struct
 from sqlalchemy import (
     CHAR,
     JSON,
@@ -25,6 +27,12 @@ from sqlalchemy import (
     text,
 )
 from sqlalchemy.dialects.postgresql import JSONB
+from sqlalchemy.types import TypeEngine
+
+from gateway.core.attempts import AttemptRecord
+from gateway.core.calls import CallRecord
+from gateway.core.columns import Sql, columns_of
+from gateway.core.records import OutageRecord, RefusalRecord
 
 # What all tables of the ledger have in common: their metadata, and types that both databases have.
 
@@ -44,6 +52,26 @@ def where(condition: str) -> dict[str, Any]:
     return {"postgresql_where": text(condition)}
 
 
+_TYPES: Mapping[Sql, TypeEngine[Any]] = {
+    Sql.TEXT: Text(),
+    Sql.UUID: ID,
+    Sql.INSTANT: INSTANT,
+    Sql.BOOLEAN: Boolean(),
+    Sql.SMALLINT: SmallInteger(),
+    Sql.INTEGER: Integer(),
+    Sql.BIGINT: BigInteger(),
+    Sql.DOUBLE: Double(),
+    Sql.JSON: JSON(),
+    Sql.JSONB: JSON_VALUE,
+}
+
+
+def _of(record: type[Struct]) -> Iterator[Column[Any]]:
+    """Yield the columns of a record, which declares them (``gateway/core/columns.py``)."""
+    for each in columns_of(record):
+        yield Column(each.name, _TYPES[each.sql], primary_key=each.name == "id", nullable=each.is_nullable)
+
+
 metadata = MetaData()
 
 
@@ -53,13 +81,7 @@ metadata = MetaData()
 outages = Table(
     "outages",
     metadata,
-    Column("id", ID, primary_key=True),
-    Column("deployment", Text, nullable=False),
-    Column("model", Text),
-    Column("began_at", INSTANT, nullable=False),
-    Column("ended_at", INSTANT),
-    Column("reason", Text),
-    Column("replica", Text, nullable=False),
+    *_of(OutageRecord),
     Index("outages_began_at", "began_at"),
 )
 
@@ -141,70 +163,7 @@ __all__ = [
 calls = Table(
     "calls",
     metadata,
-    Column("id", ID, primary_key=True),
-    Column("started_at", INSTANT, nullable=False),
-    Column("client", Text),
-    Column("model", Text, nullable=False),
-    Column("endpoint", Text, nullable=False),
-    Column("streamed", Boolean, nullable=False),
-    Column("mode", Text, nullable=False),
-    Column("objective", Text, nullable=False),
-    Column("prompt_class", SmallInteger, nullable=False),
-    Column("launched", SmallInteger, nullable=False),
-    Column("takeover", Text),
-    Column("takeovers", SmallInteger),
-    Column("first_was_invalid", Boolean),
-    Column("winner_attempt_id", ID),
-    Column("status_code", SmallInteger, nullable=False),
-    Column("error_kind", Text),
-    Column("ttft_ms", Double),
-    Column("total_ms", Double),  # null only for an interrupted call: its end is unknown
-    Column("overhead_ms", Double),
-    Column("prompt_tokens", Integer),
-    Column("completion_tokens", Integer),
-    Column("reasoning_tokens", Integer),
-    Column("cached_tokens", Integer),
-    Column("cost_usd", Double),
-    Column("duplicate_cost_usd", Double),
-    Column("tags", JSON_VALUE, nullable=False),
-    Column("replica", Text, nullable=False),
-    Column("region", Text),
-    Column("win_on", Text, nullable=False),
-    Column("request_id", Text),
-    Column("answered_model", Text),
-    Column("dropped", JSON_VALUE),
-    Column("cache_write_tokens", Integer),
-    Column("cache_saved_usd", Double),
-    Column("api", Text),
-    Column("size_class", SmallInteger),
-    Column("tokens_source", Text),
-    Column("finish_reason", Text),
-    Column("max_tokens", Integer),
-    Column("temperature", Double),
-    Column("tools", Integer),
-    Column("tool_calls", Integer),
-    Column("tool_calls_valid", Boolean),
-    Column("is_empty", Boolean),
-    Column("is_truncated", Boolean),
-    Column("cost_low_usd", Double),
-    Column("cost_high_usd", Double),
-    Column("duplicate_cost_low_usd", Double),
-    Column("duplicate_cost_high_usd", Double),
-    Column("abandoned_cost_low_usd", Double),
-    Column("abandoned_cost_high_usd", Double),
-    Column("alone_ms", Double),
-    Column("alone_predicted_ms", Double),
-    Column("alone_age_ms", Double),
-    Column("held_ms", Double),
-    Column("held_for", Text),
-    Column("held_gain_ms", Double),
-    Column("deadline_ms", Double),
-    Column("deadline_met", Boolean),
-    Column("profile", Text),
-    Column("narrowed", Text),
-    Column("width_asked", SmallInteger),
-    Column("extras", SmallInteger),
-    Column("failed", Boolean),  # null: stored by a version that did not know it
+    *_of(CallRecord),
     Index("calls_started_at", "started_at"),
     Index("calls_request_id", "request_id", postgresql_using="hash", **where("request_id is not null")),
     Index("calls_client_started_at", "client", "started_at"),
@@ -215,84 +174,7 @@ calls = Table(
 attempts = Table(
     "attempts",
     metadata,
-    Column("id", ID, primary_key=True),
-    Column("call_id", ID, nullable=False),
-    Column("number", SmallInteger, nullable=False),
-    Column("started_at", INSTANT, nullable=False),
-    Column("role", Text, nullable=False),
-    Column("audited", Boolean, nullable=False),
-    Column("provider", Text, nullable=False),
-    Column("deployment", Text, nullable=False),
-    Column("launch_offset_ms", Double, nullable=False),
-    Column("connect_ms", Double),
-    Column("headers_ms", Double),
-    Column("first_event_ms", Double),
-    Column("ttft_ms", Double),
-    Column("ttft_answer_ms", Double),
-    Column("last_token_ms", Double),
-    Column("outcome", Text, nullable=False),
-    Column("censored_at_ms", Double),
-    Column("status_code", SmallInteger),
-    Column("error_kind", Text),
-    Column("error_message", Text),
-    Column("prompt_tokens", Integer),
-    Column("completion_tokens", Integer),
-    Column("reasoning_tokens", Integer),
-    Column("cached_tokens", Integer),
-    Column("tokens_source", Text),
-    Column("decode_tps", Double),
-    Column("e2e_tps", Double),
-    Column("itl_p50_ms", Double),
-    Column("itl_p95_ms", Double),
-    Column("itl_max_ms", Double),
-    Column("sentence_ms", Double),
-    Column("continues", ID),
-    Column("is_extra", Boolean),
-    Column("valid_ms", Double),
-    Column("speech_pause_ms", Double),
-    Column("cost_usd", Double),
-    Column("cost_is_lower_bound", Boolean, nullable=False),
-    Column("cache_write_tokens", Integer),
-    Column("reported_tokens", BigInteger),
-    Column("cache_saved_usd", Double),
-    Column("model", Text),  # null: the call's
-    Column("client", Text),
-    Column("api", Text),
-    Column("size_class", SmallInteger),
-    Column("win_on", Text),
-    Column("token_ms", Double),
-    Column("chars", Integer),
-    Column("chunks", Integer),
-    Column("first_chars", Integer),
-    Column("finish_reason", Text),
-    Column("tool_calls", Integer),
-    Column("tool_calls_valid", Boolean),
-    Column("key_name", Text),
-    Column("model_version", Text),
-    Column("system_fingerprint", Text),
-    Column("provider_request_id", Text),
-    Column("in_flight", Integer),
-    Column("sends", SmallInteger),
-    Column("cost_low_usd", Double),
-    Column("cost_high_usd", Double),
-    Column("is_overtaken", Boolean),
-    Column("is_kept", Boolean),
-    Column("would_take_over", Boolean),
-    Column("would_take_over_ms", Double),
-    Column("overtaken_at_ms", Double),
-    Column("predicted_ms", Double),
-    Column("wasted_low_tokens", Integer),
-    Column("wasted_high_tokens", Integer),
-    Column("judged_as", Text),
-    Column("flaw", Text),
-    Column("text_gap_max_ms", Double),
-    Column("tier_asked", Text),
-    Column("tier_served", Text),
-    Column("units_cost_usd", Double),
-    Column("failed", Boolean),  # as of a call
-    Column("units", JSON()),
-    Column("price", JSON()),
-    Column("itl", JSON()),
+    *_of(AttemptRecord),
     Index("attempts_started_at", "started_at", postgresql_using="brin"),
     Index("attempts_call_id", "call_id"),
     Index("attempts_errors", "started_at", **where("error_kind is not null")),
@@ -302,14 +184,7 @@ attempts = Table(
 refusals = Table(
     "refusals",
     metadata,
-    Column("id", ID, primary_key=True),
-    Column("started_at", INSTANT, nullable=False),  # the minute
-    Column("status_code", SmallInteger, nullable=False),
-    Column("reason", Text, nullable=False),
-    Column("client", Text),
-    Column("address", Text),
-    Column("n", Integer, nullable=False),
-    Column("replica", Text, nullable=False),
+    *_of(RefusalRecord),
     Index("refusals_started_at", "started_at"),
 )
 

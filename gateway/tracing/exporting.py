@@ -27,6 +27,7 @@ from opentelemetry.trace.status import Status, StatusCode
 from gateway import __version__
 from gateway.core.attempts import AttemptRecord, TokensSource
 from gateway.core.calls import CallRecord
+from gateway.core.columns import names_of
 from gateway.core.ids import TraceContext, span_id
 from gateway.core.rules import RACED
 from gateway.settings import TRACES_PATH, TracingSettings
@@ -40,14 +41,7 @@ Value = str | bool | int | float | tuple[str, ...]
 Attributes = dict[str, Value]
 
 # A choice of columns, as an attribute costs 2 µs: the others are in the ledger, by the call's id.
-_CALL = (
-    "client", "request_id", "answered_model", "overhead_ms", "prompt_tokens", "completion_tokens", "cost_usd",
-    "duplicate_cost_usd", "alone_ms", "deadline_met", "ttft_ms", "error_kind", "region", "narrowed", "width_asked",
-)  # fmt: skip
-_ATTEMPT = (
-    "connect_ms", "headers_ms", "ttft_ms", "censored_at_ms", "overtaken_at_ms", "predicted_ms", "decode_tps",
-    "itl_max_ms", "cost_usd", "in_flight", "provider_request_id", "flaw", "reported_tokens",
-)  # fmt: skip
+_CALL, _ATTEMPT = names_of(CallRecord, "traced"), names_of(AttemptRecord, "traced")
 
 _COUNTED = frozenset({"input_tokens", "output_tokens"})  # others only if there are any
 
@@ -62,9 +56,6 @@ def of_call(record: CallRecord) -> Attributes:
     attributes |= {
         "http.response.status_code": record.status_code,
         "holeshot.call_id": record.id,
-        "holeshot.endpoint": record.endpoint,
-        "holeshot.mode": str(record.mode),
-        "holeshot.launched": record.launched,
     }
     if record.streamed:
         attributes["gen_ai.request.stream"] = True
@@ -84,9 +75,6 @@ def of_attempt(attempt: AttemptRecord, call: CallRecord, peer: Peer | None) -> A
         "gen_ai.provider.name": attempt.provider if peer is None else peer.name,
         "holeshot.attempt_id": attempt.id,
         "holeshot.attempt": attempt.number,
-        "holeshot.deployment": attempt.deployment,
-        "holeshot.role": str(attempt.role),
-        "holeshot.outcome": str(attempt.outcome),
         "holeshot.is_censored": attempt.censored_at_ms is not None,
     }
     if attempt.audited:

@@ -10,6 +10,7 @@ import threading
 import weakref
 from collections.abc import Callable
 from datetime import UTC, datetime
+from operator import attrgetter
 from typing import Any, Literal, TextIO, cast
 
 import msgspec
@@ -17,6 +18,7 @@ import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
 
 from gateway.core.calls import CallRecord
+from gateway.core.columns import names_of
 from gateway.core.tasks import mask_signals
 from gateway.core.terminal_text import visible, visible_json
 from providers import redact, redact_json
@@ -302,32 +304,27 @@ class CallLog:
         for item in record.attempts:
             if item.id == record.winner_attempt_id:
                 winner = item
-        line = _Line(
-            id=record.id,
-            model=record.model,
-            status=record.status_code,
-            mode=record.mode,
-            launched=record.launched,
-            winner=winner.deployment if winner else None,
-            ttft_ms=record.ttft_ms,
-            total_ms=record.total_ms,
-            decode_tps=winner.decode_tps if winner else None,
-            tokens=record.completion_tokens,
-            timestamp=datetime.now(UTC),
-        )
-        if record.client is not None:
-            line.client = record.client
-        if record.request_id is not None:
-            line.request_id = record.request_id
-        if record.trace is not None:
-            line.trace_id = record.trace.trace_id
-        if record.narrowed is not None:
-            line.narrowed = record.narrowed
-        if record.answered_model is not None:
-            line.answered_model = record.answered_model
+        causes = None
         if record.error_kind is not None:
-            line.error_kind = record.error_kind
-            line.causes = [f"{item.deployment}:{item.error_kind}" for item in record.attempts if item.error_kind]
+            causes = [f"{item.deployment}:{item.error_kind}" for item in record.attempts if item.error_kind]
+        line = CallLine(
+            record.id,
+            record.model,
+            record.status_code,
+            record.mode,
+            record.launched,
+            winner.deployment if winner else None,
+            record.ttft_ms,
+            record.total_ms,
+            winner.decode_tps if winner else None,
+            record.completion_tokens,
+            "call.finished",
+            "info",
+            datetime.now(UTC),
+            None if record.trace is None else record.trace.trace_id,
+            causes,
+            *_logged_of(record),
+        )
         if self._lines is not None:
             self._lines.hold(_encode(line) + b"\n")
         else:
@@ -335,7 +332,7 @@ class CallLog:
             self._log.info(**{name: value for name, value in facts.items() if name not in _STRUCTLOGS_OWN})
 
 
-class _Line(msgspec.Struct, kw_only=True, gc=False):
+class _Line(msgspec.Struct, omit_defaults=True, gc=False):
     """The line of a call. It quotes no text of providers or prompts, so no secret can be in it."""
 
     id: str
@@ -348,20 +345,23 @@ class _Line(msgspec.Struct, kw_only=True, gc=False):
     total_ms: float
     decode_tps: float | None
     tokens: int | None
-    client: str | msgspec.UnsetType = msgspec.UNSET
-    request_id: str | msgspec.UnsetType = msgspec.UNSET  # the client's id of the request
-    trace_id: str | msgspec.UnsetType = msgspec.UNSET
-    narrowed: str | msgspec.UnsetType = msgspec.UNSET  # why fewer attempts were launched than asked for
-    answered_model: str | msgspec.UnsetType = msgspec.UNSET  # the fallback that answered
-    error_kind: str | msgspec.UnsetType = msgspec.UNSET
-    causes: list[str] | msgspec.UnsetType = msgspec.UNSET
     # Event call.finished: The one line of each call: who answered (`winner`), how soon (`ttft_ms`) and how fast
     # (`decode_tps`, tokens per second). `narrowed` says why it had fewer attempts. A failed call has `error_kind` and
     # `causes`, with the reason of each attempt.
     # Do: For a failed call see [errors](errors.md).
-    event: str = "call.finished"
-    level: str = "info"
+    event: str
+    level: str
     timestamp: datetime
+    trace_id: str | None = None
+    causes: list[str] | None = None
+
+
+_LOGGED = names_of(CallRecord, "logged")
+_logged_of = attrgetter(*_LOGGED)
+# With the columns that are in the line where they are not null.
+CallLine = msgspec.defstruct(
+    "CallLine", [(name, Any, None) for name in _LOGGED], bases=(_Line,), omit_defaults=True, gc=False
+)
 
 
 class _Output:

@@ -77,7 +77,8 @@ LONGER = {
     "client_usage": ("as n_unpriced", "as n_unpriced,\n  cast(sum(r.n_made_up_calls) as bigint) as n_made_up"),
     "waste": ("as n_unpriced", "as n_unpriced,\n  cast(sum(r.n_made_up) as bigint) as n_made_up"),
 }
-FIELD = "    extras: int | None = None"
+FIELD = '    launched: Annotated[int, Column("Attempts started."'
+NEW_FIELD = f'    made_up: Annotated[str, Column("Made up.")] = "{WRITTEN}"\n'
 
 
 # Migrates what it is told, line by line: to import all that a migration needs takes ten times as long as it.
@@ -111,7 +112,7 @@ def write_checkout(folder: Path) -> Path:
     for module, more in (("sums", SUMS), ("schema", VIEW)):
         with (folder / "gateway" / "ledger" / f"{module}.py").open("a", encoding="utf-8") as file:
             file.write(more.format(revision=REVISION))
-    _replace(folder / "gateway" / "core" / "calls.py", FIELD, f'    made_up: str = "{WRITTEN}"\n{FIELD}')
+    _replace(folder / "gateway" / "core" / "calls.py", FIELD, NEW_FIELD + FIELD)
     return migration
 
 

@@ -1,4 +1,4 @@
-"""Writes docs/reference/ from the code, and the ledger's comments from a page: ``python -m tools.documentation``."""
+"""Writes docs/reference/ from the code, and SQL's comments from a page of it: ``python -m tools.documentation``."""
 
 import argparse
 import sys
@@ -15,6 +15,7 @@ from tools.documentation import (
     events,
     http_api,
     ledger_comments,
+    ledger_page,
     policy,
     prose,
     vendors,
@@ -34,6 +35,7 @@ MADE: Mapping[str, Callable[[], str]] = {
     f"{FOLDER}/conversations.md": conversations.page,
     f"{FOLDER}/vendors.md": vendors.page,
     f"{FOLDER}/capabilities.md": capabilities.page,
+    f"{FOLDER}/ledger.md": ledger_page.page,
     "migrations/comments.json": ledger_comments.text,
 }
 

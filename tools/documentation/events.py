@@ -7,6 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple, TypeGuard
 
+from gateway.watching.logs import CallLine
 from tools.documentation import advice
 from tools.documentation.tables import code
 
@@ -81,10 +82,7 @@ ELSEWHERE: Mapping[str, tuple[str, tuple[str, ...], tuple[str, ...]]] = {
     "call.finished": (
         "gateway/watching/logs.py",
         ("info",),
-        (
-            *("id", "model", "status", "mode", "launched", "winner", "ttft_ms", "total_ms", "decode_tps", "tokens"),
-            *("client", "request_id", "trace_id", "narrowed", "answered_model", "error_kind", "causes"),
-        ),
+        tuple(name for name in CallLine.__struct_fields__ if name not in {"event", "level", "timestamp"}),
     ),
     "log.lines_dropped": ("gateway/watching/logs.py", ("warning",), ("lines", "effect")),
     "request.refused": ("gateway/api/refusals.py", ("warning",), ("status", "reason", *_REFUSED)),

@@ -9,8 +9,10 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from tools.documentation import ledger_page
+
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = (ROOT / "docs" / "reference" / "ledger.md", ROOT / "migrations" / "SUMS.md")
+PAGES = (ledger_page.PAGE, ROOT / "migrations" / "SUMS.md")
 PARTS = ("Views", "Tables", "Sums")
 _ROWS = ("calls", "attempts")
 _ROW = "A row for each "  # begins what a table is, and names columns only
@@ -25,7 +27,7 @@ _SENTENCE = re.compile(r"(?<=[.:]) (?=[A-Z`(])")
 
 def comments() -> dict[str, dict[str, str]]:
     """Return the comments of each table and view, by column; "" is the table or view itself."""
-    page = "\n".join(each.read_text(encoding="utf-8") for each in PAGES)
+    page = "\n".join((ledger_page.page(), *(each.read_text(encoding="utf-8") for each in PAGES[1:])))
     texts: dict[str, str] = {}
     for part in PARTS:
         start = page.index(f"\n## {part}\n") + 1

@@ -18,6 +18,7 @@ from gateway.admin.openapi.operation import (
     Tag,
     of_type,
 )
+from gateway.admin.openapi.rows import ROWS
 from gateway.core.errors import (
     ApiError,
     ExpectationFailed,
@@ -110,7 +111,7 @@ _SECURITY: Mapping[str, Mapping[str, str]] = {
 def document() -> dict[str, Any]:
     """Return the document as OpenAPI 3.1."""
     sent = (kind for each in OPERATIONS for said in each.answers.values() for kind in said.kinds)
-    schemas = Schemas((*sent, *FORMATS.values(), HistorySeries))
+    schemas = Schemas((*sent, *FORMATS.values(), HistorySeries, *ROWS))
     paths: dict[str, dict[str, Any]] = {}
     for each in OPERATIONS:
         paths.setdefault(each.path, {})[each.method.lower()] = _operation(each, schemas)

@@ -4,17 +4,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import structlog
-from sqlalchemy import BigInteger, Boolean, Column, DateTime, Double, Integer, SmallInteger, Uuid
-from sqlalchemy.types import TypeEngine
 
+from gateway.core.columns import Described, Sql
+from gateway.ledger import entries
 from gateway.ledger.clickhouse.server import ClickHouse
-from gateway.ledger.entries import ATTEMPT_COLUMNS, CALL_COLUMNS
 from gateway.ledger.reports.reader import conditions
-from gateway.ledger.tables import attempts, calls
 
-VERSION = 9  # raised with every change of a table or a view; a test has the statements of each version
+VERSION = 9  # raised with every change of a view; a test has the statements of each version
 _MADE = {"calls": "failed", "attempts": "broken"}  # by table the rule of its column ``failed``
-TABLES = {"calls": (calls, CALL_COLUMNS), "attempts": (attempts, ATTEMPT_COLUMNS)}
+TABLES = {name: entries.TABLES[name] for name in _MADE}
 VIEWS = Path(__file__).parent / "views"
 # Of rows, over all time and lately; the others have one window of their own.
 WINDOWED = ("throughput", "race_value", "slo", "client_usage", "provider_errors")
@@ -24,10 +22,14 @@ _SINCE = {
     "_24h": "now() - interval 24 hour",
     "_30d": "toStartOfDay(now('UTC')) - interval 29 day",
 }
-# Text that has a value of its own in nearly every row; all other text is a word that many rows share.
-_DISTINCT = frozenset(
-    {"request_id", "error_message", "provider_request_id", "tags", "dropped", "price", "itl", "units"}
-)
+# Integers hold values that the other databases clamp; columns are compressed.
+_KINDS = {
+    Sql.UUID: "UUID",
+    Sql.INSTANT: "DateTime64(6, 'UTC')",
+    Sql.BOOLEAN: "Bool",
+    **dict.fromkeys((Sql.SMALLINT, Sql.INTEGER, Sql.BIGINT), "Int64"),
+    Sql.DOUBLE: "Float64",
+}
 # A row that came twice is in one partition twice: without this FINAL reads all days, whatever is asked for.
 BY_PARTITION = "settings do_not_merge_across_partitions_select_final = 1"
 _KEY = ("model", "started_at", "id")  # neither null
@@ -48,9 +50,9 @@ _VERSIONS = (
 
 
 async def prepare_clickhouse(server: ClickHouse, keep_days: float | None) -> int:
-    """Make or update the tables and views, and set for how long rows are kept; return the schema's version.
+    """Make or update the tables and views, and set for how long rows are kept; return the views' version.
 
-    Does nothing if they are current. A schema of a later version stays as it is: columns are only added.
+    Does nothing if they are current. Views of a later version stay as they are, as columns are only added.
 
     Raises:
         DatabaseUnreachableError: the server is unreachable, or this user may not make tables.
@@ -60,10 +62,9 @@ async def prepare_clickhouse(server: ClickHouse, keep_days: float | None) -> int
     found = int(await server.run("select max(version) from holeshot_schema") or 0)
     for name in TABLES:
         await server.run(table_sql(name, keep_days))
+        await _add_columns(server, name)
         await _keep(server, name, keep_days)
     if found < VERSION:
-        for name in TABLES:
-            await server.run(_columns_sql(name))
         for statement in views_sql():
             await server.run(statement)
         await server.run(f"insert into holeshot_schema (version) values ({VERSION})")  # noqa: S608 - our number
@@ -71,6 +72,16 @@ async def prepare_clickhouse(server: ClickHouse, keep_days: float | None) -> int
         # Do: Nothing.
         structlog.get_logger().info("ledger.clickhouse_prepared", clickhouse=server.place, schema=VERSION)
     return max(found, VERSION)
+
+
+async def _add_columns(server: ClickHouse, name: str) -> None:
+    """Add the columns that the table of an older version lacks."""
+    there = (
+        await server.run(f"select name from system.columns where database = currentDatabase() and table = '{name}'")  # noqa: S608
+    ).split()
+    lacking = [f"add column if not exists {column} {kind}" for column, kind in columns_of(name) if column not in there]
+    if lacking:
+        await server.run(f"alter table {name} {', '.join(lacking)}")
 
 
 async def _keep(server: ClickHouse, name: str, keep_days: float | None) -> None:
@@ -99,42 +110,20 @@ def table_sql(name: str, keep_days: float | None = None) -> str:
     return _TABLE.format(name=name, columns=", ".join(columns), ttl=f"\nttl {ttl}" if ttl else "").strip()
 
 
-def _columns_sql(name: str) -> str:
-    """Return the statement that adds the columns missing in an older version's table."""
-    added = (f"add column if not exists {column} {kind}" for column, kind in columns_of(name))
-    return f"alter table {name} {', '.join(added)}"
-
-
 def columns_of(name: str) -> Iterator[tuple[str, str]]:
     """Yield the columns of a table with their types in ClickHouse."""
-    table, names = TABLES[name]
-    for column in names:
+    declared = {each.name: each for each in TABLES[name].declared}
+    for column in TABLES[name].names:
         made = f" default {conditions()[_MADE[name]]}" if column == "failed" else ""  # of rows that came without it
-        yield column, _kind(table.c[column]) + made
+        yield column, _kind(declared[column]) + made
 
 
-def _kind(column: "Column[object]") -> str:
-    kind = _plain(column.name, column.type)
-    if not column.nullable or column.name in _KEY:
-        return kind if column.name in _DISTINCT or kind != "String" else "LowCardinality(String)"
-    if kind == "String" and column.name not in _DISTINCT:
-        return "LowCardinality(Nullable(String))"
-    return f"Nullable({kind})"
-
-
-def _plain(name: str, kind: TypeEngine[object]) -> str:
-    match kind:
-        case Uuid():
-            return "UUID"
-        case DateTime():
-            return "DateTime64(6, 'UTC')"
-        case Boolean():
-            return "Bool"
-        case SmallInteger() | BigInteger() | Integer():
-            return "Int64"  # holds values that the other databases clamp; columns are compressed
-        case Double():
-            return "Float64"
-    return "UUID" if name == "id" else "String"
+def _kind(column: Described) -> str:
+    kind = _KINDS.get(column.sql, "String")
+    is_word = kind == "String" and not column.about.is_distinct and not column.is_json  # that many rows share
+    if column.is_nullable and column.name not in _KEY:
+        kind = f"Nullable({kind})"
+    return f"LowCardinality({kind})" if is_word else kind
 
 
 # Of an attempt beside its call (``of_call``): whether racing added it, and the dollars of the cache that it lost.

@@ -5,24 +5,17 @@ from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from gateway.core.attempts import AttemptRecord
 from gateway.core.calls import CallRecord, CallStart
+from gateway.core.columns import names_of
 from gateway.core.reports import CallsWanted, Ended, FoundCall, Table, Window
 from gateway.core.rules import CLIENT_LEFT
 from gateway.ledger.entries import ATTEMPT_COLUMNS, CALL_COLUMNS, Audited, Finished, Shippable
 from gateway.ledger.reports import reader as shapes
 from gateway.ledger.reports.reader import Reader, Words, conditions
 
-# Of a list: columns of calls, then of the winner.
-_OF_CALL = (
-    "id", "started_at", "client", "model", "answered_model", "streamed", "mode", "status_code", "error_kind", "ttft_ms",
-    "total_ms", "launched", "extras", "width_asked", "narrowed", "prompt_tokens", "completion_tokens",
-    "tokens_source", "cost_usd", "duplicate_cost_usd", "tags", "request_id", "replica",
-)  # fmt: skip
-_OF_WINNER = ("deployment", "decode_tps")
-_OF_ATTEMPT = (
-    "id", "call_id", "number", "deployment", "provider", "role", "launch_offset_ms", "outcome", "error_kind", "ttft_ms",
-    "token_ms", "first_event_ms", "last_token_ms", "censored_at_ms", "completion_tokens",
-)  # fmt: skip
+_OF_CALL, _OF_ATTEMPT = names_of(CallRecord, "listed"), names_of(AttemptRecord, "listed")
+_OF_WINNER = ("deployment", "decode_tps")  # beside its call
 _OUR_VERSION = 7  # of UUIDs
 _A_MINUTE = timedelta(minutes=1)  # a clock may be set back by this between a call and its attempts
 _A_DAY = timedelta(days=1)  # more than between an id's time and its row's, or between a call and its attempts

@@ -2,13 +2,14 @@
 
 import json
 from types import MappingProxyType
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 import pytest
 
 from gateway.core.attempts import AttemptRecord
 from gateway.core.calls import CallRecord
+from gateway.core.columns import Column, Sql
 from gateway.core.records import RefusalRecord
 from gateway.ledger.entries import (
     ATTEMPT_COLUMNS,
@@ -83,10 +84,14 @@ def test_each_column_has_what_the_field_of_its_name_has() -> None:
 def test_a_new_field_shifts_no_column(where: int) -> None:
     fields = ["id", "tags", "model", "memo", "ttft_ms"]
     fields.insert(where, "new")
-    record = msgspec.defstruct("Record", [(name, str) for name in fields])
     values = {name: f"the {name}" for name in fields}
     for left_out in (frozenset({"memo"}), frozenset({"memo", "new"})):
-        columns = Columns(record, left_out=left_out, json=("tags",))
+        sql = {name: Sql.JSONB if name == "tags" else None for name in fields}
+        types: dict[str, Any] = {
+            name: str if name in left_out else Annotated[str, Column(name, sql=sql[name])] for name in fields
+        }
+        record = msgspec.defstruct("Record", types.items())
+        columns = Columns(record)
         stored = dict(zip(columns.names[:-1], columns.plain(record(**values)), strict=True))
         assert stored == {name: values[name] for name in fields if name not in {"tags", *left_out}}
         assert columns.names[-1] == "tags"

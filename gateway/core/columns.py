@@ -1,0 +1,94 @@
+"""What a field of a record is as a column of the ledger: one declaration, of which all that shows columns is made."""
+
+from collections.abc import Iterator
+from datetime import datetime
+from enum import StrEnum
+from functools import cache
+from types import NoneType
+from typing import Any, get_args, get_type_hints
+
+import msgspec
+
+
+class Sql(StrEnum):
+    """A type that both databases have; ``gateway/ledger/tables.py`` says it in SQLAlchemy."""
+
+    TEXT = "text"
+    UUID = "uuid"
+    INSTANT = "instant"
+    BOOLEAN = "boolean"
+    SMALLINT = "smallint"
+    INTEGER = "integer"
+    BIGINT = "bigint"
+    DOUBLE = "double"
+    JSON = "json"  # as it is written
+    JSONB = "jsonb"  # to be searched
+
+
+class Column(msgspec.Struct, frozen=True):
+    """Makes a field a column, in its annotation: ``Annotated[float | None, Column("…")]``. Its name ends with its unit.
+
+    ``says`` is what it means, in Markdown whose links are those of docs/reference/ledger.md: that page, the comment in
+    SQL and the descriptions in OpenAPI have it from here.
+    """
+
+    says: str
+    sql: Sql | None = None  # None: the usual one of the field's type
+    may_be_null: bool = False  # also where the field itself is never None
+    is_distinct: bool = False  # text of which nearly every row has its own
+    logged: bool = False  # in the line of the call, where it is not null
+    traced: bool = False  # an attribute of the span, ``holeshot.`` and its name: 2 µs each, so not of all
+    listed: bool = False  # in the list of calls, ``GET /api/calls``; of an attempt: with ``attempts=true``
+
+
+class Described(msgspec.Struct, frozen=True):
+    """A column of a record with what follows from its field; ``about`` is as declared."""
+
+    name: str
+    kind: Any  # the field's type without None
+    sql: Sql
+    is_nullable: bool
+    is_made: bool  # a property of the record, not one of its fields
+    about: Column
+
+    @property
+    def is_json(self) -> bool:
+        """Whether its value is stored as JSON."""
+        return self.sql in {Sql.JSON, Sql.JSONB}
+
+
+_USUAL = {bool: Sql.BOOLEAN, int: Sql.INTEGER, float: Sql.DOUBLE, datetime: Sql.INSTANT}
+
+
+@cache
+def columns_of(record: type[msgspec.Struct]) -> tuple[Described, ...]:
+    """Return the columns of a record: of its fields in their order, then of its own properties."""
+    return tuple(_columns_of(record))
+
+
+def names_of(record: type[msgspec.Struct], shown: str) -> tuple[str, ...]:
+    """Return the columns that are ``logged``, ``traced`` or ``listed``."""
+    return tuple(each.name for each in columns_of(record) if getattr(each.about, shown))
+
+
+def _columns_of(record: type[msgspec.Struct]) -> Iterator[Described]:
+    fields = get_type_hints(record, include_extras=True)
+    hints = {name: fields[name] for name in record.__struct_fields__}
+    made = {
+        name: get_type_hints(value.fget, include_extras=True).get("return")
+        for name, value in vars(record).items()
+        if isinstance(value, property)
+    }
+    for name, hint in (hints | made).items():
+        for about in getattr(hint, "__metadata__", ()):
+            if isinstance(about, Column):
+                yield _described(name, get_args(hint)[0], about, is_made=name in made)
+
+
+def _described(name: str, hint: Any, about: Column, *, is_made: bool) -> Described:
+    options = get_args(hint)
+    is_optional = NoneType in options
+    kind = next(each for each in options if each is not NoneType) if is_optional else hint
+    is_text = isinstance(kind, type) and issubclass(kind, str)
+    sql = about.sql or (Sql.TEXT if is_text else _USUAL.get(kind, Sql.JSON))
+    return Described(name, kind, sql, is_optional or about.may_be_null, is_made, about)

@@ -1,0 +1,61 @@
+"""A column follows from its field."""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Annotated
+
+import msgspec
+import pytest
+
+from gateway.core.attempts import AttemptRecord, Outcome
+from gateway.core.calls import CallRecord
+from gateway.core.columns import Column, Sql, columns_of, names_of
+from gateway.core.records import OutageRecord, RefusalRecord
+
+
+class Head(msgspec.Struct, kw_only=True):
+    id: Annotated[str, Column("Which.", sql=Sql.UUID, listed=True)]
+    at: Annotated[datetime, Column("When.")]
+
+
+class Record(Head, kw_only=True):
+    beside: str | None = None
+    outcome: Annotated[Outcome | None, Column("How.", logged=True, listed=True)] = None
+    ttft_ms: Annotated[float | None, Column("How soon.")] = None
+    total_ms: Annotated[float, Column("How long.", may_be_null=True)]
+    prices: Annotated[Mapping[str, float] | None, Column("For how much.")] = None
+
+    @property
+    def failed(self) -> Annotated[bool, Column("Whether.")]:
+        return self.outcome is Outcome.FAILED
+
+    @property
+    def is_there(self) -> bool:
+        return True
+
+
+def test_its_type_and_whether_it_may_be_null_follow_from_the_fields_type() -> None:
+    assert [(each.name, each.sql, each.is_nullable, each.is_json) for each in columns_of(Record)] == [
+        ("id", Sql.UUID, False, False),
+        ("at", Sql.INSTANT, False, False),
+        ("outcome", Sql.TEXT, True, False),
+        ("ttft_ms", Sql.DOUBLE, True, False),
+        ("total_ms", Sql.DOUBLE, True, False),
+        ("prices", Sql.JSON, True, True),
+        ("failed", Sql.BOOLEAN, False, False),
+    ]
+
+
+def test_it_is_shown_where_it_says() -> None:
+    assert [names_of(Record, where) for where in ("logged", "traced", "listed")] == [
+        ("outcome",),
+        (),
+        ("id", "outcome"),
+    ]
+
+
+@pytest.mark.parametrize("record", [CallRecord, AttemptRecord, RefusalRecord, OutageRecord])
+def test_each_says_what_it_means_in_a_sentence(record: type[msgspec.Struct]) -> None:
+    assert [each.name for each in columns_of(record) if not each.about.says.endswith((".", ")."))] == [
+        each.name for each in columns_of(record) if each.about.says.endswith("…")
+    ]
