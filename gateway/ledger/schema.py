@@ -9,12 +9,13 @@ revision ever makes anything else than it did.
 
 import re
 from collections.abc import Callable, Iterable, Mapping
+from datetime import UTC, datetime, timedelta
 from functools import cache, partial
 
 from sqlalchemy import Connection, text
 
 from gateway.ledger.database import head_revision, migrations_folder
-from gateway.ledger.reports.reader import Words
+from gateway.ledger.reports.reader import Words, quantile
 from gateway.ledger.sums import SAME_DAY, TAGS, Summing, listing
 from gateway.ledger.turns import FOLD
 
@@ -111,18 +112,25 @@ def view_sql(name: str, words: Words, revision: str = "", **parts: str) -> str:
     return rendered(text_of(file, revision), _parts(name, span, words) | parts, is_postgres=words.is_postgres)
 
 
-def _parts(name: str, span: str, words: Words) -> dict[str, str | Callable[..., str]]:
+def report_sql(text: str, words: Words, span: str, now: datetime, **parts: str) -> str:
+    """Return the SELECT of a view's text as of an instant, of any span in ``WINDOWS``; ``parts`` as in ``view_sql``."""
+    return rendered(text_of(text), _parts(text, span, words, now) | parts, is_postgres=words.is_postgres)
+
+
+def _parts(name: str, span: str, words: Words, now: datetime | None = None) -> dict[str, str | Callable[..., str]]:
+    """Return what stands for the names in a view's text. Without ``now`` it is the database's clock that says it."""
     is_postgres = words.is_postgres
     moment = partial(_moment, words)
-    windows, first = ("r.minutes = 1440", moment("0")) if not span else (_windows(words, span), _first(words, span))
-    ago = "now() - interval '{}'" if is_postgres else "datetime('now', '-{}')"
-    since = ago.format(SPANS[span]) if span else ""
+    windows, first = (
+        (windows_of(words, span, now), first_of(words, span, now)) if span else ("r.minutes = 1440", moment("0"))
+    )
+    since = _since(words, span, now) if span else ""
     if name == "throughput_5m":
         windows = f"r.minutes = 5 and r.window_start >= {moment('{now} / 300 * 300 - 172800')}"
     parts: dict[str, str | Callable[..., str]] = {
         "windows": windows,
-        "windows 24h": _windows(words, "24h"),
-        "windows 7d": _windows(words, "7d"),
+        "windows 24h": windows_of(words, "24h", now),
+        "windows 7d": windows_of(words, "7d", now),
         "first": first,
         "since": since,
         "and": lambda _since, column: f"and {column} >= {since}" if since else "",
@@ -134,9 +142,10 @@ def _parts(name: str, span: str, words: Words) -> dict[str, str | Callable[..., 
         "hour of window_start": (
             "date_trunc('hour', window_start, 'UTC')" if is_postgres else "strftime('%Y-%m-%d %H:00:00', window_start)"
         ),
+        "paid": partial(words.paid, of="r."),
         "greatest": "greatest" if is_postgres else "max",
         "decimal": "numeric" if is_postgres else "real",
-        "quantile": _quantile,
+        "quantile": lambda metric, q: quantile(q, metric),
         "variance": _variance,
         "var_samp": "var_samp({})".format if is_postgres else _SAMPLE_VARIANCE.format,
         "key": "model",
@@ -152,13 +161,6 @@ def _parts(name: str, span: str, words: Words) -> dict[str, str | Callable[..., 
         month = moment("{now} / 86400 * 86400 - 2592000")
         parts |= {"minutes": "1440", "slot": "r.window_start", "named": "window_start", "since": month}
     return parts
-
-
-def _quantile(metric: str, q: str) -> str:
-    """Return the value below which the share ``q`` of a metric lies: inside its bucket, between its edges."""
-    is_there = f"o.metric = '{metric}' and o.so_far >= {q} * o.total and o.so_far - o.n < {q} * o.total"
-    inside = f"b.from_ms + (b.to_ms - b.from_ms) * ({q} * o.total - (o.so_far - o.n)) / o.n"
-    return f"max(case when {is_there} then {inside} end)"
 
 
 def _variance(figure: str, number: str) -> str:
@@ -179,25 +181,39 @@ def _moment(words: Words, epoch: str) -> str:
     return words.moment(epoch.format(now=words.now_s))
 
 
-def _first(words: Words, span: str) -> str:
+def _since(words: Words, span: str, now: datetime | None) -> str:
+    if now is not None:
+        return words.instant(now - timedelta(seconds=WINDOWS[span][2]))
+    return f"now() - interval '{SPANS[span]}'" if words.is_postgres else f"datetime('now', '-{SPANS[span]}')"
+
+
+def first_of(words: Words, span: str, now: datetime | None = None) -> str:
     """Return when the first window of a span begins."""
     small, _, seconds = WINDOWS[span]
-    since = f"({{now}} - {seconds})"
-    return _moment(words, f"{since} - {since} % {small * 60}")
+    return _start(words, small, seconds, now)
 
 
-def _windows(words: Words, span: str) -> str:
+def windows_of(words: Words, span: str, now: datetime | None = None) -> str:
     """Return what is true of the windows (r) of a span: small ones until the first large one begins."""
     small, large, seconds = WINDOWS[span]
-    first = _first(words, span)
+    first = first_of(words, span, now)
     if small == large:
         return f"r.minutes = {small} and r.window_start >= {first}"
-    since = f"({{now}} - {seconds})"
-    turn = _moment(words, f"{since} - {since} % {large * 60} + {large * 60}")
+    turn = _start(words, large, seconds, now, following=True)
     return (
         f"((r.minutes = {large} and r.window_start >= {turn}) "
         f"or (r.minutes = {small} and r.window_start >= {first} and r.window_start < {turn}))"
     )
+
+
+def _start(words: Words, minutes: int, ago_s: int, now: datetime | None, *, following: bool = False) -> str:
+    """Return when the window began in which ``now`` was so many seconds ago, or the one that follows it."""
+    length_s = minutes * 60
+    if now is None:
+        since = f"({{now}} - {ago_s})"
+        return _moment(words, f"{since} - {since} % {length_s}" + (f" + {length_s}" if following else ""))
+    since_s = int(now.timestamp()) - ago_s
+    return words.window(datetime.fromtimestamp(since_s - since_s % length_s + length_s * following, UTC))
 
 
 def function_sql(name: str, words: Words, path: str, revision: str = "") -> str:

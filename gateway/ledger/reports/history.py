@@ -10,43 +10,15 @@ import msgspec
 
 from gateway.core.reports import By, HeatMetric, HeatWanted, History, HistorySeries, HistoryWanted, Table, Window
 from gateway.ledger.reports import reader as shapes
-from gateway.ledger.reports.reader import FAILED, Reader, Words, conditions, paid, quantile
-from gateway.ledger.schema import rendered, text_of
+from gateway.ledger.reports.reader import FAILED, Reader, Words, conditions, quantile
+from gateway.ledger.schema import first_of, report_sql
 from providers import raw_json
 
-# Which windows of the ledger's sums a report adds up, and the steps of a history.
-
-# Minutes of the windows at the edge, and of inner ones; for a day and a month the same as in the views.
-_MINUTES: Mapping[Window, tuple[int, int]] = {
-    Window.HOUR: (5, 5),
-    Window.DAY: (5, 60),
-    Window.WEEK: (60, 1440),
-    Window.MONTH: (1440, 1440),
-}
 # Minutes of a history's steps, and for how long the database keeps windows of that length (rollup_periods).
 _KEPT = ((5, timedelta(days=2)), (60, timedelta(days=31)), (1440, None))
 _MOST_STEPS = 600  # of less than a day
 _MINUTELY = timedelta(hours=2)  # the longest range with steps of a minute, which are made from rows
 _MOST_ROWS = 50_000  # of attempts: adding up so many takes about a second
-
-
-def first(window: Window, now: datetime) -> datetime:
-    """Return the start of the first whole window of sums."""
-    return _floor(now - window.length, _MINUTES[window][0])
-
-
-def windows(words: Words, window: Window, now: datetime) -> str:
-    """Return the SQL condition for the sums (r) from then until now: small windows until the first large one."""
-    small, large = _MINUTES[window]
-    since = first(window, now)
-    if small == large:
-        return f"r.minutes = {small} and r.window_start >= {words.window(since)}"
-    begin = _floor(now - window.length, large)
-    turn = words.window(begin if begin == since else begin + timedelta(minutes=large))
-    return (
-        f"((r.minutes = {large} and r.window_start >= {turn}) "
-        f"or (r.minutes = {small} and r.window_start >= {words.window(since)} and r.window_start < {turn}))"
-    )
 
 
 class Steps(msgspec.Struct, frozen=True):
@@ -375,7 +347,7 @@ def _heat_sql(words: Words, wanted: HeatWanted, now: datetime) -> str:
 with series as (
   select id, min(id) over (partition by model, deployment) as place from rollup_series where {_which(words, wanted)}
 ),
-{_slots(words, 60, f"window_start >= {words.window(first(wanted.window, now))}", of_week)},
+{_slots(words, 60, f"window_start >= {first_of(words, wanted.window, now)}", of_week)},
 sums as (
   select slot, place, n, error_rate
   from {_each(summed)}(
@@ -422,34 +394,15 @@ async def race_value(reader: Reader, window: Window, by: By, now: datetime) -> T
     if by is By.MODEL and window in _VIEWED:
         sql = f"select * from race_value_{window} order by model"  # noqa: S608 - our own values
     else:
-        parts = {"windows": windows(reader.words, window, now), **_KEYS[by]}
-        sql = f"{rendered(text_of('race_value'), parts, is_postgres=reader.words.is_postgres)}\norder by 1"
+        sql = f"{report_sql('race_value', reader.words, window, now, **_KEYS[by])}\norder by 1"
     return await _table(reader, sql)
 
 
 async def refusals(reader: Reader, window: Window, now: datetime) -> tuple[Table, Table]:
     """Return refused requests by client and reason, and addresses that sent unknown keys; the most frequent first."""
-    since = f"started_at >= {reader.words.instant(now - window.length)}"
-    refused = f"""\
-select
-  client, status_code, reason, cast(sum(n) as bigint) as n, count(distinct address) as n_addresses,
-  min(started_at) as first_seen_at, max(started_at) as last_seen_at
-from refusals
-where {since}
-group by client, status_code, reason
-order by n desc, client, status_code, reason limit {MOST_REFUSALS}"""  # noqa: S608 - our own values
-    guessed = f"""\
-select
-  address, cast(sum(n) as bigint) as n, count(*) as n_minutes, max(n) as peak_per_minute,
-  min(started_at) as first_seen_at, max(started_at) as last_seen_at
-from (
-  select address, started_at, cast(sum(n) as bigint) as n
-  from refusals
-  where reason = 'invalid_api_key' and {since}
-  group by address, started_at
-) as minutes
-group by address
-order by n desc, address limit {MOST_ADDRESSES}"""  # noqa: S608 - our own values
+    refused, guessed = (report_sql(name, reader.words, window, now) for name in ("refusals", "wrong_keys"))
+    refused += f"\norder by n desc, client, status_code, reason limit {MOST_REFUSALS}"
+    guessed += f"\norder by n desc, address limit {MOST_ADDRESSES}"
     return await _table(reader, refused), await _table(reader, guessed)
 
 
@@ -457,15 +410,15 @@ async def usage(reader: Reader, window: Window, now: datetime) -> Table:
     """Return the usage of clients, the most expensive first."""
     sql = f"""\
 select
-  nullif(r.client, '') as client, cast(sum(r.n) as bigint) as calls, cast(sum(r.n_failed) as bigint) as failed,
-  cast(sum(r.prompt_tokens) as bigint) as prompt_tokens,
-  cast(sum(r.completion_tokens) as bigint) as completion_tokens,
-  sum({paid("cost_usd")}) as cost_usd, sum({paid("duplicate_cost_usd")}) as duplicate_cost_usd
-from rollup_calls as r
-where {windows(reader.words, window, now)}
-group by r.client
-having sum(r.n) > 0
-order by coalesce(sum({paid("cost_usd")}), 0) desc, client"""  # noqa: S608 - our own values
+  client, cast(sum(n) as bigint) as calls, cast(sum(n_failed) as bigint) as failed,
+  cast(sum(prompt_tokens) as bigint) as prompt_tokens, cast(sum(completion_tokens) as bigint) as completion_tokens,
+  sum(cost_usd) as cost_usd, sum(duplicate_cost_usd) as duplicate_cost_usd
+from (
+{report_sql("client_usage", reader.words, window, now)}
+) as used
+group by client
+having sum(n) > 0
+order by coalesce(sum(cost_usd), 0) desc, client"""  # noqa: S608 - our own values
     return await _table(reader, sql)
 
 
@@ -543,7 +496,7 @@ select
   nullif(client, '') as client,
   coalesce(sum(case when window_start >= {of_day} then usd end), 0) as day_usd,
   coalesce(sum(usd), 0) as month_usd
-from (select client, minutes, window_start, {paid("cost_usd")} as usd from rollup_calls) as r
+from (select client, minutes, window_start, {reader.words.paid("cost_usd")} as usd from rollup_calls) as r
 where minutes = 1440 and window_start >= {of_month}
 group by client"""  # noqa: S608 - our own values
     rows = shapes.rows(await reader.run(sql))
