@@ -16,6 +16,7 @@ from sqlalchemy import Connection, text
 
 from gateway.ledger.database import head_revision, migrations_folder
 from gateway.ledger.reports.reader import Words, quantile
+from gateway.ledger.steps import of_sums
 from gateway.ledger.sums import SAME_DAY, TAGS, Summing, listing
 from gateway.ledger.turns import FOLD
 
@@ -151,16 +152,36 @@ def _parts(name: str, span: str, words: Words, now: datetime | None = None) -> d
         "key": "model",
         "named key": "model",
     }
-    if name == "speed_by_hour":
-        week = moment("{now} / 3600 * 3600 - 604800")
-        parts |= {"minutes": "60", "slot": words.hour("r.window_start"), "named": "hour", "since": week}
-    elif name == "speed_hours":
-        week = moment("{now} / 3600 * 3600 - 604800")
-        parts |= {"minutes": "60", "slot": "r.window_start", "named": "window_start", "since": week}
-    elif name == "speed_days":
-        month = moment("{now} / 86400 * 86400 - 2592000")
-        parts |= {"minutes": "1440", "slot": "r.window_start", "named": "window_start", "since": month}
+    if VIEWS.get(name, ("", ""))[0] == "speed":
+        parts |= _parts_of_speed(name, words)
     return parts
+
+
+# Of speeds p95 is what 95 % reach.
+_OF_SPEED = {
+    "ttft_p50_ms": ("ttft", "0.50"),
+    "ttft_p95_ms": ("ttft", "0.95"),
+    "decode_tps_p50": ("tps", "0.50"),
+    "decode_tps_p95": ("tps", "0.05"),
+}
+
+
+def _parts_of_speed(name: str, words: Words) -> dict[str, str]:
+    minutes, named = (1440 if name == "speed_days" else 60), ("hour" if name == "speed_by_hour" else "window_start")
+    length_s, days = minutes * 60, 30 if name == "speed_days" else 7
+    since = _moment(words, f"{{now}} / {length_s} * {length_s} - {days * 86_400}")
+    slot = words.hour if name == "speed_by_hour" else str
+    found = of_sums(
+        words,
+        minutes=minutes,
+        within=f"window_start >= {since}",
+        slot=slot("window_start"),
+        which="deployment <> ''",
+        key="model, deployment",
+        quantiles=_OF_SPEED,
+    )
+    before = {"minutes": str(minutes), "slot": slot("r.window_start"), "since": since}  # schema 0048
+    return {"named": named, "steps": found.tables, "of steps": found.joined, **before}
 
 
 def _variance(figure: str, number: str) -> str:

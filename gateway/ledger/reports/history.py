@@ -1,7 +1,7 @@
 """History: the figures of deployments step by step, and by hour of the week."""
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import groupby
 from typing import Any
@@ -10,8 +10,9 @@ import msgspec
 
 from gateway.core.reports import By, HeatMetric, HeatWanted, History, HistorySeries, HistoryWanted, Table, Window
 from gateway.ledger.reports import reader as shapes
-from gateway.ledger.reports.reader import FAILED, Reader, Words, conditions, quantile
+from gateway.ledger.reports.reader import FAILED, Reader, Words, conditions
 from gateway.ledger.schema import first_of, report_sql
+from gateway.ledger.steps import Counts, Stepped, of_sums, stepped
 from providers import raw_json
 
 # Minutes of a history's steps, and for how long the database keeps windows of that length (rollup_periods).
@@ -152,122 +153,30 @@ async def heat(reader: Reader, wanted: HeatWanted, now: datetime) -> Table:
 
 def _history_sql(words: Words, wanted: HistoryWanted, steps: Steps) -> str:
     are_rows = wanted.client is not None or steps.minutes == 1
-    tables, counts = (_sums_of_rows if are_rows else _sums)(words, wanted, steps)
-    asked = {metric: {name: q for name, (of, q) in _QUANTILES.items() if of == metric} for metric in counts}
-    quantiles = ",\n".join(_quantiles(metric, asked[metric], each) for metric, each in counts.items())
-    joined = "\n".join(f"left join {metric} using (slot, place)" for metric in counts)
+    found = (_of_rows if are_rows else _of_sums)(words, wanted, steps)
     return f"""\
-with {tables},
-{quantiles}
+with {found.tables}
 select
-  places.model, places.deployment, places.provider, slot as t,
-  n, errors, rate_limited, won, first_tokens,
+  model, deployment, provider, slot as t,
+  n, n_errors as errors, n_rate_limited as rate_limited, n_won as won, n_first_token as first_tokens,
   {", ".join(_QUANTILES)}
-from sums
-join places using (place)
-{joined}
-order by places.model, places.deployment, places.provider, t"""  # noqa: S608 - values are quoted by ``Words``
+from {found.joined}
+order by model, deployment, provider, t"""  # noqa: S608 - values are quoted by ``Words``
 
 
-class _Counts(msgspec.Struct, frozen=True):
-    """What selects a metric's buckets by place: of all slots, or of each of the table ``slots``."""
-
-    sql: str
-    of_each: bool = False
-
-
-def _quantiles(metric: str, asked: Mapping[str, str], counts: _Counts) -> str:
-    """Return the table of the quantiles of a metric, by slot and place."""
-    key = "" if counts.of_each else "slot, "
-    columns = ",\n    ".join(f"{quantile(q)} as {name}" for name, q in asked.items())
-    return f"""\
-{metric} as (
-  select
-    slot, place,
-    {columns}
-  from {_each(counts)}(
-    select
-      *,
-      sum(n) over (so_many rows unbounded preceding) as so_far,
-      sum(n) over (so_many rows between unbounded preceding and unbounded following) as total
-    from (
-      {counts.sql}
-    ) as counts
-    window so_many as (partition by {key}place order by bucket)
-  ) as o
-  join buckets as b on b.bucket = o.bucket
-  where o.so_far >= {min(asked.values())} * o.total and o.so_far - o.n < {max(asked.values())} * o.total
-  group by slot, place
-)"""  # noqa: S608 - our own values
-
-
-def _each(counts: _Counts) -> str:
-    return "slots cross join lateral " if counts.of_each else ""
-
-
-def _slots(words: Words, minutes: int, within: str, slot: str) -> str:
-    """Return the table of slots: windows of sums that are added up together, by number."""
-    found = f"select distinct window_start from rollup_attempts where minutes = {minutes} and {within}"  # noqa: S608 - our own values
-    windows = f"select window_start, {slot} as slot from ({found}) as windows"  # noqa: S608 - likewise
-    if words.is_postgres:
-        windows = f"select slot, array_agg(window_start) as windows from ({windows}) as numbered group by slot"  # noqa: S608 - likewise
-    return f"slots as (\n  {windows}\n)"
-
-
-def _summed(words: Words, table: str, condition: str, columns: str, by: str = "") -> _Counts:
-    """Return what adds up a table of sums (r) by slot and place.
-
-    SQLite finds sums best one window after the other. Postgres adds up slot after slot: all at once what it groups and
-    sorts is beyond a processor's caches, so that it takes up to twice as long. More ``work_mem`` does not help.
-    """
-    if words.is_postgres:
-        slot, joined, is_in = "", "", " and r.window_start = any (slots.windows)"
-    else:
-        slot, joined, is_in = "slot, ", " join slots on slots.window_start = r.window_start", ""
-    sql = f"""\
-select {slot}series.place, {columns}
-      from {table} as r join series on series.id = r.series_id{joined}
-      where {condition}{is_in}
-      group by {slot}series.place{by}"""  # noqa: S608 - our own values
-    return _Counts(sql, words.is_postgres)
-
-
-def _histogram(words: Words, minutes: int, metric: str) -> _Counts:
-    condition = f"r.minutes = {minutes} and r.metric = '{metric}'"
-    columns = "r.bucket, sum(cast(r.n as double precision)) as n"
-    return _summed(words, "rollup_histograms", condition, columns, ", r.bucket")
-
-
-def _sums(words: Words, wanted: HistoryWanted, steps: Steps) -> tuple[str, Mapping[str, _Counts]]:
-    """Return the SQL of the tables places and sums, and by metric that of buckets, from the sums for each step."""
-    summed = _summed(
+def _of_sums(words: Words, wanted: HistoryWanted, steps: Steps) -> Stepped:
+    return of_sums(
         words,
-        "rollup_attempts",
-        f"r.minutes = {steps.minutes}",
-        "cast(sum(r.n) as bigint) as n, cast(sum(r.n_errors) as bigint) as errors, "
-        "cast(sum(r.n_rate_limited) as bigint) as rate_limited, cast(sum(r.n_won) as bigint) as won, "
-        "cast(sum(r.n_first_token) as bigint) as first_tokens",
+        minutes=steps.minutes,
+        within=f"window_start >= {words.window(steps.since)} and window_start < {words.window(steps.until)}",
+        slot=words.epoch("window_start"),
+        which=_which(words, wanted),
+        key=", ".join(_KEY),
+        quantiles=_QUANTILES,
     )
-    within = f"window_start >= {words.window(steps.since)} and window_start < {words.window(steps.until)}"
-    tables = f"""\
-series as (  -- numbers are grouped in half the time that names take
-  select id, min(id) over (partition by model, deployment, provider) as place from rollup_series
-  where {_which(words, wanted)}
-),
-places as (
-  select id as place, model, deployment, provider from rollup_series where id in (select place from series)
-),
-{_slots(words, steps.minutes, within, words.epoch("window_start"))},
-sums as (
-  select slot, place, n, errors, rate_limited, won, first_tokens
-  from {_each(summed)}(
-      {summed.sql}
-  ) as summed
-)"""  # noqa: S608 - values are quoted by ``Words``
-    return tables, {metric: _histogram(words, steps.minutes, metric) for metric in ("ttft", "tps", "itl")}
 
 
-def _sums_of_rows(words: Words, wanted: HistoryWanted, steps: Steps) -> tuple[str, Mapping[str, _Counts]]:
+def _of_rows(words: Words, wanted: HistoryWanted, steps: Steps) -> Stepped:
     """Return the same from rows, for one client or steps of a minute, for which there are no sums."""
     whose = f"client = {words.text(wanted.client)}" if wanted.client else "client is null and number > 0"  # no probes
     client = "" if wanted.client is None else f" and {whose}"
@@ -291,9 +200,9 @@ placed as (
 ),
 sums as (
   select
-    slot, place, count(*) as n, count(*) filter (where {error} and {own}) as errors,
-    count(*) filter (where error_kind = 'rate_limited' and {own}) as rate_limited,
-    count(*) filter (where outcome = 'won') as won, count(ttft_ms) as first_tokens
+    slot, place, count(*) as n, count(*) filter (where {error} and {own}) as n_errors,
+    count(*) filter (where error_kind = 'rate_limited' and {own}) as n_rate_limited,
+    count(*) filter (where outcome = 'won') as n_won, count(ttft_ms) as n_first_token
   from placed
   group by slot, place
 )"""  # noqa: S608 - values are quoted by ``Words``
@@ -306,13 +215,14 @@ sums as (
             f"placed cross join {words.pairs('gaps')} as gap where gaps is not null",
         ),
     }
-    return tables, {
-        metric: _Counts(f"""\
+    counts = {
+        metric: Counts(f"""\
 select slot, place, bucket, cast(sum(n) as double precision) as n
       from (select slot, place, {bucket} as bucket, {n} as n from {there}) as points
       group by slot, place, bucket""")  # noqa: S608 - values are quoted by ``Words``
         for metric, (bucket, n, there) in points.items()
     }
+    return stepped(tables, _QUANTILES, counts)
 
 
 def _outages_sql(words: Words, wanted: HistoryWanted, steps: Steps) -> str:
@@ -335,37 +245,23 @@ order by began_at desc, id limit {_MOST_OUTAGES}"""  # noqa: S608 - values are q
 
 def _heat_sql(words: Words, wanted: HeatWanted, now: datetime) -> str:
     """Return a statement over the sums of hours: the database keeps them for a month (rollup_periods)."""
-    of_week = f"({words.weekday('window_start')}) * 24 + {words.hour('window_start')}"
-    summed = _summed(
+    quantiles = {wanted.metric: _QUANTILES[wanted.metric]} if wanted.metric in _QUANTILES else {}
+    found = of_sums(
         words,
-        "rollup_attempts",
-        "r.minutes = 60",
-        "cast(sum(r.n) as bigint) as n, "
-        "cast(sum(r.n_errors) as double precision) / nullif(sum(r.n_errors + r.n_first_token), 0) as error_rate",
+        minutes=60,
+        within=f"window_start >= {first_of(words, wanted.window, now)}",
+        slot=f"({words.weekday('window_start')}) * 24 + {words.hour('window_start')}",
+        which=_which(words, wanted),
+        key="model, deployment",
+        quantiles=quantiles,
     )
-    tables = f"""\
-with series as (
-  select id, min(id) over (partition by model, deployment) as place from rollup_series where {_which(words, wanted)}
-),
-{_slots(words, 60, f"window_start >= {first_of(words, wanted.window, now)}", of_week)},
-sums as (
-  select slot, place, n, error_rate
-  from {_each(summed)}(
-      {summed.sql}
-  ) as summed
-)"""  # noqa: S608 - values are quoted by ``Words``
-    if wanted.metric in {HeatMetric.N, HeatMetric.ERROR_RATE}:
-        value, joined = f"sums.{wanted.metric}", ""
-    else:
-        metric, q = _QUANTILES[wanted.metric]
-        value, joined = f"{metric}.value", f"left join {metric} using (slot, place)\n"
-        tables += f",\n{_quantiles(metric, {'value': q}, _histogram(words, 60, metric))}"
+    error_rate = "cast(n_errors as double precision) / nullif(n_errors + n_first_token, 0)"
+    value = error_rate if wanted.metric is HeatMetric.ERROR_RATE else wanted.metric
     return f"""\
-{tables}
-select s.deployment, s.model, slot / 24 as weekday, slot % 24 as hour, {value} as value, sums.n
-from sums
-join rollup_series as s on s.id = sums.place
-{joined}order by s.deployment, s.model, slot"""  # noqa: S608 - values are quoted by ``Words``
+with {found.tables}
+select deployment, model, slot / 24 as weekday, slot % 24 as hour, {value} as value, n
+from {found.joined}
+order by deployment, model, slot"""  # noqa: S608 - values are quoted by ``Words``
 
 
 def _which(words: Words, wanted: HistoryWanted | HeatWanted) -> str:
