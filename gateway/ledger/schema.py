@@ -20,7 +20,8 @@ from gateway.ledger.steps import of_sums
 from gateway.ledger.sums import SAME_DAY, TAGS, Summing, listing
 from gateway.ledger.turns import FOLD
 
-SPANS = {"1h": "1 hour", "24h": "24 hours", "30d": "30 days"}
+SPANS = {"1h": "1 hour", "24h": "24 hours", "30d": "30 days"}  # that there are views of
+LENGTHS = {**SPANS, "7d": "7 days"}  # that a report may have
 # Minutes of the windows at the edge of a span, and of those within; and its seconds.
 WINDOWS = {"1h": (5, 5, 3600), "24h": (5, 60, 86_400), "7d": (60, 1440, 7 * 86_400), "30d": (1440, 1440, 30 * 86_400)}
 
@@ -125,7 +126,7 @@ def _parts(name: str, span: str, words: Words, now: datetime | None = None) -> d
     windows, first = (
         (windows_of(words, span, now), first_of(words, span, now)) if span else ("r.minutes = 1440", moment("0"))
     )
-    since = _since(words, span, now) if span else ""
+    since = _before(words, LENGTHS[span], now) if span else ""
     if name == "throughput_5m":
         windows = f"r.minutes = 5 and r.window_start >= {moment('{now} / 300 * 300 - 172800')}"
     parts: dict[str, str | Callable[..., str]] = {
@@ -134,6 +135,7 @@ def _parts(name: str, span: str, words: Words, now: datetime | None = None) -> d
         "windows 7d": windows_of(words, "7d", now),
         "first": first,
         "since": since,
+        "before": lambda number, unit: _before(words, f"{number} {unit}", now),
         "and": lambda _since, column: f"and {column} >= {since}" if since else "",
         "ago 24 hours": moment("{now} / 300 * 300 - 86400"),
         "wide tags": f"select r.tag from rollup_wide_tags as r where {windows}",
@@ -202,10 +204,12 @@ def _moment(words: Words, epoch: str) -> str:
     return words.moment(epoch.format(now=words.now_s))
 
 
-def _since(words: Words, span: str, now: datetime | None) -> str:
+def _before(words: Words, length: str, now: datetime | None) -> str:
+    """Return the instant so long (``10 minutes``) before now."""
     if now is not None:
-        return words.instant(now - timedelta(seconds=WINDOWS[span][2]))
-    return f"now() - interval '{SPANS[span]}'" if words.is_postgres else f"datetime('now', '-{SPANS[span]}')"
+        number, unit = length.split()
+        return words.instant(now - timedelta(**{f"{unit.removesuffix('s')}s": int(number)}))
+    return f"now() - interval '{length}'" if words.is_postgres else f"datetime('now', '-{length}')"
 
 
 def first_of(words: Words, span: str, now: datetime | None = None) -> str:
