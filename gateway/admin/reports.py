@@ -166,7 +166,6 @@ _SHOWN = (
 # GET /api/history and /api/heat: how fast and how reliable deployments were, over time and over the week.
 
 LONGEST_RANGE = timedelta(days=3 * 366)
-MAY_LAST = timedelta(days=1)  # an outage open for longer has an end that was not recorded
 
 
 class HistoryQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -210,7 +209,7 @@ async def history(request: web.Request) -> web.Response:
             until=found.until,
             step_s=found.step_s,
             series=found.series,
-            outages=[_outage(row, now) for row in found.outages],
+            outages=[_outage(row) for row in found.outages],
             sql=found.sql,
             outages_sql=found.outages_sql,
         ),
@@ -241,12 +240,10 @@ async def heat(request: web.Request) -> web.Response:
     return answer(request, answers.Heat(query.metric, list(_by_deployment(table.rows)), table.sql))
 
 
-def _outage(row: dict[str, Any], now: datetime) -> answers.Outage:
+def _outage(row: dict[str, Any]) -> answers.Outage:
     """Return an outage; its end is null while it lasts, and if its end was not recorded."""
-    known = {name: row[name] for name in ("deployment", "reason", "replica")}
-    began_at, ended_at = row["began_at"], row["ended_at"]
-    may_last = ended_at is None and now - began_at < MAY_LAST
-    return answers.Outage(since=began_at, until=ended_at, may_last=may_last, **known)
+    known = {name: row[name] for name in ("deployment", "may_last", "reason", "replica")}
+    return answers.Outage(since=row["began_at"], until=row["ended_at"], **known)
 
 
 def _by_deployment(cells: list[dict[str, Any]]) -> Iterator[answers.HeatRow]:

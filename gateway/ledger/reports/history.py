@@ -87,9 +87,8 @@ async def history(reader: Reader, wanted: HistoryWanted, now: datetime) -> Histo
     series = []
     for key, rows in groupby(answer.rows, key=lambda row: tuple(row[: len(_KEY)])):
         series.append(await _series(key, rows, steps))
-    outages_sql = _outages_sql(reader.words, wanted, steps)
-    outages = shapes.rows(await reader.run(outages_sql))
-    return History(steps.since, steps.until, steps.minutes * 60, series, outages, sql, outages_sql)
+    gone_on = await _outages(reader, wanted, steps, now)
+    return History(steps.since, steps.until, steps.minutes * 60, series, gone_on.rows, sql, gone_on.sql)
 
 
 async def _steps(reader: Reader, wanted: HistoryWanted, now: datetime) -> Steps:
@@ -128,21 +127,21 @@ async def _series(key: tuple[Any, ...], rows: Iterable[Sequence[Any]], steps: St
 
 async def outages(reader: Reader, now: datetime) -> Table:
     """Return the outages of the last day, the newest first; what several processes saw at a time is one."""
-    sql = _outages_sql(reader.words, HistoryWanted(window=Window.DAY), Steps.of(Window.DAY, now))
+    found = await _outages(reader, HistoryWanted(window=Window.DAY), Steps.of(Window.DAY, now), now)
     merged: list[dict[str, Any]] = []
     last: dict[str, dict[str, Any]] = {}  # by deployment
-    for row in reversed(shapes.rows(await reader.run(sql))):
-        ended_at, may_last = row["ended_at"], row["ended_at"] is None and now - row["began_at"] < _LASTS
+    for row in reversed(found.rows):
+        ended_at, may_last = row["ended_at"], row["may_last"]
         known = last.get(row["deployment"])
         if known is not None and (known["may_last"] or (known["to"] is not None and row["began_at"] <= known["to"])):
             known["may_last"] = known["may_last"] or may_last
             known["to"] = None if known["may_last"] or ended_at is None else max(known["to"], ended_at)
             known["replicas"] = sorted({*known["replicas"], row["replica"]})
             continue
-        found = {"deployment": row["deployment"], "reason": row["reason"], "from": row["began_at"], "to": ended_at}
-        last[row["deployment"]] = found | {"may_last": may_last, "replicas": [row["replica"]]}
+        one = {"deployment": row["deployment"], "reason": row["reason"], "from": row["began_at"], "to": ended_at}
+        last[row["deployment"]] = one | {"may_last": may_last, "replicas": [row["replica"]]}
         merged.append(last[row["deployment"]])
-    return Table(merged[::-1], sql)
+    return Table(merged[::-1], found.sql)
 
 
 async def heat(reader: Reader, wanted: HeatWanted, now: datetime) -> Table:
@@ -225,22 +224,27 @@ select slot, place, bucket, cast(sum(n) as double precision) as n
     return stepped(tables, _QUANTILES, counts)
 
 
-def _outages_sql(words: Words, wanted: HistoryWanted, steps: Steps) -> str:
-    """Return a statement over the outages that went on in these steps.
+async def _outages(reader: Reader, wanted: HistoryWanted, steps: Steps, now: datetime) -> Table:
+    """Return the outages that went on in these steps.
 
     One without an end may still last, or its process was killed: it counts for a day.
     """
+    words = reader.words
     lasting = f"ended_at is null and began_at >= {words.instant(steps.since - _LASTS)}"
     which = "" if wanted.deployment is None else f"\n  and deployment = {words.text(wanted.deployment)}"
     if wanted.model is not None:
         of_model = f"select deployment from rollup_series where model = {words.text(wanted.model)}"  # noqa: S608 - quoted
         which += f"\n  and deployment in ({of_model})"
-    return f"""\
+    sql = f"""\
 select deployment, began_at, ended_at, reason, replica
 from outages
 where began_at >= {words.instant(steps.since - _LONGEST)} and began_at < {words.instant(steps.until)}
   and (ended_at >= {words.instant(steps.since)} or ({lasting})){which}
 order by began_at desc, id limit {_MOST_OUTAGES}"""  # noqa: S608 - values are quoted by ``Words``
+    found = shapes.rows(await reader.run(sql))
+    return Table(
+        [{**row, "may_last": row["ended_at"] is None and now - row["began_at"] < _LASTS} for row in found], sql
+    )
 
 
 def _heat_sql(words: Words, wanted: HeatWanted, now: datetime) -> str:
