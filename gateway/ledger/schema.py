@@ -1,7 +1,7 @@
 """What the schema has besides tables: views, and what keeps the sums, made of the texts in ``migrations``.
 
 ``migrations/views`` has a text for each view, ``migrations/functions`` those of Postgres's functions. ``{name}`` stands
-for what the databases write differently, or for the windows that are read; a line that begins with ``{postgresql}`` or
+for what the databases write differently, for the windows that are read, or for a rule that is said elsewhere; a line that begins with ``{postgresql}`` or
 ``{sqlite}`` is for that database alone, one that begins with ``--`` for readers of the file. A text as it was before a
 revision changed it is in ``views/before_REVISION``: a change moves the text that is there to such a folder, so that no
 revision ever makes anything else than it did.
@@ -14,8 +14,9 @@ from functools import cache, partial
 
 from sqlalchemy import Connection, text
 
+from gateway.core.rules import NO_ERRORS
 from gateway.ledger.database import head_revision, migrations_folder
-from gateway.ledger.reports.reader import Words, quantile
+from gateway.ledger.reports.reader import Words, conditions, has_failed, listed, quantile
 from gateway.ledger.steps import of_sums
 from gateway.ledger.sums import SAME_DAY, TAGS, Summing, listing
 from gateway.ledger.turns import FOLD
@@ -145,6 +146,10 @@ def _parts(name: str, span: str, words: Words, now: datetime | None = None) -> d
         "hour of window_start": (
             "date_trunc('hour', window_start, 'UTC')" if is_postgres else "strftime('%Y-%m-%d %H:00:00', window_start)"
         ),
+        "failed": lambda of="": has_failed(of),
+        "broken": lambda of="": conditions(of)["broken"],
+        "own": lambda of="": conditions(of)["own"],
+        "no errors": listed(NO_ERRORS),
         "paid": partial(words.paid, of="r."),
         "greatest": "greatest" if is_postgres else "max",
         "decimal": "numeric" if is_postgres else "real",

@@ -16,7 +16,7 @@ select
       and not exists (
         select 1 from attempts
         where attempts.deployment = outages.deployment and attempts.started_at > outages.began_at
-          and attempts.token_ms is not null and coalesce(attempts.key_name, '') <> 'tenant'
+          and attempts.token_ms is not null and {own attempts.}
           and attempts.started_at > {before 10 minutes}
       ) then 'out'
     else 'unknown'

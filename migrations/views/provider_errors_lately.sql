@@ -57,7 +57,7 @@ failed as (
     provider, deployment, error_kind, status_code, error_message, started_at,
     row_number() over (partition by provider, deployment, error_kind, status_code order by started_at desc) as place
   from attempted
-  where error_kind is not null and outcome in ('failed', 'timeout', 'stalled') and coalesce(key_name, '') <> 'tenant'
+  where error_kind is not null and {broken} and {own}
 )
 select
   failed.provider,
