@@ -14,7 +14,17 @@ from aiohttp import web
 
 from gateway.admin import answers
 from gateway.admin.operations import OPERATIONS
-from gateway.admin.queries import FIRST_YEAR, LAST_YEAR, MOST, NoQuery, answer, parse_query, position, written
+from gateway.admin.queries import (
+    FIRST_YEAR,
+    LAST_YEAR,
+    MOST,
+    NoQuery,
+    WindowQuery,
+    answer,
+    parse_query,
+    position,
+    written,
+)
 from gateway.admin.visitors import admit_visitor
 from gateway.alerts.alert import Alert
 from gateway.api.context import CONTEXT
@@ -118,14 +128,10 @@ def _tag(text: str | None) -> tuple[str, str] | None:
 # GET /api/alerts: open alerts, and resolved ones.
 
 
-class AlertsQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Nothing can be chosen."""
-
-
 async def alerts(request: web.Request) -> web.Response:
     """Return the open alerts as this process knows them, also while the database is away, and those in its rows."""
     admit_visitor(request)
-    parse_query(request, AlertsQuery)
+    parse_query(request, NoQuery)
     context = request.app[CONTEXT]
     lasting = await request.app[OPERATIONS].alerts.open_alerts()
     settings = context.settings.alerts
@@ -256,16 +262,10 @@ def _by_deployment(cells: list[dict[str, Any]]) -> Iterator[answers.HeatRow]:
 # GET /api/refusals: refused requests by client, and addresses that send unknown keys.
 
 
-class RefusalsQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Of when."""
-
-    window: Window = Window.DAY
-
-
 async def refusals(request: web.Request) -> web.Response:
     """Return refusals by client and reason, and wrong keys by address; each minute is added when it is over."""
     admit_visitor(request)
-    query = parse_query(request, RefusalsQuery)
+    query = parse_query(request, WindowQuery)
     refused, guessed = await request.app[OPERATIONS].reports.refusals(query.window)
     data = [answers.Refusal(**row) for row in refused.rows]
     wrong_keys = [answers.WrongKeys(**row) for row in guessed.rows]

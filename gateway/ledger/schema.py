@@ -1,10 +1,11 @@
 """What the schema has besides tables: views, and what keeps the sums, made of the texts in ``migrations``.
 
 ``migrations/views`` has a text for each view, ``migrations/functions`` those of Postgres's functions. ``{name}`` stands
-for what the databases write differently, for the windows that are read, or for a rule that is said elsewhere; a line that begins with ``{postgresql}`` or
-``{sqlite}`` is for that database alone, one that begins with ``--`` for readers of the file. A text as it was before a
-revision changed it is in ``views/before_REVISION``: a change moves the text that is there to such a folder, so that no
-revision ever makes anything else than it did.
+for what the databases write differently, the windows that are read, or a rule that is said elsewhere; a line that
+begins with ``{postgresql}`` or ``{sqlite}`` is for that database alone, one that begins with ``--`` for readers of the
+file. Reports are made from the same texts, as of an instant. A text as it was before a revision changed it is in
+``views/before_REVISION``: a change moves the text that is there to such a folder, so that no revision ever makes
+anything else than it did.
 """
 
 import re
