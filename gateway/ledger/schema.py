@@ -1,11 +1,11 @@
 """What the schema has besides tables: views, and what keeps the sums, made of the texts in ``migrations``.
 
 ``migrations/views`` has a text for each view, ``migrations/functions`` those of Postgres's functions. ``{name}`` stands
-for what the databases write differently, the windows that are read, or a rule that is said elsewhere; a line that
-begins with ``{postgresql}`` or ``{sqlite}`` is for that database alone, one that begins with ``--`` for readers of the
-file. Reports are made from the same texts, as of an instant. A text as it was before a revision changed it is in
-``views/before_REVISION``: a change moves the text that is there to such a folder, so that no revision ever makes
-anything else than it did.
+for what the databases write differently, the windows that are read, or a rule or a text (``{text name}``) that is said
+elsewhere; a line that begins with ``{postgresql}`` or ``{sqlite}`` is for that database alone, one that begins with
+``--`` for readers of the file. Reports are made from the same texts, as of an instant. A text as it was before a
+revision changed it is in ``views/before_REVISION``: a change moves the text that is there to such a folder, so that no
+revision ever makes anything else than it did.
 """
 
 import re
@@ -113,7 +113,8 @@ def rendered(written: str, parts: Mapping[str, str | Callable[..., str]], *, is_
 def view_sql(name: str, words: Words, revision: str = "", **parts: str) -> str:
     """Return the SELECT of a view; ``parts`` are taken instead of its own."""
     file, span = VIEWS[name]
-    return rendered(text_of(file, revision), _parts(name, span, words) | parts, is_postgres=words.is_postgres)
+    known = _parts(name, span, words, revision=revision)
+    return rendered(text_of(file, revision), known | parts, is_postgres=words.is_postgres)
 
 
 def report_sql(text: str, words: Words, span: str, now: datetime, **parts: str) -> str:
@@ -121,7 +122,9 @@ def report_sql(text: str, words: Words, span: str, now: datetime, **parts: str) 
     return rendered(text_of(text), _parts(text, span, words, now) | parts, is_postgres=words.is_postgres)
 
 
-def _parts(name: str, span: str, words: Words, now: datetime | None = None) -> dict[str, str | Callable[..., str]]:
+def _parts(
+    name: str, span: str, words: Words, now: datetime | None = None, revision: str = ""
+) -> dict[str, str | Callable[..., str]]:
     """Return what stands for the names in a view's text. Without ``now`` it is the database's clock that says it."""
     is_postgres = words.is_postgres
     moment = partial(_moment, words)
@@ -147,6 +150,7 @@ def _parts(name: str, span: str, words: Words, now: datetime | None = None) -> d
         "hour of window_start": (
             "date_trunc('hour', window_start, 'UTC')" if is_postgres else "strftime('%Y-%m-%d %H:00:00', window_start)"
         ),
+        "text": lambda name: rendered(text_of(name, revision), parts, is_postgres=is_postgres),
         "failed": lambda of="": has_failed(of),
         "broken": lambda of="": conditions(of)["broken"],
         "own": lambda of="": conditions(of)["own"],

@@ -249,7 +249,7 @@ order by began_at desc, id limit {_MOST_OUTAGES}"""  # noqa: S608 - values are q
 
 def _heat_sql(words: Words, wanted: HeatWanted, now: datetime) -> str:
     """Return a statement over the sums of hours: the database keeps them for a month (rollup_periods)."""
-    quantiles = {wanted.metric: _QUANTILES[wanted.metric]} if wanted.metric in _QUANTILES else {}
+    quantiles = {name: asked for name, asked in _QUANTILES.items() if name == wanted.metric}
     found = of_sums(
         words,
         minutes=60,
