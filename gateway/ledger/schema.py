@@ -10,14 +10,14 @@ revision ever makes anything else than it did.
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from functools import cache, partial
 
 from sqlalchemy import Connection, text
 
 from gateway.core.rules import NO_ERRORS
 from gateway.ledger.database import head_revision, migrations_folder
-from gateway.ledger.reports.reader import Words, conditions, has_failed, listed, quantile
+from gateway.ledger.reports.reader import Words, conditions, floor, has_failed, listed, quantile
 from gateway.ledger.steps import of_sums
 from gateway.ledger.sums import SAME_DAY, TAGS, Summing, listing
 from gateway.ledger.turns import FOLD
@@ -247,8 +247,7 @@ def _start(words: Words, minutes: int, ago_s: int, now: datetime | None, *, foll
     if now is None:
         since = f"({{now}} - {ago_s})"
         return _moment(words, f"{since} - {since} % {length_s}" + (f" + {length_s}" if following else ""))
-    since_s = int(now.timestamp()) - ago_s
-    return words.window(datetime.fromtimestamp(since_s - since_s % length_s + length_s * following, UTC))
+    return words.window(floor(now - timedelta(seconds=ago_s), minutes) + timedelta(seconds=length_s * following))
 
 
 def function_sql(name: str, words: Words, path: str, revision: str = "") -> str:

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from itertools import groupby
 from typing import Any
 
@@ -10,7 +10,7 @@ import msgspec
 
 from gateway.core.reports import By, HeatMetric, HeatWanted, History, HistorySeries, HistoryWanted, Table, Window
 from gateway.ledger.reports import reader as shapes
-from gateway.ledger.reports.reader import FAILED, Reader, Words, conditions
+from gateway.ledger.reports.reader import FAILED, Reader, Words, conditions, floor
 from gateway.ledger.schema import first_of, report_sql
 from gateway.ledger.steps import Counts, Stepped, of_sums, stepped
 from providers import raw_json
@@ -43,7 +43,7 @@ class Steps(msgspec.Struct, frozen=True):
                 for each, kept in _KEPT
                 if kept is None or (now - since <= kept and until - since <= _MOST_STEPS * timedelta(minutes=each))
             )
-        first_start, last = _floor(since, minutes), _floor(until, minutes)
+        first_start, last = floor(since, minutes), floor(until, minutes)
         return cls(first_start, (last - first_start) // timedelta(minutes=minutes) + 1, minutes)
 
     @property
@@ -55,11 +55,6 @@ class Steps(msgspec.Struct, frozen=True):
     def starts(self) -> range:
         """The start of each, in seconds since 1970."""
         return range(int(self.since.timestamp()), int(self.until.timestamp()), self.minutes * 60)
-
-
-def _floor(at: datetime, minutes: int) -> datetime:
-    seconds = minutes * 60
-    return datetime.fromtimestamp(int(at.timestamp()) // seconds * seconds, UTC)
 
 
 _COUNTS = ("n", "errors", "rate_limited", "won", "first_tokens")

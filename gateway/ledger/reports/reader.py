@@ -163,6 +163,12 @@ class Words:
         return f"json_each(case when json_valid({column}) then {is_object} end)"
 
 
+def floor(at: datetime, minutes: int) -> datetime:
+    """Return the start of the window of sums in which ``at`` is."""
+    seconds = minutes * 60
+    return datetime.fromtimestamp(int(at.timestamp()) // seconds * seconds, UTC)
+
+
 def quantile(q: str, metric: str = "") -> str:
     """Return the value below which the share ``q`` of one metric lies: inside its bucket, between its edges."""
     of_metric = f"o.metric = '{metric}' and " if metric else ""
