@@ -11,7 +11,7 @@ import msgspec
 from aiohttp import web
 
 from gateway.core.errors import InvalidRequest
-from gateway.core.reports import Position
+from gateway.core.reports import Position, Window
 from gateway.settings import nearest
 from providers import encoded
 
@@ -25,6 +25,12 @@ S = TypeVar("S", bound=msgspec.Struct)
 
 class NoQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Nothing is asked for besides the path."""
+
+
+class WindowQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Of when."""
+
+    window: Window = Window.DAY
 
 
 def parse_query(request: web.Request, kind: type[S]) -> S:

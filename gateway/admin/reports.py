@@ -14,7 +14,17 @@ from aiohttp import web
 
 from gateway.admin import answers
 from gateway.admin.operations import OPERATIONS
-from gateway.admin.queries import FIRST_YEAR, LAST_YEAR, MOST, NoQuery, answer, parse_query, position, written
+from gateway.admin.queries import (
+    FIRST_YEAR,
+    LAST_YEAR,
+    MOST,
+    NoQuery,
+    WindowQuery,
+    answer,
+    parse_query,
+    position,
+    written,
+)
 from gateway.admin.visitors import admit_visitor
 from gateway.alerts.alert import Alert
 from gateway.api.context import CONTEXT
@@ -118,14 +128,10 @@ def _tag(text: str | None) -> tuple[str, str] | None:
 # GET /api/alerts: open alerts, and resolved ones.
 
 
-class AlertsQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Nothing can be chosen."""
-
-
 async def alerts(request: web.Request) -> web.Response:
     """Return the open alerts as this process knows them, also while the database is away, and those in its rows."""
     admit_visitor(request)
-    parse_query(request, AlertsQuery)
+    parse_query(request, NoQuery)
     context = request.app[CONTEXT]
     lasting = await request.app[OPERATIONS].alerts.open_alerts()
     settings = context.settings.alerts
@@ -166,7 +172,6 @@ _SHOWN = (
 # GET /api/history and /api/heat: how fast and how reliable deployments were, over time and over the week.
 
 LONGEST_RANGE = timedelta(days=3 * 366)
-MAY_LAST = timedelta(days=1)  # an outage open for longer has an end that was not recorded
 
 
 class HistoryQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -210,7 +215,7 @@ async def history(request: web.Request) -> web.Response:
             until=found.until,
             step_s=found.step_s,
             series=found.series,
-            outages=[_outage(row, now) for row in found.outages],
+            outages=[_outage(row) for row in found.outages],
             sql=found.sql,
             outages_sql=found.outages_sql,
         ),
@@ -241,12 +246,10 @@ async def heat(request: web.Request) -> web.Response:
     return answer(request, answers.Heat(query.metric, list(_by_deployment(table.rows)), table.sql))
 
 
-def _outage(row: dict[str, Any], now: datetime) -> answers.Outage:
+def _outage(row: dict[str, Any]) -> answers.Outage:
     """Return an outage; its end is null while it lasts, and if its end was not recorded."""
-    known = {name: row[name] for name in ("deployment", "reason", "replica")}
-    began_at, ended_at = row["began_at"], row["ended_at"]
-    may_last = ended_at is None and now - began_at < MAY_LAST
-    return answers.Outage(since=began_at, until=ended_at, may_last=may_last, **known)
+    known = {name: row[name] for name in ("deployment", "may_last", "reason", "replica")}
+    return answers.Outage(since=row["began_at"], until=row["ended_at"], **known)
 
 
 def _by_deployment(cells: list[dict[str, Any]]) -> Iterator[answers.HeatRow]:
@@ -259,16 +262,10 @@ def _by_deployment(cells: list[dict[str, Any]]) -> Iterator[answers.HeatRow]:
 # GET /api/refusals: refused requests by client, and addresses that send unknown keys.
 
 
-class RefusalsQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Of when."""
-
-    window: Window = Window.DAY
-
-
 async def refusals(request: web.Request) -> web.Response:
     """Return refusals by client and reason, and wrong keys by address; each minute is added when it is over."""
     admit_visitor(request)
-    query = parse_query(request, RefusalsQuery)
+    query = parse_query(request, WindowQuery)
     refused, guessed = await request.app[OPERATIONS].reports.refusals(query.window)
     data = [answers.Refusal(**row) for row in refused.rows]
     wrong_keys = [answers.WrongKeys(**row) for row in guessed.rows]

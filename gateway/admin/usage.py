@@ -8,25 +8,19 @@ from aiohttp import web
 
 from gateway.admin import answers
 from gateway.admin.operations import OPERATIONS
-from gateway.admin.queries import answer, parse_query
+from gateway.admin.queries import WindowQuery, answer, parse_query
 from gateway.admin.visitors import admit_visitor
 from gateway.api.client import Client
 from gateway.api.context import CONTEXT, Context
 from gateway.core.calls import Level
-from gateway.core.reports import Reports, Table, Window
+from gateway.core.reports import Reports, Table
 from gateway.limits import DOLLARS, Standing, level_of_key
-
-
-class UsageQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Of when."""
-
-    window: Window = Window.DAY
 
 
 async def usage(request: web.Request) -> web.Response:
     """Return the clients that called, the most expensive first, then those that did not."""
     admit_visitor(request)
-    query = parse_query(request, UsageQuery)
+    query = parse_query(request, WindowQuery)
     context = request.app[CONTEXT]
     reports = request.app[OPERATIONS].reports
     table = await reports.usage(query.window)
@@ -88,7 +82,7 @@ async def teams(request: web.Request) -> web.Response:
     ``team`` null: keys without a team, in calls that named an end user.
     """
     admit_visitor(request)
-    query = parse_query(request, UsageQuery)
+    query = parse_query(request, WindowQuery)
     context, reports = request.app[CONTEXT], request.app[OPERATIONS].reports
     payers, configured = context.payers, await _teams(context, reports)
     table = await reports.payers(query.window) if payers.is_used else Table([], "")

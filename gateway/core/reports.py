@@ -195,7 +195,7 @@ class History(msgspec.Struct, frozen=True):
     until: datetime  # the end of the current step
     step_s: int
     series: list[msgspec.Raw]
-    outages: list[dict[str, Any]]  # in the columns of their table
+    outages: list[dict[str, Any]]  # in the columns of their table, and ``may_last``
     sql: str
     outages_sql: str
 

@@ -33,7 +33,8 @@ from gateway.ledger.connections import Database, OwnConnection, engine_of, relea
 from gateway.ledger.database import DATABASE_ERRORS, unreachable
 from gateway.ledger.entries import storable
 from gateway.ledger.reports.reader import Reader, Words, rows
-from gateway.ledger.tables import alert_messages, alerts, attempts, outages, probes
+from gateway.ledger.schema import report_sql
+from gateway.ledger.tables import alert_messages, alerts, attempts, probes
 from gateway.ledger.turns import MESSAGES, PROBES, SLOWDOWNS, read_instant, written
 
 # The book of alerts: which process opens one, and which messages are due.
@@ -253,7 +254,6 @@ def _message(row: Row[Any]) -> Message:
 # The book of probes in Postgres or SQLite: their cost is reserved before they are sent, one process at a time.
 
 LAST = 16  # probes of a deployment that are looked at for failures in a row
-OUTAGE = timedelta(days=1)  # an older one without an end is of a process that was killed
 
 
 class SqlProbeBook:
@@ -322,13 +322,12 @@ class SqlProbeBook:
                 attempts.c.deployment == probe.deployment, attempts.c.started_at >= self._instant(since)
             )
         )
-        broken = await connection.scalar(
-            select(func.count()).where(
-                outages.c.deployment == probe.deployment,
-                outages.c.ended_at.is_(None),
-                outages.c.began_at >= self._instant(probe.started_at - OUTAGE),
-            )
+        words = Words(is_postgres=connection.dialect.name == "postgresql")
+        out = (
+            f"select count(*) from ({report_sql('outages_30d', words, '30d', probe.started_at)}) as outages "  # noqa: S608 - quoted
+            f"where deployment = {words.text(probe.deployment)} and state = 'out'"
         )
+        broken = (await connection.exec_driver_sql(out)).scalar()
         return Facts(
             spent_usd=float(spent_usd),
             probes=int(number),

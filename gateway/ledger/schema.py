@@ -1,24 +1,29 @@
 """What the schema has besides tables: views, and what keeps the sums, made of the texts in ``migrations``.
 
 ``migrations/views`` has a text for each view, ``migrations/functions`` those of Postgres's functions. ``{name}`` stands
-for what the databases write differently, or for the windows that are read; a line that begins with ``{postgresql}`` or
-``{sqlite}`` is for that database alone, one that begins with ``--`` for readers of the file. A text as it was before a
+for what the databases write differently, the windows that are read, or a rule or a text (``{text name}``) that is said
+elsewhere; a line that begins with ``{postgresql}`` or ``{sqlite}`` is for that database alone, one that begins with
+``--`` for readers of the file. Reports are made from the same texts, as of an instant. A text as it was before a
 revision changed it is in ``views/before_REVISION``: a change moves the text that is there to such a folder, so that no
 revision ever makes anything else than it did.
 """
 
 import re
 from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime, timedelta
 from functools import cache, partial
 
 from sqlalchemy import Connection, text
 
+from gateway.core.rules import NO_ERRORS
 from gateway.ledger.database import head_revision, migrations_folder
-from gateway.ledger.reports.reader import Words
+from gateway.ledger.reports.reader import Words, conditions, floor, has_failed, listed, quantile
+from gateway.ledger.steps import of_sums
 from gateway.ledger.sums import SAME_DAY, TAGS, Summing, listing
 from gateway.ledger.turns import FOLD
 
-SPANS = {"1h": "1 hour", "24h": "24 hours", "30d": "30 days"}
+SPANS = {"1h": "1 hour", "24h": "24 hours", "30d": "30 days"}  # that there are views of
+LENGTHS = {**SPANS, "7d": "7 days"}  # that a report may have
 # Minutes of the windows at the edge of a span, and of those within; and its seconds.
 WINDOWS = {"1h": (5, 5, 3600), "24h": (5, 60, 86_400), "7d": (60, 1440, 7 * 86_400), "30d": (1440, 1440, 30 * 86_400)}
 
@@ -108,23 +113,34 @@ def rendered(written: str, parts: Mapping[str, str | Callable[..., str]], *, is_
 def view_sql(name: str, words: Words, revision: str = "", **parts: str) -> str:
     """Return the SELECT of a view; ``parts`` are taken instead of its own."""
     file, span = VIEWS[name]
-    return rendered(text_of(file, revision), _parts(name, span, words) | parts, is_postgres=words.is_postgres)
+    known = _parts(name, span, words, revision=revision)
+    return rendered(text_of(file, revision), known | parts, is_postgres=words.is_postgres)
 
 
-def _parts(name: str, span: str, words: Words) -> dict[str, str | Callable[..., str]]:
+def report_sql(text: str, words: Words, span: str, now: datetime, **parts: str) -> str:
+    """Return the SELECT of a view's text as of an instant, of any span in ``WINDOWS``; ``parts`` as in ``view_sql``."""
+    return rendered(text_of(text), _parts(text, span, words, now) | parts, is_postgres=words.is_postgres)
+
+
+def _parts(
+    name: str, span: str, words: Words, now: datetime | None = None, revision: str = ""
+) -> dict[str, str | Callable[..., str]]:
+    """Return what stands for the names in a view's text. Without ``now`` it is the database's clock that says it."""
     is_postgres = words.is_postgres
     moment = partial(_moment, words)
-    windows, first = ("r.minutes = 1440", moment("0")) if not span else (_windows(words, span), _first(words, span))
-    ago = "now() - interval '{}'" if is_postgres else "datetime('now', '-{}')"
-    since = ago.format(SPANS[span]) if span else ""
+    windows, first = (
+        (windows_of(words, span, now), first_of(words, span, now)) if span else ("r.minutes = 1440", moment("0"))
+    )
+    since = _before(words, LENGTHS[span], now) if span else ""
     if name == "throughput_5m":
         windows = f"r.minutes = 5 and r.window_start >= {moment('{now} / 300 * 300 - 172800')}"
     parts: dict[str, str | Callable[..., str]] = {
         "windows": windows,
-        "windows 24h": _windows(words, "24h"),
-        "windows 7d": _windows(words, "7d"),
+        "windows 24h": windows_of(words, "24h", now),
+        "windows 7d": windows_of(words, "7d", now),
         "first": first,
         "since": since,
+        "before": lambda number, unit: _before(words, f"{number} {unit}", now),
         "and": lambda _since, column: f"and {column} >= {since}" if since else "",
         "ago 24 hours": moment("{now} / 300 * 300 - 86400"),
         "wide tags": f"select r.tag from rollup_wide_tags as r where {windows}",
@@ -134,31 +150,50 @@ def _parts(name: str, span: str, words: Words) -> dict[str, str | Callable[..., 
         "hour of window_start": (
             "date_trunc('hour', window_start, 'UTC')" if is_postgres else "strftime('%Y-%m-%d %H:00:00', window_start)"
         ),
+        "text": lambda name: rendered(text_of(name, revision), parts, is_postgres=is_postgres),
+        "failed": lambda of="": has_failed(of),
+        "broken": lambda of="": conditions(of)["broken"],
+        "own": lambda of="": conditions(of)["own"],
+        "no errors": listed(NO_ERRORS),
+        "paid": partial(words.paid, of="r."),
         "greatest": "greatest" if is_postgres else "max",
         "decimal": "numeric" if is_postgres else "real",
-        "quantile": _quantile,
+        "quantile": lambda metric, q: quantile(q, metric),
         "variance": _variance,
         "var_samp": "var_samp({})".format if is_postgres else _SAMPLE_VARIANCE.format,
         "key": "model",
         "named key": "model",
     }
-    if name == "speed_by_hour":
-        week = moment("{now} / 3600 * 3600 - 604800")
-        parts |= {"minutes": "60", "slot": words.hour("r.window_start"), "named": "hour", "since": week}
-    elif name == "speed_hours":
-        week = moment("{now} / 3600 * 3600 - 604800")
-        parts |= {"minutes": "60", "slot": "r.window_start", "named": "window_start", "since": week}
-    elif name == "speed_days":
-        month = moment("{now} / 86400 * 86400 - 2592000")
-        parts |= {"minutes": "1440", "slot": "r.window_start", "named": "window_start", "since": month}
+    if VIEWS.get(name, ("", ""))[0] == "speed":
+        parts |= _parts_of_speed(name, words)
     return parts
 
 
-def _quantile(metric: str, q: str) -> str:
-    """Return the value below which the share ``q`` of a metric lies: inside its bucket, between its edges."""
-    is_there = f"o.metric = '{metric}' and o.so_far >= {q} * o.total and o.so_far - o.n < {q} * o.total"
-    inside = f"b.from_ms + (b.to_ms - b.from_ms) * ({q} * o.total - (o.so_far - o.n)) / o.n"
-    return f"max(case when {is_there} then {inside} end)"
+# Of speeds p95 is what 95 % reach.
+_OF_SPEED = {
+    "ttft_p50_ms": ("ttft", "0.50"),
+    "ttft_p95_ms": ("ttft", "0.95"),
+    "decode_tps_p50": ("tps", "0.50"),
+    "decode_tps_p95": ("tps", "0.05"),
+}
+
+
+def _parts_of_speed(name: str, words: Words) -> dict[str, str]:
+    minutes, named = (1440 if name == "speed_days" else 60), ("hour" if name == "speed_by_hour" else "window_start")
+    length_s, days = minutes * 60, 30 if name == "speed_days" else 7
+    since = _moment(words, f"{{now}} / {length_s} * {length_s} - {days * 86_400}")
+    slot = words.hour if name == "speed_by_hour" else str
+    found = of_sums(
+        words,
+        minutes=minutes,
+        within=f"window_start >= {since}",
+        slot=slot("window_start"),
+        which="deployment <> ''",
+        key="model, deployment",
+        quantiles=_OF_SPEED,
+    )
+    before = {"minutes": str(minutes), "slot": slot("r.window_start"), "since": since}  # schema 0048
+    return {"named": named, "steps": found.tables, "of steps": found.joined, **before}
 
 
 def _variance(figure: str, number: str) -> str:
@@ -179,25 +214,40 @@ def _moment(words: Words, epoch: str) -> str:
     return words.moment(epoch.format(now=words.now_s))
 
 
-def _first(words: Words, span: str) -> str:
+def _before(words: Words, length: str, now: datetime | None) -> str:
+    """Return the instant so long (``10 minutes``) before now."""
+    if now is not None:
+        number, unit = length.split()
+        return words.instant(now - timedelta(**{f"{unit.removesuffix('s')}s": int(number)}))
+    return f"now() - interval '{length}'" if words.is_postgres else f"datetime('now', '-{length}')"
+
+
+def first_of(words: Words, span: str, now: datetime | None = None) -> str:
     """Return when the first window of a span begins."""
     small, _, seconds = WINDOWS[span]
-    since = f"({{now}} - {seconds})"
-    return _moment(words, f"{since} - {since} % {small * 60}")
+    return _start(words, small, seconds, now)
 
 
-def _windows(words: Words, span: str) -> str:
+def windows_of(words: Words, span: str, now: datetime | None = None) -> str:
     """Return what is true of the windows (r) of a span: small ones until the first large one begins."""
     small, large, seconds = WINDOWS[span]
-    first = _first(words, span)
+    first = first_of(words, span, now)
     if small == large:
         return f"r.minutes = {small} and r.window_start >= {first}"
-    since = f"({{now}} - {seconds})"
-    turn = _moment(words, f"{since} - {since} % {large * 60} + {large * 60}")
+    turn = _start(words, large, seconds, now, following=True)
     return (
         f"((r.minutes = {large} and r.window_start >= {turn}) "
         f"or (r.minutes = {small} and r.window_start >= {first} and r.window_start < {turn}))"
     )
+
+
+def _start(words: Words, minutes: int, ago_s: int, now: datetime | None, *, following: bool = False) -> str:
+    """Return when the window began in which ``now`` was so many seconds ago, or the one that follows it."""
+    length_s = minutes * 60
+    if now is None:
+        since = f"({{now}} - {ago_s})"
+        return _moment(words, f"{since} - {since} % {length_s}" + (f" + {length_s}" if following else ""))
+    return words.window(floor(now - timedelta(seconds=ago_s), minutes) + timedelta(seconds=length_s * following))
 
 
 def function_sql(name: str, words: Words, path: str, revision: str = "") -> str:

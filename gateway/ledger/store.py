@@ -19,7 +19,7 @@ from gateway.ledger.connections import (
 from gateway.ledger.database import DATABASE_ERRORS, unreachable
 from gateway.ledger.entries import Entry
 from gateway.ledger.errors import is_sqlite, parse_url
-from gateway.ledger.reports.reader import Words, paid
+from gateway.ledger.reports.reader import Words
 from gateway.ledger.turns import read_instant
 from providers.dialects import DIALECTS
 
@@ -93,7 +93,7 @@ window_start >= {month} and (
 """
 _SPENT_QUERY = f"""
 with of_calls as (
-  select client, model, window_start, {paid("cost_usd")} as usd, {paid("duplicate_cost_usd")} as extra_usd
+  select client, model, window_start, {{usd}} as usd, {{extra_usd}} as extra_usd
   from rollup_calls where {_BEFORE}
 ),
 of_attempts as (
@@ -129,7 +129,9 @@ async def spent(database: Database, now: datetime, until: datetime) -> list[Spen
     instants = {"day": day, "month": day.replace(day=1), "last_day": hour.replace(hour=0), "last_hour": hour}
     words = Words(is_postgres=not is_sqlite(parse_url(url_of(database))))
     written = {name: words.window(instant) for name, instant in (instants | {"until": until}).items()}
-    result = await queries.run(database, _SPENT_QUERY.format(**written), timeout_s=TIMEOUT_S)
+    usd, extra_usd = words.paid("cost_usd"), words.paid("duplicate_cost_usd")
+    sql = _SPENT_QUERY.format(**written, usd=usd, extra_usd=extra_usd)
+    result = await queries.run(database, sql, timeout_s=TIMEOUT_S)
     return [Spent(client or None, model, *(float(usd) for usd in amounts)) for client, model, *amounts in result.rows]
 
 

@@ -12,7 +12,7 @@ with answered as (
     calls.size_class,
     calls.ttft_ms,
     winner.cached_tokens > 0 as is_warm,
-    case when coalesce(winner.key_name, '') <> 'tenant' then winner.cache_saved_usd end as cache_saved_usd
+    case when {own winner.} then winner.cache_saved_usd end as cache_saved_usd
   from calls
   join attempts as winner on winner.id = calls.winner_attempt_id and winner.call_id = calls.id
   where calls.started_at >= {ago 24 hours} and winner.started_at >= {ago 24 hours}

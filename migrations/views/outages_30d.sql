@@ -7,8 +7,7 @@ select
   deployment, model, began_at, ended_at,
   case
     when ended_at is not null then 'over'
-{postgresql}    when began_at > now() - interval '1 day'
-{sqlite}    when began_at > datetime('now', '-1 day')
+    when began_at > {before 1 day}
       and not exists (
         select 1 from outages as later
         where later.deployment = outages.deployment and later.replica = outages.replica
@@ -17,9 +16,8 @@ select
       and not exists (
         select 1 from attempts
         where attempts.deployment = outages.deployment and attempts.started_at > outages.began_at
-          and attempts.token_ms is not null and coalesce(attempts.key_name, '') <> 'tenant'
-{postgresql}          and attempts.started_at > now() - interval '10 minutes'
-{sqlite}          and attempts.started_at > datetime('now', '-10 minutes')
+          and attempts.token_ms is not null and {own attempts.}
+          and attempts.started_at > {before 10 minutes}
       ) then 'out'
     else 'unknown'
   end as state,

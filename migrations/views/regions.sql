@@ -7,7 +7,7 @@ with judged as (
   select
     model, region, ttft_ms, total_ms, error_kind, cost_usd,
     coalesce(extras, case when launched > 1 then launched - 1 else 0 end) as extras,
-    error_kind is not null and (status_code in (424, 429) or status_code not between 400 and 499) as is_failed
+    {failed} as is_failed
   from calls
   where started_at >= {since}
 ),

@@ -30,12 +30,12 @@ with judged as (
     coalesce(attempts.is_overtaken, attempts.outcome = 'lost') and not (  -- exploring races are no random sample
       attempts.audited and (attempts.role in ('explore', 'probe') or (attempts.role = 'primary' and attempts.predicted_ms is null))
     ) as is_overtaken,
-    attempts.outcome in ('failed', 'timeout', 'stalled')
+    {broken attempts.}
       and coalesce(attempts.error_kind, '') not in ('rate_limited', 'bad_request', 'no_such_api')
-      and coalesce(attempts.key_name, '') <> 'tenant' as is_error,
-    attempts.outcome in ('failed', 'timeout', 'stalled')
+      and {own attempts.} as is_error,
+    {broken attempts.}
       and coalesce(attempts.error_kind, '') = 'rate_limited'
-      and coalesce(attempts.key_name, '') <> 'tenant' as is_rate_limited,
+      and {own attempts.} as is_rate_limited,
     attempts.judged_as is not null as is_judged,
     attempts.flaw is not null as is_flawed,
     coalesce(attempts.win_on, '') = 'sentence' as is_spoken,

@@ -6,7 +6,7 @@
 with tagged as (
   select
     each.key as tag, cast(each.value as text) as value,
-    calls.error_kind is not null and (calls.status_code in (424, 429) or calls.status_code not between 400 and 499) as is_failed,
+    {failed calls.} as is_failed,
     case when calls.status_code = 200 then calls.ttft_ms end as ttft_ms,
     case when calls.status_code = 200 then calls.total_ms end as total_ms,
     case when calls.status_code = 200 then cast(calls.completion_tokens as double precision) end as tokens,

@@ -5,10 +5,10 @@ with judged as (
     provider, deployment, ttft_ms, censored_at_ms,
     case when tokens_source = 'reported' and decode_tps > 0 then decode_tps end as decode_tps,
     case when tokens_source = 'reported' and e2e_tps > 0 then e2e_tps end as e2e_tps,
-    outcome in ('failed', 'timeout', 'stalled')
-      and coalesce(error_kind, '') not in ('rate_limited', 'bad_request')
-      and coalesce(key_name, '') <> 'tenant' as is_error,
-    error_kind = 'rate_limited' and coalesce(key_name, '') <> 'tenant' as is_rate_limited
+    {broken}
+      and coalesce(error_kind, '') not in {no errors}
+      and {own} as is_error,
+    error_kind = 'rate_limited' and {own} as is_rate_limited
   from attempts
   where attempts.started_at >= {since}
 ),

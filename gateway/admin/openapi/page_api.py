@@ -33,17 +33,16 @@ from gateway.admin.openapi.operation import (
     parameter,
     ref,
 )
+from gateway.admin.queries import WindowQuery
 from gateway.admin.reports import (
     CallsQuery,
     HeatQuery,
     HistoryQuery,
-    RefusalsQuery,
     RegionsQuery,
     ReplayQuery,
     SlowdownsQuery,
     WorthQuery,
 )
-from gateway.admin.usage import UsageQuery
 from gateway.admin.visitors import SignInBody
 from gateway.api.endpoints import CHAT_ENDPOINT
 from gateway.api.overrides import RaceOverride
@@ -280,11 +279,11 @@ OPERATIONS = (
         answers.Targets,
         *_OF_REPORTS,
     ),
-    _report("refusals", "getRefusals", "What was refused, and who guesses keys", answers.Refused, RefusalsQuery),
+    _report("refusals", "getRefusals", "What was refused, and who guesses keys", answers.Refused, WindowQuery),
     _report("regions", "getRegions", "Calls by the region that served them", answers.Regions, RegionsQuery),
     _figures("alerts", "getAlerts", "What is wrong now, and what was", answers.Alerts, InvalidRequest),
-    _report("usage", "getUsage", "What each client has used, and its limits", answers.Usage, UsageQuery),
-    _report("teams", "getTeams", "What each team and its end users have used", answers.Teams, UsageQuery),
+    _report("usage", "getUsage", "What each client has used, and its limits", answers.Usage, WindowQuery),
+    _report("teams", "getTeams", "What each team and its end users have used", answers.Teams, WindowQuery),
     _figures(
         "configuration",
         "getConfiguration",

@@ -1,8 +1,8 @@
 """History: the figures of deployments step by step, and by hour of the week."""
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from collections.abc import Iterable, Sequence
+from datetime import datetime, timedelta
 from itertools import groupby
 from typing import Any
 
@@ -10,43 +10,16 @@ import msgspec
 
 from gateway.core.reports import By, HeatMetric, HeatWanted, History, HistorySeries, HistoryWanted, Table, Window
 from gateway.ledger.reports import reader as shapes
-from gateway.ledger.reports.reader import FAILED, Reader, Words, conditions, paid, quantile
-from gateway.ledger.schema import rendered, text_of
+from gateway.ledger.reports.reader import FAILED, Reader, Words, conditions, floor
+from gateway.ledger.schema import first_of, report_sql
+from gateway.ledger.steps import Counts, Stepped, of_sums, stepped
 from providers import raw_json
 
-# Which windows of the ledger's sums a report adds up, and the steps of a history.
-
-# Minutes of the windows at the edge, and of inner ones; for a day and a month the same as in the views.
-_MINUTES: Mapping[Window, tuple[int, int]] = {
-    Window.HOUR: (5, 5),
-    Window.DAY: (5, 60),
-    Window.WEEK: (60, 1440),
-    Window.MONTH: (1440, 1440),
-}
 # Minutes of a history's steps, and for how long the database keeps windows of that length (rollup_periods).
 _KEPT = ((5, timedelta(days=2)), (60, timedelta(days=31)), (1440, None))
 _MOST_STEPS = 600  # of less than a day
 _MINUTELY = timedelta(hours=2)  # the longest range with steps of a minute, which are made from rows
 _MOST_ROWS = 50_000  # of attempts: adding up so many takes about a second
-
-
-def first(window: Window, now: datetime) -> datetime:
-    """Return the start of the first whole window of sums."""
-    return _floor(now - window.length, _MINUTES[window][0])
-
-
-def windows(words: Words, window: Window, now: datetime) -> str:
-    """Return the SQL condition for the sums (r) from then until now: small windows until the first large one."""
-    small, large = _MINUTES[window]
-    since = first(window, now)
-    if small == large:
-        return f"r.minutes = {small} and r.window_start >= {words.window(since)}"
-    begin = _floor(now - window.length, large)
-    turn = words.window(begin if begin == since else begin + timedelta(minutes=large))
-    return (
-        f"((r.minutes = {large} and r.window_start >= {turn}) "
-        f"or (r.minutes = {small} and r.window_start >= {words.window(since)} and r.window_start < {turn}))"
-    )
 
 
 class Steps(msgspec.Struct, frozen=True):
@@ -70,7 +43,7 @@ class Steps(msgspec.Struct, frozen=True):
                 for each, kept in _KEPT
                 if kept is None or (now - since <= kept and until - since <= _MOST_STEPS * timedelta(minutes=each))
             )
-        first_start, last = _floor(since, minutes), _floor(until, minutes)
+        first_start, last = floor(since, minutes), floor(until, minutes)
         return cls(first_start, (last - first_start) // timedelta(minutes=minutes) + 1, minutes)
 
     @property
@@ -82,11 +55,6 @@ class Steps(msgspec.Struct, frozen=True):
     def starts(self) -> range:
         """The start of each, in seconds since 1970."""
         return range(int(self.since.timestamp()), int(self.until.timestamp()), self.minutes * 60)
-
-
-def _floor(at: datetime, minutes: int) -> datetime:
-    seconds = minutes * 60
-    return datetime.fromtimestamp(int(at.timestamp()) // seconds * seconds, UTC)
 
 
 _COUNTS = ("n", "errors", "rate_limited", "won", "first_tokens")
@@ -114,9 +82,8 @@ async def history(reader: Reader, wanted: HistoryWanted, now: datetime) -> Histo
     series = []
     for key, rows in groupby(answer.rows, key=lambda row: tuple(row[: len(_KEY)])):
         series.append(await _series(key, rows, steps))
-    outages_sql = _outages_sql(reader.words, wanted, steps)
-    outages = shapes.rows(await reader.run(outages_sql))
-    return History(steps.since, steps.until, steps.minutes * 60, series, outages, sql, outages_sql)
+    gone_on = await _outages(reader, wanted, steps, now)
+    return History(steps.since, steps.until, steps.minutes * 60, series, gone_on.rows, sql, gone_on.sql)
 
 
 async def _steps(reader: Reader, wanted: HistoryWanted, now: datetime) -> Steps:
@@ -155,21 +122,21 @@ async def _series(key: tuple[Any, ...], rows: Iterable[Sequence[Any]], steps: St
 
 async def outages(reader: Reader, now: datetime) -> Table:
     """Return the outages of the last day, the newest first; what several processes saw at a time is one."""
-    sql = _outages_sql(reader.words, HistoryWanted(window=Window.DAY), Steps.of(Window.DAY, now))
+    found = await _outages(reader, HistoryWanted(window=Window.DAY), Steps.of(Window.DAY, now), now)
     merged: list[dict[str, Any]] = []
     last: dict[str, dict[str, Any]] = {}  # by deployment
-    for row in reversed(shapes.rows(await reader.run(sql))):
-        ended_at, may_last = row["ended_at"], row["ended_at"] is None and now - row["began_at"] < _LASTS
+    for row in reversed(found.rows):
+        ended_at, may_last = row["ended_at"], row["may_last"]
         known = last.get(row["deployment"])
         if known is not None and (known["may_last"] or (known["to"] is not None and row["began_at"] <= known["to"])):
             known["may_last"] = known["may_last"] or may_last
             known["to"] = None if known["may_last"] or ended_at is None else max(known["to"], ended_at)
             known["replicas"] = sorted({*known["replicas"], row["replica"]})
             continue
-        found = {"deployment": row["deployment"], "reason": row["reason"], "from": row["began_at"], "to": ended_at}
-        last[row["deployment"]] = found | {"may_last": may_last, "replicas": [row["replica"]]}
+        one = {"deployment": row["deployment"], "reason": row["reason"], "from": row["began_at"], "to": ended_at}
+        last[row["deployment"]] = one | {"may_last": may_last, "replicas": [row["replica"]]}
         merged.append(last[row["deployment"]])
-    return Table(merged[::-1], sql)
+    return Table(merged[::-1], found.sql)
 
 
 async def heat(reader: Reader, wanted: HeatWanted, now: datetime) -> Table:
@@ -180,122 +147,30 @@ async def heat(reader: Reader, wanted: HeatWanted, now: datetime) -> Table:
 
 def _history_sql(words: Words, wanted: HistoryWanted, steps: Steps) -> str:
     are_rows = wanted.client is not None or steps.minutes == 1
-    tables, counts = (_sums_of_rows if are_rows else _sums)(words, wanted, steps)
-    asked = {metric: {name: q for name, (of, q) in _QUANTILES.items() if of == metric} for metric in counts}
-    quantiles = ",\n".join(_quantiles(metric, asked[metric], each) for metric, each in counts.items())
-    joined = "\n".join(f"left join {metric} using (slot, place)" for metric in counts)
+    found = (_of_rows if are_rows else _of_sums)(words, wanted, steps)
     return f"""\
-with {tables},
-{quantiles}
+with {found.tables}
 select
-  places.model, places.deployment, places.provider, slot as t,
-  n, errors, rate_limited, won, first_tokens,
+  model, deployment, provider, slot as t,
+  n, n_errors as errors, n_rate_limited as rate_limited, n_won as won, n_first_token as first_tokens,
   {", ".join(_QUANTILES)}
-from sums
-join places using (place)
-{joined}
-order by places.model, places.deployment, places.provider, t"""  # noqa: S608 - values are quoted by ``Words``
+from {found.joined}
+order by model, deployment, provider, t"""  # noqa: S608 - values are quoted by ``Words``
 
 
-class _Counts(msgspec.Struct, frozen=True):
-    """What selects a metric's buckets by place: of all slots, or of each of the table ``slots``."""
-
-    sql: str
-    of_each: bool = False
-
-
-def _quantiles(metric: str, asked: Mapping[str, str], counts: _Counts) -> str:
-    """Return the table of the quantiles of a metric, by slot and place."""
-    key = "" if counts.of_each else "slot, "
-    columns = ",\n    ".join(f"{quantile(q)} as {name}" for name, q in asked.items())
-    return f"""\
-{metric} as (
-  select
-    slot, place,
-    {columns}
-  from {_each(counts)}(
-    select
-      *,
-      sum(n) over (so_many rows unbounded preceding) as so_far,
-      sum(n) over (so_many rows between unbounded preceding and unbounded following) as total
-    from (
-      {counts.sql}
-    ) as counts
-    window so_many as (partition by {key}place order by bucket)
-  ) as o
-  join buckets as b on b.bucket = o.bucket
-  where o.so_far >= {min(asked.values())} * o.total and o.so_far - o.n < {max(asked.values())} * o.total
-  group by slot, place
-)"""  # noqa: S608 - our own values
-
-
-def _each(counts: _Counts) -> str:
-    return "slots cross join lateral " if counts.of_each else ""
-
-
-def _slots(words: Words, minutes: int, within: str, slot: str) -> str:
-    """Return the table of slots: windows of sums that are added up together, by number."""
-    found = f"select distinct window_start from rollup_attempts where minutes = {minutes} and {within}"  # noqa: S608 - our own values
-    windows = f"select window_start, {slot} as slot from ({found}) as windows"  # noqa: S608 - likewise
-    if words.is_postgres:
-        windows = f"select slot, array_agg(window_start) as windows from ({windows}) as numbered group by slot"  # noqa: S608 - likewise
-    return f"slots as (\n  {windows}\n)"
-
-
-def _summed(words: Words, table: str, condition: str, columns: str, by: str = "") -> _Counts:
-    """Return what adds up a table of sums (r) by slot and place.
-
-    SQLite finds sums best one window after the other. Postgres adds up slot after slot: all at once what it groups and
-    sorts is beyond a processor's caches, so that it takes up to twice as long. More ``work_mem`` does not help.
-    """
-    if words.is_postgres:
-        slot, joined, is_in = "", "", " and r.window_start = any (slots.windows)"
-    else:
-        slot, joined, is_in = "slot, ", " join slots on slots.window_start = r.window_start", ""
-    sql = f"""\
-select {slot}series.place, {columns}
-      from {table} as r join series on series.id = r.series_id{joined}
-      where {condition}{is_in}
-      group by {slot}series.place{by}"""  # noqa: S608 - our own values
-    return _Counts(sql, words.is_postgres)
-
-
-def _histogram(words: Words, minutes: int, metric: str) -> _Counts:
-    condition = f"r.minutes = {minutes} and r.metric = '{metric}'"
-    columns = "r.bucket, sum(cast(r.n as double precision)) as n"
-    return _summed(words, "rollup_histograms", condition, columns, ", r.bucket")
-
-
-def _sums(words: Words, wanted: HistoryWanted, steps: Steps) -> tuple[str, Mapping[str, _Counts]]:
-    """Return the SQL of the tables places and sums, and by metric that of buckets, from the sums for each step."""
-    summed = _summed(
+def _of_sums(words: Words, wanted: HistoryWanted, steps: Steps) -> Stepped:
+    return of_sums(
         words,
-        "rollup_attempts",
-        f"r.minutes = {steps.minutes}",
-        "cast(sum(r.n) as bigint) as n, cast(sum(r.n_errors) as bigint) as errors, "
-        "cast(sum(r.n_rate_limited) as bigint) as rate_limited, cast(sum(r.n_won) as bigint) as won, "
-        "cast(sum(r.n_first_token) as bigint) as first_tokens",
+        minutes=steps.minutes,
+        within=f"window_start >= {words.window(steps.since)} and window_start < {words.window(steps.until)}",
+        slot=words.epoch("window_start"),
+        which=_which(words, wanted),
+        key=", ".join(_KEY),
+        quantiles=_QUANTILES,
     )
-    within = f"window_start >= {words.window(steps.since)} and window_start < {words.window(steps.until)}"
-    tables = f"""\
-series as (  -- numbers are grouped in half the time that names take
-  select id, min(id) over (partition by model, deployment, provider) as place from rollup_series
-  where {_which(words, wanted)}
-),
-places as (
-  select id as place, model, deployment, provider from rollup_series where id in (select place from series)
-),
-{_slots(words, steps.minutes, within, words.epoch("window_start"))},
-sums as (
-  select slot, place, n, errors, rate_limited, won, first_tokens
-  from {_each(summed)}(
-      {summed.sql}
-  ) as summed
-)"""  # noqa: S608 - values are quoted by ``Words``
-    return tables, {metric: _histogram(words, steps.minutes, metric) for metric in ("ttft", "tps", "itl")}
 
 
-def _sums_of_rows(words: Words, wanted: HistoryWanted, steps: Steps) -> tuple[str, Mapping[str, _Counts]]:
+def _of_rows(words: Words, wanted: HistoryWanted, steps: Steps) -> Stepped:
     """Return the same from rows, for one client or steps of a minute, for which there are no sums."""
     whose = f"client = {words.text(wanted.client)}" if wanted.client else "client is null and number > 0"  # no probes
     client = "" if wanted.client is None else f" and {whose}"
@@ -319,9 +194,9 @@ placed as (
 ),
 sums as (
   select
-    slot, place, count(*) as n, count(*) filter (where {error} and {own}) as errors,
-    count(*) filter (where error_kind = 'rate_limited' and {own}) as rate_limited,
-    count(*) filter (where outcome = 'won') as won, count(ttft_ms) as first_tokens
+    slot, place, count(*) as n, count(*) filter (where {error} and {own}) as n_errors,
+    count(*) filter (where error_kind = 'rate_limited' and {own}) as n_rate_limited,
+    count(*) filter (where outcome = 'won') as n_won, count(ttft_ms) as n_first_token
   from placed
   group by slot, place
 )"""  # noqa: S608 - values are quoted by ``Words``
@@ -334,66 +209,58 @@ sums as (
             f"placed cross join {words.pairs('gaps')} as gap where gaps is not null",
         ),
     }
-    return tables, {
-        metric: _Counts(f"""\
+    counts = {
+        metric: Counts(f"""\
 select slot, place, bucket, cast(sum(n) as double precision) as n
       from (select slot, place, {bucket} as bucket, {n} as n from {there}) as points
       group by slot, place, bucket""")  # noqa: S608 - values are quoted by ``Words``
         for metric, (bucket, n, there) in points.items()
     }
+    return stepped(tables, _QUANTILES, counts)
 
 
-def _outages_sql(words: Words, wanted: HistoryWanted, steps: Steps) -> str:
-    """Return a statement over the outages that went on in these steps.
+async def _outages(reader: Reader, wanted: HistoryWanted, steps: Steps, now: datetime) -> Table:
+    """Return the outages that went on in these steps.
 
     One without an end may still last, or its process was killed: it counts for a day.
     """
+    words = reader.words
     lasting = f"ended_at is null and began_at >= {words.instant(steps.since - _LASTS)}"
     which = "" if wanted.deployment is None else f"\n  and deployment = {words.text(wanted.deployment)}"
     if wanted.model is not None:
         of_model = f"select deployment from rollup_series where model = {words.text(wanted.model)}"  # noqa: S608 - quoted
         which += f"\n  and deployment in ({of_model})"
-    return f"""\
+    sql = f"""\
 select deployment, began_at, ended_at, reason, replica
 from outages
 where began_at >= {words.instant(steps.since - _LONGEST)} and began_at < {words.instant(steps.until)}
   and (ended_at >= {words.instant(steps.since)} or ({lasting})){which}
 order by began_at desc, id limit {_MOST_OUTAGES}"""  # noqa: S608 - values are quoted by ``Words``
+    found = shapes.rows(await reader.run(sql))
+    return Table(
+        [{**row, "may_last": row["ended_at"] is None and now - row["began_at"] < _LASTS} for row in found], sql
+    )
 
 
 def _heat_sql(words: Words, wanted: HeatWanted, now: datetime) -> str:
     """Return a statement over the sums of hours: the database keeps them for a month (rollup_periods)."""
-    of_week = f"({words.weekday('window_start')}) * 24 + {words.hour('window_start')}"
-    summed = _summed(
+    quantiles = {name: asked for name, asked in _QUANTILES.items() if name == wanted.metric}
+    found = of_sums(
         words,
-        "rollup_attempts",
-        "r.minutes = 60",
-        "cast(sum(r.n) as bigint) as n, "
-        "cast(sum(r.n_errors) as double precision) / nullif(sum(r.n_errors + r.n_first_token), 0) as error_rate",
+        minutes=60,
+        within=f"window_start >= {first_of(words, wanted.window, now)}",
+        slot=f"({words.weekday('window_start')}) * 24 + {words.hour('window_start')}",
+        which=_which(words, wanted),
+        key="model, deployment",
+        quantiles=quantiles,
     )
-    tables = f"""\
-with series as (
-  select id, min(id) over (partition by model, deployment) as place from rollup_series where {_which(words, wanted)}
-),
-{_slots(words, 60, f"window_start >= {words.window(first(wanted.window, now))}", of_week)},
-sums as (
-  select slot, place, n, error_rate
-  from {_each(summed)}(
-      {summed.sql}
-  ) as summed
-)"""  # noqa: S608 - values are quoted by ``Words``
-    if wanted.metric in {HeatMetric.N, HeatMetric.ERROR_RATE}:
-        value, joined = f"sums.{wanted.metric}", ""
-    else:
-        metric, q = _QUANTILES[wanted.metric]
-        value, joined = f"{metric}.value", f"left join {metric} using (slot, place)\n"
-        tables += f",\n{_quantiles(metric, {'value': q}, _histogram(words, 60, metric))}"
+    error_rate = "cast(n_errors as double precision) / nullif(n_errors + n_first_token, 0)"
+    value = error_rate if wanted.metric is HeatMetric.ERROR_RATE else wanted.metric
     return f"""\
-{tables}
-select s.deployment, s.model, slot / 24 as weekday, slot % 24 as hour, {value} as value, sums.n
-from sums
-join rollup_series as s on s.id = sums.place
-{joined}order by s.deployment, s.model, slot"""  # noqa: S608 - values are quoted by ``Words``
+with {found.tables}
+select deployment, model, slot / 24 as weekday, slot % 24 as hour, {value} as value, n
+from {found.joined}
+order by deployment, model, slot"""  # noqa: S608 - values are quoted by ``Words``
 
 
 def _which(words: Words, wanted: HistoryWanted | HeatWanted) -> str:
@@ -422,34 +289,15 @@ async def race_value(reader: Reader, window: Window, by: By, now: datetime) -> T
     if by is By.MODEL and window in _VIEWED:
         sql = f"select * from race_value_{window} order by model"  # noqa: S608 - our own values
     else:
-        parts = {"windows": windows(reader.words, window, now), **_KEYS[by]}
-        sql = f"{rendered(text_of('race_value'), parts, is_postgres=reader.words.is_postgres)}\norder by 1"
+        sql = f"{report_sql('race_value', reader.words, window, now, **_KEYS[by])}\norder by 1"
     return await _table(reader, sql)
 
 
 async def refusals(reader: Reader, window: Window, now: datetime) -> tuple[Table, Table]:
     """Return refused requests by client and reason, and addresses that sent unknown keys; the most frequent first."""
-    since = f"started_at >= {reader.words.instant(now - window.length)}"
-    refused = f"""\
-select
-  client, status_code, reason, cast(sum(n) as bigint) as n, count(distinct address) as n_addresses,
-  min(started_at) as first_seen_at, max(started_at) as last_seen_at
-from refusals
-where {since}
-group by client, status_code, reason
-order by n desc, client, status_code, reason limit {MOST_REFUSALS}"""  # noqa: S608 - our own values
-    guessed = f"""\
-select
-  address, cast(sum(n) as bigint) as n, count(*) as n_minutes, max(n) as peak_per_minute,
-  min(started_at) as first_seen_at, max(started_at) as last_seen_at
-from (
-  select address, started_at, cast(sum(n) as bigint) as n
-  from refusals
-  where reason = 'invalid_api_key' and {since}
-  group by address, started_at
-) as minutes
-group by address
-order by n desc, address limit {MOST_ADDRESSES}"""  # noqa: S608 - our own values
+    refused, guessed = (report_sql(name, reader.words, window, now) for name in ("refusals", "wrong_keys"))
+    refused += f"\norder by n desc, client, status_code, reason limit {MOST_REFUSALS}"
+    guessed += f"\norder by n desc, address limit {MOST_ADDRESSES}"
     return await _table(reader, refused), await _table(reader, guessed)
 
 
@@ -457,15 +305,15 @@ async def usage(reader: Reader, window: Window, now: datetime) -> Table:
     """Return the usage of clients, the most expensive first."""
     sql = f"""\
 select
-  nullif(r.client, '') as client, cast(sum(r.n) as bigint) as calls, cast(sum(r.n_failed) as bigint) as failed,
-  cast(sum(r.prompt_tokens) as bigint) as prompt_tokens,
-  cast(sum(r.completion_tokens) as bigint) as completion_tokens,
-  sum({paid("cost_usd")}) as cost_usd, sum({paid("duplicate_cost_usd")}) as duplicate_cost_usd
-from rollup_calls as r
-where {windows(reader.words, window, now)}
-group by r.client
-having sum(r.n) > 0
-order by coalesce(sum({paid("cost_usd")}), 0) desc, client"""  # noqa: S608 - our own values
+  client, cast(sum(n) as bigint) as calls, cast(sum(n_failed) as bigint) as failed,
+  cast(sum(prompt_tokens) as bigint) as prompt_tokens, cast(sum(completion_tokens) as bigint) as completion_tokens,
+  sum(cost_usd) as cost_usd, sum(duplicate_cost_usd) as duplicate_cost_usd
+from (
+{report_sql("client_usage", reader.words, window, now)}
+) as used
+group by client
+having sum(n) > 0
+order by coalesce(sum(cost_usd), 0) desc, client"""  # noqa: S608 - our own values
     return await _table(reader, sql)
 
 
@@ -543,7 +391,7 @@ select
   nullif(client, '') as client,
   coalesce(sum(case when window_start >= {of_day} then usd end), 0) as day_usd,
   coalesce(sum(usd), 0) as month_usd
-from (select client, minutes, window_start, {paid("cost_usd")} as usd from rollup_calls) as r
+from (select client, minutes, window_start, {reader.words.paid("cost_usd")} as usd from rollup_calls) as r
 where minutes = 1440 and window_start >= {of_month}
 group by client"""  # noqa: S608 - our own values
     rows = shapes.rows(await reader.run(sql))

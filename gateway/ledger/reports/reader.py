@@ -69,11 +69,6 @@ FAILED, OWN_FAULT, RACED = (conditions("c.")[name] for name in ("failed", "own_f
 LOWEST, HIGHEST = -56, 111  # numbers of the ledger's buckets
 
 
-def paid(column: str) -> str:
-    """Return a cost column of ``rollup_calls`` as in ``client_usage``: with attempts that ended after their call."""
-    return f"case when coalesce(race_{column}, 0) > coalesce({column}, 0) then race_{column} else {column} end"
-
-
 _NOW_S = "cast(strftime('%s', 'now') as integer)"  # on SQLite
 
 
@@ -148,6 +143,11 @@ class Words:
         edge = f"{value} * 1.0000000001 order by from_ms desc limit 1"
         return f"coalesce((select bucket from buckets where from_ms <= {edge}), {LOWEST})"  # noqa: S608 - our names
 
+    def paid(self, column: str, of: str = "") -> str:
+        """Return a cost column of ``rollup_calls``, with attempts that ended after their call."""
+        greatest, mine, races = "greatest" if self.is_postgres else "max", f"{of}{column}", f"{of}race_{column}"
+        return f"{greatest}(coalesce({races}, {mine}), coalesce({mine}, {races}))"
+
     def pairs(self, json: str) -> str:
         """Return the table function that yields the keys and values of a JSON object."""
         return f"json_each_text({json})" if self.is_postgres else f"json_each({json})"
@@ -163,12 +163,16 @@ class Words:
         return f"json_each(case when json_valid({column}) then {is_object} end)"
 
 
-def quantile(q: str) -> str:
-    """Return the value below which the share ``q`` of one metric lies: inside its bucket, between its edges.
+def floor(at: datetime, minutes: int) -> datetime:
+    """Return the start of the window of sums in which ``at`` is."""
+    seconds = minutes * 60
+    return datetime.fromtimestamp(int(at.timestamp()) // seconds * seconds, UTC)
 
-    As ``gateway.ledger.schema`` has it, so that reports and views agree.
-    """
-    is_there = f"o.so_far >= {q} * o.total and o.so_far - o.n < {q} * o.total"
+
+def quantile(q: str, metric: str = "") -> str:
+    """Return the value below which the share ``q`` of one metric lies: inside its bucket, between its edges."""
+    of_metric = f"o.metric = '{metric}' and " if metric else ""
+    is_there = f"{of_metric}o.so_far >= {q} * o.total and o.so_far - o.n < {q} * o.total"
     inside = f"b.from_ms + (b.to_ms - b.from_ms) * ({q} * o.total - (o.so_far - o.n)) / o.n"
     return f"max(case when {is_there} then {inside} end)"
 

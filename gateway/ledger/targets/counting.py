@@ -20,9 +20,9 @@ from gateway.ledger.connections import (
 )
 from gateway.ledger.database import DATABASE_ERRORS, unreachable
 from gateway.ledger.errors import DatabaseUnreachableError, is_sqlite, parse_url
-from gateway.ledger.reports.reader import Words
+from gateway.ledger.reports.reader import Words, floor
 from gateway.ledger.targets import statements
-from gateway.ledger.targets.statements import DAY, FIVE, HOUR, SETTLED, floor
+from gateway.ledger.targets.statements import DAY, FIVE, HOUR, SETTLED
 from gateway.ledger.turns import TARGETS
 
 FIVES_BACK = timedelta(hours=8)  # the time in which windows of five minutes are checked, and one hour more

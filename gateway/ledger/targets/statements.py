@@ -6,12 +6,12 @@ used, and the rows are read instead: so late rows are never missing, and any pro
 """
 
 from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 import msgspec
 
 from gateway.core.targets import Definition
-from gateway.ledger.reports.reader import FAILED, OWN_FAULT, RACED, Words
+from gateway.ledger.reports.reader import FAILED, OWN_FAULT, RACED, Words, floor
 
 # The windows of the ledger's sums that make up a target's time: large ones, and small ones at its ends. Running calls
 # are stored late, in the window that they began in, so a window is used as a whole only a while after its end.
@@ -69,12 +69,6 @@ def _pieces(
     if first_hour < hours_end:
         yield Piece(HOUR, first_hour, hours_end)
     yield Piece(FIVE, max(first_hour, hours_end), None)
-
-
-def floor(at: datetime, minutes: int) -> datetime:
-    """Return the start of the window with ``at``."""
-    seconds = minutes * 60
-    return datetime.fromtimestamp(int(at.timestamp()) // seconds * seconds, UTC)
 
 
 def ceiling(at: datetime, minutes: int) -> datetime:

@@ -16,7 +16,7 @@ from gateway.core.records import Facts, NotProbed, OutageRecord, Probe, ProbeEnd
 from gateway.ledger.books import SqlProbeBook
 from gateway.ledger.writer import Ledger
 from gateway.settings import ProbeSettings
-from tests.unit.ledger.records import raced_call
+from tests.unit.ledger.records import call, raced_call, won
 
 NOON = datetime(2026, 10, 5, 12, tzinfo=UTC)
 SETTINGS = ProbeSettings(quiet_s=600, usd_per_day=1.0, max_per_day=1000)
@@ -122,6 +122,35 @@ async def test_calls_and_outages_of_all_replicas_are_known(ledger_url: str, tmp_
     assert await reserve(book, probe(attempt.deployment, at=soon + timedelta(hours=2))) is None
     assert await reserve(book, probe("b/m", at=NOON + timedelta(minutes=1))) is NotProbed.BROKEN
     assert attempt.role is not Role.PROBE
+    await ledger.close()
+    await book.aclose()
+
+
+async def test_an_outage_of_a_killed_replica_is_over_where_something_answers(ledger_url: str, tmp_path: Path) -> None:
+    book, ledger = SqlProbeBook(ledger_url), Ledger(ledger_url, tmp_path / "spool", "w1", utc_now=lambda: NOON)
+    answered = won(new_id(), token_ms=120.0)
+    ledger.call_finished(call(answered))
+    for deployment, replica, ended_at in (
+        (answered.deployment, "killed", None),
+        ("b/m", "killed", None),
+        ("c/m", "killed", None),
+        ("c/m", "killed", answered.started_at),  # it was started again since
+    ):
+        began_at = answered.started_at - timedelta(minutes=3 if ended_at is None else 2)
+        ledger.outage(
+            OutageRecord(
+                id=new_id(), deployment=deployment, model="m", began_at=began_at, ended_at=ended_at, replica=replica,
+                reason="server_error",
+            )
+        )  # fmt: skip
+    await ledger.flush()
+    at = answered.started_at + timedelta(minutes=5)
+    known = {name: await facts(book, probe(name, at=at)) for name in (answered.deployment, "b/m", "c/m")}
+    assert {name: each.is_broken for name, each in known.items()} == {
+        answered.deployment: False,
+        "b/m": True,
+        "c/m": False,
+    }
     await ledger.close()
     await book.aclose()
 

@@ -15,6 +15,7 @@ REVISIONS = sorted(path.name[:4] for path in (migrations_folder() / "versions").
 MADE = {
     "0045": "5bcc994542d14d79",
     "0047": "b9202abad1d3cc3e",
+    "0048": "d2e7ffa7a876a383",
 }
 
 

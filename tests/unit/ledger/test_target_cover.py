@@ -5,7 +5,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from gateway.ledger.targets.statements import begin, cover, floor
+from gateway.ledger.reports.reader import floor
+from gateway.ledger.targets.statements import begin, cover
 
 NOON = datetime(2026, 3, 4, 12, 34, 56, tzinfo=UTC)
 

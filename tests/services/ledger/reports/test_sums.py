@@ -134,6 +134,25 @@ async def test_usage_adds_up_what_clients_used(library: Library, window: Window)
     assert sum(row["cost_usd"] for row in table.rows) == pytest.approx(30)
 
 
+@pytest.mark.parametrize("window", [Window.HOUR, Window.DAY, Window.MONTH])
+async def test_usage_is_the_views_by_client(library: Library, window: Window) -> None:
+    records = []
+    for number in range(12):
+        at = datetime.now(UTC) - window.length * 0.05 * number  # the view has the database's clock
+        one = failed(new_id(), started_at=at) if number == 7 else won(new_id(), started_at=at, cost_usd=0.25)
+        known = {"cost_usd": None if number % 2 else 0.125, "client": f"c{number % 2}", "model": f"m{number % 3}"}
+        records.append(call(one, started_at=at, prompt_tokens=number, duplicate_cost_usd=0.0625, **known))
+    await library.store(*records)
+    viewed = await library.ask(
+        "select client, cast(sum(n) as bigint) as calls, cast(sum(n_failed) as bigint) as failed, "
+        "cast(sum(prompt_tokens) as bigint) as prompt_tokens, "
+        "cast(sum(completion_tokens) as bigint) as completion_tokens, sum(cost_usd) as cost_usd, "
+        f"sum(duplicate_cost_usd) as duplicate_cost_usd from client_usage_{window} group by client order by 6 desc"
+    )
+    assert sum(row["calls"] for row in viewed) == 12
+    same((await library.reports.usage(window)).rows, viewed)
+
+
 async def test_spending_is_of_this_day_and_month_in_utc(library: Library) -> None:
     today = NOW.replace(hour=0, minute=0, second=0)
     month = today.replace(day=1)
