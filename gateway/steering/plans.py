@@ -56,7 +56,7 @@ class Prospect(msgspec.Struct, frozen=True, kw_only=True):
     """One deployment as the policy sees it for this call."""
 
     deployment: str
-    state: str  # "ok", "cooling", "open", "half-open", "out"
+    state: str  # "ok", "failing", "cooling", "open", "half-open", "out"
     events: float  # recent first tokens with such prompts; older ones count less
     ttft_mean_s: float  # predicted for an attempt; times above 30 s count as 30 s
     ttft_p50_s: float | None
