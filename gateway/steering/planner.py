@@ -124,11 +124,10 @@ class Draft:
         if self.strategy.in_turn:
             if probe is not None and (race.budget > 0 or probes) and watches:
                 self._explore(probe, Why.PROBE)
-            if race.budget > 0:
-                self.add_rescues_of_one()
+            rescue_s = self.add_rescues(()) if race.budget > 0 else None
             if self._terms.asked is not None:
                 self.ask()
-            return None
+            return rescue_s
         if self._why is Why.FLAWED:
             self.add_standby(race.budget)
             self.ask()
@@ -345,13 +344,6 @@ class Draft:
         for number, spare in enumerate(spares[:2] or self._last_resort(), start=1):
             self._launch(spare, number * rescue_s, Role.FAILOVER, Why.RESCUE)
         return rescue_s
-
-    def add_rescues_of_one(self) -> None:
-        """Add two rescues for a primary that runs alone and hangs, each if the budget allows it then."""
-        rescue_s = self._rescue_s()
-        spares = [each for each in self._spare[:2] if each.tier < Tier.FULL]
-        for number, spare in enumerate(spares or self._last_resort(), start=1):
-            self._launch(spare, number * rescue_s, Role.HEDGE, Why.RESCUE)
 
     def _last_resort(self) -> Sequence[Candidate]:
         """Return the best of the broken ones if there are no others: it may have recovered, which beats waiting."""

@@ -206,11 +206,11 @@ def test_failover_goes_by_score_and_to_the_tripped_last() -> None:
     assert made.rest == ("b", "c", "x")
 
 
-@pytest.mark.parametrize(("mode", "role"), [(Mode.AUTO, Role.FAILOVER), (Mode.SINGLE, Role.HEDGE)])
-def test_a_call_that_hangs_and_has_nobody_else_asks_the_best_broken_one(mode: Mode, role: Role) -> None:
+@pytest.mark.parametrize("mode", [Mode.AUTO, Mode.SINGLE])
+def test_a_call_that_hangs_and_has_nobody_else_asks_the_best_broken_one(mode: Mode) -> None:
     worse, best = (candidate(name, time_s, state=HealthState.OPEN) for name, time_s in (("x", 0.3), ("y", 0.2)))
     made = planned(worse, best, A, mode=mode)
-    assert launched(made) == [("a", 0.0, Role.PRIMARY), ("y", 2 * A.estimate.q95_s, role)]
+    assert launched(made) == [("a", 0.0, Role.PRIMARY), ("y", 2 * A.estimate.q95_s, Role.FAILOVER)]
     assert made.rest == ("x",)
     probed = candidate("y", 0.2, state=HealthState.HALF_OPEN, probe_due=True)
     assert launched(planned(worse, probed, A, mode=mode)) == [("a", 0.0, Role.PRIMARY), ("y", 0.0, Role.PROBE)]
@@ -252,21 +252,22 @@ def test_single_is_one_at_a_time_unless_it_hangs_and_the_budget_allows_a_rescue_
     made = planned(A, B, C, broken, mode=Mode.SINGLE, draws=(ALWAYS,))
     assert launched(made) == [
         ("a", 0.0, Role.PRIMARY),
-        ("b", 2 * A.estimate.q95_s, Role.HEDGE),
-        ("c", 4 * A.estimate.q95_s, Role.HEDGE),
-    ]  # a hedge draws on the budget
+        ("b", 2 * A.estimate.q95_s, Role.FAILOVER),
+        ("c", 4 * A.estimate.q95_s, Role.FAILOVER),
+    ]
     assert made.rest == ("x",)
-    assert made.rescue_s is None
+    assert made.rescue_s == 2 * A.estimate.q95_s
     made = planned(A, B, C, broken, mode=Mode.SINGLE, budget=0.0, draws=(ALWAYS,))
     assert launched(made) == [("a", 0.0, Role.PRIMARY)]
     assert made.rest == ("b", "c", "x")
+    assert made.rescue_s is None
 
 
 def test_single_probes_a_broken_deployment_beside_its_call_and_a_budget_of_nothing_does_not() -> None:
     probe = candidate("x", 0.1, state=HealthState.HALF_OPEN, probe_due=True)
     made = planned(A, B, probe, mode=Mode.SINGLE)
     assert started(made) == [("a", Role.PRIMARY), ("x", Role.PROBE)]
-    assert launched(made)[2] == ("b", 2 * A.estimate.q95_s, Role.HEDGE)  # at its usual time
+    assert launched(made)[2] == ("b", 2 * A.estimate.q95_s, Role.FAILOVER)  # at its usual time
     assert (made.width_asked, made.narrowed) == (1, None)
     assert started(planned(A, B, probe, mode=Mode.SINGLE, budget=0.0)) == [("a", Role.PRIMARY)]
 
