@@ -128,8 +128,6 @@ SURPRISE_HALF_LIFE_S = 4.0  # world herd, bursts: recent first tokens show other
 SURPRISE_PRIOR = 2.0  # world herd, bursts: first tokens; pulls the surprise to 0
 SURPRISE_MAX = 2.0  # bound: of ln(ttft), what one first token can count
 CROWDING_MAX = 16.0  # bound: maximum factor, up and down
-# world herd: with more crowding a racer starts as a hedge
-CROWDED = 1.25
 
 # Prompt caches
 PREFIX_BYTES = (4_096, 8_192, 16_384, 32_768, 65_536)  # vendors: 4 KB are 1,024 tokens; vendors cache no shorter prompt

@@ -16,7 +16,6 @@ from gateway.steering.candidates import Candidate, Lineup, Terms, Tier
 from gateway.steering.constants import (
     BURST_TOKENS,
     COLD_EVENTS,
-    CROWDED,
     EXPLORE_FLAWED_SHARE,
     EXPLORE_HARM_S,
     EXPLORE_NEW_SHARE,
@@ -307,8 +306,6 @@ class Draft:
         """Return why ``rival`` should be a hedge instead of a racer, although there is budget; None to race it."""
         if gain_s <= 0:
             return Why.SLOWER
-        if rival.condition.crowding > CROWDED:
-            return Why.CROWDED
         if self._is_billed_in_full(rival):
             return Why.BILLED
         holds = self._terms.holds

@@ -32,7 +32,6 @@ class Why(StrEnum):
     BUDGET = "budget"  # the share of calls that is raced
     VALUE = "value"  # the seconds that it should save are worth more than it should cost
     LATE = "late"  # hedge at the primary's quantile
-    CROWDED = "crowded"  # would be raced, but too much is in flight there
     SLOWER = "slower"  # would be raced, but the call should lose by it: its answer is slower
     WORTH = "worth"  # would be raced, but should save less than ``worth_ms``
     BILLED = "billed"  # would be raced, but dollars are limited and the loser is billed in full
