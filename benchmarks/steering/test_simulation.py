@@ -118,6 +118,15 @@ def test_single_fails_no_call_and_asks_hardly_more_where_half_of_the_deployments
     assert fmean(result.extra for result in results) < 0.1
 
 
+@pytest.mark.parametrize("seed", [101, 102])
+def test_single_fails_no_call_of_a_model_of_which_half_thinks_unseen_and_asks_hardly_more(seed: int) -> None:
+    unseen = setting(WORLDS["unseen"], 600, seed)
+    own, best = warm(unseen, simulate(unseen, contest.SINGLE)), warm(unseen, simulate(unseen, contest.ORACLE))
+    assert all(result.ttft_s is not None for result in own)
+    assert fmean(result.extra for result in own) < 0.05
+    assert mean_ttft_s(own) < 1.9 * mean_ttft_s(best)
+
+
 def test_some_calls_race_on_where_half_of_the_deployments_are_unlimited() -> None:
     results = results_in("ratelimit", contest.RACES, 1600)
     assert fmean(result.extra for result in results if result.at_s >= 120.0) > 0.25

@@ -101,6 +101,7 @@ KEPT_STEP = 0.05  # bound: steps of that share, so that lineups can be kept
 KEPT_MEMORY = 1000  # judgement: audits; then those before count half
 RESCUE_FACTOR = 2.0  # world halfhang: times the primary's q95: then it counts as hanging
 RESCUE_MIN_S = 0.6  # world halfhang: earliest rescue
+RESCUE_IN_TIME = 0.75  # world unseen: of the time-out of a first token: latest rescue, so that it may still answer
 RESCUE_UNKNOWN_S = 7.3  # bound: twice the fixed prior's q95: latest rescue where nothing is known, or some hang
 LATE_FACTOR = 3.0  # judgement: times the q90 of first tokens: then another model is asked beside
 LATE_QUANTILE = 0.9  # judgement: the q95 collapses where one attempt in twenty hangs

@@ -8,7 +8,7 @@ import msgspec
 from gateway.core.attempts import Narrowed, Role
 from gateway.core.calls import Mode, Objective
 from gateway.core.prompt_classes import Effort
-from gateway.steering.constants import IN_TIME_QUANTILE, LATE_UNKNOWN_S
+from gateway.steering.constants import IN_TIME_QUANTILE, LATE_UNKNOWN_S, RESCUE_IN_TIME
 from gateway.steering.estimates import Estimate
 
 # An explanation: a plan with all its numbers and the reason for each launch, for the operator. Times are seconds,
@@ -188,6 +188,34 @@ class Plan(msgspec.Struct, frozen=True):
     def late_s(self) -> float:
         """When another model is asked beside this one, as its first token is late: seconds after the start."""
         return LATE_UNKNOWN_S if self.primary is None else self.primary.overdue_s
+
+
+def rescued_in_time(plan: Plan, ttft_timeout_s: float) -> Plan:
+    """Return ``plan`` with its first rescue within ``RESCUE_IN_TIME`` of the primary's time-out, and others likewise.
+
+    Else the attempt of a model that thinks as long as that ends before another was asked beside it.
+    """
+    most_s = RESCUE_IN_TIME * ttft_timeout_s
+    if plan.rescue_s is None or plan.rescue_s <= most_s:  # the usual case
+        return plan
+    sooner = most_s / plan.rescue_s
+    launches = [
+        msgspec.structs.replace(each, delay_s=each.delay_s * sooner) if each.role is Role.FAILOVER else each
+        for each in plan.launches
+    ]
+    launches.sort(key=lambda launch: launch.delay_s)
+    if (told := plan.explanation) is not None:
+        starts = [
+            msgspec.structs.replace(each, delay_s=round(each.delay_s * sooner, 4), why=f"{each.why}{_IN_TIME}")
+            if each.role is Role.FAILOVER
+            else each
+            for each in told.launches
+        ]
+        told = msgspec.structs.replace(told, launches=tuple(starts))
+    return msgspec.structs.replace(plan, launches=tuple(launches), rescue_s=most_s, explanation=told)
+
+
+_IN_TIME = f", but within {RESCUE_IN_TIME:.0%} of its time-out"
 
 
 def plan_beside(plan: Plan, late: str) -> Plan:

@@ -14,7 +14,7 @@ from gateway.steering.counts import bucket
 from gateway.steering.estimates import Estimate
 from gateway.steering.health import Condition, HealthState
 from gateway.steering.planner import plan
-from gateway.steering.plans import Plan
+from gateway.steering.plans import Plan, rescued_in_time
 from gateway.steering.survival import dense, kaplan_meier
 
 HEALTHY = Condition(HealthState.OK, 0.0, probe_due=False, in_flight=0, price_s=0.0)
@@ -195,6 +195,14 @@ def test_rescue_comes_at_twice_the_primarys_q95_and_the_next_at_twice_that_howev
     late_s = 2 * slow[0].estimate.q95_s
     assert late_s > 2 * median_s
     assert [launch.delay_s for launch in made.launches[2:]] == [late_s, 2 * late_s]
+
+
+def test_a_rescue_comes_while_it_may_still_answer_before_the_time_out_and_a_quick_model_s_is_as_ever() -> None:
+    slow, quick = (planned(*(candidate(name, seconds) for name in "abcd")) for seconds in (60.0, 0.3))
+    in_time = rescued_in_time(slow, 120.0)
+    assert [launch.delay_s for launch in in_time.launches if launch.role is Role.FAILOVER] == pytest.approx([90, 180])
+    assert in_time.rescue_s == 90.0
+    assert rescued_in_time(quick, 120.0) is quick
 
 
 def test_failover_goes_by_score_and_to_the_tripped_last() -> None:
