@@ -528,7 +528,7 @@ class CallRunner:
     async def _waits(self, failed: list[tuple[str, ApiError]]) -> bool:
         """Wait for the first deployment if all are limited and it says that it is free again soon; return whether so.
 
-        Beside nobody, and within what calls wait for a seat. Then the model is asked once more.
+        No attempt runs meanwhile; it is within what calls wait for a seat. Then the model is asked once more.
         """
         if any(type(error) is not AllRateLimited for _, error in failed):
             return False

@@ -169,7 +169,7 @@ class LaunchSchedule:
     def schedule_rescues(self) -> None:
         """Start the timer of the next rescue: who is asked now may hang, and none of the plan is left.
 
-        One more comes each ``rescue_s`` until one answers, or nobody is left. None, if the request may be invalid.
+        One more comes each ``rescue_s`` until one answers, or none is left. Not if the request itself may be invalid.
         """
         if self._plan.rescue_s is None or self._left is not None:
             return
