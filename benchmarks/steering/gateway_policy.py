@@ -10,14 +10,14 @@ from msgspec.structs import replace
 from benchmarks.steering.policy import MODEL, Policy
 from benchmarks.steering.timeline import Timeline
 from benchmarks.steering.traffic import Request
-from benchmarks.steering.worlds import World
+from benchmarks.steering.worlds import TIMEOUT_S, World
 from gateway.core.attempts import AttemptRecord, AttemptStart
 from gateway.core.calls import CallRecord, Objective
 from gateway.settings import RaceSettings
 from gateway.steering.board import Board
 from gateway.steering.candidates import Terms
 from gateway.steering.outages import Strikes
-from gateway.steering.plans import Launch, Plan
+from gateway.steering.plans import Launch, Plan, rescued_in_time
 from gateway.steering.router import Steering
 from providers import Price
 
@@ -67,7 +67,8 @@ class GatewayPolicy(Policy):
 
     def plan(self, request: Request, names: Sequence[str]) -> Plan:
         """Plan as the API would ask for it."""
-        return self._steering.plan(MODEL, names, self._race, self._terms(request), request.prompt_class)
+        plan = self._steering.plan(MODEL, names, self._race, self._terms(request), request.prompt_class)
+        return rescued_in_time(plan, TIMEOUT_S)
 
     def _terms(self, request: Request) -> Terms:
         terms = Terms(self._objective, request.prompt_tokens, prices=self._prices, holds=self._holds)

@@ -20,10 +20,11 @@ from gateway.core.prompt_classes import encoded_class
 from gateway.racing.hold import Hold
 from gateway.racing.launches import LaunchSchedule
 from gateway.racing.measurement import AUDIT_S, AUDIT_TOKENS, AUDIT_TOKENS_S
-from gateway.settings import RaceSettings
+from gateway.settings import RaceSettings, Settings
 from gateway.steering.plans import Launch, Plan
 from providers import ErrorKind
 
+PATIENCE_S = Settings.model_fields["queue_timeout_s"].default
 READING_TOK_S = RaceSettings().reading_tok_s
 
 
@@ -71,8 +72,9 @@ class Race:
         done: Callable[[Result], None],
         deadline_s: float | None = None,
         won: Callable[[], None] = lambda: None,
+        again: Callable[[], Plan] | None = None,
     ) -> None:
-        """``won`` is called when an attempt has won."""
+        """``won`` is called when an attempt has won; ``again`` plans once more, after a wait for who is limited."""
         self._request = request
         self._plan = plan
         self._policy = policy
@@ -82,16 +84,9 @@ class Race:
         self._done = done
         self._won = won
         self._received_at_s = timeline.now_s
-        self._schedule = LaunchSchedule(
-            plan,
-            loop=timeline,
-            clock=lambda: timeline.now_s,
-            may_launch=policy.permit,
-            launch=self._launch,
-            on_no_slot=self._replace,
-            lines={},  # nobody here has max_in_flight
-            on_slot_refused=lambda _: None,
-        )
+        self._again = again
+        self._waited_s = 0.0
+        self._schedule = self._scheduled(plan)
         self._attempts: list[Attempt] = []
         self._running: list[Attempt] = []
         self._audited: list[Attempt] = []
@@ -110,11 +105,37 @@ class Race:
     def start(self) -> None:
         """Launch what starts now, schedule the rest."""
         if not self._plan.launches:
-            self._close(429)
+            self._limited(self._plan.retry_after_s or 1.0)
             return
         self._result.primary = self._plan.launches[0].deployment
         for launch in tuple(self._schedule.open()):
             self._launch(launch)
+
+    def _scheduled(self, plan: Plan) -> LaunchSchedule:
+        return LaunchSchedule(
+            plan,
+            loop=self._timeline,
+            clock=lambda: self._timeline.now_s,
+            may_launch=self._policy.permit,
+            launch=self._launch,
+            on_no_slot=self._replace,
+            lines={},  # nobody here has max_in_flight
+            on_slot_refused=lambda _: None,
+        )
+
+    def _limited(self, retry_after_s: float) -> None:
+        """Wait for the first that is free again, if that is soon enough, and plan once more; else fail."""
+        if self._again is None or self._waited_s + retry_after_s > PATIENCE_S:
+            self._close(429)
+            return
+        self._waited_s += retry_after_s
+        self._timeline.after(retry_after_s, self._start_again)
+
+    def _start_again(self) -> None:
+        assert self._again is not None
+        self._plan = self._again()
+        self._schedule = self._scheduled(self._plan)
+        self.start()
 
     # Attempts
 
@@ -199,7 +220,11 @@ class Race:
         if attempt.start.role is Role.PROBE and self._schedule.is_in_turn and self._running:
             return
         if not self._replace() and not self._running:
-            self._close(429 if kind is ErrorKind.RATE_LIMITED else 502)
+            refusals = [each.answer.retry_after_s or 1.0 for each in self._attempts if each.answer.error is kind]
+            if kind is ErrorKind.RATE_LIMITED and len(refusals) == len(self._attempts):
+                self._limited(min(refusals))
+            else:
+                self._close(429 if kind is ErrorKind.RATE_LIMITED else 502)
 
     def _replace(self) -> bool:
         """Launch the next candidate in place of an attempt that failed."""

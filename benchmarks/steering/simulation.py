@@ -98,6 +98,7 @@ def simulate(where: Setting, contender: Contender) -> list[Result]:
                 done=results.append,
                 objective=contender.objective,
                 deadline_s=_deadline_s(where, contender),
+                again=lambda: policy.plan(request, fleet.names(timeline.now_s)),
             )
             race.start()
 

@@ -111,6 +111,22 @@ def test_racing_fails_no_call_where_all_are_limited_once_a_minute_has_shown_how_
     assert fmean(result.launched for result in results) > 1.05  # and it still hedges and races
 
 
+def test_single_fails_no_call_and_asks_hardly_more_where_half_of_the_deployments_hang() -> None:
+    results = results_in("halfhang", contest.SINGLE, 1600)
+    assert any(any(faults) for faults in where("halfhang", 1600).weather.fault)
+    assert all(result.ttft_s is not None and result.ttft_s < 15.0 for result in results)
+    assert fmean(result.extra for result in results) < 0.1
+
+
+@pytest.mark.parametrize("seed", [101, 102])
+def test_single_fails_no_call_of_a_model_of_which_half_thinks_unseen_and_asks_hardly_more(seed: int) -> None:
+    unseen = setting(WORLDS["unseen"], 600, seed)
+    own, best = warm(unseen, simulate(unseen, contest.SINGLE)), warm(unseen, simulate(unseen, contest.ORACLE))
+    assert all(result.ttft_s is not None for result in own)
+    assert fmean(result.extra for result in own) < 0.05
+    assert mean_ttft_s(own) < 1.9 * mean_ttft_s(best)
+
+
 def test_some_calls_race_on_where_half_of_the_deployments_are_unlimited() -> None:
     results = results_in("ratelimit", contest.RACES, 1600)
     assert fmean(result.extra for result in results if result.at_s >= 120.0) > 0.25

@@ -338,6 +338,12 @@ HARD = (
     World(name="slowthink", providers=_THINKERS, calls_per_s=0.5),  # the first visible token takes up to a minute
     World(name="twoslow", providers=_THINKERS[:2], calls_per_s=0.5),
     World(name="thinkmix", providers=_HANGING, calls_per_s=1.0, kinds=_THINKING),
+    World(  # half of the calls think for 40 s, and nothing says which
+        name="unseen",
+        providers=_each(_each(_SIX[:3], "median_s", (0.6,) * 3), "tail_share", (0.0,) * 3),
+        calls_per_s=1.0,
+        kinds=(Kind(0.5, 700, 220), Kind(0.5, 700, 900, thinks=66.0)),
+    ),
     World(name="allbad", providers=_each(_each(_SIX, "error_share", (0.3,) * 6), "tail_share", (0.2,) * 6)),
     World(name="equal", providers=_alike("same", 6)),
     World(  # no rival ever wins

@@ -25,6 +25,7 @@ from gateway.api.purse import Allowance, Purse
 from gateway.core.calls import Call, CallRecord
 from gateway.core.errors import ApiError, ClientDisconnected, InternalError, NoDeploymentFits, NothingEnabled
 from gateway.core.race_failures import (
+    AllRateLimited,
     NotAsked,
     RaceFailed,
     RejectedByProvider,
@@ -185,6 +186,15 @@ class FallbackChain:
         self._tried.discard(name)
         self._only_after_failure.add(name)
 
+    async def again(self) -> PlannedCall | None:
+        """Build the call once more for the model that was asked for, which is the current one; None if it cannot be."""
+        with suppress(ApiError):
+            planned = self.planned = await self._plan_model(self._asked, self._first_call)
+            self._set_headers(planned)
+            self._tried, self._failed = {self._asked}, []
+            return planned
+        return None
+
     def use(self, planned: PlannedCall) -> None:
         """Let the fallback of ``planned`` be the current model."""
         self.planned = planned
@@ -337,7 +347,7 @@ class CallRunner:
                 await self._hold()
             failed: list[tuple[str, ApiError]] = []  # the models that could not answer, with their errors
             while isinstance(ending := await run(self.planned), Unanswered):
-                if not await self._goes_on(failed):
+                if not await self._goes_on(failed) and not await self._waits(failed):
                     return self._refusal(all_failed(failed, self.purse.kept_out))
         except ApiError:
             raise
@@ -514,6 +524,32 @@ class CallRunner:
         errors = [(name, self._total_failure(plans[name], its)) for name, its in self._failed]
         failed += errors
         return await self._advance(errors)
+
+    async def _waits(self, failed: list[tuple[str, ApiError]]) -> bool:
+        """Wait for the first deployment if all are limited and it says that it is free again soon; return whether so.
+
+        No attempt runs meanwhile; it is within what calls wait for a seat. Then the model is asked once more.
+        """
+        if any(type(error) is not AllRateLimited for _, error in failed):
+            return False
+        open_call, services = self.open_call, self._services
+        wait_s = cast("AllRateLimited", failed[0][1]).retry_after_s
+        left_s = services.seats.queue_timeout_s - open_call.waited_s
+        if self.call.deadline_at is not None:
+            left_s = min(left_s, self.call.deadline_at - services.clock())
+        if wait_s > left_s:
+            return False
+        await asyncio.sleep(wait_s)
+        open_call.waited_s += wait_s
+        open_call.unasked_since = services.clock()  # the wait is none of our own time
+        planned = await self._fallbacks.again()
+        if planned is None or not await self.purse.holds(planned):
+            return False
+        failed.clear()
+        self.planned = planned
+        open_call.continue_as(planned.call)
+        self.response_headers.update(self._limit_headers)
+        return True
 
     def _refusal(self, error: ApiError) -> "web.Response":
         """Record the call, which no model has answered; return the response of ``answer_here``, or raise ``error``."""

@@ -45,6 +45,7 @@ from gateway.steering import (
     Terms,
     conversation_of,
     prefix_of,
+    rescued_in_time,
 )
 from providers.dialects import RequestFormat, bound_reasoning
 
@@ -184,6 +185,8 @@ def _not_against_itself(model: Model) -> Model:
 
 def _as_it_may_be(plan: Plan, parsed: ParsedRequest, call: Call, model: Model) -> Plan:
     """Return ``plan`` without what may not be for this call."""
+    if plan.rescue_s is not None:
+        plan = rescued_in_time(plan, model.deployments[plan.launches[0].deployment].clocks.ttft_s)
     if parsed.relayed is not None:
         return passed_on(plan, parsed, model)
     if parsed.runs_on:

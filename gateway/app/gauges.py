@@ -192,8 +192,8 @@ def _add_intake(metrics: Metrics, intake: Intake) -> None:
 
 STATE = Family(
     "holeshot_deployment_state",
-    "Workers that see a deployment in this state: ok, cooling (rate-limited), open (breaker), half-open (one probe at "
-    "a time), out (it rejects the key or the model).",
+    "Workers that see a deployment in this state: ok, failing (asked, though it only failed), cooling "
+    "(rate-limited), open (breaker), half-open (one probe at a time), out (it rejects the key or the model).",
     "gauge",
     ("deployment", "state"),
 )

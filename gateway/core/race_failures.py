@@ -150,6 +150,7 @@ class AllRateLimited(RaceFailed):
         super().__init__(
             message, headers={"retry-after": str(seconds), "retry-after-ms": str(int(retry_after_s * 1000))}
         )
+        self.retry_after_s = retry_after_s
 
 
 class AtCapacity(AllRateLimited):

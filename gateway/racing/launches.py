@@ -27,8 +27,6 @@ _BESIDE = frozenset({Role.FAILOVER, Role.PROBE})  # a planned one starts beside 
 
 RETRIED_AFTER_S = 1.0  # minimum, of a rescue that was refused
 
-RESCUES = 2  # maximum of candidates that are launched, in turn, because the first attempt hangs
-
 
 class LaunchSchedule:
     """The pending launches and the candidates of one race.
@@ -169,16 +167,16 @@ class LaunchSchedule:
         return True
 
     def schedule_rescues(self) -> None:
-        """Start the timers of rescues again: who is asked now may hang, and those of the plan are used up or cancelled.
+        """Start the timer of the next rescue: who is asked now may hang, and none of the plan is left.
 
-        Not if the request itself may be invalid.
+        One more comes each ``rescue_s`` until one answers, or none is left. Not if the request itself may be invalid.
         """
         if self._plan.rescue_s is None or self._left is not None:
             return
         self._began = self._clock()
-        for number, name in enumerate(self._standing_by()[:RESCUES], start=1):
+        if (name := next(iter(self._standing_by()), None)) is not None:
             self._remove(name)
-            self._start_timer(Launch(deployment=name, delay_s=number * self._plan.rescue_s, role=Role.FAILOVER))
+            self._start_timer(Launch(deployment=name, delay_s=self._plan.rescue_s, role=Role.FAILOVER))
 
     def _chosen(self, *, last_resort: bool = False) -> str | None:
         """Return the next deployment, which stays where it is."""
@@ -274,6 +272,8 @@ class LaunchSchedule:
             return
         if self._allowed(launch):
             self._launch(launch)
+            if launch.role is Role.FAILOVER and not self.pending:
+                self.schedule_rescues()
         elif launch.role not in EXTRA_ROLES and not self._has_room(launch.deployment):
             self._on_no_slot()
 

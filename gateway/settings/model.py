@@ -416,8 +416,9 @@ class Settings(Section):
     timeouts: DefaultTimeouts = DefaultTimeouts()
     # Keys of a request's `metadata` that become tags; `x-holeshot-tags` goes before. All of it is forwarded.
     tags_from_metadata: tuple[str, ...] = ()
-    # How long a call waits, in all, for a slot under max_in_flight: long enough for a short answer to end, but less
-    # than any client's timeout, so that the client can try elsewhere early. 0: no wait.
+    # How long a call waits, in all, for a slot under max_in_flight, or for the first deployment if all are limited and
+    # say that they are free again so soon: long enough for a short answer to end, but less than any client's timeout,
+    # so that the client can try elsewhere early. 0: no wait.
     queue_timeout_s: Annotated[float, Field(ge=0, le=600)] = 2.0
     client_timeouts: ClientTimeouts = ClientTimeouts()
     # `store` in a /v1/responses request that does not set it: the API's own default, true, would prevent a race.

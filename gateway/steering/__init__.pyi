@@ -37,6 +37,7 @@ from .plans import Plan as Plan
 from .plans import Start as Start
 from .plans import plan_alone as plan_alone
 from .plans import plan_beside as plan_beside
+from .plans import rescued_in_time as rescued_in_time
 from .redis_board import STRIKES_KEY as STRIKES_KEY
 from .redis_board import RedisBoard as RedisBoard
 from .router import Steering as Steering

@@ -274,9 +274,7 @@ class Lineup(msgspec.Struct, frozen=True):
 
             (1 - error rate of racer) x (E[T of primary] - E[min(T of primary, T of racer)]
                 - P(racer is first) x (after(racer) - after(primary)))
-            - scarcity of racer - max(0, crowding of racer - 1) x E[min(T of primary, T of racer)]
-
-        The last term is the toll: until its first token an attempt slows down the others at its deployment.
+            - scarcity of racer
 
         ``come``: the racer starts when this share of the primary's first tokens would have arrived, and this one has
         not. ``kept``: the share of the saved seconds that remains, as a call's attempts are not independent.
@@ -292,8 +290,7 @@ class Lineup(msgspec.Struct, frozen=True):
             alone_s = primary.estimate.mean.at(1.0)
         sooner_s = kept * slow * (alone_s - beside.earlier_s)
         slower_s = beside.first * (racer.raced_after_s - primary.raced_after_s)
-        toll_s = max(0.0, condition.crowding - 1.0) * slow * beside.earlier_s
-        return (1.0 - estimate.error_rate) * (sooner_s - slower_s) - condition.price_s - toll_s
+        return (1.0 - estimate.error_rate) * (sooner_s - slower_s) - condition.price_s
 
     def racers(self, primary: Candidate, *, late: bool) -> Sequence[Racer]:
         """Return the others, the most useful beside ``primary`` first."""

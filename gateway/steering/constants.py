@@ -101,6 +101,7 @@ KEPT_STEP = 0.05  # bound: steps of that share, so that lineups can be kept
 KEPT_MEMORY = 1000  # judgement: audits; then those before count half
 RESCUE_FACTOR = 2.0  # world halfhang: times the primary's q95: then it counts as hanging
 RESCUE_MIN_S = 0.6  # world halfhang: earliest rescue
+RESCUE_IN_TIME = 0.75  # world unseen: of the time-out of a first token: latest rescue, so that it may still answer
 RESCUE_UNKNOWN_S = 7.3  # bound: twice the fixed prior's q95: latest rescue where nothing is known, or some hang
 LATE_FACTOR = 3.0  # judgement: times the q90 of first tokens: then another model is asked beside
 LATE_QUANTILE = 0.9  # judgement: the q95 collapses where one attempt in twenty hangs
@@ -128,8 +129,6 @@ SURPRISE_HALF_LIFE_S = 4.0  # world herd, bursts: recent first tokens show other
 SURPRISE_PRIOR = 2.0  # world herd, bursts: first tokens; pulls the surprise to 0
 SURPRISE_MAX = 2.0  # bound: of ln(ttft), what one first token can count
 CROWDING_MAX = 16.0  # bound: maximum factor, up and down
-# world herd: with more crowding a racer starts as a hedge
-CROWDED = 1.25
 
 # Prompt caches
 PREFIX_BYTES = (4_096, 8_192, 16_384, 32_768, 65_536)  # vendors: 4 KB are 1,024 tokens; vendors cache no shorter prompt

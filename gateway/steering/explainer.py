@@ -361,7 +361,6 @@ _WORDS = {
     Why.BUDGET: "raced: its budget of extra attempts is {race.budget:g} a call, {tokens:.1f} saved up",
     Why.VALUE: "{offer}",
     Why.LATE: "hedge: {share:.0%} of the primary's first tokens come sooner; {tokens:.1f} extra attempts saved up",
-    Why.CROWDED: "hedge: {share:.0%} of the primary's first tokens come sooner; too much in flight there to race it",
     Why.SLOWER: "hedge: {share:.0%} of the primary's first tokens come sooner; not raced from the start, because its"
     " slower answer would cost more than its first token gains",
     Why.WORTH: "hedge: {share:.0%} of the primary's first tokens come sooner; not raced from the start, because that"

@@ -207,6 +207,7 @@ class HealthState(StrEnum):
     """Whether a deployment may be used."""
 
     OK = "ok"
+    FAILING = "failing"  # only told: it has never answered, and is asked as usual until it fails once more
     COOLING = "cooling"  # rate-limited
     OPEN = "open"  # broken; not used
     HALF_OPEN = "half-open"  # broken; one probe at a time
@@ -228,11 +229,16 @@ class Condition(msgspec.Struct, eq=False):
     trial_in_s: float | None = (
         None  # until a call uses it again, if nothing probes it before; None: not broken, or unknown
     )
+    failing: bool = False  # one more failure opens its breaker
 
     @property
     def told(self) -> HealthState:
         """The state as people are told it: one on trial is broken until it answers, or until that is forgotten."""
-        return HealthState.HALF_OPEN if self.state is HealthState.OK and self.trial_in_s is not None else self.state
+        if self.state is not HealthState.OK:
+            return self.state
+        if self.trial_in_s is not None:
+            return HealthState.HALF_OPEN
+        return HealthState.FAILING if self.failing else HealthState.OK
 
 
 class Trouble(msgspec.Struct, frozen=True):
@@ -280,6 +286,7 @@ class Health:
     """The state of one deployment in this replica. Times are seconds of any one monotonic clock."""
 
     __slots__ = (
+        "_answered",
         "_availability",
         "_is_believed",
         "_limit",
@@ -319,6 +326,7 @@ class Health:
         self.trouble: Trouble | None = None  # the last error, until it answers again
         self.cached_condition: Condition | None = None  # the last condition, while it stays valid
         self._availability = Availability(_WAITS)  # its terms: refused = out, a try = a probe
+        self._answered = False  # ever
         self._strikes = 0
         self._opens = 0
         self._open_until_s: float | None = None  # None: the breaker is closed
@@ -347,6 +355,7 @@ class Health:
             self._availability.headroom(now_s),
             self.load.crowding(self.in_flight + self.elsewhere, now_s),
             self.launched_at_s,
+            failing=self._strikes >= STRIKES - 1 and not self._answered,
         )
         if self._availability.refused:
             condition.probe_in_s = max(0.0, self._next_probe_at_s - now_s)
@@ -467,6 +476,8 @@ class Health:
         if self._open_until_s is None:
             self._strikes += 1
             if self._strikes < STRIKES:
+                if not self._answered:
+                    self.cached_condition = None  # it may be failing now
                 return False
         elif now_s < self._open_until_s:
             return False  # launched before the breaker opened
@@ -481,6 +492,8 @@ class Health:
     def delivered(self, ttft_s: float, q95_s: float, now_s: float) -> bool:
         """Handle a first token; return whether the deployment has recovered."""
         self._strikes = 0
+        if not self._answered:
+            self._answered, self.cached_condition = True, None
         self._pause_s = 0.0
         self.trouble = None
         recovered = self._availability.answered()

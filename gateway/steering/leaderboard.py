@@ -95,7 +95,7 @@ class Row(msgspec.Struct, frozen=True):
 
     rank: int | None  # by TTFT: the median, then the p95; no place in the policy's order
     deployment: str
-    state: str | None  # "ok", "cooling 3.2 s", "open", "half-open", "out"
+    state: str | None  # "ok", "failing", "cooling 3.2 s", "open", "half-open", "out"
     reason: str | None  # why its state is not ok: its last error, if known
     headroom: float | None  # 0 to 1, the expected unused part of the provider's rate limit
     score: float | None  # the policy's prediction in seconds: decayed, with prior and scarcity price
@@ -340,7 +340,7 @@ def not_asked(
             continue
         condition = health.condition(now_s)
         state = condition.told if on_trial else condition.state
-        if state is HealthState.OK:
+        if state is HealthState.OK or state is HealthState.FAILING:
             continue
         reason = state_of(condition)
         if health.trouble is not None:

@@ -16,7 +16,6 @@ from gateway.steering.candidates import Candidate, Lineup, Terms, Tier
 from gateway.steering.constants import (
     BURST_TOKENS,
     COLD_EVENTS,
-    CROWDED,
     EXPLORE_FLAWED_SHARE,
     EXPLORE_HARM_S,
     EXPLORE_NEW_SHARE,
@@ -124,11 +123,10 @@ class Draft:
         if self.strategy.in_turn:
             if probe is not None and (race.budget > 0 or probes) and watches:
                 self._explore(probe, Why.PROBE)
-            if race.budget > 0:
-                self.add_rescues_of_one()
+            rescue_s = self.add_rescues(()) if race.budget > 0 else None
             if self._terms.asked is not None:
                 self.ask()
-            return None
+            return rescue_s
         if self._why is Why.FLAWED:
             self.add_standby(race.budget)
             self.ask()
@@ -308,8 +306,6 @@ class Draft:
         """Return why ``rival`` should be a hedge instead of a racer, although there is budget; None to race it."""
         if gain_s <= 0:
             return Why.SLOWER
-        if rival.condition.crowding > CROWDED:
-            return Why.CROWDED
         if self._is_billed_in_full(rival):
             return Why.BILLED
         holds = self._terms.holds
@@ -345,13 +341,6 @@ class Draft:
         for number, spare in enumerate(spares[:2] or self._last_resort(), start=1):
             self._launch(spare, number * rescue_s, Role.FAILOVER, Why.RESCUE)
         return rescue_s
-
-    def add_rescues_of_one(self) -> None:
-        """Add two rescues for a primary that runs alone and hangs, each if the budget allows it then."""
-        rescue_s = self._rescue_s()
-        spares = [each for each in self._spare[:2] if each.tier < Tier.FULL]
-        for number, spare in enumerate(spares or self._last_resort(), start=1):
-            self._launch(spare, number * rescue_s, Role.HEDGE, Why.RESCUE)
 
     def _last_resort(self) -> Sequence[Candidate]:
         """Return the best of the broken ones if there are no others: it may have recovered, which beats waiting."""

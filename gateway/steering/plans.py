@@ -8,7 +8,7 @@ import msgspec
 from gateway.core.attempts import Narrowed, Role
 from gateway.core.calls import Mode, Objective
 from gateway.core.prompt_classes import Effort
-from gateway.steering.constants import IN_TIME_QUANTILE, LATE_UNKNOWN_S
+from gateway.steering.constants import IN_TIME_QUANTILE, LATE_UNKNOWN_S, RESCUE_IN_TIME
 from gateway.steering.estimates import Estimate
 
 # An explanation: a plan with all its numbers and the reason for each launch, for the operator. Times are seconds,
@@ -32,7 +32,6 @@ class Why(StrEnum):
     BUDGET = "budget"  # the share of calls that is raced
     VALUE = "value"  # the seconds that it should save are worth more than it should cost
     LATE = "late"  # hedge at the primary's quantile
-    CROWDED = "crowded"  # would be raced, but too much is in flight there
     SLOWER = "slower"  # would be raced, but the call should lose by it: its answer is slower
     WORTH = "worth"  # would be raced, but should save less than ``worth_ms``
     BILLED = "billed"  # would be raced, but dollars are limited and the loser is billed in full
@@ -56,7 +55,7 @@ class Prospect(msgspec.Struct, frozen=True, kw_only=True):
     """One deployment as the policy sees it for this call."""
 
     deployment: str
-    state: str  # "ok", "cooling", "open", "half-open", "out"
+    state: str  # "ok", "failing", "cooling", "open", "half-open", "out"
     events: float  # recent first tokens with such prompts; older ones count less
     ttft_mean_s: float  # predicted for an attempt; times above 30 s count as 30 s
     ttft_p50_s: float | None
@@ -189,6 +188,34 @@ class Plan(msgspec.Struct, frozen=True):
     def late_s(self) -> float:
         """When another model is asked beside this one, as its first token is late: seconds after the start."""
         return LATE_UNKNOWN_S if self.primary is None else self.primary.overdue_s
+
+
+def rescued_in_time(plan: Plan, ttft_timeout_s: float) -> Plan:
+    """Return ``plan`` with its first rescue within ``RESCUE_IN_TIME`` of the primary's time-out, and others likewise.
+
+    Else the attempt of a model that thinks as long as that ends before another was asked beside it.
+    """
+    most_s = RESCUE_IN_TIME * ttft_timeout_s
+    if plan.rescue_s is None or plan.rescue_s <= most_s:  # the usual case
+        return plan
+    sooner = most_s / plan.rescue_s
+    launches = [
+        msgspec.structs.replace(each, delay_s=each.delay_s * sooner) if each.role is Role.FAILOVER else each
+        for each in plan.launches
+    ]
+    launches.sort(key=lambda launch: launch.delay_s)
+    if (told := plan.explanation) is not None:
+        starts = [
+            msgspec.structs.replace(each, delay_s=round(each.delay_s * sooner, 4), why=f"{each.why}{_IN_TIME}")
+            if each.role is Role.FAILOVER
+            else each
+            for each in told.launches
+        ]
+        told = msgspec.structs.replace(told, launches=tuple(starts))
+    return msgspec.structs.replace(plan, launches=tuple(launches), rescue_s=most_s, explanation=told)
+
+
+_IN_TIME = f", but within {RESCUE_IN_TIME:.0%} of its time-out"
 
 
 def plan_beside(plan: Plan, late: str) -> Plan:

@@ -11,7 +11,6 @@ from gateway.settings import RaceSettings
 from gateway.steering.budget import hedged_at_s
 from gateway.steering.candidates import Candidate, Lineup, Terms, Tier, expected_tokens
 from gateway.steering.constants import (
-    CROWDED,
     HEDGE_SHARE,
     KEPT_MEMORY,
     KEPT_PRIOR,
@@ -131,8 +130,6 @@ class _Offers:
             if each is primary or not may_race(each, primary, self._race):
                 continue
             for come in starts:
-                if not come and each.condition.crowding > CROWDED:
-                    continue  # it would slow down the call that it should speed up
                 delay_s = hedged_at_s(primary.estimate.quantile_s(come)) if come else 0.0
                 if delay_s == inf:
                     continue

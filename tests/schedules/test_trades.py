@@ -62,6 +62,29 @@ def test_after_one_429_the_next_hundred_calls_race_and_none_fails(race: str, nam
 
 
 @streamed_or_whole
+@pytest.mark.parametrize("mode", ["auto", "single"])
+def test_a_call_that_finds_all_limited_waits_for_the_first_of_them_if_that_is_soon_and_no_longer(
+    mode: str, stream: bool
+) -> None:
+    for retry_after_s, status, most_s in ((1.5, OK, 2.5), (5.0, 429, 1.0)):
+        limited = Behaviour(refusal="rate_limited", retry_after_s=retry_after_s)
+        evidence = played(
+            Scenario(
+                seed=1,
+                race={"mode": mode},
+                behaviours=dict.fromkeys(PROVIDERS, (limited, Behaviour(first_s=0.1))),
+                clients=tuple(Client(at_s=0.2 * number, asks=(Ask(stream=stream),)) for number in range(2)),
+            )
+        )
+        calls = in_order(evidence)
+        assert [call.status_code for call in calls] == [status, status]
+        assert all(call.total_ms < 1000 * most_s for call in calls)
+        assert calls[1].total_ms > 1000 * (retry_after_s - 0.3) or status != OK
+        assert {attempt.role for attempt in calls[1].attempts} <= {Role.PRIMARY, Role.RACE, Role.HEDGE}
+        assert sum(each.error_kind is not None for call in calls for each in call.attempts) == len(PROVIDERS)
+
+
+@streamed_or_whole
 def test_a_silent_model_is_answered_for_and_one_that_is_slow_and_well_is_not_doubled(stream: bool) -> None:
     slow_s, learns, calls = 4.0, 20, 60
     evidence = played(

@@ -15,7 +15,6 @@ BOUND = "bound"  # the origin of what only limits time, memory, work or harm
 # Of these files only the constants that shape a race: their other constants are not part of the policy.
 RACE = {
     "gateway/racing/hold.py": ("HOLD_MIN_S", "HOLD_MARGIN_S", "HOLD_MAX_S"),
-    "gateway/racing/launches.py": ("RESCUES",),
     "gateway/racing/measurement.py": ("AUDIT_S", "AUDIT_TOKENS", "AUDIT_TOKENS_S", "BURST_S", "BURST_TPS"),
     "gateway/racing/timeouts.py": ("FINISH_GRACE_S",),
     "gateway/api/json_body.py": ("CLASS_LIMITS",),

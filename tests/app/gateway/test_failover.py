@@ -189,7 +189,7 @@ async def test_one_that_hangs_alone_is_rescued_where_the_budget_allows_it(serve:
         async with running.chat(stream=True) as response:
             assert b"from second" in await response.read()
         rows = await running.rows("select provider, role, outcome from attempts order by number")
-    assert [tuple(row.values()) for row in rows] == [("first", "primary", "lost"), ("second", "hedge", "won")]
+    assert [tuple(row.values()) for row in rows] == [("first", "primary", "lost"), ("second", "failover", "won")]
 
 
 @pytest.mark.parametrize(

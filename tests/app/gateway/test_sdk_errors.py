@@ -130,7 +130,7 @@ async def test_a_later_error_names_who_was_not_asked_and_why(serve: Serve) -> No
     assert states == {
         "alpha/m": ("out", "provider_auth (401): Invalid API key"),
         "beta/m": ("out", "not_found (404): no model m"),
-        "gamma/m": ("ok", None),
+        "gamma/m": ("failing", "server_error (503): Status 503, as scripted."),
     }
 
 

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from gateway.core.attempts import Invalid, Role, WinOn
-from gateway.core.calls import CallRecord
+from gateway.core.calls import CallRecord, Mode
 from gateway.racing.sinks import GatheringSink
 from providers import ErrorKind, UpstreamError
 from providers.dialects import CHAT
@@ -157,6 +157,18 @@ def test_each_gathered_answer_that_breaks_after_minutes_is_replaced(*, breaks: b
     )
     assert run(track.run()).status_code == 200
     assert track.outcomes == {"first": "failed", "second": "failed", "third": "won"}
+
+
+@pytest.mark.parametrize("mode", [Mode.AUTO, Mode.SINGLE])
+def test_one_more_is_asked_each_time_until_one_answers_and_none_beyond_that(mode: Mode) -> None:
+    launches = [("h1", 0.0, Role.PRIMARY), ("h2", 2.0, Role.FAILOVER), ("h3", 4.0, Role.FAILOVER)]
+    upstreams = [*(hangs(f"h{number}") for number in (1, 2, 3, 4)), answers("slow", 1.0), answers("spare", 0.1)]
+    track = Track(*upstreams, launches=launches, rest=["h4", "slow", "spare"], rescue_s=2.0, mode=mode)
+    record = run(track.run())
+    assert track.outcomes["slow"] == "won"
+    assert [start.role for start in track.recorder.launched[1:]] == [Role.FAILOVER] * (record.launched - 1)
+    assert record.ttft_ms == pytest.approx(9000)
+    assert track.upstreams["spare"].requests == []
 
 
 def test_a_gathered_answer_that_does_not_break_leaves_no_rescue_behind() -> None:

@@ -4,7 +4,9 @@ from math import inf
 
 import pytest
 
+from gateway.steering.constants import STRIKES
 from gateway.steering.health import Health, HealthState, Launches
+from tests.unit.steering.virtual_replica import VirtualReplica
 
 Q95_S = 1.0
 
@@ -208,3 +210,19 @@ def test_launches_are_counted_for_a_minute() -> None:
     launches.add(1e9)
     launches.add(1e9 + 1)
     assert [launches.in_seconds(seconds, 1e9 + 1) for seconds in (1, 2)] == [1, 2]
+
+
+def test_a_deployment_that_only_failed_is_told_as_failing_until_it_is_out_or_answers() -> None:
+    replica = VirtualReplica(("a", "b"))
+    told = []
+    for _ in range(STRIKES):
+        replica.fail("a")
+        told.append(replica.state("a"))
+    assert told == [*["ok"] * (STRIKES - 2), "failing", "open"]
+    for _ in range(STRIKES - 1):
+        replica.fail("b")
+    assert replica.state("b") == "failing"
+    assert replica.plan().launches[0].deployment == "b"  # as said, it is asked
+    assert not replica.steering.not_asked(("b",), (), on_trial=True)
+    replica.win("b")
+    assert replica.state("b") == "ok"

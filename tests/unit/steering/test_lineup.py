@@ -241,19 +241,6 @@ def test_racers_are_ranked_beside_the_best_that_can_run(healths: dict[str, Healt
     assert [each.deployment for each in lineup.rivals if each.deployment != "a"] == ["b", "c"]
 
 
-def test_a_crowded_racer_must_be_worth_what_it_slows_the_others_there(healths: dict[str, Health]) -> None:
-    def gain_s(crowding: float) -> float:
-        known = conditions(healths)
-        known["b"] = msgspec.structs.replace(known["b"], crowding=crowding)
-        lineup = line_up(candidates(known, STANDINGS, RACE, TERMS), standings=STANDINGS)
-        by_name = {each.deployment: each for each in lineup.candidates}
-        return lineup.gain_s(by_name["a"], by_name["b"])
-
-    usual_s, spare_s, crowded_s = gain_s(1.0), gain_s(0.5), gain_s(2.0)
-    assert spare_s > usual_s > 0.0 > crowded_s
-    assert crowded_s < -0.25  # for most of a's 0.3 s it doubles the times there, and is hardly ever the first
-
-
 def test_a_flood_of_different_deadlines_drops_no_lineup_that_is_used(healths: dict[str, Health]) -> None:
     lineups, usual = Lineups(), conditions(healths)
     kept = lineups.of(KIND, usual, STANDINGS, (RACE, TERMS))

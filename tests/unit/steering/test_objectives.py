@@ -13,7 +13,7 @@ from gateway.steering.estimates import standings
 from gateway.steering.learning import of_end
 from gateway.steering.plans import Plan
 from providers import Price
-from tests.unit.steering.virtual_replica import MODEL, VirtualReplica
+from tests.unit.steering.virtual_replica import VirtualReplica
 
 COMPLETION, COST = Objective.COMPLETION, Objective.COST
 USD = {name: Price(usd / 1e6, 3 * usd / 1e6) for name, usd in {"a": 3.0, "b": 1.0, "c": 0.3}.items()}
@@ -363,21 +363,3 @@ def test_what_attempts_may_cost_is_told_where_dollars_are_limited() -> None:
     assert plan.cost_usd == {"a": pytest.approx(0.0012), "b": pytest.approx(0.0012)}
     assert replica.plan(usd_per_day=5.0).cost_usd == {}
     assert replica.plan(prices={"a": Price(1e-6, 2e-6)}).cost_usd == {}
-
-
-def test_a_crowded_racer_of_the_budget_starts_as_a_hedge() -> None:
-    replica = VirtualReplica(("a", "b"))
-    replica.warm_up(wins=100, a=0.02)
-    for number in range(400):
-        beside = number % 5
-        starts = [replica.launch("b") for _ in range(beside + 1)]
-        replica.steering.first_token(MODEL, answer_class(0), starts[-1], 0.4 * (1 + beside))
-        for start in starts:
-            replica._end(start, Outcome.SUPERSEDED)
-        replica.now_s += 0.1
-    replica.warm_up(wins=100, a=0.02)
-    free = [launch.role for launch in replica.plan(worth_ms=0).launches if launch.deployment == "b"]
-    for _ in range(6):
-        replica.launch("b")
-    crowded = [launch.role for launch in replica.plan(worth_ms=0).launches if launch.deployment == "b"]
-    assert (free, crowded) == ([Role.RACE], [Role.HEDGE])

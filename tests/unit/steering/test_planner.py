@@ -14,7 +14,7 @@ from gateway.steering.counts import bucket
 from gateway.steering.estimates import Estimate
 from gateway.steering.health import Condition, HealthState
 from gateway.steering.planner import plan
-from gateway.steering.plans import Plan
+from gateway.steering.plans import Plan, rescued_in_time
 from gateway.steering.survival import dense, kaplan_meier
 
 HEALTHY = Condition(HealthState.OK, 0.0, probe_due=False, in_flight=0, price_s=0.0)
@@ -197,6 +197,14 @@ def test_rescue_comes_at_twice_the_primarys_q95_and_the_next_at_twice_that_howev
     assert [launch.delay_s for launch in made.launches[2:]] == [late_s, 2 * late_s]
 
 
+def test_a_rescue_comes_while_it_may_still_answer_before_the_time_out_and_a_quick_model_s_is_as_ever() -> None:
+    slow, quick = (planned(*(candidate(name, seconds) for name in "abcd")) for seconds in (60.0, 0.3))
+    in_time = rescued_in_time(slow, 120.0)
+    assert [launch.delay_s for launch in in_time.launches if launch.role is Role.FAILOVER] == pytest.approx([90, 180])
+    assert in_time.rescue_s == 90.0
+    assert rescued_in_time(quick, 120.0) is quick
+
+
 def test_failover_goes_by_score_and_to_the_tripped_last() -> None:
     tripped = candidate("x", 0.1, state=HealthState.OPEN)
     cooling = candidate("y", 0.1, state=HealthState.COOLING, cooling_s=3.0)
@@ -206,11 +214,11 @@ def test_failover_goes_by_score_and_to_the_tripped_last() -> None:
     assert made.rest == ("b", "c", "x")
 
 
-@pytest.mark.parametrize(("mode", "role"), [(Mode.AUTO, Role.FAILOVER), (Mode.SINGLE, Role.HEDGE)])
-def test_a_call_that_hangs_and_has_nobody_else_asks_the_best_broken_one(mode: Mode, role: Role) -> None:
+@pytest.mark.parametrize("mode", [Mode.AUTO, Mode.SINGLE])
+def test_a_call_that_hangs_and_has_nobody_else_asks_the_best_broken_one(mode: Mode) -> None:
     worse, best = (candidate(name, time_s, state=HealthState.OPEN) for name, time_s in (("x", 0.3), ("y", 0.2)))
     made = planned(worse, best, A, mode=mode)
-    assert launched(made) == [("a", 0.0, Role.PRIMARY), ("y", 2 * A.estimate.q95_s, role)]
+    assert launched(made) == [("a", 0.0, Role.PRIMARY), ("y", 2 * A.estimate.q95_s, Role.FAILOVER)]
     assert made.rest == ("x",)
     probed = candidate("y", 0.2, state=HealthState.HALF_OPEN, probe_due=True)
     assert launched(planned(worse, probed, A, mode=mode)) == [("a", 0.0, Role.PRIMARY), ("y", 0.0, Role.PROBE)]
@@ -252,21 +260,22 @@ def test_single_is_one_at_a_time_unless_it_hangs_and_the_budget_allows_a_rescue_
     made = planned(A, B, C, broken, mode=Mode.SINGLE, draws=(ALWAYS,))
     assert launched(made) == [
         ("a", 0.0, Role.PRIMARY),
-        ("b", 2 * A.estimate.q95_s, Role.HEDGE),
-        ("c", 4 * A.estimate.q95_s, Role.HEDGE),
-    ]  # a hedge draws on the budget
+        ("b", 2 * A.estimate.q95_s, Role.FAILOVER),
+        ("c", 4 * A.estimate.q95_s, Role.FAILOVER),
+    ]
     assert made.rest == ("x",)
-    assert made.rescue_s is None
+    assert made.rescue_s == 2 * A.estimate.q95_s
     made = planned(A, B, C, broken, mode=Mode.SINGLE, budget=0.0, draws=(ALWAYS,))
     assert launched(made) == [("a", 0.0, Role.PRIMARY)]
     assert made.rest == ("b", "c", "x")
+    assert made.rescue_s is None
 
 
 def test_single_probes_a_broken_deployment_beside_its_call_and_a_budget_of_nothing_does_not() -> None:
     probe = candidate("x", 0.1, state=HealthState.HALF_OPEN, probe_due=True)
     made = planned(A, B, probe, mode=Mode.SINGLE)
     assert started(made) == [("a", Role.PRIMARY), ("x", Role.PROBE)]
-    assert launched(made)[2] == ("b", 2 * A.estimate.q95_s, Role.HEDGE)  # at its usual time
+    assert launched(made)[2] == ("b", 2 * A.estimate.q95_s, Role.FAILOVER)  # at its usual time
     assert (made.width_asked, made.narrowed) == (1, None)
     assert started(planned(A, B, probe, mode=Mode.SINGLE, budget=0.0)) == [("a", Role.PRIMARY)]
 

@@ -145,7 +145,7 @@ export function stateWords(state) {
 
 /** The colour of a state. */
 export function stateKind(state) {
-  return { ok: "good", cooling: "warn", open: "bad", "half-open": "warn", out: "bad" }[(state ?? "").split(" ")[0]] ?? "";
+  return { ok: "good", failing: "warn", cooling: "warn", open: "bad", "half-open": "warn", out: "bad" }[(state ?? "").split(" ")[0]] ?? "";
 }
 
 /** Since when most calls of a model have fewer attempts than asked for, and why; null if they have not. */
