@@ -10,7 +10,7 @@ import difflib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from math import inf
-from typing import Self
+from typing import Any, Self
 from urllib.request import getproxies_environment
 
 import msgspec
@@ -354,6 +354,7 @@ class Fleet:
         self._open_for_tenant = open_for_tenant or open_upstream
         self._of_tenants = TenantUpstreams(self._opened_for_tenant)
         self.limits, self.fleet_limits = limits(settings), fleet_limits(settings)
+        self.kept: dict[int, Any] = {}  # what was decided by this fleet alone, which goes with it: ``api/shapes.py``
         self._leases = 0
         self._idle: asyncio.Event | None = None  # made by ``idle``
         self._upstreams: dict[str, Upstream] = {}
