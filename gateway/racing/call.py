@@ -171,7 +171,7 @@ class OpenCall:
             role=role,
             provider=deployment.provider,
             deployment=deployment.name,
-            launch_offset_ms=self.since_received_ms(now),
+            launch_offset_ms=round((now - self.call.received_at) * 1_000_000) / 1000,  # as ``since_received_ms``
             audited=audited,
             model=call.models.get(deployment.name, call.model) if call.models else call.model,
             in_flight=services.tasks.in_flight(deployment.name),
