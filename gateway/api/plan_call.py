@@ -185,7 +185,7 @@ async def _as_decided(
         prefix=_prefix(fields, parsed, model.tenant) if is_long else None,
         kind=call.kind,
         leased=seats.leased,
-        is_counted=is_counted(call, model),
+        is_counted=bool(stamp.levels) or model.usd_per_day is not None,
     )
     plan = _planned(context, call, model, known.names, terms, client_context)
     if call.maker is not None:

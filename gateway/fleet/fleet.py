@@ -453,11 +453,13 @@ class Fleet:
 
     def __enter__(self) -> Self:
         """Keep this fleet's upstreams open while a call uses them."""
-        self.hold()
+        self._leases += 1  # as ``hold`` and ``let_go``, without their calls
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.let_go()
+        self._leases -= 1
+        if not self._leases and self._idle is not None:
+            self._idle.set()
 
     def hold(self) -> None:
         """Keep this fleet's upstreams open until ``let_go``."""

@@ -164,7 +164,7 @@ class Gaps(msgspec.Struct, eq=False):  # a struct, as are its neighbours, is mad
     """The gaps of one answer, in seconds."""
 
     together: int = 0  # number of gaps of 0: chunks that arrived with the one before
-    _kept: "array[float]" = msgspec.field(default_factory=partial(array, "d"))
+    _kept: "array[float]" = msgspec.field(default_factory=partial(array, "d"))  # type: ignore[arg-type]  # of floats
     _longest_s: float = 0.0  # of those no longer kept
     _blocked: list[tuple[int, float]] | None = None  # gaps with waits for the client, and the seconds
 
