@@ -73,6 +73,16 @@ class Quirks(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     typed_branches: bool = False  # in a tool's schema, a type stands within ``anyOf``, and never beside ``$ref``
 
 
+def is_plain(quirks: Quirks) -> bool:
+    """Whether they change no field of a request, but for how usage is asked for: neither by ``shape``, nor history."""
+    return (
+        not (quirks.drop or quirks.rename or quirks.system_role or quirks.unsigned_details or quirks.typed_branches)
+        and quirks.unsigned_call is None
+        and quirks.usage_option == "stream_options"
+        and quirks.history == History()
+    )
+
+
 def shape(fields: Mapping[str, msgspec.Raw], quirks: Quirks, model: str = "") -> dict[str, msgspec.Raw]:
     """Return the client's ``fields`` adapted to the vendor and its ``model``; always a new dictionary.
 

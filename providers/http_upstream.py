@@ -14,7 +14,7 @@ from urllib.parse import quote
 import msgspec
 from yarl import URL
 
-from providers.catalog import Auth, Quirks, ignored, losses, shape
+from providers.catalog import Auth, Quirks, ignored, is_plain, losses, shape
 from providers.dialects import DIALECTS, PIVOT, Dialect, Loss, ParameterNames, RequestFormat
 from providers.error_bodies import error_of_response, fewest_entries, read_answer
 from providers.errors import ErrorKind, UpstreamError
@@ -62,23 +62,27 @@ def streamed_body(request: Request, quirks: Quirks) -> bytes:
     return _encoded(request, _said(request, quirks, NOTHING).fields)
 
 
-def _said(request: Request, quirks: Quirks, facts: Facts) -> Sent:
-    """Return the fields of a request for events, in the form that ``facts`` about its model demand."""
+def _said(request: Request, quirks: Quirks, facts: Facts, *, as_it_is: bool = False) -> Sent:
+    """Return the fields of a request for events, in the form that ``facts`` about its model demand.
+
+    ``as_it_is``: no quirk changes any field.
+    """
     told: tuple[Loss, ...] = ()
-    if facts:
-        quirks = with_strict(quirks, facts)
     requests, fields = request.dialect.requests, request.fields
-    if requests.takes_quirks:
-        fields = shape(fields, quirks, request.model)
-    if requests.with_history is not None:
-        wording = requests.with_history(fields, quirks.history)
-        fields, told = wording.fields, wording.losses
-    said = with_own(request, fields)
+    if facts or not as_it_is:
+        quirks = with_strict(quirks, facts) if facts else quirks
+        if requests.takes_quirks:
+            fields = shape(fields, quirks, request.model)
+        if requests.with_history is not None:
+            wording = requests.with_history(fields, quirks.history)
+            fields, told = wording.fields, wording.losses
+    said = {**fields, **request.extra_body, "model": _name(request.model)}  # as ``with_own``, without its call
     streamed = request.upstream_stream
     said["stream"] = _TRUE if streamed else _FALSE
     if requests.takes_quirks:
         if streamed and quirks.usage_option == "stream_options":
-            said["stream_options"] = _with_usage(said.get("stream_options"))
+            options = said.get("stream_options")
+            said["stream_options"] = _INCLUDE_USAGE if options is None else _with_usage(options)
         else:
             said.pop("stream_options", None)
     if not facts:  # as nearly always
@@ -118,9 +122,7 @@ async def _in_turns(steps: Steps[bytes]) -> bytes:
         await asyncio.sleep(0)
 
 
-def _with_usage(options: msgspec.Raw | None) -> msgspec.Raw:
-    if options is None:
-        return _INCLUDE_USAGE
+def _with_usage(options: msgspec.Raw) -> msgspec.Raw:
     try:
         merged = _options_decoder.decode(options)
     except msgspec.ValidationError:  # null, or an invalid value
@@ -212,6 +214,7 @@ class HttpUpstream:
             "models": models_path,
         }
         self._quirks = quirks or Quirks()
+        self._is_plain = is_plain(self._quirks)
         self.learnt = Learnt() if learnt is None else learnt
         self._other_secrets = tuple(secrets)
         known = (*([api_key] if api_key else []), *secrets)
@@ -262,10 +265,11 @@ class HttpUpstream:
 
     async def _accepted(self, head: Head, request: Request) -> Body:
         """Return the response to ``request``, which is asked again in another form where it was refused for that."""
-        api, facts = request.dialect.name, self.learnt.of(request.model)
+        api = request.dialect.name
+        facts = self.learnt.of(request.model) if self.learnt.is_any else NOTHING
         if request.taught:
             facts = known_of(self.learnt, request)
-        sent = _said(request, self._quirks, facts)
+        sent = _said(request, self._quirks, facts, as_it_is=self._is_plain)
         try:
             response = await self._ask(head, api, request, _encoded(request, sent.fields))
         except UpstreamError as error:

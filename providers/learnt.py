@@ -86,6 +86,7 @@ class Learnt:
         self._until: dict[str, dict[Fact, float]] = {}  # Unix time, by model
         self.steers = False  # whether anything is known of APIs or lengths, which decides who is asked, and in what
         self.stops_streams = False  # whether anything is known of streams
+        self.is_any = False  # whether anything is known at all
         self.supposed: set[tuple[str, Fact]] = set()  # of them, those that no answer has confirmed
 
     def of(self, model: str) -> Facts:
@@ -181,6 +182,7 @@ class Learnt:
             self._until[model] = known
         while len(self._until) > MOST_MODELS:
             del self._until[next(iter(self._until))]
+        self.is_any = bool(self._until)
         kinds = {fact.kind for facts in self._until.values() for fact in facts}
         self.steers, self.stops_streams = not _STEERING.isdisjoint(kinds), Kind.STREAM in kinds
 

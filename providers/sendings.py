@@ -2,25 +2,24 @@
 
 from typing import TYPE_CHECKING
 
+import msgspec
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from providers.errors import UpstreamError
 
 
-class SendCount:
+class SendCount(msgspec.Struct, eq=False):  # a struct is made without a Python call
     """How often one request was written to a connection, and with which key; set by the upstream."""
 
-    __slots__ = ("failed", "is_known", "key_name", "left_out", "number")
-
-    def __init__(self) -> None:
-        self.number = 0
-        self.key_name: str | None = None  # of the last key, by ``key_names``; None if the provider has only one key
-        # Paths of fields that its provider was not sent, or not so, as it refuses them.
-        self.left_out: tuple[str, ...] = ()
-        # Tells the key ring, once the answer has begun: an event with an error is known to whoever reads the events.
-        self.failed: Callable[[UpstreamError], object] | None = None
-        self.is_known = True  # with litellm, only once the answer's headers have arrived
+    number: int = 0
+    key_name: str | None = None  # of the last key, by ``key_names``; None if the provider has only one key
+    # Paths of fields that its provider was not sent, or not so, as it refuses them.
+    left_out: tuple[str, ...] = ()
+    # Tells the key ring, once the answer has begun: an event with an error is known to whoever reads the events.
+    failed: "Callable[[UpstreamError], object] | None" = None
+    is_known: bool = True  # with litellm, only once the answer's headers have arrived
 
     @property
     def times(self) -> int | None:

@@ -11,7 +11,7 @@ from gateway.api.bodies import ReceivedBody, address_of, read_body
 from gateway.api.call_context import NO_LEVELS, ClientContext
 from gateway.api.client import Client
 from gateway.api.context import CONTEXT, Context
-from gateway.api.headers import is_wanted
+from gateway.api.headers import PLAN_HEADER, is_wanted
 from gateway.api.json_body import JSON, read_tags
 from gateway.core.errors import Overloaded
 from gateway.limits import Begun, LimitReached
@@ -37,8 +37,8 @@ def client_context_of(request: web.Request, context: Context, admitted: Admitted
 
     """
     client, begun = admitted.client, admitted.begun
-    request_id = headers.request_id(request.headers)
-    tags: Mapping[str, str] = read_tags(request.headers.get("x-holeshot-tags"))
+    request_id, tagged = headers.request_id(request.headers), request.headers.get("x-holeshot-tags")
+    tags: Mapping[str, str] = read_tags(tagged) if tagged else {}
     levels, end_user = NO_LEVELS, None
     if client.limits or context.payers.is_used:
         # A reload since the admission may have added limits of end users.
@@ -54,7 +54,7 @@ def client_context_of(request: web.Request, context: Context, admitted: Admitted
         levels=levels,
         end_user=end_user,
         request_id=None if request_id is None else redact_word(request_id),
-        explain=is_wanted(request.headers),
+        explain=PLAN_HEADER in request.headers and is_wanted(request.headers),
         parent=None if context.tracing.own is None else headers.trace(request.headers),
         received_at=context.services.clock() - admitted.waited_s,
     )

@@ -130,7 +130,7 @@ def read_chat(contents: Contents, race_header: str | None, _: object = None) -> 
 
 def _acts(fields: Mapping[str, msgspec.Raw], tools: Iterable[_Tool]) -> bool:
     """Whether the provider is asked to do more than answer, or to continue something it has stored."""
-    if is_set(fields.get("previous_response_id")) or runs_there(fields):
+    if ("previous_response_id" in fields and is_set(fields["previous_response_id"])) or runs_there(fields):
         return True
     if not tools:
         return False

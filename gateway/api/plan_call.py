@@ -1,6 +1,6 @@
 """From a request to a race: builds the call, selects its deployments, plans it, and prepares the race."""
 
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -15,6 +15,7 @@ from gateway.api.provider_state import StoredAt
 from gateway.api.relayed_plans import first_of, fitted, hedged, passed_on, reading_of
 from gateway.api.relayed_plans import terms_of as relayed_terms
 from gateway.api.request import ParsedRequest
+from gateway.api.shapes import Decided, decided, keep, shape_of
 from gateway.core.attempts import AnswerKind, WinOn
 from gateway.core.calls import Call, CallKind, CallRecord, Level, Mode, Objective
 from gateway.fleet.fleet import Fleet
@@ -103,6 +104,10 @@ async def plan_call(
 
     """
     client, relayed = client_context.client, parsed.relayed
+    is_usual = instead_of is None and made_by is None and allow is None
+    shape = shape_of(fleet.models.get(name), parsed, client) if is_usual else None
+    if shape is not None and (known := decided(fleet, client, shape, parsed)) is not None:
+        return await _as_decided(context, known, parsed, client_context, fleet)
     client.check_model(name)
     found = fleet.find(name, adhoc=client.adhoc)
     if relayed is None and found.common.acts:
@@ -127,8 +132,78 @@ async def plan_call(
         call = await _with_maker(context, call, parsed.dialect.requests, client, fleet)
     is_fallback = instead_of is not None
     terms = _terms_of(context, call, resolved, model, fitting, is_fallback=is_fallback, race_asked=race_asked)
-    names = [deployment.name for deployment in fitting.deployments]
-    plan = context.steering.plan(
+    names = tuple([deployment.name for deployment in fitting.deployments])
+    if shape is not None:
+        keep(fleet, client, shape, parsed, Decided.of(model, names, call, terms), fitting)
+    plan = _planned(context, call, model, names, terms, client_context)
+    plan = resolved.applied_to(_as_it_may_be(plan, parsed, call, model))
+    reading = EVENTS if relayed is None else reading_of(parsed, model, plan)
+    if vectors is not None and index is not None and resolved.is_race_set:
+        vectors.compare(context, fleet, model, index, plan)
+    return PlannedCall(call, model, plan, resolved.response_headers, terms.prefix, names, reading)
+
+
+async def _as_decided(
+    context: CallContext, known: Decided, parsed: ParsedRequest, client_context: ClientContext, fleet: Fleet
+) -> PlannedCall:
+    """Plan a call of a shape of which all is decided that does not depend on its prompt, nor changes by itself."""
+    model, needs, fields, seats = known.model, parsed.needs, parsed.fields, context.services.seats
+    stamp = client_context.stamp(context, fields, None)
+    call = msgspec.structs.replace(
+        known.call,
+        id=stamp.id,
+        received_at=stamp.received_at,
+        started_at=stamp.started_at,
+        tags=stamp.tags,
+        levels=stamp.levels,
+        trace=stamp.trace,
+        prompt_class=parsed.prompt_class,
+        prompt_tokens=needs.prompt_tokens,
+        inline_bytes=parsed.inline_bytes(fields),
+        wants_usage=parsed.wants_usage,
+        fields=fields,
+        headers=client_context.headers,
+        region=context.settings.region,
+        request_id=client_context.request_id,
+        kind=CallKind(
+            endpoint=known.call.endpoint,
+            structured=parsed.for_program,
+            max_tokens=needs.max_tokens,
+            client=known.call.client,
+            tags=client_context.tags,
+            prompt_tokens=needs.prompt_tokens,
+        ),
+        conversation=_conversation(fields, parsed, model) if model.common.has_keys else None,
+    )
+    if model.common.binds:
+        call = await _with_maker(context, call, parsed.dialect.requests, client_context.client, fleet)
+    is_long = parsed.size > PREFIX_BYTES[0] and model.race.cache_affinity
+    terms = msgspec.structs.replace(
+        known.terms,
+        prompt_tokens=needs.prompt_tokens,
+        max_tokens=needs.max_tokens,
+        limits=seats.now(model.limits) if seats.leased else model.limits,
+        prefix=_prefix(fields, parsed, model.tenant) if is_long else None,
+        kind=call.kind,
+        leased=seats.leased,
+        is_counted=bool(stamp.levels) or model.usd_per_day is not None,
+    )
+    plan = _planned(context, call, model, known.names, terms, client_context)
+    if call.maker is not None:
+        plan = _as_it_may_be(plan, parsed, call, model)
+    return PlannedCall(call, model, plan, dict(parsed.response_headers), terms.prefix, known.names)
+
+
+def _planned(  # noqa: PLR0917 - what is known of a call
+    context: CallContext,
+    call: Call,
+    model: Model,
+    names: Sequence[str],
+    terms: Terms,
+    client_context: ClientContext,
+) -> Plan:
+    """Return the plan of a call, which is counted."""
+    return context.steering.plan(
         model.name,
         names,
         model.race,
@@ -136,13 +211,8 @@ async def plan_call(
         call.prompt_class,
         explain=client_context.explain,
         payer=model.payer,
-        client=client.name,
+        client=call.client,
     )
-    plan = resolved.applied_to(_as_it_may_be(plan, parsed, call, model))
-    reading = EVENTS if relayed is None else reading_of(parsed, model, plan)
-    if vectors is not None and index is not None and resolved.is_race_set:
-        vectors.compare(context, fleet, model, index, plan)
-    return PlannedCall(call, model, plan, resolved.response_headers, terms.prefix, tuple(names), reading)
 
 
 def _resolved(  # noqa: PLR0917 - what is known of a request

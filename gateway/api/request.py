@@ -18,8 +18,9 @@ from gateway.api.json_body import (
     scan_media,
     size_class,
 )
-from gateway.api.overrides import RaceOverride, read_override
-from gateway.api.preferences import Preferences, read_preferences
+from gateway.api.overrides import NOTHING, RaceOverride, read_override
+from gateway.api.preferences import CONSUMED, Preferences, read_preferences
+from gateway.api.preferences import NOTHING as NO_PREFERENCES
 from gateway.api.relayed_api import RelayedApi
 from gateway.core.errors import InvalidRequest
 from gateway.core.prompt_classes import Effort, PromptClass, answer_class
@@ -183,9 +184,10 @@ def read_common(contents: Contents, race_header: str | None) -> tuple[str, RaceO
     """
     fields = contents.fields
     race = fields.pop("race", None)
-    preferences = read_preferences(fields)
+    preferences = NO_PREFERENCES if CONSUMED.isdisjoint(fields) else read_preferences(fields)
     model = preferences.models[0] if preferences.models and "model" not in fields else read_model(fields)
-    return model, read_override(race, race_header), preferences
+    override = NOTHING if race is None and not race_header else read_override(race, race_header)
+    return model, override, preferences
 
 
 def required_messages(fields: Mapping[str, msgspec.Raw]) -> msgspec.Raw:
@@ -195,8 +197,9 @@ def required_messages(fields: Mapping[str, msgspec.Raw]) -> msgspec.Raw:
         InvalidRequest: it is missing, not an array, or empty.
 
     """
-    messages = required(fields, "messages", "the messages of the conversation so far")
-    if not _NONEMPTY_ARRAY.match(messages):
+    messages = fields.get("messages")
+    if messages is None or not _NONEMPTY_ARRAY.match(messages):
+        required(fields, "messages", "the messages of the conversation so far")
         raise InvalidRequest("'messages' must be an array with at least one message", param="messages")
     return messages
 
@@ -226,7 +229,10 @@ def decoded_fields(fields: Mapping[str, msgspec.Raw], decoders: Decoders) -> dic
     found = {}
     for name, raw in fields.items():  # a comprehension is a call more
         if name in decoders:
-            found[name] = decoded(name, raw, decoders[name])
+            try:
+                found[name] = decoders[name].decode(raw)
+            except (msgspec.DecodeError, RecursionError):  # which ``decoded`` puts in words
+                found[name] = decoded(name, raw, decoders[name])
     return found
 
 

@@ -95,6 +95,7 @@ class PromptClass(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
         return self.api is not MeasuredApi.COUNT_TOKENS
 
 
+@lru_cache(maxsize=16)  # there are nine
 def answer_class(size: int, effort: Effort | None = None) -> PromptClass:
     """Return the class of calls for answers with a prompt of size class ``size`` and such an effort."""
     return PromptClass(MeasuredApi.ANSWERS, size, effort)
@@ -120,6 +121,7 @@ def decoded_measured(number: int) -> Measured:
     return _MEASURED.get(number, MeasuredApi.UNKNOWN)
 
 
+@lru_cache(maxsize=_CLASSES_KNOWN)
 def encoded_class(prompt_class: PromptClass) -> int:
     """Return the number of a class in ledger rows and on the board.
 

@@ -10,7 +10,7 @@ import difflib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from math import inf
-from typing import Self
+from typing import Any, Self
 from urllib.request import getproxies_environment
 
 import msgspec
@@ -354,6 +354,7 @@ class Fleet:
         self._open_for_tenant = open_for_tenant or open_upstream
         self._of_tenants = TenantUpstreams(self._opened_for_tenant)
         self.limits, self.fleet_limits = limits(settings), fleet_limits(settings)
+        self.kept: dict[int, Any] = {}  # what was decided by this fleet alone, which goes with it: ``api/shapes.py``
         self._leases = 0
         self._idle: asyncio.Event | None = None  # made by ``idle``
         self._upstreams: dict[str, Upstream] = {}
@@ -452,11 +453,13 @@ class Fleet:
 
     def __enter__(self) -> Self:
         """Keep this fleet's upstreams open while a call uses them."""
-        self.hold()
+        self._leases += 1  # as ``hold`` and ``let_go``, without their calls
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.let_go()
+        self._leases -= 1
+        if not self._leases and self._idle is not None:
+            self._idle.set()
 
     def hold(self) -> None:
         """Keep this fleet's upstreams open until ``let_go``."""

@@ -30,7 +30,7 @@ def request_of(
     spoken = call.dialect  # the common case is read without a call
     if call.spoken or spoken not in deployment.speaks:
         spoken = deployment.spoken_in(call)
-    headers = spoken.headers_of(call.headers)
+    headers = spoken.headers_of(call.headers) if call.headers else call.headers
     return Request(
         model=deployment.model,
         fields=call.wordings.get(deployment.name, call.fields),

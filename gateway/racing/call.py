@@ -96,7 +96,7 @@ class OpenCall:
         self.services = services
         self.call = call
         self.fleet = fleet  # the fleet at the start of the call, despite reloads
-        self._kept: list[CallResource] = [each for each in (fleet, body) if each is not None]
+        self._kept = (fleet, body)  # until its attempts need them no more
         self.cancelled_as = cancelled_as
         self.launched = 0  # attempts, at all models
         self.running = 0  # of them, those that may answer, or do
@@ -171,10 +171,10 @@ class OpenCall:
             role=role,
             provider=deployment.provider,
             deployment=deployment.name,
-            launch_offset_ms=self.since_received_ms(now),
+            launch_offset_ms=round((now - self.call.received_at) * 1_000_000) / 1000,  # as ``since_received_ms``
             audited=audited,
             model=call.models.get(deployment.name, call.model) if call.models else call.model,
-            in_flight=services.tasks.in_flight(deployment.name),
+            in_flight=services.tasks.running_at.get(deployment.name, 0),
             asked_tokens=call.size_tokens or call.prompt_tokens,
             continues=self.broken[-1].attempt.id if self.broken else None,
             is_extra=is_extra,
@@ -305,8 +305,9 @@ class OpenCall:
     def held_by(self, task: asyncio.Task[Any]) -> None:
         """Keep the call's upstreams open, and its body counted, until ``task`` ends, even if the call ends before."""
         for each in self._kept:
-            each.hold()
-            task.add_done_callback(each.let_go)
+            if each is not None:
+                each.hold()
+                task.add_done_callback(each.let_go)
 
     def since_received_ms(self, instant: float) -> float:
         """Return ``instant`` of the clock in milliseconds since the call was received."""

@@ -121,7 +121,11 @@ class Entry:
         self._made_replacements: Replacements | None = None
         decode_s = {} if call.win_on is WinOn.VALID else plan.decode_s  # VALID: bids have whole answers
         self.hold: Hold[Attempt] = Hold(
-            decode_s, self.release, self.loop, clock=services.clock, deadline_at=call.deadline_at
+            decode_s,
+            self.release,
+            self.loop,
+            clock=services.clock,
+            deadline_at=None if call.deadline_ms is None else call.deadline_at,
         )
 
     @property

@@ -108,8 +108,9 @@ class Hold(Generic[_A]):
 
     def forget(self) -> None:
         """Release the callback: the race is over."""
-        self.end()
-        self._release = None
+        if self._timer is not None:
+            self.end()
+        self.leader = self._release = None
 
     def _gain(self, attempt: _A, others: Iterable[_A]) -> tuple[float, str]:
         """Return how many seconds earlier the best of ``others`` should complete, and its name; 0 if none would."""

@@ -9,6 +9,7 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from itertools import accumulate
 from math import ceil, inf
 
@@ -159,16 +160,13 @@ class GapFigures(msgspec.Struct, frozen=True):
     counts: dict[str, int]  # by number of the ledger's bucket
 
 
-class Gaps:
+class Gaps(msgspec.Struct, eq=False):  # a struct, as are its neighbours, is made without a Python call
     """The gaps of one answer, in seconds."""
 
-    __slots__ = ("_blocked", "_kept", "_longest_s", "together")
-
-    def __init__(self) -> None:
-        self.together = 0  # number of gaps of 0: chunks that arrived with the one before
-        self._kept = array("d")
-        self._longest_s = 0.0  # of those no longer kept
-        self._blocked: list[tuple[int, float]] | None = None  # gaps with waits for the client, and the seconds
+    together: int = 0  # number of gaps of 0: chunks that arrived with the one before
+    _kept: "array[float]" = msgspec.field(default_factory=partial(array, "d"))  # type: ignore[arg-type]  # of floats
+    _longest_s: float = 0.0  # of those no longer kept
+    _blocked: list[tuple[int, float]] | None = None  # gaps with waits for the client, and the seconds
 
     def add(self, gap_s: float) -> None:
         """Record a gap. Of very long streams only a sample is kept, with more of the latest gaps."""
@@ -239,19 +237,16 @@ class Tokens(Usage, frozen=True, kw_only=True, gc=False):
     reported: int | None = None  # the largest count that the provider reported, if it is more than can be
 
 
-class Reported:
+class Reported(msgspec.Struct, eq=False):
     """The data in an answer's events besides text: usage, model, finish reason, tool calls."""
 
-    __slots__ = ("answer_id", "fingerprint", "finish_reason", "model_version", "refused", "tool_calls", "usage")
-
-    def __init__(self) -> None:
-        self.usage: Usage | None = None
-        self.model_version: str | None = None  # the model and the answer's id, as reported by the provider
-        self.answer_id: str | None = None
-        self.fingerprint: str | None = None
-        self.finish_reason: str | None = None
-        self.tool_calls: ToolCalls | None = None
-        self.refused = False
+    usage: Usage | None = None
+    model_version: str | None = None  # the model and the answer's id, as reported by the provider
+    answer_id: str | None = None
+    fingerprint: str | None = None
+    finish_reason: str | None = None
+    tool_calls: ToolCalls | None = None
+    refused: bool = False
 
     def note(self, chunk: Chunk) -> None:
         """Keep what one event reports."""

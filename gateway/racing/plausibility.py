@@ -1,5 +1,7 @@
 """What cannot be of the counts that a provider reports: more than its model can, or fewer than the text needs."""
 
+from functools import lru_cache
+
 import msgspec
 
 from providers import Capabilities, Usage, is_of_tokens
@@ -26,6 +28,7 @@ class MostTokens(msgspec.Struct, frozen=True):
 UNKNOWN_MOST = MostTokens()
 
 
+@lru_cache(maxsize=4_096)  # asked for each attempt
 def most_tokens(capabilities: Capabilities, answers: int = 1) -> MostTokens:
     """Return the maximum of tokens: the context window and the longest answer, if they are known."""
     window, longest = capabilities.context_tokens, capabilities.max_output_tokens

@@ -40,7 +40,7 @@ class AttemptTasks(Generic[AttemptT]):
 
     def __init__(self) -> None:
         self._tasks: dict[asyncio.Task[None], AttemptT] = {}
-        self._in_flight: dict[str, int] = {}  # by deployment
+        self.running_at: dict[str, int] = {}  # attempts in this process, by deployment; where there is none, nothing
         self._loop: asyncio.AbstractEventLoop | None = None
 
     @property
@@ -60,7 +60,7 @@ class AttemptTasks(Generic[AttemptT]):
         task = loop.create_task(work)
         deployment = attempt.deployment.name
         self._tasks[task] = attempt
-        self._in_flight[deployment] = self._in_flight.get(deployment, 0) + 1
+        self.running_at[deployment] = self.running_at.get(deployment, 0) + 1
         task.add_done_callback(self._ended)
         return task
 
@@ -76,14 +76,14 @@ class AttemptTasks(Generic[AttemptT]):
 
     def in_flight(self, deployment: str) -> int:
         """Return the number of running attempts at ``deployment`` in this process."""
-        return self._in_flight.get(deployment, 0)
+        return self.running_at.get(deployment, 0)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         deployment = self._tasks.pop(task).deployment.name
-        if (left := self._in_flight[deployment] - 1) > 0:
-            self._in_flight[deployment] = left
+        if (left := self.running_at[deployment] - 1) > 0:
+            self.running_at[deployment] = left
         else:
-            del self._in_flight[deployment]
+            del self.running_at[deployment]
         if task.cancelled():
             retrieve(task)  # or it would keep its frames
 

@@ -490,16 +490,18 @@ class Budgets:
         which no limit in dollars refuses. ``budget``: whose it is, if not the payer's. ``is_clients``: it has a key of
         its client's, and takes nothing of what the model's rate limits leave.
         """
-        extra = self._extra_of(model)
+        extra = self._extra.get(model) or self._extra_of(model)
         if role in FREE:
             if not is_clients:
                 extra.add(now_s)
             return None
         name = budget or payer
-        limit, drawn = self.exceeded_limit(race, cost_usd=cost_usd, payer=payer, budget=name), self.of(name)
+        drawn = self._budgets.get(name) or self.of(name)
+        costs_nothing = cost_usd is None
+        limit = None if costs_nothing else self.exceeded_limit(race, cost_usd=cost_usd, payer=payer, budget=name)
         if role in {Role.FAILOVER, Role.FALLBACK}:
             limit = None if is_needed else limit
-        elif limit is None and extra.in_minute(now_s) >= room:
+        elif limit is None and room < inf and extra.in_minute(now_s) >= room:
             limit = Narrowed.RATE_LIMITS
         if limit is not None or not drawn.draw(role, race.budget):
             return limit or Narrowed.BUDGET

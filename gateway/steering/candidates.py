@@ -495,7 +495,8 @@ class Lineups:
         known = self._known.get(key) or self._older.pop(key, None)
         if known is None or not known.fits(standings, race, terms, length):
             lineup = _lined_up(candidates(conditions, standings, race, terms), terms, standings)
-        elif changed := {name: new for name, new in conditions.items() if known.conditions[name] is not new}:
+        elif known.conditions != conditions:  # by identity
+            changed = {name: new for name, new in conditions.items() if known.conditions[name] is not new}
             if terms.objective is Objective.COST:  # one without a price costs as much as the most expensive one
                 changed = dict(conditions)
             others = {each.deployment: each for each in candidates(changed, standings, race, terms)}

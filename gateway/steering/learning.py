@@ -377,7 +377,7 @@ class Learning:
 
     def attempt_started(self, start: AttemptStart) -> None:
         """Count the attempt as in flight."""
-        health, now_s = self.health_of(start.deployment), self._clock()
+        health, now_s = self.healths.get(start.deployment) or self.health_of(start.deployment), self._clock()
         others, health.is_probed = health.launched(now_s), not start.number
         in_minute = health.launches.in_minute(now_s)
         delayed_s = self._own_delay.lateness.total_s
@@ -395,7 +395,10 @@ class Learning:
     ) -> None:
         """Count a first token, ``ago_s`` seconds ago; the deployment is healthy unless it came far too late."""
         deployment, launched, now_s = start.deployment, self._launched.get(start.id), self._clock() - ago_s
-        health, measured = self.health_of(deployment), prompt_class.effort or prompt_class.api
+        health, measured = (
+            self.healths.get(deployment) or self.health_of(deployment),
+            prompt_class.effort or prompt_class.api,
+        )
         size = size_of(start.asked_tokens, prompt_class.size)
         estimate = self._snapshots.at(model, measured, size).of(deployment)
         sizing = self._snapshots.sizing(model, measured, deployment)
@@ -426,7 +429,7 @@ class Learning:
 
     def attempt_ended(self, model: str, prompt_class: PromptClass, attempt: AttemptRecord, ago_s: float) -> None:
         """Count the attempt's end, ``ago_s`` seconds ago: with a first token, censored, or an error."""
-        health = self.health_of(attempt.deployment)
+        health = self.healths.get(attempt.deployment) or self.health_of(attempt.deployment)
         health.ended()
         if attempt.role is Role.PROBE and attempt.number:  # the gateway's own have no number, and try no broken one
             health.probe_ended()

@@ -293,9 +293,9 @@ class Draft:
 
     def _rivals(self, *, late: bool) -> Iterator[tuple[Candidate, float]]:
         """Yield the deployments that may run beside the primary, best first, and the call's gain in seconds."""
-        launched = {launch.deployment for launch in self.launches} | self._full
+        launched = {*map(_DEPLOYMENT, self.launches), *self._full}  # a comprehension is a call
         if self._is_first_sent:
-            found = [(each.candidate, each.gain_s) for each in self._lineup.racers(self._primary, late=late)]
+            found = [*map(_GAIN, self._lineup.racers(self._primary, late=late))]
         else:
             found = [(each, inf) for each in self._lineup.rivals]
         for each, gain_s in found:
@@ -337,8 +337,10 @@ class Draft:
         ``reserve`` is better than waiting.
         """
         rescue_s = self._rescue_s()
-        spares = [*self._spare, *[each for each in reserve if each is not self._primary]]
-        for number, spare in enumerate(spares[:2] or self._last_resort(), start=1):
+        spares = self._spare[:_RESCUES]
+        if len(spares) < _RESCUES and reserve:
+            spares = [*spares, *[each for each in reserve if each is not self._primary]][:_RESCUES]
+        for number, spare in enumerate(spares or (self._lineup.tripped and self._last_resort()), start=1):
             self._launch(spare, number * rescue_s, Role.FAILOVER, Why.RESCUE)
         return rescue_s
 
@@ -473,7 +475,7 @@ def plan(
         primary, why = home, Why.RENDEZVOUS
     else:
         chosen, weights_up_to = lineup.eligible(held) if held else (lineup.near, lineup.weights_up_to)
-        primary = _draw(chosen, weights_up_to, random)
+        primary = chosen[0] if len(chosen) == 1 else _draw(chosen, weights_up_to, random)
         why = Why.DRAWN if chosen is lineup.near else Why.CACHE_WARM
     if primary.condition.trial_in_s == 0.0:
         why = Why.TRIAL
@@ -494,7 +496,7 @@ def plan(
     rescue_s = draft.add_others(canary, tokens, probes=probes, configured=configured)
     is_asked = draft.asked or draft.withheld_s is not None
     width_asked, narrowed = draft.narrowed(limit, configured) if is_asked else (1, None)
-    planned = {launch.deployment for launch in draft.launches}
+    planned = {*map(_DEPLOYMENT, draft.launches)}
     last = (*others, *lineup.reserve, *lineup.tripped) if lineup.reserve or lineup.tripped else others
     made = Plan(
         tuple(sorted(draft.launches, key=_delay)),
@@ -525,8 +527,6 @@ def _draw(chosen: Sequence[Candidate], weights_up_to: Sequence[float], random: R
 
     Otherwise all replicas with the same standings would send to the same deployment.
     """
-    if len(chosen) == 1:
-        return chosen[0]
     first, second = random.choices(chosen, cum_weights=weights_up_to, k=2)
     if second.condition.in_flight * first.weight < first.condition.in_flight * second.weight:
         return second
@@ -543,6 +543,8 @@ def _canary(canaries: Sequence[Candidate], random: Random) -> Candidate | None:
     return None
 
 
+_RESCUES = 2
+_DEPLOYMENT, _GAIN = attrgetter("deployment"), attrgetter("candidate", "gain_s")
 _delay = attrgetter("delay_s")
 
 _NOBODY: frozenset[str] = frozenset()

@@ -20,11 +20,19 @@ from gateway.core.race_failures import NotAsked
 from gateway.settings import RaceSettings
 from gateway.steering import planner
 from gateway.steering.affinity import NOTHING_HELD, Affinity, Held, Prefix
-from gateway.steering.board import Board, slot_of
+from gateway.steering.board import Board
 from gateway.steering.budget import Budget, Budgets, Spending, of_keys, within
 from gateway.steering.candidates import Candidate, Lineup, Lineups, Terms, costs_usd, expected_tokens
 from gateway.steering.clients import MOST_NAMES_A_CLIENT, ClientsNames, TenantLearning
-from gateway.steering.constants import HEADROOM_LOW, HOME_LOAD, HOME_SLACK, LATE_QUANTILE, REFRESH_MOST_S, RUN_ON_EVERY
+from gateway.steering.constants import (
+    HEADROOM_LOW,
+    HOME_LOAD,
+    HOME_SLACK,
+    LATE_QUANTILE,
+    REFRESH_MOST_S,
+    RUN_ON_EVERY,
+    SLOT_S,
+)
 from gateway.steering.explainer import explained
 from gateway.steering.health import Condition, Health
 from gateway.steering.leaderboard import Leaderboard, not_asked, of_gateway, read_window
@@ -225,9 +233,10 @@ class Steering:
         if learnt_as is not None and is_clients:
             room = 0.0 if launch.deployment in self._tenants.full(learnt_as, now_s) else inf
         else:
-            room, _ = self._room(model, self._planned.get(model, ()), now_s)
-            if self._full((launch.deployment,), now_s):
-                room = 0.0
+            room = inf
+            if self._learning.limited:  # seldom
+                room, _ = self._room(model, self._planned.get(model, ()), now_s)
+                room = 0.0 if self._full((launch.deployment,), now_s) else room
         limit = self.refused_by = self._budgets.draw(
             model,
             launch.role,
@@ -380,7 +389,9 @@ class Steering:
             answer_tokens = self._learning.lengths.expected(model, terms.kind, standings.answer_tokens)
             terms = msgspec.structs.replace(terms, answer_tokens=answer_tokens)
         learnt_as = terms.learnt_as
-        names: Sequence[str] = self._names(model, deployments) if learnt_as is None else deployments
+        known = self._planned.get(model, ())
+        is_known = known == deployments and learnt_as is None  # as nearly always
+        names: Sequence[str] = known if is_known else self._names(model, deployments, learnt_as)
         if (flawed := self._learning.quality.demoted(model, terms.answer_kind)) is not None:
             terms = msgspec.structs.replace(terms, flawed=flawed)
         if terms.excluded:
@@ -400,11 +411,11 @@ class Steering:
             costs = costs_usd(conditions, expected, terms)
             race = within(race, costs, learnt_as)
             limit = Narrowed.USD_PER_CALL if race.budget < budgeted else None
-        race, unusual = self._budgets.paced(model, race)
+        race, unusual = (race, ()) if race.usd_per_day is None else self._budgets.paced(model, race)
         limit = Narrowed.USD if unusual else limit
         probes = race.budget > 0
         own = names if learnt_as is None else [name for name in names if name not in learnt_as]
-        room, demand = self._room(model, own, now_s)
+        room, demand = self._room(model, own, now_s) if self._learning.limited else (inf, 1.0)
         full = self._full(own, now_s) if self._learning.limited else _NONE_FULL
         full = full if learnt_as is None else full | self._tenants.full(learnt_as, now_s)
         if room < race.budget * demand:  # extra attempts must not take the rate limit that other calls need
@@ -473,7 +484,7 @@ class Steering:
 
     def _room(self, model: str, names: Iterable[str], now_s: float) -> tuple[float, float]:
         limited = self._learning.limited
-        if not limited or limited.isdisjoint(names):  # the usual case
+        if limited.isdisjoint(names):
             return inf, 1.0
         return self._budgets.room(model, [self._learning.health_of(name) for name in names], now_s)
 
@@ -484,7 +495,9 @@ class Steering:
             [name for name in names if name in learning.limited and not learning.health_of(name).has_room(now_s)]
         )
 
-    def _names(self, model: str, deployments: Sequence[str]) -> tuple[str, ...]:
+    def _names(self, model: str, deployments: Sequence[str], learnt_as: Mapping[str, str] | None) -> Sequence[str]:
+        if learnt_as is not None:
+            return deployments
         names = self._planned.get(model)
         if names != tuple(deployments):
             names = self._planned[model] = tuple(dict.fromkeys(deployments))
@@ -518,7 +531,7 @@ class Steering:
 
         Clients may list deployments as a model, and make up names for them as fast as they can.
         """
-        slot = slot_of(self._unix_clock())
+        slot = int(self._unix_clock() // SLOT_S)  # as ``slot_of``, without its call
         if slot == self._slot and self._dropped < MOST_NAMES_A_CLIENT:
             return
         self._slot, self._dropped = slot, 0

@@ -316,7 +316,9 @@ class Client:
         if loop is None:  # looked up once: on Python 3.11 it costs a system call
             loop = self._loop = asyncio.get_running_loop()
         for number in range(1, MAX_TRIES + 1):
-            pool = self._pool(loop, request)
+            pool = self._pools.get(self._versions)
+            if pool is None or pool.version == "2":
+                pool = self._pool(loop, request)
             response = await pool.send(request, connect_timeout_s, fresh=request.once or number == MAX_TRIES)
             try:
                 await response.begun()

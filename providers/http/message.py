@@ -4,6 +4,8 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
+import msgspec
+
 from providers.errors import UpstreamError
 from providers.sendings import SendCount
 
@@ -66,43 +68,26 @@ class ResponseSource(Protocol):
         """Drop the exchange now, so that the server notices at once."""
 
 
-class Response:
+class Response(msgspec.Struct, eq=False):  # a struct is made without a Python call
     """One response. ``status`` and ``headers`` are set once ``begun`` has returned.
 
     A connection calls ``begin``, ``feed``, then ``end`` or ``fail``; the reader calls ``begun``, ``read``, ``abort``.
     """
 
-    __slots__ = (
-        "_ended",
-        "_error",
-        "_fields",
-        "_headers",
-        "_loop",
-        "_most",
-        "_pieces",
-        "_source",
-        "_waiter",
-        "buffered",
-        "connect_ms",
-        "listener",
-        "status",
-    )
-
-    def __init__(self, source: ResponseSource, loop: asyncio.AbstractEventLoop, connect_ms: float | None) -> None:
-        self.status = 0  # until the headers have arrived
-        self.connect_ms = connect_ms  # the time to connect; None: a kept connection was used
-        self.buffered = 0  # unread bytes
-        # Gets data that arrives while the reader waits; if it returns False, the reader is woken instead.
-        self.listener: Callable[[bytes], bool] | None = None
-        self._source: ResponseSource | None = source  # None after the end
-        self._loop = loop
-        self._fields: Sequence[Field] = ()
-        self._headers: Mapping[str, str] | None = None
-        self._pieces: list[bytes] = []
-        self._most = READ_BYTES  # of one read
-        self._ended = False
-        self._error: UpstreamError | Unsent | None = None
-        self._waiter: asyncio.Future[None] | None = None
+    _source: ResponseSource | None  # None after the end
+    _loop: asyncio.AbstractEventLoop
+    connect_ms: float | None  # the time to connect; None: a kept connection was used
+    status: int = 0  # until the headers have arrived
+    buffered: int = 0  # unread bytes
+    # Gets data that arrives while the reader waits; if it returns False, the reader is woken instead.
+    listener: Callable[[bytes], bool] | None = None
+    _fields: Sequence[Field] = ()
+    _headers: Mapping[str, str] | None = None
+    _pieces: list[bytes] = []
+    _most: int = READ_BYTES  # of one read
+    _ended: bool = False
+    _error: "UpstreamError | Unsent | None" = None
+    _waiter: "asyncio.Future[None] | None" = None
 
     @property
     def headers(self) -> Mapping[str, str]:
@@ -132,7 +117,11 @@ class Response:
         while not self.status:
             if self._error is not None:
                 raise self._error
-            await self._more()
+            waiter = self._waiter = self._loop.create_future()  # as ``_more``, without its call
+            try:
+                await waiter
+            finally:
+                self._waiter = None
 
     async def read(self) -> bytes:
         """Return the next bytes of the body, a limited number at once; wait if there are none; ``b""`` at the end.
@@ -287,25 +276,14 @@ class Head:
         self.http2: bytes | None = None  # set by the first HTTP/2 connection that needs it
 
 
-class Request:
+class Request(msgspec.Struct, eq=False):
     """One request: a head, further header fields of this call, and the body."""
 
-    __slots__ = ("body", "extra", "head", "once", "sendings")
-
-    def __init__(
-        self,
-        head: Head,
-        extra: Sequence[Field],
-        body: bytes | None,
-        *,
-        once: bool = False,
-        sendings: SendCount | None = None,
-    ) -> None:
-        self.head = head
-        self.extra = extra
-        self.body = body  # None: no body, and no content-length
-        self.once = once  # it has side effects at the server, so it must not be sent again
-        self.sendings = SendCount() if sendings is None else sendings
+    head: Head
+    extra: Sequence[Field]
+    body: bytes | None  # None: no body, and no content-length
+    once: bool = False  # it has side effects at the server, so it must not be sent again
+    sendings: SendCount = msgspec.field(default_factory=SendCount)
 
 
 def checked(headers: Mapping[str, str]) -> tuple[Field, ...]:

@@ -45,7 +45,7 @@ def read(reads: list[bytes], dialect: Dialect = CHAT) -> tuple[dict[str, Any], l
         clocks.stop()
         facts = {name: getattr(measurement, name) for name in Measurement.__slots__}
         reported = facts.pop("reported")
-        facts |= {name: getattr(reported, name) for name in Reported.__slots__}
+        facts |= {name: getattr(reported, name) for name in Reported.__struct_fields__}
         facts["gaps"] = measurement.gaps.figures()
         facts |= {"finished": reader.finished, "done": reader.done}
         return (
