@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
+from gateway.api.agent_sessions import cache_key_of, session_of
 from gateway.api.call_context import CallContext, ClientContext
 from gateway.api.client import Client
 from gateway.api.fitting import COUNT_KNOWN, REFUSE, SHORT_BYTES, Fitting, ResolvedModel, led_by
@@ -121,11 +122,17 @@ async def plan_call(
         race_asked = with_override(found, parsed.race, client, stateful=False).race
     if len(fitting.deployments) == 1 < len(found.deployments) and relayed is None:
         model = _not_against_itself(model)
-    call = _call_of(context, resolved, client_context, model, fitting, instead_of)
+    session = client_context.session
+    if session is None and (parsed.cache_key is not None or "metadata" in parsed.fields):
+        session = session_of(parsed.fields, parsed.cache_key)
+    whose = None if session is None else f"{client.name or ''}\0{session}"
+    call = _call_of(context, resolved, client_context, model, fitting, instead_of, session=session, whose=whose)
     if model.common.binds and relayed is None:
         call = await _with_maker(context, call, parsed.dialect.requests, client, fleet)
     is_fallback = instead_of is not None
-    terms = _terms_of(context, call, resolved, model, fitting, is_fallback=is_fallback, race_asked=race_asked)
+    terms = _terms_of(
+        context, call, resolved, model, fitting, is_fallback=is_fallback, race_asked=race_asked, whose=whose
+    )
     names = [deployment.name for deployment in fitting.deployments]
     plan = context.steering.plan(
         model.name,
@@ -205,8 +212,14 @@ def _call_of(  # noqa: PLR0917 - what is known of a call
     model: Model,
     fitting: Fitting,
     instead_of: Call | None,
+    *,
+    session: str | None,
+    whose: str | None,
 ) -> Call:
-    """Return the call as ``model`` is asked. Of one whose answer passes unread it says nothing of tokens."""
+    """Return the call as ``model`` is asked. Of one whose answer passes unread it says nothing of tokens.
+
+    ``whose``: the ``session`` with the client that has it.
+    """
     # ``sent`` is the request as this model is asked, ``parsed`` as its client sent it.
     parsed, sent, race = resolved.asked, resolved.parsed, model.race
     kind, answer, win_on, objective = None, AnswerKind.PLAIN, WinOn.ANY, Objective.FIRST_TOKEN
@@ -231,7 +244,7 @@ def _call_of(  # noqa: PLR0917 - what is known of a call
         own_ms = None if parsed.stateful else own_ms
     # A fallback has the deadline of the model asked for, where there is one.
     asked_ms = None if instead_of is None else instead_of.deadline_ms
-    stamp = client_context.stamp(context, sent.fields, instead_of)
+    stamp = client_context.stamp(context, sent.fields, instead_of, session)
     return Call(
         *msgspec.structs.astuple(stamp),
         client=client.name,
@@ -266,7 +279,8 @@ def _call_of(  # noqa: PLR0917 - what is known of a call
         profile=race.profile if instead_of is None else instead_of.profile,
         runs_on=parsed.runs_on,
         key_name=resolved.key_name,
-        conversation=_conversation(sent.fields, parsed, model) if model.common.has_keys else None,
+        conversation=_conversation(sent.fields, parsed, model, whose) if model.common.has_keys else None,
+        cache_key=None if whose is None else _key_of_vendors(whose, parsed, model, context.secret),
         is_restricted=resolved.is_restricted,
     )
 
@@ -280,6 +294,7 @@ def _terms_of(
     *,
     is_fallback: bool,
     race_asked: RaceSettings,
+    whose: str | None,
 ) -> Terms:
     """Return the terms on which the deployments of ``model`` are compared for a call."""
     parsed, sent, seats = resolved.asked, resolved.parsed, context.services.seats
@@ -292,7 +307,7 @@ def _terms_of(
         model.weights or None,
         model.canaries or None,
         fitting.excluded or None,
-        _prefix(sent.fields, parsed, model.tenant) if model.race.cache_affinity else None,
+        _prefix(sent.fields, parsed, model.tenant, whose) if model.race.cache_affinity else None,
         call.kind,
         answer_kind=call.answer_kind,
         bills_losers=model.bills_losers,
@@ -379,11 +394,13 @@ def remember_prefix(context: CallContext, planned: PlannedCall, record: CallReco
         )
 
 
-def _prefix(fields: Mapping[str, msgspec.Raw], parsed: ParsedRequest, tenant: str | None) -> Prefix | None:
+def _prefix(
+    fields: Mapping[str, msgspec.Raw], parsed: ParsedRequest, tenant: str | None, session: str | None
+) -> Prefix | None:
     if parsed.size <= PREFIX_BYTES[0] or parsed.relayed is not None:
         return None
     order = parsed.dialect.requests.reading_order
-    return prefix_of([fields[part] for part in order if part in fields], _cache_key(parsed, tenant))
+    return prefix_of([fields[part] for part in order if part in fields], _cache_key(parsed, tenant), session)
 
 
 def _cache_key(parsed: ParsedRequest, tenant: str | None) -> str | None:
@@ -392,14 +409,23 @@ def _cache_key(parsed: ParsedRequest, tenant: str | None) -> str | None:
     )  # an account has its own caches
 
 
-def _conversation(fields: Mapping[str, msgspec.Raw], parsed: ParsedRequest, model: Model) -> bytes | None:
+def _key_of_vendors(session: str, parsed: ParsedRequest, model: Model, secret: bytes) -> msgspec.Raw | None:
+    """Return the ``prompt_cache_key`` of a session; None where no vendor keeps so short a prompt."""
+    if parsed.size <= PREFIX_BYTES[0] or parsed.relayed is not None or not model.race.cache_affinity:
+        return None
+    return cache_key_of(session, model.tenant, secret)
+
+
+def _conversation(
+    fields: Mapping[str, msgspec.Raw], parsed: ParsedRequest, model: Model, session: str | None
+) -> bytes | None:
     """Return what key rings know the conversation by; None if it is too short, or caches do not matter."""
     requests = parsed.dialect.requests
     is_short = parsed.size <= CONVERSATION_BYTES or parsed.relayed is not None
     if is_short or requests.prompt not in fields or not model.race.cache_affinity:
         return None
     before = [fields[part] for part in requests.reading_order if part in fields and part != requests.prompt]
-    return conversation_of(before, fields[requests.prompt], _cache_key(parsed, model.tenant))
+    return conversation_of(before, fields[requests.prompt], _cache_key(parsed, model.tenant), session)
 
 
 # The expected use of limits by a planned call, and the model that pays for it.

@@ -121,6 +121,7 @@ class Call(Stamp, frozen=True, kw_only=True):
     key_name: str | None = None  # the only key of the provider that has what the request names
     # Its digest, the same in every turn: prompt caches belong to keys. None: a provider's keys take turns.
     conversation: bytes | None = None
+    cache_key: msgspec.Raw | None = None  # of its session, for vendors that take a ``prompt_cache_key``; None: has none
     is_restricted: bool = False  # the request restricts or orders the deployments
     maker: Maker | None = None  # of the newest reasoning in the conversation; None: unknown, or there is none
 

@@ -240,6 +240,7 @@ class Resolver:
             and vendor.quirks.takes_marks
             and price is not None
             and price.cached_input_usd is not None,
+            cache_keys=vendor.cache_keys if vendor is not None else frozenset(),
             states_cost=vendor is not None and vendor.quirks.states_cost and not (price and price.is_configured),
             zdr=settings.zdr,
             region=settings.region,

@@ -82,6 +82,7 @@ class Deployment(MaskedRecord, frozen=True):
     takes_thoughts: bool = False  # its model needs its own reasoning back in later turns
     takes_signed: bool = False  # in chat, its model reads the thoughts that it has signed
     takes_marks: bool = False  # in chat, Messages' marks of what to cache mean the same to it
+    cache_keys: frozenset[str] = frozenset()  # the dialects in which its vendor takes a ``prompt_cache_key``
     is_free: bool = False  # the operator has set a price of 0, or its vendor asks for nothing
     states_cost: bool = False  # its answers say what they cost, and the operator has set no prices
     zdr: bool | None = None

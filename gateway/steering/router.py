@@ -392,7 +392,7 @@ class Steering:
         if terms.prefix is not None and race.cache_affinity:
             held = self._affinity.held(model, terms.prefix, terms.prices, now_s)
             home = _home_of(model, terms, lineup, self._affinity, held=held, now_s=now_s)
-            terms = _with_caches(model, terms, self._affinity, held) if held else terms
+            terms, held = _with_caches(model, terms, self._affinity, held, lineup) if held else (terms, held)
         costs, expected = _NOTHING_COSTS, 0.0
         budgeted, limit = race.budget, None  # of several limits the first of ``Narrowed`` is told
         if terms.is_counted or race.usd_per_day is not None or race.extra_usd_per_call is not None:
@@ -568,10 +568,23 @@ def _home_of(
     return home if home is not None and not _is_crowded(home, weight / below, lineup) else None
 
 
-def _with_caches(model: str, terms: Terms, affinity: Affinity, held: Held) -> Terms:
+def _of_session(last: str | None, lineup: Lineup, held: Held) -> Held:
+    """Return ``held`` with the deployment alone that answered a session's ``last`` call, where others hold no more.
+
+    They have what sessions share, as an agent's instructions; this one should have the conversation behind it.
+    """
+    if last is None or not any(each.deployment == last for each in lineup.eligible(held)[0]):
+        return held
+    return {last: held[last]} if last in held else held
+
+
+def _with_caches(model: str, terms: Terms, affinity: Affinity, held: Held, lineup: Lineup) -> tuple[Terms, Held]:
+    """Return the ``terms`` with what is ``held`` of the prompt, and of that what decides where it goes."""
     assert terms.prefix is not None
     cached = affinity.cached_tokens(model, terms.prefix, held, terms.prompt_tokens)
-    return msgspec.structs.replace(terms, cached=cached)
+    if len(held) > 1 and terms.prefix.session is not None:
+        held = _of_session(affinity.last_of(model, terms.prefix), lineup, held)
+    return msgspec.structs.replace(terms, cached=cached), held
 
 
 def _is_crowded(home: Candidate, share: float, lineup: Lineup) -> bool:
