@@ -46,10 +46,10 @@ def client_context_of(request: web.Request, context: Context, admitted: Admitted
         levels = (NO_LEVELS if begun is None else begun.levels) or context.payers.levels(client)
         end_user = context.payers.end_user(client, request.headers)
         tags = context.payers.tags(tags)
-    session = None
+    session, given = None, request.headers
     for name in HEADERS:  # hardly any request has one: without a call
-        if name in request.headers:
-            session = session_in(request.headers)
+        if name in given:
+            session = session_in(given)
             break
     return ClientContext(
         client=client,

@@ -1,7 +1,9 @@
 """From a request to a race: builds the call, selects its deployments, plans it, and prepares the race."""
 
+import re
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from functools import partial
+from math import inf
 from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
@@ -47,7 +49,7 @@ from gateway.steering import (
     conversation_of,
     prefix_of,
 )
-from providers.dialects import RequestFormat, bound_reasoning
+from providers.dialects import Lasting, RequestFormat, bound_reasoning
 
 if TYPE_CHECKING:
     from gateway.api.vectors import VectorComparisons
@@ -145,6 +147,8 @@ async def plan_call(
         client=client.name,
     )
     plan = resolved.applied_to(_as_it_may_be(plan, parsed, call, model))
+    if model.marks and terms.prefix is not None and relayed is None:
+        call = _with_marks(context, call, terms.prefix, plan, is_named=session is not None)
     reading = EVENTS if relayed is None else reading_of(parsed, model, plan)
     if vectors is not None and index is not None and resolved.is_race_set:
         vectors.compare(context, fleet, model, index, plan)
@@ -387,6 +391,9 @@ def remember_prefix(context: CallContext, planned: PlannedCall, record: CallReco
     """Record which deployment should now have this prompt's prefix in its cache."""
     if planned.prefix is None:
         return
+    if planned.model.marks:
+        asked = {each.deployment for each in record.attempts}
+        context.steering.asked(planned.model.name, planned.prefix, asked.intersection(planned.names))
     winner = next((each for each in record.attempts if each.id == record.winner_attempt_id), None)
     if winner is not None and winner.deployment in planned.names:  # not a fallback's, which continued the answer
         context.steering.served(
@@ -407,6 +414,26 @@ def _cache_key(parsed: ParsedRequest, tenant: str | None) -> str | None:
     return (
         parsed.cache_key if tenant is None else f"{tenant}\n{parsed.cache_key or ''}"
     )  # an account has its own caches
+
+
+# Whether a model has answered in a conversation, in any API: then it is likely to go on.
+_ANSWERED = re.compile(rb'"role"\s*:\s*"(?:assistant|model)"|"type"\s*:\s*"(?:function_call|custom_tool_call)"')
+
+
+def _with_marks(context: CallContext, call: Call, prefix: Prefix, plan: Plan, *, is_named: bool) -> Call:
+    """Return a call with what its deployments are told to cache, if something lasts. ``is_named``: its session is.
+
+    What is written costs a quarter more, which the first time that it is read again pays. So only what was asked before
+    is marked, or a later turn of an agent; at a deployment that is asked beside the first one, only what that was asked
+    before. Most of these lose, so that what they write lasts only where a conversation is raced again and again.
+    """
+    goes_on = _ANSWERED.search(call.fields[call.dialect.requests.prompt]) is not None
+    below = dict(context.steering.lasting_bytes(call.model, prefix))
+    if plan.launches:
+        usual = inf if goes_on and is_named else max(below.values(), default=0.0)
+        below[plan.launches[0].deployment] = usual
+    marks = {name: Lasting(most, goes_on) for name, most in below.items() if most}
+    return msgspec.structs.replace(call, marks=marks) if marks else call
 
 
 def _key_of_vendors(session: str, parsed: ParsedRequest, model: Model, secret: bytes) -> msgspec.Raw | None:

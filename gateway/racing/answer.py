@@ -38,6 +38,9 @@ def request_of(
     fields, added = call.wordings.get(deployment.name, call.fields), _NONE_ADDED
     if call.cache_key is not None and spoken.name in deployment.cache_keys and _CACHE_KEY not in fields:
         fields, added = {**fields, _CACHE_KEY: call.cache_key}, _KEY_ADDED
+    if deployment.marks_from is not None and (lasting := call.marks.get(deployment.name)) is not None:
+        with_marks = spoken.requests.with_marks
+        fields = fields if with_marks is None else with_marks(fields, deployment.marks_from, lasting)
     return Request(
         model=deployment.model,
         fields=fields,

@@ -169,6 +169,10 @@ class _Use(msgspec.Struct):
     tokens: int | None = None  # of the whole prompt
 
 
+_NO_USES: Mapping[str, _Use] = MappingProxyType({})
+_ASKED = "\0asked"  # behind a model's name: of those who were asked, not of those who have answered
+
+
 class Affinity:
     """The expected contents of the prompt caches, from this replica's answers. Times are of any one monotonic clock.
 
@@ -227,6 +231,19 @@ class Affinity:
                 if now_s - use.at_s < CACHE_WARM_S and use.misses < CACHE_MISSES and self.saves(name, prices):
                     held[name] = size
         return held
+
+    def asked(self, model: str, prefix: Prefix, deployments: Iterable[str], now_s: float) -> None:
+        """Note who was asked a prompt, whether or not they have answered it first: their caches may have it."""
+        for deployment in deployments:
+            self.served(f"{model}{_ASKED}", prefix, deployment, None, now_s)
+
+    def known_bytes(self, model: str, prefix: Prefix, now_s: float) -> Mapping[str, int]:
+        """Return who was asked the prompt's beginning within the life of a cache, and how many bytes of it."""
+        known: dict[str, int] = {}
+        for digest, size in zip(prefix.digests, PREFIX_BYTES, strict=False):
+            uses = self._uses.get((f"{model}{_ASKED}", digest), _NO_USES)
+            known.update({name: size for name, use in uses.items() if now_s - use.at_s < CACHE_WARM_S})
+        return known
 
     def last_of(self, model: str, prefix: Prefix) -> str | None:
         """Return the deployment that answered the last call of the same session; None if that is not known."""

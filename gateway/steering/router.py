@@ -24,7 +24,15 @@ from gateway.steering.board import Board, slot_of
 from gateway.steering.budget import Budget, Budgets, Spending, of_keys, within
 from gateway.steering.candidates import Candidate, Lineup, Lineups, Terms, costs_usd, expected_tokens
 from gateway.steering.clients import MOST_NAMES_A_CLIENT, ClientsNames, TenantLearning
-from gateway.steering.constants import HEADROOM_LOW, HOME_LOAD, HOME_SLACK, LATE_QUANTILE, REFRESH_MOST_S, RUN_ON_EVERY
+from gateway.steering.constants import (
+    HEADROOM_LOW,
+    HOME_LOAD,
+    HOME_SLACK,
+    LATE_QUANTILE,
+    PREFIX_BYTES,
+    REFRESH_MOST_S,
+    RUN_ON_EVERY,
+)
 from gateway.steering.explainer import explained
 from gateway.steering.health import Condition, Health
 from gateway.steering.leaderboard import Leaderboard, not_asked, of_gateway, read_window
@@ -202,6 +210,18 @@ class Steering:
         ``cached_tokens`` is None if the provider does not report it, and ``prompt_tokens`` are all.
         """
         self._affinity.served(model, prefix, deployment, cached_tokens, self._clock(), prompt_tokens=prompt_tokens)
+
+    def asked(self, model: str, prefix: Prefix, deployments: Iterable[str]) -> None:
+        """Note who was asked a prompt with this prefix, for ``lasting_bytes``."""
+        self._affinity.asked(model, prefix, deployments, self._clock())
+
+    def lasting_bytes(self, model: str, prefix: Prefix) -> Mapping[str, float]:
+        """Return below how many bytes each deployment was asked a prompt's beginning within the life of a cache.
+
+        Beginnings are known by lengths that double: of one between two of them the shorter tells.
+        """
+        known = self._affinity.known_bytes(model, prefix, self._clock())
+        return {name: inf if size == PREFIX_BYTES[-1] else 2.0 * size for name, size in known.items()}
 
     def permit(
         self,

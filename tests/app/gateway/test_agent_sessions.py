@@ -38,7 +38,7 @@ def keys(running: RunningGateway, provider: str = "alpha") -> list[str | None]:
 
 async def test_a_session_is_a_tag_of_its_calls_whoever_names_it(serve: Serve) -> None:
     user = json.dumps({"device_id": HASH, "account_uuid": "", "session_id": UUID})
-    metadata = {"metadata": {"user_id": user}, "max_tokens": 9}
+    metadata: dict[str, Any] = {"metadata": {"user_id": user}, "max_tokens": 9}
     asked: Sequence[tuple[str, dict[str, Any], Said]] = [
         (CHAT, body(), {"X-Claude-Code-Session-Id": UUID}),
         (CHAT, body(), {"session_id": UUID}),

@@ -336,6 +336,17 @@ def test_a_session_leaves_a_deployment_that_is_slower_or_may_not_be_asked(troubl
     assert {primary(plan) for plan in plans} == {("b", Why.CACHE_WARM), ("c", Why.CACHE_WARM)}
 
 
+def test_who_was_asked_a_beginning_is_known_as_long_as_a_cache_lives() -> None:
+    affinity, longer = Affinity(), prefix(10 * KB, 30 * KB)
+    affinity.asked(MODEL, CHAT, "ab", 0.0)
+    affinity.asked(MODEL, longer, "b", 1.0)
+    assert affinity.known_bytes(MODEL, longer, 2.0) == {"a": 8 * KB, "b": 32 * KB}
+    assert affinity.known_bytes(MODEL, CHAT, 2.0) == {"a": 8 * KB, "b": 8 * KB}
+    assert affinity.known_bytes(MODEL, prefix(9 * KB, key="other"), 2.0) == {}
+    assert affinity.known_bytes(MODEL, longer, CACHE_WARM_S) == {"b": 32 * KB}
+    assert affinity.held(MODEL, CHAT, PRICES, 2.0) == {}  # nobody has answered
+
+
 def test_sessions_are_forgotten_as_beginnings_are() -> None:
     affinity = Affinity()
     for number in range(PREFIXES_KEPT + 10):
