@@ -427,7 +427,7 @@ def _with_marks(context: CallContext, call: Call, prefix: Prefix, plan: Plan, *,
     is marked, or a later turn of an agent; at a deployment that is asked beside the first one, only what that was asked
     before. Most of these lose, so that what they write lasts only where a conversation is raced again and again.
     """
-    goes_on = _ANSWERED.search(call.fields[call.dialect.requests.prompt]) is not None
+    goes_on = _ANSWERED.search(call.fields.get(call.dialect.requests.prompt, b"")) is not None
     below = dict(context.steering.lasting_bytes(call.model, prefix))
     if plan.launches:
         usual = inf if goes_on and is_named else max(below.values(), default=0.0)

@@ -261,7 +261,7 @@ class Resolver:
         """Return a deployment that is told what to cache, if it is a Claude at a vendor that takes such marks."""
         kind = kind_of(deployment.provider, self._settings.providers[deployment.provider], self._catalog)
         is_claude = "claude" in (deployment.same_as or deployment.model)
-        if not is_claude or not (kind == "anthropic" or deployment.takes_marks):
+        if not is_claude or not (kind == "anthropic" or (kind == "bedrock" and deployment.takes_marks)):
             return deployment
         return msgspec.structs.replace(deployment, marks_from=least_tokens(deployment.same_as or deployment.model))
 

@@ -49,7 +49,7 @@ def with_marks(fields: Fields, least: int, lasting: Lasting) -> Fields:
     It is returned as it is where its client has marked something, or nothing is long enough.
     """
     parts = [fields[name] for name in ("tools", "system", "messages") if name in fields]
-    if MARK in fields or any(word in bytes(part) for part in parts for word in _MARKS):
+    if "messages" not in fields or MARK in fields or any(word in bytes(part) for part in parts for word in _MARKS):
         return fields
     try:
         return _marked(fields, least * _TOKEN_BYTES, lasting)

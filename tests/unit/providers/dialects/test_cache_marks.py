@@ -86,6 +86,7 @@ def test_shorter_beginnings_than_the_vendor_caches_are_not_marked() -> None:
         {"cache_control": {"type": "ephemeral"}, "system": LONG, "messages": TURNS},
         {"system": [{"type": "text", "text": LONG, "cache_control": {"type": "ephemeral"}}], "messages": TURNS},
         {"tools": [{**TOOL, "cache_control": {"type": "ephemeral"}}], "messages": TURNS},
+        {"system": LONG},
         {"system": LONG, "messages": "no turns"},
         {"system": {"a": LONG}, "messages": TURNS},
         {"tools": {"a": LONG}, "system": LONG, "messages": TURNS},
