@@ -427,6 +427,8 @@ class Vendor(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     continues_at: str | None = None  # it continues at this base URL only
     continues_models: tuple[str, ...] | None = None  # these models continue, as patterns with *; None: all
     bills_after_disconnect: bool | None = None  # None: unknown
+    # The APIs in which it takes a ``prompt_cache_key``, and keeps what is asked with the same one together.
+    cache_keys: frozenset[str] = frozenset()
     models: ModelTable | None = None  # what single models take of its parameters; None: all take the same
     models_as: str | None = None  # the vendor whose models, with the same rules, it has
     litellm_prefix: str | None = None  # the vendor's name in litellm and its price table; None: no prices

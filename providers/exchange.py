@@ -31,6 +31,7 @@ class Request(MaskedRecord, frozen=True):
     headers: Mapping[str, str] = {}  # only those that may be forwarded
     own_headers: tuple[tuple[str, str], ...] = ()  # the deployment's own, which replace all others; names in lower case
     extra_body: Mapping[str, msgspec.Raw] = {}  # the deployment's own fields, which replace the client's
+    added: frozenset[str] = frozenset()  # those of ``fields`` that are the gateway's, not the client's
     upstream_stream: bool = True  # False: request one JSON body, and present it as a stream
     takes_whole: bool = False  # its client streams no answer: where a stream is refused, it can be asked for whole
     connect_timeout_s: float = 5.0

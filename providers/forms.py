@@ -381,7 +381,7 @@ def _may_lose(fields: Fields, place: Place, asked: Asked) -> _Why | None:
     if value in _OTHER_DEFAULTS.get(top, DEFAULTS.get(top, _NONE)) and not place.inner:
         return _Why(is_told=False)
     if top in _optional(formats, fields) or _is_preference(place, value, formats):
-        return _Why(is_told=given in request.fields)
+        return _Why(is_told=given in request.fields and given not in request.added)
     essential = {formats.prompt, *formats.reading_order, *formats.essential, *formats.json_formats, *formats.tools}
     if top in _KEPT or top in essential or top == formats.choices or top in formats.items:
         return None

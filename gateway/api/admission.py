@@ -7,6 +7,7 @@ from aiohttp import web
 from aiohttp.typedefs import Handler
 
 from gateway.api import headers
+from gateway.api.agent_sessions import HEADERS, session_in
 from gateway.api.bodies import ReceivedBody, address_of, read_body
 from gateway.api.call_context import NO_LEVELS, ClientContext
 from gateway.api.client import Client
@@ -45,6 +46,11 @@ def client_context_of(request: web.Request, context: Context, admitted: Admitted
         levels = (NO_LEVELS if begun is None else begun.levels) or context.payers.levels(client)
         end_user = context.payers.end_user(client, request.headers)
         tags = context.payers.tags(tags)
+    session, given = None, request.headers
+    for name in HEADERS:  # hardly any request has one: without a call
+        if name in given:
+            session = session_in(given)
+            break
     return ClientContext(
         client=client,
         received=admitted.received,
@@ -55,6 +61,7 @@ def client_context_of(request: web.Request, context: Context, admitted: Admitted
         end_user=end_user,
         request_id=None if request_id is None else redact_word(request_id),
         explain=PLAN_HEADER in request.headers and is_wanted(request.headers),
+        session=session,
         parent=None if context.tracing.own is None else headers.trace(request.headers),
         received_at=context.services.clock() - admitted.waited_s,
     )

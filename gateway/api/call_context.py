@@ -7,6 +7,7 @@ from typing import Protocol, TypeVar
 
 import msgspec
 
+from gateway.api.agent_sessions import SESSION
 from gateway.api.client import Client
 from gateway.api.json_body import tags_of_metadata
 from gateway.api.payers import END_USER, TEAM, EndUser
@@ -15,10 +16,10 @@ from gateway.core.ids import TraceContext
 from gateway.fleet.fleet import Fleet
 from gateway.limits import Begun, Limits
 from gateway.racing import CallResource, Services
-from gateway.settings import Settings
+from gateway.settings import Settings, signing_secret
 from gateway.steering import Steering
 from gateway.tracing.tracing import Tracing
-from providers import aside
+from providers import aside, redact_word
 
 
 class CallBody(CallResource, Protocol):
@@ -83,6 +84,7 @@ class CallContext:
         self.tracing = tracing
         self.replica = replica
         self.work_thread = WorkThread()
+        self.secret = signing_secret(settings).encode()
 
     def lend(self, client: str | None, size: int) -> Lent | None:
         """Count ``size`` bytes that work on a request of ``client`` takes; None where none is counted.
@@ -110,12 +112,18 @@ class ClientContext(msgspec.Struct, frozen=True, kw_only=True):
     explain: bool = False  # whether the response explains the plan
     begun: Begun | None = None  # what limits have counted of it
     levels: Sequence[Level] = ()  # the accounts whose limits count the call, as far as known before its body is read
+    session: str | None = None  # of an agent, as its headers name it
     end_user: EndUser | None = None  # finds the end user in the body; None: end users have no limits
     parent: TraceContext | None = None  # the client's trace; None: none, or calls are not traced
     received_at: float | None = None  # when the body was complete, monotonic seconds; None: now
 
-    def stamp(self, context: CallContext, fields: Mapping[str, msgspec.Raw], first: Call | None) -> Stamp:
-        """Return the stamp of the call with these ``fields``; ``first`` is the call as built for its first model."""
+    def stamp(
+        self, context: CallContext, fields: Mapping[str, msgspec.Raw], first: Call | None, session: str | None
+    ) -> Stamp:
+        """Return the stamp of the call with these ``fields``; ``first`` is the call as built for its first model.
+
+        ``session``: the agent's, as its headers or its body name it.
+        """
         if first is not None:
             return Stamp(*_stamped(first))
         services, tracing = context.services, context.tracing.own
@@ -124,6 +132,8 @@ class ClientContext(msgspec.Struct, frozen=True, kw_only=True):
         if context.settings.tags_from_metadata and "metadata" in fields:
             names = [name for name in context.settings.tags_from_metadata if name not in (TEAM, END_USER)]
             tags = {**tags_of_metadata(fields["metadata"], names), **tags}
+        if session is not None and SESSION not in tags:
+            tags = {**tags, SESSION: redact_word(session)}
         if levels and self.client.team is not None:
             tags = {**tags, TEAM: self.client.team}
         if self.end_user is not None and (found := self.end_user.of(fields)) is not None:

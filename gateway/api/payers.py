@@ -32,27 +32,34 @@ _text = msgspec.json.Decoder(str | None)
 
 # Claude Code names its user and the session: until 2.1.77 in the first form, since then as an object in JSON. It is the
 # person that is meant: the account, if there is one, else the device.
-_CLAUDE_CODE = re.compile(r"user_([0-9a-f]{64})_account_([\w-]*)_session_[\w-]+")
+_CLAUDE_CODE = re.compile(r"user_([0-9a-f]{64})_account_([\w-]*)_session_([\w-]+)")
 
 
-class _ClaudeCode(msgspec.Struct):
+class ClaudeCode(msgspec.Struct):
+    """The user of a request, as Claude Code names it."""
+
     device_id: str
     session_id: str
     account_uuid: str | None = None
 
 
-_claude_code = msgspec.json.Decoder(_ClaudeCode)
+_claude_code = msgspec.json.Decoder(ClaudeCode)
+
+
+def claude_code_in(name: str) -> ClaudeCode | None:
+    """Return what an end user's ``name`` means where it is Claude Code's; None if it is another's."""
+    if (found := _CLAUDE_CODE.fullmatch(name)) is not None:
+        return ClaudeCode(found[1], found[3], found[2])
+    if name.startswith("{"):
+        with suppress(*UNREADABLE):
+            return _claude_code.decode(name)
+    return None
 
 
 def person_in(name: str) -> str:
     """Return whom an end user's ``name`` means where an agent adds its session to it; any other name as it is."""
-    if (found := _CLAUDE_CODE.fullmatch(name)) is not None:
-        return found[2] or found[1]
-    if name.startswith("{"):
-        with suppress(*UNREADABLE):
-            said = _claude_code.decode(name)
-            return said.account_uuid or said.device_id or name
-    return name
+    said = claude_code_in(name)
+    return name if said is None else said.account_uuid or said.device_id or name
 
 
 class _Metadata(msgspec.Struct):
@@ -205,7 +212,14 @@ def named_in(fields: Mapping[str, msgspec.Raw]) -> str | None:
         for field in _NAMED:
             if field in fields and (name := (_text.decode(fields[field]) or "").strip()):
                 return person_in(name)[:_LONGEST]
-        user_id = _metadata.decode(fields[_METADATA]).user_id if _METADATA in fields else None
     except UNREADABLE:
         return None  # the provider reports the error
-    return person_in((user_id or "").strip())[:_LONGEST] or None
+    return person_in((user_id_of(fields) or "").strip())[:_LONGEST] or None
+
+
+def user_id_of(fields: Mapping[str, msgspec.Raw]) -> str | None:
+    """Return the name of the end user in the metadata of a request; None if there is none."""
+    try:
+        return _metadata.decode(fields[_METADATA]).user_id if _METADATA in fields else None
+    except UNREADABLE:
+        return None  # likewise

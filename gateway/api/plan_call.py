@@ -1,11 +1,14 @@
 """From a request to a race: builds the call, selects its deployments, plans it, and prepares the race."""
 
+import re
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from functools import partial
+from math import inf
 from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
+from gateway.api.agent_sessions import cache_key_of, session_of
 from gateway.api.call_context import CallContext, ClientContext
 from gateway.api.client import Client
 from gateway.api.fitting import COUNT_KNOWN, REFUSE, SHORT_BYTES, Fitting, ResolvedModel, led_by
@@ -48,7 +51,7 @@ from gateway.steering import (
     prefix_of,
     rescued_in_time,
 )
-from providers.dialects import RequestFormat, bound_reasoning
+from providers.dialects import Lasting, RequestFormat, bound_reasoning
 
 if TYPE_CHECKING:
     from gateway.api.vectors import VectorComparisons
@@ -104,10 +107,11 @@ async def plan_call(
 
     """
     client, relayed = client_context.client, parsed.relayed
+    session, whose = _session(client_context, parsed)
     is_usual = instead_of is None and made_by is None and allow is None
     shape = shape_of(fleet.models.get(name), parsed, client) if is_usual else None
     if shape is not None and (known := decided(fleet, client, shape, parsed)) is not None:
-        return await _as_decided(context, known, parsed, client_context, fleet)
+        return await _as_decided(context, known, parsed, client_context, fleet, session, whose)
     client.check_model(name)
     found = fleet.find(name, adhoc=client.adhoc)
     if relayed is None and found.common.acts:
@@ -127,28 +131,45 @@ async def plan_call(
         race_asked = with_override(found, parsed.race, client, stateful=False).race
     if len(fitting.deployments) == 1 < len(found.deployments) and relayed is None:
         model = _not_against_itself(model)
-    call = _call_of(context, resolved, client_context, model, fitting, instead_of)
+    call = _call_of(context, resolved, client_context, model, fitting, instead_of, session=session, whose=whose)
     if model.common.binds and relayed is None:
         call = await _with_maker(context, call, parsed.dialect.requests, client, fleet)
     is_fallback = instead_of is not None
-    terms = _terms_of(context, call, resolved, model, fitting, is_fallback=is_fallback, race_asked=race_asked)
+    terms = _terms_of(
+        context, call, resolved, model, fitting, is_fallback=is_fallback, race_asked=race_asked, whose=whose
+    )
     names = tuple([deployment.name for deployment in fitting.deployments])
     if shape is not None:
         keep(fleet, client, shape, parsed, Decided.of(model, names, call, terms), fitting)
     plan = _planned(context, call, model, names, terms, client_context)
     plan = resolved.applied_to(_as_it_may_be(plan, parsed, call, model))
+    call = _with_marks(context, call, terms.prefix, plan, is_named=session is not None) if model.marks else call
     reading = EVENTS if relayed is None else reading_of(parsed, model, plan)
     if vectors is not None and index is not None and resolved.is_race_set:
         vectors.compare(context, fleet, model, index, plan)
     return PlannedCall(call, model, plan, resolved.response_headers, terms.prefix, names, reading)
 
 
-async def _as_decided(
-    context: CallContext, known: Decided, parsed: ParsedRequest, client_context: ClientContext, fleet: Fleet
+def _session(client_context: ClientContext, parsed: ParsedRequest) -> tuple[str | None, str | None]:
+    """Return an agent's session, as headers or the body name it, and the same with the client that has it."""
+    session = client_context.session
+    if session is None and (parsed.cache_key is not None or "metadata" in parsed.fields):
+        session = session_of(parsed.fields, parsed.cache_key)
+    return session, None if session is None else f"{client_context.client.name or ''}\0{session}"
+
+
+async def _as_decided(  # noqa: PLR0917 - what is known of a request
+    context: CallContext,
+    known: Decided,
+    parsed: ParsedRequest,
+    client_context: ClientContext,
+    fleet: Fleet,
+    session: str | None,
+    whose: str | None,
 ) -> PlannedCall:
     """Plan a call of a shape of which all is decided that does not depend on its prompt, nor changes by itself."""
     model, needs, fields, seats = known.model, parsed.needs, parsed.fields, context.services.seats
-    stamp = client_context.stamp(context, fields, None)
+    stamp = client_context.stamp(context, fields, None, session)
     call = msgspec.structs.replace(
         known.call,
         id=stamp.id,
@@ -173,7 +194,8 @@ async def _as_decided(
             tags=client_context.tags,
             prompt_tokens=needs.prompt_tokens,
         ),
-        conversation=_conversation(fields, parsed, model) if model.common.has_keys else None,
+        conversation=_conversation(fields, parsed, model, whose) if model.common.has_keys else None,
+        cache_key=None if whose is None else _key_of_vendors(whose, parsed, model, context.secret),
     )
     if model.common.binds:
         call = await _with_maker(context, call, parsed.dialect.requests, client_context.client, fleet)
@@ -183,14 +205,15 @@ async def _as_decided(
         prompt_tokens=needs.prompt_tokens,
         max_tokens=needs.max_tokens,
         limits=seats.now(model.limits) if seats.leased else model.limits,
-        prefix=_prefix(fields, parsed, model.tenant) if is_long else None,
+        prefix=_prefix(fields, parsed, model.tenant, whose) if is_long else None,
         kind=call.kind,
         leased=seats.leased,
         is_counted=bool(stamp.levels) or model.usd_per_day is not None,
     )
     plan = _planned(context, call, model, known.names, terms, client_context)
-    if call.maker is not None:
+    if call.maker is not None or plan.rescue_s is not None:
         plan = _as_it_may_be(plan, parsed, call, model)
+    call = _with_marks(context, call, terms.prefix, plan, is_named=session is not None) if model.marks else call
     return PlannedCall(call, model, plan, dict(parsed.response_headers), terms.prefix, known.names)
 
 
@@ -278,8 +301,14 @@ def _call_of(  # noqa: PLR0917 - what is known of a call
     model: Model,
     fitting: Fitting,
     instead_of: Call | None,
+    *,
+    session: str | None,
+    whose: str | None,
 ) -> Call:
-    """Return the call as ``model`` is asked. Of one whose answer passes unread it says nothing of tokens."""
+    """Return the call as ``model`` is asked. Of one whose answer passes unread it says nothing of tokens.
+
+    ``whose``: the ``session`` with the client that has it.
+    """
     # ``sent`` is the request as this model is asked, ``parsed`` as its client sent it.
     parsed, sent, race = resolved.asked, resolved.parsed, model.race
     kind, answer, win_on, objective = None, AnswerKind.PLAIN, WinOn.ANY, Objective.FIRST_TOKEN
@@ -304,7 +333,7 @@ def _call_of(  # noqa: PLR0917 - what is known of a call
         own_ms = None if parsed.stateful else own_ms
     # A fallback has the deadline of the model asked for, where there is one.
     asked_ms = None if instead_of is None else instead_of.deadline_ms
-    stamp = client_context.stamp(context, sent.fields, instead_of)
+    stamp = client_context.stamp(context, sent.fields, instead_of, session)
     return Call(
         *msgspec.structs.astuple(stamp),
         client=client.name,
@@ -339,7 +368,8 @@ def _call_of(  # noqa: PLR0917 - what is known of a call
         profile=race.profile if instead_of is None else instead_of.profile,
         runs_on=parsed.runs_on,
         key_name=resolved.key_name,
-        conversation=_conversation(sent.fields, parsed, model) if model.common.has_keys else None,
+        conversation=_conversation(sent.fields, parsed, model, whose) if model.common.has_keys else None,
+        cache_key=None if whose is None else _key_of_vendors(whose, parsed, model, context.secret),
         is_restricted=resolved.is_restricted,
     )
 
@@ -353,6 +383,7 @@ def _terms_of(
     *,
     is_fallback: bool,
     race_asked: RaceSettings,
+    whose: str | None,
 ) -> Terms:
     """Return the terms on which the deployments of ``model`` are compared for a call."""
     parsed, sent, seats = resolved.asked, resolved.parsed, context.services.seats
@@ -365,7 +396,7 @@ def _terms_of(
         model.weights or None,
         model.canaries or None,
         fitting.excluded or None,
-        _prefix(sent.fields, parsed, model.tenant) if model.race.cache_affinity else None,
+        _prefix(sent.fields, parsed, model.tenant, whose) if model.race.cache_affinity else None,
         call.kind,
         answer_kind=call.answer_kind,
         bills_losers=model.bills_losers,
@@ -445,6 +476,9 @@ def remember_prefix(context: CallContext, planned: PlannedCall, record: CallReco
     """Record which deployment should now have this prompt's prefix in its cache."""
     if planned.prefix is None:
         return
+    if planned.model.marks:
+        asked = {each.deployment for each in record.attempts}
+        context.steering.asked(planned.model.name, planned.prefix, asked.intersection(planned.names))
     winner = next((each for each in record.attempts if each.id == record.winner_attempt_id), None)
     if winner is not None and winner.deployment in planned.names:  # not a fallback's, which continued the answer
         context.steering.served(
@@ -452,11 +486,13 @@ def remember_prefix(context: CallContext, planned: PlannedCall, record: CallReco
         )
 
 
-def _prefix(fields: Mapping[str, msgspec.Raw], parsed: ParsedRequest, tenant: str | None) -> Prefix | None:
+def _prefix(
+    fields: Mapping[str, msgspec.Raw], parsed: ParsedRequest, tenant: str | None, session: str | None
+) -> Prefix | None:
     if parsed.size <= PREFIX_BYTES[0] or parsed.relayed is not None:
         return None
     order = parsed.dialect.requests.reading_order
-    return prefix_of([fields[part] for part in order if part in fields], _cache_key(parsed, tenant))
+    return prefix_of([fields[part] for part in order if part in fields], _cache_key(parsed, tenant), session)
 
 
 def _cache_key(parsed: ParsedRequest, tenant: str | None) -> str | None:
@@ -465,14 +501,45 @@ def _cache_key(parsed: ParsedRequest, tenant: str | None) -> str | None:
     )  # an account has its own caches
 
 
-def _conversation(fields: Mapping[str, msgspec.Raw], parsed: ParsedRequest, model: Model) -> bytes | None:
+# Whether a model has answered in a conversation, in any API: then it is likely to go on.
+_ANSWERED = re.compile(rb'"role"\s*:\s*"(?:assistant|model)"|"type"\s*:\s*"(?:function_call|custom_tool_call)"')
+
+
+def _with_marks(context: CallContext, call: Call, prefix: Prefix | None, plan: Plan, *, is_named: bool) -> Call:
+    """Return a call with what its deployments are told to cache, if something lasts. ``is_named``: its session is.
+
+    What is written costs a quarter more, which the first time that it is read again pays. So only what was asked before
+    is marked, or a later turn of an agent; at a deployment that is asked beside the first one, only what that was asked
+    before. Most of these lose, so that what they write lasts only where a conversation is raced again and again.
+    """
+    if prefix is None:
+        return call
+    goes_on = _ANSWERED.search(call.fields.get(call.dialect.requests.prompt, b"")) is not None
+    below = dict(context.steering.lasting_bytes(call.model, prefix))
+    if plan.launches:
+        usual = inf if goes_on and is_named else max(below.values(), default=0.0)
+        below[plan.launches[0].deployment] = usual
+    marks = {name: Lasting(most, goes_on) for name, most in below.items() if most}
+    return msgspec.structs.replace(call, marks=marks) if marks else call
+
+
+def _key_of_vendors(session: str, parsed: ParsedRequest, model: Model, secret: bytes) -> msgspec.Raw | None:
+    """Return the ``prompt_cache_key`` of a session; None where no vendor keeps so short a prompt."""
+    if parsed.size <= PREFIX_BYTES[0] or parsed.relayed is not None or not model.race.cache_affinity:
+        return None
+    return cache_key_of(session, model.tenant, secret)
+
+
+def _conversation(
+    fields: Mapping[str, msgspec.Raw], parsed: ParsedRequest, model: Model, session: str | None
+) -> bytes | None:
     """Return what key rings know the conversation by; None if it is too short, or caches do not matter."""
     requests = parsed.dialect.requests
     is_short = parsed.size <= CONVERSATION_BYTES or parsed.relayed is not None
     if is_short or requests.prompt not in fields or not model.race.cache_affinity:
         return None
     before = [fields[part] for part in requests.reading_order if part in fields and part != requests.prompt]
-    return conversation_of(before, fields[requests.prompt], _cache_key(parsed, model.tenant))
+    return conversation_of(before, fields[requests.prompt], _cache_key(parsed, model.tenant), session)
 
 
 # The expected use of limits by a planned call, and the model that pays for it.

@@ -58,7 +58,7 @@ class Decided(msgspec.Struct, frozen=True):
         """Return what was decided with a ``call`` and its terms, of which nothing is kept that is its own."""
         bare = msgspec.structs.replace(
             call, id="", tags={}, levels=(), trace=None, fields={}, headers={}, request_id=None, kind=None,
-            conversation=None, maker=None,
+            conversation=None, cache_key=None, maker=None,
         )  # fmt: skip
         return cls(model, names, bare, msgspec.structs.replace(terms, limits=None, leased=(), prefix=None, kind=None))
 

@@ -25,7 +25,7 @@ from gateway.core.modes import Mode as Mode  # noqa: PLC0414 - a call's word, wh
 from gateway.core.prompt_classes import PromptClass
 from gateway.core.rules import has_failed
 from providers import MaskedRecord
-from providers.dialects import PIVOT, Dialect
+from providers.dialects import PIVOT, Dialect, Lasting
 
 
 class Objective(StrEnum):
@@ -125,6 +125,8 @@ class Call(Stamp, frozen=True, kw_only=True):
     key_name: str | None = None  # the only key of the provider that has what the request names
     # Its digest, the same in every turn: prompt caches belong to keys. None: a provider's keys take turns.
     conversation: bytes | None = None
+    cache_key: msgspec.Raw | None = None  # of its session, for vendors that take a ``prompt_cache_key``; None: has none
+    marks: Mapping[str, Lasting] = {}  # deployment → what of the prompt it is told to cache, as its client says nothing
     is_restricted: bool = False  # the request restricts or orders the deployments
     maker: Maker | None = None  # of the newest reasoning in the conversation; None: unknown, or there is none
 

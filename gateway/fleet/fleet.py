@@ -29,6 +29,7 @@ from gateway.settings import (
     Timeouts,
     apis_at,
     bills_on,
+    kind_of,
     profile_timeouts,
     ways_of,
 )
@@ -47,7 +48,7 @@ from providers import (
     runs_itself,
     tier_of,
 )
-from providers.dialects import DIALECTS, PIVOT, Dialect
+from providers.dialects import DIALECTS, PIVOT, Dialect, least_tokens
 
 # A comma list of models as one model: all their deployments, with the strictest of their limits.
 
@@ -130,6 +131,8 @@ class Resolver:
         """Return a model as configured, and under each profile; ``payer``'s budget pays for its extra attempts."""
         race, own = settings.race, settings.timeouts
         deployments = {item.name: self._deployment(item) for item in settings.deployments if item.enabled}
+        if settings.cache_marks == "auto":
+            deployments = {key: self._marked(each) for key, each in deployments.items()}
         prices = {key: each.price for key, each in deployments.items() if each.price is not None}
         limited = {key: each.max_in_flight for key, each in deployments.items() if each.max_in_flight is not None}
         own_of = {item.name: item.timeouts for item in settings.deployments}
@@ -164,6 +167,7 @@ class Resolver:
                 takeover=settings.takeover,
                 parameters=parameters,
                 common=common,
+                marks=any(each.marks_from is not None for each in deployments.values()),
                 costs_nothing=costs_nothing,
                 learnt=learnt,
                 profiles=profiles,
@@ -240,6 +244,7 @@ class Resolver:
             and vendor.quirks.takes_marks
             and price is not None
             and price.cached_input_usd is not None,
+            cache_keys=vendor.cache_keys if vendor is not None else frozenset(),
             states_cost=vendor is not None and vendor.quirks.states_cost and not (price and price.is_configured),
             zdr=settings.zdr,
             region=settings.region,
@@ -251,6 +256,14 @@ class Resolver:
                 (*([str(provided.base_url)] if provided.base_url else []), *getproxies_environment().values())
             ),
         )
+
+    def _marked(self, deployment: Deployment) -> Deployment:
+        """Return a deployment that is told what to cache, if it is a Claude at a vendor that takes such marks."""
+        kind = kind_of(deployment.provider, self._settings.providers[deployment.provider], self._catalog)
+        is_claude = "claude" in (deployment.same_as or deployment.model)
+        if not is_claude or not (kind == "anthropic" or (kind == "bedrock" and deployment.takes_marks)):
+            return deployment
+        return msgspec.structs.replace(deployment, marks_from=least_tokens(deployment.same_as or deployment.model))
 
     def _clocked(self, deployment: Deployment, *timeouts: Timeouts) -> Deployment:
         """Return the deployment with ``timeouts``, the first taking precedence, else its provider's."""

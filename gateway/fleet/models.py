@@ -82,6 +82,10 @@ class Deployment(MaskedRecord, frozen=True):
     takes_thoughts: bool = False  # its model needs its own reasoning back in later turns
     takes_signed: bool = False  # in chat, its model reads the thoughts that it has signed
     takes_marks: bool = False  # in chat, Messages' marks of what to cache mean the same to it
+    cache_keys: frozenset[str] = frozenset()  # the dialects in which its vendor takes a ``prompt_cache_key``
+    marks_from: int | None = (
+        None  # tokens of a prompt's beginning from which it is told to cache it; None: it is not told
+    )
     is_free: bool = False  # the operator has set a price of 0, or its vendor asks for nothing
     states_cost: bool = False  # its answers say what they cost, and the operator has set no prices
     zdr: bool | None = None
@@ -357,6 +361,7 @@ class Model(msgspec.Struct, frozen=True):
     parameters: Parameters | None = None  # defaults, maximums and system prefix of requests
     tenant: str | None = None  # the digest of the client's own keys, if some of its deployments are asked with them
     is_free: bool = False  # whether no call of it, nor of a fallback, spends the operator's dollars
+    marks: bool = False  # whether some of its deployments are told what to cache
     costs_nothing: bool = False  # whether the operator has set a price of 0 for all its deployments
     learnt: tuple[Learnt, ...] = ()  # of its providers
     profiles: Mapping[Profile, "Model"] = {}  # the same model under each profile: its race and timeouts

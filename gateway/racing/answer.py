@@ -22,6 +22,10 @@ if TYPE_CHECKING:
 
 # The exchange of an attempt, and how it is opened.
 
+_CACHE_KEY = "prompt_cache_key"
+_NONE_ADDED: frozenset[str] = frozenset()
+_KEY_ADDED = frozenset({_CACHE_KEY})
+
 
 def request_of(
     deployment: Deployment, call: Call, attempt_id: str, sendings: SendCount, *, whole: bool = False, taught: Facts = ()
@@ -31,9 +35,16 @@ def request_of(
     if call.spoken or spoken not in deployment.speaks:
         spoken = deployment.spoken_in(call)
     headers = spoken.headers_of(call.headers) if call.headers else call.headers
+    fields, added = call.wordings.get(deployment.name, call.fields), _NONE_ADDED
+    if call.cache_key is not None and spoken.name in deployment.cache_keys and _CACHE_KEY not in fields:
+        fields, added = {**fields, _CACHE_KEY: call.cache_key}, _KEY_ADDED
+    if deployment.marks_from is not None and (lasting := call.marks.get(deployment.name)) is not None:
+        with_marks = spoken.requests.with_marks
+        fields = fields if with_marks is None else with_marks(fields, deployment.marks_from, lasting)
     return Request(
         model=deployment.model,
-        fields=call.wordings.get(deployment.name, call.fields),
+        fields=fields,
+        added=added,
         dialect=spoken,
         headers=headers if call.trace is None else call.trace.sent_with(headers, attempt_id),
         own_headers=deployment.extra_headers,

@@ -30,14 +30,18 @@ _NOBODY: frozenset[str] = frozenset()
 class Prefix(msgspec.Struct, frozen=True, gc=False):
     """The prefixes of one prompt as hashes: of its first 4 KB, 8 KB and so on, up to its length.
 
-    ``shared`` is another hash of the first 4 KB: 8 bytes, equal in every replica.
+    ``shared`` is another hash of the first 4 KB: 8 bytes, equal in every replica. ``session`` is a hash of the agent's
+    session, if it is named.
     """
 
     digests: tuple[int, ...]
     shared: bytes | None = None
+    session: int | None = None
 
 
-def prefix_of(parts: Iterable[bytes | memoryview | msgspec.Raw], key: str | None) -> Prefix | None:
+def prefix_of(
+    parts: Iterable[bytes | memoryview | msgspec.Raw], key: str | None, session: str | None = None
+) -> Prefix | None:
     """Return the prefixes of the prompt made of ``parts``; None if it is too short for any provider's cache.
 
     Parts are raw JSON in the order in which providers read them: tools, system prompt, and then the messages, which
@@ -60,11 +64,14 @@ def prefix_of(parts: Iterable[bytes | memoryview | msgspec.Raw], key: str | None
     shared = blake2b(head[: PREFIX_BYTES[0]], digest_size=8)
     if key:
         shared.update(key.encode("utf-8", "surrogatepass"))
-    return Prefix(tuple(digests), shared.digest())
+    return Prefix(tuple(digests), shared.digest(), None if session is None else hash(("session", key, session)))
 
 
 def conversation_of(
-    before: Iterable[bytes | memoryview | msgspec.Raw], turns: bytes | memoryview | msgspec.Raw, key: str | None
+    before: Iterable[bytes | memoryview | msgspec.Raw],
+    turns: bytes | memoryview | msgspec.Raw,
+    key: str | None,
+    session: str | None = None,
 ) -> bytes:
     """Return 16 bytes that are the same in every turn of a conversation, in every replica.
 
@@ -72,18 +79,28 @@ def conversation_of(
     their system prompt: so these are spread over keys. They are a digest of the parts ``before`` the ``turns``, and of
     these up to the first that is not an instruction; of texts alone, as clients move marks of the cache from turn to
     turn. ``key`` is as for ``prefix_of``. Of each part only the first 64 KB count: 64 KB take some 0.1 ms.
+
+    Where the agent's ``session`` is named, that counts instead of the first turn: an agent that sums up its
+    conversation begins it again, behind the same instructions. Its helpers, with others, are other conversations.
     """
     digest = blake2b((key or "").encode("utf-8", "surrogatepass"), digest_size=16)
     for part in map(_lasting, before):
         digest.update(memoryview(part)[: PREFIX_BYTES[-1]])
         digest.update(b"\0")
-    for text in _opening(str(memoryview(turns)[: PREFIX_BYTES[-1]], "utf-8", "ignore")):
+    if session is not None:
+        digest.update(session.encode("utf-8", "surrogatepass"))
+        digest.update(b"\0")
+    opening = _opening(str(memoryview(turns)[: PREFIX_BYTES[-1]], "utf-8", "ignore"))
+    for text, instructs in opening:
+        if session is not None and not instructs:
+            break
         digest.update(text.encode("utf-8", "surrogatepass"))
         digest.update(b"\0")
     return digest.digest()
 
 
 _INSTRUCTIONS = frozenset({"system", "developer"})  # roles
+_INSTRUCTION = re.compile(r'\{(?:\s*"type"\s*:\s*"message"\s*,)?\s*"role"\s*:\s*"(?:system|developer)"')  # a long one
 # Claude Code's system prompt begins with a note for Anthropic, which leaves it out. It changes with each call.
 _BILL = re.compile(rb'\s*\[\s*\{[^{}]{0,64}"x-anthropic-billing-header:[^{}]{0,512}\}')
 
@@ -94,17 +111,21 @@ def _lasting(part: bytes | memoryview | msgspec.Raw) -> bytes | memoryview | msg
     return part if found is None else memoryview(part)[found.end() :]
 
 
-def _opening(head: str) -> Iterator[str]:
-    """Yield the texts of the turns up to the first that is not an instruction; ``head`` may end within one."""
+def _opening(head: str) -> Iterator[tuple[str, bool]]:
+    """Yield the texts of the turns up to the first that is not an instruction, each with whether it is one.
+
+    ``head`` may end within one.
+    """
     at = len(head) - len(head.lstrip(_BETWEEN))
     while at < len(head):
         try:
             turn, end = _JSON.raw_decode(head, at)
         except (ValueError, RecursionError):
-            yield head[at:]  # it is longer
+            yield head[at:], _INSTRUCTION.match(head, at) is not None  # it is longer
             return
-        yield "\n".join(_texts_of(turn)) or head[at:end]
-        if not (isinstance(turn, dict) and turn.get("role") in _INSTRUCTIONS):
+        instructs = isinstance(turn, dict) and turn.get("role") in _INSTRUCTIONS
+        yield "\n".join(_texts_of(turn)) or head[at:end], instructs
+        if not instructs:
             return
         rest = head[end:]
         at = end + len(rest) - len(rest.lstrip(_BETWEEN))
@@ -148,6 +169,10 @@ class _Use(msgspec.Struct):
     tokens: int | None = None  # of the whole prompt
 
 
+_NO_USES: Mapping[str, _Use] = MappingProxyType({})
+_ASKED = "\0asked"  # behind a model's name: of those who were asked, not of those who have answered
+
+
 class Affinity:
     """The expected contents of the prompt caches, from this replica's answers. Times are of any one monotonic clock.
 
@@ -187,6 +212,9 @@ class Affinity:
                 misses = known.misses + (cached_tokens is not None)
             uses[deployment] = _Use(now_s, misses, prompt_tokens)
             self._uses.move_to_end((model, digest))
+        if prefix.session is not None:
+            self._uses[model, prefix.session] = {deployment: _Use(now_s, 0)}
+            self._uses.move_to_end((model, prefix.session))
         self._forget(now_s)
 
     def held(self, model: str, prefix: Prefix, prices: Mapping[str, Price] | None, now_s: float) -> Held:
@@ -203,6 +231,24 @@ class Affinity:
                 if now_s - use.at_s < CACHE_WARM_S and use.misses < CACHE_MISSES and self.saves(name, prices):
                     held[name] = size
         return held
+
+    def asked(self, model: str, prefix: Prefix, deployments: Iterable[str], now_s: float) -> None:
+        """Note who was asked a prompt, whether or not they have answered it first: their caches may have it."""
+        for deployment in deployments:
+            self.served(f"{model}{_ASKED}", prefix, deployment, None, now_s)
+
+    def known_bytes(self, model: str, prefix: Prefix, now_s: float) -> Mapping[str, int]:
+        """Return who was asked the prompt's beginning within the life of a cache, and how many bytes of it."""
+        known: dict[str, int] = {}
+        for digest, size in zip(prefix.digests, PREFIX_BYTES, strict=False):
+            uses = self._uses.get((f"{model}{_ASKED}", digest), _NO_USES)
+            known.update({name: size for name, use in uses.items() if now_s - use.at_s < CACHE_WARM_S})
+        return known
+
+    def last_of(self, model: str, prefix: Prefix) -> str | None:
+        """Return the deployment that answered the last call of the same session; None if that is not known."""
+        uses = None if prefix.session is None else self._uses.get((model, prefix.session))
+        return None if uses is None else next(iter(uses))
 
     def cached_tokens(self, model: str, prefix: Prefix, held: Held, prompt_tokens: int) -> Mapping[str, int]:
         """Return how many tokens of a prompt the deployments that have ``held`` some of it should have in their cache.

@@ -29,6 +29,7 @@ from gateway.steering.constants import (
     HOME_LOAD,
     HOME_SLACK,
     LATE_QUANTILE,
+    PREFIX_BYTES,
     REFRESH_MOST_S,
     RUN_ON_EVERY,
     SLOT_S,
@@ -210,6 +211,18 @@ class Steering:
         ``cached_tokens`` is None if the provider does not report it, and ``prompt_tokens`` are all.
         """
         self._affinity.served(model, prefix, deployment, cached_tokens, self._clock(), prompt_tokens=prompt_tokens)
+
+    def asked(self, model: str, prefix: Prefix, deployments: Iterable[str]) -> None:
+        """Note who was asked a prompt with this prefix, for ``lasting_bytes``."""
+        self._affinity.asked(model, prefix, deployments, self._clock())
+
+    def lasting_bytes(self, model: str, prefix: Prefix) -> Mapping[str, float]:
+        """Return below how many bytes each deployment was asked a prompt's beginning within the life of a cache.
+
+        Beginnings are known by lengths that double: of one between two of them the shorter tells.
+        """
+        known = self._affinity.known_bytes(model, prefix, self._clock())
+        return {name: inf if size == PREFIX_BYTES[-1] else 2.0 * size for name, size in known.items()}
 
     def permit(
         self,
@@ -403,7 +416,7 @@ class Steering:
         if terms.prefix is not None and race.cache_affinity:
             held = self._affinity.held(model, terms.prefix, terms.prices, now_s)
             home = _home_of(model, terms, lineup, self._affinity, held=held, now_s=now_s)
-            terms = _with_caches(model, terms, self._affinity, held) if held else terms
+            terms, held = _with_caches(model, terms, self._affinity, held, lineup) if held else (terms, held)
         costs, expected = _NOTHING_COSTS, 0.0
         budgeted, limit = race.budget, None  # of several limits the first of ``Narrowed`` is told
         if terms.is_counted or race.usd_per_day is not None or race.extra_usd_per_call is not None:
@@ -581,10 +594,23 @@ def _home_of(
     return home if home is not None and not _is_crowded(home, weight / below, lineup) else None
 
 
-def _with_caches(model: str, terms: Terms, affinity: Affinity, held: Held) -> Terms:
+def _of_session(last: str | None, lineup: Lineup, held: Held) -> Held:
+    """Return ``held`` with the deployment alone that answered a session's ``last`` call, where others hold no more.
+
+    They have what sessions share, as an agent's instructions; this one should have the conversation behind it.
+    """
+    if last is None or not any(each.deployment == last for each in lineup.eligible(held)[0]):
+        return held
+    return {last: held[last]} if last in held else held
+
+
+def _with_caches(model: str, terms: Terms, affinity: Affinity, held: Held, lineup: Lineup) -> tuple[Terms, Held]:
+    """Return the ``terms`` with what is ``held`` of the prompt, and of that what decides where it goes."""
     assert terms.prefix is not None
     cached = affinity.cached_tokens(model, terms.prefix, held, terms.prompt_tokens)
-    return msgspec.structs.replace(terms, cached=cached)
+    if len(held) > 1 and terms.prefix.session is not None:
+        held = _of_session(affinity.last_of(model, terms.prefix), lineup, held)
+    return msgspec.structs.replace(terms, cached=cached), held
 
 
 def _is_crowded(home: Candidate, share: float, lineup: Lineup) -> bool:

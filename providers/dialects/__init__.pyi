@@ -1,3 +1,5 @@
+from .cache_marks import Lasting as Lasting
+from .cache_marks import least_tokens as least_tokens
 from .chat.answers import events_of_answer as events_of_answer
 from .chat.dialect import CHAT as CHAT
 from .chat.events import read_event as read_event

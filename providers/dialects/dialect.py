@@ -9,6 +9,7 @@ from typing import Protocol, runtime_checkable
 
 import msgspec
 
+from providers.dialects.cache_marks import Lasting
 from providers.dialects.continuing import Continuing
 from providers.dialects.events import CUT_SHORT, FILTERED, Chunk, Gathering, Pattern, Run
 from providers.dialects.histories import History
@@ -295,6 +296,8 @@ class RequestFormat(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     with_thoughts: Callable[[Fields], Fields] | None = None
     # Removes the reasoning that only its maker can read: encrypted, or signed. None: there is none.
     without_bound_reasoning: Callable[[Fields], Wording] | None = None
+    # Marks what a vendor is to cache, from so many tokens on, where the client marks nothing. None: nothing is marked.
+    with_marks: Callable[[Fields, int, Lasting], Fields] | None = None
     # Adapts a conversation to what a provider accepts in a history. None: providers accept it alike.
     with_history: Callable[[Fields, History], Wording] | None = None
 

@@ -250,6 +250,10 @@ REASONS: Mapping[str, Reasons] = {
         "defaults": "Parameters for requests that do not set them, such as `{temperature: 0.2}`.",
         "maximums": "The largest values that requests may use, such as `{max_tokens: 8000}`.",
         "probes": "Whether its quiet deployments are probed. Not set: `probes.enabled`.",
+        "cache_marks": (
+            "`auto`: Claude, at Anthropic's API and at Bedrock's Converse, is told to cache what was asked before,"
+            " where the client tells it nothing ([when, and what it costs](../guides/coding-agents.md#cache-marks))."
+        ),
         "system_prefix": "Put before the system prompt of each request.",
     },
     "DeploymentSettings": {

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from providers.dialects.cache_marks import with_marks
 from providers.dialects.dialect import (
     AnswerFormat,
     Dialect,
@@ -422,6 +423,7 @@ MESSAGES = Dialect(
         json_formats={"output_format": json_format, "output_config": json_format_within},
         tools={"tools": _offered_tools},
         one_call=_wants_one_call,
+        with_marks=with_marks,
         with_history=messages_history,
         without_foreign_thoughts=without_foreign,
         without_bound_reasoning=without_bound_reasoning,

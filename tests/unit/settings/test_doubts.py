@@ -100,6 +100,19 @@ def test_comments_are_sent_while_anybody_may_still_begin(loaded: Load) -> None:
     assert "ttft_timeout_s 5" in said
 
 
+@pytest.mark.parametrize(
+    ("deployment", "noted"),
+    [
+        ("ollama/x", True),
+        ("ollama/claude-sonnet-5", False),
+        ("{ deployment: ollama/x, same_as: claude-opus-5 }", False),
+    ],
+)
+def test_marks_for_models_that_take_none_are_noted(loaded: Load, deployment: str, noted: bool) -> None:
+    said = list(doubtful(loaded(model(deployment, more="    cache_marks: auto\n"))))
+    assert ["cache_marks does nothing here" in each for each in said] == [True] * noted
+
+
 SHARED = "redis_url: redis://localhost\ndatabase_url: postgresql://localhost/x\n"
 
 

@@ -28,8 +28,8 @@ def turns(*sizes: int) -> list[bytes]:
     ]
 
 
-def prefix(*sizes: int, key: str | None = None) -> Prefix:
-    found = prefix_of(turns(*sizes), key)
+def prefix(*sizes: int, key: str | None = None, session: str | None = None) -> Prefix:
+    found = prefix_of(turns(*sizes), key, session)
     assert found is not None
     return found
 
@@ -100,8 +100,10 @@ def test_what_is_beyond_the_longest_beginning_does_not_count() -> None:
 SYSTEM: dict[str, object] = {"role": "system", "content": "You are helpful. " * 600}
 
 
-def known_by(*messages: Mapping[str, object], tools: bytes = b"[]", key: str | None = None) -> bytes:
-    return conversation_of([tools], json.dumps(messages).encode(), key)
+def known_by(
+    *messages: Mapping[str, object], tools: bytes = b"[]", key: str | None = None, session: str | None = None
+) -> bytes:
+    return conversation_of([tools], json.dumps(messages).encode(), key, session)
 
 
 def said(role: str, text: str) -> dict[str, object]:
@@ -112,6 +114,25 @@ def test_every_turn_of_a_conversation_is_known_by_the_same() -> None:
     first = [SYSTEM, said("user", "Hi")]
     second = [*first, said("assistant", "Hello"), said("user", "Tell me more. " * 900)]
     assert known_by(*first) == known_by(*second) == known_by(*second, said("assistant", "More."))
+
+
+def test_a_session_stays_known_when_its_agent_sums_up_what_was_said() -> None:
+    before = known_by(SYSTEM, said("user", "Hi"), said("assistant", "Hello"), session="one")
+    assert before == known_by(SYSTEM, said("user", "In short: hello was said."), session="one")
+    assert before != known_by(SYSTEM, said("user", "Hi"), session="two")
+    assert before != known_by(SYSTEM, said("user", "Hi"))
+
+
+def test_helpers_of_a_session_with_instructions_or_tools_of_their_own_are_told_apart() -> None:
+    helper = said("system", "Search files. " * 9000)  # longer than what is looked at
+    known = {
+        known_by(SYSTEM, said("user", "Hi"), session="one"),
+        known_by(helper, said("user", "Hi"), session="one"),
+        known_by(SYSTEM, said("user", "Hi"), session="one", tools=b"[1]"),
+        known_by(said("user", "Hi"), session="one"),
+    }
+    assert len(known) == 4
+    assert known_by(helper, said("user", "A"), session="one") == known_by(helper, said("user", "B"), session="one")
 
 
 def test_conversations_that_differ_after_their_system_prompt_are_told_apart() -> None:
@@ -277,6 +298,62 @@ def test_the_next_turn_goes_where_the_last_one_went() -> None:
     longer = prefix(10 * KB, 30 * KB)
     for _ in range(50):
         assert primary(replica.plan(prefix=longer, prices=PRICES)) == ("b", Why.CACHE_WARM)
+
+
+def test_of_those_that_have_what_all_sessions_share_the_one_that_answered_a_session_is_asked() -> None:
+    replica = equals()
+    for name in "abc":
+        replica.steering.served(MODEL, prefix(10 * KB, session=name), name, None)
+    for name in "abc":
+        plans = [replica.plan(prefix=prefix(10 * KB, session=name), prices=PRICES) for _ in range(20)]
+        assert {primary(plan) for plan in plans} == {(name, Why.CACHE_WARM)}
+    others = {primary(replica.plan(prefix=prefix(10 * KB, session="new"), prices=PRICES))[0] for _ in range(50)}
+    assert others == set("abc")  # a new session is cached as well by any
+
+
+def test_a_session_does_not_part_from_a_longer_beginning_that_another_has() -> None:
+    replica = equals()
+    helper = prefix_of([b"h" * 20 * KB], None, "one")
+    assert helper is not None
+    replica.steering.served(MODEL, prefix_of([b"h" * 20 * KB], None, "two"), "b", None)  # type: ignore[arg-type] # it is long enough
+    replica.steering.served(MODEL, prefix(10 * KB, session="one"), "a", None)
+    replica.steering.served(MODEL, prefix(10 * KB, session="two"), "c", None)
+    assert {primary(replica.plan(prefix=helper, prices=PRICES)) for _ in range(20)} == {("b", Why.CACHE_WARM)}
+    assert {primary(replica.plan(prefix=prefix(10 * KB, session="one"), prices=PRICES))[0] for _ in range(20)} == {"a"}
+
+
+@pytest.mark.parametrize("trouble", ["slow", "out", "limited"])
+def test_a_session_leaves_a_deployment_that_is_slower_or_may_not_be_asked(trouble: str) -> None:
+    replica = VirtualReplica(("a", "b", "c"))
+    replica.warm_up(30, a=0.9 if trouble == "slow" else 0.3, b=0.3, c=0.3)
+    for name in "bca":
+        replica.steering.served(MODEL, prefix(10 * KB, session="one"), name, None)
+    if trouble == "out":
+        replica.fail("a", ErrorKind.PROVIDER_AUTH)
+    if trouble == "limited":
+        replica.steering._learning.healths["a"].limit_left(0.05, replica.now_s)
+    plans = [replica.plan(prefix=prefix(10 * KB, session="one"), prices=PRICES) for _ in range(50)]
+    assert {primary(plan) for plan in plans} == {("b", Why.CACHE_WARM), ("c", Why.CACHE_WARM)}
+
+
+def test_who_was_asked_a_beginning_is_known_as_long_as_a_cache_lives() -> None:
+    affinity, longer = Affinity(), prefix(10 * KB, 30 * KB)
+    affinity.asked(MODEL, CHAT, "ab", 0.0)
+    affinity.asked(MODEL, longer, "b", 1.0)
+    assert affinity.known_bytes(MODEL, longer, 2.0) == {"a": 8 * KB, "b": 32 * KB}
+    assert affinity.known_bytes(MODEL, CHAT, 2.0) == {"a": 8 * KB, "b": 8 * KB}
+    assert affinity.known_bytes(MODEL, prefix(9 * KB, key="other"), 2.0) == {}
+    assert affinity.known_bytes(MODEL, longer, CACHE_WARM_S) == {"b": 32 * KB}
+    assert affinity.held(MODEL, CHAT, PRICES, 2.0) == {}  # nobody has answered
+
+
+def test_sessions_are_forgotten_as_beginnings_are() -> None:
+    affinity = Affinity()
+    for number in range(PREFIXES_KEPT + 10):
+        affinity.served(MODEL, Prefix((1,), session=number + 2), "a", None, 0.0)
+    assert len(affinity) == PREFIXES_KEPT
+    affinity.served(MODEL, Prefix((1,)), "a", None, CACHE_WARM_S)
+    assert len(affinity) == 1
 
 
 def test_once_it_is_cold_it_is_sent_as_one_that_nobody_knows() -> None:

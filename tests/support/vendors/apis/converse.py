@@ -1,12 +1,14 @@
 """Bedrock's Converse: read for the script, its history looked through, answers written whole and as an event stream."""
 
 import hashlib
+import itertools
 import json
 import struct
 import zlib
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from tests.support.vendors.caches import Block, Used
 from tests.support.vendors.rules import bedrock as rules
 from tests.support.vendors.script import Asked, Given, Said, Tool
 from tests.support.vendors.shapes import Fault
@@ -291,7 +293,7 @@ def _said(turn: Json) -> Iterator[Said]:
         yield Said("user", texts, media=media)
 
 
-def whole(given: Given, ids: Ids) -> Json:
+def whole(given: Given, ids: Ids, used: Used) -> Json:
     """Return the answer in one piece."""
     content: list[Json] = []
     if given.thoughts:
@@ -307,16 +309,16 @@ def whole(given: Given, ids: Ids) -> Json:
         "metrics": {"latencyMs": 12},
         "output": {"message": {"content": content, "role": "assistant"}},
         "stopReason": _STOPPED[given.finish],
-        "usage": _usage(given),
+        "usage": _usage(given, used),
     }
 
 
-def frames(given: Given, ids: Ids) -> list[bytes]:
+def frames(given: Given, ids: Ids, used: Used) -> list[bytes]:
     """Return the frames of an event stream."""
-    return [frame(name, event) for name, event in _events(given, ids)]
+    return [frame(name, event) for name, event in _events(given, ids, used)]
 
 
-def _events(given: Given, ids: Ids) -> Iterator[tuple[str, Json]]:
+def _events(given: Given, ids: Ids, used: Used) -> Iterator[tuple[str, Json]]:
     yield "messageStart", {"role": "assistant"}
     index = 0
     if given.thoughts:
@@ -338,7 +340,7 @@ def _events(given: Given, ids: Ids) -> Iterator[tuple[str, Json]]:
             yield "contentBlockDelta", {"contentBlockIndex": number, "delta": {"toolUse": {"input": piece}}}
         yield "contentBlockStop", {"contentBlockIndex": number}
     yield "messageStop", {"stopReason": _STOPPED[given.finish]}
-    yield "metadata", {"usage": _usage(given), "metrics": {"latencyMs": 12}}
+    yield "metadata", {"usage": _usage(given, used), "metrics": {"latencyMs": 12}}
 
 
 def frame(name: str, event: Json, kind: str = "event") -> bytes:
@@ -359,6 +361,21 @@ def _use(ids: Ids) -> str:
     return ids.next("tooluse_", 22, LETTERS)
 
 
-def _usage(given: Given) -> Json:
-    used = {"inputTokens": given.tokens_in, "outputTokens": given.tokens_out}
-    return {**used, "totalTokens": sum(used.values()), "cacheReadInputTokens": 0, "cacheWriteInputTokens": 0}
+def blocks_to_cache(body: Json) -> Iterator[Block]:
+    """Yield the blocks of a prompt in the order in which they are cached; a mark is a block of its own."""
+    parts = [("tools", (body.get("toolConfig") or {}).get("tools") or []), ("system", body.get("system") or [])]
+    for role, content in (*parts, *((message["role"], message["content"]) for message in body["messages"])):
+        for block, behind in itertools.zip_longest(content, content[1:]):
+            if "cachePoint" not in block:
+                yield Block([role, block], "cachePoint" in (behind or {}))
+
+
+def _usage(given: Given, used: Used) -> Json:
+    tokens_in = given.tokens_in if used.rest is None else used.rest
+    told = {
+        "inputTokens": tokens_in,
+        "outputTokens": given.tokens_out,
+        "cacheReadInputTokens": used.read,
+        "cacheWriteInputTokens": used.written,
+    }
+    return {**told, "totalTokens": sum(told.values())}

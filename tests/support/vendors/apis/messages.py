@@ -9,6 +9,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
+from tests.support.vendors.caches import NONE_USED, Block, Caches, Used
 from tests.support.vendors.models import Model, Models
 from tests.support.vendors.script import Asked, Broken, Given, Said, Tool, answered, tokens_of
 from tests.support.vendors.shapes import Fault, Record
@@ -19,6 +20,7 @@ _TOOLS_PAGE = "https://platform.claude.com/docs/en/agents-and-tools/tool-use/imp
 THREADS = "https://github.com/anthropics/anthropic-sdk-python, 2.14: types/beta/beta_thread_…_params.py, lib/threads/"
 _TEXT_PAGE = "https://platform.claude.com/docs/en/api/errors"
 _STOP = {"stop": "end_turn", "length": "max_tokens", "tool_calls": "tool_use", "stop_sequence": "stop_sequence"}
+_BILL = "x-anthropic-billing-header:"  # it is left out: https://code.claude.com/docs/en/llm-gateway-protocol
 _KINDS = {  # https://platform.claude.com/docs/en/api/errors
     400: "invalid_request_error",
     401: "authentication_error",
@@ -39,6 +41,7 @@ class MessagesVendor(Vendor):
 
     def __init__(self, seed: str = "", account: str = "") -> None:
         super().__init__(seed, account)
+        self.caches = Caches()
         self.threads: dict[str, Json] = {}  # the requests so far, with their answers, by the answers' ids
 
     def routes(self) -> Sequence[Route]:
@@ -86,7 +89,8 @@ class MessagesVendor(Vendor):
         asked = self.read(body, model)
         self.check_context(body, model)
         given = answered(asked, self.failures)
-        writing = Writing(self, asked, given, omits=self.omits(body, model))
+        used = self.caches.used(body["model"], list(_blocks_to_cache(body)))
+        writing = Writing(self, asked, given, omits=self.omits(body, model), used=used)
         headers = {"request-id": self.ids.next("req_011C", 20, LETTERS)}
         if "thread" in body:
             whole = writing.whole()
@@ -372,8 +376,10 @@ class MessagesVendor(Vendor):
 class Writing:
     """One answer as Messages."""
 
-    def __init__(self, vendor: MessagesVendor, asked: Asked, given: Given, *, omits: bool) -> None:
-        self._vendor, self._asked, self._given, self._omits = vendor, asked, given, omits
+    def __init__(
+        self, vendor: MessagesVendor, asked: Asked, given: Given, *, omits: bool, used: Used = NONE_USED
+    ) -> None:
+        self._vendor, self._asked, self._given, self._omits, self._used = vendor, asked, given, omits, used
         self._id = vendor.ids.next("msg_01", 22, LETTERS)
         self._made = list(self._blocks())
 
@@ -438,14 +444,29 @@ class Writing:
         return {"id": self._id, "type": "message", "role": "assistant", "model": self._asked.model}
 
     def _usage(self, tokens_out: int) -> Json:
+        used = self._used
         return {
-            "input_tokens": self._given.tokens_in,
-            "cache_creation_input_tokens": 0,
-            "cache_read_input_tokens": 0,
-            "cache_creation": {"ephemeral_5m_input_tokens": 0, "ephemeral_1h_input_tokens": 0},
+            "input_tokens": self._given.tokens_in if used.rest is None else used.rest,
+            "cache_creation_input_tokens": used.written,
+            "cache_read_input_tokens": used.read,
+            "cache_creation": {"ephemeral_5m_input_tokens": used.written, "ephemeral_1h_input_tokens": 0},
             "output_tokens": tokens_out,
             "service_tier": "standard",
         }
+
+
+def _blocks_to_cache(body: Json) -> Iterator[Block]:
+    """Yield the blocks of a prompt in the order in which they are cached."""
+    for role, content in (
+        ("tools", body.get("tools") or []),
+        ("system", body.get("system") or []),
+        *((message["role"], message["content"]) for message in body["messages"]),
+    ):
+        for block in [{"type": "text", "text": content}] if isinstance(content, str) else content:
+            if block.get("text", "").startswith(_BILL):
+                continue
+            said = {name: value for name, value in block.items() if name != "cache_control"}
+            yield Block([role, said], block.get("cache_control") is not None)
 
 
 def in_pydantics_words(fault: Fault) -> Refused:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from tests.support.vendors.apis import converse
+from tests.support.vendors.caches import Caches, Used
 from tests.support.vendors.rules import bedrock as rules
 from tests.support.vendors.script import Asked, Broken, answered, tokens_of
 from tests.support.vendors.shapes import faults
@@ -26,6 +27,10 @@ class VENDOR(Vendor):
     key = "bedrock-api-key-strict"
     access_key: ClassVar[str] = "AKIASTRICTVENDOR0000"  # what a signature must name; it is not checked further
     pages: ClassVar[Sequence[str]] = (rules.SERVICE, rules.TABLE, rules.PROFILES, rules.CLAUDE, rules.KEYS)
+
+    def __init__(self, seed: str = "", account: str = "") -> None:
+        super().__init__(seed, account)
+        self.caches = Caches()
 
     def routes(self) -> Sequence[Route]:
         """Return the addresses of Converse."""
@@ -81,13 +86,16 @@ class VENDOR(Vendor):
 
     def _converse(self, request: Request) -> Reply:
         given = answered(self._asked(request, stream=False), self.failures)
-        return Reply(converse.whole(given, self.ids), headers=self._headers(), breaks=given.cut)
+        return Reply(converse.whole(given, self.ids, self._used(request)), headers=self._headers(), breaks=given.cut)
 
     def _stream(self, request: Request) -> Reply:
         given = answered(self._asked(request, stream=True), self.failures)
-        frames = converse.frames(given, self.ids)
+        frames = converse.frames(given, self.ids, self._used(request))
         kind = "application/vnd.amazon.eventstream"
         return Reply(blocks=frames, headers=self._headers(), breaks=given.cut, content_type=kind)
+
+    def _used(self, request: Request) -> Used:
+        return self.caches.used(request.named["model"], list(converse.blocks_to_cache(request.body)))
 
     def _headers(self) -> dict[str, str]:
         return {"x-amzn-requestid": self.ids.next("", 36)}

@@ -1,0 +1,151 @@
+"""Marks of what to cache, set where a client sets none: behind the tools, the system prompt, and the last two turns.
+
+Claude's vendors cache what is marked, four places at most. What is written costs a quarter more, what is read a tenth.
+A mark reads the longest beginning that was marked before, up to twenty blocks back. So the turn before the newest is
+marked as well: a turn may have many blocks, as an agent's results have.
+"""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+
+import msgspec
+
+from providers.dialects.wording import MARK, Fields, raw_json
+from providers.errors import UNREADABLE
+
+_MARK = msgspec.Raw(b'{"type":"ephemeral"}')
+_MARKS = (b'"cache_control"', b'"cachePoint"')
+_TOKEN_BYTES = 4  # of JSON, estimated
+# The shortest beginning that is cached, in tokens; a mark before that is passed over, without a word. From
+# platform.claude.com/docs/en/build-with-claude/prompt-caching, as summed up on 2026-11-28 by
+# dev.to/creeta/claudes-prompt-cache-fails-silently-below-1024-tokens-1ch1; Bedrock's are the same or lower.
+_LEAST: Sequence[tuple[re.Pattern[str], int]] = (
+    (re.compile(r"opus-5|fable|mythos"), 512),
+    (re.compile(r"opus-4[.-]7|haiku-3|3(?:[.-]5)?-haiku"), 2048),
+    (re.compile(r"opus-4[.-][56]|haiku-4[.-]5"), 4096),
+)
+_USUAL_LEAST = 1024
+
+
+class Lasting(msgspec.Struct, frozen=True):
+    """What of a prompt should be asked again within the life of a cache."""
+
+    below: float  # the beginning lasts if it has fewer bytes than this
+    goes_on: bool  # the conversation will have another turn
+
+    def has(self, end: int) -> bool:
+        """Whether the beginning up to ``end`` lasts."""
+        return end < self.below
+
+
+def least_tokens(model: str) -> int:
+    """Return the length of the shortest beginning that the vendors of a Claude cache."""
+    return next((least for pattern, least in _LEAST if pattern.search(model)), _USUAL_LEAST)
+
+
+def with_marks(fields: Fields, least: int, lasting: Lasting) -> Fields:
+    """Return a request of Messages, or of chat for a vendor that takes the same marks, with marks of what lasts.
+
+    It is returned as it is where its client has marked something, or nothing is long enough.
+    """
+    parts = [fields[name] for name in ("tools", "system", "messages") if name in fields]
+    if "messages" not in fields or MARK in fields or any(word in bytes(part) for part in parts for word in _MARKS):
+        return fields
+    try:
+        return _marked(fields, least * _TOKEN_BYTES, lasting)
+    except UNREADABLE:  # the provider reports the error
+        return fields
+
+
+def _marked(fields: Fields, least: int, lasting: Lasting) -> Fields:
+    turns = _listed(fields["messages"])
+    led = next((place for place, turn in enumerate(turns) if _role_of(turn) not in _INSTRUCTIONS), len(turns))
+    said = dict(fields)
+    end = len(fields.get("tools", b""))
+    if end >= least and lasting.has(end) and (tools := _with_last(_listed(fields["tools"]), _mark_tool)):
+        said["tools"] = tools
+    end += len(fields.get("system", b"")) + sum(map(len, turns[:led]))
+    if not lasting.has(end):
+        return said
+    if end >= least:
+        if "system" in fields and (system := _on_content(fields["system"])) is not None:
+            said["system"] = system
+        elif led:
+            turns[led - 1] = _mark_turn(turns[led - 1])
+    for place in _last_two(turns, led) if lasting.goes_on else ():
+        if end + sum(map(len, turns[led : place + 1])) >= least:
+            turns[place] = _mark_turn(turns[place])
+    said["messages"] = msgspec.Raw(b"[" + b",".join(map(bytes, turns)) + b"]")
+    return said
+
+
+class _Turn(msgspec.Struct):
+    role: str | None = None
+
+
+_INSTRUCTIONS = frozenset({"system", "developer"})
+_turn = msgspec.json.Decoder(_Turn)
+_list = msgspec.json.Decoder(list[msgspec.Raw])
+_object = msgspec.json.Decoder(dict[str, msgspec.Raw])
+
+
+def _listed(raw: msgspec.Raw) -> list[msgspec.Raw]:
+    return _list.decode(raw)
+
+
+def _role_of(turn: msgspec.Raw) -> str | None:
+    return _turn.decode(turn).role
+
+
+def _last_two(turns: Sequence[msgspec.Raw], led: int) -> list[int]:
+    """Return the places of the last turn that is not the model's, and of the last one before the model's answer."""
+    found: list[int] = []
+    wanted = True
+    for place in range(len(turns) - 1, led - 1, -1):
+        is_models = _role_of(turns[place]) == "assistant"
+        if is_models:
+            wanted = True
+        elif wanted:
+            found.append(place)
+            wanted = False
+            if len(found) == 2:  # noqa: PLR2004 - of the four marks
+                break
+    return found
+
+
+def _with_last(
+    items: list[msgspec.Raw], mark: Callable[[Mapping[str, msgspec.Raw]], msgspec.Raw | None]
+) -> msgspec.Raw | None:
+    """Return a list whose last item has a mark; None if that cannot have one."""
+    marked = mark(_object.decode(items[-1])) if items else None
+    return None if marked is None else msgspec.Raw(b"[" + b",".join(map(bytes, (*items[:-1], marked))) + b"]")
+
+
+def _mark_tool(tool: Mapping[str, msgspec.Raw]) -> msgspec.Raw | None:
+    if "defer_loading" in tool:  # it is no part of the beginning
+        return None
+    return raw_json({**tool, MARK: _MARK})
+
+
+def _mark_turn(turn: msgspec.Raw) -> msgspec.Raw:
+    """Return a turn with a mark on its last block; as it is where that can have none."""
+    said = _object.decode(turn)
+    if bytes(said.get("role", b"")) == b'"tool"':  # of chat
+        return raw_json({**said, MARK: _MARK})
+    content = _on_content(said["content"]) if "content" in said else None
+    return turn if content is None else raw_json({**said, "content": content})
+
+
+def _on_content(content: msgspec.Raw) -> msgspec.Raw | None:
+    """Return a content with a mark on its last block; None if it has none that can have one."""
+    if bytes(content).lstrip().startswith(b"["):
+        return _with_last(_listed(content), _mark_block)
+    text = msgspec.json.decode(content, type=str)
+    return raw_json([{"type": "text", "text": content, MARK: _MARK}]) if text.strip() else None
+
+
+def _mark_block(block: Mapping[str, msgspec.Raw]) -> msgspec.Raw | None:
+    is_text = bytes(block.get("type", b"")) == b'"text"'
+    if is_text and not msgspec.json.decode(block.get("text", b'""'), type=str).strip():
+        return None
+    return raw_json({**block, MARK: _MARK})

@@ -1,0 +1,60 @@
+"""What a vendor keeps of prompts whose sender marks it, and how much of the next one it has: by prefix, block by block.
+
+Claude's rules: what is before a mark is kept, and read by a mark behind the same blocks, or up to twenty blocks behind.
+Nothing shorter than a model's least is kept. It is kept as long as the vendor is: tests take no five minutes.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+PAGE = "https://platform.claude.com/docs/en/build-with-claude/prompt-caching"
+_BACK = 20  # blocks
+_LETTERS_OF_A_TOKEN = 4
+_LEAST: Mapping[str, int] = {"haiku-4-5": 4096, "opus-4-5": 4096, "opus-4-6": 4096, "opus-4-7": 2048, "opus-5": 512}
+_USUAL_LEAST = 1024
+
+
+class Block(NamedTuple):
+    """A block of a prompt, and whether a mark stands behind it."""
+
+    said: Any
+    is_marked: bool
+
+
+class Used(NamedTuple):
+    """What a prompt counts for: tokens that were read, that were written, and all others."""
+
+    read: int = 0
+    written: int = 0
+    rest: int | None = None  # None: nothing is marked
+
+
+NONE_USED = Used()
+
+
+class Caches:
+    """The caches of one account."""
+
+    def __init__(self) -> None:
+        self._kept: set[tuple[str, bytes]] = set()
+
+    def used(self, model: str, blocks: Sequence[Block]) -> Used:
+        """Return what a prompt counts for, and keep what it marks."""
+        digest, end, ends, digests = hashlib.sha256(model.encode()), 0, list[int](), list[bytes]()
+        for block in blocks:
+            text = json.dumps(block.said, sort_keys=True)
+            digest.update(text.encode())
+            end += len(text)
+            ends.append(end // _LETTERS_OF_A_TOKEN)
+            digests.append(digest.digest())
+        least = next((tokens for name, tokens in _LEAST.items() if name in model), _USUAL_LEAST)
+        marked = [place for place, block in enumerate(blocks) if block.is_marked and ends[place] >= least]
+        if not marked:
+            return NONE_USED
+        near = {place for mark in marked for place in range(max(0, mark - _BACK), mark + 1)}
+        read = max((ends[place] for place in near if (model, digests[place]) in self._kept), default=0)
+        written = max(0, ends[marked[-1]] - read)
+        self._kept.update((model, digests[place]) for place in marked)
+        return Used(read, written, ends[-1] - read - written)
