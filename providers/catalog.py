@@ -57,7 +57,8 @@ class Quirks(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     usage_option: Literal["stream_options", "none"] = "stream_options"  # none: usage is sent, requesting it an error
     system_role: bool = False  # the vendor has no developer role: such messages are sent as system
     takes_thoughts: bool = False  # reasoning_content may be sent back, and some models need it; other vendors refuse it
-    takes_signed: bool = False  # thinking_blocks in chat are thoughts that its models have signed
+    # In chat its models read the thoughts that they have signed: whose these are, by how the names of models begin.
+    takes_signed: Mapping[str, Literal["anthropic", "google"]] = {}
     takes_marks: bool = False  # cache_control in chat marks what to cache, as in Messages
     states_cost: bool = False  # the usage of an answer has what it cost, which counts more than the table's prices
     free: tuple[str, ...] = ()  # how the names of models end that cost nothing
@@ -71,6 +72,10 @@ class Quirks(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     # Fields that stand for a conversation so far, and that it passes over: it would answer the last words alone.
     ignores: frozenset[str] = frozenset()
     typed_branches: bool = False  # in a tool's schema, a type stands within ``anyOf``, and never beside ``$ref``
+
+    def signer(self, model: str) -> str:
+        """Return the vendor whose signed thoughts ``model`` reads in chat; nothing if it reads none."""
+        return next((each for begin, each in self.takes_signed.items() if model.startswith(begin)), "")
 
 
 def shape(fields: Mapping[str, msgspec.Raw], quirks: Quirks, model: str = "") -> dict[str, msgspec.Raw]:

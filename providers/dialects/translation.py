@@ -26,7 +26,7 @@ def rendered(fields: Fields, source: Dialect, target: Dialect, habits: Habits) -
         is_chat = target.pivoting is None
         takes_signed = habits.takes_signed if target.pivoting is None else target.pivoting.takes_signed
         takes = {"marks": is_chat and habits.takes_marks, "signed": takes_signed}
-        keeps: dict[str, bool] = {}
+        keeps: dict[str, bool | str] = {}
         for name in source.pivoting.keeps:
             keeps[name] = takes[name]
         wording = source.pivoting.to_chat(fields, thoughts=is_chat and habits.takes_thoughts, **keeps)

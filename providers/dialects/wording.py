@@ -1,5 +1,6 @@
 """A request in one dialect, and the losses of translating it."""
 
+import base64
 import hashlib
 import re
 from collections import Counter
@@ -448,12 +449,51 @@ def as_strict(schema: msgspec.Raw, field: str) -> tuple[msgspec.Raw, bool, tuple
 
 
 # Reasoning that only its maker can read: encrypted, or signed. In every API it is a text, the same in all of them.
+# Where it stands in another API than its maker's, a word before it says whose it is, so that nobody else is sent it:
+# Anthropic's begin in Responses with the kind of their block, Google's in Messages and Responses with what they belong
+# to, and Gemini has Anthropic's blocks as one text in Base64, as its signatures are bytes.
 
-# Anthropic's within a reasoning item of Responses begin with the kind of their block: so they are told from OpenAI's.
+ANTHROPIC, GOOGLE = "anthropic", "google"  # who signs thoughts
 SIGNED, REDACTED = "thinking", "redacted_thinking"
+OF_TEXT, OF_CALL = "google-text", "google-call"  # Google's, of a message and of the call that follows
+GOOGLES = b'"google-'  # how they begin in JSON
+CLAUDES, GEMINIS = "anthropic-claude-v1", "google-gemini-v1"  # whose a detail of thoughts is at OpenRouter
+_OURS = b"thinking:"  # 9 bytes, so that Base64 always begins alike
+OURS = base64.b64encode(_OURS)
+
+
+def googles(bound: msgspec.Raw | None) -> tuple[str, str]:
+    """Return what a signature of Google's in Messages or Responses belongs to, and itself; of others it is empty."""
+    if bound is None or bytes(memoryview(bound)[: len(GOOGLES)]) != GOOGLES:
+        return "", ""
+    kind, _, signature = decoded(bound, str, "signature").partition(":")
+    return (kind, signature) if kind in {OF_TEXT, OF_CALL} else ("", "")
+
+
+def extra_content(signature: str) -> dict[str, Any]:
+    """Return the field in which Google's chat has a signature, of a message or a call."""
+    return {"extra_content": {"google": {"thought_signature": signature}}}
+
+
+def with_blocks(blocks: Sequence[Mapping[str, Any]]) -> str:
+    """Return Anthropic's blocks of thinking as a signature in Gemini."""
+    return base64.b64encode(_OURS + bytes(raw_json(blocks))).decode()
+
+
+def blocks_within(signature: str) -> list[dict[str, Any]]:
+    """Return the blocks that are a signature in Gemini; none if it is Google's own."""
+    if not signature.startswith(OURS.decode()):
+        return []
+    plain = signature.replace("-", "+").replace("_", "/").rstrip("=")  # Google's SDKs send the letters of addresses
+    try:
+        told = base64.b64decode(plain + "=" * (-len(plain) % 4))[len(_OURS) :]
+        return msgspec.json.decode(told, type=list[dict[str, Any]])
+    except (ValueError, *UNREADABLE):
+        return []
+
 
 _BOUND: Sequence[tuple[bytes, re.Pattern[bytes]]] = [  # what it must contain, and what precedes the text
-    (name, re.compile(rb"%b\s*:\s*\"(?:(?:redacted_)?thinking:)?([^\"]+)\"" % name))
+    (name, re.compile(rb"%b\s*:\s*\"(?:(?:redacted_)?thinking:|google-(?:text|call):)?([^\"]+)\"" % name))
     for name in (b'"encrypted_content"', b'"signature"', b'"thoughtSignature"', b'"thought_signature"')
 ] + [
     (b'"redacted_thinking"', re.compile(rb'"redacted_thinking"\s*,\s*"data"\s*:\s*"([^"]+)"')),
@@ -467,7 +507,13 @@ def bound_reasoning(data: bytes) -> list[bytes]:
     """Return the hashes of such reasoning in ``data``, in order: a conversation, or a part of an answer, as JSON."""
     found = [each for word, pattern in _BOUND if word in data for each in pattern.finditer(data)]
     found.sort(key=re.Match.start)
-    return [hashlib.sha256(_plain(each[1])).digest()[:16] for each in found]
+    hashes: list[bytes] = []
+    for text in (_plain(each[1]) for each in found):
+        if text.startswith(OURS) and (blocks := blocks_within(text.decode(errors="replace"))):
+            hashes += bound_reasoning(bytes(raw_json(blocks)))
+        else:
+            hashes.append(hashlib.sha256(text).digest()[:16])
+    return hashes
 
 
 def _plain(text: bytes) -> bytes:

@@ -40,6 +40,7 @@ from providers.dialects.gemini.fields import (
     takes_levels,
     takes_penalties,
     thinking_of,
+    without_blocks,
     without_effort,
     without_signatures,
 )
@@ -61,6 +62,7 @@ from providers.dialects.messages.fields import (
 )
 from providers.dialects.wording import (
     CACHE_REASON,
+    GOOGLE,
     Fields,
     Losses,
     Malformed,
@@ -164,13 +166,14 @@ class _Conversation:
         parts = self._parts(content, f"{path}.content") if is_said(content) else []
         if is_string(message.get("refusal")):
             parts.append({"text": message["refusal"]})
-        if parts and (signature := signature_of(message, path)) is not None:
+        signature = signature_of(message, path)
+        if parts and signature is not None:
             parts[-1]["thoughtSignature"] = signature
         calls: list[Object] = []
         for number, call in enumerate(objects_at(message.get("tool_calls"), f"{path}.tool_calls")):
             calls += self._call(call, f"{path}.tool_calls[{number}]")
         if calls and not any("thoughtSignature" in call for call in calls):
-            calls[0]["thoughtSignature"] = UNSIGNED
+            calls[0]["thoughtSignature"] = UNSIGNED if parts or signature is None else signature
         self._add("model", parts + calls)
 
     def _call(self, call: RawObject, at: str) -> list[Object]:
@@ -560,6 +563,7 @@ GEMINI = Dialect(
         },
         tools={"tools": _offered_tools},
         body=body_of,
+        without_foreign_thoughts=lambda fields, _: without_blocks(fields),
         without_bound_reasoning=without_signatures,
     ),
     answers=AnswerFormat(
@@ -583,6 +587,8 @@ GEMINI = Dialect(
             "tool_choice": "toolConfig.functionCallingConfig",
         },
         to_chat=to_chat,
+        keeps=frozenset({"signed"}),
+        takes_signed=GOOGLE,
         from_chat=_from_chat,
         stream_to_chat=ToChat,
         takes_one_call=False,

@@ -39,7 +39,19 @@ from providers.dialects.messages.fields import (
 from providers.dialects.messages.request_from_chat import DEFAULT_MAX_TOKENS, Sampling, from_chat
 from providers.dialects.messages.request_to_chat import A_BILL, is_bill, to_chat
 from providers.dialects.messages.streams import FromChat, ToChat
-from providers.dialects.wording import BOUND_REASON, PLAIN, Fields, Loss, Wording, decoded, is_string, raw_json
+from providers.dialects.wording import (
+    ANTHROPIC,
+    BOUND_REASON,
+    GOOGLES,
+    PLAIN,
+    Fields,
+    Loss,
+    Wording,
+    decoded,
+    googles,
+    is_string,
+    raw_json,
+)
 from providers.errors import UNREADABLE
 
 # In what models that speak Messages differ: their limits, their way of thinking, their sampling parameters.
@@ -146,7 +158,7 @@ _BILL = b"x-anthropic-billing-header"
 
 
 def without_unsigned_thoughts(fields: Mapping[str, msgspec.Raw], habits: Habits = _ANY) -> Wording:
-    """Return a Messages request without thinking blocks that have an empty signature; unchanged, if there are none.
+    """Return a Messages request without thinking blocks that have an empty signature, or Google's; else unchanged.
 
     For a model that signs, also without those that have none. Others, of servers of one's own, may need them back.
 
@@ -156,12 +168,16 @@ def without_unsigned_thoughts(fields: Mapping[str, msgspec.Raw], habits: Habits 
     """
     conversation = bytes(fields.get("messages", b""))
     is_whole = not any(each in conversation for each in (_UNSIGNED if habits.signs else _EMPTY))
+    is_whole = is_whole and GOOGLES not in conversation
     if is_whole and not (habits.signs and _lacks_signatures(conversation)):
         return Wording(fields)
     refused = frozenset({b"", b"null", b'""'} if habits.signs else {b'""'})
     return _without_thoughts(
         fields,
-        lambda kind, block: kind == "thinking" and bytes(block.get("signature", b"")) in refused,
+        lambda kind, block: (
+            kind == "thinking"
+            and (bytes(block.get("signature", b"")) in refused or bool(googles(block.get("signature"))[1]))
+        ),
         "Messages refuses thinking blocks that it did not sign",
     )
 
@@ -448,7 +464,7 @@ MESSAGES = Dialect(
             "user": "metadata.user_id",
         },
         keeps=frozenset({"marks", "signed"}),
-        takes_signed=True,
+        takes_signed=ANTHROPIC,
         from_chat=_from_chat,
         stream_to_chat=ToChat,
         stream_from_chat=partial(FromChat, offered=_offered_tools),

@@ -17,8 +17,11 @@ from providers.dialects.messages.fields import (
 )
 from providers.dialects.stored import KEEPS_NONE
 from providers.dialects.wording import (
+    ANTHROPIC,
     CACHE_REASON,
+    GOOGLE,
     MARK,
+    OF_CALL,
     REDACTED,
     SEE_BELOW,
     SHOWN_LATER,
@@ -29,6 +32,8 @@ from providers.dialects.wording import (
     Wording,
     as_strict,
     decoded,
+    extra_content,
+    googles,
     is_null,
     is_string,
     one_text,
@@ -48,12 +53,10 @@ A_BILL = "it is Claude Code's billing note for Anthropic; it changes each time, 
 _BILLING = b'"x-anthropic-billing-header:'
 
 
-def conversation(
-    asked: Mapping[str, msgspec.Raw], losses: Losses, *, thoughts: bool, signed: bool = False
-) -> list[Object]:
+def conversation(asked: Mapping[str, msgspec.Raw], losses: Losses, *, thoughts: bool, signed: str = "") -> list[Object]:
     """Return the chat messages for ``system`` and ``messages``, with or without earlier thinking.
 
-    ``thoughts``: as text; ``signed``: as ``thinking_blocks``, where it has a signature or is encrypted.
+    ``thoughts``: as text; ``signed``: that which this vendor has signed or encrypted, for it.
 
     Raises:
         Malformed: they are not valid in Messages.
@@ -113,14 +116,21 @@ def _history_to_chat_user(turn: RawObject, path: str, losses: Losses, calls: Cal
 class _Thinking:
     """The thinking of one turn, as far as it is kept."""
 
-    def __init__(self, losses: Losses, *, thoughts: bool, signed: bool) -> None:
+    def __init__(self, losses: Losses, *, thoughts: bool, signed: str) -> None:
         self._losses, self._thoughts, self._signed = losses, thoughts, signed
         self._texts: list[str] = []
         self._blocks: list[Object] = []
+        self._googles: Object = {}
+        self._of_call: Object = {}
 
     def add(self, kind: str, block: RawObject, at: str) -> None:
-        if self._signed and (own := signed_thought(block)) is not None:
+        if self._signed == ANTHROPIC and (own := signed_thought(block)) is not None:
             self._blocks.append(own)
+        elif self._signed == GOOGLE and (sealed := googles(block.get("signature")))[1]:
+            if sealed[0] == OF_CALL:
+                self._of_call = extra_content(sealed[1])
+            else:
+                self._googles = extra_content(sealed[1])
         elif self._thoughts and kind == SIGNED:
             self._texts.append(text_at(block, "thinking", at))
         else:
@@ -129,12 +139,17 @@ class _Thinking:
     def fields(self) -> Object:
         """Return the fields of the turn's message in chat."""
         text = "".join(self._texts)
-        said: Object = {"reasoning_content": text, "thinking_blocks": self._blocks}
+        said: Object = {"reasoning_content": text, "thinking_blocks": self._blocks, **self._googles}
         return {name: value for name, value in said.items() if value}
+
+    def of_call(self) -> Object:
+        """Return the field of the next call that has the signature of the thinking before it."""
+        said, self._of_call = self._of_call, {}
+        return said
 
 
 def _assistant(
-    turn: RawObject, path: str, losses: Losses, calls: Calls, *, thoughts: bool, signed: bool
+    turn: RawObject, path: str, losses: Losses, calls: Calls, *, thoughts: bool, signed: str
 ) -> list[Object]:
     """Return the turn as one message, its texts joined; nothing, if it had only thinking."""
     content = turn.get("content")
@@ -153,7 +168,7 @@ def _assistant(
             losses.rest(block, ("type", "text", "citations"), at, _NO_FIELD)
         elif kind == "tool_use":
             calls.add(text_at(block, "id", at), f"{at}.id")
-            called.append(_call(block, at, losses))
+            called.append(_call(block, at, losses) | thinking.of_call())
         elif kind in {SIGNED, REDACTED}:
             thinking.add(kind, block, at)
         else:
@@ -362,14 +377,14 @@ _NO_TOOL_FIELD = "chat's functions have no such field"
 
 
 def to_chat(
-    fields: Mapping[str, msgspec.Raw], *, thoughts: bool = False, marks: bool = False, signed: bool = False
+    fields: Mapping[str, msgspec.Raw], *, thoughts: bool = False, marks: bool = False, signed: str = ""
 ) -> Wording:
     """Translate a Messages request into a chat completion request.
 
     ``system`` becomes the first message; each tool result becomes a message; a failed tool is marked in the text of its
     result; a budget of thinking tokens becomes an effort (``effort.py``), adaptive and disabled thinking become none.
-    With ``thoughts``, earlier thinking is sent as ``reasoning_content``; with ``signed``, what has a signature as
-    ``thinking_blocks``; ``marks`` of what to cache are kept or lost.
+    With ``thoughts``, earlier thinking is sent as ``reasoning_content``; what the vendor ``signed`` has signed is sent
+    back to it; ``marks`` of what to cache are kept or lost.
     One on a call alone has no place: the next turn's covers it.
 
     Raises:
