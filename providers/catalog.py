@@ -12,7 +12,19 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import msgspec
 
-from providers.dialects import DIALECTS, KEEPS_NONE, PIVOT, Fields, History, Loss, Way, Wording, raw_json
+from providers.dialects import (
+    DIALECTS,
+    GEMINIS,
+    KEEPS_NONE,
+    PIVOT,
+    Fields,
+    History,
+    Loss,
+    Way,
+    Wording,
+    raw_json,
+    with_signed_details,
+)
 from providers.errors import UNREADABLE
 
 # How a vendor's chat API differs from OpenAI's, as data, and how requests are adapted to it. A row of the catalog
@@ -43,7 +55,6 @@ _HINTS = frozenset(
 _DEVELOPER = b'"developer"'
 _SYSTEM = msgspec.Raw(b'"system"')
 _CALLS, _SIGNED = b'"tool_calls"', b'"thought_signature"'
-_GEMINIS = "google-gemini-v1"
 _NONE = msgspec.Raw(b"null")
 _calls_decoder = msgspec.json.Decoder(list[dict[str, msgspec.Raw]] | None)
 _messages_decoder = msgspec.json.Decoder(list[dict[str, msgspec.Raw]])
@@ -63,6 +74,9 @@ class Quirks(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     states_cost: bool = False  # the usage of an answer has what it cost, which counts more than the table's prices
     free: tuple[str, ...] = ()  # how the names of models end that cost nothing
     unsigned_call: str | None = None  # a thought signature for other vendors' tool calls: it refuses those without
+    signed_details: bool = (
+        False  # such thoughts, and signatures, stand in ``reasoning_details``, as OpenRouter has them
+    )
     # The same at OpenRouter, as an encrypted detail beside them: by how the names of such models begin.
     unsigned_details: Mapping[str, str] = {}
     repairs: frozenset[Literal["tool_index", "finish_reason"]] = frozenset()  # repairs of its streamed chunks
@@ -93,6 +107,8 @@ def shape(fields: Mapping[str, msgspec.Raw], quirks: Quirks, model: str = "") ->
         shaped["messages"] = _without_developer_role(shaped["messages"])
     if quirks.unsigned_call is not None and "messages" in shaped:
         shaped["messages"] = _with_signed_calls(shaped["messages"], quirks.unsigned_call)
+    if quirks.signed_details and "messages" in shaped:
+        shaped["messages"] = with_signed_details(shaped["messages"], quirks.signer(model))
     for beginning, signature in quirks.unsigned_details.items():
         if model.startswith(beginning) and "messages" in shaped:
             shaped["messages"] = _with_details(shaped["messages"], signature)
@@ -315,7 +331,7 @@ def _with_details(messages: msgspec.Raw, signature: str) -> msgspec.Raw:
                     "type": "reasoning.encrypted",
                     "data": signature,
                     "id": called,
-                    "format": _GEMINIS,
+                    "format": GEMINIS,
                     "index": 0,
                 }
                 message["reasoning_details"] = raw_json([*details, sealed])

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from providers.dialects.chat.deltas import googles_in
 from providers.dialects.dialect import (
     AnswerFormat,
     Dialect,
@@ -62,6 +63,7 @@ from providers.dialects.messages.fields import (
 )
 from providers.dialects.wording import (
     CACHE_REASON,
+    GEMINIS,
     GOOGLE,
     Fields,
     Losses,
@@ -87,12 +89,15 @@ _INLINE_ONLY = "Gemini takes pictures and files inside of the request, in base64
 
 
 def signature_of(call: RawObject, at: str) -> str | None:
-    """Return the signature in Google's field of a chat tool call; None if it has none."""
+    """Return the signature in Google's field of a chat message or tool call, or in OpenRouter's; None: it has none."""
     extra = object_at(call.get("extra_content"), f"{at}.extra_content")
     google = object_at(extra.get("google"), f"{at}.extra_content.google")
     signature: str | None = decoded(
         google.get("thought_signature"), str, f"{at}.extra_content.google.thought_signature"
     )
+    if signature is None and GEMINIS.encode() in bytes(call.get("reasoning_details", b"")):
+        details = decoded(call["reasoning_details"], list[dict[str, Any]], f"{at}.reasoning_details")
+        signature = googles_in({"reasoning_details": details}) or None
     return signature
 
 
@@ -153,11 +158,12 @@ class _Conversation:
         self._add("user", parts)
 
     def _add_assistant(self, message: RawObject, path: str) -> None:
-        content = message.get("content")
+        content, signature = message.get("content"), signature_of(message, path)
         said = {"role", "content", "tool_calls", "refusal", "extra_content"}
         for name in sorted(_THOUGHTS & message.keys()):
             said.add(name)
-            if bytes(message[name]) not in {b"null", b'""', b"[]"}:
+            is_own = name == "reasoning_details" and signature is not None
+            if bytes(message[name]) not in {b"null", b'""', b"[]"} and not is_own:
                 self._losses.add(f"{path}.{name}", "Gemini takes no thoughts that it did not sign", hint=True)
         for name in ("annotations", "function_call"):  # SDKs send an answer back unchanged, empty fields included
             if bytes(message.get(name, b"null")) == b"[]":
@@ -166,7 +172,6 @@ class _Conversation:
         parts = self._parts(content, f"{path}.content") if is_said(content) else []
         if is_string(message.get("refusal")):
             parts.append({"text": message["refusal"]})
-        signature = signature_of(message, path)
         if parts and signature is not None:
             parts[-1]["thoughtSignature"] = signature
         calls: list[Object] = []

@@ -251,3 +251,89 @@ def test_what_is_no_signature_of_googles_is_none(odd: Any) -> None:
         ("a1", "skip_thought_signature_validator")
     ]
     assert RESPONSES.requests.without_foreign_thoughts is not None
+
+
+# OpenRouter's chat has what the models of both vendors sign in ``reasoning_details``.
+
+OPENROUTER = load_catalog()["openrouter"].quirks
+GEMINIS, CLAUDES = "google/gemini-3.1-pro-preview", "anthropic/claude-sonnet-4.5"
+
+
+def of_openrouter(details: list[dict[str, Any]], *, late: bool) -> bytes:
+    """Return chunks of an answer with a call, as OpenRouter streams it: the details before it, or behind it."""
+    call = {"index": 0, "id": "a1", "type": "function", "function": {"name": "f", "arguments": '{"x": 1}'}}
+    text = {"type": "reasoning.text", "text": "I should look.", "format": details[0]["format"], "index": 0}
+    deltas: list[dict[str, Any]] = [{"role": "assistant", "content": ""}]
+    deltas.append({"content": "", "reasoning": "I should look.", "reasoning_details": [text]})
+    ends: list[dict[str, Any]] = [{"content": "", "reasoning_details": details}, {"tool_calls": [call]}]
+    deltas += reversed(ends) if late else ends
+    choices = [{"index": 0, "delta": delta, "finish_reason": None} for delta in deltas]
+    choices.append({"index": 0, "delta": {}, "finish_reason": "tool_calls"})
+    head = {"id": "gen-1", "object": "chat.completion.chunk", "created": 1, "model": "m"}
+    said = [b"data: %b\n\n" % msgspec.json.encode({**head, "choices": [choice]}) for choice in choices]
+    return b"".join([*said, b"data: [DONE]\n\n"])
+
+
+def heard(target: Dialect, stream: bytes) -> Any:
+    asked = {"thinking": msgspec.Raw(b'{"type":"enabled","budget_tokens":2000}')} if target is MESSAGES else {}
+    for step in translations(CHAT, target, asked, ()):
+        stream = step.feed(stream) + step.end()
+    gathering = target.answers.gathering()
+    for event in events(stream):
+        if event.data.strip() not in {b"", b"[DONE]"}:
+            gathering.take(target.answers.read_event(event.data, ()))
+    return msgspec.json.decode(gathering.body())
+
+
+def sent_to_openrouter(client: str, model: str, request: dict[str, Any]) -> Any:
+    fields = raw_fields({"model": model, **request})
+    chat = rendered(fields, DIALECTS[client], CHAT, Habits(takes_signed=OPENROUTER.signer(model)))
+    return msgspec.json.decode(shape(chat.fields, OPENROUTER, model)["messages"])[1]
+
+
+@pytest.mark.parametrize("late", [False, True])
+@pytest.mark.parametrize("client", CLIENTS)
+def test_openrouter_gets_geminis_details_back(client: str, late: bool) -> None:
+    sealed = {"type": "reasoning.encrypted", "data": SIGNATURE, "format": "google-gemini-v1", "index": 1}
+    request = next_turn(client, heard(DIALECTS[client], of_openrouter([sealed], late=late)))
+    message = sent_to_openrouter(client, GEMINIS, request)
+    assert [each["data"] for each in message["reasoning_details"] if "data" in each] == [SIGNATURE]
+    assert "extra_content" not in msgspec.json.encode(message).decode()
+    assert (
+        SIGNATURE not in msgspec.json.encode(sent_to_openrouter(client, CLAUDES, request)).decode() or client == "chat"
+    )
+    assert dict(sent(client, "gemini", request)) == {"a1": SIGNATURE} or client == "gemini"
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_openrouter_gets_claudes_details_back(client: str) -> None:
+    signed = {"type": "reasoning.text", "signature": SIGNATURE, "format": "anthropic-claude-v1", "index": 0}
+    request = next_turn(client, heard(DIALECTS[client], of_openrouter([signed], late=False)))
+    message = sent_to_openrouter(client, CLAUDES, request)
+    whole = {**signed, "text": "I should look."}
+    assert message["reasoning_details"] == [whole]
+    assert "thinking_blocks" not in message
+    gemini = sent_to_openrouter(client, GEMINIS, request)
+    assert SIGNATURE not in msgspec.json.encode(gemini).decode() or client == "chat"
+
+
+def test_what_a_call_was_signed_with_names_it_at_openrouter() -> None:
+    request = next_turn("messages", told(MESSAGES, "gemini", PARTS["two calls that are signed"], "whole"))
+    message = sent_to_openrouter("messages", GEMINIS, request)
+    assert [(each["id"], each["data"]) for each in message["reasoning_details"]] == [("a1", SIGNATURE), ("a2", SECOND)]
+    encrypted = next_turn("messages", {"content": [BLOCKS["encrypted"][0], {"type": "text", "text": "Hello"}]})
+    assert sent_to_openrouter("messages", CLAUDES, encrypted)["reasoning_details"] == [
+        {
+            "type": "reasoning.encrypted",
+            "data": BLOCKS["encrypted"][0]["data"],
+            "format": "anthropic-claude-v1",
+            "index": 0,
+        }
+    ]
+
+
+@pytest.mark.parametrize("odd", ["thinking_blocks", 5, [5], [{"extra_content": 5}], [{"thinking_blocks": 5}]])
+def test_what_is_no_list_of_messages_is_openrouters_to_refuse(odd: Any) -> None:
+    for model in (CLAUDES, GEMINIS):
+        fields = raw_fields({"messages": odd})
+        assert shape(fields, OPENROUTER, model)["messages"] == fields["messages"]
