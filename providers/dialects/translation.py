@@ -25,7 +25,7 @@ def rendered(fields: Fields, source: Dialect, target: Dialect, habits: Habits) -
     if source.pivoting is not None:
         is_chat = target.pivoting is None
         takes_signed = habits.takes_signed if target.pivoting is None else target.pivoting.takes_signed
-        takes = {"marks": is_chat and habits.takes_marks, "signed": takes_signed}
+        takes: dict[str, bool | str] = {"marks": is_chat and habits.takes_marks, "signed": takes_signed}
         keeps: dict[str, bool | str] = {}
         for name in source.pivoting.keeps:
             keeps[name] = takes[name]

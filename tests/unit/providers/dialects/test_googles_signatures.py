@@ -82,7 +82,7 @@ def next_turn(client: str, answer: Any) -> dict[str, Any]:
     match client:
         case "chat":
             message = answer["choices"][0]["message"]
-            results = [
+            results: list[dict[str, Any]] = [
                 {"role": "tool", "tool_call_id": call["id"], "content": "x"} for call in message.get("tool_calls") or ()
             ]
             more = results or [{"role": "user", "content": "And?"}]
@@ -94,7 +94,7 @@ def next_turn(client: str, answer: Any) -> dict[str, Any]:
                 for each in content
                 if each["type"] == "tool_use"
             ]
-            turns = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": content}]
+            turns: list[dict[str, Any]] = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": content}]
             return {"max_tokens": 9000, "messages": [*turns, {"role": "user", "content": blocks or "And?"}]}
         case "gemini":
             parts = answer["candidates"][0]["content"]["parts"]
@@ -204,7 +204,7 @@ def test_nobody_else_gets_them(client: str, name: str) -> None:
 
 @pytest.mark.parametrize("client", ["messages", "responses", "gemini"])
 def test_google_gets_none_of_claudes(client: str) -> None:
-    stream, asked = of_messages(BLOCKS["both"]), {}
+    stream, asked = of_messages(BLOCKS["both"]), raw_fields({})
     if client == "messages":
         gathering = MESSAGES.answers.gathering()
     else:
@@ -269,8 +269,8 @@ def of_openrouter(details: list[dict[str, Any]], *, late: bool) -> bytes:
     deltas += reversed(ends) if late else ends
     choices = [{"index": 0, "delta": delta, "finish_reason": None} for delta in deltas]
     choices.append({"index": 0, "delta": {}, "finish_reason": "tool_calls"})
-    head = {"id": "gen-1", "object": "chat.completion.chunk", "created": 1, "model": "m"}
-    said = [b"data: %b\n\n" % msgspec.json.encode({**head, "choices": [choice]}) for choice in choices]
+    head: dict[str, Any] = {"id": "gen-1", "object": "chat.completion.chunk", "created": 1, "model": "m"}
+    said = [b"data: %b\n\n" % msgspec.json.encode(head | {"choices": [choice]}) for choice in choices]
     return b"".join([*said, b"data: [DONE]\n\n"])
 
 
