@@ -70,6 +70,8 @@ class Quirks(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     takes_thoughts: bool = False  # reasoning_content may be sent back, and some models need it; other vendors refuse it
     # In chat its models read the thoughts that they have signed: whose these are, by how the names of models begin.
     takes_signed: Mapping[str, Literal["anthropic", "google"]] = {}
+    # What it takes though chat has no place for it (``Habits.beyond``): by a word in the names of models.
+    beyond: Mapping[str, frozenset[str]] = {}
     takes_marks: bool = False  # cache_control in chat marks what to cache, as in Messages
     states_cost: bool = False  # the usage of an answer has what it cost, which counts more than the table's prices
     free: tuple[str, ...] = ()  # how the names of models end that cost nothing
@@ -90,6 +92,10 @@ class Quirks(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def signer(self, model: str) -> str:
         """Return the vendor whose signed thoughts ``model`` reads in chat; nothing if it reads none."""
         return next((each for begin, each in self.takes_signed.items() if model.startswith(begin)), "")
+
+    def beyond_chat(self, model: str) -> frozenset[str]:
+        """Return what ``model`` takes though chat has no place for it."""
+        return next((each for word, each in self.beyond.items() if word in model), frozenset())
 
 
 def shape(fields: Mapping[str, msgspec.Raw], quirks: Quirks, model: str = "") -> dict[str, msgspec.Raw]:

@@ -81,6 +81,7 @@ class Deployment(MaskedRecord, frozen=True):
     rules: ModelRules | None = None  # what its model takes of the vendor's parameters; None: all
     takes_thoughts: bool = False  # its model needs its own reasoning back in later turns
     takes_signed: str = ""  # in chat, its model reads the thoughts that this vendor has signed
+    beyond: frozenset[str] = frozenset()  # what it takes though chat has no place for it, as in ``Habits``
     takes_marks: bool = False  # in chat, Messages' marks of what to cache mean the same to it
     is_free: bool = False  # the operator has set a price of 0, or its vendor asks for nothing
     states_cost: bool = False  # its answers say what they cost, and the operator has set no prices

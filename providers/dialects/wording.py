@@ -91,9 +91,13 @@ MARK = "cache_control"  # on a part of a prompt: what comes before it, and itsel
 class Losses:
     """The losses of one request, in the order of its fields."""
 
-    def __init__(self, *, marks: bool = False, once: bool = False) -> None:
-        """``marks``: those of what to cache are kept; ``once``: one hint for each reason."""
+    def __init__(self, *, marks: bool = False, once: bool = False, beyond: Container[str] = ()) -> None:
+        """``marks``: those of what to cache are kept; ``once``: one hint for each reason.
+
+        ``beyond``: what is kept though chat has no place for it, as in ``Habits``.
+        """
         self.keeps_marks = marks
+        self.beyond = beyond
         self._reasons: set[str] | None = set() if once else None  # of hints
         self.places = Places()
         self._met: list[Loss] = []
@@ -558,6 +562,13 @@ def one_text(texts: Sequence[str | msgspec.Raw]) -> msgspec.Raw:
 
 SHOWN_LATER = "chat's tool results are text only: this follows in the user's turn"
 SEE_BELOW = "(Shown in the user's next message.)"
+
+
+def as_error(text: str) -> str:
+    """Return what a tool that has failed has told, as it stands where no field says that it has."""
+    if text.lower().startswith("error"):
+        return text
+    return f"Error: {text}" if text else "Error"
 
 
 def shown(call_id: str) -> str:

@@ -33,6 +33,7 @@ from providers.dialects.gemini.events import (
 )
 from providers.dialects.gemini.fields import (
     IN_CONFIG,
+    TIERS,
     UNSIGNED,
     body_of,
     is_said,
@@ -53,6 +54,7 @@ from providers.dialects.messages.fields import (
     Object,
     RawObject,
     arguments_at,
+    budget_of,
     lose_stream_options,
     object_at,
     objects_at,
@@ -61,6 +63,7 @@ from providers.dialects.messages.fields import (
     stops_of,
     text_at,
 )
+from providers.dialects.messages.request_from_chat import is_error
 from providers.dialects.wording import (
     CACHE_REASON,
     GEMINIS,
@@ -104,7 +107,9 @@ def signature_of(call: RawObject, at: str) -> str | None:
 class _Conversation:
     """The turns so far, and the system prompt's parts."""
 
-    def __init__(self, losses: Losses) -> None:
+    def __init__(self, losses: Losses, *, shows_results: bool) -> None:
+        """``shows_results``: results of functions may have pictures."""
+        self.shows_results = shows_results
         self.system: list[Object] = []
         self.turns: list[Object] = []
         self._losses = losses
@@ -197,7 +202,7 @@ class _Conversation:
         return [part if signature is None else {**part, "thoughtSignature": signature}]
 
     def _add_result(self, message: RawObject, path: str) -> None:
-        said = ("role", "content", "tool_call_id", "name")  # the call has the name too
+        said = ("role", "content", "tool_call_id", "name", "is_error")  # the call has the name too
         self._losses.rest(message, said, path, _NO_FIELD)
         call_id = text_at(message, "tool_call_id", path)
         if call_id in self._lost_calls:
@@ -205,13 +210,17 @@ class _Conversation:
             return
         if call_id not in self._names:
             raise Malformed(f"'{path}.tool_call_id' is of no call before it", f"{path}.tool_call_id")
-        content = message.get("content")
+        content, shown = message.get("content"), list[Object]()
         if is_string(content):
             output: Any = content
         else:
-            parts = self._parts(content, f"{path}.content", texts_only=True)
-            output = "".join(decoded(raw_json(part["text"]), str, path) for part in parts)
-        response = {"id": call_id, "name": self._names[call_id], "response": {"output": output}}
+            parts = self._parts(content, f"{path}.content", texts_only=not self.shows_results)
+            shown = [part for part in parts if "text" not in part]
+            output = "".join(decoded(raw_json(part["text"]), str, path) for part in parts if "text" in part)
+        told = {"error" if is_error(message, path) else "output": output}
+        response = {"id": call_id, "name": self._names[call_id], "response": told}
+        if shown:
+            response["parts"] = shown
         if not self._answers_tools:
             self._add("user", [{"functionResponse": response}])
             self._answers_tools = True
@@ -277,10 +286,9 @@ _PENALTIES = frozenset({"presence_penalty", "frequency_penalty"})
 _READ = frozenset({
     *_SAME,
     *("max_completion_tokens", "max_tokens", "messages", "model", "parallel_tool_calls", "reasoning_effort"),
-    *("response_format", "stop", "stream", "stream_options", "tool_choice", "tools"),
+    *("response_format", "service_tier", "stop", "stream", "stream_options", "tool_choice", "tools"),
 })  # fmt: skip
 _MOST_STOPS = 5  # stop sequences in Gemini
-_DEFAULTS = {**DEFAULTS, "service_tier": (b'"auto"', b'"default"')}
 _HINTS: Mapping[str, str] = {
     "metadata": "Gemini has no metadata",
     "prediction": "Gemini takes no prediction",
@@ -288,7 +296,6 @@ _HINTS: Mapping[str, str] = {
     "prompt_cache_options": CACHE_REASON,
     "prompt_cache_retention": CACHE_REASON,
     "safety_identifier": "Gemini takes no name of a user",
-    "service_tier": "Gemini has other service tiers",
     "user": "Gemini takes no name of a user",
 }
 _REASONS: Mapping[str, str] = {
@@ -319,7 +326,7 @@ def from_chat(
     """
     losses = Losses()
     asked, given = request_of(fields)
-    conversation = _Conversation(losses)
+    conversation = _Conversation(losses, shows_results=levels)
     conversation.read(given)
     if not conversation.turns:
         losses.add("messages", "Gemini needs more than a system prompt")
@@ -330,6 +337,7 @@ def from_chat(
     said.update(_same(asked, losses, penalties=penalties))
     said.update(_limit(asked, losses))
     said.update(_stops(asked, losses))
+    said.update(_tier(asked, losses))
     said.update(_tools(asked, losses))
     form = _form(asked, losses)
     if form and "tools" in said and not levels:
@@ -339,7 +347,7 @@ def from_chat(
     said.update(_thinking(asked, losses, levels=levels, least=least))
     lose_stream_options(asked, losses, _NO_FIELD)
     for name, value in asked.items():
-        if name not in _READ and bytes(value) not in _DEFAULTS.get(name, ()):
+        if name not in _READ and bytes(value) not in DEFAULTS.get(name, ()):
             losses.add(name, _HINTS.get(name) or _REASONS.get(name, _NO_FIELD), hint=name in _HINTS)
     return Wording({name: raw_json(value) for name, value in said.items()}, losses.met())
 
@@ -355,10 +363,10 @@ def _same(asked: RawObject, losses: Losses, *, penalties: bool) -> Object:
 
 
 def _thinking(asked: RawObject, losses: Losses, *, levels: bool, least: str) -> Object:
-    effort = decoded(asked.get("reasoning_effort"), str, "reasoning_effort")
+    effort, budget = decoded(asked.get("reasoning_effort"), str, "reasoning_effort"), budget_of(asked)
     if effort is None:
         return {}
-    thinking = thinking_of(effort, levels=levels, least=least)
+    thinking = thinking_of(effort, levels=levels, least=least, budget=budget)
     if thinking is None:
         losses.add("reasoning_effort", f"Gemini has no effort {effort!r}")
         return {}
@@ -381,6 +389,15 @@ def _stops(asked: RawObject, losses: Losses) -> Object:
     if len(stops) > _MOST_STOPS:
         losses.add("stop", f"Gemini takes {_MOST_STOPS} stop sequences at most")
     return {IN_CONFIG + "stopSequences": stops[:_MOST_STOPS]} if stops else {}
+
+
+def _tier(asked: RawObject, losses: Losses) -> Object:
+    tier = decoded(asked.get("service_tier"), str, "service_tier")
+    if tier in TIERS:
+        return {"serviceTier": TIERS[tier]}
+    if tier not in {None, "auto", "default"}:
+        losses.add("service_tier", f"Gemini has no service tier {tier!r}", hint=True)
+    return {}
 
 
 def _tools(asked: RawObject, losses: Losses) -> Object:
@@ -461,8 +478,14 @@ class GeminiHabits(Habits, frozen=True):
 def habits_of(model: str, max_output_tokens: int | None, known: Habits) -> GeminiHabits:
     """Return the habits of ``model``."""
     del max_output_tokens  # without a limit, an answer may be as long as the model allows
+    levels = takes_levels(model)
     return GeminiHabits(
-        thinks=known.thinks, levels=takes_levels(model), least=least_effort(model), penalties=takes_penalties(model)
+        thinks=known.thinks,
+        levels=levels,
+        least=least_effort(model),
+        penalties=takes_penalties(model),
+        # Gemini 3 sees pictures in a function's response (ai.google.dev/gemini-api/docs/function-calling#multimodal).
+        beyond=frozenset({"results", "top_k"}) if levels else frozenset({"thinking_budget", "top_k"}),
     )
 
 
@@ -592,7 +615,7 @@ GEMINI = Dialect(
             "tool_choice": "toolConfig.functionCallingConfig",
         },
         to_chat=to_chat,
-        keeps=frozenset({"signed"}),
+        keeps=frozenset({"signed", "beyond"}),
         takes_signed=GOOGLE,
         from_chat=_from_chat,
         stream_to_chat=ToChat,

@@ -226,12 +226,17 @@ def _version_and_line(model: str) -> tuple[tuple[int, int], str]:
     return (_NEWEST if found[1] is None else (int(found[1]), int(found[2] or 0))), found[3] or ""
 
 
-def thinking_of(effort: str, *, levels: bool, least: str) -> dict[str, Any] | None:
-    """Return the ``thinkingConfig`` for chat's effort, ``least`` at least; None if there is none of this name."""
+def thinking_of(effort: str, *, levels: bool, least: str, budget: int | None = None) -> dict[str, Any] | None:
+    """Return the ``thinkingConfig`` for chat's effort, ``least`` at least; None if there is none of this name.
+
+    ``budget``: what the client has asked for, where the effort stands for it.
+    """
     effort = _HIGHER.get(effort, effort)
     if effort not in _BUDGETS_TOKENS:
         return None
     shown: dict[str, Any] = {"includeThoughts": effort != "none"}
+    if not levels and budget is not None:
+        return shown | {"thinkingBudget": max(_LEAST_BUDGET_TOKENS, min(budget, _BUDGETS_TOKENS["high"]))}
     if not levels:
         return shown | {"thinkingBudget": _BUDGETS_TOKENS[effort] or (0 if least == "none" else _LEAST_BUDGET_TOKENS)}
     return shown | {"thinkingLevel": least if effort in {"none", "minimal"} else effort}
@@ -258,6 +263,8 @@ def effort_of(config: RawObject, path: str) -> str | None:
 
 
 _THINKING = IN_CONFIG + "thinkingConfig"
+# Chat's tiers (ai.google.dev/gemini-api/docs/flex-inference, and priority-inference).
+TIERS: Mapping[str, str] = {"flex": "flex", "priority": "priority"}
 
 
 def without_effort(fields: Fields) -> Wording:

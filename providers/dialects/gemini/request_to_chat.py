@@ -2,13 +2,14 @@
 
 import base64
 import binascii
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from typing import Any
 
 import msgspec
 
 from providers.dialects.gemini.fields import (
     IN_CONFIG,
+    TIERS,
     effort_of,
     is_said,
     listed_at,
@@ -227,16 +228,24 @@ class _Conversation:
             call_id = self._made_id()
         else:
             raise Malformed(f"'{path}' answers {name!r}, which was not called before, or has an answer", path)
-        content = _text_of(spelt_at(response.get("response"), f"{path}.response"), f"{path}.response")
+        told = spelt_at(response.get("response"), f"{path}.response")
+        keeps = "results" in self._losses.beyond
+        failed = {"is_error": True} if keeps and len(told) == 1 and is_string(told.get("error")) else {}
+        content = _text_of({"output": told["error"]} if failed else told, f"{path}.response")
+        own: list[Object] = []
         for number, item in enumerate(listed_at(response.get("parts"), f"{path}.parts")):
             inner = f"{path}.parts[{number}]"
-            if more := parts_of(item, inner, self._losses):
+            more = parts_of(item, inner, self._losses)
+            if keeps:
+                own += more
+            elif more:
                 self._losses.add(inner, SHOWN_LATER, hint=True)
                 shown_by_tools += [{"type": "text", "text": shown(call_id)}, *more]
                 content = f"{content}\n{SEE_BELOW}"
         self._losses.rest(response, ("id", "name", "response", "parts"), path, _NO_FIELD)
         self._losses.rest(part, ("functionResponse",), at, _NO_FIELD)
-        return {"role": "tool", "tool_call_id": call_id, "content": content}
+        whole = [{"type": "text", "text": content}, *own] if own else content
+        return {"role": "tool", "tool_call_id": call_id, "content": whole, **failed}
 
 
 def _text_of(response: RawObject, path: str) -> str:
@@ -318,7 +327,7 @@ _SAME: Mapping[str, str] = {  # chat's names of the parameters that both have
 }
 _MOST_STOPS = 4  # stop sequences in chat
 _READ = frozenset({
-    *("contents", "model", "safetySettings", "stream", "systemInstruction", "toolConfig", "tools"),
+    *("contents", "model", "safetySettings", "serviceTier", "stream", "systemInstruction", "toolConfig", "tools"),
     *(IN_CONFIG + name for name in _SAME),
     *(IN_CONFIG + name for name in ("responseJsonSchema", "responseMimeType", "responseSchema", "stopSequences")),
     IN_CONFIG + "thinkingConfig",
@@ -331,7 +340,6 @@ _DEFAULTS: Mapping[str, tuple[bytes, ...]] = {  # values that are the default
 _HINTS: Mapping[str, str] = {
     IN_CONFIG + "mediaResolution": "chat has another scale for the details of pictures",
     "labels": "chat has no labels",
-    "serviceTier": "chat's service tiers are its providers' own",
 }
 _REASONS: Mapping[str, str] = {
     IN_CONFIG + "topK": "chat has no top_k",
@@ -345,17 +353,19 @@ _LETS_ALL_PASS = frozenset({"BLOCK_NONE", "OFF"})
 _CHOICES: Mapping[str, str] = {"AUTO": "auto", "MODE_UNSPECIFIED": "auto", "ANY": "required", "NONE": "none"}
 
 
-def to_chat(fields: Mapping[str, msgspec.Raw], *, thoughts: bool = False, signed: str = "") -> Wording:
+def to_chat(
+    fields: Mapping[str, msgspec.Raw], *, thoughts: bool = False, signed: str = "", beyond: Container[str] = ()
+) -> Wording:
     """Translate a Gemini request into a chat completion request.
 
     With ``thoughts``, earlier thoughts are sent as ``reasoning_content``; what the vendor ``signed`` has signed is sent
-    back to it. A budget of thoughts becomes an effort.
+    back to it; what is ``beyond`` chat is kept in the pivot's own fields. A budget of thoughts becomes an effort.
 
     Raises:
         Malformed: the request is not valid in Gemini.
 
     """
-    losses = Losses()
+    losses = Losses(beyond=beyond)
     asked = {name: value for name, value in fields.items() if not is_null(value)}
     conversation = _Conversation(losses, thoughts=thoughts, signed=signed, elsewhere="cachedContent" in asked)
     if system := _system(asked, losses):
@@ -375,6 +385,9 @@ def to_chat(fields: Mapping[str, msgspec.Raw], *, thoughts: bool = False, signed
         chat.update(tools | _choice(asked, losses))
     chat.update(_form(asked, losses))
     chat.update(_effort(asked, losses))
+    chat.update(_tier(asked, losses))
+    if "top_k" in beyond and IN_CONFIG + "topK" in asked:
+        chat["top_k"] = asked.pop(IN_CONFIG + "topK")
     _safety(asked, losses)
     for name, value in asked.items():
         if name not in _READ and bytes(value) not in _DEFAULTS.get(name, ()):
@@ -478,7 +491,18 @@ def _effort(asked: RawObject, losses: Losses) -> Object:
     config = spelt_at(asked.get(path), path)
     losses.rest(config, ("includeThoughts", "thinkingBudget", "thinkingLevel"), path, _NO_FIELD)
     effort = effort_of(config, path)
-    return {} if effort is None else {"reasoning_effort": effort}
+    budget = decoded(config.get("thinkingBudget"), int, f"{path}.thinkingBudget") or 0
+    said: Object = {} if effort is None else {"reasoning_effort": effort}
+    return said | {"thinking_budget": budget} if said and budget > 0 and "thinking_budget" in losses.beyond else said
+
+
+def _tier(asked: RawObject, losses: Losses) -> Object:
+    tier = (decoded(asked.get("serviceTier"), str, "serviceTier") or "standard").lower()
+    if tier in TIERS:
+        return {"service_tier": tier}
+    if tier not in {"standard", "unspecified"}:
+        losses.add("serviceTier", f"chat has no service tier {tier!r}", hint=True)
+    return {}
 
 
 def _safety(asked: RawObject, losses: Losses) -> None:

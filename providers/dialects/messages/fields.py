@@ -151,6 +151,19 @@ def stops_of(asked: RawObject) -> list[str]:
     return stops
 
 
+def budget_of(asked: RawObject) -> int | None:
+    """Return how many tokens may be thought, where an effort stands for that: no field of chat's, but the pivot's.
+
+    Raises:
+        Malformed: it is no number.
+
+    """
+    if "reasoning_effort" not in asked:
+        return None
+    budget: int | None = decoded(asked.pop("thinking_budget", None), int, "thinking_budget")
+    return budget
+
+
 DEFAULTS: Mapping[str, tuple[bytes, ...]] = {  # values that are the default
     "frequency_penalty": (b"0", b"0.0"),
     "function_call": (b'"none"', b'"auto"'),
@@ -328,12 +341,20 @@ def budget_of_effort(effort: str, limit: int) -> int | None:
 
 
 def thinking_of_effort(
-    effort: str | None, said: Object, losses: Losses, *, adaptive: bool, limited: bool, always: bool
+    effort: str | None,
+    said: Object,
+    losses: Losses,
+    *,
+    adaptive: bool,
+    limited: bool,
+    always: bool,
+    budget: int | None = None,
 ) -> Object:
     """Return the fields of a Messages request for an effort; ``said`` are the fields that the request has already.
 
     The budget counts towards max_tokens, and is added to that, unless it is the client's limit or the highest that the
-    model takes (``limited``). ``always``: the model cannot stop thinking.
+    model takes (``limited``). ``always``: the model cannot stop thinking. ``budget``: what the client has asked for,
+    where an effort stands for it.
     """
     if effort is None:
         return {}
@@ -350,7 +371,7 @@ def thinking_of_effort(
     if adaptive:  # without ``display``, newer models do not send their thinking
         thinking = {"type": "adaptive", "display": "summarized"}
         return {"thinking": thinking, "output_config": {"effort": _EFFORTS[effort]}}
-    budget = _BUDGETS_TOKENS[effort]
+    budget = _BUDGETS_TOKENS[effort] if budget is None else max(budget, _LEAST_BUDGET_TOKENS)
     if not limited:
         limit += budget
     return {"thinking": {"type": "enabled", "budget_tokens": min(budget, limit - 1)}, "max_tokens": limit}

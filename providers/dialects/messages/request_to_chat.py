@@ -1,6 +1,6 @@
 """Translates a Messages request into a chat completion request."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 
 import msgspec
 
@@ -30,6 +30,7 @@ from providers.dialects.wording import (
     Losses,
     Malformed,
     Wording,
+    as_error,
     as_strict,
     decoded,
     extra_content,
@@ -211,19 +212,23 @@ def _tool_message(block: RawObject, at: str, losses: Losses, shown_by_tools: lis
         for inner, kind, item in _blocks(content, f"{at}.content"):
             for part in _parts(item, kind, inner, losses):
                 mark = part.pop(MARK, mark)
-                if part["type"] == "text":
+                if part["type"] == "text" or "results" in losses.beyond:
                     parts.append(part)
                 else:
                     losses.add(inner, SHOWN_LATER, hint=True)
                     shown_by = text_at(block, "tool_use_id", at)
                     shown_by_tools += [{"type": "text", "text": shown(shown_by)}, part]
                     parts.append({"type": "text", "text": SEE_BELOW})
-    if decoded(block.get("is_error"), bool, f"{at}.is_error"):
+    failed = decoded(block.get("is_error"), bool, f"{at}.is_error")
+    said: Object = {"role": "tool", "tool_call_id": call_id}
+    if failed and "results" in losses.beyond:
+        said["is_error"] = True
+    elif failed:
         text = decoded(raw_json(parts[0]["text"]), str, f"{at}.content") if parts else ""
-        if not text.lower().startswith("error"):
-            parts[:1] = [{"type": "text", "text": f"Error: {text}" if text else "Error"}]
+        parts[:1] = [{"type": "text", "text": as_error(text)}]
     losses.rest(block, ("type", "tool_use_id", "content", "is_error"), at, _NO_FIELD)
-    said: Object = {"role": "tool", "tool_call_id": call_id, "content": one_text([part["text"] for part in parts])}
+    is_text = all(part["type"] == "text" for part in parts)
+    said["content"] = one_text([part["text"] for part in parts]) if is_text else parts
     return said if mark is None else said | {MARK: mark}
 
 
@@ -283,6 +288,10 @@ def _document(block: RawObject, at: str, losses: Losses) -> list[Object]:
     elif kind == "content":
         for inner, inner_kind, item in _blocks(source.get("content"), f"{path}.content"):
             parts += _parts(item, inner_kind, inner, losses)
+    elif kind == "url" and "addresses" in losses.beyond:
+        said.add("title")
+        file = {"file_url": raw_text_at(source, "url", path), "filename": block.get("title")}
+        parts = [{"type": "file", "file": {name: value for name, value in file.items() if value is not None}}]
     else:
         losses.add(path, "chat has no documents by URL or from Anthropic's Files API")
     losses.rest(block, said, at, _NO_FIELD)
@@ -377,21 +386,26 @@ _NO_TOOL_FIELD = "chat's functions have no such field"
 
 
 def to_chat(
-    fields: Mapping[str, msgspec.Raw], *, thoughts: bool = False, marks: bool = False, signed: str = ""
+    fields: Mapping[str, msgspec.Raw],
+    *,
+    thoughts: bool = False,
+    marks: bool = False,
+    signed: str = "",
+    beyond: Container[str] = (),
 ) -> Wording:
     """Translate a Messages request into a chat completion request.
 
     ``system`` becomes the first message; each tool result becomes a message; a failed tool is marked in the text of its
     result; a budget of thinking tokens becomes an effort (``effort.py``), adaptive and disabled thinking become none.
     With ``thoughts``, earlier thinking is sent as ``reasoning_content``; what the vendor ``signed`` has signed is sent
-    back to it; ``marks`` of what to cache are kept or lost.
+    back to it; ``marks`` of what to cache are kept or lost; what is ``beyond`` chat is kept in the pivot's own fields.
     One on a call alone has no place: the next turn's covers it.
 
     Raises:
         Malformed: the request is not valid in Messages.
 
     """
-    losses = Losses(marks=marks)
+    losses = Losses(marks=marks, beyond=beyond)
     asked = {name: value for name, value in fields.items() if not is_null(value)}
     chat: Object = {name: asked[name] for name in _SAME if name in asked}
     chat["messages"] = conversation(asked, losses, thoughts=thoughts, signed=signed)
@@ -406,6 +420,9 @@ def to_chat(
         _mark_last(chat["messages"], mark)
     for name, value in asked.items():
         if name == MARK and marks:
+            continue
+        if name == "top_k" and name in losses.beyond:
+            chat[name] = value
             continue
         if name not in _TRANSLATED and bytes(value) not in _DEFAULTS.get(name, ()):
             hint = name in _HINTS or (name == "context_management" and _only_clears_thoughts(value))
@@ -524,6 +541,8 @@ def _output(asked: RawObject, losses: Losses) -> Object:
             if budget is None:
                 raise Malformed("thinking.budget_tokens: Field required", "thinking.budget_tokens")
             effort = effort or effort_of_budget(budget)
+            if "thinking_budget" in losses.beyond:
+                said["thinking_budget"] = budget
         elif kind not in {"adaptive", "disabled"}:
             losses.add("thinking", f"chat cannot think the way {kind!r} means")
         losses.rest(thinking, ("type", "budget_tokens", "display"), "thinking", "chat has no such field")

@@ -1,6 +1,6 @@
 """Translates a Responses request into a chat completion request."""
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from typing import Any
 
 import msgspec
@@ -242,7 +242,7 @@ class Conversation:
             if chat is None:
                 continue
             part.lose_rest(self._losses, _NO_SUCH_FIELD)
-            if of_call is not None and chat["type"] != "text":
+            if of_call is not None and chat["type"] != "text" and "results" not in self._losses.beyond:
                 self._losses.add(part.path, SHOWN_LATER, hint=True)
                 shown_by = decoded(of_call, str, path)
                 self._shown += [{"type": "text", "text": shown(shown_by)}, chat]
@@ -271,10 +271,11 @@ class Conversation:
                 said = self._image(part)
             case "input_file":
                 part.lose("detail", self._losses, _NO_SUCH_FIELD, b'"auto"')
-                url = part.raw("file_url")
+                keeps = "addresses" in self._losses.beyond
+                url = None if keeps else part.raw("file_url")
                 if url is not None:
                     self._losses.add(part.named("file_url"), "chat completions take a file's data, not its URL")
-                file = part.several("file_data", "file_id", "filename")
+                file = part.several("file_data", "file_id", "filename", *(("file_url",) if keeps else ()))
                 if not file and url is None:
                     raise Malformed(
                         f"Missing required parameter: '{part.named('file_data')}'.", part.named("file_data")
@@ -487,16 +488,18 @@ _STATE = ("previous_response_id", "conversation", "prompt")  # with any of them,
 _NO_SUCH_FIELD = "chat completions have no such field"
 
 
-def to_chat(fields: Mapping[str, msgspec.Raw], *, thoughts: bool = False, signed: str = "") -> Wording:
+def to_chat(
+    fields: Mapping[str, msgspec.Raw], *, thoughts: bool = False, signed: str = "", beyond: Container[str] = ()
+) -> Wording:
     """Translate a Responses request; with ``thoughts``, earlier reasoning is sent as ``reasoning_content``.
 
-    What the vendor ``signed`` has signed is sent back to it.
+    What the vendor ``signed`` has signed is sent back to it; what is ``beyond`` chat is kept in the pivot's own fields.
 
     Raises:
         Malformed: it has no input, or a field has another type than the API requires.
 
     """
-    asked, losses = Fields(fields), Losses(once=True)
+    asked, losses = Fields(fields), Losses(once=True, beyond=beyond)
     said: dict[str, Any] = asked.several(*SHARED)
     stored = any(name in fields for name in _STATE)
     conversation = Conversation(losses, thoughts=thoughts, signed=signed, elsewhere=stored)

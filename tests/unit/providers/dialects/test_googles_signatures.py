@@ -98,7 +98,7 @@ def next_turn(client: str, answer: Any) -> dict[str, Any]:
             return {"max_tokens": 9000, "messages": [*turns, {"role": "user", "content": blocks or "And?"}]}
         case "gemini":
             parts = answer["candidates"][0]["content"]["parts"]
-            responses = [
+            responses: list[dict[str, Any]] = [
                 {"functionResponse": {"id": call["id"], "name": call["name"], "response": {"output": "x"}}}
                 for call in (part["functionCall"] for part in parts if "functionCall" in part)
             ]
@@ -267,7 +267,7 @@ def of_openrouter(details: list[dict[str, Any]], *, late: bool) -> bytes:
     deltas.append({"content": "", "reasoning": "I should look.", "reasoning_details": [text]})
     ends: list[dict[str, Any]] = [{"content": "", "reasoning_details": details}, {"tool_calls": [call]}]
     deltas += reversed(ends) if late else ends
-    choices = [{"index": 0, "delta": delta, "finish_reason": None} for delta in deltas]
+    choices: list[dict[str, Any]] = [{"index": 0, "delta": delta, "finish_reason": None} for delta in deltas]
     choices.append({"index": 0, "delta": {}, "finish_reason": "tool_calls"})
     head: dict[str, Any] = {"id": "gen-1", "object": "chat.completion.chunk", "created": 1, "model": "m"}
     said = [b"data: %b\n\n" % msgspec.json.encode(head | {"choices": [choice]}) for choice in choices]
