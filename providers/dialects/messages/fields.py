@@ -371,9 +371,11 @@ def thinking_of_effort(
     if adaptive:  # without ``display``, newer models do not send their thinking
         thinking = {"type": "adaptive", "display": "summarized"}
         return {"thinking": thinking, "output_config": {"effort": _EFFORTS[effort]}}
-    budget = _BUDGETS_TOKENS[effort] if budget is None else max(budget, _LEAST_BUDGET_TOKENS)
+    stated, budget = budget, _BUDGETS_TOKENS[effort] if budget is None else max(budget, _LEAST_BUDGET_TOKENS)
     if not limited:
         limit += budget
+    elif stated is not None and budget >= limit:  # Gemini takes one that is: a quarter is left for the answer
+        budget = max(_LEAST_BUDGET_TOKENS, limit * 3 // 4)
     return {"thinking": {"type": "enabled", "budget_tokens": min(budget, limit - 1)}, "max_tokens": limit}
 
 

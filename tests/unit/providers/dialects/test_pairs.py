@@ -11,7 +11,7 @@ from providers.dialects import CHAT, DIALECTS, Habits
 from providers.dialects.converse.request_from_chat import converse_from_chat
 from providers.dialects.translation import rendered
 from providers.dialects.wording import Loss
-from tests.unit.providers.dialects.pairs import THINGS, Json, Thing
+from tests.unit.providers.dialects.pairs import PNG, THINGS, Json, Thing, result
 
 SAID: Mapping[str, Json] = {
     "chat": {"messages": [{"role": "user", "content": "Hi"}]},
@@ -72,6 +72,46 @@ def differences(expected: Any, said: Any, path: str = "") -> list[str]:
             for each in differences(one, other, f"{path}[{number}]")
         ]
     return [] if expected == said else [f"{path}: {said!r} in place of {expected!r}"]
+
+
+def test_a_budget_that_is_the_whole_limit_leaves_room_for_the_answer() -> None:
+    config = {"generationConfig.thinkingConfig": {"thinkingBudget": 24_576}, "generationConfig.maxOutputTokens": 8000}
+    said, _ = sent("gemini", "messages", "claude-sonnet-4-5", {"model": "m", **SAID["gemini"], **config})
+    assert (said["thinking"]["budget_tokens"], said["max_tokens"]) == (6000, 8000)
+    del config["generationConfig.maxOutputTokens"]
+    said, _ = sent("gemini", "messages", "claude-sonnet-4-5", {"model": "m", **SAID["gemini"], **config})
+    assert said["thinking"]["budget_tokens"] == 24_576
+    assert said["max_tokens"] > 24_576
+
+
+def test_pictures_beside_a_failure_are_shown_and_the_failure_is_told() -> None:
+    """Messages refuses the flag beside anything but text."""
+    response = {
+        "response": {"error": "no such city"},
+        "parts": [{"inlineData": {"mimeType": "image/png", "data": PNG}}],
+    }
+    said, losses = sent("gemini", "messages", "claude-opus-4-8", {"model": "m", **result(gemini=response)["gemini"]})
+    [told] = said["messages"][-1]["content"]
+    assert [each.get("text", each["type"]) for each in told["content"]] == ["Error", "no such city", "image"]
+    assert ("is_error" in told, losses) == (False, ())
+
+
+@pytest.mark.parametrize("client", ["messages", "responses", "gemini"])
+def test_who_cannot_see_pictures_in_a_result_is_shown_them_behind_it(client: str) -> None:
+    asked = THINGS["a picture in a tool's result"].asked[client]
+    for provider, model in (("chat", "m"), ("gemini", "gemini-2.5-flash"), ("converse", "meta.llama4")):
+        if provider != client:
+            said, losses = sent(client, provider, model, {"model": model, **SAID[client], **asked})
+            assert "(Shown in the user's next message.)" in str(said)
+            assert all(loss.hint for loss in losses)
+
+
+def test_a_failure_is_told_in_words_where_no_field_does() -> None:
+    asked = THINGS["a tool that has failed"].asked["messages"]
+    for provider, model in (("chat", "m"), ("responses", "m"), ("converse", "meta.llama4")):
+        said, _ = sent("messages", provider, model, {"model": model, **SAID["messages"], **asked})
+        assert "Error: no such city" in str(said)
+        assert "is_error" not in str(said)
 
 
 @pytest.mark.parametrize(("thing", "client", "provider"), PAIRS)
