@@ -36,6 +36,7 @@ from providers.dialects.wording import (
     SIGNED,
     Losses,
     Wording,
+    as_error,
     check_calls,
     decoded,
     is_null,
@@ -122,6 +123,8 @@ class Conversation(Turns):
         blocks = [block for block in told if "cachePoint" not in block]
         content = blocks or [{"text": "(no output)"}]
         status = {"status": "error"} if is_error(message, path) else {}
+        if status and any("text" not in block for block in content):  # a Claude refuses it beside a picture
+            content, status = [{"text": as_error("")}, *content], {}
         self._say("user", [{"toolResult": {"toolUseId": self._ids.of_result(call_id), "content": content, **status}}])
         if "cache_control" in message or len(blocks) < len(told):
             self._say("user", [_CACHE_POINT])

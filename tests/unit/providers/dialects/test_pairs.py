@@ -94,6 +94,10 @@ def test_pictures_beside_a_failure_are_shown_and_the_failure_is_told() -> None:
     [told] = said["messages"][-1]["content"]
     assert [each.get("text", each["type"]) for each in told["content"]] == ["Error", "no such city", "image"]
     assert ("is_error" in told, losses) == (False, ())
+    said, _ = sent("gemini", "converse", MODELS["converse"], {"model": "m", **result(gemini=response)["gemini"]})
+    [told] = [each["toolResult"] for each in said["messages"][-1]["content"]]
+    assert [each.get("text", "image") for each in told["content"]] == ["Error", "no such city", "image"]
+    assert "status" not in told
 
 
 @pytest.mark.parametrize("client", ["messages", "responses", "gemini"])
