@@ -69,7 +69,8 @@ class Quirks(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     system_role: bool = False  # the vendor has no developer role: such messages are sent as system
     takes_thoughts: bool = False  # reasoning_content may be sent back, and some models need it; other vendors refuse it
     # In chat its models read the thoughts that they have signed: whose these are, by how the names of models begin.
-    takes_signed: Mapping[str, Literal["anthropic", "google"]] = {}
+    # anthropic, google, or a ``format`` of OpenRouter's details.
+    takes_signed: Mapping[str, str] = {}
     # What it takes though chat has no place for it (``Habits.beyond``): by a word in the names of models.
     beyond: Mapping[str, frozenset[str]] = {}
     takes_marks: bool = False  # cache_control in chat marks what to cache, as in Messages

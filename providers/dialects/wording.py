@@ -479,6 +479,35 @@ def extra_content(signature: str) -> dict[str, Any]:
     return {"extra_content": {"google": {"thought_signature": signature}}}
 
 
+# What other vendors' models have encrypted at OpenRouter, as blocks of Anthropic's form that begin with whose they are.
+_OTHERS = re.compile(r"([a-z]+-[a-z]+-v\d+):")
+
+
+def sealed_block(detail: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return one of OpenRouter's encrypted details as a block; None if it is none, or of a vendor with its own form."""
+    form = detail.get("format")
+    is_other = isinstance(form, str) and form not in {CLAUDES, GEMINIS} and _OTHERS.fullmatch(f"{form}:") is not None
+    if not is_other or detail.get("type") != "reasoning.encrypted" or not isinstance(detail.get("data"), str):
+        return None
+    return {"type": REDACTED, "data": f"{form}:{base64.b64encode(bytes(raw_json(detail))).decode()}"}
+
+
+def signer_of(block: Mapping[str, Any]) -> str:
+    """Return who has made a block, as ``Habits.takes_signed`` names them."""
+    data = block.get("data")
+    data = decoded(data, str, "data") if isinstance(data, msgspec.Raw) and is_string(data) else data
+    found = _OTHERS.match(data) if isinstance(data, str) else None
+    return ANTHROPIC if found is None else found[1]
+
+
+def sealed_detail(data: str) -> dict[str, Any] | None:
+    """Return the detail that such a block stands for; None if it is none."""
+    try:
+        return msgspec.json.decode(base64.b64decode(data.partition(":")[2], validate=True), type=dict[str, Any])
+    except (ValueError, *UNREADABLE):
+        return None
+
+
 def with_blocks(blocks: Sequence[Mapping[str, Any]]) -> str:
     """Return Anthropic's blocks of thinking as a signature in Gemini."""
     return base64.b64encode(_OURS + bytes(raw_json(blocks))).decode()

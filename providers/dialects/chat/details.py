@@ -6,7 +6,17 @@ import msgspec
 
 from providers.dialects.chat.deltas import googles_in
 from providers.dialects.messages.fields import signed_thoughts
-from providers.dialects.wording import ANTHROPIC, CLAUDES, GEMINIS, GOOGLE, Malformed, decoded, raw_json
+from providers.dialects.wording import (
+    ANTHROPIC,
+    CLAUDES,
+    GEMINIS,
+    GOOGLE,
+    Malformed,
+    decoded,
+    raw_json,
+    sealed_detail,
+    signer_of,
+)
 from providers.errors import UNREADABLE
 
 _NONE = msgspec.Raw(b"null")
@@ -33,7 +43,11 @@ def with_signed_details(messages: msgspec.Raw, signer: str) -> msgspec.Raw:
 def _set_details(message: dict[str, msgspec.Raw], signer: str) -> bool:
     """Have the signed thoughts of a message in its details; return whether there are any."""
     details: list[dict[str, Any]] = []
-    if signer == ANTHROPIC and "thinking_blocks" in message:
+    if signer not in {"", ANTHROPIC, GOOGLE} and "thinking_blocks" in message:
+        blocks = decoded(message.pop("thinking_blocks"), list[dict[str, Any]], "thinking_blocks") or []
+        own = [str(block.get("data")) for block in blocks if signer_of(block) == signer]
+        details += [detail for detail in map(sealed_detail, own) if detail is not None]
+    elif signer == ANTHROPIC and "thinking_blocks" in message:
         for block in signed_thoughts(message):
             bound = {"text": block["thinking"], "signature": block["signature"]} if "thinking" in block else {}
             kind = {"type": "reasoning.text"} if bound else {"type": "reasoning.encrypted", "data": block["data"]}

@@ -25,7 +25,6 @@ from providers.dialects.messages.fields import (
     text_at,
 )
 from providers.dialects.wording import (
-    ANTHROPIC,
     GOOGLE,
     OURS,
     SEE_BELOW,
@@ -43,6 +42,7 @@ from providers.dialects.wording import (
     results_first,
     short_name,
     shown,
+    signer_of,
     with_properties,
 )
 from providers.large_bodies import encoded
@@ -92,7 +92,7 @@ class _Conversation:
             Malformed: one is not valid in Gemini.
 
         """
-        self._blocks_are_kept = has_blocks and self._signed == ANTHROPIC
+        self._blocks_are_kept = has_blocks and self._signed not in {"", GOOGLE}
         role = ""
         for number, turn in enumerate(contents):
             path = f"contents[{number}]"
@@ -166,8 +166,8 @@ class _Conversation:
             return {}
         signature = text_at(part, "thoughtSignature", at) if is_string(raw) else ""
         if blocks := blocks_within(signature):
-            if self._signed == ANTHROPIC:
-                kept["thinking_blocks"] = [*kept.get("thinking_blocks", ()), *blocks]
+            if own := [block for block in blocks if signer_of(block) == self._signed]:
+                kept["thinking_blocks"] = [*kept.get("thinking_blocks", ()), *own]
                 return {}
         elif signature and self._signed == GOOGLE:
             return extra_content(signature)

@@ -15,6 +15,7 @@ from providers.dialects.chat.deltas import (
     googles_in,
     no_place,
     pictures_in,
+    sealed_in,
     signed_in,
     sound_in,
     split_data,
@@ -163,7 +164,7 @@ class FromChat(ChunkTranslation):
         if isinstance(content, list):  # typed parts, the form in which Mistral sends them
             thought += "".join(thought_in(part) for part in content)
             content = "".join(part.get("text") or "" for part in content)
-        choice.think(thought, signed_in(delta))
+        choice.think(thought, signed_in(delta) or sealed_in(delta))
         if thought and self._shows_thoughts:
             parts.append({"text": thought, "thought": True})
         elif thought:

@@ -51,6 +51,7 @@ from providers.dialects.wording import (
     googles,
     is_string,
     raw_json,
+    signer_of,
 )
 from providers.errors import UNREADABLE
 
@@ -168,15 +169,18 @@ def without_unsigned_thoughts(fields: Mapping[str, msgspec.Raw], habits: Habits 
     """
     conversation = bytes(fields.get("messages", b""))
     is_whole = not any(each in conversation for each in (_UNSIGNED if habits.signs else _EMPTY))
-    is_whole = is_whole and GOOGLES not in conversation
+    is_whole = is_whole and GOOGLES not in conversation and b'"redacted_thinking"' not in conversation
     if is_whole and not (habits.signs and _lacks_signatures(conversation)):
         return Wording(fields)
     refused = frozenset({b"", b"null", b'""'} if habits.signs else {b'""'})
     return _without_thoughts(
         fields,
         lambda kind, block: (
-            kind == "thinking"
-            and (bytes(block.get("signature", b"")) in refused or bool(googles(block.get("signature"))[1]))
+            (
+                kind == "thinking"
+                and (bytes(block.get("signature", b"")) in refused or bool(googles(block.get("signature"))[1]))
+            )
+            or (kind == "redacted_thinking" and signer_of(block) != ANTHROPIC)
         ),
         "Messages refuses thinking blocks that it did not sign",
     )

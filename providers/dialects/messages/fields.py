@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from providers.dialects.wording import (
+    ANTHROPIC,
     GOOGLES,
     REDACTED,
     SIGNED,
@@ -19,6 +20,7 @@ from providers.dialects.wording import (
     is_null,
     is_string,
     raw_json,
+    signer_of,
 )
 from providers.errors import UNREADABLE
 
@@ -443,12 +445,12 @@ _SIGNED_FIELDS: Mapping[bytes, tuple[str, str]] = {  # by a block's type: its te
 }
 
 
-def signed_thought(block: RawObject) -> Object | None:
-    """Return a block of thinking that can be sent back to the Claude that made it; None if it is none."""
+def signed_thought(block: RawObject, signer: str = ANTHROPIC) -> Object | None:
+    """Return a block of thinking that can be sent back to the model that made it, of ``signer``; None if it is none."""
     text, bound = _SIGNED_FIELDS.get(bytes(block.get("type", b"")), ("", ""))
     if text not in block or not bytes(block.get(bound, b"")).startswith(b'"') or bytes(block[bound]) == b'""':
         return None
-    if bytes(block[bound]).startswith(GOOGLES):
+    if bytes(block[bound]).startswith(GOOGLES) or signer_of(block) != signer:
         return None
     return {name: block[name] for name in dict.fromkeys(("type", text, bound))}
 

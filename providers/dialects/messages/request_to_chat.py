@@ -17,7 +17,6 @@ from providers.dialects.messages.fields import (
 )
 from providers.dialects.stored import KEEPS_NONE
 from providers.dialects.wording import (
-    ANTHROPIC,
     CACHE_REASON,
     GOOGLE,
     MARK,
@@ -42,6 +41,7 @@ from providers.dialects.wording import (
     results_first,
     short_name,
     shown,
+    signer_of,
     with_properties,
 )
 
@@ -125,7 +125,7 @@ class _Thinking:
         self._of_call: Object = {}
 
     def add(self, kind: str, block: RawObject, at: str) -> None:
-        if self._signed == ANTHROPIC and (own := signed_thought(block)) is not None:
+        if self._signed == signer_of(block) and (own := signed_thought(block, self._signed)) is not None:
             self._blocks.append(own)
         elif self._signed == GOOGLE and (sealed := googles(block.get("signature")))[1]:
             if sealed[0] == OF_CALL:

@@ -15,6 +15,7 @@ from providers.dialects.chat.deltas import (
     googles_in,
     no_place,
     pictures_in,
+    sealed_in,
     signed_in,
     sound_in,
     string,
@@ -270,7 +271,7 @@ class FromChat(ChunkTranslation):
         if parts:
             thought = thought or "".join(thought_in(part) for part in parts)
             content = "".join(part.get("text") or "" for part in parts)
-        signed, signature = signed_in(delta), googles_in(delta)
+        signed, signature = signed_in(delta) or sealed_in(delta), googles_in(delta)
         if thought or signed or signature:
             self._think(thought or "", signed, signature, said)
         if content:

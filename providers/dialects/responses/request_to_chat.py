@@ -7,7 +7,6 @@ import msgspec
 
 from providers.dialects.responses.fields import Fields, Object, all_tools, called_name, objects_of, opened, thinking_of
 from providers.dialects.wording import (
-    ANTHROPIC,
     GOOGLE,
     OF_CALL,
     SEE_BELOW,
@@ -24,6 +23,7 @@ from providers.dialects.wording import (
     raw_json,
     results_first,
     shown,
+    signer_of,
     with_properties,
     written_object,
 )
@@ -198,7 +198,8 @@ class Conversation:
         if self._takes_thoughts or self._takes_signed:
             content = item.take("content", list[dict[str, Any]]) or item.take("summary", list[dict[str, Any]]) or []
         told = "\n\n".join(text for part in content if isinstance(text := part.get("text"), str) and text)
-        if self._takes_signed == ANTHROPIC and (block := thinking_of(encrypted, told)) is not None:
+        block = thinking_of(encrypted, told) if self._takes_signed else None
+        if block is not None and signer_of(block) == self._takes_signed:
             holder = self._signed if self._open is None else self._open
             holder.setdefault("thinking_blocks", []).append(block)
             return

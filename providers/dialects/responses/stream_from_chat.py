@@ -15,6 +15,7 @@ from providers.dialects.chat.deltas import (
     googles_in,
     no_place,
     pictures_in,
+    sealed_in,
     signed_in,
     sound_in,
     split_data,
@@ -550,7 +551,7 @@ class FromChat:
         thought, text = _texts(delta.get("content"))
         # Some servers send the same text under both names.
         thought += string(delta.get("reasoning")) or string(delta.get("reasoning_content"))
-        signed = signed_in(delta)
+        signed = signed_in(delta) or sealed_in(delta)
         if thought or signed:
             self._think(thought, signed)
         if signature := googles_in(delta):

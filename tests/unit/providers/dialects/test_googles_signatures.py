@@ -337,3 +337,34 @@ def test_what_is_no_list_of_messages_is_openrouters_to_refuse(odd: Any) -> None:
     for model in (CLAUDES, GEMINIS):
         fields = raw_fields({"messages": odd})
         assert shape(fields, OPENROUTER, model)["messages"] == fields["messages"]
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_openrouter_gets_what_other_vendors_have_encrypted_back(client: str) -> None:
+    """That goes to models of the same vendor alone."""
+    sealed = {
+        "type": "reasoning.encrypted",
+        "data": "gAAAAAB",
+        "format": "openai-responses-v1",
+        "id": "rs_1",
+        "index": 0,
+    }
+    request = next_turn(client, heard(DIALECTS[client], of_openrouter([sealed], late=False)))
+    message = sent_to_openrouter(client, "openai/gpt-5", request)
+    assert [each for each in message["reasoning_details"] if "data" in each] == [sealed]
+    assert "thinking_blocks" not in message
+    if client != "chat":
+        fields = raw_fields({"model": "m", **request})
+        source = DIALECTS[client]
+        own = source.requests.without_foreign_thoughts
+        assert own is not None
+        sent_elsewhere = [sent_to_openrouter(client, model, request) for model in (CLAUDES, GEMINIS, "x-ai/grok-4")]
+        sent_elsewhere.append({name: bytes(value).decode() for name, value in own(fields, Habits()).fields.items()})
+        assert MESSAGES.pivoting is not None
+        assert MESSAGES.pivoting.habits_of is not None
+        claude = MESSAGES.pivoting.habits_of(CLAUDE, None, Habits())
+        messages = (
+            rendered(fields, source, MESSAGES, claude).fields if source is not MESSAGES else own(fields, claude).fields
+        )
+        sent_elsewhere.append({name: bytes(value).decode() for name, value in messages.items()})
+        assert [each for each in sent_elsewhere if "openai-responses" in str(each) or "gAAAA" in str(each)] == []
