@@ -12,7 +12,19 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import msgspec
 
-from providers.dialects import DIALECTS, KEEPS_NONE, PIVOT, Fields, History, Loss, Way, Wording, raw_json
+from providers.dialects import (
+    DIALECTS,
+    GEMINIS,
+    KEEPS_NONE,
+    PIVOT,
+    Fields,
+    History,
+    Loss,
+    Way,
+    Wording,
+    raw_json,
+    with_signed_details,
+)
 from providers.errors import UNREADABLE
 
 # How a vendor's chat API differs from OpenAI's, as data, and how requests are adapted to it. A row of the catalog
@@ -43,7 +55,6 @@ _HINTS = frozenset(
 _DEVELOPER = b'"developer"'
 _SYSTEM = msgspec.Raw(b'"system"')
 _CALLS, _SIGNED = b'"tool_calls"', b'"thought_signature"'
-_GEMINIS = "google-gemini-v1"
 _NONE = msgspec.Raw(b"null")
 _calls_decoder = msgspec.json.Decoder(list[dict[str, msgspec.Raw]] | None)
 _messages_decoder = msgspec.json.Decoder(list[dict[str, msgspec.Raw]])
@@ -57,11 +68,18 @@ class Quirks(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     usage_option: Literal["stream_options", "none"] = "stream_options"  # none: usage is sent, requesting it an error
     system_role: bool = False  # the vendor has no developer role: such messages are sent as system
     takes_thoughts: bool = False  # reasoning_content may be sent back, and some models need it; other vendors refuse it
-    takes_signed: bool = False  # thinking_blocks in chat are thoughts that its models have signed
+    # In chat its models read the thoughts that they have signed: whose these are, by how the names of models begin.
+    # anthropic, google, or a ``format`` of OpenRouter's details.
+    takes_signed: Mapping[str, str] = {}
+    # What it takes though chat has no place for it (``Habits.beyond``): by a word in the names of models.
+    beyond: Mapping[str, frozenset[str]] = {}
     takes_marks: bool = False  # cache_control in chat marks what to cache, as in Messages
     states_cost: bool = False  # the usage of an answer has what it cost, which counts more than the table's prices
     free: tuple[str, ...] = ()  # how the names of models end that cost nothing
     unsigned_call: str | None = None  # a thought signature for other vendors' tool calls: it refuses those without
+    signed_details: bool = (
+        False  # such thoughts, and signatures, stand in ``reasoning_details``, as OpenRouter has them
+    )
     # The same at OpenRouter, as an encrypted detail beside them: by how the names of such models begin.
     unsigned_details: Mapping[str, str] = {}
     repairs: frozenset[Literal["tool_index", "finish_reason"]] = frozenset()  # repairs of its streamed chunks
@@ -71,6 +89,14 @@ class Quirks(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     # Fields that stand for a conversation so far, and that it passes over: it would answer the last words alone.
     ignores: frozenset[str] = frozenset()
     typed_branches: bool = False  # in a tool's schema, a type stands within ``anyOf``, and never beside ``$ref``
+
+    def signer(self, model: str) -> str:
+        """Return the vendor whose signed thoughts ``model`` reads in chat; nothing if it reads none."""
+        return next((each for begin, each in self.takes_signed.items() if model.startswith(begin)), "")
+
+    def beyond_chat(self, model: str) -> frozenset[str]:
+        """Return what ``model`` takes though chat has no place for it."""
+        return next((each for word, each in self.beyond.items() if word in model), frozenset())
 
 
 def is_plain(quirks: Quirks) -> bool:
@@ -98,6 +124,8 @@ def shape(fields: Mapping[str, msgspec.Raw], quirks: Quirks, model: str = "") ->
         shaped["messages"] = _without_developer_role(shaped["messages"])
     if quirks.unsigned_call is not None and "messages" in shaped:
         shaped["messages"] = _with_signed_calls(shaped["messages"], quirks.unsigned_call)
+    if quirks.signed_details and "messages" in shaped:
+        shaped["messages"] = with_signed_details(shaped["messages"], quirks.signer(model))
     for beginning, signature in quirks.unsigned_details.items():
         if model.startswith(beginning) and "messages" in shaped:
             shaped["messages"] = _with_details(shaped["messages"], signature)
@@ -320,7 +348,7 @@ def _with_details(messages: msgspec.Raw, signature: str) -> msgspec.Raw:
                     "type": "reasoning.encrypted",
                     "data": signature,
                     "id": called,
-                    "format": _GEMINIS,
+                    "format": GEMINIS,
                     "index": 0,
                 }
                 message["reasoning_details"] = raw_json([*details, sealed])

@@ -232,6 +232,7 @@ class _Translations:
             takes_thoughts=deployment.takes_thoughts,
             takes_marks=deployment.takes_marks,
             takes_signed=deployment.takes_signed,
+            beyond=deployment.beyond,
             reads_bills=deployment.vendor == "anthropic",
         )
         if spoken.pivoting is not None and spoken.pivoting.habits_of is not None:

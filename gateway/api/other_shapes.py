@@ -18,7 +18,7 @@ _T = TypeVar("_T")
 
 assert RESPONSES.pivoting is not None and MESSAGES.pivoting is not None  # noqa: PT018 - they are not chat
 _OF_RESPONSES = RESPONSES.pivoting.to_chat
-_OF_MESSAGES: Callable[..., Wording] = partial(MESSAGES.pivoting.to_chat, marks=True, signed=True)
+_OF_MESSAGES: Callable[..., Wording] = partial(MESSAGES.pivoting.to_chat, marks=True, signed="anthropic")
 
 MOST_VALUES = 100_000  # JSON values of a body that is said in another shape, as it is read
 

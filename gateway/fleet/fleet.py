@@ -238,7 +238,8 @@ class Resolver:
             continues=ways_of(settings, vendor, provided.base_url),
             rules=vendor.models.rules(settings.same_as or model) if vendor is not None and vendor.models else None,
             takes_thoughts=vendor is not None and vendor.quirks.takes_thoughts,
-            takes_signed=vendor is not None and vendor.quirks.takes_signed,
+            takes_signed=vendor.quirks.signer(model) if vendor is not None else "",
+            beyond=vendor.quirks.beyond_chat(model) if vendor is not None else frozenset(),
             # Models without a cache have no price of one, and refuse marks.
             takes_marks=vendor is not None
             and vendor.quirks.takes_marks

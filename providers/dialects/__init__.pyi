@@ -1,6 +1,7 @@
 from .cache_marks import Lasting as Lasting
 from .cache_marks import least_tokens as least_tokens
 from .chat.answers import events_of_answer as events_of_answer
+from .chat.details import with_signed_details as with_signed_details
 from .chat.dialect import CHAT as CHAT
 from .chat.events import read_event as read_event
 from .chat.one_call import OneCall as OneCall
@@ -73,6 +74,7 @@ from .translation import as_asked as as_asked
 from .translation import named_in as named_in
 from .translation import rendered as rendered
 from .translation import translations as translations
+from .wording import GEMINIS as GEMINIS
 from .wording import Fields as Fields
 from .wording import Loss as Loss
 from .wording import Malformed as Malformed

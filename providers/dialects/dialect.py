@@ -26,7 +26,10 @@ class Habits(msgspec.Struct, frozen=True):
     thinks: bool = True  # False: the model refuses a reasoning effort
     takes_thoughts: bool = False  # in chat, its reasoning_content must be sent back with the tool calls it led to
     takes_marks: bool = False  # in chat, marks of what to cache (``cache_control``) may stand where Messages has them
-    takes_signed: bool = False  # in chat, thoughts that it has signed may be sent back (``thinking_blocks``)
+    takes_signed: str = ""  # in chat, thoughts that this vendor has signed may be sent back to it; "": none
+    # What it takes though chat has no place for it: ``results`` of tools with pictures and with ``is_error``, a
+    # ``thinking_budget`` of tokens, ``top_k``, and ``addresses`` of files. The pivot has them in fields of its own.
+    beyond: frozenset[str] = frozenset()
     signs: bool = False  # it signs its thoughts, and refuses others
     reads_bills: bool = True  # Anthropic's own, to which Claude Code addresses a note that changes with each call
 
@@ -333,9 +336,11 @@ class Pivoting(msgspec.Struct, frozen=True, eq=False, kw_only=True):
 
     to_chat: Callable[..., Wording]  # ``ToChat``, with an argument more for each of ``keeps``
     names: Mapping[str, str] = {}  # of chat's fields, where they differ, besides those of ``ParameterNames``
-    # What ``to_chat`` keeps if told to: ``marks`` of what to cache, and ``signed`` thoughts as ``thinking_blocks``.
+    # What ``to_chat`` keeps if told to: ``marks`` of what to cache, and thoughts that the named vendor has ``signed``:
+    # Anthropic's as ``thinking_blocks``, Google's as ``extra_content``. ``beyond``: what chat has no place for.
     keeps: frozenset[str] = frozenset()
-    takes_signed: bool = False  # a request may send back thoughts that its model has signed
+    takes_signed: str = ""  # the vendor whose signed thoughts a request may send back
+    beyond: frozenset[str] = frozenset()  # as in ``Habits``, for all models
     from_chat: Callable[[Fields, Habits], Wording]
     stream_to_chat: Callable[[Sequence[str]], Translation]  # takes the secrets that are masked in errors
     stream_from_chat: Callable[[Fields, Sequence[str]], Translation]  # takes the client's request as well

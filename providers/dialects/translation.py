@@ -25,8 +25,10 @@ def rendered(fields: Fields, source: Dialect, target: Dialect, habits: Habits) -
     if source.pivoting is not None:
         is_chat = target.pivoting is None
         takes_signed = habits.takes_signed if target.pivoting is None else target.pivoting.takes_signed
-        takes = {"marks": is_chat and habits.takes_marks, "signed": takes_signed}
-        keeps: dict[str, bool] = {}
+        beyond = habits.beyond if target.pivoting is None else habits.beyond | target.pivoting.beyond
+        marks = is_chat and habits.takes_marks
+        takes: dict[str, bool | str | frozenset[str]] = {"marks": marks, "signed": takes_signed, "beyond": beyond}
+        keeps: dict[str, bool | str | frozenset[str]] = {}
         for name in source.pivoting.keeps:
             keeps[name] = takes[name]
         wording = source.pivoting.to_chat(fields, thoughts=is_chat and habits.takes_thoughts, **keeps)
@@ -37,7 +39,7 @@ def rendered(fields: Fields, source: Dialect, target: Dialect, habits: Habits) -
     if not habits.thinks and "reasoning_effort" in wording.fields:
         field = source.requests.effort or "reasoning_effort"
         loss = Loss(field, PLAIN, hint=True)
-        rest = {name: value for name, value in wording.fields.items() if name != "reasoning_effort"}
+        rest = {name: value for name, value in wording.fields.items() if name not in _EFFORTS}
         wording = msgspec.structs.replace(wording, fields=rest, losses=(*wording.losses, loss))
     if target.pivoting is not None:
         second = target.pivoting.from_chat(wording.fields, habits)
@@ -45,6 +47,9 @@ def rendered(fields: Fields, source: Dialect, target: Dialect, habits: Habits) -
         if wording.losses and _is_empty(wording, target.requests.prompt):
             wording = Wording(wording.fields, (*wording.losses, _nothing_left(source, target)))
     return wording
+
+
+_EFFORTS = frozenset({"reasoning_effort", "thinking_budget"})
 
 
 def as_asked(losses: Sequence[Loss], source: Dialect, wording: Wording) -> Sequence[Loss]:

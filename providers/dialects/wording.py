@@ -1,5 +1,6 @@
 """A request in one dialect, and the losses of translating it."""
 
+import base64
 import hashlib
 import re
 from collections import Counter
@@ -90,9 +91,13 @@ MARK = "cache_control"  # on a part of a prompt: what comes before it, and itsel
 class Losses:
     """The losses of one request, in the order of its fields."""
 
-    def __init__(self, *, marks: bool = False, once: bool = False) -> None:
-        """``marks``: those of what to cache are kept; ``once``: one hint for each reason."""
+    def __init__(self, *, marks: bool = False, once: bool = False, beyond: Container[str] = ()) -> None:
+        """``marks``: those of what to cache are kept; ``once``: one hint for each reason.
+
+        ``beyond``: what is kept though chat has no place for it, as in ``Habits``.
+        """
         self.keeps_marks = marks
+        self.beyond = beyond
         self._reasons: set[str] | None = set() if once else None  # of hints
         self.places = Places()
         self._met: list[Loss] = []
@@ -448,12 +453,80 @@ def as_strict(schema: msgspec.Raw, field: str) -> tuple[msgspec.Raw, bool, tuple
 
 
 # Reasoning that only its maker can read: encrypted, or signed. In every API it is a text, the same in all of them.
+# Where it stands in another API than its maker's, a word before it says whose it is, so that nobody else is sent it:
+# Anthropic's begin in Responses with the kind of their block, Google's in Messages and Responses with what they belong
+# to, and Gemini has Anthropic's blocks as one text in Base64, as its signatures are bytes.
 
-# Anthropic's within a reasoning item of Responses begin with the kind of their block: so they are told from OpenAI's.
+ANTHROPIC, GOOGLE = "anthropic", "google"  # who signs thoughts
 SIGNED, REDACTED = "thinking", "redacted_thinking"
+OF_TEXT, OF_CALL = "google-text", "google-call"  # Google's, of a message and of the call that follows
+GOOGLES = b'"google-'  # how they begin in JSON
+CLAUDES, GEMINIS = "anthropic-claude-v1", "google-gemini-v1"  # whose a detail of thoughts is at OpenRouter
+_OURS = b"thinking:"  # 9 bytes, so that Base64 always begins alike
+OURS = base64.b64encode(_OURS)
+
+
+def googles(bound: msgspec.Raw | None) -> tuple[str, str]:
+    """Return what a signature of Google's in Messages or Responses belongs to, and itself; of others it is empty."""
+    if bound is None or bytes(memoryview(bound)[: len(GOOGLES)]) != GOOGLES:
+        return "", ""
+    kind, _, signature = decoded(bound, str, "signature").partition(":")
+    return (kind, signature) if kind in {OF_TEXT, OF_CALL} else ("", "")
+
+
+def extra_content(signature: str) -> dict[str, Any]:
+    """Return the field in which Google's chat has a signature, of a message or a call."""
+    return {"extra_content": {"google": {"thought_signature": signature}}}
+
+
+# What other vendors' models have encrypted at OpenRouter, as blocks of Anthropic's form that begin with whose they are.
+_OTHERS = re.compile(r"([a-z]+-[a-z]+-v\d+):")
+
+
+def sealed_block(detail: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return one of OpenRouter's encrypted details as a block; None if it is none, or of a vendor with its own form."""
+    form = detail.get("format")
+    is_other = isinstance(form, str) and form not in {CLAUDES, GEMINIS} and _OTHERS.fullmatch(f"{form}:") is not None
+    if not is_other or detail.get("type") != "reasoning.encrypted" or not isinstance(detail.get("data"), str):
+        return None
+    return {"type": REDACTED, "data": f"{form}:{base64.b64encode(bytes(raw_json(detail))).decode()}"}
+
+
+def signer_of(block: Mapping[str, Any]) -> str:
+    """Return who has made a block, as ``Habits.takes_signed`` names them."""
+    data = block.get("data")
+    data = decoded(data, str, "data") if isinstance(data, msgspec.Raw) and is_string(data) else data
+    found = _OTHERS.match(data) if isinstance(data, str) else None
+    return ANTHROPIC if found is None else found[1]
+
+
+def sealed_detail(data: str) -> dict[str, Any] | None:
+    """Return the detail that such a block stands for; None if it is none."""
+    try:
+        return msgspec.json.decode(base64.b64decode(data.partition(":")[2], validate=True), type=dict[str, Any])
+    except (ValueError, *UNREADABLE):
+        return None
+
+
+def with_blocks(blocks: Sequence[Mapping[str, Any]]) -> str:
+    """Return Anthropic's blocks of thinking as a signature in Gemini."""
+    return base64.b64encode(_OURS + bytes(raw_json(blocks))).decode()
+
+
+def blocks_within(signature: str) -> list[dict[str, Any]]:
+    """Return the blocks that are a signature in Gemini; none if it is Google's own."""
+    if not signature.startswith(OURS.decode()):
+        return []
+    plain = signature.replace("-", "+").replace("_", "/").rstrip("=")  # Google's SDKs send the letters of addresses
+    try:
+        told = base64.b64decode(plain + "=" * (-len(plain) % 4))[len(_OURS) :]
+        return msgspec.json.decode(told, type=list[dict[str, Any]])
+    except (ValueError, *UNREADABLE):
+        return []
+
 
 _BOUND: Sequence[tuple[bytes, re.Pattern[bytes]]] = [  # what it must contain, and what precedes the text
-    (name, re.compile(rb"%b\s*:\s*\"(?:(?:redacted_)?thinking:)?([^\"]+)\"" % name))
+    (name, re.compile(rb"%b\s*:\s*\"(?:(?:redacted_)?thinking:|google-(?:text|call):)?([^\"]+)\"" % name))
     for name in (b'"encrypted_content"', b'"signature"', b'"thoughtSignature"', b'"thought_signature"')
 ] + [
     (b'"redacted_thinking"', re.compile(rb'"redacted_thinking"\s*,\s*"data"\s*:\s*"([^"]+)"')),
@@ -467,7 +540,13 @@ def bound_reasoning(data: bytes) -> list[bytes]:
     """Return the hashes of such reasoning in ``data``, in order: a conversation, or a part of an answer, as JSON."""
     found = [each for word, pattern in _BOUND if word in data for each in pattern.finditer(data)]
     found.sort(key=re.Match.start)
-    return [hashlib.sha256(_plain(each[1])).digest()[:16] for each in found]
+    hashes: list[bytes] = []
+    for text in (_plain(each[1]) for each in found):
+        if text.startswith(OURS) and (blocks := blocks_within(text.decode(errors="replace"))):
+            hashes += bound_reasoning(bytes(raw_json(blocks)))
+        else:
+            hashes.append(hashlib.sha256(text).digest()[:16])
+    return hashes
 
 
 def _plain(text: bytes) -> bytes:
@@ -512,6 +591,13 @@ def one_text(texts: Sequence[str | msgspec.Raw]) -> msgspec.Raw:
 
 SHOWN_LATER = "chat's tool results are text only: this follows in the user's turn"
 SEE_BELOW = "(Shown in the user's next message.)"
+
+
+def as_error(text: str) -> str:
+    """Return what a tool that has failed has told, as it stands where no field says that it has."""
+    if text.lower().startswith("error"):
+        return text
+    return f"Error: {text}" if text else "Error"
 
 
 def shown(call_id: str) -> str:

@@ -13,7 +13,7 @@ import msgspec
 
 from providers.dialects.dialect import Offered
 from providers.dialects.events import DONE, Arguments, EarlyObject, few, replaces
-from providers.dialects.wording import REDACTED, SIGNED
+from providers.dialects.wording import GEMINIS, REDACTED, SIGNED, sealed_block
 from providers.error_bodies import base_code, error_in
 from providers.errors import FAILED, SURPRISES, UNREADABLE, ErrorKind, UpstreamError
 from providers.sse import complains, events
@@ -130,6 +130,26 @@ def signed_in(delta: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     found: list[Mapping[str, Any]] = [each for each in few(blocks, "blocks") if isinstance(each, dict)]
     bound = {SIGNED: "signature", REDACTED: "data"}
     return [each for each in found if string(each.get(bound.get(str(each.get("type")), "")))]
+
+
+def sealed_in(delta: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return likewise what other vendors' models have encrypted, as OpenRouter sends it."""
+    details = delta.get("reasoning_details")
+    given = [each for each in details if isinstance(each, dict)] if isinstance(details, list) else []
+    return [block for block in map(sealed_block, given) if block is not None]
+
+
+def googles_in(holder: Mapping[str, Any]) -> str:
+    """Return the signature of Google's in a delta, or in a call within it: in its own field, or OpenRouter's detail."""
+    extra, details = holder.get("extra_content"), holder.get("reasoning_details")
+    google = extra.get("google") if isinstance(extra, dict) else None
+    if isinstance(google, dict):
+        return string(google.get("thought_signature"))
+    for detail in details if isinstance(details, list) else ():
+        match detail:
+            case {"type": "reasoning.encrypted", "data": str(signature), "format": str(form)} if form == GEMINIS:
+                return signature
+    return ""
 
 
 def _of_detail(detail: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -17,6 +17,7 @@ from providers.dialects.messages.fields import (
     KeptSchema,
     Object,
     RawObject,
+    budget_of,
     chosen_tool,
     form_of,
     function_of,
@@ -30,11 +31,12 @@ from providers.dialects.messages.fields import (
     text_at,
     thinking_of_effort,
 )
-from providers.dialects.messages.request_from_chat import Turns
+from providers.dialects.messages.request_from_chat import Turns, is_error
 from providers.dialects.wording import (
     SIGNED,
     Losses,
     Wording,
+    as_error,
     check_calls,
     decoded,
     is_null,
@@ -120,7 +122,10 @@ class Conversation(Turns):
         told = self._blocks(message.get("content"), f"{path}.content", in_result=True)
         blocks = [block for block in told if "cachePoint" not in block]
         content = blocks or [{"text": "(no output)"}]
-        self._say("user", [{"toolResult": {"toolUseId": self._ids.of_result(call_id), "content": content}}])
+        status = {"status": "error"} if is_error(message, path) else {}
+        if status and any("text" not in block for block in content):  # a Claude refuses it beside a picture
+            content, status = [{"text": as_error("")}, *content], {}
+        self._say("user", [{"toolResult": {"toolUseId": self._ids.of_result(call_id), "content": content, **status}}])
         if "cache_control" in message or len(blocks) < len(told):
             self._say("user", [_CACHE_POINT])
 
@@ -235,9 +240,9 @@ def converse_from_chat(fields: Mapping[str, msgspec.Raw], model: str) -> Wording
         said["system"] = conversation.system
     said |= _tools(asked, losses, conversation)
     inference, output, extra = _inference(asked, losses, model), _form(asked, losses), {}
-    effort = decoded(asked.get("reasoning_effort"), str, "reasoning_effort")
+    effort, budget = decoded(asked.get("reasoning_effort"), str, "reasoning_effort"), budget_of(asked)
     if _CLAUDE in model:
-        extra = _claude(model, effort, inference, losses, said)
+        extra = _claude(model, (effort, budget), inference, losses, said)
     elif effort not in {None, "none"}:
         output["effort"] = "low" if effort == "minimal" else effort
     if "top_k" in asked:
@@ -285,15 +290,20 @@ def _inference(asked: RawObject, losses: Losses, model: str) -> Object:
     return said
 
 
-def _claude(model: str, effort: str | None, inference: Object, losses: Losses, said: Object) -> Object:
-    """Return the fields of Messages for a Claude; sampling that it refuses is taken out of ``inference``."""
-    habits = _habits(model)
+def _claude(model: str, hard: tuple[str | None, int | None], inference: Object, losses: Losses, said: Object) -> Object:
+    """Return the fields of Messages for a Claude; sampling that it refuses is taken out of ``inference``.
+
+    ``hard``: the effort and the budget of its thinking.
+    """
+    habits, (effort, budget) = _habits(model), hard
     limit = inference.get("maxTokens")
     within = {"max_tokens": limit or habits.max_tokens, "messages": _as_messages(said["messages"])}
     if said.get("toolConfig", {}).get("toolChoice", {}).keys() & {"any", "tool"}:
         within["tool_choice"] = {"type": "any"}
     adaptive, always = habits.adaptive_thinking, habits.always_thinks
-    thinking = thinking_of_effort(effort, within, losses, adaptive=adaptive, limited=limit is not None, always=always)
+    thinking = thinking_of_effort(
+        effort, within, losses, adaptive=adaptive, limited=limit is not None, always=always, budget=budget
+    )
     if "max_tokens" in thinking:
         inference["maxTokens"] = thinking.pop("max_tokens")
     thinks = thinking.get("thinking", {}).get("type") in {"enabled", "adaptive"}

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from providers.dialects.chat.deltas import googles_in
 from providers.dialects.dialect import (
     AnswerFormat,
     Dialect,
@@ -32,6 +33,7 @@ from providers.dialects.gemini.events import (
 )
 from providers.dialects.gemini.fields import (
     IN_CONFIG,
+    TIERS,
     UNSIGNED,
     body_of,
     is_said,
@@ -40,6 +42,7 @@ from providers.dialects.gemini.fields import (
     takes_levels,
     takes_penalties,
     thinking_of,
+    without_blocks,
     without_effort,
     without_signatures,
 )
@@ -51,6 +54,7 @@ from providers.dialects.messages.fields import (
     Object,
     RawObject,
     arguments_at,
+    budget_of,
     lose_stream_options,
     object_at,
     objects_at,
@@ -59,8 +63,11 @@ from providers.dialects.messages.fields import (
     stops_of,
     text_at,
 )
+from providers.dialects.messages.request_from_chat import is_error
 from providers.dialects.wording import (
     CACHE_REASON,
+    GEMINIS,
+    GOOGLE,
     Fields,
     Losses,
     Malformed,
@@ -85,19 +92,24 @@ _INLINE_ONLY = "Gemini takes pictures and files inside of the request, in base64
 
 
 def signature_of(call: RawObject, at: str) -> str | None:
-    """Return the signature in Google's field of a chat tool call; None if it has none."""
+    """Return the signature in Google's field of a chat message or tool call, or in OpenRouter's; None: it has none."""
     extra = object_at(call.get("extra_content"), f"{at}.extra_content")
     google = object_at(extra.get("google"), f"{at}.extra_content.google")
     signature: str | None = decoded(
         google.get("thought_signature"), str, f"{at}.extra_content.google.thought_signature"
     )
+    if signature is None and GEMINIS.encode() in bytes(call.get("reasoning_details", b"")):
+        details = decoded(call["reasoning_details"], list[dict[str, Any]], f"{at}.reasoning_details")
+        signature = googles_in({"reasoning_details": details}) or None
     return signature
 
 
 class _Conversation:
     """The turns so far, and the system prompt's parts."""
 
-    def __init__(self, losses: Losses) -> None:
+    def __init__(self, losses: Losses, *, shows_results: bool) -> None:
+        """``shows_results``: results of functions may have pictures."""
+        self.shows_results = shows_results
         self.system: list[Object] = []
         self.turns: list[Object] = []
         self._losses = losses
@@ -151,11 +163,12 @@ class _Conversation:
         self._add("user", parts)
 
     def _add_assistant(self, message: RawObject, path: str) -> None:
-        content = message.get("content")
+        content, signature = message.get("content"), signature_of(message, path)
         said = {"role", "content", "tool_calls", "refusal", "extra_content"}
         for name in sorted(_THOUGHTS & message.keys()):
             said.add(name)
-            if bytes(message[name]) not in {b"null", b'""', b"[]"}:
+            is_own = name == "reasoning_details" and signature is not None
+            if bytes(message[name]) not in {b"null", b'""', b"[]"} and not is_own:
                 self._losses.add(f"{path}.{name}", "Gemini takes no thoughts that it did not sign", hint=True)
         for name in ("annotations", "function_call"):  # SDKs send an answer back unchanged, empty fields included
             if bytes(message.get(name, b"null")) == b"[]":
@@ -164,13 +177,13 @@ class _Conversation:
         parts = self._parts(content, f"{path}.content") if is_said(content) else []
         if is_string(message.get("refusal")):
             parts.append({"text": message["refusal"]})
-        if parts and (signature := signature_of(message, path)) is not None:
+        if parts and signature is not None:
             parts[-1]["thoughtSignature"] = signature
         calls: list[Object] = []
         for number, call in enumerate(objects_at(message.get("tool_calls"), f"{path}.tool_calls")):
             calls += self._call(call, f"{path}.tool_calls[{number}]")
         if calls and not any("thoughtSignature" in call for call in calls):
-            calls[0]["thoughtSignature"] = UNSIGNED
+            calls[0]["thoughtSignature"] = UNSIGNED if parts or signature is None else signature
         self._add("model", parts + calls)
 
     def _call(self, call: RawObject, at: str) -> list[Object]:
@@ -189,7 +202,7 @@ class _Conversation:
         return [part if signature is None else {**part, "thoughtSignature": signature}]
 
     def _add_result(self, message: RawObject, path: str) -> None:
-        said = ("role", "content", "tool_call_id", "name")  # the call has the name too
+        said = ("role", "content", "tool_call_id", "name", "is_error")  # the call has the name too
         self._losses.rest(message, said, path, _NO_FIELD)
         call_id = text_at(message, "tool_call_id", path)
         if call_id in self._lost_calls:
@@ -197,13 +210,17 @@ class _Conversation:
             return
         if call_id not in self._names:
             raise Malformed(f"'{path}.tool_call_id' is of no call before it", f"{path}.tool_call_id")
-        content = message.get("content")
+        content, shown = message.get("content"), list[Object]()
         if is_string(content):
             output: Any = content
         else:
-            parts = self._parts(content, f"{path}.content", texts_only=True)
-            output = "".join(decoded(raw_json(part["text"]), str, path) for part in parts)
-        response = {"id": call_id, "name": self._names[call_id], "response": {"output": output}}
+            parts = self._parts(content, f"{path}.content", texts_only=not self.shows_results)
+            shown = [part for part in parts if "text" not in part]
+            output = "".join(decoded(raw_json(part["text"]), str, path) for part in parts if "text" in part)
+        told = {"error" if is_error(message, path) else "output": output}
+        response = {"id": call_id, "name": self._names[call_id], "response": told}
+        if shown:
+            response["parts"] = shown
         if not self._answers_tools:
             self._add("user", [{"functionResponse": response}])
             self._answers_tools = True
@@ -269,10 +286,9 @@ _PENALTIES = frozenset({"presence_penalty", "frequency_penalty"})
 _READ = frozenset({
     *_SAME,
     *("max_completion_tokens", "max_tokens", "messages", "model", "parallel_tool_calls", "reasoning_effort"),
-    *("response_format", "stop", "stream", "stream_options", "tool_choice", "tools"),
+    *("response_format", "service_tier", "stop", "stream", "stream_options", "tool_choice", "tools"),
 })  # fmt: skip
 _MOST_STOPS = 5  # stop sequences in Gemini
-_DEFAULTS = {**DEFAULTS, "service_tier": (b'"auto"', b'"default"')}
 _HINTS: Mapping[str, str] = {
     "metadata": "Gemini has no metadata",
     "prediction": "Gemini takes no prediction",
@@ -280,7 +296,6 @@ _HINTS: Mapping[str, str] = {
     "prompt_cache_options": CACHE_REASON,
     "prompt_cache_retention": CACHE_REASON,
     "safety_identifier": "Gemini takes no name of a user",
-    "service_tier": "Gemini has other service tiers",
     "user": "Gemini takes no name of a user",
 }
 _REASONS: Mapping[str, str] = {
@@ -311,7 +326,7 @@ def from_chat(
     """
     losses = Losses()
     asked, given = request_of(fields)
-    conversation = _Conversation(losses)
+    conversation = _Conversation(losses, shows_results=levels)
     conversation.read(given)
     if not conversation.turns:
         losses.add("messages", "Gemini needs more than a system prompt")
@@ -322,6 +337,7 @@ def from_chat(
     said.update(_same(asked, losses, penalties=penalties))
     said.update(_limit(asked, losses))
     said.update(_stops(asked, losses))
+    said.update(_tier(asked, losses))
     said.update(_tools(asked, losses))
     form = _form(asked, losses)
     if form and "tools" in said and not levels:
@@ -331,7 +347,7 @@ def from_chat(
     said.update(_thinking(asked, losses, levels=levels, least=least))
     lose_stream_options(asked, losses, _NO_FIELD)
     for name, value in asked.items():
-        if name not in _READ and bytes(value) not in _DEFAULTS.get(name, ()):
+        if name not in _READ and bytes(value) not in DEFAULTS.get(name, ()):
             losses.add(name, _HINTS.get(name) or _REASONS.get(name, _NO_FIELD), hint=name in _HINTS)
     return Wording({name: raw_json(value) for name, value in said.items()}, losses.met())
 
@@ -347,10 +363,10 @@ def _same(asked: RawObject, losses: Losses, *, penalties: bool) -> Object:
 
 
 def _thinking(asked: RawObject, losses: Losses, *, levels: bool, least: str) -> Object:
-    effort = decoded(asked.get("reasoning_effort"), str, "reasoning_effort")
+    effort, budget = decoded(asked.get("reasoning_effort"), str, "reasoning_effort"), budget_of(asked)
     if effort is None:
         return {}
-    thinking = thinking_of(effort, levels=levels, least=least)
+    thinking = thinking_of(effort, levels=levels, least=least, budget=budget)
     if thinking is None:
         losses.add("reasoning_effort", f"Gemini has no effort {effort!r}")
         return {}
@@ -373,6 +389,15 @@ def _stops(asked: RawObject, losses: Losses) -> Object:
     if len(stops) > _MOST_STOPS:
         losses.add("stop", f"Gemini takes {_MOST_STOPS} stop sequences at most")
     return {IN_CONFIG + "stopSequences": stops[:_MOST_STOPS]} if stops else {}
+
+
+def _tier(asked: RawObject, losses: Losses) -> Object:
+    tier = decoded(asked.get("service_tier"), str, "service_tier")
+    if tier in TIERS:
+        return {"serviceTier": TIERS[tier]}
+    if tier not in {None, "auto", "default"}:
+        losses.add("service_tier", f"Gemini has no service tier {tier!r}", hint=True)
+    return {}
 
 
 def _tools(asked: RawObject, losses: Losses) -> Object:
@@ -453,8 +478,14 @@ class GeminiHabits(Habits, frozen=True):
 def habits_of(model: str, max_output_tokens: int | None, known: Habits) -> GeminiHabits:
     """Return the habits of ``model``."""
     del max_output_tokens  # without a limit, an answer may be as long as the model allows
+    levels = takes_levels(model)
     return GeminiHabits(
-        thinks=known.thinks, levels=takes_levels(model), least=least_effort(model), penalties=takes_penalties(model)
+        thinks=known.thinks,
+        levels=levels,
+        least=least_effort(model),
+        penalties=takes_penalties(model),
+        # Gemini 3 sees pictures in a function's response (ai.google.dev/gemini-api/docs/function-calling#multimodal).
+        beyond=frozenset({"results", "top_k"}) if levels else frozenset({"thinking_budget", "top_k"}),
     )
 
 
@@ -560,6 +591,7 @@ GEMINI = Dialect(
         },
         tools={"tools": _offered_tools},
         body=body_of,
+        without_foreign_thoughts=lambda fields, _: without_blocks(fields),
         without_bound_reasoning=without_signatures,
     ),
     answers=AnswerFormat(
@@ -583,6 +615,8 @@ GEMINI = Dialect(
             "tool_choice": "toolConfig.functionCallingConfig",
         },
         to_chat=to_chat,
+        keeps=frozenset({"signed", "beyond"}),
+        takes_signed=GOOGLE,
         from_chat=_from_chat,
         stream_to_chat=ToChat,
         takes_one_call=False,

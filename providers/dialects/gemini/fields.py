@@ -9,7 +9,7 @@ top level too, by names with a dot (``generationConfig.temperature``), so that d
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
@@ -20,7 +20,18 @@ from providers.dialects.messages.fields import (
     object_at,
     objects_at,
 )
-from providers.dialects.wording import BOUND_REASON, PLAIN, Fields, Loss, Malformed, Wording, decoded, is_null, raw_json
+from providers.dialects.wording import (
+    BOUND_REASON,
+    OURS,
+    PLAIN,
+    Fields,
+    Loss,
+    Malformed,
+    Wording,
+    decoded,
+    is_null,
+    raw_json,
+)
 
 CONFIG = "generationConfig"
 IN_CONFIG = f"{CONFIG}."
@@ -215,12 +226,17 @@ def _version_and_line(model: str) -> tuple[tuple[int, int], str]:
     return (_NEWEST if found[1] is None else (int(found[1]), int(found[2] or 0))), found[3] or ""
 
 
-def thinking_of(effort: str, *, levels: bool, least: str) -> dict[str, Any] | None:
-    """Return the ``thinkingConfig`` for chat's effort, ``least`` at least; None if there is none of this name."""
+def thinking_of(effort: str, *, levels: bool, least: str, budget: int | None = None) -> dict[str, Any] | None:
+    """Return the ``thinkingConfig`` for chat's effort, ``least`` at least; None if there is none of this name.
+
+    ``budget``: what the client has asked for, where the effort stands for it.
+    """
     effort = _HIGHER.get(effort, effort)
     if effort not in _BUDGETS_TOKENS:
         return None
     shown: dict[str, Any] = {"includeThoughts": effort != "none"}
+    if not levels and budget is not None:
+        return shown | {"thinkingBudget": max(_LEAST_BUDGET_TOKENS, min(budget, _BUDGETS_TOKENS["high"]))}
     if not levels:
         return shown | {"thinkingBudget": _BUDGETS_TOKENS[effort] or (0 if least == "none" else _LEAST_BUDGET_TOKENS)}
     return shown | {"thinkingLevel": least if effort in {"none", "minimal"} else effort}
@@ -247,6 +263,8 @@ def effort_of(config: RawObject, path: str) -> str | None:
 
 
 _THINKING = IN_CONFIG + "thinkingConfig"
+# Chat's tiers (ai.google.dev/gemini-api/docs/flex-inference, and priority-inference).
+TIERS: Mapping[str, str] = {"flex": "flex", "priority": "priority"}
 
 
 def without_effort(fields: Fields) -> Wording:
@@ -264,6 +282,18 @@ def without_effort(fields: Fields) -> Wording:
     return Wording({name: value for name, value in fields.items() if name != _THINKING}, losses)
 
 
+def without_blocks(fields: Fields) -> Wording:
+    """Return a Gemini request without what Anthropic's models have signed; unchanged, if there is none.
+
+    Raises:
+        Malformed: the conversation is not valid in Gemini.
+
+    """
+    if OURS not in bytes(fields.get("contents", b"")):
+        return Wording(fields)
+    return _without(fields, lambda signature: bytes(signature).startswith(b'"' + OURS), _OF_OTHERS)
+
+
 def without_signatures(fields: Fields) -> Wording:
     """Return a Gemini request without the signatures of thoughts. Calls, which need one, have Google's word instead.
 
@@ -271,6 +301,13 @@ def without_signatures(fields: Fields) -> Wording:
         Malformed: the conversation is not valid in Gemini.
 
     """
+    return _without(fields, lambda signature: bytes(signature) != _UNSIGNED_JSON, BOUND_REASON)
+
+
+_OF_OTHERS = "Gemini refuses the signatures of other models' thoughts"
+
+
+def _without(fields: Fields, is_left_out: Callable[[msgspec.Raw], bool], reason: str) -> Wording:
     losses: list[Loss] = []
     said: list[Object] = []
     for number, turn in enumerate(objects_at(fields.get("contents"), "contents")):
@@ -278,8 +315,8 @@ def without_signatures(fields: Fields) -> Wording:
         kept: list[RawObject] = []
         calls: list[RawObject] = []
         for place, part in enumerate(objects_at(turn.get("parts"), path)):
-            names = [name for name in _SIGNATURES if name in part and bytes(part[name]) != _UNSIGNED_JSON]
-            losses += [Loss(f"{path}[{place}].{name}", BOUND_REASON, hint=True) for name in names]
+            names = [name for name in _SIGNATURES if name in part and is_left_out(part[name])]
+            losses += [Loss(f"{path}[{place}].{name}", reason, hint=True) for name in names]
             left = {name: value for name, value in part.items() if name not in names}
             if "functionCall" in left or "function_call" in left:
                 calls.append(left)

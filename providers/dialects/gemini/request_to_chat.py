@@ -2,13 +2,14 @@
 
 import base64
 import binascii
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from typing import Any
 
 import msgspec
 
 from providers.dialects.gemini.fields import (
     IN_CONFIG,
+    TIERS,
     effort_of,
     is_said,
     listed_at,
@@ -24,19 +25,24 @@ from providers.dialects.messages.fields import (
     text_at,
 )
 from providers.dialects.wording import (
+    GOOGLE,
+    OURS,
     SEE_BELOW,
     SHOWN_LATER,
     Calls,
     Losses,
     Malformed,
     Wording,
+    blocks_within,
     decoded,
+    extra_content,
     is_null,
     is_string,
     raw_json,
     results_first,
     short_name,
     shown,
+    signer_of,
     with_properties,
 )
 from providers.large_bodies import encoded
@@ -52,6 +58,7 @@ _SOUNDS: Mapping[str, str] = {
     "audio/mp3": "mp3",
     "audio/mpeg": "mp3",
 }
+_KEPT = ("extra_content", "reasoning_content", "thinking_blocks")  # of thoughts, in a message
 _OUTPUTS = ("output", "result")  # where a function's answer is only text: Google's word, and that of its SDK
 
 
@@ -63,23 +70,29 @@ def name_of_function(name: str) -> str:
 class _Conversation:
     """The messages so far. A function's answer without an id belongs to the first open call of its name."""
 
-    def __init__(self, losses: Losses, *, thoughts: bool, elsewhere: bool) -> None:
-        """``thoughts``: earlier ones are kept; ``elsewhere``: turns before these are in Google's cache."""
+    def __init__(self, losses: Losses, *, thoughts: bool, signed: str, elsewhere: bool) -> None:
+        """``thoughts``: earlier ones are kept; ``signed``: those that this vendor has signed.
+
+        ``elsewhere``: turns before these are in Google's cache.
+        """
         self._ids = Calls(elsewhere=elsewhere)
         self._given: set[str] = set()  # ids that the client has set
         self.said: list[Object] = []
         self._losses = losses
         self._thoughts = thoughts
+        self._signed = signed
+        self._blocks_are_kept = False  # those of Anthropic's have all of the thoughts
         self._open: list[tuple[str, str]] = []  # names and ids of calls without an answer
         self._calls = 0
 
-    def read(self, contents: list[RawObject]) -> None:
-        """Translate all turns.
+    def read(self, contents: list[RawObject], *, has_blocks: bool) -> None:
+        """Translate all turns; ``has_blocks``: one has what Anthropic's models have signed.
 
         Raises:
             Malformed: one is not valid in Gemini.
 
         """
+        self._blocks_are_kept = has_blocks and self._signed not in {"", GOOGLE}
         role = ""
         for number, turn in enumerate(contents):
             path = f"contents[{number}]"
@@ -114,8 +127,8 @@ class _Conversation:
 
     def _model(self, parts: list[RawObject], path: str) -> None:
         texts: list[str] = []
-        thought: list[str] = []
         calls: list[Object] = []
+        kept: Object = {}  # what only the maker of thoughts can read
         # Google's SDKs keep a stream as a turn for each of its pieces, the last often empty: one message of chat, in
         # which nothing may stand between calls and their results.
         goes_on = bool(self.said) and self.said[-1]["role"] == "assistant"
@@ -123,31 +136,52 @@ class _Conversation:
             self._ids.begin_turn()
         for number, part in enumerate(parts):
             at = f"{path}[{number}]"
-            if is_said(part.get("thoughtSignature")):
-                self._losses.add(f"{at}.thoughtSignature", _SIGNATURE, hint=True)
+            signature = self._signature(part, at, kept)
             if is_said(part.get("functionCall")):
-                calls.append(self._call(part, at))
-            elif not is_said(part.get("text")):
-                if not part.keys() <= {"thoughtSignature", "thought"}:
-                    self._losses.add(at, _NO_PART)
-            elif not decoded(part.get("thought"), bool, f"{at}.thought"):
-                texts.append(text_at(part, "text", at))
-                self._losses.rest(part, ("text", "thought", "thoughtSignature"), at, _NO_FIELD)
-            elif self._thoughts:
-                thought.append(text_at(part, "text", at))
-            else:
-                self._losses.add(at, _OWN_THOUGHTS, hint=True)
-        if not texts and not calls:
-            return
-        self._say(self.said.pop() if goes_on else {}, "".join(texts), "".join(thought), calls, path)
+                calls.append(self._call(part, at) | signature)
+                continue
+            kept |= signature
+            texts += self._text(part, at, kept)
+        if texts or calls or (kept and goes_on):
+            self._say(self.said.pop() if goes_on else {}, "".join(texts), calls, kept, path)
 
-    def _say(self, before: Object, text: str, thought: str, calls: list[Object], path: str) -> None:
+    def _text(self, part: RawObject, at: str, kept: Object) -> list[str]:
+        """Return the text of a part of the model's; add thoughts to ``kept``."""
+        if not is_said(part.get("text")):
+            if not part.keys() <= {"thoughtSignature", "thought"}:
+                self._losses.add(at, _NO_PART)
+        elif not decoded(part.get("thought"), bool, f"{at}.thought"):
+            self._losses.rest(part, ("text", "thought", "thoughtSignature"), at, _NO_FIELD)
+            return [text_at(part, "text", at)]
+        elif self._thoughts:
+            kept["reasoning_content"] = kept.get("reasoning_content", "") + text_at(part, "text", at)
+        elif not self._blocks_are_kept:
+            self._losses.add(at, _OWN_THOUGHTS, hint=True)
+        return []
+
+    def _signature(self, part: RawObject, at: str, kept: Object) -> Object:
+        """Return chat's field for a part's signature, if that is Google's; add Anthropic's blocks to ``kept``."""
+        raw = part.get("thoughtSignature")
+        if not is_said(raw):
+            return {}
+        signature = text_at(part, "thoughtSignature", at) if is_string(raw) else ""
+        if blocks := blocks_within(signature):
+            if own := [block for block in blocks if signer_of(block) == self._signed]:
+                kept["thinking_blocks"] = [*kept.get("thinking_blocks", ()), *own]
+                return {}
+        elif signature and self._signed == GOOGLE:
+            return extra_content(signature)
+        self._losses.add(f"{at}.thoughtSignature", _SIGNATURE, hint=True)
+        return {}
+
+    def _say(self, before: Object, text: str, calls: list[Object], kept: Object, path: str) -> None:
         """Add what the model says to the message ``before``, which may be empty."""
         calls = [*before.get("tool_calls", ()), *calls]
         content = (before.get("content") or "") + text
         message: Object = {"role": "assistant", "content": content or (None if calls else "")}
-        if thoughts := before.get("reasoning_content", "") + thought:
-            message["reasoning_content"] = thoughts
+        for name in _KEPT:
+            if told := [each[name] for each in (before, kept) if name in each]:
+                message[name] = told[-1] if len(told) == 1 or name == "extra_content" else told[0] + told[1]
         self.said.append(self._losses.places.put(message | {"tool_calls": calls} if calls else message, path))
 
     def _call(self, part: RawObject, at: str) -> Object:
@@ -194,16 +228,24 @@ class _Conversation:
             call_id = self._made_id()
         else:
             raise Malformed(f"'{path}' answers {name!r}, which was not called before, or has an answer", path)
-        content = _text_of(spelt_at(response.get("response"), f"{path}.response"), f"{path}.response")
+        told = spelt_at(response.get("response"), f"{path}.response")
+        keeps = "results" in self._losses.beyond
+        failed = {"is_error": True} if keeps and len(told) == 1 and is_string(told.get("error")) else {}
+        content = _text_of({"output": told["error"]} if failed else told, f"{path}.response")
+        own: list[Object] = []
         for number, item in enumerate(listed_at(response.get("parts"), f"{path}.parts")):
             inner = f"{path}.parts[{number}]"
-            if more := parts_of(item, inner, self._losses):
+            more = parts_of(item, inner, self._losses)
+            if keeps:
+                own += more
+            elif more:
                 self._losses.add(inner, SHOWN_LATER, hint=True)
                 shown_by_tools += [{"type": "text", "text": shown(call_id)}, *more]
                 content = f"{content}\n{SEE_BELOW}"
         self._losses.rest(response, ("id", "name", "response", "parts"), path, _NO_FIELD)
         self._losses.rest(part, ("functionResponse",), at, _NO_FIELD)
-        return {"role": "tool", "tool_call_id": call_id, "content": content}
+        whole = [{"type": "text", "text": content}, *own] if own else content
+        return {"role": "tool", "tool_call_id": call_id, "content": whole, **failed}
 
 
 def _text_of(response: RawObject, path: str) -> str:
@@ -285,7 +327,7 @@ _SAME: Mapping[str, str] = {  # chat's names of the parameters that both have
 }
 _MOST_STOPS = 4  # stop sequences in chat
 _READ = frozenset({
-    *("contents", "model", "safetySettings", "stream", "systemInstruction", "toolConfig", "tools"),
+    *("contents", "model", "safetySettings", "serviceTier", "stream", "systemInstruction", "toolConfig", "tools"),
     *(IN_CONFIG + name for name in _SAME),
     *(IN_CONFIG + name for name in ("responseJsonSchema", "responseMimeType", "responseSchema", "stopSequences")),
     IN_CONFIG + "thinkingConfig",
@@ -298,7 +340,6 @@ _DEFAULTS: Mapping[str, tuple[bytes, ...]] = {  # values that are the default
 _HINTS: Mapping[str, str] = {
     IN_CONFIG + "mediaResolution": "chat has another scale for the details of pictures",
     "labels": "chat has no labels",
-    "serviceTier": "chat's service tiers are its providers' own",
 }
 _REASONS: Mapping[str, str] = {
     IN_CONFIG + "topK": "chat has no top_k",
@@ -312,25 +353,28 @@ _LETS_ALL_PASS = frozenset({"BLOCK_NONE", "OFF"})
 _CHOICES: Mapping[str, str] = {"AUTO": "auto", "MODE_UNSPECIFIED": "auto", "ANY": "required", "NONE": "none"}
 
 
-def to_chat(fields: Mapping[str, msgspec.Raw], *, thoughts: bool = False) -> Wording:
+def to_chat(
+    fields: Mapping[str, msgspec.Raw], *, thoughts: bool = False, signed: str = "", beyond: Container[str] = ()
+) -> Wording:
     """Translate a Gemini request into a chat completion request.
 
-    With ``thoughts``, earlier thoughts are sent as ``reasoning_content``. A budget of thoughts becomes an effort.
+    With ``thoughts``, earlier thoughts are sent as ``reasoning_content``; what the vendor ``signed`` has signed is sent
+    back to it; what is ``beyond`` chat is kept in the pivot's own fields. A budget of thoughts becomes an effort.
 
     Raises:
         Malformed: the request is not valid in Gemini.
 
     """
-    losses = Losses()
+    losses = Losses(beyond=beyond)
     asked = {name: value for name, value in fields.items() if not is_null(value)}
-    conversation = _Conversation(losses, thoughts=thoughts, elsewhere="cachedContent" in asked)
+    conversation = _Conversation(losses, thoughts=thoughts, signed=signed, elsewhere="cachedContent" in asked)
     if system := _system(asked, losses):
         message: Object = {"role": "system", "content": _content(system)}
         conversation.said.append(losses.places.put(message, "systemInstruction"))
     contents = listed_at(asked.get("contents"), "contents")
     if not contents:
         raise Malformed("'contents' must have at least one turn", "contents")
-    conversation.read(contents)
+    conversation.read(contents, has_blocks=OURS in bytes(asked["contents"]))
     chat: Object = {name: asked[name] for name in ("model", "stream") if name in asked}
     chat["messages"] = [message for _, message in results_first(conversation.said)]
     for name, chats in _SAME.items():
@@ -341,6 +385,9 @@ def to_chat(fields: Mapping[str, msgspec.Raw], *, thoughts: bool = False) -> Wor
         chat.update(tools | _choice(asked, losses))
     chat.update(_form(asked, losses))
     chat.update(_effort(asked, losses))
+    chat.update(_tier(asked, losses))
+    if "top_k" in beyond and IN_CONFIG + "topK" in asked:
+        chat["top_k"] = asked.pop(IN_CONFIG + "topK")
     _safety(asked, losses)
     for name, value in asked.items():
         if name not in _READ and bytes(value) not in _DEFAULTS.get(name, ()):
@@ -444,7 +491,18 @@ def _effort(asked: RawObject, losses: Losses) -> Object:
     config = spelt_at(asked.get(path), path)
     losses.rest(config, ("includeThoughts", "thinkingBudget", "thinkingLevel"), path, _NO_FIELD)
     effort = effort_of(config, path)
-    return {} if effort is None else {"reasoning_effort": effort}
+    budget = decoded(config.get("thinkingBudget"), int, f"{path}.thinkingBudget") or 0
+    said: Object = {} if effort is None else {"reasoning_effort": effort}
+    return said | {"thinking_budget": budget} if said and budget > 0 and "thinking_budget" in losses.beyond else said
+
+
+def _tier(asked: RawObject, losses: Losses) -> Object:
+    tier = (decoded(asked.get("serviceTier"), str, "serviceTier") or "standard").lower()
+    if tier in TIERS:
+        return {"service_tier": tier}
+    if tier not in {"standard", "unspecified"}:
+        losses.add("serviceTier", f"chat has no service tier {tier!r}", hint=True)
+    return {}
 
 
 def _safety(asked: RawObject, losses: Losses) -> None:

@@ -12,8 +12,11 @@ from providers.dialects.chat.deltas import (
     ChunkTranslation,
     complaint,
     delta_of,
+    googles_in,
     no_place,
     pictures_in,
+    sealed_in,
+    signed_in,
     sound_in,
     split_data,
     thought_in,
@@ -27,7 +30,7 @@ from providers.dialects.gemini.events import MAY_BE_EMPTY, UNSPECIFIED, event, u
 from providers.dialects.gemini.fields import IN_CONFIG
 from providers.dialects.gemini.request_to_chat import name_of_function
 from providers.dialects.messages.streams import Call, Calls
-from providers.dialects.wording import arguments_object
+from providers.dialects.wording import SIGNED, arguments_object, extra_content, with_blocks
 from providers.error_bodies import error_in
 from providers.errors import SURPRISES, UNREADABLE, ErrorKind, UpstreamError
 from providers.sse import events
@@ -50,18 +53,44 @@ class _Choice:
         self.reason: str | None = None
         self.sound: str | None = None  # the type of the sound that it has
         self.said = False
+        self.signature = ""  # Google's, of the message
+        self.blocks: list[Mapping[str, Any]] = []  # what Anthropic's model has signed since the last call
+        self.thought: list[str] = []  # the text of the next of them
         self.hidden: list[str] = []  # thoughts that are not shown, while there is nothing else
 
     def last_part(self) -> dict[str, Any]:
         """Return what its last event says: the thoughts, if it would be empty without them."""
-        return {"text": "".join(self.hidden), "thought": True} if self.hidden else {"text": ""}
+        said: dict[str, Any] = {"text": "".join(self.hidden), "thought": True} if self.hidden else {"text": ""}
+        return said | self.signed(self.signature)
+
+    def think(self, thought: str, blocks: Sequence[Mapping[str, Any]]) -> None:
+        """Add a piece of thoughts, and Anthropic's blocks, whose text may have been streamed before them."""
+        if thought:
+            self.thought.append(thought)
+        for block in blocks:
+            is_bare = block["type"] == SIGNED and not block.get("thinking")
+            self.blocks.append({**block, "thinking": "".join(self.thought)} if is_bare else block)
+            self.thought.clear()
+
+    def seal(self) -> dict[str, Any]:
+        """Return the field of a text with Google's signature, if there is one."""
+        signature, self.signature = self.signature, ""
+        return {"thoughtSignature": signature} if signature else {}
+
+    def signed(self, signature: str) -> dict[str, Any]:
+        """Return the field of the next part that has this signature of Google's, else the blocks so far."""
+        if not signature and self.blocks:
+            signature = with_blocks(self.blocks)
+            self.blocks.clear()
+        return {"thoughtSignature": signature} if signature else {}
 
 
 class FromChat(ChunkTranslation):
     """Translates one answer. A function call is sent when it is complete: Gemini has no pieces of calls.
 
-    Reasoning becomes thoughts, without a signature, only if the client has asked for thoughts, or at the end if there
-    is nothing else. The text of a refusal becomes text.
+    Reasoning becomes thoughts only if the client has asked for thoughts, or at the end if there is nothing else. What
+    Anthropic's models have signed is, with its text, the signature of the first call, or of the last part: programs
+    send no thoughts back. The text of a refusal becomes text.
     """
 
     def __init__(
@@ -135,13 +164,15 @@ class FromChat(ChunkTranslation):
         if isinstance(content, list):  # typed parts, the form in which Mistral sends them
             thought += "".join(thought_in(part) for part in content)
             content = "".join(part.get("text") or "" for part in content)
+        choice.think(thought, signed_in(delta) or sealed_in(delta))
         if thought and self._shows_thoughts:
             parts.append({"text": thought, "thought": True})
         elif thought:
             choice.hidden.append(thought)
         sound, transcript = sound_in(delta)
+        choice.signature = googles_in(delta) or choice.signature
         if text := content + (delta.get("refusal") or "") + transcript:
-            parts.append({"text": text})
+            parts.append({"text": text, **choice.seal()})
         parts += map(_picture, pictures_in(delta))
         if sound:
             choice.sound = choice.sound or _kind_of(sound)
@@ -159,7 +190,8 @@ class FromChat(ChunkTranslation):
             finished=choice.reason is not None
         ):
             if choice.reason != _CUT_SHORT or current[1].is_whole():  # the limit may have cut off its arguments
-                parts.append({"functionCall": self._call(current[1])})
+                signed = choice.signed(current[1].signature)
+                parts.append({"functionCall": self._call(current[1]), **signed})
         return parts
 
     def _call(self, call: Call) -> dict[str, Any]:
@@ -360,7 +392,7 @@ class ToChat:
 
     def _delta(self, part: Mapping[str, Any], candidate: _Candidate) -> dict[str, Any]:
         signature = part.get("thoughtSignature")
-        signed = {"extra_content": {"google": {"thought_signature": signature}}} if signature else {}
+        signed = extra_content(signature) if signature else {}
         if call := part.get("functionCall"):
             number, candidate.calls = candidate.calls, candidate.calls + 1
             arguments = msgspec.json.encode(call.get("args") or {}).decode()
@@ -370,7 +402,7 @@ class ToChat:
                 "tool_calls": [{"index": number, "id": call_id, "type": "function", "function": function, **signed}]
             }
         if part.get("thought"):  # of a thought's pictures, too, none is shown
-            return {"reasoning_content": part["text"]} if part.get("text") else {}
+            return {"reasoning_content": part["text"], **signed} if part.get("text") else signed
         if part.get("text"):
             return {"content": part["text"], **signed}
         return self._file(part) or signed

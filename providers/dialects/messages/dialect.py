@@ -40,7 +40,20 @@ from providers.dialects.messages.fields import (
 from providers.dialects.messages.request_from_chat import DEFAULT_MAX_TOKENS, Sampling, from_chat
 from providers.dialects.messages.request_to_chat import A_BILL, is_bill, to_chat
 from providers.dialects.messages.streams import FromChat, ToChat
-from providers.dialects.wording import BOUND_REASON, PLAIN, Fields, Loss, Wording, decoded, is_string, raw_json
+from providers.dialects.wording import (
+    ANTHROPIC,
+    BOUND_REASON,
+    GOOGLES,
+    PLAIN,
+    Fields,
+    Loss,
+    Wording,
+    decoded,
+    googles,
+    is_string,
+    raw_json,
+    signer_of,
+)
 from providers.errors import UNREADABLE
 
 # In what models that speak Messages differ: their limits, their way of thinking, their sampling parameters.
@@ -147,7 +160,7 @@ _BILL = b"x-anthropic-billing-header"
 
 
 def without_unsigned_thoughts(fields: Mapping[str, msgspec.Raw], habits: Habits = _ANY) -> Wording:
-    """Return a Messages request without thinking blocks that have an empty signature; unchanged, if there are none.
+    """Return a Messages request without thinking blocks that have an empty signature, or Google's; else unchanged.
 
     For a model that signs, also without those that have none. Others, of servers of one's own, may need them back.
 
@@ -157,12 +170,19 @@ def without_unsigned_thoughts(fields: Mapping[str, msgspec.Raw], habits: Habits 
     """
     conversation = bytes(fields.get("messages", b""))
     is_whole = not any(each in conversation for each in (_UNSIGNED if habits.signs else _EMPTY))
+    is_whole = is_whole and GOOGLES not in conversation and b'"redacted_thinking"' not in conversation
     if is_whole and not (habits.signs and _lacks_signatures(conversation)):
         return Wording(fields)
     refused = frozenset({b"", b"null", b'""'} if habits.signs else {b'""'})
     return _without_thoughts(
         fields,
-        lambda kind, block: kind == "thinking" and bytes(block.get("signature", b"")) in refused,
+        lambda kind, block: (
+            (
+                kind == "thinking"
+                and (bytes(block.get("signature", b"")) in refused or bool(googles(block.get("signature"))[1]))
+            )
+            or (kind == "redacted_thinking" and signer_of(block) != ANTHROPIC)
+        ),
         "Messages refuses thinking blocks that it did not sign",
     )
 
@@ -449,8 +469,9 @@ MESSAGES = Dialect(
             "response_format": "output_config.format",
             "user": "metadata.user_id",
         },
-        keeps=frozenset({"marks", "signed"}),
-        takes_signed=True,
+        keeps=frozenset({"marks", "signed", "beyond"}),
+        takes_signed=ANTHROPIC,
+        beyond=frozenset({"results", "thinking_budget", "top_k", "addresses"}),
         from_chat=_from_chat,
         stream_to_chat=ToChat,
         stream_from_chat=partial(FromChat, offered=_offered_tools),

@@ -8,6 +8,8 @@ from typing import Any, TypeVar
 import msgspec
 
 from providers.dialects.wording import (
+    ANTHROPIC,
+    GOOGLES,
     REDACTED,
     SIGNED,
     Fields,
@@ -18,6 +20,7 @@ from providers.dialects.wording import (
     is_null,
     is_string,
     raw_json,
+    signer_of,
 )
 from providers.errors import UNREADABLE
 
@@ -148,6 +151,19 @@ def stops_of(asked: RawObject) -> list[str]:
     alone = is_string(asked["stop"])
     stops: list[str] = [decoded(asked["stop"], str, "stop")] if alone else decoded(asked["stop"], list[str], "stop")
     return stops
+
+
+def budget_of(asked: RawObject) -> int | None:
+    """Return how many tokens may be thought, where an effort stands for that: no field of chat's, but the pivot's.
+
+    Raises:
+        Malformed: it is no number.
+
+    """
+    if "reasoning_effort" not in asked:
+        return None
+    budget: int | None = decoded(asked.pop("thinking_budget", None), int, "thinking_budget")
+    return budget
 
 
 DEFAULTS: Mapping[str, tuple[bytes, ...]] = {  # values that are the default
@@ -327,12 +343,20 @@ def budget_of_effort(effort: str, limit: int) -> int | None:
 
 
 def thinking_of_effort(
-    effort: str | None, said: Object, losses: Losses, *, adaptive: bool, limited: bool, always: bool
+    effort: str | None,
+    said: Object,
+    losses: Losses,
+    *,
+    adaptive: bool,
+    limited: bool,
+    always: bool,
+    budget: int | None = None,
 ) -> Object:
     """Return the fields of a Messages request for an effort; ``said`` are the fields that the request has already.
 
     The budget counts towards max_tokens, and is added to that, unless it is the client's limit or the highest that the
-    model takes (``limited``). ``always``: the model cannot stop thinking.
+    model takes (``limited``). ``always``: the model cannot stop thinking. ``budget``: what the client has asked for,
+    where an effort stands for it.
     """
     if effort is None:
         return {}
@@ -349,9 +373,11 @@ def thinking_of_effort(
     if adaptive:  # without ``display``, newer models do not send their thinking
         thinking = {"type": "adaptive", "display": "summarized"}
         return {"thinking": thinking, "output_config": {"effort": _EFFORTS[effort]}}
-    budget = _BUDGETS_TOKENS[effort]
+    stated, budget = budget, _BUDGETS_TOKENS[effort] if budget is None else max(budget, _LEAST_BUDGET_TOKENS)
     if not limited:
         limit += budget
+    elif stated is not None and budget >= limit:  # Gemini takes one that is: a quarter is left for the answer
+        budget = max(_LEAST_BUDGET_TOKENS, limit * 3 // 4)
     return {"thinking": {"type": "enabled", "budget_tokens": min(budget, limit - 1)}, "max_tokens": limit}
 
 
@@ -419,10 +445,12 @@ _SIGNED_FIELDS: Mapping[bytes, tuple[str, str]] = {  # by a block's type: its te
 }
 
 
-def signed_thought(block: RawObject) -> Object | None:
-    """Return a block of thinking that can be sent back to the model that made it; None if it is none."""
+def signed_thought(block: RawObject, signer: str = ANTHROPIC) -> Object | None:
+    """Return a block of thinking that can be sent back to the model that made it, of ``signer``; None if it is none."""
     text, bound = _SIGNED_FIELDS.get(bytes(block.get("type", b"")), ("", ""))
     if text not in block or not bytes(block.get(bound, b"")).startswith(b'"') or bytes(block[bound]) == b'""':
+        return None
+    if bytes(block[bound]).startswith(GOOGLES) or signer_of(block) != signer:
         return None
     return {name: block[name] for name in dict.fromkeys(("type", text, bound))}
 

@@ -15,6 +15,7 @@ from providers.dialects.messages.fields import (
     RawObject,
     allowed_id,
     arguments_at,
+    budget_of,
     chosen_tool,
     form_of,
     function_of,
@@ -36,6 +37,7 @@ from providers.dialects.wording import (
     Malformed,
     UniqueIds,
     Wording,
+    as_error,
     as_users,
     decoded,
     is_null,
@@ -47,6 +49,7 @@ from providers.dialects.wording import (
 _IMAGE = re.compile(r"data:(image/(?:jpe?g|png|gif|webp));base64,(.*)", re.DOTALL)
 _FILE = re.compile(r"data:(application/pdf|text/plain);base64,(.*)", re.DOTALL)
 _THOUGHTS = frozenset({"reasoning", "reasoning_content", "reasoning_details", "thinking_blocks"})
+_PDF = re.compile(r"https?://[^?#]+\.pdf(?:[?#].*)?", re.IGNORECASE | re.DOTALL)
 _LONGEST_BLANK_BYTES = 64  # a longer text is not searched for words: it may be a whole book
 
 
@@ -131,6 +134,11 @@ class Turns:
         """Return the block of a document; None, if it is in no format that the API takes."""
         raise NotImplementedError
 
+    def _document_at(self, address: str, file: RawObject, part: RawObject, at: str) -> list[Object]:  # noqa: ARG002 - another's
+        """Return the block of a document that is at an address."""
+        self._losses.add(f"{at}.file.file_url", f"{self.api} takes no addresses of files")
+        return []
+
     def _other(self, kind: str, part: RawObject, at: str, *, in_result: bool) -> list[Object]:  # noqa: ARG002 - another's
         """Return the blocks of a part that is no text, image or file."""
         self._losses.add(at, f"{self.api} has no {'audio input' if kind == 'input_audio' else 'such part'}")
@@ -164,7 +172,7 @@ class Turns:
         self._say("user", self._blocks(content, f"{path}.content"), content if is_string(content) else None)
 
     def _add_result(self, message: RawObject, path: str) -> None:
-        said = ("role", "content", "tool_call_id", "name", "cache_control")  # the call has the name too
+        said = ("role", "content", "tool_call_id", "name", "cache_control", "is_error")  # the call has the name too
         self._losses.rest(message, said, path, self._no_field)
         call_id = text_at(message, "tool_call_id", path)
         if call_id in self._lost_calls:
@@ -265,7 +273,9 @@ class Turns:
         file = object_at(part.get("file"), f"{at}.file")
         self._losses.rest(part, ("type", "file", "cache_control"), at, self._no_field)
         of_openai = f"{self.api} has no access to OpenAI's files"
-        self._losses.rest(file, ("file_data", "filename"), f"{at}.file", of_openai)
+        self._losses.rest(file, ("file_data", "filename", "file_url"), f"{at}.file", of_openai)
+        if address := decoded(file.get("file_url"), str, f"{at}.file.file_url"):
+            return self._document_at(address, file, part, at)
         blocks = self._file(decoded(file.get("file_data"), str, f"{at}.file.file_data") or "", file, part, at)
         if blocks is None and ("file_data" in file or not is_string(file.get("file_id"))):  # an id is noted above
             self._losses.add(f"{at}.file.file_data", f"{self.api} takes {self.documents}, in base64")
@@ -303,6 +313,12 @@ class Conversation(Turns):
         if content is not None and not is_null(content):
             blocks = self._blocks(content, f"{path}.content", in_result=True)
             block["content"] = content if is_string(content) else blocks
+        if is_error(message, path):
+            told = block.get("content")
+            if isinstance(told, list) and any(each["type"] != "text" for each in told):
+                told.insert(0, {"type": "text", "text": as_error("")})  # it refuses the flag beside a picture
+            else:
+                block["is_error"] = True
         _marked(message, block)
         if self._answers_tools:
             self.turns[-1]["content"].append(block)
@@ -338,10 +354,29 @@ class Conversation(Turns):
             except (binascii.Error, UnicodeDecodeError):
                 raise Malformed(f"'{at}.file.file_data' is not base64 text", f"{at}.file.file_data") from None
             source = {"type": "text", "media_type": inline[1], "data": text}
+        return [self._document(source, file, part)]
+
+    def _document_at(self, address: str, file: RawObject, part: RawObject, at: str) -> list[Object]:
+        if _PDF.fullmatch(address) is None:
+            self._losses.add(f"{at}.file.file_url", "Messages takes addresses of PDF files only")
+            return []
+        return [self._document({"type": "url", "url": address}, file, part)]
+
+    def _document(self, source: Object, file: RawObject, part: RawObject) -> Object:
         block: Object = {"type": "document", "source": source}
         if "filename" in file and not is_null(file["filename"]):
             block["title"] = file["filename"]
-        return [_marked(part, block)]
+        return _marked(part, block)
+
+
+def is_error(message: RawObject, path: str) -> bool:
+    """Whether a result of a tool tells that it has failed: no field of chat's, but the pivot's.
+
+    Raises:
+        Malformed: it is neither true nor false.
+
+    """
+    return decoded(message.get("is_error"), bool, f"{path}.is_error") is True
 
 
 def _marked(source: Mapping[str, msgspec.Raw], block: Object) -> Object:
@@ -454,7 +489,7 @@ def from_chat(
     effort = decoded(asked.get("reasoning_effort"), str, "reasoning_effort")
     limited = limit is not None or is_longest
     thinking = thinking_of_effort(
-        effort, said, losses, adaptive=adaptive_thinking, limited=limited, always=always_thinks
+        effort, said, losses, adaptive=adaptive_thinking, limited=limited, always=always_thinks, budget=budget_of(asked)
     )
     if "output_config" in thinking and "output_config" in said:
         thinking["output_config"] = {**said["output_config"], **thinking["output_config"]}

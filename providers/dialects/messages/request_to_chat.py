@@ -1,6 +1,6 @@
 """Translates a Messages request into a chat completion request."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 
 import msgspec
 
@@ -18,7 +18,9 @@ from providers.dialects.messages.fields import (
 from providers.dialects.stored import KEEPS_NONE
 from providers.dialects.wording import (
     CACHE_REASON,
+    GOOGLE,
     MARK,
+    OF_CALL,
     REDACTED,
     SEE_BELOW,
     SHOWN_LATER,
@@ -27,8 +29,11 @@ from providers.dialects.wording import (
     Losses,
     Malformed,
     Wording,
+    as_error,
     as_strict,
     decoded,
+    extra_content,
+    googles,
     is_null,
     is_string,
     one_text,
@@ -36,6 +41,7 @@ from providers.dialects.wording import (
     results_first,
     short_name,
     shown,
+    signer_of,
     with_properties,
 )
 
@@ -48,12 +54,10 @@ A_BILL = "it is Claude Code's billing note for Anthropic; it changes each time, 
 _BILLING = b'"x-anthropic-billing-header:'
 
 
-def conversation(
-    asked: Mapping[str, msgspec.Raw], losses: Losses, *, thoughts: bool, signed: bool = False
-) -> list[Object]:
+def conversation(asked: Mapping[str, msgspec.Raw], losses: Losses, *, thoughts: bool, signed: str = "") -> list[Object]:
     """Return the chat messages for ``system`` and ``messages``, with or without earlier thinking.
 
-    ``thoughts``: as text; ``signed``: as ``thinking_blocks``, where it has a signature or is encrypted.
+    ``thoughts``: as text; ``signed``: that which this vendor has signed or encrypted, for it.
 
     Raises:
         Malformed: they are not valid in Messages.
@@ -113,14 +117,21 @@ def _history_to_chat_user(turn: RawObject, path: str, losses: Losses, calls: Cal
 class _Thinking:
     """The thinking of one turn, as far as it is kept."""
 
-    def __init__(self, losses: Losses, *, thoughts: bool, signed: bool) -> None:
+    def __init__(self, losses: Losses, *, thoughts: bool, signed: str) -> None:
         self._losses, self._thoughts, self._signed = losses, thoughts, signed
         self._texts: list[str] = []
         self._blocks: list[Object] = []
+        self._googles: Object = {}
+        self._of_call: Object = {}
 
     def add(self, kind: str, block: RawObject, at: str) -> None:
-        if self._signed and (own := signed_thought(block)) is not None:
+        if self._signed == signer_of(block) and (own := signed_thought(block, self._signed)) is not None:
             self._blocks.append(own)
+        elif self._signed == GOOGLE and (sealed := googles(block.get("signature")))[1]:
+            if sealed[0] == OF_CALL:
+                self._of_call = extra_content(sealed[1])
+            else:
+                self._googles = extra_content(sealed[1])
         elif self._thoughts and kind == SIGNED:
             self._texts.append(text_at(block, "thinking", at))
         else:
@@ -129,12 +140,17 @@ class _Thinking:
     def fields(self) -> Object:
         """Return the fields of the turn's message in chat."""
         text = "".join(self._texts)
-        said: Object = {"reasoning_content": text, "thinking_blocks": self._blocks}
+        said: Object = {"reasoning_content": text, "thinking_blocks": self._blocks, **self._googles}
         return {name: value for name, value in said.items() if value}
+
+    def of_call(self) -> Object:
+        """Return the field of the next call that has the signature of the thinking before it."""
+        said, self._of_call = self._of_call, {}
+        return said
 
 
 def _assistant(
-    turn: RawObject, path: str, losses: Losses, calls: Calls, *, thoughts: bool, signed: bool
+    turn: RawObject, path: str, losses: Losses, calls: Calls, *, thoughts: bool, signed: str
 ) -> list[Object]:
     """Return the turn as one message, its texts joined; nothing, if it had only thinking."""
     content = turn.get("content")
@@ -153,7 +169,7 @@ def _assistant(
             losses.rest(block, ("type", "text", "citations"), at, _NO_FIELD)
         elif kind == "tool_use":
             calls.add(text_at(block, "id", at), f"{at}.id")
-            called.append(_call(block, at, losses))
+            called.append(_call(block, at, losses) | thinking.of_call())
         elif kind in {SIGNED, REDACTED}:
             thinking.add(kind, block, at)
         else:
@@ -196,19 +212,23 @@ def _tool_message(block: RawObject, at: str, losses: Losses, shown_by_tools: lis
         for inner, kind, item in _blocks(content, f"{at}.content"):
             for part in _parts(item, kind, inner, losses):
                 mark = part.pop(MARK, mark)
-                if part["type"] == "text":
+                if part["type"] == "text" or "results" in losses.beyond:
                     parts.append(part)
                 else:
                     losses.add(inner, SHOWN_LATER, hint=True)
                     shown_by = text_at(block, "tool_use_id", at)
                     shown_by_tools += [{"type": "text", "text": shown(shown_by)}, part]
                     parts.append({"type": "text", "text": SEE_BELOW})
-    if decoded(block.get("is_error"), bool, f"{at}.is_error"):
+    failed = decoded(block.get("is_error"), bool, f"{at}.is_error")
+    said: Object = {"role": "tool", "tool_call_id": call_id}
+    if failed and "results" in losses.beyond:
+        said["is_error"] = True
+    elif failed:
         text = decoded(raw_json(parts[0]["text"]), str, f"{at}.content") if parts else ""
-        if not text.lower().startswith("error"):
-            parts[:1] = [{"type": "text", "text": f"Error: {text}" if text else "Error"}]
+        parts[:1] = [{"type": "text", "text": as_error(text)}]
     losses.rest(block, ("type", "tool_use_id", "content", "is_error"), at, _NO_FIELD)
-    said: Object = {"role": "tool", "tool_call_id": call_id, "content": one_text([part["text"] for part in parts])}
+    is_text = all(part["type"] == "text" for part in parts)
+    said["content"] = one_text([part["text"] for part in parts]) if is_text else parts
     return said if mark is None else said | {MARK: mark}
 
 
@@ -268,6 +288,10 @@ def _document(block: RawObject, at: str, losses: Losses) -> list[Object]:
     elif kind == "content":
         for inner, inner_kind, item in _blocks(source.get("content"), f"{path}.content"):
             parts += _parts(item, inner_kind, inner, losses)
+    elif kind == "url" and "addresses" in losses.beyond:
+        said.add("title")
+        file = {"file_url": raw_text_at(source, "url", path), "filename": block.get("title")}
+        parts = [{"type": "file", "file": {name: value for name, value in file.items() if value is not None}}]
     else:
         losses.add(path, "chat has no documents by URL or from Anthropic's Files API")
     losses.rest(block, said, at, _NO_FIELD)
@@ -362,21 +386,26 @@ _NO_TOOL_FIELD = "chat's functions have no such field"
 
 
 def to_chat(
-    fields: Mapping[str, msgspec.Raw], *, thoughts: bool = False, marks: bool = False, signed: bool = False
+    fields: Mapping[str, msgspec.Raw],
+    *,
+    thoughts: bool = False,
+    marks: bool = False,
+    signed: str = "",
+    beyond: Container[str] = (),
 ) -> Wording:
     """Translate a Messages request into a chat completion request.
 
     ``system`` becomes the first message; each tool result becomes a message; a failed tool is marked in the text of its
     result; a budget of thinking tokens becomes an effort (``effort.py``), adaptive and disabled thinking become none.
-    With ``thoughts``, earlier thinking is sent as ``reasoning_content``; with ``signed``, what has a signature as
-    ``thinking_blocks``; ``marks`` of what to cache are kept or lost.
+    With ``thoughts``, earlier thinking is sent as ``reasoning_content``; what the vendor ``signed`` has signed is sent
+    back to it; ``marks`` of what to cache are kept or lost; what is ``beyond`` chat is kept in the pivot's own fields.
     One on a call alone has no place: the next turn's covers it.
 
     Raises:
         Malformed: the request is not valid in Messages.
 
     """
-    losses = Losses(marks=marks)
+    losses = Losses(marks=marks, beyond=beyond)
     asked = {name: value for name, value in fields.items() if not is_null(value)}
     chat: Object = {name: asked[name] for name in _SAME if name in asked}
     chat["messages"] = conversation(asked, losses, thoughts=thoughts, signed=signed)
@@ -391,6 +420,9 @@ def to_chat(
         _mark_last(chat["messages"], mark)
     for name, value in asked.items():
         if name == MARK and marks:
+            continue
+        if name == "top_k" and name in losses.beyond:
+            chat[name] = value
             continue
         if name not in _TRANSLATED and bytes(value) not in _DEFAULTS.get(name, ()):
             hint = name in _HINTS or (name == "context_management" and _only_clears_thoughts(value))
@@ -509,6 +541,8 @@ def _output(asked: RawObject, losses: Losses) -> Object:
             if budget is None:
                 raise Malformed("thinking.budget_tokens: Field required", "thinking.budget_tokens")
             effort = effort or effort_of_budget(budget)
+            if "thinking_budget" in losses.beyond:
+                said["thinking_budget"] = budget
         elif kind not in {"adaptive", "disabled"}:
             losses.add("thinking", f"chat cannot think the way {kind!r} means")
         losses.rest(thinking, ("type", "budget_tokens", "display"), "thinking", "chat has no such field")

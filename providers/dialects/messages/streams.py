@@ -12,8 +12,10 @@ from providers.dialects.chat.deltas import (
     ChunkTranslation,
     complaint,
     delta_of,
+    googles_in,
     no_place,
     pictures_in,
+    sealed_in,
     signed_in,
     sound_in,
     string,
@@ -26,7 +28,16 @@ from providers.dialects.events import CUT_SHORT, DONE, FILTERED, SHORT, Argument
 from providers.dialects.messages.answers import ENDING, event
 from providers.dialects.messages.events import add_usage, error_of_event, told_usage
 from providers.dialects.messages.fields import allowed_id
-from providers.dialects.wording import BLANK, REDACTED, SIGNED, UniqueIds, arguments_object, short_name
+from providers.dialects.wording import (
+    BLANK,
+    OF_CALL,
+    OF_TEXT,
+    REDACTED,
+    SIGNED,
+    UniqueIds,
+    arguments_object,
+    short_name,
+)
 from providers.errors import SURPRISES, ErrorKind, UpstreamError
 from providers.sse import events
 from providers.usage import Usage, written_usage
@@ -42,6 +53,7 @@ class Call:
     def __init__(self) -> None:
         self.call_id = ""
         self.name = ""
+        self.signature = ""  # Google's, of the thoughts before it
         self._unsaid: list[str] = []
         self._arguments = Arguments()
         self._begin = ""  # their first character
@@ -51,6 +63,8 @@ class Call:
         function = piece.get("function") or {}
         self.call_id = self.call_id or piece.get("id") or ""
         self.name = self.name or function.get("name") or ""
+        if "extra_content" in piece:
+            self.signature = googles_in(piece)
         if arguments := written_arguments(function.get("arguments")):
             self._unsaid.append(arguments)
             self._arguments.pieces.append(arguments)
@@ -167,8 +181,8 @@ class FromChat(ChunkTranslation):
     """Translates one answer: every choice is a part of it, however the server numbers them.
 
     One block follows the other, as in Anthropic's streams. Reasoning becomes thinking, with its signature if the server
-    sends one (LiteLLM's ``thinking_blocks``, OpenRouter's ``reasoning_details``), only if the
-    client has requested thinking, or at the end if there is nothing else: other clients expect the text first. The
+    sends one (LiteLLM's ``thinking_blocks``, OpenRouter's ``reasoning_details``, Google's ``extra_content``), only if
+    the client has requested thinking, or at the end if there is nothing else: other clients expect the text first. The
     text of a refusal becomes text. Where a server reports which stop sequence it met (vLLM's ``stop_reason``), that is
     passed on; otherwise such an answer ends with end_turn.
     """
@@ -183,7 +197,9 @@ class FromChat(ChunkTranslation):
     ) -> None:
         """``offered`` reads the tools of the request ``asked``; ``new_id`` makes ids where a server sends none."""
         super().__init__(asked, secrets, offered=offered)
-        self._shows_thinking = _shows_thinking(asked)
+        thinking = _thinking(asked)
+        self._keeps_signatures = thinking.get("type", "disabled") != "disabled"
+        self._shows_thinking = self._keeps_signatures and thinking.get("display") != "omitted"
         self._stops = _stops(asked)
         self._names = _shortened(asked)
         self._ids = UniqueIds(allowed_id, asked.get("messages", b""))
@@ -194,6 +210,7 @@ class FromChat(ChunkTranslation):
         self._hidden: list[str] = []  # thinking that is not shown, while there is nothing else
         self._calls = Calls()
         self._call_open: int | None = None
+        self._sealed = ""  # Google's signature of the message, until its texts have ended
         self._id = ""
         self._refused = False
         self._stop: dict[str, Any] | None = None
@@ -254,9 +271,9 @@ class FromChat(ChunkTranslation):
         if parts:
             thought = thought or "".join(thought_in(part) for part in parts)
             content = "".join(part.get("text") or "" for part in parts)
-        signed = signed_in(delta)
-        if thought or signed:
-            self._think(thought or "", signed, said)
+        signed, signature = signed_in(delta) or sealed_in(delta), googles_in(delta)
+        if thought or signed or signature:
+            self._think(thought or "", signed, signature, said)
         if content:
             self._say("text", content, said)
         if refusal := delta.get("refusal"):
@@ -283,6 +300,8 @@ class FromChat(ChunkTranslation):
         while (current := self._calls.current()) is not None:
             number, call = current
             if self._call_open != number:
+                self._seal(OF_TEXT, self._sealed, said)
+                self._seal(OF_CALL, call.signature, said)
                 self._close(said)
                 call_id = self._ids.of_call(call.call_id or f"toolu_{self._id}_{number}")
                 self._open_block(
@@ -295,7 +314,7 @@ class FromChat(ChunkTranslation):
                 break
             self._close(said)
 
-    def _think(self, thought: str, signed: Sequence[Mapping[str, Any]], said: list[bytes]) -> None:
+    def _think(self, thought: str, signed: Sequence[Mapping[str, Any]], signature: str, said: list[bytes]) -> None:
         if any(block.get("thinking") for block in signed) and self._open != SIGNED:
             thought = ""  # these have it
         if thought and self._shows_thinking:
@@ -304,6 +323,17 @@ class FromChat(ChunkTranslation):
             self._hidden.append(thought)
         for block in signed if self._shows_thinking else ():
             self._sign(block, said)
+        if signature:
+            self._sealed = signature
+            if self._open == SIGNED:
+                self._seal(OF_TEXT, signature, said)
+
+    def _seal(self, kind: str, signature: str, said: list[bytes]) -> None:
+        """Say what Google has signed, if anything: at the end of the thinking before it, or in a block without text."""
+        if kind == OF_TEXT:
+            self._sealed = ""
+        if signature and self._keeps_signatures:
+            self._sign({"type": SIGNED, "signature": f"{kind}:{signature}"}, said)
 
     def _sign(self, block: Mapping[str, Any], said: list[bytes]) -> None:
         """End a block of thinking with its signature. One whose text was not streamed is whole."""
@@ -359,6 +389,7 @@ class FromChat(ChunkTranslation):
         self._calls.finish()
         self._say_calls(said, finished=True)
         self._calls.check()
+        self._seal(OF_TEXT, self._sealed, said)
         self._close(said)
 
     def _done(self, said: list[bytes]) -> None:
@@ -371,13 +402,12 @@ class FromChat(ChunkTranslation):
             said += event("message_delta", {"delta": self._stop, "usage": usage}), ENDING
 
 
-def _shows_thinking(asked: Mapping[str, msgspec.Raw]) -> bool:
-    """Whether the client requested thinking, and not to omit it."""
+def _thinking(asked: Mapping[str, msgspec.Raw]) -> dict[str, Any]:
+    """Return how the client has requested thinking; nothing where that cannot be read."""
     try:
-        thinking = msgspec.json.decode(asked.get("thinking", b"null"), type=dict[str, Any] | None) or {}
+        return msgspec.json.decode(asked.get("thinking", b"null"), type=dict[str, Any] | None) or {}
     except (msgspec.DecodeError, RecursionError):
-        return False
-    return thinking.get("type", "disabled") != "disabled" and thinking.get("display") != "omitted"
+        return {}
 
 
 def _stops(asked: Mapping[str, msgspec.Raw]) -> list[str]:

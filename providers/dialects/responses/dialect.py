@@ -138,7 +138,8 @@ RESPONSES = Dialect(
             "verbosity": "text.verbosity",
         },
         to_chat=to_chat,
-        keeps=frozenset({"signed"}),
+        keeps=frozenset({"signed", "beyond"}),
+        beyond=frozenset({"addresses"}),
         from_chat=lambda fields, _: from_chat(fields),  # models do not differ
         stream_to_chat=lambda _: ToChat(),  # passes errors on, and raises none
         stream_from_chat=FromChat,

@@ -34,6 +34,7 @@ _INSTRUCTING = frozenset({b'"system"', b'"developer"'})  # roles
 _THOUGHTS = ("reasoning_content", "reasoning", "reasoning_details", "thinking_blocks")
 
 
+_OF_FILE = ("file_data", "file_id", "filename", "file_url")
 LONGEST_ID = CallIds(64)  # OpenAI's limit
 
 
@@ -134,7 +135,7 @@ class Transcript:
                     image.lose_rest(self._losses, _NO_SUCH_FIELD)
                 case "file":
                     file = part.inner("file")
-                    said.append({"type": "input_file", **file.several("file_data", "file_id", "filename"), **marker})
+                    said.append({"type": "input_file", **file.several(*_OF_FILE), **marker})
                     file.lose_rest(self._losses, _NO_SUCH_FIELD)
                 case "input_audio":
                     self._losses.add(part.path, "Responses takes no audio")

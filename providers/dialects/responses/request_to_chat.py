@@ -1,12 +1,14 @@
 """Translates a Responses request into a chat completion request."""
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from typing import Any
 
 import msgspec
 
 from providers.dialects.responses.fields import Fields, Object, all_tools, called_name, objects_of, opened, thinking_of
 from providers.dialects.wording import (
+    GOOGLE,
+    OF_CALL,
     SEE_BELOW,
     SHOWN_LATER,
     Calls,
@@ -14,11 +16,14 @@ from providers.dialects.wording import (
     Malformed,
     Wording,
     decoded,
+    extra_content,
+    googles,
     is_string,
     one_text,
     raw_json,
     results_first,
     shown,
+    signer_of,
     with_properties,
     written_object,
 )
@@ -44,10 +49,8 @@ class Conversation:
     the message with the calls.
     """
 
-    def __init__(
-        self, losses: Losses, *, thoughts: bool = False, signed: bool = False, elsewhere: bool = False
-    ) -> None:
-        """``thoughts``: earlier reasoning is kept; ``signed``: that which has a signature of Anthropic's.
+    def __init__(self, losses: Losses, *, thoughts: bool = False, signed: str = "", elsewhere: bool = False) -> None:
+        """``thoughts``: earlier reasoning is kept; ``signed``: that which has a signature of this vendor's.
 
         ``elsewhere``: items before these are at a provider.
         """
@@ -57,7 +60,8 @@ class Conversation:
         self._losses = losses
         self._takes_thoughts = thoughts
         self._takes_signed = signed
-        self._signed: list[dict[str, Any]] = []  # blocks of thinking for the next message of the assistant
+        self._signed: dict[str, Any] = {}  # fields for the next message of the assistant: blocks, Google's signature
+        self._of_call: dict[str, Any] = {}  # likewise for the next call
         self._thought: list[str] = []  # reasoning for the next message of the assistant
         self._open: dict[str, Any] | None = None  # the assistant's message, until another role follows
         self._places: list[str] = []  # of the parts that were read last
@@ -157,7 +161,8 @@ class Conversation:
         path = item.named("call_id")
         self._calls.add(decoded(call["id"], str, path), path)
         message = self._begin(None, item) if self._open is None else self._open
-        message.setdefault("tool_calls", []).append(call)
+        message.setdefault("tool_calls", []).append(call | self._of_call)
+        self._of_call = {}
 
     def _begin(self, content: Content | None, item: Fields) -> dict[str, Any]:
         """Begin a message of the assistant, with the reasoning before it."""
@@ -166,30 +171,37 @@ class Conversation:
         if self._thought:
             self._open["reasoning_content"] = "\n\n".join(self._thought)
             self._thought = []
-        if self._signed:
-            self._open["thinking_blocks"] = self._signed
-            self._signed = []
+        self._open |= self._signed
+        self._signed = {}
         self._said.append(self._open)
         return self._open
 
     def _close(self) -> None:
         self._open = None
         self._calls.begin_turn()
-        if self._thought or self._signed:  # the answer broke off after it
+        if self._thought or self._signed or self._of_call:  # the answer broke off after it
             self._losses.add("input", _OWN_THOUGHTS, hint=True)
-            self._thought, self._signed = [], []
+            self._thought, self._signed, self._of_call = [], {}, {}
 
     def _think(self, item: Fields) -> None:
         """Add reasoning to the open message of the assistant, or keep it for the next."""
+        encrypted = item.raw("encrypted_content")
+        kind, signature = googles(encrypted)
+        if signature and self._takes_signed == GOOGLE:
+            if kind == OF_CALL:
+                self._of_call = extra_content(signature)
+            else:
+                holder = self._signed if self._open is None else self._open
+                holder |= extra_content(signature)
+            return
         content: list[dict[str, Any]] = []
         if self._takes_thoughts or self._takes_signed:
             content = item.take("content", list[dict[str, Any]]) or item.take("summary", list[dict[str, Any]]) or []
         told = "\n\n".join(text for part in content if isinstance(text := part.get("text"), str) and text)
-        if self._takes_signed and (block := thinking_of(item.raw("encrypted_content"), told)) is not None:
-            if self._open is None:
-                self._signed.append(block)
-            else:
-                self._open.setdefault("thinking_blocks", []).append(block)
+        block = thinking_of(encrypted, told) if self._takes_signed else None
+        if block is not None and signer_of(block) == self._takes_signed:
+            holder = self._signed if self._open is None else self._open
+            holder.setdefault("thinking_blocks", []).append(block)
             return
         if not told or not self._takes_thoughts:
             self._losses.add(item.path, _OWN_THOUGHTS, hint=True)
@@ -231,7 +243,7 @@ class Conversation:
             if chat is None:
                 continue
             part.lose_rest(self._losses, _NO_SUCH_FIELD)
-            if of_call is not None and chat["type"] != "text":
+            if of_call is not None and chat["type"] != "text" and "results" not in self._losses.beyond:
                 self._losses.add(part.path, SHOWN_LATER, hint=True)
                 shown_by = decoded(of_call, str, path)
                 self._shown += [{"type": "text", "text": shown(shown_by)}, chat]
@@ -260,10 +272,11 @@ class Conversation:
                 said = self._image(part)
             case "input_file":
                 part.lose("detail", self._losses, _NO_SUCH_FIELD, b'"auto"')
-                url = part.raw("file_url")
+                keeps = "addresses" in self._losses.beyond
+                url = None if keeps else part.raw("file_url")
                 if url is not None:
                     self._losses.add(part.named("file_url"), "chat completions take a file's data, not its URL")
-                file = part.several("file_data", "file_id", "filename")
+                file = part.several("file_data", "file_id", "filename", *(("file_url",) if keeps else ()))
                 if not file and url is None:
                     raise Malformed(
                         f"Missing required parameter: '{part.named('file_data')}'.", part.named("file_data")
@@ -476,16 +489,18 @@ _STATE = ("previous_response_id", "conversation", "prompt")  # with any of them,
 _NO_SUCH_FIELD = "chat completions have no such field"
 
 
-def to_chat(fields: Mapping[str, msgspec.Raw], *, thoughts: bool = False, signed: bool = False) -> Wording:
+def to_chat(
+    fields: Mapping[str, msgspec.Raw], *, thoughts: bool = False, signed: str = "", beyond: Container[str] = ()
+) -> Wording:
     """Translate a Responses request; with ``thoughts``, earlier reasoning is sent as ``reasoning_content``.
 
-    With ``signed``, that which Anthropic's models have signed is sent as ``thinking_blocks``.
+    What the vendor ``signed`` has signed is sent back to it; what is ``beyond`` chat is kept in the pivot's own fields.
 
     Raises:
         Malformed: it has no input, or a field has another type than the API requires.
 
     """
-    asked, losses = Fields(fields), Losses(once=True)
+    asked, losses = Fields(fields), Losses(once=True, beyond=beyond)
     said: dict[str, Any] = asked.several(*SHARED)
     stored = any(name in fields for name in _STATE)
     conversation = Conversation(losses, thoughts=thoughts, signed=signed, elsewhere=stored)

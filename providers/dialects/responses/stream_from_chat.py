@@ -12,8 +12,10 @@ from providers.dialects.chat.deltas import (
     StreamErrors,
     UsageSoFar,
     delta_of,
+    googles_in,
     no_place,
     pictures_in,
+    sealed_in,
     signed_in,
     sound_in,
     split_data,
@@ -31,7 +33,7 @@ from providers.dialects.responses.fields import (
     names_of,
     responses_usage,
 )
-from providers.dialects.wording import BLANK, REDACTED, UniqueIds, arguments_object, decoded
+from providers.dialects.wording import BLANK, OF_CALL, OF_TEXT, REDACTED, UniqueIds, arguments_object, decoded
 from providers.errors import UNREADABLE, ErrorKind, UpstreamError
 from providers.sse import events
 from providers.usage import Usage
@@ -322,6 +324,7 @@ class OpenItems:
         self._count = 0  # items begun so far
         self._items: dict[int, Item] = {}  # complete items by their index in the output
         self._open: tuple[int, Said | Thought] | None = None
+        self._sealed = ""  # Google's signature of the message, until its texts have ended
         self._numbers = CallNumbers()
         self._calls: dict[int, tuple[int, Called]] = {}  # open calls, by their numbers
         self._nameless: dict[int, list[tuple[str, str]]] = {}  # ids and arguments of calls without a name so far
@@ -345,6 +348,18 @@ class OpenItems:
     def is_thinking(self) -> bool:
         """Whether a thought is open that may still be signed."""
         return self._open is not None and isinstance(self._open[1], Thought) and not self._open[1].is_signed
+
+    def seal(self, signature: str) -> None:
+        """Note Google's signature of the message: at the end of the thought before it, or of its texts."""
+        self._sealed = signature
+        if self.is_thinking:
+            self._seal(OF_TEXT, signature)
+
+    def _seal(self, kind: str, signature: str) -> None:
+        if kind == OF_TEXT:
+            self._sealed = ""
+        if signature:
+            self.thinking().sign(f"{kind}:{signature}")
 
     def saying(self) -> Said:
         """Return the open message; begin one if there is none."""
@@ -390,6 +405,8 @@ class OpenItems:
             if not name:
                 return
             before = self._nameless.pop(key)
+            self._seal(OF_TEXT, self._sealed)
+            self._seal(OF_CALL, googles_in(taken))
             self._close_open("completed")
             number, item_id = self._next("ctc" if is_custom else "fc")
             call_id = self._ids.of_call(next((one for one, _ in before if one), "") or f"call_{self._new_id()}")
@@ -412,8 +429,10 @@ class OpenItems:
             self._add_to_call(*each)
         if self._nameless:
             raise UpstreamError(ErrorKind.INVALID_RESPONSE, "called a tool without a name")
-        self._close_open(status)
         last = self._count - 1
+        self._close_open(status)
+        self._seal(OF_TEXT, self._sealed)
+        self._close_open("completed")
         for number, call in self._calls.values():
             self._items[number] = call.close(status if number == last else "completed")
         self._calls.clear()
@@ -532,9 +551,11 @@ class FromChat:
         thought, text = _texts(delta.get("content"))
         # Some servers send the same text under both names.
         thought += string(delta.get("reasoning")) or string(delta.get("reasoning_content"))
-        signed = signed_in(delta)
+        signed = signed_in(delta) or sealed_in(delta)
         if thought or signed:
             self._think(thought, signed)
+        if signature := googles_in(delta):
+            self._items.seal(signature)
         if text:
             tokens = logprobs.get("content") if isinstance(logprobs, dict) else None
             self._items.saying().text(text, tokens if isinstance(tokens, list) else [])

@@ -8,7 +8,7 @@ import msgspec
 
 from providers.dialects.responses.fields import EventWriter, Object, responses_usage, thinking_of
 from providers.dialects.responses.stream_from_chat import TRANSLATED, Echo
-from providers.dialects.wording import Loss, Wording, decoded, raw_json
+from providers.dialects.wording import Loss, Wording, decoded, googles, raw_json
 from providers.errors import UNREADABLE
 from providers.large_bodies import encoded
 from providers.sse import events
@@ -207,7 +207,7 @@ def is_bare(item: Mapping[str, msgspec.Raw]) -> bool:
 # https://platform.openai.com/docs/guides/reasoning#encrypted-reasoning-items
 
 _MARK = f'"{TRANSLATED}'.encode()
-_THINKING = re.compile(rb'"encrypted_content"\s*:\s*"(?:redacted_)?thinking:')
+_THINKING = re.compile(rb'"encrypted_content"\s*:\s*"(?:(?:redacted_)?thinking:|google-)')
 _OF_OTHERS = "Responses refuses reasoning that was translated from another provider's model"
 _WITHOUT_CONTENT = "it is reasoning without its content, and nothing is stored that its id could name"
 ENCRYPTED = "reasoning.encrypted_content"
@@ -230,7 +230,8 @@ def without_lost_thoughts(fields: Mapping[str, msgspec.Raw]) -> Wording:
     has_lost = False  # since the last input of the client: what follows may only be named together with the reasoning
     for number, item in enumerate(items):
         is_reasoning = bytes(item.get("type", b"")) == _REASONING
-        is_signed = is_reasoning and thinking_of(item.get("encrypted_content"), "") is not None
+        encrypted = item.get("encrypted_content") if is_reasoning else None
+        is_signed = thinking_of(encrypted, "") is not None or bool(googles(encrypted)[1])
         if is_signed or bytes(memoryview(item.get("id", b""))[: len(_MARK)]) == _MARK:
             losses.append(Loss(f"input[{number}]", _OF_OTHERS, hint=True))
         elif may_lack and is_reasoning and is_bare(item):

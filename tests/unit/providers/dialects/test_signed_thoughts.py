@@ -2,7 +2,7 @@
 
 Where each API has a place for it: Messages ``thinking`` with ``signature`` and ``redacted_thinking``; Converse
 ``reasoningContent``; Responses ``encrypted_content`` of a reasoning item;
-chat LiteLLM's ``thinking_blocks`` and OpenRouter's ``reasoning_details``.
+chat LiteLLM's ``thinking_blocks`` and OpenRouter's ``reasoning_details``; Gemini ``thoughtSignature``, of bytes.
 (platform.claude.com/docs/en/build-with-claude/extended-thinking, docs.aws.amazon.com/bedrock/latest/APIReference,
 platform.openai.com/docs/guides/reasoning, docs.litellm.ai/docs/reasoning_content,
 openrouter.ai/docs/use-cases/reasoning-tokens)
@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from providers.dialects import CHAT, DIALECTS, MESSAGES, RESPONSES, Dialect, Habits
+from providers.dialects import CHAT, DIALECTS, GEMINI, MESSAGES, RESPONSES, Dialect, Habits
 from providers.dialects.chat.deltas import signed_in
 from providers.dialects.converse.answers import ConverseToChat, events_of_converse
 from providers.dialects.converse.frames import Message
@@ -37,7 +37,7 @@ BLOCKS: Mapping[str, list[dict[str, Any]]] = {
 }
 CALL = {"type": "tool_use", "id": "toolu_1", "name": "f", "input": {}}
 PROVIDERS = ("messages", "converse")
-CLIENTS = ("chat", "messages", "responses")
+CLIENTS = ("chat", "messages", "responses", "gemini")
 FORMS = ("streamed", "whole")
 
 
@@ -81,6 +81,7 @@ def told(target: Dialect, provider: str, blocks: list[dict[str, Any]], form: str
     source = MESSAGES if provider == "messages" else CHAT
     stream = of_messages(blocks) if provider == "messages" else of_converse(blocks, form)
     asked = {"thinking": msgspec.Raw(b'{"type":"enabled","budget_tokens":2000}')} if target is MESSAGES else {}
+    asked |= {"generationConfig.thinkingConfig": msgspec.Raw(b'{"includeThoughts":true}')} if target is GEMINI else {}
     if form == "whole" and source is CHAT:  # a server of chat that answers with one body
         gathering = CHAT.answers.gathering()
         for event in events(stream):
@@ -106,6 +107,19 @@ def next_turn(client: str, answer: Any) -> dict[str, Any]:
             result = {"type": "tool_result", "tool_use_id": "toolu_1", "content": "x"}
             turns = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": answer["content"]}]
             return {"max_tokens": 9000, "messages": [*turns, {"role": "user", "content": [result]}]}
+        case "gemini":  # without thoughts, as Gemini CLI does, and with the letters of Google's SDKs
+            parts = [part for part in answer["candidates"][0]["content"]["parts"] if not part.get("thought")]
+            letters = str.maketrans("+/", "-_")
+            parts = [
+                {
+                    name: value.translate(letters) if name == "thoughtSignature" else value
+                    for name, value in part.items()
+                }
+                for part in parts
+            ]
+            response = {"functionResponse": {"id": "toolu_1", "name": "f", "response": {"output": "x"}}}
+            turns = [{"role": "user", "parts": [{"text": "Hi"}]}, {"role": "model", "parts": parts}]
+            return {"contents": [*turns, {"role": "user", "parts": [response]}]}
         case _:  # without ids, as agents do that have nothing stored
             items = [{name: value for name, value in item.items() if name != "id"} for item in answer["output"]]
             result = {"type": "function_call_output", "call_id": "toolu_1", "output": "x"}
@@ -124,7 +138,7 @@ def sent(client: str, provider: str, request: dict[str, Any]) -> list[dict[str, 
         assert MESSAGES.pivoting.habits_of is not None
         wording = rendered(fields, source, MESSAGES, MESSAGES.pivoting.habits_of(CLAUDE, None, Habits()))
     else:
-        chat = rendered(fields, source, CHAT, Habits(takes_signed=True))
+        chat = rendered(fields, source, CHAT, Habits(takes_signed="anthropic"))
         wording = converse_from_chat(chat.fields, f"anthropic.{CLAUDE}")
     turns = msgspec.json.decode(wording.fields["messages"])
     return list(turns[1]["content"])
@@ -190,11 +204,12 @@ def test_who_signs_nothing_gets_none_of_them(client: str) -> None:
     request = next_turn(client, told(DIALECTS[client], "messages", BLOCKS["both"], "whole"))
     fields, source = raw_fields({"model": "m", **request}), DIALECTS[client]
     wordings = [rendered(fields, source, target, Habits()) for target in (CHAT, MESSAGES) if target is not source]
-    if source is RESPONSES:
-        assert RESPONSES.requests.without_foreign_thoughts is not None
-        wordings.append(RESPONSES.requests.without_foreign_thoughts(fields, Habits()))
+    if source in {RESPONSES, GEMINI}:
+        assert source.requests.without_foreign_thoughts is not None
+        wordings.append(source.requests.without_foreign_thoughts(fields, Habits()))
     for wording in wordings:
-        assert SIGNATURE not in msgspec.json.encode(wording.fields).decode()
+        assert SIGNATURE not in (sent := msgspec.json.encode(wording.fields).decode())
+        assert "dGhpbmtpbmc6" not in sent
         assert wording.losses
         assert all(loss.hint for loss in wording.losses)
 

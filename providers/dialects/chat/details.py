@@ -1,0 +1,69 @@
+"""Puts what a model has signed into chat's ``reasoning_details``, the place that OpenRouter has for it."""
+
+from typing import Any
+
+import msgspec
+
+from providers.dialects.chat.deltas import googles_in
+from providers.dialects.messages.fields import signed_thoughts
+from providers.dialects.wording import (
+    ANTHROPIC,
+    CLAUDES,
+    GEMINIS,
+    GOOGLE,
+    Malformed,
+    decoded,
+    raw_json,
+    sealed_detail,
+    signer_of,
+)
+from providers.errors import UNREADABLE
+
+_NONE = msgspec.Raw(b"null")
+_calls = msgspec.json.Decoder(list[dict[str, msgspec.Raw]] | None)
+_messages = msgspec.json.Decoder(list[dict[str, msgspec.Raw]])
+
+
+def with_signed_details(messages: msgspec.Raw, signer: str) -> msgspec.Raw:
+    """Return ``messages`` with what ``signer`` has signed as details; the vendor refuses what is not a list of objects.
+
+    A signature of Google's in a call becomes a detail with the call's id. Details that are there already stay.
+    """
+    raw = bytes(messages)
+    if not any(word in raw for word in (b'"thinking_blocks"', b'"extra_content"')):
+        return messages
+    try:
+        listed = _messages.decode(raw)
+        changed = [_set_details(each, signer) for each in listed if "reasoning_details" not in each]
+    except (Malformed, *UNREADABLE):
+        return messages
+    return raw_json(listed) if any(changed) else messages
+
+
+def _set_details(message: dict[str, msgspec.Raw], signer: str) -> bool:
+    """Have the signed thoughts of a message in its details; return whether there are any."""
+    details: list[dict[str, Any]] = []
+    if signer not in {"", ANTHROPIC, GOOGLE} and "thinking_blocks" in message:
+        blocks = decoded(message.pop("thinking_blocks"), list[dict[str, Any]], "thinking_blocks") or []
+        own = [str(block.get("data")) for block in blocks if signer_of(block) == signer]
+        details += [detail for detail in map(sealed_detail, own) if detail is not None]
+    elif signer == ANTHROPIC and "thinking_blocks" in message:
+        for block in signed_thoughts(message):
+            bound = {"text": block["thinking"], "signature": block["signature"]} if "thinking" in block else {}
+            kind = {"type": "reasoning.text"} if bound else {"type": "reasoning.encrypted", "data": block["data"]}
+            details.append({**kind, **bound, "format": CLAUDES, "index": len(details)})
+        del message["thinking_blocks"]
+    elif signer == GOOGLE:
+        calls = _calls.decode(message.get("tool_calls", _NONE)) or []
+        for holder in (message, *calls):
+            said = decoded(holder.get("extra_content"), dict[str, Any], "extra_content")
+            if said is not None and (signature := googles_in({"extra_content": said})):
+                named = {"id": holder["id"]} if "id" in holder else {}
+                sealed = {"type": "reasoning.encrypted", "data": signature, **named, "format": GEMINIS}
+                details.append({**sealed, "index": len(details)})
+                del holder["extra_content"]
+        if calls and details:
+            message["tool_calls"] = raw_json(calls)
+    if details:
+        message["reasoning_details"] = raw_json(details)
+    return bool(details)

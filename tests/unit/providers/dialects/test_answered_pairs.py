@@ -1,0 +1,160 @@
+"""What both APIs of a pair have a place for in an answer goes through, streamed and whole, from each to each."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+import pytest
+
+from providers.dialects import DIALECTS, GEMINI, MESSAGES
+from providers.dialects.translation import translations
+from providers.sse import events
+from tests.unit.providers.dialects.test_pairs import differences
+
+Json = dict[str, Any]
+
+APIS = ("chat", "messages", "responses", "gemini")
+
+
+def chat(message: Json, reason: str = "stop", usage: Json | None = None, **more: Any) -> Json:
+    """Return an answer of chat."""
+    counts = {"prompt_tokens": 13, "completion_tokens": 7, "total_tokens": 20} | (usage or {})
+    choice = {"index": 0, "message": {"role": "assistant", **message}, "finish_reason": reason}
+    return {
+        "id": "c1",
+        "object": "chat.completion",
+        "created": 1,
+        "model": "m",
+        "choices": [choice],
+        "usage": counts,
+    } | more
+
+
+def messages(*blocks: Json, reason: str = "end_turn", usage: Json | None = None, **more: Any) -> Json:
+    """Return an answer of Messages."""
+    counts = {"input_tokens": 13, "output_tokens": 7} | (usage or {})
+    said = {"id": "msg_1", "type": "message", "role": "assistant", "model": "m", "content": [*blocks]}
+    return {**said, "stop_reason": reason, "stop_sequence": None, "usage": counts} | more
+
+
+def responses(*items: Json, status: str = "completed", usage: Json | None = None, **more: Any) -> Json:
+    """Return an answer of Responses."""
+    counts = {"input_tokens": 13, "output_tokens": 7, "total_tokens": 20} | (usage or {})
+    said = {"id": "resp_1", "object": "response", "created_at": 1, "status": status, "model": "m"}
+    return {**said, "output": [*items], "usage": counts} | more
+
+
+def gemini(*parts: Json, reason: str = "STOP", usage: Json | None = None) -> Json:
+    """Return an answer of Gemini."""
+    counts = {"promptTokenCount": 13, "candidatesTokenCount": 7, "totalTokenCount": 20} | (usage or {})
+    candidate = {"content": {"parts": [*parts], "role": "model"}, "finishReason": reason, "index": 0}
+    return {"candidates": [candidate], "usageMetadata": counts, "modelVersion": "m", "responseId": "r1"}
+
+
+def item(*parts: Json, status: str = "completed") -> Json:
+    """Return a message of Responses."""
+    return {"type": "message", "role": "assistant", "status": status, "content": [*parts]}
+
+
+TEXT: Json = {"type": "text", "text": "Hello"}
+OUTPUT: Json = {"type": "output_text", "text": "Hello"}
+CUT = {"reason": "max_output_tokens"}
+FILTERED = {"reason": "content_filter"}
+
+# By API, the answer. Those that have no place for it are not named.
+ANSWERS: Mapping[str, Mapping[str, Json]] = {
+    "a text": {
+        "chat": chat({"content": "Hello"}),
+        "messages": messages(TEXT),
+        "responses": responses(item(OUTPUT)),
+        "gemini": gemini({"text": "Hello"}),
+    },
+    "a call": {
+        "chat": chat(
+            {"tool_calls": [{"id": "a1", "type": "function", "function": {"name": "f", "arguments": '{"x":1}'}}]},
+            "tool_calls",
+        ),
+        "messages": messages({"type": "tool_use", "id": "a1", "name": "f", "input": {"x": 1}}, reason="tool_use"),
+        "responses": responses({"type": "function_call", "call_id": "a1", "name": "f", "arguments": '{"x":1}'}),
+        "gemini": gemini({"functionCall": {"id": "a1", "name": "f", "args": {"x": 1}}}),
+    },
+    "thoughts": {
+        "chat": chat({"content": "Hello", "reasoning_content": "Hm."}),
+        "messages": messages({"type": "thinking", "thinking": "Hm.", "signature": ""}, TEXT),
+        "responses": responses(
+            {"type": "reasoning", "summary": [], "content": [{"type": "reasoning_text", "text": "Hm."}]}, item(OUTPUT)
+        ),
+        "gemini": gemini({"text": "Hm.", "thought": True}, {"text": "Hello"}),
+    },
+    "its limit": {
+        "chat": chat({"content": "Hello"}, "length"),
+        "messages": messages(TEXT, reason="max_tokens"),
+        "responses": responses(item(OUTPUT, status="incomplete"), status="incomplete", incomplete_details=CUT),
+        "gemini": gemini({"text": "Hello"}, reason="MAX_TOKENS"),
+    },
+    "a filter": {
+        "chat": chat({"content": "Hello"}, "content_filter"),
+        "messages": messages(TEXT, reason="refusal"),
+        "responses": responses(item(OUTPUT, status="incomplete"), status="incomplete", incomplete_details=FILTERED),
+        "gemini": gemini({"text": "Hello"}, reason="SAFETY"),
+    },
+    "a refusal in words": {
+        "chat": chat({"refusal": "I cannot."}),
+        "responses": responses(item({"type": "refusal", "refusal": "I cannot."})),
+    },
+    "cached tokens": {
+        "chat": chat({"content": "Hello"}, usage={"prompt_tokens_details": {"cached_tokens": 5}}),
+        "messages": messages(TEXT, usage={"input_tokens": 8, "cache_read_input_tokens": 5}),
+        "responses": responses(item(OUTPUT), usage={"input_tokens_details": {"cached_tokens": 5}}),
+        "gemini": gemini({"text": "Hello"}, usage={"cachedContentTokenCount": 5}),
+    },
+    "tokens of thoughts": {
+        "chat": chat({"content": "Hello"}, usage={"completion_tokens_details": {"reasoning_tokens": 3}}),
+        "messages": messages(TEXT, usage={"output_tokens_details": {"thinking_tokens": 3}}),
+        "responses": responses(item(OUTPUT), usage={"output_tokens_details": {"reasoning_tokens": 3}}),
+        "gemini": gemini({"text": "Hello"}, usage={"candidatesTokenCount": 4, "thoughtsTokenCount": 3}),
+    },
+    "tokens that were put into the cache": {
+        "chat": chat({"content": "Hello"}, usage={"prompt_tokens_details": {"cache_write_tokens": 5}}),
+        "messages": messages(TEXT, usage={"input_tokens": 8, "cache_creation_input_tokens": 5}),
+        "responses": responses(item(OUTPUT), usage={"input_tokens_details": {"cache_write_tokens": 5}}),
+    },
+    "the tier that served it": {
+        "chat": chat({"content": "Hello"}, service_tier="flex"),
+        "responses": responses(item(OUTPUT), service_tier="flex"),
+    },
+}
+PAIRS = [
+    pytest.param(answer, provider, client, id=f"{name}: {provider} to {client}")
+    for name, answer in ANSWERS.items()
+    for provider in answer
+    for client in answer
+    if client != provider
+]
+ITS_OWN = ("id", "created", "created_at", "responseId")  # of each answer
+
+
+@pytest.mark.parametrize("stepwise", [False, True], ids=["at once", "by events"])
+@pytest.mark.parametrize(("answer", "provider", "client"), PAIRS)
+def test_what_both_have_a_place_for_is_told(
+    answer: Mapping[str, Json], provider: str, client: str, stepwise: bool
+) -> None:
+    source, target = DIALECTS[provider], DIALECTS[client]
+    stream = source.answers.events_of_answer(msgspec.json.encode(answer[provider]), ())
+    asked = {"thinking": msgspec.Raw(b'{"type":"enabled","budget_tokens":2000}')} if target is MESSAGES else {}
+    asked |= {"generationConfig.thinkingConfig": msgspec.Raw(b'{"includeThoughts":true}')} if target is GEMINI else {}
+    pieces = (
+        [each + b"\n\n" for each in stream.replace(b"\r\n", b"\n").split(b"\n\n") if each] if stepwise else [stream]
+    )
+    for step in translations(source, target, asked, ()):
+        pieces = [*(step.feed(piece) for piece in pieces), step.end()]
+    gathering = target.answers.gathering()
+    for event in events(b"".join(pieces)):
+        if event.data.strip() not in {b"", b"[DONE]"}:
+            gathering.take(target.answers.read_event(event.data, ()))
+    expected = {name: value for name, value in answer[client].items() if name not in ITS_OWN}
+    said = msgspec.json.decode(gathering.body())
+    if target is GEMINI:  # its last part is empty, where a stream ends
+        parts = said["candidates"][0]["content"]["parts"]
+        said["candidates"][0]["content"]["parts"] = [part for part in parts if part != {"text": ""}]
+    assert differences(expected, said) == []

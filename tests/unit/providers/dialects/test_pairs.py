@@ -1,0 +1,127 @@
+"""What both APIs of a pair have a place for goes through, there and back: the rows are in ``pairs.py``."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+import pytest
+
+from providers.catalog import load_catalog
+from providers.dialects import CHAT, DIALECTS, Habits
+from providers.dialects.converse.request_from_chat import converse_from_chat
+from providers.dialects.translation import rendered
+from providers.dialects.wording import Loss
+from tests.unit.providers.dialects.pairs import PNG, THINGS, Json, Thing, result
+
+SAID: Mapping[str, Json] = {
+    "chat": {"messages": [{"role": "user", "content": "Hi"}]},
+    "messages": {"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 4096},
+    "responses": {"input": "Hi"},
+    "gemini": {"contents": [{"role": "user", "parts": [{"text": "Hi"}]}]},
+}
+MODELS: Mapping[str, str] = {
+    "chat": "m",
+    "messages": "claude-opus-4-8",
+    "responses": "m",
+    "gemini": "gemini-3.1-pro-preview",
+    "converse": "anthropic.claude-opus-4-8",
+}
+PAIRS = [
+    pytest.param(thing, client, provider, id=f"{name}: {client} to {provider}")
+    for name, thing in THINGS.items()
+    for client in thing.asked
+    if client != "converse"
+    for provider in thing.asked
+    if provider != client
+]
+
+
+def raw(fields: Json) -> dict[str, msgspec.Raw]:
+    return {name: msgspec.Raw(msgspec.json.encode(value)) for name, value in fields.items()}
+
+
+def sent(client: str, provider: str, model: str, fields: Json) -> tuple[Json, tuple[Loss, ...]]:
+    """Return a client's request as the provider gets it, and what was lost."""
+    source = DIALECTS[client]
+    if provider == "converse":
+        quirks = load_catalog()["bedrock_converse"].quirks
+        habits = Habits(takes_marks=True, takes_signed=quirks.signer(model), beyond=quirks.beyond_chat(model))
+        chat = rendered(raw(fields), source, CHAT, habits)
+        wording = converse_from_chat(chat.fields, model)
+        losses = (*chat.losses, *wording.losses)
+    else:
+        target = DIALECTS[provider]
+        habits = Habits(takes_marks=True)
+        if target.pivoting is not None and target.pivoting.habits_of is not None:
+            habits = target.pivoting.habits_of(model, None, habits)
+        wording = rendered(raw(fields), source, target, habits)
+        losses = wording.losses
+    return {name: msgspec.json.decode(value) for name, value in wording.fields.items()}, losses
+
+
+def differences(expected: Any, said: Any, path: str = "") -> list[str]:
+    """Return what of ``expected`` is not in what was ``said``."""
+    if isinstance(expected, dict) and isinstance(said, dict):
+        return [
+            each for name, value in expected.items() for each in differences(value, said.get(name), f"{path}.{name}")
+        ]
+    if isinstance(expected, list) and isinstance(said, list) and len(expected) == len(said):
+        return [
+            each
+            for number, (one, other) in enumerate(zip(expected, said, strict=True))
+            for each in differences(one, other, f"{path}[{number}]")
+        ]
+    return [] if expected == said else [f"{path}: {said!r} in place of {expected!r}"]
+
+
+def test_a_budget_that_is_the_whole_limit_leaves_room_for_the_answer() -> None:
+    config = {"generationConfig.thinkingConfig": {"thinkingBudget": 24_576}, "generationConfig.maxOutputTokens": 8000}
+    said, _ = sent("gemini", "messages", "claude-sonnet-4-5", {"model": "m", **SAID["gemini"], **config})
+    assert (said["thinking"]["budget_tokens"], said["max_tokens"]) == (6000, 8000)
+    del config["generationConfig.maxOutputTokens"]
+    said, _ = sent("gemini", "messages", "claude-sonnet-4-5", {"model": "m", **SAID["gemini"], **config})
+    assert said["thinking"]["budget_tokens"] == 24_576
+    assert said["max_tokens"] > 24_576
+
+
+def test_pictures_beside_a_failure_are_shown_and_the_failure_is_told() -> None:
+    """Messages refuses the flag beside anything but text."""
+    response = {
+        "response": {"error": "no such city"},
+        "parts": [{"inlineData": {"mimeType": "image/png", "data": PNG}}],
+    }
+    said, losses = sent("gemini", "messages", "claude-opus-4-8", {"model": "m", **result(gemini=response)["gemini"]})
+    [told] = said["messages"][-1]["content"]
+    assert [each.get("text", each["type"]) for each in told["content"]] == ["Error", "no such city", "image"]
+    assert ("is_error" in told, losses) == (False, ())
+    said, _ = sent("gemini", "converse", MODELS["converse"], {"model": "m", **result(gemini=response)["gemini"]})
+    [told] = [each["toolResult"] for each in said["messages"][-1]["content"]]
+    assert [each.get("text", "image") for each in told["content"]] == ["Error", "no such city", "image"]
+    assert "status" not in told
+
+
+@pytest.mark.parametrize("client", ["messages", "responses", "gemini"])
+def test_who_cannot_see_pictures_in_a_result_is_shown_them_behind_it(client: str) -> None:
+    asked = THINGS["a picture in a tool's result"].asked[client]
+    for provider, model in (("chat", "m"), ("gemini", "gemini-2.5-flash"), ("converse", "meta.llama4")):
+        if provider != client:
+            said, losses = sent(client, provider, model, {"model": model, **SAID[client], **asked})
+            assert "(Shown in the user's next message.)" in str(said)
+            assert all(loss.hint for loss in losses)
+
+
+def test_a_failure_is_told_in_words_where_no_field_does() -> None:
+    asked = THINGS["a tool that has failed"].asked["messages"]
+    for provider, model in (("chat", "m"), ("responses", "m"), ("converse", "meta.llama4")):
+        said, _ = sent("messages", provider, model, {"model": model, **SAID["messages"], **asked})
+        assert "Error: no such city" in str(said)
+        assert "is_error" not in str(said)
+
+
+@pytest.mark.parametrize(("thing", "client", "provider"), PAIRS)
+def test_what_both_have_a_place_for_goes_through(thing: Thing, client: str, provider: str) -> None:
+    model = thing.models.get(provider, MODELS[provider])
+    said, losses = sent(client, provider, model, {"model": model, **SAID[client], **thing.asked[client]})
+    assert differences(thing.sent.get(provider, thing.asked[provider]), said) == []
+    assert [loss for loss in losses if not loss.hint] == []
+    assert not losses or provider in thing.hints or provider in thing.sent, losses
