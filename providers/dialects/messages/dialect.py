@@ -174,6 +174,7 @@ def without_foreign(fields: Mapping[str, msgspec.Raw], habits: Habits = _ANY) ->
 
     """
     wording = without_unsigned_thoughts(fields, habits)
+    wording = _without_citations(wording)
     system = fields.get("system")
     if habits.reads_bills or system is None or _BILL not in bytes(system) or is_string(system):
         return wording
@@ -185,6 +186,35 @@ def without_foreign(fields: Mapping[str, msgspec.Raw], habits: Habits = _ANY) ->
     said = {name: value for name, value in wording.fields.items() if name != "system"}
     said |= {"system": raw_json(kept)} if kept else {}
     return Wording(said, (*wording.losses, *(Loss(f"system[{number}]", A_BILL, hint=True) for number in bills)))
+
+
+# A citation of another vendor's search has no index of Anthropic's: a client has got it with an empty one.
+_UNINDEXED = (b'"encrypted_index":""', b'"encrypted_index": ""')
+_citations = msgspec.json.Decoder(list[dict[str, msgspec.Raw]])
+
+
+def _without_citations(wording: Wording) -> Wording:
+    """Return a Messages request without citations that Anthropic did not make: it cannot find what they are of."""
+    conversation = wording.fields.get("messages", msgspec.Raw(b"[]"))
+    if not any(each in bytes(conversation) for each in _UNINDEXED):
+        return wording
+    turns, losses = objects_at(conversation, "messages"), list(wording.losses)
+    for number, turn in enumerate(turns):
+        content, path = turn.get("content", msgspec.Raw(b"[]")), f"messages[{number}].content"
+        if is_string(content) or not any(each in bytes(content) for each in _UNINDEXED):
+            continue
+        blocks = objects_at(content, path)
+        for at, block in enumerate(blocks):
+            given = block.get("citations", msgspec.Raw(b"[]"))
+            if bytes(memoryview(given)[:1]) != b"[":
+                continue
+            found = _citations.decode(given)
+            kept = [each for each in found if bytes(each.get("encrypted_index", b"")) != b'""']
+            if len(kept) < len(found):
+                block["citations"] = raw_json(kept)
+                losses.append(Loss(f"{path}[{at}].citations", "Messages has no such search of its own", hint=True))
+        turn["content"] = raw_json(blocks)
+    return Wording({**wording.fields, "messages": raw_json(turns)}, tuple(losses))
 
 
 def _lacks_signatures(conversation: bytes) -> bool:
