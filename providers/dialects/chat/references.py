@@ -39,9 +39,9 @@ class References:
         """Return the annotations in a delta: what they cite is not said again."""
         given = delta.get("annotations")
         found = [each for each in few(given, "parts") if isinstance(each, dict)] if isinstance(given, list) else []
-        self._said.update(url for url, _ in map(cited, found))
-        for url in self._said & self.beside.keys():
-            del self.beside[url]
+        for url, _ in map(cited, found):
+            self._said.add(url)
+            self.beside.pop(url, None)
         return found
 
     def rest(self) -> list[dict[str, Any]]:

@@ -5,9 +5,10 @@ from typing import Any
 import msgspec
 import pytest
 
+from providers.dialects.chat.dialect import CHAT
 from providers.dialects.dialect import Dialect, Habits
-from providers.dialects.index import CHAT, GEMINI, MESSAGES
-from providers.dialects.messages.dialect import without_foreign
+from providers.dialects.gemini.dialect import GEMINI
+from providers.dialects.messages.dialect import MESSAGES, without_foreign
 from providers.dialects.translation import rendered
 
 ASK = {"role": "user", "content": "Hi"}
