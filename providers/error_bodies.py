@@ -23,7 +23,8 @@ from providers.wrong_api import kind_of_404
 # milliseconds).
 
 LONGEST_BELIEVED_S = 60.0  # daily quotas send hours; a deployment is tried again every minute nevertheless
-COMPLAINTS = ("message", "detail", "errors", "msg", "error_message")  # vLLM, Mistral; FastAPI; Cloudflare; Anthropic
+# vLLM, Mistral; FastAPI; Cloudflare; Anthropic; Baidu; AWS's Lambda
+COMPLAINTS = ("message", "detail", "errors", "msg", "error_message", "error_msg", "errorMessage")
 NO_LIMIT = -1.0  # what some send as the remainder, where there is no limit or none is known
 
 _DURATION = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m(?!s))?(?:(\d+(?:\.\d+)?)s)?(?:(\d+(?:\.\d+)?)ms)?")
@@ -347,7 +348,9 @@ def _error_object(answer: Any) -> dict[str, Any] | None:
         answer = {"error": {**_openai_error(said if isinstance(said, str) else "", {}), **told}}
     for holder in (answer, *_list(answer.get("choices"))):  # OpenRouter puts it into the choice
         match holder:
-            case {"error": dict(error)} if error:
+            case {"error": {"error": dict(error), **more}} if error and not more.get("message"):  # a proxy around it
+                return error
+            case {"error": dict(error) | [dict(error), *_]} if error:
                 return error
             case {"error": str(message)} if message:
                 return _openai_error(message, answer)

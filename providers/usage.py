@@ -367,8 +367,8 @@ def usage_of(reported: Mapping[str, Any], tier: object = None) -> Usage:
     There ``total_tokens`` decides: what exceeds prompt and completion is reasoning, if it equals the reported
     reasoning, or if neither reasoning nor cached tokens are reported.
     """
-    prompt = _count(reported.get("prompt_tokens"))
-    completion = _count(reported.get("completion_tokens"))
+    prompt = _count(reported.get("prompt_tokens", reported.get("input_tokens")))  # some servers have Responses' names
+    completion = _count(reported.get("completion_tokens", reported.get("output_tokens")))
     total = _count(reported.get("total_tokens"))
     reasoning = cached = written = units = None
     if isinstance(details := reported.get("completion_tokens_details"), dict):
@@ -517,13 +517,16 @@ def _of_tools(reported: Mapping[str, Any]) -> dict[str, int] | None:
 def completed(usage: Usage, earlier: Usage | None) -> Usage:
     """Return ``usage`` with what only an earlier report has: Messages sends the prompt's tokens and the tier once.
 
-    A last report may repeat a prompt's tokens without those of the cache, or an answer's without its cost.
+    A last report may repeat a prompt's tokens without those of the cache, or an answer's without its cost, or say 0.
     """
     if earlier is None:
         return usage
+    if not usage.completion_tokens and earlier.completion_tokens:
+        thoughts = usage.reasoning_tokens or earlier.reasoning_tokens
+        usage = msgspec.structs.replace(usage, completion_tokens=earlier.completion_tokens, reasoning_tokens=thoughts)
     prompt, whole = usage.prompt_tokens, earlier.prompt_tokens
     is_part = _tells_cache(earlier) and not _tells_cache(usage)
-    if whole is not None and (prompt is None or (is_part and prompt <= whole)):
+    if whole is not None and (not prompt or (is_part and prompt <= whole)):
         usage = msgspec.structs.replace(
             usage,
             prompt_tokens=whole,

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from providers.dialects.chat.deltas import CallNumbers, usage_after
+from providers.dialects.chat.deltas import CallNumbers, calls_in, usage_after
 from providers.dialects.events import (
     ENTRY,
     TOKENS,
@@ -255,17 +255,17 @@ class ChatGathering(Gathering):
             if key == "content" and isinstance(value, str):
                 self._texts.setdefault(index, []).append(value)
                 message.setdefault("content", "")
-            elif key == "content" and isinstance(value, list):
+            elif key == "content" and isinstance(value, list | dict):
                 self._add_text(index, message)
                 if not isinstance(parts := message.get("content"), list):
                     parts = message["content"] = [{"type": "text", "text": parts}] if parts else []
-                join_entries(parts, value)
-            elif key == "tool_calls" and isinstance(value, list):
+                join_entries(parts, value if isinstance(value, list) else [value])
+            elif key == "tool_calls" and value is not None:
                 calls = message.get("tool_calls")
                 if not isinstance(calls, list):
                     calls = message["tool_calls"] = []
                 numbers = self._calls.setdefault(index, CallNumbers())
-                for call in value:
+                for call in calls_in(delta):
                     _merge_tool_call(calls, *numbers.say(call))
                 few(calls, "tool calls")
             elif key == "role":  # the same each time

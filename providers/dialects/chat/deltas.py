@@ -111,10 +111,68 @@ def _says_some(choice: Mapping[str, Any]) -> bool:
     return isinstance(delta, dict) and any(said for name, said in delta.items() if name != "role")
 
 
-def thought_in(part: Mapping[str, Any]) -> str:
-    """Return the thinking in a typed part, the form in which Mistral sends it."""
-    thinking = part.get("thinking") or ""
-    return thinking if isinstance(thinking, str) else "".join(piece.get("text") or "" for piece in thinking)
+# What vendors call a delta's thinking; some send the same text by two of these names. The third is GitHub Copilot's,
+# the fourth Ollama's.
+_THOUGHTS = ("reasoning_content", "reasoning", "reasoning_text", "thinking")
+
+
+THINKS = frozenset({*_THOUGHTS, "reasoning_details", "thinking_blocks"})  # a text is all of a delta without these
+
+
+def said_in(delta: Mapping[str, Any]) -> tuple[str, str]:
+    """Return the thinking and the text of a delta, each once, in whichever of their forms a server sends them."""
+    content = delta.get("content")
+    thought, text = ("", content) if isinstance(content, str) else texts_in(content)
+    thought = next((told for name in _THOUGHTS if (told := string(delta.get(name)))), thought)
+    return thought or unsigned_in(delta.get("reasoning_details"), delta.get("thinking_blocks")), text
+
+
+def texts_in(content: Any) -> tuple[str, str]:
+    """Return the thinking and the text of typed parts: Mistral's, Databricks', or those of a server of texts alone."""
+    thoughts: list[str] = []
+    texts: list[str] = []
+    for part in few(content, "parts") if isinstance(content, list) else (content,):
+        if isinstance(part, str):
+            texts.append(part)
+        elif isinstance(part, dict):
+            if part.get("type") in _THINKING or part.get("thinking"):
+                told = (part.get(name) for name in _FIELDS_OF_THOUGHTS)
+                thoughts.append(next((said for each in told if (said := _joined_texts(each))), ""))
+            else:
+                texts.append(string(part.get("text")))
+    return "".join(thoughts), "".join(texts)
+
+
+_THINKING = frozenset({"thinking", "reasoning"})
+_FIELDS_OF_THOUGHTS = ("thinking", "summary", "reasoning", "text")  # of a part
+
+
+def _joined_texts(told: Any) -> str:
+    if isinstance(told, list):
+        return "".join(string(each.get("text")) if isinstance(each, dict) else string(each) for each in told)
+    return string(told)
+
+
+def unsigned_in(details: Any, blocks: Any) -> str:
+    """Return the thinking in OpenRouter's ``details``, or else LiteLLM's ``blocks``, that has no signature."""
+    thought = ""
+    for told in (details, blocks) if details or blocks else ():
+        pieces = [each for each in few(told, "blocks") if isinstance(each, dict)] if isinstance(told, list) else []
+        fields = [each.get(name) for each in pieces if not each.get("signature") for name in _FIELDS_OF_BLOCKS]
+        thought = thought or "".join(map(string, fields))
+    return thought
+
+
+_FIELDS_OF_BLOCKS = ("text", "summary", "thinking")
+
+
+def calls_in(delta: Mapping[str, Any]) -> Sequence[dict[str, Any]]:
+    """Return the pieces of tool calls in a delta; some servers send one without a list around it."""
+    calls = delta.get("tool_calls")
+    if not calls:
+        return ()
+    calls = few(calls, "tool calls") if isinstance(calls, list) else (calls,)
+    return [call for call in calls if isinstance(call, dict)]
 
 
 def signed_in(delta: Mapping[str, Any]) -> list[Mapping[str, Any]]:
@@ -196,7 +254,8 @@ def usage_after(earlier: Mapping[str, Any] | None, later: Mapping[str, Any]) -> 
         return later
     lost = () if known.stated_usd == before.stated_usd else _COSTS  # of a part of the answer
     kept = {name: value for name, value in earlier.items() if name not in lost}
-    return kept | {name: _joined(kept.get(name), value) for name, value in later.items() if value is not None}
+    told_again = {name: value for name, value in later.items() if value or name in _COSTS or not kept.get(name)}
+    return kept | {name: _joined(kept.get(name), value) for name, value in told_again.items() if value is not None}
 
 
 def _joined(before: Any, value: Any) -> Any:

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from providers.dialects.chat.deltas import with_deltas
+from providers.dialects.chat.deltas import texts_in, unsigned_in, with_deltas
 from providers.dialects.events import DONE, MOST_OF_ANSWER, SAME_CALL, WHOLE_CALL, Chunk, few, no_json_object
 from providers.error_bodies import base_code, error_in
 from providers.errors import FAILED, UNREADABLE, ErrorKind
@@ -38,21 +38,16 @@ class _Audio(msgspec.Struct, gc=False):
     transcript: str | None = None
 
 
-class _Text(msgspec.Struct, gc=False):
-    text: str | None = None
-
-
-class _Part(msgspec.Struct, gc=False):
-    text: str | None = None
-    thinking: str | list[_Text] | None = None  # Mistral
-
-
 class _Delta(msgspec.Struct, gc=False):
-    content: str | list[_Part] | None = None
+    content: str | list[Any] | dict[str, Any] | None = None
     reasoning: str | None = None
     reasoning_content: str | None = None
+    reasoning_text: str | None = None
+    thinking: str | None = None
+    reasoning_details: Any = None
+    thinking_blocks: Any = None
     refusal: str | None = None
-    tool_calls: list[_ToolCall] | None = None
+    tool_calls: list[_ToolCall] | _ToolCall | None = None
     function_call: _Function | None = None
     audio: _Audio | None = None
     images: list[Any] | None = None  # OpenRouter
@@ -91,8 +86,6 @@ _NESTED: Mapping[str, type[msgspec.Struct]] = {
     "choices": _Choice,
     "delta": _Delta,
     "message": _Delta,
-    "content": _Part,
-    "thinking": _Text,
     "tool_calls": _ToolCall,
     "function": _Function,
     "function_call": _Function,
@@ -172,22 +165,25 @@ def _chunk(data: bytes, event: _Event, secrets: Sequence[str]) -> Chunk:
         content = delta.content
         if isinstance(content, str):
             answer_chars += len(content)
-        elif content:
-            answer_chars += sum(len(part.text or "") for part in content)
-            reasoning_chars += sum(_thinking_chars(part) for part in content)
-        if thought := delta.reasoning or delta.reasoning_content:  # some send the same text under both names
-            reasoning_chars += len(thought)
+            content = None
+        if thought := delta.reasoning or delta.reasoning_content or delta.reasoning_text or delta.thinking:
+            reasoning_chars += len(thought)  # some send the same text under two names
+        if content or delta.reasoning_details or delta.thinking_blocks:
+            thoughts, text = _in_parts(delta, content, thought)
+            reasoning_chars += thoughts
+            answer_chars += text
         if delta.tool_calls or delta.refusal or delta.audio or delta.function_call or delta.images:
-            few(delta.tool_calls or (), "tool calls")
-            chars = _other_chars(delta)
-            tools = (*tools, *_tool_pieces(delta, (choice.index or 0) * EACH_CHOICE))
-            names = (*names, *_tool_names(delta))
+            given = delta.tool_calls
+            calls = few([given] if isinstance(given, _ToolCall) else given or (), "tool calls")
+            chars = _other_chars(delta, calls)
+            tools = (*tools, *_tool_pieces(delta, calls, (choice.index or 0) * EACH_CHOICE))
+            names = (*names, *_tool_names(delta, calls))
             refused = refused or bool(delta.refusal)
             answer_chars += chars
             answer = answer or chars > 0 or _is_heard_or_seen(delta)
             sound = sound or delta.audio is not None
     answer = answer or answer_chars > 0
-    usage = event.usage
+    usage = event.usage or None  # an empty one tells nothing
     if usage is None and (finish_reason is not None or event.x_groq is not None):
         usage = next((place.usage for place in (event.x_groq, *(event.choices or ())) if place and place.usage), None)
     return Chunk(
@@ -214,31 +210,30 @@ def _chunk(data: bytes, event: _Event, secrets: Sequence[str]) -> Chunk:
     )
 
 
-def _thinking_chars(part: _Part) -> int:
-    if isinstance(part.thinking, list):
-        return sum(len(piece.text or "") for piece in part.thinking)
-    return len(part.thinking or "")
+def _in_parts(delta: _Delta, content: Any, named: str | None) -> tuple[int, int]:
+    """Count the characters of thinking and text in typed parts; of thinking, those that are not ``named`` as well."""
+    thought, text = texts_in(content)
+    thought = thought or unsigned_in(delta.reasoning_details, delta.thinking_blocks)
+    return 0 if named else len(thought), len(text)
 
 
-def _other_chars(delta: _Delta) -> int:
+def _other_chars(delta: _Delta, calls: Sequence[_ToolCall]) -> int:
     """Count the characters of a delta that are neither content nor reasoning; audio and images have none."""
-    functions = [call.function for call in delta.tool_calls or ()]
+    functions = [call.function for call in calls]
     functions.append(delta.function_call)
     chars = sum(len(function.name or "") + len(function.arguments or "") for function in functions if function)
-    chars += sum(
-        len(call.custom.name or "") + len(call.custom.input or "") for call in delta.tool_calls or () if call.custom
-    )
+    chars += sum(len(call.custom.name or "") + len(call.custom.input or "") for call in calls if call.custom)
     return chars + len(delta.refusal or "")
 
 
-def _tool_pieces(delta: _Delta, first: int) -> Sequence[tuple[int | str, str]]:
+def _tool_pieces(delta: _Delta, calls: Sequence[_ToolCall], first: int) -> Sequence[tuple[int | str, str]]:
     """Return what a delta adds to the arguments of each call; places count from ``first``.
 
     A custom tool's input is not JSON, so it is left out: its call has empty ones.
     """
     pieces = [
         (_place(call, first), "" if call.function is None else call.function.arguments or "")
-        for call in delta.tool_calls or ()
+        for call in calls
         if call.function is not None or call.custom is not None
     ]
     if delta.function_call is not None:
@@ -256,8 +251,8 @@ def _place(call: _ToolCall, first: int) -> int | str:
     return WHOLE_CALL if called is not None and called.name else SAME_CALL
 
 
-def _tool_names(delta: _Delta) -> list[str]:
-    called = [call.function or call.custom for call in delta.tool_calls or ()]
+def _tool_names(delta: _Delta, calls: Sequence[_ToolCall]) -> list[str]:
+    called = [call.function or call.custom for call in calls]
     return [each.name for each in (*called, delta.function_call) if each is not None and each.name]
 
 

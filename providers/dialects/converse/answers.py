@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from providers.dialects.chat.deltas import no_place
+from providers.dialects.chat.references import of_converse
 from providers.dialects.converse.frames import Message
 from providers.dialects.events import EarlyObject, Pieces, chat_reason, ended_with, few, fit, no_answer
 from providers.dialects.wording import REDACTED, SIGNED
@@ -55,6 +56,7 @@ class _ImagePiece(msgspec.Struct, gc=False):
 
 class _Delta(msgspec.Struct, gc=False):
     text: msgspec.Raw = msgspec.Raw()  # passed on as it is
+    citation: Any = None
     image: _ImagePiece | None = None
     toolUse: _ToolPiece | None = None  # noqa: N815 - Converse's name
     reasoningContent: _Thought | None = None  # noqa: N815 - likewise
@@ -80,7 +82,7 @@ class ConverseToChat:
     """Translates one answer. ``feed`` returns the chunks before an error; the error is raised by the next call.
 
     Reasoning becomes ``reasoning_content``, with its signature ``thinking_blocks``; a picture one of ``images``. What
-    chat does not have (citations, tools that run at Bedrock, none of which a chat client can ask for) is left out.
+    chat does not have (citations of documents, tools that run at Bedrock) is left out.
     """
 
     def __init__(
@@ -186,9 +188,15 @@ class ConverseToChat:
                 return b""
             self._silent.discard(event.contentBlockIndex)
             return self._arguments(number, piece)
+        if delta.citation is not None:
+            return self._cite(delta.citation)
         if delta.image is not None:
             self._add_to_picture(event.contentBlockIndex, delta.image)
         return b"" if delta.reasoningContent is None else self._think(event.contentBlockIndex, delta.reasoningContent)
+
+    def _cite(self, citation: Any) -> bytes:
+        annotations = of_converse(citation)
+        return self._chunk({"annotations": annotations}) if annotations else b""
 
     def _think(self, place: int, thought: _Thought) -> bytes:
         """Return a thought's text, or once it is signed, or encrypted, all of it as one of ``thinking_blocks``."""
@@ -346,8 +354,12 @@ def _events_of_block(place: int, block: Mapping[str, Any]) -> list[tuple[str, di
             deltas = [{"reasoningContent": {"text": thought}}]
         case {"reasoningContent": {"redactedContent": str(data)}}:
             deltas = [{"reasoningContent": {"redactedContent": data}}]
-        case {"citationsContent": {"content": list(pieces)}}:
+        case {"citationsContent": {"content": list(pieces), **more}}:
             deltas = [{"text": "".join(piece.get("text") or "" for piece in pieces)}]
+            deltas += [
+                {"citation": each}
+                for each in few(fit(more.get("citations"), list[Any]) or (), "citations of one block")
+            ]
         case {"image": {"format": form, "source": source}}:
             start, deltas = {"image": {"format": form}}, [{"image": {"source": source}}]
         case {"audio": _} | {"document": _} | {"video": _}:

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from providers.dialects.chat.deltas import googles_in
+from providers.dialects.chat.references import cites_pages
 from providers.dialects.dialect import (
     AnswerFormat,
     Dialect,
@@ -173,6 +174,9 @@ class _Conversation:
         for name in ("annotations", "function_call"):  # SDKs send an answer back unchanged, empty fields included
             if bytes(message.get(name, b"null")) == b"[]":
                 said.add(name)
+        if "annotations" in message.keys() - said and cites_pages(message["annotations"]):
+            said.add("annotations")
+            self._losses.add(f"{path}.annotations", _NO_FIELD, hint=True)
         self._losses.rest(message, said, path, _NO_FIELD)
         parts = self._parts(content, f"{path}.content") if is_said(content) else []
         if is_string(message.get("refusal")):

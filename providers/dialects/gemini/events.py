@@ -341,6 +341,7 @@ _RawObject = dict[str, msgspec.Raw]
 
 _objects = msgspec.json.Decoder(_RawObject)
 _lists = msgspec.json.Decoder(list[_RawObject])
+_objects_or_null = msgspec.json.Decoder(_RawObject | None)
 _lists_or_null = msgspec.json.Decoder(list[_RawObject] | None)
 _ints = msgspec.json.Decoder(int, strict=False)
 _strings = msgspec.json.Decoder(str)
@@ -388,8 +389,8 @@ class _Gathered:
 
     def take(self, given: _RawObject) -> None:
         for name, value in given.items():
-            if name == "content" and value != _NULL:
-                content = _objects.decode(value)
+            if name == "content":
+                content = _objects_or_null.decode(value) or {}
                 for part in _lists_or_null.decode(content.pop("parts", _NULL)) or ():
                     self._add(part)
                 self._content.update(content)

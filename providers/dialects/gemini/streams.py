@@ -9,23 +9,28 @@ from typing import Any
 import msgspec
 
 from providers.dialects.chat.deltas import (
+    THINKS,
     ChunkTranslation,
+    calls_in,
     complaint,
     delta_of,
     googles_in,
     no_place,
     pictures_in,
+    said_in,
     sealed_in,
     signed_in,
     sound_in,
     split_data,
-    thought_in,
+    written_arguments,
 )
 from providers.dialects.chat.deltas import (
     usage_in as usage_in_chunk,
 )
+from providers.dialects.chat.references import BESIDE, GROUNDED, References, of_grounding, to_grounding
 from providers.dialects.dialect import Offered, check_none
 from providers.dialects.events import CUT_SHORT, DONE, FILTERED, chat_reason, ended_with, few, index_of
+from providers.dialects.gemini import logprobs
 from providers.dialects.gemini.events import MAY_BE_EMPTY, UNSPECIFIED, event, usage_in
 from providers.dialects.gemini.fields import IN_CONFIG
 from providers.dialects.gemini.request_to_chat import name_of_function
@@ -57,6 +62,7 @@ class _Choice:
         self.blocks: list[Mapping[str, Any]] = []  # what Anthropic's model has signed since the last call
         self.thought: list[str] = []  # the text of the next of them
         self.hidden: list[str] = []  # thoughts that are not shown, while there is nothing else
+        self.annotations: list[dict[str, Any]] = []
 
     def last_part(self) -> dict[str, Any]:
         """Return what its last event says: the thoughts, if it would be empty without them."""
@@ -103,6 +109,7 @@ class FromChat(ChunkTranslation):
         self._asked = _candidates(asked)
         self._choices: dict[int, _Choice] = {}
         self._facts: dict[str, Any] = {}  # that every event repeats
+        self._references = References()
         self._usage: dict[str, Any] | None = None
 
     @property
@@ -124,8 +131,14 @@ class FromChat(ChunkTranslation):
             self._errors.check()
             return b""
         self._ended = True
+        beside = self._references.rest() if self._references.beside else []
         last = [
-            {"content": {"parts": [choice.last_part()], "role": "model"}, "finishReason": choice.reason, "index": index}
+            {
+                "content": {"parts": [choice.last_part()], "role": "model"},
+                "finishReason": choice.reason,
+                "index": index,
+                **(to_grounding([*choice.annotations, *beside]) if choice.annotations or beside else {}),
+            }
             for index, choice in sorted(self._choices.items())
             if choice.reason is not None
         ]
@@ -143,27 +156,29 @@ class FromChat(ChunkTranslation):
                 self._facts[own] = chunk[name]
         if (usage := usage_in_chunk(chunk)) and self._counted.take(usage, chunk) and self._counted.told is not None:
             self._usage = _gemini_usage(self._counted.told) or self._usage
+        if not BESIDE.isdisjoint(chunk):
+            self._references.take(chunk)
         for given in choices:
             index = 0 if self._asked == 1 else index_of(given)
             choice = self._choices.setdefault(index, _Choice())
             parts = self._parts(delta_of(given) or {}, choice)
-            if reason := given.get("finish_reason"):
+            reason = given.get("finish_reason")
+            if reason and isinstance(reason, str):
                 if choice.reason is None or reason in _FINISH_REASONS:
                     choice.reason = _FINISH_REASONS.get(reason, "STOP")
                 choice.calls.finish()
                 choice.calls.check()
             parts += self._whole_calls(choice)
             if parts:
-                candidate = {"content": {"parts": parts, "role": "model"}, "index": index}
+                told = given.get("logprobs")
+                tokens = logprobs.from_chat(told) if told else {}
+                candidate = {"content": {"parts": parts, "role": "model"}, "index": index, **tokens}
                 said.append(event({"candidates": [candidate], **self._facts}))
 
     def _parts(self, delta: Mapping[str, Any], choice: _Choice) -> list[dict[str, Any]]:
         parts: list[dict[str, Any]] = []
-        thought = delta.get("reasoning") or delta.get("reasoning_content") or ""
-        content = delta.get("content") or ""
-        if isinstance(content, list):  # typed parts, the form in which Mistral sends them
-            thought += "".join(thought_in(part) for part in content)
-            content = "".join(part.get("text") or "" for part in content)
+        text = delta.get("content") or ""
+        thought, text = ("", text) if isinstance(text, str) and THINKS.isdisjoint(delta) else said_in(delta)
         choice.think(thought, signed_in(delta) or sealed_in(delta))
         if thought and self._shows_thoughts:
             parts.append({"text": thought, "thought": True})
@@ -171,13 +186,15 @@ class FromChat(ChunkTranslation):
             choice.hidden.append(thought)
         sound, transcript = sound_in(delta)
         choice.signature = googles_in(delta) or choice.signature
-        if text := content + (delta.get("refusal") or "") + transcript:
+        if text := text + (delta.get("refusal") or "") + transcript:
             parts.append({"text": text, **choice.seal()})
         parts += map(_picture, pictures_in(delta))
+        if delta.get("annotations"):
+            choice.annotations += self._references.annotations_in(delta)
         if sound:
             choice.sound = choice.sound or _kind_of(sound)
             parts.append({"inlineData": {"mimeType": choice.sound, "data": sound}})
-        for piece in few(delta.get("tool_calls") or (), "tool calls"):
+        for piece in calls_in(delta) if delta.get("tool_calls") else ():
             choice.calls.add(piece, waits=True)
         choice.said = choice.said or bool(parts) or len(choice.calls) > 0
         if choice.said:
@@ -279,6 +296,7 @@ class _Candidate(msgspec.Struct):
     calls: int = 0
     spoken: bool = False  # it has said something besides thoughts
     finished: bool = False
+    cited: set[str] = msgspec.field(default_factory=set)  # addresses
 
 
 def _reason_in(given: Mapping[str, Any], candidate: _Candidate) -> str | None:
@@ -379,9 +397,15 @@ class ToChat:
             index: int = given.get("index") or 0
             candidate = self._candidates.setdefault(index, _Candidate())
             parts = few((given.get("content") or {}).get("parts") or (), "parts")
+            told = given.get("logprobsResult")
+            tokens = logprobs.to_chat(told) if told else {}
             for delta in filter(None, (self._delta(part, candidate) for part in parts)):
                 candidate.spoken = candidate.spoken or not _SPOKEN.isdisjoint(delta)
-                said.append(self._of_choice(index, delta))
+                more, tokens = (tokens, {}) if "content" in delta else ({}, tokens)
+                said.append(self._of_choice(index, delta, **more))
+            annotations = [] if GROUNDED.isdisjoint(given) else of_grounding(given, candidate.cited)
+            if annotations or tokens:
+                said.append(self._of_choice(index, {"annotations": annotations} if annotations else {}, **tokens))
             reason = _reason_in(given, candidate)
             if reason and not candidate.finished:
                 candidate.finished = self._finished = True
@@ -395,12 +419,12 @@ class ToChat:
         signed = extra_content(signature) if signature else {}
         if call := part.get("functionCall"):
             number, candidate.calls = candidate.calls, candidate.calls + 1
-            arguments = msgspec.json.encode(call.get("args") or {}).decode()
+            arguments = written_arguments(call.get("args")) or "{}"
             call_id = call.get("id") or f"call_{number}_{(self._head or {}).get('id')}"
             function = {"name": call["name"], "arguments": arguments}
-            return {
-                "tool_calls": [{"index": number, "id": call_id, "type": "function", "function": function, **signed}]
-            }
+            begun = {"index": number, "id": call_id, "type": "function", "function": function, **signed}
+            text = {} if part.get("thought") or not part.get("text") else {"content": part["text"]}
+            return {**text, "tool_calls": [begun]}
         if part.get("thought"):  # of a thought's pictures, too, none is shown
             return {"reasoning_content": part["text"], **signed} if part.get("text") else signed
         if part.get("text"):
@@ -419,8 +443,8 @@ class ToChat:
         url = f"data:{kind};base64,{file['data']}" if "data" in file else file["fileUri"]
         return {"images": [{"type": "image_url", "image_url": {"url": url}}]}
 
-    def _of_choice(self, index: int, delta: Mapping[str, Any], reason: str | None = None) -> bytes:
-        return self._chunk([{"index": index, "delta": delta, "finish_reason": reason}])
+    def _of_choice(self, index: int, delta: Mapping[str, Any], reason: str | None = None, **more: Any) -> bytes:
+        return self._chunk([{"index": index, "delta": delta, **more, "finish_reason": reason}])
 
     def _chunk(self, choices: list[dict[str, Any]], **more: Any) -> bytes:
         return b"data: " + msgspec.json.encode({**(self._head or {}), "choices": choices, **more}) + b"\n\n"

@@ -18,7 +18,9 @@ _RawObject = dict[str, msgspec.Raw]
 _objects = msgspec.json.Decoder(_RawObject)
 _lists = msgspec.json.Decoder(list[msgspec.Raw])
 _strings = msgspec.json.Decoder(str)
-_usages = msgspec.json.Decoder(_RawObject | None)
+_indexes = msgspec.json.Decoder(int)
+_objects_or_null = msgspec.json.Decoder(_RawObject | None)
+_strings_or_null = msgspec.json.Decoder(str | None)
 
 _NULL = msgspec.Raw(b"null")
 _EMPTY_LIST = msgspec.Raw(b"[]")
@@ -111,7 +113,8 @@ def _block(index: int, block: _RawObject) -> list[bytes]:
         if bytes(value) in _NOTHING:
             continue
         if name == "input":
-            begun[name], piece = _EMPTY_OBJECT, msgspec.Raw(msgspec.json.encode(bytes(value).decode()))
+            written = value if _is_string(value) else msgspec.Raw(msgspec.json.encode(bytes(value).decode()))
+            begun[name], piece = _EMPTY_OBJECT, written
         else:
             _strings.decode(value)  # raises if it is not a string
             begun[name], piece = _EMPTY_STRING, value
@@ -127,6 +130,15 @@ def _block(index: int, block: _RawObject) -> list[bytes]:
     ]
 
 
+def _is_string(value: msgspec.Raw) -> bool:
+    return bytes(memoryview(value)[:1]) == b'"'
+
+
+def _index_of(event_: Mapping[str, msgspec.Raw], otherwise: int) -> int:
+    """Return the index of an event's block, ``otherwise`` where a server sends none."""
+    return _indexes.decode(event_["index"]) if "index" in event_ else otherwise
+
+
 class _Block:
     """One block of the message that is being gathered, and the pieces from its deltas."""
 
@@ -138,11 +150,11 @@ class _Block:
     def add(self, delta: _RawObject) -> None:
         kind = _strings.decode(delta["type"])
         if kind == "text_delta":
-            self._pieces.setdefault("text", []).append(_strings.decode(delta["text"]))
+            self._add_piece("text", delta["text"])
         elif kind == "thinking_delta":
-            self._pieces.setdefault("thinking", []).append(_strings.decode(delta["thinking"]))
+            self._add_piece("thinking", delta["thinking"])
         elif kind == "input_json_delta":
-            self._pieces.setdefault("input", []).append(_strings.decode(delta["partial_json"]))
+            self._add_piece("input", delta["partial_json"])
         elif kind == "signature_delta":  # arrives complete
             self._fields["signature"] = delta["signature"]
         elif kind == "citations_delta":
@@ -150,12 +162,15 @@ class _Block:
         else:
             self._add_unknown(delta)
 
+    def _add_piece(self, name: str, piece: msgspec.Raw) -> None:
+        self._pieces.setdefault(name, []).append(_strings_or_null.decode(piece) or "")
+
     def _add_unknown(self, delta: _RawObject) -> None:
         """Add a delta of an unknown type: strings are appended, anything else replaces the value."""
         for name, value in delta.items():
             if name == "type":
                 continue
-            if bytes(memoryview(value)[:1]) == b'"':
+            if _is_string(value):
                 self._pieces.setdefault(name, []).append(_strings.decode(value))
             else:
                 self._fields[name] = value
@@ -168,7 +183,7 @@ class _Block:
                 fields[name] = _input(text) if text else fields.get(name, _EMPTY_OBJECT)
             else:
                 begun = fields.get(name, _EMPTY_STRING)
-                before = _strings.decode(begun) if bytes(memoryview(begun)[:1]) == b'"' else ""
+                before = _strings.decode(begun) if _is_string(begun) else ""
                 fields[name] = msgspec.Raw(msgspec.json.encode(before + text))
         if self._citations:
             begun = fields.get("citations", _NULL)
@@ -191,6 +206,7 @@ class MessageGathering(Gathering):
         self._usage: _RawObject = {}
         self._blocks: list[tuple[int, _Block]] = []  # each with its index, which some servers give to several
         self._latest: dict[int, _Block] = {}  # by index
+        self._last = -1  # the index of the block that began last
 
     def take(self, chunk: Chunk) -> None:
         """Read one event.
@@ -218,20 +234,21 @@ class MessageGathering(Gathering):
     def _take(self, event_: _RawObject) -> None:
         match _strings.decode(event_["type"]):
             case "content_block_delta":
-                self._add(msgspec.json.decode(event_["index"], type=int), _objects.decode(event_["delta"]))
+                self._add(_index_of(event_, self._last), _objects.decode(event_["delta"]))
             case "content_block_start":
-                self._begin(msgspec.json.decode(event_["index"], type=int), _objects.decode(event_["content_block"]))
+                self._begin(_index_of(event_, self._last + 1), _objects.decode(event_["content_block"]))
             case "message_start":
                 self._message = _objects.decode(event_["message"])
                 self._use(self._message.get("usage", _NULL))
             case "message_delta":
-                self._message.update(_objects.decode(event_["delta"]))
+                self._message.update(_objects_or_null.decode(event_.get("delta", _NULL)) or {})
                 self._use(event_.get("usage", _NULL))
                 self._message.update(
                     {name: value for name, value in event_.items() if name not in {"type", "delta", "usage"}}
                 )
 
     def _begin(self, index: int, begun: _RawObject) -> None:
+        self._last = index
         block = self._latest[index] = _Block(begun)
         self._blocks.append((index, block))
 
@@ -242,4 +259,4 @@ class MessageGathering(Gathering):
         self._latest[index].add(delta)
 
     def _use(self, usage: msgspec.Raw) -> None:
-        add_usage(self._usage, _usages.decode(usage) or {}, _NO_COUNT)
+        add_usage(self._usage, _objects_or_null.decode(usage) or {}, _NO_COUNT)

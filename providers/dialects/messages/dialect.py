@@ -195,6 +195,7 @@ def without_foreign(fields: Mapping[str, msgspec.Raw], habits: Habits = _ANY) ->
 
     """
     wording = without_unsigned_thoughts(fields, habits)
+    wording = _without_citations(wording)
     system = fields.get("system")
     if habits.reads_bills or system is None or _BILL not in bytes(system) or is_string(system):
         return wording
@@ -206,6 +207,36 @@ def without_foreign(fields: Mapping[str, msgspec.Raw], habits: Habits = _ANY) ->
     said = {name: value for name, value in wording.fields.items() if name != "system"}
     said |= {"system": raw_json(kept)} if kept else {}
     return Wording(said, (*wording.losses, *(Loss(f"system[{number}]", A_BILL, hint=True) for number in bills)))
+
+
+# A citation of another vendor's search has no index of Anthropic's: a client has got it with an empty one.
+_INDEX = b'"encrypted_index"'
+
+
+def _without_citations(wording: Wording) -> Wording:
+    """Return a Messages request without citations that Anthropic did not make: it cannot find what they are of."""
+    conversation = wording.fields.get("messages", msgspec.Raw(b"[]"))
+    if _INDEX not in bytes(conversation):
+        return wording
+    turns, losses = objects_at(conversation, "messages"), []
+    for number, turn in enumerate(turns):
+        content, path = turn.get("content", msgspec.Raw(b"[]")), f"messages[{number}].content"
+        if is_string(content) or _INDEX not in bytes(content):
+            continue
+        blocks = objects_at(content, path)
+        for at, block in enumerate(blocks):
+            given = block.get("citations", msgspec.Raw(b"[]"))
+            if bytes(memoryview(given)[:1]) != b"[":
+                continue
+            found = objects_at(given, f"{path}[{at}].citations")
+            kept = [each for each in found if bytes(each.get("encrypted_index", b"")) != b'""']
+            if len(kept) < len(found):
+                block["citations"] = raw_json(kept)
+                losses.append(Loss(f"{path}[{at}].citations", "Messages has no such search of its own", hint=True))
+        turn["content"] = raw_json(blocks)
+    if not losses:  # all of them are Anthropic's own
+        return wording
+    return Wording({**wording.fields, "messages": raw_json(turns)}, (*wording.losses, *losses))
 
 
 def _lacks_signatures(conversation: bytes) -> bool:

@@ -8,6 +8,7 @@ from typing import Literal
 
 import msgspec
 
+from providers.dialects.chat.references import cites_pages
 from providers.dialects.messages.fields import (
     DEFAULTS,
     KeptSchema,
@@ -191,6 +192,9 @@ class Turns:
         for name in ("annotations", "function_call"):  # SDKs send an answer back unchanged, empty fields included
             if bytes(message.get(name, b"null")) == b"[]":
                 said.add(name)
+        if "annotations" in message.keys() - said and cites_pages(message["annotations"]):
+            said.add("annotations")
+            self._losses.add(f"{path}.annotations", self._no_field, hint=True)
         self._losses.rest(message, said, path, self._no_field)
         calls = objects_at(message.get("tool_calls"), f"{path}.tool_calls")
         only = self.assistant_is_text

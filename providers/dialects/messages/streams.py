@@ -8,23 +8,26 @@ from typing import Any
 import msgspec
 
 from providers.dialects.chat.deltas import (
+    THINKS,
     CallNumbers,
     ChunkTranslation,
+    calls_in,
     complaint,
     delta_of,
     googles_in,
     no_place,
     pictures_in,
+    said_in,
     sealed_in,
     signed_in,
     sound_in,
     string,
-    thought_in,
     usage_in,
     written_arguments,
 )
+from providers.dialects.chat.references import BESIDE, References, of_citation, to_citation
 from providers.dialects.dialect import Offered, check_none
-from providers.dialects.events import CUT_SHORT, DONE, FILTERED, SHORT, Arguments, EarlyObject, chat_reason, few
+from providers.dialects.events import CUT_SHORT, DONE, FILTERED, SHORT, Arguments, EarlyObject, chat_reason
 from providers.dialects.messages.answers import ENDING, event
 from providers.dialects.messages.events import add_usage, error_of_event, told_usage
 from providers.dialects.messages.fields import allowed_id
@@ -212,6 +215,7 @@ class FromChat(ChunkTranslation):
         self._call_open: int | None = None
         self._sealed = ""  # Google's signature of the message, until its texts have ended
         self._id = ""
+        self._references = References()
         self._refused = False
         self._stop: dict[str, Any] | None = None
         self._usage: dict[str, Any] | None = None
@@ -239,10 +243,15 @@ class FromChat(ChunkTranslation):
             self._begin(chunk, said)
         if (usage := usage_in(chunk)) and self._counted.take(usage, chunk) and self._counted.told is not None:
             self._usage = _messages_usage(self._counted.told) or self._usage
+        if not BESIDE.isdisjoint(chunk):
+            self._references.take(chunk)
         for choice in choices:
             if delta := delta_of(choice):
                 self._add(delta, said)
-            if (reason := choice.get("finish_reason")) and (self._stop is None or reason in SHORT):
+            reason = choice.get("finish_reason")
+            if reason and isinstance(reason, str) and (self._stop is None or reason in SHORT):
+                if self._references.beside:
+                    self._cite(self._references.rest(), said)
                 self._finish(choice, said)
 
     def _begin(self, chunk: Mapping[str, Any], said: list[bytes]) -> None:
@@ -265,24 +274,29 @@ class FromChat(ChunkTranslation):
             raise no_place("a picture", "the Messages API")
         if any(sound_in(delta)):
             raise no_place("sound", "the Messages API")
-        content = delta.get("content")
-        parts = content if isinstance(content, list) else ()
-        thought = delta.get("reasoning_content") or delta.get("reasoning")  # some servers send both
-        if parts:
-            thought = thought or "".join(thought_in(part) for part in parts)
-            content = "".join(part.get("text") or "" for part in parts)
+        text = delta.get("content") or ""
+        thought, text = ("", text) if isinstance(text, str) and THINKS.isdisjoint(delta) else said_in(delta)
         signed, signature = signed_in(delta) or sealed_in(delta), googles_in(delta)
         if thought or signed or signature:
-            self._think(thought or "", signed, signature, said)
-        if content:
-            self._say("text", content, said)
+            self._think(thought, signed, signature, said)
+        if text:
+            self._say("text", text, said)
         if refusal := delta.get("refusal"):
             self._refused = True
             self._say("text", refusal, said)
-        if calls := delta.get("tool_calls"):
-            for call in few(calls, "tool calls"):
+        if delta.get("annotations"):
+            self._cite(self._references.annotations_in(delta), said)
+        if delta.get("tool_calls"):
+            for call in calls_in(delta):
                 self._calls.add(call, waits=False)
             self._say_calls(said, finished=False)
+
+    def _cite(self, annotations: Sequence[Mapping[str, Any]], said: list[bytes]) -> None:
+        """Add references to the open block of text; others have no place for them."""
+        for citation in map(to_citation, annotations) if self._open == "text" else ():
+            if citation is not None:
+                delta = {"type": "citations_delta", "citation": citation}
+                said.append(event("content_block_delta", {"index": self._blocks, "delta": delta}))
 
     def _say(self, kind: str, text: str, said: list[bytes]) -> None:
         """Send a piece of text or thinking in the open block of its type, or in a new one."""
@@ -466,8 +480,8 @@ class ToChat:
 
     Once it is signed, all of it comes again with its signature, as one of LiteLLM's ``thinking_blocks``.
 
-    The stop sequence that ended the answer is in the choice's ``stop_reason``, as with vLLM. What chat does not have
-    (citations, calls of Anthropic's own tools, which no chat client can request) is left out. The usage
+    The stop sequence that ended the answer is in the choice's ``stop_reason``, as with vLLM. Citations of pages become
+    annotations. What chat does not have (citations of documents, calls of Anthropic's own tools) is left out. The usage
     chunk is missing only if the provider sent no usage.
     """
 
@@ -477,6 +491,8 @@ class ToChat:
         self._secrets = secrets
         self._unix_s = unix_s
         self._head = b""  # the beginning of every chunk, up to its choices
+        self._id = ""
+        self._last = -1  # the index of the block that began last
         self._usage: dict[str, Any] = {}
         self._calls = 0
         self._call_at: dict[int, int] = {}  # by a block's index, the index of its tool call in chat
@@ -522,11 +538,12 @@ class ToChat:
         said = b""
         match event.get("type"):
             case "content_block_delta":
-                said = self._delta(event["index"], event["delta"])
+                said = self._delta(event.get("index", self._last), event["delta"])
             case "content_block_start":
-                said = self._start(event["index"], event["content_block"])
+                self._last = event.get("index", self._last + 1)
+                said = self._start(self._last, event["content_block"])
             case "content_block_stop":
-                said = self._rest_of(event["index"])
+                said = self._rest_of(event.get("index", self._last))
             case "message_start":
                 said = self._begin(event["message"])
             case "message_delta":
@@ -542,8 +559,9 @@ class ToChat:
     def _begin(self, message: Mapping[str, Any]) -> bytes:
         # What is sent here is not the answer's.
         self._use({**(message.get("usage") or {}), "output_tokens": None, "cost": None})
+        self._id = message.get("id") or ""
         top = {
-            "id": message.get("id") or "",
+            "id": self._id,
             "object": "chat.completion.chunk",
             "created": int(self._unix_s()),
             "model": message.get("model") or "",
@@ -562,9 +580,10 @@ class ToChat:
             case "tool_use":
                 number = self._call_at[index] = self._calls
                 self._calls += 1
-                self._inputs[index] = msgspec.json.encode(block.get("input") or {}).decode()
+                self._inputs[index] = written_arguments(block.get("input")) or "{}"
                 function = {"name": block["name"], "arguments": ""}
-                call = {"index": number, "id": block["id"], "type": "function", "function": function}
+                call_id = block.get("id") or f"toolu_{self._id}_{number}"
+                call = {"index": number, "id": call_id, "type": "function", "function": function}
                 return self._chunk({"tool_calls": [call]})
             case _:
                 return b""
@@ -574,11 +593,14 @@ class ToChat:
             case "text_delta":
                 return self._chunk({"content": delta["text"]}) if delta["text"] else b""
             case "thinking_delta":
-                return self._think(index, delta["thinking"])
+                return self._think(index, delta["thinking"] or "")
             case "signature_delta" if delta["signature"]:
                 text = "".join(self._thoughts.pop(index, ()))
                 signed = {"type": SIGNED, "thinking": text, "signature": delta["signature"]}
                 return self._chunk({"thinking_blocks": [signed]})
+            case "citations_delta":
+                annotations = of_citation(delta["citation"])
+                return self._chunk({"annotations": annotations}) if annotations else b""
             case "input_json_delta" if delta["partial_json"]:
                 self._inputs.pop(index, None)
                 early = self._early.setdefault(index, EarlyObject())
@@ -602,7 +624,7 @@ class ToChat:
 
     def _change(self, event: Mapping[str, Any]) -> bytes:
         self._use(event.get("usage") or {})
-        delta = event["delta"]
+        delta = event.get("delta") or {}
         reason = delta.get("stop_reason")
         if not reason or self._finish_reason is not None:
             return b""

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from providers.dialects.chat.deltas import written_arguments
 from providers.dialects.events import DONE, Chunk, Gathering, few, no_answer, no_json_object
 from providers.dialects.responses.fields import EventWriter, Object, upstream_error, usage_of_response
 from providers.dialects.wording import raw_json
@@ -90,6 +91,7 @@ _SEARCHES = b'"web_search_call"'
 _ARGUMENTS = "response.function_call_arguments.delta"
 _OWN = "response."  # all of the API's event types but "error" begin so
 _LAST = frozenset({"response.completed", "response.incomplete"})
+FAILED = frozenset({"failed", "cancelled"})  # states of a response that has no answer, whatever its last event's type
 _NULL = msgspec.Raw(b"null")
 
 
@@ -101,7 +103,7 @@ class _Event(msgspec.Struct, gc=False):
     error: Any = None
     output_index: int | None = None
     partial_image_b64: str | None = None
-    arguments: str | None = None
+    arguments: Any = None
 
 
 class _Item(msgspec.Struct, gc=False):
@@ -110,14 +112,13 @@ class _Item(msgspec.Struct, gc=False):
     result: str | None = None  # an image in base64
     execution: str | None = None
     environment: Any = None
+    arguments: Any = None  # some servers send the object itself
 
     @property
     def is_built_in(self) -> bool:
         """Whether it calls a tool without a name that the client runs: it may be all of the answer."""
         place = self.environment.get("type") if isinstance(self.environment, dict) else None
         return (self.type in _BUILT_IN and place != _HOSTED) or (self.type, self.execution) == _SEARCHED
-
-    arguments: str | None = None
 
 
 class _Incomplete(msgspec.Struct, gc=False):
@@ -190,23 +191,9 @@ def _read_other(data: bytes, event: _Event, secrets: Sequence[str]) -> Chunk:
     """Read an event that has no text."""
     match event.type:
         case "response.completed" | "response.incomplete":
-            told = lenient(event.response, _Response)
-            reason = (told.incomplete_details and told.incomplete_details.reason) or told.status
-            return Chunk(
-                data,
-                finished=True,
-                done=True,
-                usage=usage_in(data, event.response, told.usage, told.service_tier),
-                model=told.model,
-                id=told.id,
-                finish_reason=reason,
-                tools=_whole_calls(event.response) if _CALL in data else (),
-                whole=True,
-            )
+            return _ended(data, event, secrets)
         case "error" | "response.failed" | "response.cancelled":
-            told = lenient(event.response, _Response)
-            usage = usage_in(data, event.response, told.usage, told.service_tier)
-            return Chunk(data, error=_error(data, event, secrets), usage=usage)
+            return _failed(data, event, secrets)
         case "response.output_item.added":
             # Of a new item only a call's name counts here: deltas bring everything else.
             added = lenient(event.item, _Item)
@@ -218,10 +205,10 @@ def _read_other(data: bytes, event: _Event, secrets: Sequence[str]) -> Chunk:
         case "response.output_item.done":
             item = lenient(event.item, _Item)
             if item.type == "function_call" and item.arguments:
-                return Chunk(data, tools=((event.output_index or 0, item.arguments),), whole=True)
+                return Chunk(data, tools=((event.output_index or 0, written_arguments(item.arguments)),), whole=True)
             is_seen = item.is_built_in or (item.type == "image_generation_call" and bool(item.result))
         case "response.function_call_arguments.done" if event.arguments:
-            return Chunk(data, tools=((event.output_index or 0, event.arguments),), whole=True)
+            return Chunk(data, tools=((event.output_index or 0, written_arguments(event.arguments)),), whole=True)
         case _:
             is_seen = bool(event.partial_image_b64) or (event.type == "response.audio.delta" and bool(event.delta))
     error = _error(data, event, secrets) if event.error else None
@@ -230,10 +217,38 @@ def _read_other(data: bytes, event: _Event, secrets: Sequence[str]) -> Chunk:
     return Chunk(data, meaningful=is_seen, answer=is_seen, error=error, idle=is_idle)
 
 
+def _ended(data: bytes, event: _Event, secrets: Sequence[str]) -> Chunk:
+    told = lenient(event.response, _Response)
+    if told.status in FAILED:
+        return _failed(data, event, secrets)
+    reason = (told.incomplete_details and told.incomplete_details.reason) or told.status
+    return Chunk(
+        data,
+        finished=True,
+        done=True,
+        usage=usage_in(data, event.response, told.usage, told.service_tier),
+        model=told.model,
+        id=told.id,
+        finish_reason=reason,
+        tools=_whole_calls(event.response) if _CALL in data else (),
+        whole=True,
+    )
+
+
+def _failed(data: bytes, event: _Event, secrets: Sequence[str]) -> Chunk:
+    told = lenient(event.response, _Response)
+    usage = usage_in(data, event.response, told.usage, told.service_tier)
+    return Chunk(data, error=_error(data, event, secrets), usage=usage)
+
+
 def _whole_calls(response: msgspec.Raw) -> list[tuple[int, str]]:
     """Return the arguments of the function calls in a whole response, by their items' numbers."""
     items = [lenient(item, _Item) for item in lenient(response, _Output).output or ()]
-    return [(index, item.arguments) for index, item in enumerate(items) if item.type in _CALLS and item.arguments]
+    return [
+        (index, written_arguments(item.arguments))
+        for index, item in enumerate(items)
+        if item.type in _CALLS and item.arguments
+    ]
 
 
 class _Action(msgspec.Struct, gc=False):
@@ -319,9 +334,12 @@ def write_item(writer: EventWriter, output_index: int, raw: msgspec.Raw) -> None
     for number, part in enumerate(few(_retelling_lists.decode(item.get("content", _NULL)) or (), "parts")):
         _write_part(writer, "response.content_part", {**place, "content_index": number}, part)
     if argument in item:
-        writer.say(f"{argument_events}.delta", **place, delta=item[argument])
+        written = item[argument]
+        if bytes(memoryview(written)[:1]) == b"{":  # some servers send the object itself
+            written = raw_json(bytes(written).decode())
+        writer.say(f"{argument_events}.delta", **place, delta=written)
         named = {name: item[name] for name in ("name",) if name in item and argument == "arguments"}
-        writer.say(f"{argument_events}.done", **place, **named, **{argument: item[argument]})
+        writer.say(f"{argument_events}.done", **place, **named, **{argument: written})
     writer.say("response.output_item.done", output_index=output_index, item=raw)
 
 
@@ -393,7 +411,7 @@ class _AnswersEvent(msgspec.Struct, gc=False):
     item: msgspec.Raw = _NULL
     response: msgspec.Raw = _NULL
     delta: Any = ""
-    arguments: str | None = None
+    arguments: Any = None
     input: str | None = None
     code: str | None = None
     text: str | None = None
@@ -463,7 +481,7 @@ class _GatheredItem:
             pieces = self._texts.setdefault((list_, number, kind, field), [])
             if what == "delta":
                 pieces.append(event.delta)
-            elif ended := getattr(event, field):
+            elif ended := written_arguments(getattr(event, field)):
                 pieces[:] = [ended]
 
     def whole(self, status: msgspec.Raw) -> Object:

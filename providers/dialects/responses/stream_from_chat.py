@@ -8,13 +8,16 @@ from typing import Any
 import msgspec
 
 from providers.dialects.chat.deltas import (
+    THINKS,
     CallNumbers,
     StreamErrors,
     UsageSoFar,
+    calls_in,
     delta_of,
     googles_in,
     no_place,
     pictures_in,
+    said_in,
     sealed_in,
     signed_in,
     sound_in,
@@ -23,6 +26,7 @@ from providers.dialects.chat.deltas import (
     usage_in,
     written_arguments,
 )
+from providers.dialects.chat.references import BESIDE, References
 from providers.dialects.events import CUT_SHORT, DONE, FILTERED, Run, few, no_json_object, replaces
 from providers.dialects.responses.fields import (
     EventWriter,
@@ -361,6 +365,11 @@ class OpenItems:
         if signature:
             self.thinking().sign(f"{kind}:{signature}")
 
+    @property
+    def is_saying(self) -> bool:
+        """Whether a message is open."""
+        return self._open is not None and isinstance(self._open[1], Said)
+
     def saying(self) -> Said:
         """Return the open message; begin one if there is none."""
         if self._open is not None and isinstance(self._open[1], Said):
@@ -475,6 +484,7 @@ class FromChat:
         names, ids = names_of(all_tools(asked)), UniqueIds(conversation=asked.get("input", b""))
         self._items = OpenItems(self._writer, names, as_summary=_wants_summary(asked), new_id=new_id, ids=ids)
         self._echo: Echo | None = None  # None until the first chunk
+        self._references = References()
         self._counted = UsageSoFar()
         self._usage: Mapping[str, Any] | None = None  # that, if it has the answer's tokens
         self._finish_reason: str | None = None
@@ -538,19 +548,22 @@ class FromChat:
         echo = self._echo or self._begin(chunk)
         if tier := chunk.get("service_tier"):
             echo.note(service_tier=tier)
+        if not BESIDE.isdisjoint(chunk):
+            self._references.take(chunk)
         for choice in choices:  # parts of the one answer, however the server numbers them
             delta = delta_of(choice)
             if isinstance(delta, dict):
                 self._hear(delta, choice.get("logprobs"))
             reason = string(choice.get("finish_reason"))
             if reason and (self._finish_reason is None or reason in _INCOMPLETE):
+                if self._references.beside and self._items.is_saying:
+                    self._annotate(self._references.rest())
                 self._finish_reason = reason
                 self._items.close_all("incomplete" if reason in _INCOMPLETE else "completed")
 
     def _hear(self, delta: dict[str, Any], logprobs: Any) -> None:
-        thought, text = _texts(delta.get("content"))
-        # Some servers send the same text under both names.
-        thought += string(delta.get("reasoning")) or string(delta.get("reasoning_content"))
+        text = delta.get("content") or ""
+        thought, text = ("", text) if isinstance(text, str) and THINKS.isdisjoint(delta) else said_in(delta)
         signed = signed_in(delta) or sealed_in(delta)
         if thought or signed:
             self._think(thought, signed)
@@ -567,10 +580,14 @@ class FromChat:
             if (picture := split_data(url)) is None:
                 raise no_place("the address of a picture", "the Responses API")
             self._items.picture(*picture)
-        for annotation in _objects(delta.get("annotations")):
-            self._items.saying().annotation(flat(annotation))
-        for call in _objects(delta.get("tool_calls")):
+        if delta.get("annotations"):
+            self._annotate(self._references.annotations_in(delta))
+        for call in calls_in(delta) if delta.get("tool_calls") else ():
             self._items.call(call)
+
+    def _annotate(self, annotations: Sequence[dict[str, Any]]) -> None:
+        for annotation in annotations:
+            self._items.saying().annotation(flat(annotation))
 
     def _think(self, thought: str, signed: Sequence[Mapping[str, Any]]) -> None:
         if any(block.get("thinking") for block in signed) and not self._items.is_thinking:
@@ -636,15 +653,3 @@ def _wants_summary(asked: Mapping[str, msgspec.Raw]) -> bool:
 
 def _objects(value: Any) -> list[dict[str, Any]]:
     return [item for item in few(value, "parts") if isinstance(item, dict)] if isinstance(value, list) else []
-
-
-def _texts(content: Any) -> tuple[str, str]:
-    """Return the reasoning and the text of a delta's content; Mistral sends a list of parts, some of them thinking."""
-    if isinstance(content, str):
-        return "", content
-    thoughts, texts = [], []
-    for part in _objects(content):
-        thinking, text = part.get("thinking"), part.get("text")
-        thoughts.append(thinking if isinstance(thinking, str) else _texts(thinking)[1])
-        texts.append(string(text))
-    return "".join(thoughts), "".join(texts)

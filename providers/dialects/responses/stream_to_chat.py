@@ -4,9 +4,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from providers.dialects.chat.deltas import complaint
+from providers.dialects.chat.deltas import complaint, written_arguments
 from providers.dialects.events import DONE, EarlyObject, chat_reason, few
-from providers.dialects.responses.events import lenient, read, usage_in
+from providers.dialects.responses.events import FAILED, lenient, read, usage_in
 from providers.dialects.responses.fields import chat_usage
 from providers.errors import UNREADABLE
 from providers.sse import events
@@ -27,6 +27,7 @@ _ITEMS = {  # by the kind of a delta, the type of its item
     "image": "image_generation_call",
     "reasoning": "reasoning",
 }
+_MOVED = 1_000_000  # no output has an item at such an index
 _ARGUMENTS = {"function_call": ("function", "arguments"), "custom_tool_call": ("custom", "input")}
 
 
@@ -34,6 +35,7 @@ class _Event(msgspec.Struct, gc=False):
     type: str | None = None
     delta: str | None = None
     output_index: int = 0
+    item_id: str | None = None
     summary_index: int = 0
     logprobs: list[Any] | None = None
     item: msgspec.Raw = _NULL
@@ -42,7 +44,7 @@ class _Event(msgspec.Struct, gc=False):
     error: Any = None
     code: str | None = None
     message: str | None = None
-    arguments: str | None = None
+    arguments: Any = None  # some servers send the object itself
     input: str | None = None
     text: str | None = None
     refusal: str | None = None
@@ -53,13 +55,16 @@ class _Part(msgspec.Struct, gc=False):
     text: str | None = None
     refusal: str | None = None
     logprobs: list[Any] | None = None
+    annotations: list[dict[str, Any]] | None = None
 
 
 class _Item(msgspec.Struct, gc=False):
     type: str | None = None
+    id: str | None = None
     call_id: str | None = None
+    status: str | None = None
     name: str | None = None
-    arguments: str | None = None
+    arguments: Any = None
     input: str | None = None
     content: list[_Part] | None = None
     summary: list[_Part] | None = None
@@ -78,7 +83,7 @@ class _Response(msgspec.Struct, gc=False):
     status: str | None = None
     service_tier: str | None = None
     usage: dict[str, Any] | None = None
-    error: dict[str, Any] | None = None
+    error: Any = None
     incomplete_details: _Details | None = None
     output: list[msgspec.Raw] | None = None
 
@@ -101,10 +106,13 @@ class ToChat:
         self._over = False
         self._sent: set[tuple[int, str]] = set()  # item and kind of the deltas that were sent
         self._at_ends: set[tuple[int, str]] = set()  # of them, those that came only in the events that end a text
-        # By the item's index in the output:
+        # By the item's index in the output, unless another call has it:
         self._calls: dict[int, tuple[int, str, str]] = {}  # the call's index in chat, its kind, its argument's name
         self._early: dict[int, EarlyObject] = {}  # of the arguments of its function
         self._call_ids: dict[str | None, int] = {}  # the index of the item with this call
+        self._item_ids: dict[str | None, int] = {}  # likewise by the item's own id
+        self._id_at: dict[int, str | None] = {}  # the id of the call at this place
+        self._moved: dict[int, int] = {}  # by an index that several calls have: that of the last one
         self._thoughts: dict[int, str] = {}  # the event that brings its reasoning: the text itself or a summary
         self._out: list[bytes] = []
 
@@ -141,7 +149,7 @@ class ToChat:
             case "response.reasoning_summary_part.added" if event.summary_index and (index, "reasoning") in self._sent:
                 self._delta(index, "reasoning", {"reasoning_content": "\n\n"})
             case "response.function_call_arguments.delta" | "response.custom_tool_call_input.delta" if delta:
-                self._argument(index, delta)
+                self._argument(self._place_of(event), delta)
             case "response.output_text.annotation.added" if event.annotation:
                 self._delta(index, "annotation", {"annotations": [_nested(event.annotation)]})
             case "response.output_item.added":
@@ -157,9 +165,9 @@ class ToChat:
 
     def _end_text(self, index: int, event: _Event) -> None:
         """Send the text or the arguments that an event ends, if no delta had any of it."""
-        if whole := event.arguments or event.input:
-            if (index, "argument") not in self._sent:
-                self._argument(index, whole)
+        if whole := written_arguments(event.arguments) or event.input:
+            if ((place := self._place_of(event)), "argument") not in self._sent:
+                self._argument(place, whole)
             return
         kind = "refusal" if event.refusal else "text" if event.type == "response.output_text.done" else "reasoning"
         if (index, kind) in self._sent - self._at_ends:
@@ -185,13 +193,16 @@ class ToChat:
         told = usage_in(data, event.response, response.usage, response.service_tier)
         self.usage_so_far = told or self.usage_so_far
         self._note(response)
-        match event.type:
+        kind = event.type or ""
+        if response.status in FAILED and kind in {"response.completed", "response.incomplete"}:
+            kind = f"response.{response.status}"
+        match kind:
             case "response.created":
                 self._begin()
             case "response.failed" | "response.cancelled":
-                kind = event.type.removeprefix("response.")
+                error = response.error or f"the provider says that the response is {kind.removeprefix('response.')}"
                 self._say_usage(response)
-                self._fail(response.error or {"message": f"the provider says that the response is {kind}"})
+                self._fail(error if isinstance(error, dict) else {"message": str(error)})
             case "response.completed":
                 self._complete(response, chat_reason("completed", calls=self._send_rest(response)))
             case "response.incomplete":
@@ -235,15 +246,30 @@ class ToChat:
         more = {"logprobs": {"content": logprobs, "refusal": None}} if logprobs else {}
         self._delta(index, "text", {"content": text}, **more)
 
-    def _begin_call(self, index: int, item: _Item) -> None:
-        if item.type not in _ARGUMENTS or index in self._calls:
-            return
+    def _place_of(self, event: _Event) -> int:
+        """Return the place of the call to which a piece of arguments belongs."""
+        index = self._item_ids.get(event.item_id) if event.item_id else None
+        return self._moved.get(event.output_index, event.output_index) if index is None else index
+
+    def _begin_call(self, index: int, item: _Item) -> int:
+        """Begin the call of an item, if it is one and new; return its place. Some servers give all calls one index."""
+        if item.type not in _ARGUMENTS:
+            return index
+        last = self._moved.get(index, index)
+        if last in self._calls:
+            if not item.call_id or self._id_at[last] == item.call_id:
+                return last
+            if (known := self._call_ids.get(item.call_id)) is not None:
+                return known
+            self._moved[index] = index = _MOVED + len(self._calls)
         kind, argument = _ARGUMENTS[item.type]
         number = len(self._calls)
         self._calls[index] = number, kind, argument
-        self._call_ids[item.call_id] = index
+        self._call_ids[item.call_id] = self._item_ids[item.id] = index
+        self._id_at[index] = item.call_id
         call = {"index": number, "id": item.call_id, "type": kind, kind: {"name": item.name or "", argument: ""}}
         self._delta(index, "call", {"tool_calls": [call]})
+        return index
 
     def _argument(self, index: int, piece: str) -> None:
         if index not in self._calls:
@@ -254,19 +280,22 @@ class ToChat:
         if piece:
             self._delta(index, "argument", {"tool_calls": [{"index": number, kind: {argument: piece}}]})
 
-    def _end_argument(self, index: int) -> None:
-        """Send an empty object that was kept: the call has ended."""
+    def _end_argument(self, index: int, *, is_cut: bool) -> None:
+        """Send an empty object that was kept, or where there were no arguments: the call has ended."""
+        number, kind, argument = self._calls.get(index, (0, "", ""))
         early = self._early.pop(index, None)
-        if early is not None and (rest := early.end()):
-            number, kind, argument = self._calls[index]
+        rest = "" if early is None else early.end()
+        if kind == "function" and not (rest or is_cut or (index, "argument") in self._sent):
+            rest = "{}"
+        if rest:
             self._delta(index, "argument", {"tool_calls": [{"index": number, kind: {argument: rest}}]})
 
     def _finish_item(self, index: int, item: _Item) -> None:
         """Send the parts of an item that no delta had."""
-        self._begin_call(index, item)
-        if (index, "argument") not in self._sent and (whole := item.arguments or item.input):
+        index = self._begin_call(index, item)
+        if (index, "argument") not in self._sent and (whole := written_arguments(item.arguments) or item.input):
             self._argument(index, whole)
-        self._end_argument(index)
+        self._end_argument(index, is_cut=item.status == "incomplete")
         if (index, "reasoning") not in self._sent and item.type == "reasoning":
             parts = item.summary or item.content or ()
             if thought := "\n\n".join(part.text for part in parts if part.text):
@@ -275,18 +304,21 @@ class ToChat:
             url = f"data:image/{item.output_format or 'png'};base64,{item.result}"
             self._delta(index, "image", {"images": [{"type": "image_url", "image_url": {"url": url}}]})
         if item.type == "message":
-            is_sent = (index, "text") in self._sent, (index, "refusal") in self._sent
+            is_sent = [(index, kind) in self._sent for kind in ("text", "refusal", "annotation")]
             for part in few(item.content or (), "parts"):
                 if part.text and not is_sent[0]:
                     self._text(index, part.text, part.logprobs)
                 if part.refusal and not is_sent[1]:
                     self._delta(index, "refusal", {"refusal": part.refusal})
+                if part.annotations and not is_sent[2]:
+                    annotations = [*map(_nested, few(part.annotations, "annotations"))]
+                    self._delta(index, "annotation", {"annotations": annotations})
 
     def _complete(self, response: _Response, reason: str) -> None:
         self._over = True
         self._begin()
-        for index in [*self._early]:
-            self._end_argument(index)
+        for index in self._calls:
+            self._end_argument(index, is_cut=reason not in {"stop", "tool_calls"})
         self._chunk({}, reason)
         self._say_usage(response)
         self._out.append(b"data: [DONE]\n\n")

@@ -3,7 +3,8 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
@@ -24,17 +25,27 @@ FORMS: Mapping[str, tuple[bool, bool]] = {
     "retold": (True, True),
     "whole": (False, True),
 }
-RACED = "raced"  # streamed, beside a deployment that never answers
+# Streamed, a few bytes at a time, beside a deployment that never answers, and that would go on with a broken answer.
+RACED = "raced"
+BACKGROUND = "background"  # whole, once it is there
+FEW_BYTES = 61
 
 
 class Said(msgspec.Struct, frozen=True):
-    """What an answer says, whatever the API. ``ended``: stop, calls, length or filtered; or the error's words."""
+    """What an answer says, whatever the API.
+
+    ``ended``: stop, calls, length, filtered or refused, if the model refuses; or the error's words.
+    """
 
     text: str = ""
     thoughts: str = ""
     calls: Sequence[tuple[str, Any]] = ()
     ended: str = "stop"
     error: str | None = None
+    cited: Sequence[str] = ()  # addresses
+    tokens: Sequence[tuple[str, float]] = ()  # with their log probabilities
+    pictures: Sequence[str] = ()  # addresses with the picture
+    sound: str = ""  # in Base64
 
 
 class Rule(msgspec.Struct, frozen=True):
@@ -50,6 +61,20 @@ class Rule(msgspec.Struct, frozen=True):
     said: Said
     tokens: Mapping[str, Any] | None = None
     passes: bool = False  # its events reach clients of the same API as they are, though they are no good
+    passes_whole: bool = False  # likewise the whole answer
+    once_wrong: bool = False
+    no_place: Sequence[str] = ()  # clients whose API has no place for what it says: they get an error
+
+    def said_to(self, client: str) -> Said:
+        """Return what a client of an API gets of it."""
+        if client in self.no_place:
+            return Said(self.said.text, ended="error", error="has no place")
+        ended = _REFUSED.get(client, self.said.ended) if self.said.ended == "refused" else self.said.ended
+        tokens = () if client == "messages" else self.said.tokens  # who asked for them gets no such provider
+        return msgspec.structs.replace(self.said, ended=ended, tokens=tokens)
+
+
+_REFUSED = {"messages": "filtered", "gemini": "stop"}  # where a refusal is a reason to end, or a text
 
 
 def chat(*chunks: Mapping[str, Any]) -> bytes:
@@ -74,6 +99,7 @@ class Desk:
     def __init__(self) -> None:
         self.rule: Rule | None = None
         self.is_whole = False
+        self.is_slow = False  # a few bytes at a time
         self.asked: list[Any] = []
         self.base_url = ""
 
@@ -83,17 +109,33 @@ class Desk:
         self.asked.append(await request.json())
         rule = self.rule
         assert rule is not None
+        if self.asked[-1].get("background"):
+            return web.json_response({**rule.body, "status": "queued", "output": [], "usage": None, "error": None})
         if self.is_whole:
             return web.json_response(rule.body)
         kind = "application/vnd.amazon.eventstream" if rule.api == "converse" else "text/event-stream"
-        return web.Response(body=rule.stream, content_type=kind)
+        if not self.is_slow:
+            return web.Response(body=rule.stream, content_type=kind)
+        response = web.StreamResponse(headers={"content-type": kind})
+        await response.prepare(request)
+        with suppress(ConnectionResetError):  # what its end is, the gateway may know before
+            for at in range(0, len(rule.stream), max(FEW_BYTES, len(rule.stream) // 100)):
+                await response.write(rule.stream[at : at + max(FEW_BYTES, len(rule.stream) // 100)])
+                await asyncio.sleep(0)
+        return response
+
+    async def look(self, _: web.Request) -> web.Response:
+        """Return the whole answer, which was made in the background."""
+        assert self.rule is not None
+        return web.json_response(self.rule.body)
 
 
 @asynccontextmanager
 async def running(folder: Path) -> AsyncIterator[tuple[Desk, RunningGateway]]:
     """Serve a gateway with a model for each API of a provider, named as that."""
     desk = Desk()
-    async with serve([web.post("/{path:.*}", desk.answer)], Tally()) as base_url:
+    routes = [web.post("/{path:.*}", desk.answer), web.get("/{path:.*}", desk.look)]
+    async with serve(routes, Tally()) as base_url:
         providers: dict[str, Any] = {
             api: {"base_url": base_url, "api_key": f"upstream-{api}-secret", "apis": [api]}
             for api in ("chat", "messages", "responses")
@@ -103,12 +145,12 @@ async def running(folder: Path) -> AsyncIterator[tuple[Desk, RunningGateway]]:
         root = base_url.removesuffix("/v1")
         providers["idle"] = {**providers["messages"], "base_url": f"{root}/idle/v1", "apis": ["chat"]}
         providers["converse"] = {"preset": "bedrock_converse", "base_url": root, "api_key": "the-key-of-bedrock"}
-        models = {api: {"deployments": [f"{api}/m"], "race": {"mode": "single"}} for api in APIS}
+        models: dict[str, Any] = {api: {"deployments": [f"{api}/m"], "race": {"mode": "single"}} for api in APIS}
         models[MODEL] = models["chat"]
         models["converse"]["deployments"] = ["converse/amazon.nova-pro-v1:0"]
         for api in APIS:
             both = [*models[api]["deployments"], "idle/m"]
-            models[f"{api}-{RACED}"] = {"deployments": both, "race": {"mode": "race", "width": 2}}
+            models[f"{api}-{RACED}"] = {"deployments": both, "race": {"mode": "race", "width": 2}, "takeover": True}
         async with serving(folder, {}, providers=providers, models=models) as gateway:
             desk.base_url = base_url
             yield desk, gateway
@@ -140,9 +182,16 @@ _ASK: Mapping[str, dict[str, Any]] = {
 _PATHS = {"chat": "/v1/chat/completions", "messages": "/v1/messages", "responses": "/v1/responses"}
 
 
-async def asked(gateway: RunningGateway, client: str, model: str, *, stream: bool, **more: Any) -> tuple[int, bytes]:
-    """Return status and body of what a client gets."""
+_BEYOND_TEXT = ("tools", "thinking", "reasoning", "generationConfig")
+
+
+async def asked(
+    gateway: RunningGateway, client: str, model: str, *, stream: bool, plainly: bool = False, **more: Any
+) -> tuple[int, bytes]:
+    """Return status and body of what a client gets. ``plainly``: it asks for a text, which anybody could go on with."""
     body = {**_ASK[client], **more}
+    if plainly:
+        body = {name: value for name, value in body.items() if name not in _BEYOND_TEXT}
     if client == "gemini":
         path = f"/v1beta/models/{model}:{'streamGenerateContent?alt=sse' if stream else 'generateContent'}"
     else:
@@ -151,7 +200,11 @@ async def asked(gateway: RunningGateway, client: str, model: str, *, stream: boo
     if client == "chat" and stream:
         body["stream_options"] = {"include_usage": True}
     async with gateway.post(body, path=path) as response:
-        return response.status, await response.read()
+        got = response.status, await response.read()
+    if "background" in more and got[0] == HTTPStatus.OK:
+        async with gateway.get(f"{path}/{json.loads(got[1])['id']}") as response:
+            got = response.status, await response.read()
+    return got
 
 
 def said_in(client: str, status: int, body: bytes, *, stream: bool) -> Said:
@@ -172,7 +225,7 @@ def said_in(client: str, status: int, body: bytes, *, stream: bool) -> Said:
 _ENDS = {  # in the words of each API, those of a vendor among them that pass where its own is asked
     **dict.fromkeys(("stop", "end_turn", "STOP", "completed", "stop_sequence", "pause_turn"), "stop"),
     **dict.fromkeys(("tool_calls", "tool_use"), "calls"),
-    **dict.fromkeys(("length", "max_tokens", "MAX_TOKENS", "max_output_tokens"), "length"),
+    **dict.fromkeys(("incomplete", "length", "max_tokens", "MAX_TOKENS", "max_output_tokens"), "length"),
     **dict.fromkeys(("model_context_window_exceeded", "model_length"), "length"),
     **dict.fromkeys(("content_filter", "refusal", "sensitive", "SAFETY", "RECITATION", "LANGUAGE"), "filtered"),
     **dict.fromkeys(("BLOCKLIST", "PROHIBITED_CONTENT", "SPII", "MODEL_ARMOR", "IMAGE_SAFETY"), "filtered"),
@@ -195,24 +248,38 @@ def _of_message(message: Mapping[str, Any], reason: Any) -> Said:
         for call in message.get("tool_calls") or ()
     ]
     thoughts = message.get("reasoning_content") or message.get("reasoning") or ""
-    content = message.get("content") or ""
-    return Said((content) + (message.get("refusal") or ""), thoughts, calls, _ENDS.get(reason, str(reason)))
+    content, refusal = message.get("content") or "", message.get("refusal") or ""
+    ended = _ENDS.get(reason, str(reason))
+    ended = "refused" if refusal and ended == "stop" else "calls" if calls and ended == "stop" else ended
+    return Said(
+        *(content + refusal, thoughts, calls, ended),
+        cited=[each["url_citation"]["url"] for each in message.get("annotations") or ()],
+        tokens=[(each["token"], each["logprob"]) for each in message.get("logprobs") or ()],
+        pictures=[each["image_url"]["url"] for each in message.get("images") or ()],
+        sound=(message.get("audio") or {}).get("data", ""),
+    )
 
 
 def _chat_whole(body: Any) -> Said:
     [choice] = body["choices"]
-    return _of_message(choice["message"], choice["finish_reason"])
+    logprobs = (choice.get("logprobs") or {}).get("content")
+    return _of_message({**choice["message"], "logprobs": logprobs}, choice["finish_reason"])
 
 
 def _chat_streamed(told: Sequence[Any]) -> Said:
-    message: dict[str, Any] = {"tool_calls": []}
+    message: dict[str, Any] = {"tool_calls": [], "annotations": [], "images": [], "logprobs": [], "audio": {}}
     reason = None
     for chunk in told:
         for choice in chunk.get("choices") or ():
             reason = choice.get("finish_reason") or reason
+            message["logprobs"] += (choice.get("logprobs") or {}).get("content") or ()
             for name, value in (choice.get("delta") or {}).items():
                 if isinstance(value, str) and name != "role":
                     message[name] = message.get(name, "") + value
+                if name in {"annotations", "images"}:
+                    message[name] += value or ()
+                if name == "audio" and value:
+                    message[name]["data"] = message[name].get("data", "") + value.get("data", "")
                 for call in value if name == "tool_calls" and value else ():
                     calls = message["tool_calls"]
                     if call["index"] == len(calls):
@@ -225,6 +292,7 @@ def _chat_streamed(told: Sequence[Any]) -> Said:
 def _messages_whole(body: Any) -> Said:
     found: dict[str, str] = {}
     calls = []
+    cited = [each["url"] for block in body["content"] for each in block.get("citations") or () if "url" in each]
     for block in body["content"]:
         kind = block["type"]
         if kind in {"text", "thinking"}:
@@ -233,7 +301,8 @@ def _messages_whole(body: Any) -> Said:
             calls.append((block["name"], block["input"]))
     explained = ((body.get("stop_details") or {}).get("explanation")) or ""
     reason = _ENDS.get(body["stop_reason"], str(body["stop_reason"]))
-    return Said(found.get("text", "") + explained, found.get("thinking", ""), calls, reason)
+    reason = "calls" if calls and reason == "stop" else reason
+    return Said(found.get("text", "") + explained, found.get("thinking", ""), calls, reason, cited=cited)
 
 
 def _messages_streamed(told: Sequence[Any]) -> Said:
@@ -246,6 +315,8 @@ def _messages_streamed(told: Sequence[Any]) -> Said:
                 blocks[each["index"]] = {**each["content_block"], "json": ""}
             case "content_block_delta":
                 block, delta = blocks[each["index"]], each["delta"]
+                if delta["type"] == "citations_delta":
+                    block["citations"] = [*(block.get("citations") or ()), delta["citation"]]
                 for name, field in (("text", "text"), ("thinking", "thinking"), ("partial_json", "json")):
                     block[field] = block.get(field, "") + delta.get(name, "")
             case "message_delta":
@@ -259,18 +330,27 @@ def _messages_streamed(told: Sequence[Any]) -> Said:
 def _responses_whole(body: Any) -> Said:
     text = thoughts = ""
     calls = []
+    parts = [part for item in body["output"] if item["type"] == "message" for part in item["content"]]
+    pictures = [item for item in body["output"] if item["type"] == "image_generation_call"]
     for item in body["output"]:
         match item["type"]:
             case "message":
                 text += "".join(part.get("text") or part.get("refusal") or "" for part in item["content"])
             case "reasoning":
-                parts = item.get("summary") or item.get("content") or ()
-                thoughts += "".join(part["text"] for part in parts)
+                told = item.get("summary") or item.get("content") or ()
+                thoughts += "".join(part["text"] for part in told)
             case "function_call":
                 calls.append((item["name"], _arguments(item["arguments"])))
     reason = (body.get("incomplete_details") or {}).get("reason") or body["status"]
     ended = _ENDS.get(reason, str(reason))
-    return Said(text, thoughts, calls, "calls" if calls and ended == "stop" else ended)
+    refused = any(part["type"] == "refusal" for part in parts)
+    ended = "refused" if refused and ended == "stop" else "calls" if calls and ended == "stop" else ended
+    return Said(
+        *(text, thoughts, calls, ended),
+        cited=[each["url"] for part in parts for each in part.get("annotations") or () if "url" in each],
+        tokens=[(each["token"], each["logprob"]) for part in parts for each in part.get("logprobs") or ()],
+        pictures=[f"data:image/{each.get('output_format', 'png')};base64,{each['result']}" for each in pictures],
+    )
 
 
 def _responses_streamed(told: Sequence[Any]) -> Said:
@@ -287,11 +367,16 @@ def _responses_streamed(told: Sequence[Any]) -> Said:
 def _gemini_streamed(told: Sequence[Any]) -> Said:
     text = thoughts = ""
     calls = []
+    more: dict[str, Any] = {"cited": [], "tokens": [], "pictures": [], "sound": ""}
     reason = None
     for each in told:
         reason = ((each.get("promptFeedback") or {}).get("blockReason") and "SAFETY") or reason
         for candidate in each.get("candidates") or ():
             reason = candidate.get("finishReason") or reason
+            pages = (candidate.get("groundingMetadata") or {}).get("groundingChunks") or ()
+            more["cited"] += [page["web"]["uri"] for page in pages]
+            chosen = (candidate.get("logprobsResult") or {}).get("chosenCandidates") or ()
+            more["tokens"] += [(token["token"], token["logProbability"]) for token in chosen]
             for part in (candidate.get("content") or {}).get("parts") or ():
                 if part.get("thought"):
                     thoughts += part.get("text", "")
@@ -299,8 +384,12 @@ def _gemini_streamed(told: Sequence[Any]) -> Said:
                     text += part.get("text", "")
                 if call := part.get("functionCall"):
                     calls.append((call["name"], call.get("args")))
+                if (file := part.get("inlineData")) and file["mimeType"].startswith("image/"):
+                    more["pictures"].append(f"data:{file['mimeType']};base64,{file['data']}")
+                elif file:
+                    more["sound"] += file["data"]
     ended = _ENDS.get(str(reason), str(reason))
-    return Said(text, thoughts, calls, "calls" if calls and ended == "stop" else ended)
+    return Said(text, thoughts, calls, "calls" if calls and ended == "stop" else ended, **more)
 
 
 _WHOLE: Mapping[str, Callable[[Any], Said]] = {

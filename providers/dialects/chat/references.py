@@ -1,0 +1,130 @@
+"""References: what an answer cites, by its address, in whichever of their forms an API or a vendor says them."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from providers.dialects.events import few
+from providers.errors import UNREADABLE
+
+KIND = "url_citation"
+BESIDE = frozenset({"citations", "search_results"})  # the choices of a chunk: xAI's, Perplexity's
+
+
+def annotation(url: str, title: Any) -> dict[str, Any]:
+    """Return a reference as an annotation of chat. SDKs need its place in the text: 0 stands for unknown."""
+    named = title if isinstance(title, str) and title else url
+    return {"type": KIND, KIND: {"start_index": 0, "end_index": 0, "title": named, "url": url}}
+
+
+class References:
+    """The references in the chunks of one answer, each once."""
+
+    def __init__(self) -> None:
+        self.beside: dict[str, str] = {}  # titles by address, of those that are not said
+        self._said: set[str] = set()
+
+    def take(self, chunk: Mapping[str, Any]) -> None:
+        """Note those beside the choices of a chunk; the results of a search have titles."""
+        for name in ("search_results", "citations"):
+            given = chunk.get(name)
+            for each in few(given, "references") if isinstance(given, list) else ():
+                url = each.get("url") if isinstance(each, dict) else each
+                title = each.get("title") if isinstance(each, dict) else None
+                if isinstance(url, str) and url and url not in self._said:
+                    self.beside.setdefault(url, title if isinstance(title, str) else "")
+
+    def annotations_in(self, delta: Mapping[str, Any]) -> list[dict[str, Any]]:
+        """Return the annotations in a delta: what they cite is not said again."""
+        given = delta.get("annotations")
+        found = [each for each in few(given, "parts") if isinstance(each, dict)] if isinstance(given, list) else []
+        for url, _ in map(cited, found):
+            self._said.add(url)
+            self.beside.pop(url, None)
+        return found
+
+    def rest(self) -> list[dict[str, Any]]:
+        """Return those beside the choices that no annotation has; once."""
+        left, self.beside = self.beside, {}
+        self._said.update(left)
+        return [annotation(url, title) for url, title in left.items()]
+
+
+def cited(annotation_: Mapping[str, Any]) -> tuple[str, str]:
+    """Return the address and the title of what an annotation cites; empty: it is none of an address."""
+    inner = annotation_.get(KIND)
+    inner = inner if isinstance(inner, dict) else annotation_
+    url, title = inner.get("url"), inner.get("title")
+    return (url if isinstance(url, str) else ""), (title if isinstance(title, str) else "")
+
+
+def cites_pages(annotations: msgspec.Raw) -> bool:
+    """Whether the annotations of an earlier answer are references alone: they tell a model nothing that it needs."""
+    try:
+        given = _lists.decode(annotations)
+    except UNREADABLE:
+        return False
+    return all(cited(each)[0] for each in given)
+
+
+_lists = msgspec.json.Decoder(list[dict[str, Any]])
+
+
+# Anthropic's citations: of what it has found, and of results that the client has given. Those of documents have no
+# address.
+
+
+def of_citation(citation: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return a citation of Messages as annotations."""
+    url = citation.get("url") or citation.get("source")
+    return [annotation(url, citation.get("title"))] if isinstance(url, str) and url else []
+
+
+def to_citation(annotation_: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return an annotation as a citation of Messages, without Anthropic's own index; None: it has no address."""
+    url, title = cited(annotation_)
+    if not url:
+        return None
+    kind = "web_search_result_location"
+    return {"type": kind, "url": url, "title": title or url, "cited_text": "", "encrypted_index": ""}
+
+
+def of_converse(citation: Any) -> list[dict[str, Any]]:
+    """Return a citation of Converse as annotations: that of a page, as of Nova's search. A document has no address."""
+    match citation:
+        case {"location": {"web": {"url": str(url)}}} if url:
+            return [annotation(url, citation.get("title"))]
+    return []
+
+
+# Google's grounding: the pages that were found, and citations of what was learnt.
+
+
+GROUNDED = frozenset({"groundingMetadata", "citationMetadata"})  # a candidate with one of these cites pages
+
+
+def of_grounding(candidate: Mapping[str, Any], said: set[str]) -> list[dict[str, Any]]:
+    """Return the annotations of a candidate's grounding but for the addresses ``said``, to which they are added."""
+    found: list[dict[str, Any]] = []
+    chunks = _list_in(candidate.get("groundingMetadata"), "groundingChunks")
+    pages = [page for each in chunks for page in each.values() if isinstance(page, dict)]  # ``web``, ``maps``, …
+    metadata = candidate.get("citationMetadata")
+    for page in (*pages, *_list_in(metadata, "citationSources"), *_list_in(metadata, "citations")):
+        url = page.get("uri")
+        if isinstance(url, str) and url and url not in said:
+            said.add(url)
+            found.append(annotation(url, page.get("title")))
+    return found
+
+
+def _list_in(holder: Any, name: str) -> Sequence[dict[str, Any]]:
+    given = holder.get(name) if isinstance(holder, dict) else None
+    return [each for each in few(given, "references") if isinstance(each, dict)] if isinstance(given, list) else ()
+
+
+def to_grounding(annotations: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return annotations as a candidate's ``groundingMetadata``; an empty object if none has an address."""
+    pages = dict(each for each in map(cited, annotations) if each[0])
+    chunks = [{"web": {"uri": url, "title": title or url}} for url, title in pages.items()]
+    return {"groundingMetadata": {"groundingChunks": chunks}} if chunks else {}
