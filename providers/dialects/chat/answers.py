@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from providers.dialects.chat.deltas import CallNumbers, calls_in, usage_after
+from providers.dialects.chat.deltas import CallNumbers, usage_after
 from providers.dialects.events import (
     ENTRY,
     TOKENS,
@@ -265,7 +265,7 @@ class ChatGathering(Gathering):
                 if not isinstance(calls, list):
                     calls = message["tool_calls"] = []
                 numbers = self._calls.setdefault(index, CallNumbers())
-                for call in calls_in(delta):
+                for call in value if isinstance(value, list) else [value]:  # without a list around it
                     _merge_tool_call(calls, *numbers.say(call))
                 few(calls, "tool calls")
             elif key == "role":  # the same each time
