@@ -18,7 +18,8 @@ PAGE = (CHECKOUT / "docs" / "contributing" / "first-day.md").read_text(encoding=
 STEPS = PAGE[PAGE.index("\n## Add a column\n") : PAGE.index("\n## Add a vendor\n")]
 # "In `file`, …, below `a line`:" and what is written there; or "a new file, `file`, …:" and its text.
 _STEP = re.compile(
-    r"`((?:gateway|migrations)/[\w./]+)`,[^\n]*?(?:below `([^\n]+)`)?:\n\n +<!-- [^\n]+ -->\n   ```\w+\n(.*?)   ```\n",
+    r"`((?:gateway|migrations)/[\w./]+)`,[^\n]*?(?:below `([^\n]+)`)?:\n\n"
+    r"(?: +<!-- [^\n]+ -->\n)?   ```\w+\n(.*?)   ```\n",
     re.DOTALL,
 )
 _MARGIN = re.compile("^   ", re.MULTILINE)  # of a list on the page
