@@ -8,7 +8,7 @@ import msgspec
 from gateway.core.attempts import Narrowed, Role
 from gateway.core.calls import Mode, Objective
 from gateway.core.prompt_classes import Effort
-from gateway.steering.constants import IN_TIME_QUANTILE, LATE_UNKNOWN_S, RESCUE_IN_TIME
+from gateway.steering.constants import IN_TIME_QUANTILE, LATE_UNKNOWN_S, RESCUE_IN_TIME, RESCUE_MIN_S
 from gateway.steering.estimates import Estimate
 
 # An explanation: a plan with all its numbers and the reason for each launch, for the operator. Times are seconds,
@@ -195,7 +195,7 @@ def rescued_in_time(plan: Plan, ttft_timeout_s: float) -> Plan:
 
     Else the attempt of a model that thinks as long as that ends before another was asked beside it.
     """
-    most_s = RESCUE_IN_TIME * ttft_timeout_s
+    most_s = max(RESCUE_MIN_S, RESCUE_IN_TIME * ttft_timeout_s)
     if plan.rescue_s is None or plan.rescue_s <= most_s:  # the usual case
         return plan
     sooner = most_s / plan.rescue_s

@@ -203,6 +203,7 @@ def test_a_rescue_comes_while_it_may_still_answer_before_the_time_out_and_a_quic
     assert [launch.delay_s for launch in in_time.launches if launch.role is Role.FAILOVER] == pytest.approx([90, 180])
     assert in_time.rescue_s == 90.0
     assert rescued_in_time(quick, 120.0) is quick
+    assert rescued_in_time(slow, 0.05).rescue_s == 0.6  # no sooner than ever
 
 
 def test_failover_goes_by_score_and_to_the_tripped_last() -> None:
