@@ -24,7 +24,7 @@ from gateway.racing import answer_kind
 from gateway.steering import Terms
 
 MOST_CLIENTS = 256  # of a fleet; the one that called longest ago goes first
-MOST_SHAPES = 16  # of a client, likewise: who varies them drives out none of others; some 3 kB each
+MOST_SHAPES = 16  # of a client, likewise: who varies them drives out none of others; a few kB each
 
 
 class Shape(msgspec.Struct, frozen=True, gc=False):
