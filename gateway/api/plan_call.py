@@ -107,7 +107,8 @@ async def plan_call(
 
     """
     client, relayed = client_context.client, parsed.relayed
-    session, whose = _session(client_context, parsed)
+    may_name_one = client_context.session is not None or parsed.cache_key is not None or "metadata" in parsed.fields
+    session, whose = _session(client_context, parsed) if may_name_one else _NO_SESSION
     is_usual = instead_of is None and made_by is None and allow is None
     shape = shape_of(fleet.models.get(name), parsed, client) if is_usual else None
     if shape is not None and (known := decided(fleet, client, shape, parsed)) is not None:
@@ -150,11 +151,12 @@ async def plan_call(
     return PlannedCall(call, model, plan, resolved.response_headers, terms.prefix, names, reading)
 
 
+_NO_SESSION = (None, None)
+
+
 def _session(client_context: ClientContext, parsed: ParsedRequest) -> tuple[str | None, str | None]:
     """Return an agent's session, as headers or the body name it, and the same with the client that has it."""
-    session = client_context.session
-    if session is None and (parsed.cache_key is not None or "metadata" in parsed.fields):
-        session = session_of(parsed.fields, parsed.cache_key)
+    session = client_context.session or session_of(parsed.fields, parsed.cache_key)
     return session, None if session is None else f"{client_context.client.name or ''}\0{session}"
 
 
