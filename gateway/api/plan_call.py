@@ -213,7 +213,7 @@ async def _as_decided(  # noqa: PLR0917 - what is known of a request
         is_counted=bool(stamp.levels) or model.usd_per_day is not None,
     )
     plan = _planned(context, call, model, known.names, terms, client_context)
-    if call.maker is not None or plan.rescue_s is not None:
+    if call.maker is not None or (plan.rescue_s is not None and plan.rescue_s > known.soon_s):
         plan = _as_it_may_be(plan, parsed, call, model)
     call = _with_marks(context, call, terms.prefix, plan, is_named=session is not None) if model.marks else call
     return PlannedCall(call, model, plan, dict(parsed.response_headers), terms.prefix, known.names)

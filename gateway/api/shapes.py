@@ -21,7 +21,7 @@ from gateway.core.calls import Call
 from gateway.fleet.fleet import Fleet
 from gateway.fleet.models import Model
 from gateway.racing import answer_kind
-from gateway.steering import Terms
+from gateway.steering import RESCUE_IN_TIME, Terms
 
 MOST_CLIENTS = 256  # of a fleet; the one that called longest ago goes first
 MOST_SHAPES = 16  # of a client, likewise: who varies them drives out none of others; a few kB each
@@ -52,6 +52,7 @@ class Decided(msgspec.Struct, frozen=True):
     names: tuple[str, ...]  # of the deployments that fit
     call: Call  # in which all that is a request's own is left out, as in the terms
     terms: Terms
+    soon_s: float  # a rescue that comes by then is in time for every deployment
 
     @classmethod
     def of(cls, model: Model, names: tuple[str, ...], call: Call, terms: Terms) -> "Decided":
@@ -60,7 +61,9 @@ class Decided(msgspec.Struct, frozen=True):
             call, id="", tags={}, levels=(), trace=None, fields={}, headers={}, request_id=None, kind=None,
             conversation=None, cache_key=None, maker=None,
         )  # fmt: skip
-        return cls(model, names, bare, msgspec.structs.replace(terms, limits=None, leased=(), prefix=None, kind=None))
+        own = msgspec.structs.replace(terms, limits=None, leased=(), prefix=None, kind=None)
+        shortest_s = min((each.clocks.ttft_s for each in model.deployments.values()), default=0.0)
+        return cls(model, names, bare, own, RESCUE_IN_TIME * shortest_s)
 
     def holds_for(self, parsed: ParsedRequest) -> bool:
         """Whether a request of this shape has nothing that is decided for it alone.
