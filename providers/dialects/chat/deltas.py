@@ -135,7 +135,7 @@ def texts_in(content: Any) -> tuple[str, str]:
         if isinstance(part, str):
             texts.append(part)
         elif isinstance(part, dict):
-            if part.get("type") in _THINKING or part.get("thinking"):
+            if string(part.get("type")) in _THINKING or part.get("thinking"):
                 told = (part.get(name) for name in _FIELDS_OF_THOUGHTS)
                 thoughts.append(next((said for each in told if (said := _joined_texts(each))), ""))
             else:

@@ -58,7 +58,6 @@ _SOUNDS: Mapping[str, str] = {
     "audio/mp3": "mp3",
     "audio/mpeg": "mp3",
 }
-_KEPT = ("extra_content", "reasoning_content", "thinking_blocks")  # of thoughts, in a message
 _OUTPUTS = ("output", "result")  # where a function's answer is only text: Google's word, and that of its SDK
 
 
@@ -81,6 +80,7 @@ class _Conversation:
         self._losses = losses
         self._thoughts = thoughts
         self._signed = signed
+        self._waiting: Object = {}  # thoughts of a turn that has nothing else, for the next of the model's
         self._blocks_are_kept = False  # those of Anthropic's have all of the thoughts
         self._open: list[tuple[str, str]] = []  # names and ids of calls without an answer
         self._calls = 0
@@ -105,11 +105,15 @@ class _Conversation:
                 self._user(parts, f"{path}.parts")
             else:
                 raise Malformed(f"'{path}.role' must be 'user' or 'model'", f"{path}.role")
+        for message in self.said:
+            if message["role"] == "assistant":
+                _join(message)
         if role == "model":
             last = f"contents[{len(contents) - 1}]"
             self._losses.add(last, "chat answers a model's last turn, and does not continue it")
 
     def _user(self, parts: list[RawObject], path: str) -> None:
+        self._waiting = {}
         shown_by_tools: list[Object] = []
         content: list[Object] = []
         places: list[str] = []
@@ -128,7 +132,7 @@ class _Conversation:
     def _model(self, parts: list[RawObject], path: str) -> None:
         texts: list[str] = []
         calls: list[Object] = []
-        kept: Object = {}  # what only the maker of thoughts can read
+        kept, self._waiting = self._waiting, {}  # what only the maker of thoughts can read
         # Google's SDKs keep a stream as a turn for each of its pieces, the last often empty: one message of chat, in
         # which nothing may stand between calls and their results.
         goes_on = bool(self.said) and self.said[-1]["role"] == "assistant"
@@ -143,7 +147,11 @@ class _Conversation:
             kept |= signature
             texts += self._text(part, at, kept)
         if texts or calls or (kept and goes_on):
-            self._say(self.said.pop() if goes_on else {}, "".join(texts), calls, kept, path)
+            if not goes_on:
+                self.said.append({"role": "assistant", "content": []})
+            self._add(self._losses.places.put(self.said[-1], path), texts, calls, kept)
+        else:
+            self._waiting = kept
 
     def _text(self, part: RawObject, at: str, kept: Object) -> list[str]:
         """Return the text of a part of the model's; add thoughts to ``kept``."""
@@ -154,7 +162,7 @@ class _Conversation:
             self._losses.rest(part, ("text", "thought", "thoughtSignature"), at, _NO_FIELD)
             return [text_at(part, "text", at)]
         elif self._thoughts:
-            kept["reasoning_content"] = kept.get("reasoning_content", "") + text_at(part, "text", at)
+            kept.setdefault("reasoning_content", []).append(text_at(part, "text", at))
         elif not self._blocks_are_kept:
             self._losses.add(at, _OWN_THOUGHTS, hint=True)
         return []
@@ -167,22 +175,24 @@ class _Conversation:
         signature = text_at(part, "thoughtSignature", at) if is_string(raw) else ""
         if blocks := blocks_within(signature):
             if own := [block for block in blocks if signer_of(block) == self._signed]:
-                kept["thinking_blocks"] = [*kept.get("thinking_blocks", ()), *own]
+                kept.setdefault("thinking_blocks", []).extend(own)
                 return {}
         elif signature and self._signed == GOOGLE:
             return extra_content(signature)
         self._losses.add(f"{at}.thoughtSignature", _SIGNATURE, hint=True)
         return {}
 
-    def _say(self, before: Object, text: str, calls: list[Object], kept: Object, path: str) -> None:
-        """Add what the model says to the message ``before``, which may be empty."""
-        calls = [*before.get("tool_calls", ()), *calls]
-        content = (before.get("content") or "") + text
-        message: Object = {"role": "assistant", "content": content or (None if calls else "")}
-        for name in _KEPT:
-            if told := [each[name] for each in (before, kept) if name in each]:
-                message[name] = told[-1] if len(told) == 1 or name == "extra_content" else told[0] + told[1]
-        self.said.append(self._losses.places.put(message | {"tool_calls": calls} if calls else message, path))
+    @staticmethod
+    def _add(message: Object, texts: list[str], calls: list[Object], kept: Object) -> None:
+        """Add what the model says to its message, whose texts are joined once all turns are read."""
+        message["content"] += texts
+        for name, told in kept.items():
+            if isinstance(told, list):
+                message.setdefault(name, []).extend(told)
+            else:
+                message[name] = told
+        if calls:
+            message.setdefault("tool_calls", []).extend(calls)
 
     def _call(self, part: RawObject, at: str) -> Object:
         path = f"{at}.functionCall"
@@ -246,6 +256,13 @@ class _Conversation:
         self._losses.rest(part, ("functionResponse",), at, _NO_FIELD)
         whole = [{"type": "text", "text": content}, *own] if own else content
         return {"role": "tool", "tool_call_id": call_id, "content": whole, **failed}
+
+
+def _join(message: Object) -> None:
+    """Join the texts of a message of the model's."""
+    message["content"] = "".join(message["content"]) or (None if "tool_calls" in message else "")
+    if "reasoning_content" in message:
+        message["reasoning_content"] = "".join(message["reasoning_content"])
 
 
 def _text_of(response: RawObject, path: str) -> str:

@@ -425,10 +425,10 @@ def _reason_not_to_think(effort: str, said: Object, *, adaptive: bool, limit: in
 
 def lacks_thoughts(turns: Sequence[Object]) -> bool:
     """Whether the last turn answers tool calls of a turn that does not begin with its thinking."""
-    content = turns[-1]["content"] if turns else None
+    content = turns[-1].get("content") if turns else None
     if not isinstance(content, list) or not any(_kind(block) == "tool_result" for block in content):
         return False
-    called = turns[-2]["content"] if len(turns) > 1 else None
+    called = turns[-2].get("content") if len(turns) > 1 else None
     return not isinstance(called, list) or not called or _kind(called[0]) not in {"thinking", "redacted_thinking"}
 
 

@@ -213,6 +213,7 @@ class FromChat(ChunkTranslation):
         self._hidden: list[str] = []  # thinking that is not shown, while there is nothing else
         self._calls = Calls()
         self._call_open: int | None = None
+        self._late: list[Mapping[str, Any]] = []  # what was signed while a call is open, until that has ended
         self._sealed = ""  # Google's signature of the message, until its texts have ended
         self._id = ""
         self._references = References()
@@ -351,6 +352,9 @@ class FromChat(ChunkTranslation):
 
     def _sign(self, block: Mapping[str, Any], said: list[bytes]) -> None:
         """End a block of thinking with its signature. One whose text was not streamed is whole."""
+        if self._open == "tool_use":
+            self._late.append(block)
+            return
         if block["type"] == REDACTED:
             self._close(said)
             self._open_block(REDACTED, {"data": block["data"]}, said)
@@ -380,6 +384,10 @@ class FromChat(ChunkTranslation):
             said.append(event("content_block_stop", {"index": self._blocks}))
             self._open = None
             self._blocks += 1
+            if self._late:
+                late, self._late = self._late, []
+                for block in late:
+                    self._sign(block, said)
 
     def _finish(self, choice: Mapping[str, Any], said: list[bytes]) -> None:
         """Close the open block. The stop reason is sent at the end, with the last usage.

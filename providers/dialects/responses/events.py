@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from providers.dialects.chat.deltas import written_arguments
+from providers.dialects.chat.deltas import string, written_arguments
 from providers.dialects.events import DONE, Chunk, Gathering, few, no_answer, no_json_object
 from providers.dialects.responses.fields import EventWriter, Object, upstream_error, usage_of_response
 from providers.dialects.wording import raw_json
@@ -480,7 +480,7 @@ class _GatheredItem:
             number = event.summary_index if list_ == "summary" else event.content_index if list_ else 0
             pieces = self._texts.setdefault((list_, number, kind, field), [])
             if what == "delta":
-                pieces.append(event.delta)
+                pieces.append(string(event.delta))
             elif ended := written_arguments(getattr(event, field)):
                 pieces[:] = [ended]
 

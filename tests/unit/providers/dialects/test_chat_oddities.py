@@ -285,3 +285,10 @@ def test_thoughts_that_nobody_asked_for_are_told_at_the_end_of_a_stream_without_
     assert b"Hmm" not in step.feed(chunk(reasoning_content="Hmm") + chunk("stop"))
     assert step.end().count(b"Hmm") == 1
     assert step.end() == b""
+
+
+@pytest.mark.parametrize("target", [MESSAGES, RESPONSES, GEMINI])
+def test_a_part_whose_type_is_no_text_is_none(target: Dialect) -> None:
+    odd = chunk(content={"type": []})
+    assert not read_event(odd.removeprefix(b"data: ")).meaningful
+    assert answer(target, chunk(content="Hi"), odd, chunk("stop")) == ("Hi", [])

@@ -1,6 +1,7 @@
 """Gemini requests, answers and streams: Google's own bytes, and the way to chat and back."""
 
 import json
+import tracemalloc
 from typing import Any
 
 import msgspec
@@ -857,3 +858,21 @@ def test_answers_side_by_side_keep_their_numbers() -> None:
     assert [one["index"] for each in said for one in each["candidates"]] == [0, 1, 0, 1]
     back = chunks_of(parts({"text": "a"}), parts({"text": "b"}, index=1))
     assert [choice["index"] for each in back for choice in each["choices"]] == [0, 0, 1]
+
+
+@pytest.mark.parametrize("in_turns", [True, False], ids=["a turn for each piece", "one turn"])
+def test_what_a_stream_of_thoughts_becomes_takes_no_more_memory_than_it_has(*, in_turns: bool) -> None:
+    pieces = [{"text": "I should look. ", "thought": True}, {"text": "Here you go!"}] * 2_000
+    turns = (
+        [{"role": "model", "parts": [each]} for each in pieces] if in_turns else [{"role": "model", "parts": pieces}]
+    )
+    asked = flattened(raw({"contents": [*ASK, *turns, *ASK]}))
+    tracemalloc.start()
+    try:
+        message = said(to_chat(asked, thoughts=True))["messages"][1]
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert message["content"] == "Here you go!" * 2_000
+    assert message["reasoning_content"] == "I should look. " * 2_000
+    assert most < 16 * 2**20  # with a message for each turn so far, 100 MiB

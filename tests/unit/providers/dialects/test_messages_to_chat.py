@@ -174,6 +174,15 @@ def test_a_request_without_such_thoughts_keeps_its_bytes() -> None:
         assert without_unsigned_thoughts(fields).fields is fields
 
 
+def test_a_last_turn_without_content_is_the_providers_to_refuse() -> None:
+    thought = {"type": "thinking", "thinking": "a", "signature": ""}
+    turns = [{"role": "assistant", "content": [thought, {"type": "text", "text": "b"}]}, {"role": "user"}]
+    wording = without_unsigned_thoughts(
+        raw({"thinking": {"type": "enabled", "budget_tokens": 2000}, "messages": turns})
+    )
+    assert msgspec.json.decode(wording.fields["messages"])[1:] == turns[1:]
+
+
 def test_a_loss_says_why() -> None:
     assert [loss.reason for loss in chat_of(top_k=5, speed="fast", other=1).losses] == [
         "chat has no top_k",

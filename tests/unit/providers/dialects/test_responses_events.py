@@ -297,6 +297,18 @@ def test_an_output_that_the_last_event_lacks_is_gathered_from_the_items() -> Non
     }
 
 
+def test_a_delta_that_is_no_text_adds_nothing_to_an_item() -> None:
+    gathering = ResponseGathering()
+    place = {"output_index": 0, "content_index": 0}
+    item = {"id": "m", "type": "message", "role": "assistant", "content": []}
+    gathering.take(Chunk(msgspec.json.encode({"type": "response.output_item.added", **place, "item": item})))
+    for delta in ("H", None, {"text": "x"}, "i"):
+        gathering.take(Chunk(msgspec.json.encode({"type": "response.output_text.delta", **place, "delta": delta})))
+    gathering.take(Chunk(msgspec.json.encode({"type": "response.completed", "response": {"id": "r", "output": []}})))
+    (said,) = msgspec.json.decode(gathering.body())["output"]
+    assert [part["text"] for part in said["content"]] == ["Hi"]
+
+
 def test_an_incomplete_response_ends_as_one() -> None:
     body = msgspec.json.encode({**ANSWER, "status": "incomplete"})
     assert events(events_of_answer(body))[-1].raw.startswith(b"event: response.incomplete\n")

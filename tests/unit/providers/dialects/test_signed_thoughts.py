@@ -218,3 +218,21 @@ def test_what_others_have_encrypted_is_not_sent_to_claude() -> None:
     item = {"type": "reasoning", "summary": [], "encrypted_content": "gAAAAABencrypted"}
     call = {"type": "function_call", "call_id": "toolu_1", "name": "f", "arguments": "{}"}
     assert blocks_in(sent("responses", "messages", next_turn("responses", {"output": [item, call]}))) == []
+
+
+@pytest.mark.parametrize("pieces", [["{}"], ['{"a":', "1}"], ['{"a":1}', ""]], ids=["empty", "in pieces", "whole"])
+def test_what_is_signed_while_a_call_goes_on_follows_it_in_messages(pieces: list[str]) -> None:
+    begun = {"index": 0, "id": "c1", "type": "function", "function": {"name": "f", "arguments": pieces[0]}}
+    rest = [{"index": 0, "function": {"arguments": each}} for each in pieces[1:]]
+    deltas = [{"tool_calls": [begun]}, {"thinking_blocks": [THOUGHT, ENCRYPTED]}, {"tool_calls": rest}]
+    chunks = [{"id": "c", "model": "m", "choices": [{"index": 0, "delta": delta}]} for delta in deltas]
+    chunks.append({"id": "c", "model": "m", "choices": [{"index": 0, "delta": {}, "finish_reason": "tool_calls"}]})
+    stream = b"".join(b"data: " + msgspec.json.encode(each) + b"\n\n" for each in chunks) + b"data: [DONE]\n\n"
+    asked = {"thinking": msgspec.Raw(b'{"type":"enabled","budget_tokens":2000}')}
+    (step,) = translations(CHAT, MESSAGES, asked, ())
+    gathering = MESSAGES.answers.gathering()
+    for event in events(step.feed(stream) + step.end()):
+        gathering.take(MESSAGES.answers.read_event(event.data, ()))
+    call, *signed = msgspec.json.decode(gathering.body())["content"]
+    assert call == {"type": "tool_use", "id": "c1", "name": "f", "input": msgspec.json.decode("".join(pieces))}
+    assert signed == [THOUGHT, ENCRYPTED]
