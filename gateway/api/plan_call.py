@@ -108,7 +108,7 @@ async def plan_call(
     """
     client, relayed = client_context.client, parsed.relayed
     session, whose = _session(client_context, parsed)
-    is_usual = instead_of is None and made_by is None and allow is None
+    is_usual = instead_of is None and made_by is None and allow is None and name == parsed.model
     shape = shape_of(fleet.models.get(name), parsed, client) if is_usual else None
     if shape is not None and (known := decided(fleet, client, shape, parsed)) is not None:
         return await _as_decided(context, known, parsed, client_context, fleet, session, whose)
