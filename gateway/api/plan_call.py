@@ -107,7 +107,8 @@ async def plan_call(
 
     """
     client, relayed = client_context.client, parsed.relayed
-    session, whose = _session(client_context, parsed)
+    may_have = client_context.session is not None or parsed.cache_key is not None or "metadata" in parsed.fields
+    session, whose = _session(client_context, parsed) if may_have else (None, None)
     is_usual = instead_of is None and made_by is None and allow is None and name == parsed.model
     shape = shape_of(fleet.models.get(name), parsed, client) if is_usual else None
     if shape is not None and (known := decided(fleet, client, shape, parsed)) is not None:
@@ -152,9 +153,7 @@ async def plan_call(
 
 def _session(client_context: ClientContext, parsed: ParsedRequest) -> tuple[str | None, str | None]:
     """Return an agent's session, as headers or the body name it, and the same with the client that has it."""
-    session = client_context.session
-    if session is None and (parsed.cache_key is not None or "metadata" in parsed.fields):
-        session = session_of(parsed.fields, parsed.cache_key)
+    session = client_context.session or session_of(parsed.fields, parsed.cache_key)
     return session, None if session is None else f"{client_context.client.name or ''}\0{session}"
 
 
@@ -211,8 +210,10 @@ async def _as_decided(  # noqa: PLR0917 - what is known of a request
         is_counted=bool(stamp.levels) or model.usd_per_day is not None,
     )
     plan = _planned(context, call, model, known.names, terms, client_context)
-    if call.maker is not None or plan.rescue_s is not None:
+    if call.maker is not None:
         plan = _as_it_may_be(plan, parsed, call, model)
+    elif plan.rescue_s is not None:
+        plan = rescued_in_time(plan, model.deployments[plan.launches[0].deployment].clocks.ttft_s)
     call = _with_marks(context, call, terms.prefix, plan, is_named=session is not None) if model.marks else call
     return PlannedCall(call, model, plan, dict(parsed.response_headers), terms.prefix, known.names)
 
