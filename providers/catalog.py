@@ -102,7 +102,8 @@ class Quirks(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 def is_plain(quirks: Quirks) -> bool:
     """Whether they change no field of a request, but for how usage is asked for: neither by ``shape``, nor history."""
     return (
-        not (quirks.drop or quirks.rename or quirks.system_role or quirks.unsigned_details or quirks.typed_branches)
+        not (quirks.drop or quirks.rename or quirks.system_role or quirks.typed_branches)
+        and not (quirks.signed_details or quirks.unsigned_details)
         and quirks.unsigned_call is None
         and quirks.usage_option == "stream_options"
         and quirks.history == History()

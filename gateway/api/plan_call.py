@@ -109,7 +109,7 @@ async def plan_call(
     client, relayed = client_context.client, parsed.relayed
     may_name_one = client_context.session is not None or parsed.cache_key is not None or "metadata" in parsed.fields
     session, whose = _session(client_context, parsed) if may_name_one else _NO_SESSION
-    is_usual = instead_of is None and made_by is None and allow is None
+    is_usual = instead_of is None and made_by is None and allow is None and name == parsed.model
     shape = shape_of(fleet.models.get(name), parsed, client) if is_usual else None
     if shape is not None and (known := decided(fleet, client, shape, parsed)) is not None:
         return await _as_decided(context, known, parsed, client_context, fleet, session, whose)

@@ -259,10 +259,14 @@ class Resolver:
         )
 
     def _marked(self, deployment: Deployment) -> Deployment:
-        """Return a deployment that is told what to cache, if it is a Claude at a vendor that takes such marks."""
+        """Return a deployment that is told what to cache, if it is a Claude at a vendor that takes such marks.
+
+        Not one whose requests get a mark of the operator's: with four others that is one too many.
+        """
         kind = kind_of(deployment.provider, self._settings.providers[deployment.provider], self._catalog)
         is_claude = "claude" in (deployment.same_as or deployment.model)
-        if not is_claude or not (kind == "anthropic" or (kind == "bedrock" and deployment.takes_marks)):
+        is_told = "cache_control" in deployment.extra_body
+        if not is_claude or is_told or not (kind == "anthropic" or (kind == "bedrock" and deployment.takes_marks)):
             return deployment
         return msgspec.structs.replace(deployment, marks_from=least_tokens(deployment.same_as or deployment.model))
 

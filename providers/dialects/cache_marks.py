@@ -48,8 +48,8 @@ def with_marks(fields: Fields, least: int, lasting: Lasting) -> Fields:
 
     It is returned as it is where its client has marked something, or nothing is long enough.
     """
-    parts = [fields[name] for name in ("tools", "system", "messages") if name in fields]
-    if "messages" not in fields or MARK in fields or any(word in bytes(part) for part in parts for word in _MARKS):
+    parts = [bytes(fields[name]) for name in ("tools", "system", "messages") if name in fields]
+    if "messages" not in fields or MARK in fields or any(word in part for part in parts for word in _MARKS):
         return fields
     try:
         return _marked(fields, least * _TOKEN_BYTES, lasting)
@@ -75,7 +75,7 @@ def _marked(fields: Fields, least: int, lasting: Lasting) -> Fields:
     for place in _last_two(turns, led) if lasting.goes_on else ():
         if end + sum(map(len, turns[led : place + 1])) >= least:
             turns[place] = _mark_turn(turns[place])
-    said["messages"] = msgspec.Raw(b"[" + b",".join(map(bytes, turns)) + b"]")
+    said["messages"] = raw_json(turns)
     return said
 
 
@@ -118,7 +118,7 @@ def _with_last(
 ) -> msgspec.Raw | None:
     """Return a list whose last item has a mark; None if that cannot have one."""
     marked = mark(_object.decode(items[-1])) if items else None
-    return None if marked is None else msgspec.Raw(b"[" + b",".join(map(bytes, (*items[:-1], marked))) + b"]")
+    return None if marked is None else raw_json([*items[:-1], marked])
 
 
 def _mark_tool(tool: Mapping[str, msgspec.Raw]) -> msgspec.Raw | None:

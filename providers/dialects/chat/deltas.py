@@ -178,7 +178,8 @@ def calls_in(delta: Mapping[str, Any]) -> Sequence[dict[str, Any]]:
 def signed_in(delta: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """Return the blocks of thinking of Anthropic's in a delta that end with a signature, or are encrypted.
 
-    LiteLLM sends them as ``thinking_blocks``, OpenRouter as ``reasoning_details``.
+    LiteLLM sends them as ``thinking_blocks``, OpenRouter as ``reasoning_details``; without any, return likewise what
+    other vendors' models have encrypted, as OpenRouter sends it.
     """
     blocks, details = delta.get("thinking_blocks"), delta.get("reasoning_details")
     if blocks is None and details is None:
@@ -187,12 +188,11 @@ def signed_in(delta: Mapping[str, Any]) -> list[Mapping[str, Any]]:
         blocks = [_of_detail(each) for each in details if isinstance(each, dict)] if isinstance(details, list) else []
     found: list[Mapping[str, Any]] = [each for each in few(blocks, "blocks") if isinstance(each, dict)]
     bound = {SIGNED: "signature", REDACTED: "data"}
-    return [each for each in found if string(each.get(bound.get(str(each.get("type")), "")))]
+    signed = [each for each in found if string(each.get(bound.get(str(each.get("type")), "")))]
+    return signed or _sealed_in(details)
 
 
-def sealed_in(delta: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Return likewise what other vendors' models have encrypted, as OpenRouter sends it."""
-    details = delta.get("reasoning_details")
+def _sealed_in(details: Any) -> list[Mapping[str, Any]]:
     given = [each for each in details if isinstance(each, dict)] if isinstance(details, list) else []
     return [block for block in map(sealed_block, given) if block is not None]
 

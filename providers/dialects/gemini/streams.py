@@ -18,7 +18,6 @@ from providers.dialects.chat.deltas import (
     no_place,
     pictures_in,
     said_in,
-    sealed_in,
     signed_in,
     sound_in,
     split_data,
@@ -179,7 +178,7 @@ class FromChat(ChunkTranslation):
         parts: list[dict[str, Any]] = []
         text = delta.get("content") or ""
         thought, text = ("", text) if isinstance(text, str) and THINKS.isdisjoint(delta) else said_in(delta)
-        choice.think(thought, signed_in(delta) or sealed_in(delta))
+        choice.think(thought, signed_in(delta))
         if thought and self._shows_thoughts:
             parts.append({"text": thought, "thought": True})
         elif thought:

@@ -18,7 +18,6 @@ from providers.dialects.chat.deltas import (
     no_place,
     pictures_in,
     said_in,
-    sealed_in,
     signed_in,
     sound_in,
     string,
@@ -277,7 +276,7 @@ class FromChat(ChunkTranslation):
             raise no_place("sound", "the Messages API")
         text = delta.get("content") or ""
         thought, text = ("", text) if isinstance(text, str) and THINKS.isdisjoint(delta) else said_in(delta)
-        signed, signature = signed_in(delta) or sealed_in(delta), googles_in(delta)
+        signed, signature = signed_in(delta), googles_in(delta)
         if thought or signed or signature:
             self._think(thought, signed, signature, said)
         if text:

@@ -18,7 +18,6 @@ from providers.dialects.chat.deltas import (
     no_place,
     pictures_in,
     said_in,
-    sealed_in,
     signed_in,
     sound_in,
     split_data,
@@ -564,7 +563,7 @@ class FromChat:
     def _hear(self, delta: dict[str, Any], logprobs: Any) -> None:
         text = delta.get("content") or ""
         thought, text = ("", text) if isinstance(text, str) and THINKS.isdisjoint(delta) else said_in(delta)
-        signed = signed_in(delta) or sealed_in(delta)
+        signed = signed_in(delta)
         if thought or signed:
             self._think(thought, signed)
         if signature := googles_in(delta):

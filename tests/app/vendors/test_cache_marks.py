@@ -23,6 +23,7 @@ SCHEMA: Json = {"type": "object", "properties": {"path": {"type": "string", "des
 NAMES = ("read", "write", "search", "run")
 PEOPLE = {"one": "ann", "two": "ann", "three": "bob"}
 TURNS = 5
+NOTHING_ADDED: Json = {}
 PLACES: Mapping[str, tuple[str, str]] = {
     "anthropic": ("anthropic", "claude-sonnet-4-5"),
     "bedrock": ("bedrock_converse", "us.anthropic.claude-sonnet-4-5-20250929-v1:0"),
@@ -117,9 +118,12 @@ APIS = {"messages": claude_code, "responses": codex, "chat": chat, "gemini": gem
 
 @asynccontextmanager
 async def gateway(
-    folder: Path, names: Sequence[str], **settings: Any
+    folder: Path, names: Sequence[str], *, added: Json = NOTHING_ADDED, **settings: Any
 ) -> AsyncIterator[tuple[RunningGateway, dict[str, Served]]]:
-    """A gateway with one model at strict vendors; each has a price, so that its cache counts."""
+    """A gateway with one model at strict vendors; each has a price, so that its cache counts.
+
+    ``added``: further settings of its deployments.
+    """
     async with AsyncExitStack() as stack:
         vendors = {name: await stack.enter_async_context(running_vendor(name)) for name in names}
         providers = {
@@ -127,7 +131,8 @@ async def gateway(
             for name, vendor in vendors.items()
         }
         deployments = [
-            {"deployment": f"{name}/{PLACES[name][1]}", "price_per_mtok": PRICE, "drop_params": True} for name in names
+            {"deployment": f"{name}/{PLACES[name][1]}", "price_per_mtok": PRICE, "drop_params": True, **added}
+            for name in names
         ]
         people = {name: {"key_sha256": sha256(f"hs-{name}")} for name in set(PEOPLE.values())}
         running = await stack.enter_async_context(
@@ -237,3 +242,11 @@ async def test_a_clients_own_marks_are_sent_as_they_are(tmp_path: Path) -> None:
             await ask(running, "messages", "one", claude_code("one", turn, marks=True))
         assert marks(vendors["anthropic"]) == [2] * 4
         assert (await counted(running)).share > 0.6
+
+
+async def test_what_the_operator_adds_to_be_cached_is_the_only_mark(tmp_path: Path) -> None:
+    added = {"extra_body": {"cache_control": {"type": "ephemeral"}}}  # with four marks it would be a fifth, a 400
+    async with gateway(tmp_path, ["anthropic"], added=added, cache_marks="auto", **ALONE) as (running, vendors):
+        for turn in range(3):
+            await ask(running, "messages", "one", claude_code("one", turn))
+        assert marks(vendors["anthropic"]) == [1] * 3

@@ -6,7 +6,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from providers.catalog import Quirks, load_catalog, losses, shape
+from providers.catalog import Quirks, is_plain, load_catalog, losses, shape
+from providers.dialects.histories import History
 
 
 def fields(**values: Any) -> dict[str, msgspec.Raw]:
@@ -21,6 +22,26 @@ def test_without_quirks_a_body_stays_as_it_is() -> None:
     body = {"model": "m", "messages": [{"role": "developer", "content": "Be brief."}], "n": 2, "unheard_of": {"a": 1}}
     assert shaped(Quirks(), **body) == body
     assert losses(fields(**body), Quirks()) == ()
+
+
+# What they say of translations and answers, of models, or of requests that are not sent; requests stay as they are.
+NO_CHANGE = {
+    "beyond", "free", "ignores", "repairs", "states_cost", "takes_marks", "takes_signed", "takes_thoughts", "whole",
+}  # fmt: skip
+OTHERS: dict[str, Any] = {
+    "drop": frozenset({"seed"}),
+    "rename": {"seed": "random_seed"},
+    "usage_option": "none",
+    "unsigned_call": "whoever",
+    "unsigned_details": {"m": "whoever"},
+    "history": History(one_system=True),
+}
+
+
+@pytest.mark.parametrize("name", sorted({*Quirks.__struct_fields__} - NO_CHANGE))
+def test_what_changes_a_request_is_not_plain(name: str) -> None:
+    assert is_plain(Quirks())
+    assert not is_plain(Quirks(**{name: OTHERS.get(name, True)}))
 
 
 def test_the_client_s_fields_are_never_changed_in_place() -> None:
