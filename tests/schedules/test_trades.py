@@ -85,6 +85,39 @@ def test_a_call_that_finds_all_limited_waits_for_the_first_of_them_if_that_is_so
 
 
 @streamed_or_whole
+def test_a_call_whose_client_leaves_while_it_waits_for_limits_is_in_the_ledger(stream: bool) -> None:
+    limited = Behaviour(refusal="rate_limited", retry_after_s=1.5)
+    evidence = played(
+        Scenario(
+            seed=1,
+            behaviours=dict.fromkeys(PROVIDERS, (limited, Behaviour(first_s=0.1))),
+            clients=(
+                Client(at_s=0.0, asks=(Ask(stream=stream),)),
+                Client(at_s=0.3, asks=(Ask(stream=stream),), leaves_s=0.5),
+            ),
+        )
+    )
+    well, gone = in_order(evidence)
+    assert (well.status_code, gone.status_code, gone.attempts) == (OK, 499, ())
+
+
+def test_a_call_of_a_model_that_cannot_be_asked_does_not_wait_for_it_where_its_fallback_is_limited() -> None:
+    limited = Behaviour(refusal="rate_limited", retry_after_s=1.5)
+    off = {"deployments": [{"deployment": f"ada/{MODEL}", "enabled": False}], "fallbacks": [MODEL]}
+    evidence = played(
+        Scenario(
+            seed=1,
+            models={"off": off},
+            behaviours=dict.fromkeys(PROVIDERS, (limited, Behaviour(first_s=0.1))),
+            clients=(Client(at_s=0.0, asks=(Ask(model="off"),)),),
+        )
+    )
+    [call] = in_order(evidence)
+    assert call.status_code == 429
+    assert call.total_ms < 1000
+
+
+@streamed_or_whole
 def test_a_silent_model_is_answered_for_and_one_that_is_slow_and_well_is_not_doubled(stream: bool) -> None:
     slow_s, learns, calls = 4.0, 20, 60
     evidence = played(
