@@ -141,6 +141,22 @@ def test_a_silent_model_is_answered_for_and_one_that_is_slow_and_well_is_not_dou
     assert silent.ttft_ms < 6 * 1000 * slow_s
 
 
+def test_where_one_has_no_seat_rescues_go_on_until_one_answers() -> None:
+    well = Behaviour(first_s=0.1)
+    evidence = played(
+        Scenario(
+            seed=1,
+            race={"mode": "single"},
+            max_in_flight={"bee": 1},
+            ttft_s=60.0,
+            total_s=100.0,
+            behaviours={"ada": (SILENT,) * 2, "bee": (SILENT,), "cid": (SILENT,) * 2, "dot": (well,)},
+            clients=tuple(Client(at_s=0.05 * number, asks=(Ask(),)) for number in range(2)),
+        )
+    )
+    assert [call.status_code for call in in_order(evidence)] == [OK, OK]
+
+
 def test_models_that_think_for_half_a_minute_cost_little_more_and_one_that_hangs_is_rescued() -> None:
     thinks_s, calls, budget = 30.0, 200, 0.1
     behaviours = {
