@@ -1,7 +1,7 @@
 """What is decided once for all requests of one shape, whatever their prompts: who fits, with which settings, and why.
 
 A shape is what a request says besides its prompt, its sizes and its limits. What is decided of one holds for one client
-and one fleet, so it is kept with the fleet, by client: a reload begins with a new fleet, and whoever changes a client's
+and one fleet, so it is kept with the fleet, by client: a reload begins with a new fleet, and a change of a client's
 rights makes a new ``Client``. It is decided by the usual steps (``plan_call``), and kept only if none of them has
 looked at the prompt. What changes by itself is never kept: health, estimates, budgets, seats, limits, and what
 refusals teach; see ``Decided.holds_for``.

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gateway.api import shapes
-from providers.learnt import Fact, Kind
+from providers import Fact, Kind
 from providers.simulator.script import Delta, Gate, RoleOnly, ScriptedProvider, Status, answer
 from tests.app.gateway.key_desk import Desk, bearer, in_database, sha256
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve, read, single
