@@ -127,6 +127,7 @@ class FallbackChain:
         self.continuing: dict[str, PlannedCall] = {}  # fallbacks that may continue an answer
         self._first_call: Call | None = None  # its id and times are kept by the calls for fallbacks
         self.planned: PlannedCall
+        self.own: str | None = None  # the model that was asked for, as it was planned; None: it cannot be used
         # Whether another model may be asked beside a late one. No call is sent to two that changes something there.
         self.hedges = False
 
@@ -139,6 +140,7 @@ class FallbackChain:
         """
         try:
             planned = self.planned = await self._plan_model(self._asked, None)
+            self.own = planned.model.name
             if planned.response_headers or planned.plan.explanation is not None:
                 self._set_headers(planned)
         except ApiError as error:
@@ -187,7 +189,7 @@ class FallbackChain:
         self._only_after_failure.add(name)
 
     async def again(self) -> PlannedCall | None:
-        """Build the call once more for the model that was asked for, which is the current one; None if it cannot be."""
+        """Build the call once more for the model that was asked for, which is the current one then; None: it fails."""
         with suppress(ApiError):
             planned = self.planned = await self._plan_model(self._asked, self._first_call)
             self._set_headers(planned)
@@ -352,7 +354,7 @@ class CallRunner:
         except ApiError:
             raise
         except asyncio.CancelledError:  # between two models or two parts of an answer; otherwise it is recorded already
-            if self.open_call.launched:
+            if self.open_call.launched or self._failed:
                 why = self.open_call.cancelled_as()
                 self.open_call.finish(None, status_code=why.status, error_kind=why.code)
             raise
@@ -526,14 +528,15 @@ class CallRunner:
         return await self._advance(errors)
 
     async def _waits(self, failed: list[tuple[str, ApiError]]) -> bool:
-        """Wait for the first deployment if all are limited and it says that it is free again soon; return whether so.
+        """Wait for the asked model's first deployment if all are limited and it is free again soon; return whether so.
 
-        No attempt runs meanwhile; it is within what calls wait for a seat. Then the model is asked once more.
+        No attempt runs meanwhile; it is within what calls wait for a seat. Then that model is asked once more.
         """
-        if any(type(error) is not AllRateLimited for _, error in failed):
+        own = dict(failed).get(self._fallbacks.own or "")  # none: it could not be asked, and still cannot
+        if own is None or any(type(error) is not AllRateLimited for _, error in failed):
             return False
         open_call, services = self.open_call, self._services
-        wait_s = cast("AllRateLimited", failed[0][1]).retry_after_s
+        wait_s = cast("AllRateLimited", own).retry_after_s
         left_s = services.seats.queue_timeout_s - open_call.waited_s
         if self.call.deadline_at is not None:
             left_s = min(left_s, self.call.deadline_at - services.clock())

@@ -25,5 +25,5 @@ SAID: Mapping[Mode, Said] = {
     Mode.AUTO: Said("By the policy", "the policy decides within the budget"),
     Mode.RACE: Said("Race", "`width` at once"),
     Mode.HEDGE: Said("Hedge", "a second one if the first is late"),
-    Mode.SINGLE: Said("One provider alone", "one; another if it fails or, within the budget, is silent"),
+    Mode.SINGLE: Said("One provider alone", "one; another if it fails or, unless `budget` is 0, is silent"),
 }

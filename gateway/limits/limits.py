@@ -426,6 +426,8 @@ class Limits:
             lines.freed(quota for quota, _ in freed)
 
     async def _hold_for_model(self, hold: _Hold, payer: Payer, use: Use, line_s: float = 0.0) -> None:
+        if payer.model in hold.models:  # the call asks it once more
+            return
         if payer.model not in self._payers and len(self._payers) >= MOST_PAYERS:
             del self._payers[next(iter(self._payers))]
         self._payers[payer.model] = payer

@@ -272,10 +272,10 @@ class LaunchSchedule:
             return
         if self._allowed(launch):
             self._launch(launch)
-            if launch.role is Role.FAILOVER and not self.pending:
-                self.schedule_rescues()
         elif launch.role not in EXTRA_ROLES and not self._has_room(launch.deployment):
             self._on_no_slot()
+        if launch.role is Role.FAILOVER and not self.pending:
+            self.schedule_rescues()
 
 
 # Replaces a failed attempt by the next candidate, or by the first that gets a free seat.

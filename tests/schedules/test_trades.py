@@ -85,6 +85,39 @@ def test_a_call_that_finds_all_limited_waits_for_the_first_of_them_if_that_is_so
 
 
 @streamed_or_whole
+def test_a_call_whose_client_leaves_while_it_waits_for_limits_is_in_the_ledger(stream: bool) -> None:
+    limited = Behaviour(refusal="rate_limited", retry_after_s=1.5)
+    evidence = played(
+        Scenario(
+            seed=1,
+            behaviours=dict.fromkeys(PROVIDERS, (limited, Behaviour(first_s=0.1))),
+            clients=(
+                Client(at_s=0.0, asks=(Ask(stream=stream),)),
+                Client(at_s=0.3, asks=(Ask(stream=stream),), leaves_s=0.5),
+            ),
+        )
+    )
+    well, gone = in_order(evidence)
+    assert (well.status_code, gone.status_code, gone.attempts) == (OK, 499, ())
+
+
+def test_a_call_of_a_model_that_cannot_be_asked_does_not_wait_for_it_where_its_fallback_is_limited() -> None:
+    limited = Behaviour(refusal="rate_limited", retry_after_s=1.5)
+    off = {"deployments": [{"deployment": f"ada/{MODEL}", "enabled": False}], "fallbacks": [MODEL]}
+    evidence = played(
+        Scenario(
+            seed=1,
+            models={"off": off},
+            behaviours=dict.fromkeys(PROVIDERS, (limited, Behaviour(first_s=0.1))),
+            clients=(Client(at_s=0.0, asks=(Ask(model="off"),)),),
+        )
+    )
+    [call] = in_order(evidence)
+    assert call.status_code == 429
+    assert call.total_ms < 1000
+
+
+@streamed_or_whole
 def test_a_silent_model_is_answered_for_and_one_that_is_slow_and_well_is_not_doubled(stream: bool) -> None:
     slow_s, learns, calls = 4.0, 20, 60
     evidence = played(
@@ -106,6 +139,22 @@ def test_a_silent_model_is_answered_for_and_one_that_is_slow_and_well_is_not_dou
     assert (silent.answered_model, silent.status_code) == ("spare", OK)
     assert silent.ttft_ms is not None
     assert silent.ttft_ms < 6 * 1000 * slow_s
+
+
+def test_where_one_has_no_seat_rescues_go_on_until_one_answers() -> None:
+    well = Behaviour(first_s=0.1)
+    evidence = played(
+        Scenario(
+            seed=1,
+            race={"mode": "single"},
+            max_in_flight={"bee": 1},
+            ttft_s=60.0,
+            total_s=100.0,
+            behaviours={"ada": (SILENT,) * 2, "bee": (SILENT,), "cid": (SILENT,) * 2, "dot": (well,)},
+            clients=tuple(Client(at_s=0.05 * number, asks=(Ask(),)) for number in range(2)),
+        )
+    )
+    assert [call.status_code for call in in_order(evidence)] == [OK, OK]
 
 
 def test_models_that_think_for_half_a_minute_cost_little_more_and_one_that_hangs_is_rescued() -> None:

@@ -272,6 +272,17 @@ async def test_a_model_has_a_limit_of_its_own_and_a_fallback_pays_for_itself() -
     assert refused.value.of_model
 
 
+async def test_a_model_that_is_asked_once_more_by_the_same_call_holds_its_dollars_once() -> None:
+    process, dear = Process(), Payer("llama", "llama", usd_per_day=1.0)
+    call = await process.begin({}, payer=dear, usd=0.4)
+    for _ in range(3):
+        await process.limits.hold_fallback(call, dear, Use(usd=0.4))
+    other = await process.begin({}, payer=dear, usd=0.5)
+    process.end(call, attempt(0.1, model="llama"))
+    process.end(other, attempt(0.1, model="llama"))
+    await process.begin({}, payer=dear, usd=0.8)
+
+
 async def test_a_call_that_leaves_while_its_model_asks_for_a_lease_holds_nothing() -> None:
     class SilentForModels(OwnShare):
         async def enlarge(
