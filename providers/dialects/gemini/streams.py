@@ -21,6 +21,7 @@ from providers.dialects.chat.deltas import (
     signed_in,
     sound_in,
     split_data,
+    string,
     written_arguments,
 )
 from providers.dialects.chat.deltas import (
@@ -68,14 +69,17 @@ class _Choice:
         said: dict[str, Any] = {"text": "".join(self.hidden), "thought": True} if self.hidden else {"text": ""}
         return said | self.signed(self.signature)
 
-    def think(self, thought: str, blocks: Sequence[Mapping[str, Any]]) -> None:
-        """Add a piece of thoughts, and Anthropic's blocks, whose text may have been streamed before them."""
-        if thought:
+    def think(self, thought: str, blocks: Sequence[Mapping[str, Any]]) -> str:
+        """Add a piece of thoughts, and Anthropic's blocks, whose text may have been streamed; return what was not."""
+        if blocks and not (thought or self.thought):
+            thought = "".join(string(block.get("thinking")) for block in blocks)
+        elif thought:
             self.thought.append(thought)
         for block in blocks:
             is_bare = block["type"] == SIGNED and not block.get("thinking")
             self.blocks.append({**block, "thinking": "".join(self.thought)} if is_bare else block)
             self.thought.clear()
+        return thought
 
     def seal(self) -> dict[str, Any]:
         """Return the field of a text with Google's signature, if there is one."""
@@ -178,7 +182,7 @@ class FromChat(ChunkTranslation):
         parts: list[dict[str, Any]] = []
         text = delta.get("content") or ""
         thought, text = ("", text) if isinstance(text, str) and THINKS.isdisjoint(delta) else said_in(delta)
-        choice.think(thought, signed_in(delta))
+        thought = choice.think(thought, signed_in(delta))
         if thought and self._shows_thoughts:
             parts.append({"text": thought, "thought": True})
         elif thought:

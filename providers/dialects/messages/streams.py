@@ -329,8 +329,8 @@ class FromChat(ChunkTranslation):
             self._close(said)
 
     def _think(self, thought: str, signed: Sequence[Mapping[str, Any]], signature: str, said: list[bytes]) -> None:
-        if any(block.get("thinking") for block in signed) and self._open != SIGNED:
-            thought = ""  # these have it
+        if self._open != SIGNED and (whole := "".join(string(block.get("thinking")) for block in signed)):
+            thought = "" if self._shows_thinking else whole  # these have it
         if thought and self._shows_thinking:
             self._say("thinking", thought, said)
         elif thought and not self._blocks and self._open is None:

@@ -236,3 +236,25 @@ def test_what_is_signed_while_a_call_goes_on_follows_it_in_messages(pieces: list
     call, *signed = msgspec.json.decode(gathering.body())["content"]
     assert call == {"type": "tool_use", "id": "c1", "name": "f", "input": msgspec.json.decode("".join(pieces))}
     assert signed == [THOUGHT, ENCRYPTED]
+
+
+@pytest.mark.parametrize("beside", [{}, {"reasoning": TEXT}], ids=["in its block", "and beside it"])
+@pytest.mark.parametrize("target", [MESSAGES, GEMINI])
+@pytest.mark.parametrize("is_asked", [True, False], ids=["asked for", "not asked for"])
+def test_an_answer_of_signed_thoughts_alone_tells_them_once(
+    target: Dialect, beside: dict[str, str], *, is_asked: bool
+) -> None:
+    choice = {"index": 0, "delta": {"thinking_blocks": [THOUGHT], **beside}, "finish_reason": "stop"}
+    chunk = b"data: " + msgspec.json.encode({"id": "c", "model": "m", "choices": [choice]}) + b"\n\ndata: [DONE]\n\n"
+    asked = {"thinking": msgspec.Raw(b'{"type":"enabled","budget_tokens":2000}')} if is_asked else {}
+    asked |= {"generationConfig.thinkingConfig": msgspec.Raw(b'{"includeThoughts":true}')} if is_asked else {}
+    (step,) = translations(CHAT, target, asked, ())
+    gathering = target.answers.gathering()
+    for event in events(step.feed(chunk) + step.end()):
+        gathering.take(target.answers.read_event(event.data, ()))
+    body = msgspec.json.decode(gathering.body())
+    if target is MESSAGES:
+        assert [block["thinking"] for block in body["content"]] == [TEXT]
+    else:
+        parts = body["candidates"][0]["content"]["parts"]
+        assert [part["text"] for part in parts if part.get("thought")] == [TEXT]
