@@ -528,7 +528,7 @@ class CallRunner:
         return await self._advance(errors)
 
     async def _waits(self, failed: list[tuple[str, ApiError]]) -> bool:
-        """Wait for the asked model's first deployment if all are limited and it is free again soon; return whether so.
+        """Wait until the asked model's first deployment is free, if all are limited and it said so; return whether.
 
         No attempt runs meanwhile; it is within what calls wait for a seat. Then that model is asked once more.
         """
@@ -536,11 +536,11 @@ class CallRunner:
         if own is None or any(type(error) is not AllRateLimited for _, error in failed):
             return False
         open_call, services = self.open_call, self._services
-        wait_s = cast("AllRateLimited", own).retry_after_s
+        wait_s = cast("AllRateLimited", own).free_in_s
         left_s = services.seats.queue_timeout_s - open_call.waited_s
         if self.call.deadline_at is not None:
             left_s = min(left_s, self.call.deadline_at - services.clock())
-        if wait_s > left_s:
+        if wait_s is None or wait_s > left_s:
             return False
         await asyncio.sleep(wait_s)
         open_call.waited_s += wait_s
@@ -642,6 +642,6 @@ class Beside:
 def total_failure(model: Model, plan: Plan, ending: Unanswered, out: Sequence[NotAsked]) -> ApiError:
     """Return one error for all the failures at ``model``; ``out``: deployments that were not tried."""
     if not (plan.launches or plan.rest):
-        return all_cooling(model.name, out, plan.retry_after_s or 1.0)
+        return all_cooling(model.name, out, plan.retry_after_s or 1.0, plan.free_in_s)
     brought = () if model.tenant is None else model.learnt_as or ()
     return race_failed(model.name, ending.failures, full=ending.full, out=out, adhoc=model.adhoc, brought=brought)

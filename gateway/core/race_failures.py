@@ -145,12 +145,13 @@ class AllRateLimited(RaceFailed):
     type = "rate_limit_error"
     code = "rate_limit_exceeded"
 
-    def __init__(self, message: str, *, retry_after_s: float) -> None:
+    def __init__(self, message: str, *, retry_after_s: float, free_in_s: float | None = None) -> None:
+        """``free_in_s``: when the first is free again that has said so; None if none has."""
         seconds = max(1, int(-(-retry_after_s // 1)))
         super().__init__(
             message, headers={"retry-after": str(seconds), "retry-after-ms": str(int(retry_after_s * 1000))}
         )
-        self.retry_after_s = retry_after_s
+        self.free_in_s = free_in_s
 
 
 class AtCapacity(AllRateLimited):
@@ -235,10 +236,13 @@ class RejectedByProvider(RaceFailed):
         return self._body or super().body()
 
 
-def all_cooling(model: str, out: Sequence[NotAsked], retry_after_s: float) -> AllRateLimited:
-    """Return the error of a call if all deployments are cooling down."""
+def all_cooling(
+    model: str, out: Sequence[NotAsked], retry_after_s: float, free_in_s: float | None = None
+) -> AllRateLimited:
+    """Return the error of a call if all deployments are cooling down; ``free_in_s`` is as the error's."""
     causes = f" ({'; '.join(map(str, out))})" if out else ""
-    return AllRateLimited(f"every deployment of {model!r} is cooling down{causes}", retry_after_s=retry_after_s)
+    message = f"every deployment of {model!r} is cooling down{causes}"
+    return AllRateLimited(message, retry_after_s=retry_after_s, free_in_s=free_in_s)
 
 
 def race_failed(
@@ -273,8 +277,10 @@ def race_failed(
         return AtCapacity(message, retry_after_s=RETRY_FULL_S)
     if kinds == {ErrorKind.RATE_LIMITED}:
         least = min(error.retry_after_s or 1.0 for _, error in failures)
+        free_in_s = min((error.retry_after_s for _, error in failures if error.retry_after_s), default=None)
         state = "is rate-limited" if not out else "that is available is rate-limited"
-        return AllRateLimited(f"every deployment of {model!r} {state} ({causes})", retry_after_s=least)
+        message = f"every deployment of {model!r} {state} ({causes})"
+        return AllRateLimited(message, retry_after_s=least, free_in_s=free_in_s)
     if kinds and kinds <= OPERATORS and all(each.for_good for each in out):
         fault = _FAULT_OF_CALLER if adhoc else _LACKING if kinds == {ErrorKind.NO_SUCH_API} else _FAULT_OF_OPERATOR
         return ProviderMisconfigured(f"no deployment of {model!r} {fault} ({causes})", kinds)

@@ -230,6 +230,7 @@ class Condition(msgspec.Struct, eq=False):
         None  # until a call uses it again, if nothing probes it before; None: not broken, or unknown
     )
     failing: bool = False  # one more failure opens its breaker
+    is_stated: bool = False  # whether its provider has said how long it cools down
 
     @property
     def told(self) -> HealthState:
@@ -289,6 +290,7 @@ class Health:
         "_answered",
         "_availability",
         "_is_believed",
+        "_is_stated",
         "_limit",
         "_open_until_s",
         "_opens",
@@ -327,6 +329,7 @@ class Health:
         self.cached_condition: Condition | None = None  # the last condition, while it stays valid
         self._availability = Availability(_WAITS)  # its terms: refused = out, a try = a probe
         self._answered = False  # ever
+        self._is_stated = False  # how long it cools down, by its provider
         self._strikes = 0
         self._opens = 0
         self._open_until_s: float | None = None  # None: the breaker is closed
@@ -356,6 +359,7 @@ class Health:
             self.load.crowding(self.in_flight + self.elsewhere, now_s),
             self.launched_at_s,
             failing=self._strikes >= STRIKES - 1 and not self._answered,
+            is_stated=self._is_stated,
         )
         if self._availability.refused:
             condition.probe_in_s = max(0.0, self._next_probe_at_s - now_s)
@@ -403,6 +407,7 @@ class Health:
             self._is_believed = self.taken(now_s) < inf
             self._pause_s = min(COOL_MAX_S, max(COOL_MIN_S, 2.0 * self._pause_s))
         self.cool(retry_after_s or self._pause_s, now_s)  # which also ends ``cached_condition``
+        self._is_stated = bool(retry_after_s)
         if resumed_s >= 0.0:
             is_of_window = REFILLED_S <= (retry_after_s or 0.0) < COOL_MAX_S
             self._window_from_s = self._availability.cooling_until_s if is_of_window else LONG_AGO_S
@@ -469,6 +474,7 @@ class Health:
     def cool(self, retry_after_s: float | None, now_s: float) -> None:
         """Stop using it for ``retry_after_s``, up to a maximum."""
         self.cached_condition = None
+        self._is_stated = True
         self._availability.cool(retry_after_s, now_s)
 
     def strike(self, now_s: float) -> bool:

@@ -463,8 +463,16 @@ def plan(
         cooling = [condition.cooling_s for condition in conditions if condition.state is HealthState.COOLING]
         if not cooling:
             return Plan((), (), race.mode)
-        cools = "all are cooling down"
-        return Plan((), (), race.mode, retry_after_s=min(cooling), reasons=(cools,), narrowed=Narrowed.COOLING)
+        stated = [each.cooling_s for each in conditions if each.state is HealthState.COOLING and each.is_stated]
+        return Plan(
+            (),
+            (),
+            race.mode,
+            retry_after_s=min(cooling),
+            free_in_s=min(stated, default=None),
+            reasons=("all are cooling down",),
+            narrowed=Narrowed.COOLING,
+        )
 
     canary = _canary(lineup.canaries, random) if lineup.canaries else None
     if canary is not None and canary.condition.state is HealthState.OK and canary.tier < Tier.FULL:

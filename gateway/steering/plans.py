@@ -144,13 +144,15 @@ class Plan(msgspec.Struct, frozen=True):
     Launches are ordered by delay. If one fails while no other runs, the next starts at once; after them the ``rest``
     follows, best first, as failovers. ``rescue_s`` is when a call without a token needs another attempt although the
     budget refused one: the race then starts its next candidate, refused launches first, as a failover; None if two may
-    never run at once. Without launches, ``retry_after_s`` says when the first deployment may be used again.
+    never run at once. Without launches, ``retry_after_s`` says when the first deployment may be used again, and
+    ``free_in_s`` when the first of those is free whose providers have said so; None if none has.
     """
 
     launches: tuple[Launch, ...]
     rest: tuple[str, ...]
     mode: Mode  # as requested
     retry_after_s: float | None = None
+    free_in_s: float | None = None
     rescue_s: float | None = None
     tripped: frozenset[str] = frozenset()  # the broken ones of ``rest``: used last, after waiting for full ones
     # If first tokens may be held, the expected loss of each after its first token, seconds: under ``completion`` all
