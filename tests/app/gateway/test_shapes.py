@@ -383,7 +383,9 @@ async def test_every_request_is_planned_alike_whatever_came_before_it(
         "tags_from_metadata": ["job"],
         "region": "eu",
     }
-    asked = [(name, fields, {}, "all") for name in models for fields in PROMPTS]
+    asked: list[tuple[str, dict[str, Any], dict[str, str], str]] = [
+        (name, fields, {}, "all") for name in models for fields in PROMPTS
+    ]
     asked += [(name, {}, said, "all") for name in models for said in SAID]
     asked += [(MODEL, fields, {}, client) for client in RIGHTS for fields in PROMPTS[::4]]
     asked += [(MODEL, saying("a" * 9_000), said, client) for client in RIGHTS for said in SAID]
