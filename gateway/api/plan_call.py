@@ -43,6 +43,7 @@ from gateway.settings import RaceSettings
 from gateway.steering import (
     CONVERSATION_BYTES,
     PREFIX_BYTES,
+    RESCUE_IN_TIME,
     STRATEGIES,
     Plan,
     Prefix,
@@ -213,7 +214,9 @@ async def _as_decided(  # noqa: PLR0917 - what is known of a request
     if call.maker is not None:
         plan = _as_it_may_be(plan, parsed, call, model)
     elif plan.rescue_s is not None:
-        plan = rescued_in_time(plan, model.deployments[plan.launches[0].deployment].clocks.ttft_s)
+        ttft_timeout_s = model.deployments[plan.launches[0].deployment].clocks.ttft_s
+        if plan.rescue_s > RESCUE_IN_TIME * ttft_timeout_s:  # seldom
+            plan = rescued_in_time(plan, ttft_timeout_s)
     call = _with_marks(context, call, terms.prefix, plan, is_named=session is not None) if model.marks else call
     return PlannedCall(call, model, plan, dict(parsed.response_headers), terms.prefix, known.names)
 

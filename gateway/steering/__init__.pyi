@@ -13,6 +13,7 @@ from .constants import CONVERSATION_BYTES as CONVERSATION_BYTES
 from .constants import EXPLORE_NEW_SHARE as EXPLORE_NEW_SHARE
 from .constants import PREFIX_BYTES as PREFIX_BYTES
 from .constants import REFRESH_EVERY_S as REFRESH_EVERY_S
+from .constants import RESCUE_IN_TIME as RESCUE_IN_TIME
 from .constants import RESCUE_MIN_S as RESCUE_MIN_S
 from .constants import SLOT_S as SLOT_S
 from .constants import SLOTS_KEPT as SLOTS_KEPT
