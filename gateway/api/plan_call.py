@@ -43,6 +43,7 @@ from gateway.settings import RaceSettings
 from gateway.steering import (
     CONVERSATION_BYTES,
     PREFIX_BYTES,
+    RESCUE_IN_TIME,
     STRATEGIES,
     Plan,
     Prefix,

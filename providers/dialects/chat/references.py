@@ -18,12 +18,11 @@ def annotation(url: str, title: Any) -> dict[str, Any]:
     return {"type": KIND, KIND: {"start_index": 0, "end_index": 0, "title": named, "url": url}}
 
 
-class References:
+class References(msgspec.Struct, eq=False):  # a struct is made without a Python call
     """The references in the chunks of one answer, each once."""
 
-    def __init__(self) -> None:
-        self.beside: dict[str, str] = {}  # titles by address, of those that are not said
-        self._said: set[str] = set()
+    beside: dict[str, str] = {}  # titles by address, of those that are not said
+    _said: set[str] = set()
 
     def take(self, chunk: Mapping[str, Any]) -> None:
         """Note those beside the choices of a chunk; the results of a search have titles."""

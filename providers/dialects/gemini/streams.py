@@ -182,15 +182,17 @@ class FromChat(ChunkTranslation):
         parts: list[dict[str, Any]] = []
         text = delta.get("content") or ""
         thought, text = ("", text) if isinstance(text, str) and THINKS.isdisjoint(delta) else said_in(delta)
-        thought = choice.think(thought, signed_in(delta))
+        if thought or not THINKS.isdisjoint(delta):
+            thought = choice.think(thought, signed_in(delta))
         if thought and self._shows_thoughts:
             parts.append({"text": thought, "thought": True})
         elif thought:
             choice.hidden.append(thought)
         sound, transcript = sound_in(delta)
-        choice.signature = googles_in(delta) or choice.signature
+        if "extra_content" in delta or "reasoning_details" in delta:
+            choice.signature = googles_in(delta) or choice.signature
         if text := text + (delta.get("refusal") or "") + transcript:
-            parts.append({"text": text, **choice.seal()})
+            parts.append({"text": text, **choice.seal()} if choice.signature else {"text": text})
         parts += map(_picture, pictures_in(delta))
         if delta.get("annotations"):
             choice.annotations += self._references.annotations_in(delta)

@@ -276,7 +276,9 @@ class FromChat(ChunkTranslation):
             raise no_place("sound", "the Messages API")
         text = delta.get("content") or ""
         thought, text = ("", text) if isinstance(text, str) and THINKS.isdisjoint(delta) else said_in(delta)
-        signed, signature = signed_in(delta), googles_in(delta)
+        signed, signature = signed_in(delta), ""
+        if "extra_content" in delta or "reasoning_details" in delta:
+            signature = googles_in(delta)
         if thought or signed or signature:
             self._think(thought, signed, signature, said)
         if text:
@@ -410,7 +412,8 @@ class FromChat(ChunkTranslation):
         self._calls.finish()
         self._say_calls(said, finished=True)
         self._calls.check()
-        self._seal(OF_TEXT, self._sealed, said)
+        if self._sealed:
+            self._seal(OF_TEXT, self._sealed, said)
         self._close(said)
 
     def _done(self, said: list[bytes]) -> None:

@@ -2,13 +2,12 @@
 
 import asyncio
 import copy
-from collections.abc import Mapping, Sequence
-from random import Random
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
-from gateway.api import handler, plan_call, shapes
+from gateway.api import shapes
 from providers import Fact, Kind
 from providers.simulator.script import Delta, Gate, RoleOnly, ScriptedProvider, Status, answer
 from tests.app.gateway.key_desk import Desk, bearer, in_database, sha256
@@ -282,130 +281,3 @@ async def test_a_model_that_is_asked_in_place_of_another_is_not_taken_for_it_lat
     assert [(row["model"], row["answered_model"]) for row in rows] == [
         (MODEL, "other"), ("other", None), ("other", None), (MODEL, "other"),
     ]  # fmt: skip
-
-
-PROMPTS: list[dict[str, Any]] = [
-    *REQUESTS,
-    {"messages": [{"role": "user", "content": PICTURE}]},
-    saying("a" * 7_900),
-    saying("a" * 9_000),
-    {**saying("a" * 9_000), "prompt_cache_key": "mine", "stream": True},
-    {"max_tokens": 500},
-    {"max_completion_tokens": 5_000, "tools": [TOOL]},
-    {"reasoning": {"effort": "low"}},
-    {"tools": []},
-    {"tools": [TOOL], "tool_choice": "none"},
-    {"tools": [{"type": "web_search"}]},
-    {"functions": [{"name": "look"}]},
-    {"response_format": {"type": "json_schema", "json_schema": {"name": "a", "schema": {}}}},
-    {"race": {"win_on": "valid"}, "n": 2, "tools": [TOOL]},
-    {"race": {"win_on": "valid"}, "n": 1, "tools": [TOOL]},
-    {"race": {"profile": "agent"}},
-    {"race": {}},
-    {"race": {"ttft_ms": 900}},
-    {"race": {"objective": "reading"}},
-    {"provider": {"only": ["beta"]}},
-    {"provider": {"order": ["beta"]}},
-    {"provider": {"allow_fallbacks": False}},
-    {"logprobs": True, "service_tier": "flex", "user": "ann", "metadata": {"job": "x"}},
-    {"prediction": {"type": "content", "content": "a"}, "store": False},
-]
-SAID: Sequence[dict[str, str]] = (
-    {},
-    {"x-holeshot-deadline-ms": "900"},
-    {"x-holeshot-race": "hedge"},
-    {"x-holeshot-tags": "job=a", "x-request-id": "one"},
-    {"session-id": "one", "x-end-user": "bob", "openai-beta": "a"},
-)
-RIGHTS: Mapping[str, dict[str, Any]] = {
-    "all": {},
-    "only": {"only": ["beta"]},
-    "strict": {"require": {"zdr": True}},
-    "dollars": {"usd_per_day": 1000.0},
-    "refuses": {"usd_per_day": 1000.0, "unpriced": "refuse"},
-    "narrow": {"max_width": 1},
-    "fixed": {"override": False},
-    "agents": {"profile": "agent"},
-    "team": {"team": "people"},
-}
-_OF_ONE_CALL = frozenset({"id", "received_at", "started_at", "trace"})
-
-
-def planned_of(found: plan_call.PlannedCall) -> list[Any]:
-    """Return all of a call that is planned, except when it was."""
-    call = {name: getattr(found.call, name) for name in found.call.__struct_fields__ if name not in _OF_ONE_CALL}
-    call["fields"] = {name: bytes(raw) for name, raw in found.call.fields.items()}
-    call["wordings"] = {
-        name: {field: bytes(raw) for field, raw in fields.items()} for name, fields in found.call.wordings.items()
-    }
-    call["cache_key"] = found.call.cache_key and bytes(found.call.cache_key)
-    model = found.model
-    return [call, found.names, found.prefix, dict(found.response_headers), model.name, model.race, model.takeover]
-
-
-async def test_every_request_is_planned_alike_whatever_came_before_it(
-    serve: Serve, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    made: list[Any] = []
-    usual, plan = plan_call.plan_call, plan_call._planned
-
-    def planned(*said: Any) -> Any:
-        _, _, _, names, terms, _ = said
-        made.append([names, terms])
-        return plan(*said)
-
-    async def recorded(*said: Any, **more: Any) -> plan_call.PlannedCall:
-        found = await usual(*said, **more)
-        made.append(planned_of(found))
-        return found
-
-    monkeypatch.setattr(plan_call, "_planned", planned)
-    monkeypatch.setattr(handler, "plan_call", recorded)
-    monkeypatch.setattr(shapes, "MOST_SHAPES", 1_000)
-    small = {
-        "context_tokens": 2_000, "max_output_tokens": 1_000, "vision": False, "reasoning": False,
-    }  # fmt: skip
-    priced = {"zdr": True, "price_per_mtok": {"input": 1.0, "output": 2.0}}
-    models = {
-        MODEL: {"deployments": [{"deployment": "alpha/m", **priced}, {"deployment": "beta/m", "capabilities": small}]},
-        "valid": {"deployments": ["alpha/v", "beta/v"], "race": {"mode": "race", "win_on": "valid"}},
-        "toolless": {
-            "deployments": [{"deployment": "alpha/t", "capabilities": {"tools": False}}],
-            "fallbacks": ["valid", MODEL],
-        },
-        "most": {"deployments": ["alpha/x", "beta/x"], "maximums": {"max_tokens": 100}},
-    }
-    config = {
-        "models": models,
-        "clients": {name: {"key_sha256": sha256(f"hs-{name}"), **rights} for name, rights in RIGHTS.items()},
-        "teams": {"people": {"rpm": 100_000, "end_users": {"rpm": 100_000, "header": "x-end-user"}}},
-        "page": {"signing_key": "a" * 64},
-        "tags_from_metadata": ["job"],
-        "region": "eu",
-    }
-    asked: list[Any] = [(name, fields, {}, "all") for name in models for fields in PROMPTS]
-    asked += [(name, {}, said, "all") for name in models for said in SAID]
-    asked += [(MODEL, fields, {}, client) for client in RIGHTS for fields in PROMPTS[::4]]
-    asked += [(MODEL, saying("a" * 9_000), said, client) for client in RIGHTS for said in SAID]
-    async with serve(alpha=None, beta=None, config=config) as running:
-        kept = running.gateway.context.fleet.kept
-
-        async def ask(number: int) -> list[Any]:
-            model, fields, said, client = asked[number]
-            made.clear()
-            async with running.chat({**bearer(f"hs-{client}"), **said}, model=model, **fields) as response:
-                await response.read()
-                return [response.status, *made]
-
-        fresh = []
-        for number in range(len(asked)):
-            kept.clear()
-            fresh.append(await ask(number))
-        assert [each[0] for each in fresh].count(200) > len(asked) // 2
-        order = [*range(len(asked))]
-        for seed in range(2):
-            kept.clear()
-            Random(seed).shuffle(order)
-            for number in (*order, *order):
-                assert await ask(number) == fresh[number], asked[number]
-        assert sum(len(each.by_shape) for each in kept_of(running)) > len(asked) // 8
