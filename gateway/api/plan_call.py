@@ -43,7 +43,6 @@ from gateway.settings import RaceSettings
 from gateway.steering import (
     CONVERSATION_BYTES,
     PREFIX_BYTES,
-    RESCUE_IN_TIME,
     STRATEGIES,
     Plan,
     Prefix,
