@@ -209,6 +209,8 @@ def a_client_that_leaves_is_not_noticed(patch: pytest.MonkeyPatch) -> None:
 def a_reload_closes_what_is_in_use(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Fleet, "hold", lambda self: None)
     patch.setattr(Fleet, "let_go", lambda self, _task=None: None)
+    patch.setattr(Fleet, "__enter__", lambda self: self)
+    patch.setattr(Fleet, "__exit__", lambda self, *_: None)
 
 
 def a_timer_is_left(patch: pytest.MonkeyPatch) -> None:
