@@ -22,7 +22,7 @@ _TYPES = {
     Sql.BOOLEAN: bool,
     Sql.DOUBLE: float,
 }
-_LINK = re.compile(r"\[([^\]]+)\]\([^)]+\)")
+_LINK = re.compile(r"\[([^\[\]]+)\]\([^()]+\)")
 
 
 def _fields(record: type[msgspec.Struct], names: Collection[str], sure: Collection[str]) -> Iterator[tuple[str, Any]]:
