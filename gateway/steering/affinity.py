@@ -234,8 +234,9 @@ class Affinity:
 
     def asked(self, model: str, prefix: Prefix, deployments: Iterable[str], now_s: float) -> None:
         """Note who was asked a prompt, whether or not they have answered it first: their caches may have it."""
+        beginnings = msgspec.structs.replace(prefix, session=None)  # who answers a session is for ``served`` to say
         for deployment in deployments:
-            self.served(f"{model}{_ASKED}", prefix, deployment, None, now_s)
+            self.served(f"{model}{_ASKED}", beginnings, deployment, None, now_s)
 
     def known_bytes(self, model: str, prefix: Prefix, now_s: float) -> Mapping[str, int]:
         """Return who was asked the prompt's beginning within the life of a cache, and how many bytes of it."""
