@@ -13,7 +13,7 @@ from hashlib import blake2b
 import msgspec
 from multidict import istr
 
-from gateway.api.payers import claude_code_in, user_id_of
+from gateway.api.payers import claude_code_in, metadata_of
 
 SESSION = "session"  # the tag
 # The headers that name a session, and who sends them; the first in a request counts. All read on 2026-11-28. Agents
@@ -51,9 +51,12 @@ def session_in(headers: Mapping[str, str]) -> str | None:
 
 
 def session_of(fields: Mapping[str, msgspec.Raw], cache_key: str | None) -> str | None:
-    """Return the session that a request's body names: Claude Code's in its user, or Codex' as its ``cache_key``."""
-    if (user_id := user_id_of(fields)) is not None and (said := claude_code_in(user_id)) is not None:
-        return said.session_id if _NAME.fullmatch(said.session_id) is not None else None
+    """Return the session that a request's body names: Claude Code's in its user, Cursor's, or Codex' ``cache_key``."""
+    if (told := metadata_of(fields)) is not None:
+        claude_code = None if told.user_id is None else claude_code_in(told.user_id)
+        said = told.conversation if claude_code is None else claude_code.session_id
+        if said is not None:
+            return said if _NAME.fullmatch(said) is not None else None
     return cache_key if cache_key is not None and _UUID.fullmatch(cache_key) is not None else None
 
 

@@ -62,11 +62,28 @@ def person_in(name: str) -> str:
     return name if said is None else said.account_uuid or said.device_id or name
 
 
-class _Metadata(msgspec.Struct):
+class Metadata(msgspec.Struct):
+    """What the metadata of a request tell of who asks."""
+
     user_id: str | None = None  # Anthropic's
+    # Cursor's, whose ``user`` is a hash of its account (router-for-me/CLIProxyAPI and others that read it: 2026-11-28).
+    conversation: str | None = msgspec.field(name="cursorConversationId", default=None)
 
 
-_metadata = msgspec.json.Decoder(_Metadata)
+_metadata = msgspec.json.Decoder(Metadata)
+
+
+# Codex and Gemini CLI name no user, but the installation that asks, in all sessions the same (openai/codex, codex-rs/
+# core/src/responses_metadata.rs; google-gemini/gemini-cli, packages/core/src/core/contentGenerator.ts: 2026-11-28).
+_CLIENT_METADATA = "client_metadata"
+_GEMINI_CLI = "x-gemini-api-privileged-user-id"
+
+
+class _ClientMetadata(msgspec.Struct):
+    installation: str | None = msgspec.field(name="x-codex-installation-id", default=None)
+
+
+_client_metadata = msgspec.json.Decoder(_ClientMetadata)
 
 
 class EndUsers:
@@ -115,7 +132,7 @@ class EndUser(msgspec.Struct, frozen=True):
 
     def of(self, fields: Mapping[str, msgspec.Raw]) -> tuple[str, Level] | None:
         """Return the hash and the level of the end user named in ``fields`` or by ``said``; None if there is none."""
-        name = self.said if self.is_fixed else named_in(fields) or self.said
+        name = self.said if self.is_fixed else named_in(fields) or self.said or _installation_in(fields)
         return self.users.level(name) if name else None
 
 
@@ -181,7 +198,7 @@ class Payers:
         if users is None:
             return None
         said = client.end_user or (None if users.header is None else headers.get(users.header))
-        return EndUser(users, said, client.end_user is not None)
+        return EndUser(users, said or headers.get(_GEMINI_CLI), client.end_user is not None)
 
     def _of(self, client: Client) -> tuple[Mapping[str, float], Sequence[Level], EndUsers | None]:
         """Return the cached entry of a client: a changed key makes a new ``Client``, and a reload new ``Payers``."""
@@ -214,12 +231,23 @@ def named_in(fields: Mapping[str, msgspec.Raw]) -> str | None:
                 return person_in(name)[:_LONGEST]
     except UNREADABLE:
         return None  # the provider reports the error
-    return person_in((user_id_of(fields) or "").strip())[:_LONGEST] or None
+    told = metadata_of(fields)
+    return None if told is None else person_in((told.user_id or "").strip())[:_LONGEST] or None
 
 
-def user_id_of(fields: Mapping[str, msgspec.Raw]) -> str | None:
-    """Return the name of the end user in the metadata of a request; None if there is none."""
+def _installation_in(fields: Mapping[str, msgspec.Raw]) -> str | None:
+    """Return the installation of Codex that asks; None if it is another program."""
+    if _CLIENT_METADATA not in fields:
+        return None
     try:
-        return _metadata.decode(fields[_METADATA]).user_id if _METADATA in fields else None
+        return (_client_metadata.decode(fields[_CLIENT_METADATA]).installation or "")[:_LONGEST] or None
+    except UNREADABLE:
+        return None  # the provider reports the error
+
+
+def metadata_of(fields: Mapping[str, msgspec.Raw]) -> Metadata | None:
+    """Return what the metadata of a request tell; None if there are none, or none in this form."""
+    try:
+        return _metadata.decode(fields[_METADATA]) if _METADATA in fields else None
     except UNREADABLE:
         return None  # likewise

@@ -48,6 +48,7 @@ async def test_a_session_is_a_tag_of_its_calls_whoever_names_it(serve: Serve) ->
         (CHAT, body(), {"session-id": UUID, "x-holeshot-tags": "session=mine, job=nightly"}),
         (CHAT, body(), {"session-id": "two words"}),
         (CHAT, body(prompt_cache_key="support"), {}),
+        (CHAT, body(user="5f3a", metadata={"cursorConversationId": UUID}), {}),
     ]
     async with serve(alpha=None) as running:
         for path, sent, said in asked:
@@ -59,6 +60,7 @@ async def test_a_session_is_a_tag_of_its_calls_whoever_names_it(serve: Serve) ->
             {"session": "mine", "job": "nightly"},
             {},
             {},
+            {"session": UUID},
         ]
         sent_on = {name.lower() for each in running["alpha"].received for name in each.headers}
     assert not any("session" in name for name in sent_on)

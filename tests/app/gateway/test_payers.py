@@ -147,6 +147,53 @@ async def test_a_person_who_uses_claude_code_is_one_end_user_in_all_sessions(
         assert found == [200, 429 if is_one else 200]
 
 
+ANN, BOB = "5e3c1b1e-7a64-4f0e-9a53-0d3c52c1a9b7", "c1b9a0de-2f6b-4a5d-8a3e-61b0f1f2d3e4"
+
+
+def codex(installation: str, session: str) -> tuple[str, dict[str, Any], dict[str, str]]:
+    """Return a turn as Codex asks: it names its installation, the session and the turn, and no user."""
+    told = json.dumps({"installation_id": installation, "session_id": session, "turn_id": "1", "sandbox": "seatbelt"})
+    metadata = {"x-codex-installation-id": installation, "session_id": session, "thread_id": session, "turn_id": "1"}
+    body = {
+        "model": MODEL,
+        "instructions": "You are Codex.",
+        "input": [{"type": "message", "role": "user", "content": [{"type": "input_text", "text": "hi"}]}],
+        "tools": [],
+        "tool_choice": "auto",
+        "parallel_tool_calls": False,
+        "reasoning": None,
+        "store": False,
+        "stream": True,
+        "include": ["reasoning.encrypted_content"],
+        "prompt_cache_key": session,
+        "client_metadata": {**metadata, "x-codex-window-id": f"{session}:0", "x-codex-turn-metadata": told},
+    }
+    return "/v1/responses", body, {"session-id": session, "thread-id": session}
+
+
+def gemini_cli(installation: str, session: str) -> tuple[str, dict[str, Any], dict[str, str]]:
+    """Return a turn as Gemini CLI asks: its installation is in a header, unless its statistics are switched off."""
+    body = {"contents": [{"role": "user", "parts": [{"text": f"hi in {session}"}]}]}
+    path = f"/v1beta/models/{MODEL}:streamGenerateContent?alt=sse"
+    return path, body, {"x-gemini-api-privileged-user-id": installation}
+
+
+@pytest.mark.parametrize("agent", [codex, gemini_cli])
+async def test_three_sessions_of_two_people_are_two_end_users(serve: Serve, agent: Any) -> None:
+    config = configured(end_users={"rpm": 2, "header": "x-end-user"})
+    async with serve(alpha=None, config=config, key=KEY, in_one_minute=True) as running:
+        found = []
+        for installation, session in ((ANN, "one"), (ANN, "two"), (BOB, "three"), (ANN, "one"), (BOB, "three")):
+            path, body, said = agent(installation, session)
+            async with running.http.post(f"{running.url}{path}", json=body, headers={**keyed(), **said}) as response:
+                found.append(response.status)
+        assert found == [200, 200, 200, 429, 200]
+        path, body, said = agent(ANN, "one")
+        asked = {**keyed(), **said, "x-end-user": "ann"}  # what the operator's own header says counts before it
+        async with running.http.post(f"{running.url}{path}", json=body, headers=asked) as response:
+            assert response.status == 200
+
+
 async def test_a_team_that_a_reload_has_taken_away_refuses_its_keys_in_words(serve: Serve) -> None:
     config = configured(teams={"research": {"rpm": 1}})
     async with serve(alpha=None, config=config, key=KEY, in_one_minute=True) as running:

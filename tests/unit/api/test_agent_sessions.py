@@ -53,6 +53,12 @@ def test_claude_code_names_it_in_its_user(user: str, session: str | None) -> Non
     assert session_of(fields(metadata={"user_id": user}), None) == session
 
 
+def test_cursor_names_its_conversation_in_the_metadata() -> None:
+    assert session_of(fields(user="5f3a", metadata={"cursorConversationId": UUID}), None) == UUID
+    for other in ("two words", 5, None, ""):
+        assert session_of(fields(metadata={"cursorConversationId": other}), None) is None
+
+
 def test_codex_names_it_as_its_cache_key_and_other_keys_are_none() -> None:
     assert session_of(fields(prompt_cache_key=UUID), UUID) == UUID
     assert session_of(fields(prompt_cache_key="support-bot"), "support-bot") is None
