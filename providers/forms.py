@@ -283,6 +283,8 @@ def _suppose(learnt: Learnt, model: str, facts: Iterable[Fact]) -> None:
 def understood(reading: Reading, fields: Fields, asked: Asked) -> Facts:
     """Return what a refusal of ``fields`` teaches; nothing if the request may not do without what it is about."""
     formats, api = asked.formats, asked.api
+    if reading.of_system and formats.with_history is not None:  # whatever field or value it names
+        return (Fact(Kind.HISTORY, dialect=api),)
     named = _of_fields(reading, fields, asked)
     if named is None:
         return NOTHING

@@ -176,6 +176,14 @@ _OF_HISTORY = re.compile(
     r"|untagged enum \w*MessageContent|content.{0,20} must be a string",
     re.IGNORECASE,
 )
+# And of system messages after the first turn, which are Claude's from Opus 4.8 on, and which Claude Code sends to any
+# model that it does not know (anthropics/claude-code/issues/61412 and 63469, zai-org/GLM-5/issues/74,
+# ogx-ai/ogx/issues/5982, codexu/note-gen/issues/918, router-for-me/CLIProxyAPI/issues/3510).
+_OF_SYSTEM = re.compile(
+    r"role ['`]?system['`]? is not supported|system messages are not allowed|message role: system"
+    r"|input should be ['`]user['`] or ['`]assistant['`]|role must be either ['`]user['`] or ['`]assistant['`]",
+    re.IGNORECASE,
+)
 # And of ``stream_options``, without which they send no usage, or send it all the same
 # (earendil-works/pi/pull/596, anomalyco/opencode/pull/35446, openkursar/hello-halo/issues/237).
 _OF_USAGE = re.compile(r"stream_options|include_usage", re.IGNORECASE)
@@ -278,6 +286,7 @@ class Reading(NamedTuple):
     longest: int = 0  # that its answers have at most so many tokens
     room: int = 0  # that the prompt of this request leaves so many tokens
     of_history: bool = False  # that it does not take the roles, or the lists of texts
+    of_system: bool = False  # of the roles, that of a system message after the first turn
     of_usage: bool = False  # that it does not take ``stream_options``
     of_schemas: bool = False  # that a strict schema does not fit its rules
 
@@ -302,6 +311,7 @@ def read(refusal: UpstreamError) -> Reading:
         longest=_longest_in(text),
         room=_room_in(text),
         of_history=_OF_HISTORY.search(text) is not None,
+        of_system=_OF_SYSTEM.search(text) is not None,
         of_usage=_OF_USAGE.search(text) is not None,
         of_schemas=_OF_SCHEMAS.search(text) is not None,
     )

@@ -284,6 +284,54 @@ async def test_a_server_that_refuses_the_order_of_roles_is_asked_once_more_and_t
     assert running["alpha"].received[-1].body["messages"][0]["content"] == "You are an agent.\n\nRules of the sandbox."
 
 
+OF_LATER_SYSTEM: list[tuple[int, Any]] = [
+    (
+        400,
+        {"error": {"message": "role 'system' is not supported on this model"}},
+    ),  # Anthropic, of models before Opus 4.8
+    (400, {"error": {"message": "messages.1.role: Input should be 'user' or 'assistant'"}}),
+    (400, {"error": {"message": "messages[1].role must be either 'user' or 'assistant', but got 'system'"}}),
+    (400, {"error": {"message": "invalid params, chat content has invalid message role: system (2013)"}}),  # MiniMax
+    (400, {"detail": "System messages are not allowed"}),
+    (  # GLM
+        422,
+        {
+            "detail": [
+                {
+                    "type": "literal_error",
+                    "loc": ["body", "messages", 1, "role"],
+                    "msg": "Input should be 'user' or 'assistant'",
+                    "input": "system",
+                }
+            ]
+        },
+    ),
+]
+
+
+@pytest.mark.parametrize(("status", "says"), OF_LATER_SYSTEM)
+async def test_a_claude_that_refuses_later_system_messages_gets_them_as_the_users(
+    serve: Serve, status: int, says: Any
+) -> None:
+    """Claude Code sends some: alone it asks again without, but in a race it never hears who refuses them."""
+
+    def older(body: Any) -> Sequence[Step]:
+        roles = {message["role"] for message in body["messages"]}
+        return [Raw(MESSAGE_BYTES, token=True)] if roles == {"user"} else [Status(status, says)]
+
+    turns = [user, {"role": "system", "content": "The plan has changed."}]
+    body = {"model": MODEL, "max_tokens": 9, "system": "Be brief.", "messages": turns}
+    async with serve(alpha=None, config={"providers": {"alpha": speaking("messages")}}) as running:
+        running["alpha"].answers = older
+        for sendings in (2, 3):
+            async with running.post(body, path="/v1/messages") as response:
+                assert response.status == 200, await response.text()
+                assert response.headers["x-holeshot-dropped"] == "messages[1].role"
+            assert len(running["alpha"].received) == sendings
+        last = running["alpha"].received[-1].body["messages"][-1]
+    assert last == {"role": "user", "content": "<system>\nThe plan has changed.\n</system>"}
+
+
 async def test_another_400_is_not_asked_again(serve: Serve) -> None:
     async with serve(alpha=[Status(400, {"error": {"message": "the prompt is too long"}})]) as running:
         async with running.post({"model": MODEL, "messages": SYSTEMS}) as response:
