@@ -207,7 +207,7 @@ async def _as_decided(  # noqa: PLR0917 - what is known of a request
         prompt_tokens=needs.prompt_tokens,
         max_tokens=needs.max_tokens,
         limits=seats.now(model.limits) if seats.leased else model.limits,
-        prefix=_prefix(fields, parsed, model.tenant, whose) if is_long else None,
+        prefix=_prefix(fields, parsed, model, whose) if is_long else None,
         kind=call.kind,
         leased=seats.leased,
         is_counted=bool(stamp.levels) or model.usd_per_day is not None,
@@ -398,7 +398,7 @@ def _terms_of(
         model.weights or None,
         model.canaries or None,
         fitting.excluded or None,
-        _prefix(sent.fields, parsed, model.tenant, whose) if model.race.cache_affinity else None,
+        _prefix(sent.fields, parsed, model, whose) if model.race.cache_affinity else None,
         call.kind,
         answer_kind=call.answer_kind,
         bills_losers=model.bills_losers,
@@ -489,12 +489,14 @@ def remember_prefix(context: CallContext, planned: PlannedCall, record: CallReco
 
 
 def _prefix(
-    fields: Mapping[str, msgspec.Raw], parsed: ParsedRequest, tenant: str | None, session: str | None
+    fields: Mapping[str, msgspec.Raw], parsed: ParsedRequest, model: Model, session: str | None
 ) -> Prefix | None:
     if parsed.size <= PREFIX_BYTES[0] or parsed.relayed is not None:
         return None
     order = parsed.dialect.requests.reading_order
-    return prefix_of([fields[part] for part in order if part in fields], _cache_key(parsed, tenant), session)
+    # Where caches are marked, a client's key keeps none apart: Claude has no such keys.
+    key = model.tenant if model.marks else _cache_key(parsed, model.tenant)
+    return prefix_of([fields[part] for part in order if part in fields], key, session)
 
 
 def _cache_key(parsed: ParsedRequest, tenant: str | None) -> str | None:

@@ -105,10 +105,18 @@ _INSTRUCTION = re.compile(r'\{(?:\s*"type"\s*:\s*"message"\s*,)?\s*"role"\s*:\s*
 _BILL = re.compile(rb'\s*\[\s*\{[^{}]{0,64}"x-anthropic-billing-header:[^{}]{0,512}\}')
 
 
+# Codex names each item of its input anew in each session (0.171); no model reads these names.
+_NAMED = re.compile(rb'\s*\[\s*\{(?:\s*"type"\s*:\s*"\w+"\s*,)?\s*"id"\s*:\s*"')
+_ITEM = re.compile(rb'"id"\s*:\s*"[\w-]{1,128}"\s*,?')
+
+
 def _lasting(part: bytes | memoryview | msgspec.Raw) -> bytes | memoryview | msgspec.Raw:
-    """Return a part of a prompt without what is new in each turn of a conversation."""
-    found = _BILL.match(part)
-    return part if found is None else memoryview(part)[found.end() :]
+    """Return a part of a prompt without what is new in each turn, or in each session with the same beginning."""
+    if (found := _BILL.match(part)) is not None:
+        return memoryview(part)[found.end() :]
+    if _NAMED.match(part) is not None:
+        return _ITEM.sub(b"", memoryview(part)[: PREFIX_BYTES[-1] * 5 // 4])
+    return part
 
 
 def _opening(head: str) -> Iterator[tuple[str, bool]]:

@@ -5,6 +5,7 @@ DISABLE_PROMPT_CACHING does), of Codex' and of Gemini's. All begin with the same
 """
 
 import json
+import uuid
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -87,6 +88,18 @@ def codex(session: str, turn: int) -> tuple[str, Json]:
     return "/v1/responses", {"instructions": INSTRUCTIONS, "input": said, "tools": tools, **more}
 
 
+def codex_of_171(session: str, turn: int) -> tuple[str, Json]:
+    """Return a turn as Codex 0.171 asks: instructions are an item, with an id of the session, which is the key too."""
+    path, body = codex(session, turn)
+    said = [_text("developer", body.pop("instructions")), *body["input"]]
+    ids = (uuid.uuid5(uuid.NAMESPACE_OID, f"{session} {number}") for number in range(len(said)))
+    body["input"] = [
+        {"type": "message", "id": f"msg_{made}", **each} if each["type"] == "message" else each
+        for made, each in zip(ids, said, strict=True)
+    ]
+    return path, {**body, "tool_choice": "auto", "reasoning": None, "prompt_cache_key": session}
+
+
 def _text(role: str, text: str) -> Json:
     kind = "output_text" if role == "assistant" else "input_text"
     return {"type": "message", "role": role, "content": [{"type": kind, "text": text}]}
@@ -113,7 +126,7 @@ def gemini(session: str, turn: int) -> tuple[str, Json]:
     return "/v1beta/models/m:streamGenerateContent?alt=sse", {"systemInstruction": system, "contents": said}
 
 
-APIS = {"messages": claude_code, "responses": codex, "chat": chat, "gemini": gemini}
+APIS = {"messages": claude_code, "responses": codex, "codex 0.171": codex_of_171, "chat": chat, "gemini": gemini}
 
 
 @asynccontextmanager

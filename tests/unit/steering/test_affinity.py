@@ -94,6 +94,26 @@ def test_what_is_beyond_the_longest_beginning_does_not_count() -> None:
     assert prefix(100 * KB) == prefix(100 * KB, 100 * KB)
 
 
+def test_ids_of_items_are_no_part_of_what_a_vendor_reads() -> None:
+    """Codex names each item of its input anew in each session, and sends the same names in all turns of one."""
+
+    def begun(session: str, *texts: str) -> bytes:
+        said = [
+            {"type": "message", "id": f"msg_{session}-{text[:2]}", "role": "user", "content": text} for text in texts
+        ]
+        return json.dumps(said).encode()
+
+    one, other = (prefix_of([b"[]", begun(session, "Hi" * 5000, "So" * 9000)], None) for session in ("a1b2", "c3"))
+    assert one is not None
+    assert other is not None
+    assert one.digests == other.digests
+    assert one.shared == other.shared
+    grown = prefix_of([b"[]", begun("a1b2", "Hi" * 5000, "So" * 9000, "On" * 9000)], None)
+    assert grown is not None
+    assert grown.digests[: len(one.digests)] == one.digests
+    assert prefix_of([b"[]", begun("a1b2", "Ho" * 5000, "So" * 9000)], None) != one
+
+
 # What a provider's key ring knows a conversation by
 
 
