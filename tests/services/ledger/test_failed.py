@@ -45,10 +45,10 @@ async def test_a_speed_is_told_for_each_day_by_itself(ledger_url: str, tmp_path:
             ledger.call_finished(call(won(new_id(), started_at=at, ttft_ms=ttft_ms, model="llama"), started_at=at))
     await ledger.flush()
     await ledger.close()
-    days = await asked(ledger_url, "select * from speed_days order by window_start desc")
-    assert [row["n"] for row in days] == [20, 20]
-    assert [round(row["ttft_p95_ms"], -2) for row in days] == [100, 900]
-    assert all(row["decode_tps_p05"] == row["decode_tps_p95"] for row in days)
+    found = await asked(ledger_url, "select * from speed_days order by window_start desc")
+    assert [row["n"] for row in found] == [20, 20]
+    assert [round(row["ttft_p95_ms"], -2) for row in found] == [100, 900]
+    assert all(row["decode_tps_p05"] == row["decode_tps_p95"] for row in found)
     [both] = await asked(ledger_url, "select * from speed_by_hour")
     assert both["n"] == 40
 
