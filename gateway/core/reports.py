@@ -195,7 +195,7 @@ class History(msgspec.Struct, frozen=True):
     until: datetime  # the end of the current step
     step_s: int
     series: list[msgspec.Raw]
-    outages: list[dict[str, Any]]  # in the columns of their table, and ``may_last``
+    outages: list[dict[str, Any]]  # in the columns of their view, and ``may_last``
     sql: str
     outages_sql: str
 
@@ -270,7 +270,7 @@ class Reports(Protocol):
     async def outages(self) -> Table:
         """Return the outages of the last day, the newest first, each once however many processes saw it.
 
-        ``may_last``: no end is known, and it began less than a day ago.
+        ``may_last``: no end is known, it began within a day, and nothing was answered there since (``outages_30d``).
         """
 
     async def gaps(self) -> Gaps:
