@@ -169,7 +169,8 @@ def _parts(
         "no errors": listed(NO_ERRORS),
         "paid": partial(words.paid, of="r."),
         "greatest": "greatest" if is_postgres else "max",
-        "decimal": "numeric" if is_postgres else "real",
+        "decimal": "numeric" if is_postgres else "real",  # schema 0048
+        "hundredths": ("round(cast({} as numeric), 2)" if is_postgres else "printf('%.2f', {})").format,
         "quantile": lambda metric, q: quantile(q, metric),
         "variance": _variance,
         "var_samp": "var_samp({})".format if is_postgres else _SAMPLE_VARIANCE.format,

@@ -401,6 +401,24 @@ async def test_answer_quality_counts_each_flaw_of_judged_answers_with_wilsons_in
     assert all(row["share_low"] == pytest.approx(0.0, abs=1e-9) and row["share_high"] > 0.7 for row in unflawed)
 
 
+@pytest.mark.parametrize("window", ["", "_24h"])
+async def test_how_many_times_as_many_tokens_a_provider_states_is_said_alike_by_both(ask: Ask, window: str) -> None:
+    now = datetime.now(UTC)
+    calls = [
+        call(
+            won(new_id(), provider=name, deployment=f"{name}/llama", model="llama", started_at=now, chars=400,
+                completion_tokens=tokens, tokens_source=TokensSource.REPORTED),
+            started_at=now,
+        )
+        for name, tokens in (("groq", 100), ("nebius", 100), ("liar", 200))
+        for _ in range(20)
+    ]  # fmt: skip
+    (row,) = await ask(f"select provider, error_kind, last_message from provider_errors{window}", *calls)
+    assert tuple(row.values()) == (
+        "liar", "usage_far_off", "states 2.00 times as many tokens per character as the others",
+    )  # fmt: skip
+
+
 async def test_provider_errors_keep_the_last_words(ask: Ask) -> None:
     rows = await ask(
         "select * from provider_errors order by n desc",
