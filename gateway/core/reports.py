@@ -24,6 +24,7 @@ CallRow = Annotated[dict[str, Any], Meta(extra_json_schema={"$ref": "#/component
 AttemptRow = Annotated[dict[str, Any], Meta(extra_json_schema={"$ref": "#/components/schemas/AttemptRow"})]
 ListedCall = Annotated[dict[str, Any], Meta(extra_json_schema={"$ref": "#/components/schemas/ListedCall"})]
 ListedAttempt = Annotated[dict[str, Any], Meta(extra_json_schema={"$ref": "#/components/schemas/ListedAttempt"})]
+OF_WINNER = ("deployment", "decode_tps")  # columns of the attempt that answered, beside its call in the list
 
 # p50 and p95 of the gaps between chunks, ms, by model and deployment.
 Gaps = Mapping[tuple[str, str], tuple[float | None, float | None]]
