@@ -95,8 +95,8 @@ def sql(
       and attempts rollup_...
     Views: leaderboard, samples, throughput_5m, load_5m, load_peaks,
       tag_differences, speed_by_hour, speed_days, rollup_pending
-    Views of all time, and of the last hour, day or month:
-      race_value (also _1h, _24h, _30d), throughput (_1h, _24h, _30d),
+    Views of all time, and in brackets of the last hour, day or month:
+      race_value (_1h, _24h, _30d), throughput (_1h, _24h, _30d),
       provider_errors (_24h, _30d), client_usage (_24h, _30d), slo (_30d),
       tag_values (_30d), cache_value (_30d)
     Only lately: waste_24h, waste_30d, answer_quality_24h, answer_quality_30d,
