@@ -1,4 +1,4 @@
-"""Views that nobody read go: others, or the rows, answer the same. The views of throughput are made from one text.
+"""Views without a reader go: others, or the rows, answer the same. The views of throughput are made from one text.
 
 Of how many times as many tokens a provider states, SQLite says 2.00, as Postgres does, no more 2.0.
 """
