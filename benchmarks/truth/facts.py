@@ -20,7 +20,7 @@ Row: TypeAlias = dict[str, Any]
 
 VIEWS = (
     *("race_value", "leaderboard", "slo", "provider_errors", "client_usage", "tag_values", "cache_value", "throughput"),
-    "gaps_1h",
+    "gaps_24h",
 )
 OK = 200
 

@@ -25,7 +25,7 @@ Replay = Annotated[
         description="What other settings would have done, in milliseconds and US dollars per call: docs/measuring.md."
     ),
 ]
-MayLast = Annotated[bool, Meta(description="No end is known, and it began less than a day ago.")]
+MayLast = Annotated[bool, Meta(description="It has no end yet: `state` is `out` in the view `outages_30d`.")]
 Until = Annotated[Instant | None, Meta(description="Null while it lasts, and if its end was not seen.")]
 
 

@@ -586,7 +586,7 @@ class SpendingSource:
             figures=figures,
             sql=f"""\
 select nullif(client, '') as client, model, sum(n) as calls,
-  sum(case when coalesce(race_cost_usd, 0) > coalesce(cost_usd, 0) then race_cost_usd else cost_usd end) as cost_usd
+  sum(case when cost_usd is null or race_cost_usd > cost_usd then race_cost_usd else cost_usd end) as cost_usd
 from rollup_calls
 where minutes = 1440 and window_start >= {day(since)}{only}
 group by client, model

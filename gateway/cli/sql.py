@@ -94,14 +94,14 @@ def sql(
       buckets, client_keys, key_changes, and sums: target_counts, and of calls
       and attempts rollup_...
     Views: leaderboard, samples, throughput_5m, load_5m, load_peaks,
-      tag_differences, speed_by_hour, speed_hours, speed_days, outages_30d,
-      rollup_pending
-    Views of all time: race_value, slo, throughput, provider_errors,
-      answer_quality, client_usage, tag_values, cache_value, waste
-    The same of the last hour, day or month: add _1h, _24h or _30d.
-      Only for these: gaps_1h, gaps_24h, gaps_30d, cache_latency_24h,
-      refusals_1h, refusals_24h, refusals_30d, regions_1h, regions_24h,
-      wrong_keys_1h, wrong_keys_24h, wrong_keys_30d
+      tag_differences, speed_by_hour, speed_days, rollup_pending
+    Views of all time, and in brackets of the last hour, day or month:
+      race_value (_1h, _24h, _30d), throughput (_1h, _24h, _30d),
+      provider_errors (_24h, _30d), client_usage (_24h, _30d), slo (_30d),
+      tag_values (_30d), cache_value (_30d)
+    Only lately: waste_24h, waste_30d, answer_quality_24h, answer_quality_30d,
+      gaps_24h, cache_latency_24h, regions_1h, regions_24h, refusals_24h,
+      wrong_keys_24h, outages_30d
 
     Example: holeshot sql "select * from race_value_24h"
 

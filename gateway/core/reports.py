@@ -24,6 +24,7 @@ CallRow = Annotated[dict[str, Any], Meta(extra_json_schema={"$ref": "#/component
 AttemptRow = Annotated[dict[str, Any], Meta(extra_json_schema={"$ref": "#/components/schemas/AttemptRow"})]
 ListedCall = Annotated[dict[str, Any], Meta(extra_json_schema={"$ref": "#/components/schemas/ListedCall"})]
 ListedAttempt = Annotated[dict[str, Any], Meta(extra_json_schema={"$ref": "#/components/schemas/ListedAttempt"})]
+OF_WINNER = ("deployment", "decode_tps")  # columns of the attempt that answered, beside its call in the list
 
 # p50 and p95 of the gaps between chunks, ms, by model and deployment.
 Gaps = Mapping[tuple[str, str], tuple[float | None, float | None]]
@@ -195,7 +196,7 @@ class History(msgspec.Struct, frozen=True):
     until: datetime  # the end of the current step
     step_s: int
     series: list[msgspec.Raw]
-    outages: list[dict[str, Any]]  # in the columns of their table, and ``may_last``
+    outages: list[dict[str, Any]]  # in the columns of their view, and ``may_last``
     sql: str
     outages_sql: str
 
@@ -270,7 +271,7 @@ class Reports(Protocol):
     async def outages(self) -> Table:
         """Return the outages of the last day, the newest first, each once however many processes saw it.
 
-        ``may_last``: no end is known, and it began less than a day ago.
+        ``may_last``: no end is known, it began within a day, and nothing was answered there since (``outages_30d``).
         """
 
     async def gaps(self) -> Gaps:

@@ -71,13 +71,23 @@ VIEWS: Mapping[str, tuple[str, str]] = {
     "regions_24h": ("regions", "24h"),
     "rollup_pending": ("rollup_pending", ""),
 }
-# The revision that a view came with, if not the first.
+# The revision that a view came with, if not the first, and the one that it went with.
 SINCE: dict[str, str] = {}
+UNTIL: Mapping[str, str] = dict.fromkeys(  # nobody read these, and another view or its rows answer the same
+    (
+        *("slo_1h", "slo_24h", "provider_errors_1h", "client_usage_1h", "tag_values_1h", "tag_values_24h"),
+        *("cache_value_1h", "cache_value_24h", "answer_quality", "answer_quality_1h", "waste", "waste_1h"),
+        *("gaps_1h", "gaps_30d", "speed_hours", "refusals_1h", "refusals_30d", "wrong_keys_1h", "wrong_keys_30d"),
+    ),
+    "0049",
+)
 
 
 def views_of(revision: str) -> tuple[str, ...]:
     """Return the views that a revision has."""
-    return tuple(name for name in VIEWS if SINCE.get(name, "") <= revision)
+    return tuple(
+        name for name in VIEWS if SINCE.get(name, "") <= revision and (name not in UNTIL or revision < UNTIL[name])
+    )
 
 
 @cache
@@ -132,10 +142,12 @@ def _parts(
         (windows_of(words, span, now), first_of(words, span, now)) if span else ("r.minutes = 1440", moment("0"))
     )
     since = _before(words, LENGTHS[span], now) if span else ""
-    if name == "throughput_5m":
+    by_window = name == "throughput_5m"
+    if by_window:
         windows = f"r.minutes = 5 and r.window_start >= {moment('{now} / 300 * 300 - 172800')}"
     parts: dict[str, str | Callable[..., str]] = {
         "windows": windows,
+        "window": lambda of="": f"{of}window_start, " if by_window else "",
         "windows 24h": windows_of(words, "24h", now),
         "windows 7d": windows_of(words, "7d", now),
         "first": first,
@@ -157,7 +169,8 @@ def _parts(
         "no errors": listed(NO_ERRORS),
         "paid": partial(words.paid, of="r."),
         "greatest": "greatest" if is_postgres else "max",
-        "decimal": "numeric" if is_postgres else "real",
+        "decimal": "numeric" if is_postgres else "real",  # schema 0048
+        "hundredths": ("round(cast({} as numeric), 2)" if is_postgres else "printf('%.2f', {})").format,
         "quantile": lambda metric, q: quantile(q, metric),
         "variance": _variance,
         "var_samp": "var_samp({})".format if is_postgres else _SAMPLE_VARIANCE.format,

@@ -1,4 +1,4 @@
--- How often answers are flawed, over all time; answer_quality_1h, _24h and _30d: lately.
+-- How often answers are flawed, answer_quality_24h and _30d: lately.
 --
 -- For each model, deployment and kind of answer (judged_as: plain, tools, json) a row for each flaw, and one for any of
 -- them (flaw 'any'). n: whole answers of winners that could be judged; share: of these, with the ends of its 95 %

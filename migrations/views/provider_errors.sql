@@ -54,7 +54,7 @@ select
   null,
   cast(far_off.n as bigint),
   far_off.last_seen_at,
-  'states ' || round(cast(far_off.times as {decimal}), 2) || ' times as many tokens per character as the others',
+  'states ' || {hundredths far_off.times} || ' times as many tokens per character as the others',
   totals.n_attempts,
   cast(far_off.n as double precision) / totals.n_attempts,
   far_off.first_seen_at

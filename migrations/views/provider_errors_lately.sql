@@ -1,5 +1,5 @@
 -- What goes wrong at each deployment: how often, what share of its attempts, when first and last, and the provider's last
--- words; provider_errors_1h, _24h and _30d: lately.
+-- words; provider_errors_24h and _30d: lately.
 --
 -- share: of the deployment's attempts (n_attempts). What fails with a key that a client has brought is left out.
 -- error_kind usage_far_off is none of an attempt: of the n answers the provider states far more or fewer tokens per
@@ -56,7 +56,7 @@ select
   null,
   far_off.n,
   far_off.last_seen_at,
-  'states ' || round(cast(far_off.times as {decimal}), 2) || ' times as many tokens per character as the others',
+  'states ' || {hundredths far_off.times} || ' times as many tokens per character as the others',
   totals.n_attempts,
   cast(far_off.n as double precision) / totals.n_attempts,
   far_off.first_seen_at

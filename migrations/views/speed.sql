@@ -1,5 +1,4 @@
--- Per hour of the day (speed_by_hour, of the last week), hour (speed_hours, of the last week) or day (speed_days, of the last
--- 30), model and deployment, how fast it was. Quantiles are of first tokens that came, out of buckets 9 % wide: where many
+-- Per hour of the day (speed_by_hour, of the last week) or day (speed_days, of the last 30), model and deployment, how fast it was. Quantiles are of first tokens that came, out of buckets 9 % wide: where many
 -- attempts are raced the slow ones were cut, so compare times, not deployments. decode_tps_p05, also called _p95, is what
 -- 95 % of the answers reach.
 with {steps}

@@ -1,4 +1,9 @@
--- As tag_values, of whole windows; of rows where a tag has too many values to be added up (rollup_wide_tags: '' for all tags).
+-- Per tag (a client's own word for a call, x-holeshot-tags) and each of its values: calls, failures, and the mean and
+-- variance of what two values are compared by; tag_values_30d: lately. Of whole windows; of rows where a tag has too many
+-- values to be added up (rollup_wide_tags: '' for all tags).
+--
+-- Means and variances are over answered calls that have the figure (n_ttft, n_total, n_tokens, n_cost), variances with n - 1. The
+-- view tag_differences sets two values of a tag side by side.
 with summed as (
   select
     r.tag, r.value, cast(sum(r.n) as bigint) as n, cast(sum(r.n_failed) as bigint) as n_failed,

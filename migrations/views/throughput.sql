@@ -7,9 +7,11 @@
 -- of its bucket; right to some 3 %.
 -- error_rate: errors / (attempts with a first token or an error). Neither 429s (n_rate_limited) nor the client's own
 -- faults (bad_request) are errors.
+--
+-- {window r.}: nothing, or what each window has a row by (throughput_5m).
 with sums as (
   select
-    s.deployment, s.provider,
+    {window r.}s.deployment, s.provider,
     cast(sum(r.n) as bigint) as n,
     cast(sum(r.n_first_token) as bigint) as n_first_token,
     cast(sum(r.n_censored) as bigint) as n_censored,
@@ -19,30 +21,30 @@ with sums as (
   from rollup_attempts as r
   join rollup_series as s on s.id = r.series_id
   where {windows}
-  group by s.deployment, s.provider
+  group by {window r.}s.deployment, s.provider
 ),
 per_series as (
-  select r.series_id, r.metric, r.bucket, sum(r.n) as n
+  select {window r.}r.series_id, r.metric, r.bucket, sum(r.n) as n
   from rollup_histograms as r
   where {windows} and r.metric in ('ttft', 'tps', 'e2e')
-  group by r.series_id, r.metric, r.bucket
+  group by {window r.}r.series_id, r.metric, r.bucket
 ),
 counts as (
-  select s.deployment, s.provider, h.metric, h.bucket, cast(sum(h.n) as double precision) as n
+  select {window h.}s.deployment, s.provider, h.metric, h.bucket, cast(sum(h.n) as double precision) as n
   from per_series as h
   join rollup_series as s on s.id = h.series_id
-  group by s.deployment, s.provider, h.metric, h.bucket
+  group by {window h.}s.deployment, s.provider, h.metric, h.bucket
 ),
 ordered as (
   select
     *,
-    sum(n) over (partition by deployment, provider, metric order by bucket) as so_far,
-    sum(n) over (partition by deployment, provider, metric) as total
+    sum(n) over (partition by {window}deployment, provider, metric order by bucket) as so_far,
+    sum(n) over (partition by {window}deployment, provider, metric) as total
   from counts
 ),
 quantiles as (
   select
-    o.deployment, o.provider,
+    {window o.}o.deployment, o.provider,
     max(case when o.metric = 'tps' then o.total end) as n_decode,
     {quantile ttft 0.50} as ttft_p50_ms,
     {quantile ttft 0.95} as ttft_p95_ms,
@@ -55,11 +57,11 @@ quantiles as (
     {quantile e2e 0.01} as e2e_tps_p99
   from ordered as o
   join buckets as b on b.bucket = o.bucket
-  group by o.deployment, o.provider
+  group by {window o.}o.deployment, o.provider
 )
 select
-  sums.deployment,
-  sums.provider,
+  {window}deployment,
+  provider,
   n,
   n_first_token,
   n_censored,
@@ -78,4 +80,4 @@ select
   e2e_tps_p99,
   decode_tps_p95 as decode_tps_p05
 from sums
-left join quantiles on quantiles.deployment = sums.deployment and quantiles.provider = sums.provider
+left join quantiles using ({window}deployment, provider)

@@ -1,5 +1,5 @@
 -- Per model and deployment, what attempts were for that lost a race: another one answered, and they were cut or their answers
--- thrown away. waste_1h, _24h and _30d: lately. Of whole windows.
+-- thrown away. waste_24h and _30d. Of whole windows.
 --
 -- n: these attempts, of n_attempts in all. prompt_tokens: what they were sent. answer_tokens: what was received of their
 -- answers; of one that was cut before its first token, nothing. What was generated lies between answer_low_tokens and

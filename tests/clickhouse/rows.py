@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from gateway.core.attempts import AnswerKind, AttemptRecord, Flaw, Outcome, Role, TokensSource, WinOn
+from gateway.core.attempts import AnswerKind, AttemptRecord, Flaw, Narrowed, Outcome, Role, TokensSource, WinOn
 from gateway.core.calls import TENANT, CallRecord, Mode, Objective
 from gateway.core.ids import uuid7
 from gateway.ledger.entries import Audited, Finished, Shippable
@@ -134,6 +134,7 @@ def _call(draw: random.Random, at: datetime, models: Sequence[str] = MODELS) -> 
         "ttft_ms": None,
         "prompt_tokens": both["prompt_tokens"],
         "launched": 1 + racing,
+        "narrowed": None if racing else Narrowed.COOLING,
         "winner_attempt_id": first_id,
     }
     if draw.random() < 0.1:

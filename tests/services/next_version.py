@@ -25,7 +25,7 @@ MIGRATION = '''
 import sqlalchemy as sa
 from alembic import op
 
-from gateway.ledger.schema import VIEWS, Changes
+from gateway.ledger.schema import VIEWS, Changes, views_of
 
 revision = "{revision}"
 down_revision = "{head}"
@@ -34,7 +34,7 @@ depends_on = None
 only_adds = True
 
 SUMS = {{"n_made_up_calls": "rollup_calls", "n_made_up_races": "rollup_calls", "n_made_up": "rollup_attempts"}}
-CHANGED = tuple(name for name, (text, _) in VIEWS.items() if text in {{"client_usage", "waste"}})
+CHANGED = tuple(name for name in views_of("{revision}") if VIEWS[name][0] in {{"client_usage", "waste"}})
 
 
 def upgrade() -> None:

@@ -5,6 +5,7 @@ Handlers answer rows as they come from the ledger: ``gateway.core.reports`` has 
 
 import re
 from collections.abc import Collection, Iterator
+from itertools import chain
 from typing import Annotated, Any
 
 import msgspec
@@ -13,7 +14,7 @@ from msgspec import UNSET, Meta, UnsetType
 from gateway.core.attempts import AttemptRecord, AttemptStart
 from gateway.core.calls import CallHead, CallRecord
 from gateway.core.columns import Sql, columns_of, names_of
-from gateway.core.reports import Instant, ListedAttempt
+from gateway.core.reports import OF_WINNER, Instant, ListedAttempt
 
 _TYPES = {
     **dict.fromkeys((Sql.TEXT, Sql.UUID), str),
@@ -40,8 +41,6 @@ def _row(name: str, about: str, fields: Iterator[tuple[str, Any]], *bases: type[
 
 class _Listed(msgspec.Struct, kw_only=True):
     api: Annotated[str, Meta(description="`chat`, `messages`, `embeddings` …")]
-    deployment: Annotated[str | None, Meta(description="The winner's.")]
-    decode_tps: Annotated[float | None, Meta(description="The winner's tokens per second after the first.")]
     is_stored: Annotated[bool, Meta(description="False: from memory, as its row is not in the database yet.")]
     attempts: Annotated[list[ListedAttempt] | UnsetType, Meta(description="With `attempts=true`.")] = UNSET
 
@@ -56,7 +55,7 @@ ROWS = (
     _row(
         "ListedCall",
         "One call, with what is known of its winner.",
-        _fields(CallRecord, names_of(CallRecord, "listed"), _OF_CALL),
+        chain(_fields(CallRecord, names_of(CallRecord, "listed"), _OF_CALL), _fields(AttemptRecord, OF_WINNER, ())),
         _Listed,
     ),
     _row(

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from io import BytesIO
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
@@ -125,7 +126,7 @@ class ClickHouse:
                 self._session.post(
                     self._url,
                     params={"database": self._database, **settings},
-                    data=body,
+                    data=BytesIO(body),  # written piece by piece
                     timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT_S),
                     allow_redirects=False,
                 ) as answer,

@@ -8,14 +8,13 @@ from typing import Any
 from gateway.core.attempts import AttemptRecord
 from gateway.core.calls import CallRecord, CallStart
 from gateway.core.columns import names_of
-from gateway.core.reports import CallsWanted, Ended, FoundCall, Table, Window
+from gateway.core.reports import OF_WINNER, CallsWanted, Ended, FoundCall, Table, Window
 from gateway.core.rules import CLIENT_LEFT
 from gateway.ledger.entries import ATTEMPT_COLUMNS, CALL_COLUMNS, Audited, Finished, Shippable
 from gateway.ledger.reports import reader as shapes
 from gateway.ledger.reports.reader import Reader, Words, conditions
 
 _OF_CALL, _OF_ATTEMPT = names_of(CallRecord, "listed"), names_of(AttemptRecord, "listed")
-_OF_WINNER = ("deployment", "decode_tps")  # beside its call
 _OUR_VERSION = 7  # of UUIDs
 _A_MINUTE = timedelta(minutes=1)  # a clock may be set back by this between a call and its attempts
 _A_DAY = timedelta(days=1)  # more than between an id's time and its row's, or between a call and its attempts
@@ -103,7 +102,7 @@ async def by_region(reader: Reader, window: Window) -> Table:
 
 def _list_sql(words: Words, wanted: CallsWanted, since: datetime | None, limit: int) -> str:
     columns = ", ".join(f"calls.{name}" for name in _OF_CALL)
-    of_winner = ", ".join(f"winner.{name}" for name in _OF_WINNER)
+    of_winner = ", ".join(f"winner.{name}" for name in OF_WINNER)
     conditions = "\n    and ".join(_conditions(words, wanted, since)) or "true"
     return f"""\
 select {columns},
@@ -190,7 +189,7 @@ def _ended(call: CallRecord) -> Ended:
 
 def _of_winner(call: CallRecord) -> dict[str, Any]:
     winner = next((each for each in call.attempts if each.id == call.winner_attempt_id), None)
-    return {name: getattr(winner, name, None) for name in _OF_WINNER}
+    return {name: getattr(winner, name, None) for name in OF_WINNER}
 
 
 def _listed(call: CallRecord, *, attempts: bool) -> dict[str, Any]:

@@ -220,26 +220,23 @@ select slot, place, bucket, cast(sum(n) as double precision) as n
 
 
 async def _outages(reader: Reader, wanted: HistoryWanted, steps: Steps, now: datetime) -> Table:
-    """Return the outages that went on in these steps.
-
-    One without an end may still last, or its process was killed: it counts for a day.
-    """
+    """Return the outages that went on in these steps; whether one without an end may last is the view's ``state``."""
     words = reader.words
     lasting = f"ended_at is null and began_at >= {words.instant(steps.since - _LASTS)}"
     which = "" if wanted.deployment is None else f"\n  and deployment = {words.text(wanted.deployment)}"
     if wanted.model is not None:
         of_model = f"select deployment from rollup_series where model = {words.text(wanted.model)}"  # noqa: S608 - quoted
         which += f"\n  and deployment in ({of_model})"
+    viewed = report_sql("outages_30d", words, Window.MONTH, now, since=words.instant(steps.since - _LONGEST))
     sql = f"""\
-select deployment, began_at, ended_at, reason, replica
-from outages
-where began_at >= {words.instant(steps.since - _LONGEST)} and began_at < {words.instant(steps.until)}
-  and (ended_at >= {words.instant(steps.since)} or ({lasting})){which}
-order by began_at desc, id limit {_MOST_OUTAGES}"""  # noqa: S608 - values are quoted by ``Words``
+select deployment, began_at, ended_at, reason, replica, state
+from (
+{viewed}
+) as seen
+where began_at < {words.instant(steps.until)} and (ended_at >= {words.instant(steps.since)} or ({lasting})){which}
+order by began_at desc, deployment, replica limit {_MOST_OUTAGES}"""  # noqa: S608 - values are quoted by ``Words``
     found = shapes.rows(await reader.run(sql))
-    return Table(
-        [{**row, "may_last": row["ended_at"] is None and now - row["began_at"] < _LASTS} for row in found], sql
-    )
+    return Table([{**row, "may_last": row["state"] == "out"} for row in found], sql)
 
 
 def _heat_sql(words: Words, wanted: HeatWanted, now: datetime) -> str:

@@ -17,7 +17,6 @@ from tests.support.ledgers import lay, migrated
 
 Holeshot = Callable[..., Result]
 
-NAME = re.compile(r"[a-z]\w+")
 ROOT = Path(__file__).parents[3]
 LEDGER = {"HOLESHOT_DATABASE_URL": "sqlite:///ledger.db"}
 
@@ -37,11 +36,10 @@ def test_the_help_of_sql_lists_every_view_there_is(holeshot: Holeshot) -> None:
     made = {row["name"] for row in json.loads(asked.output)}
 
     listed = holeshot("sql", "--help").output.partition("Views: ")[2].partition("Example:")[0]
-    of_now, _, rest = listed.partition("Views of all time: ")
-    of_all_time, _, rest = rest.partition("The same of the last hour, day or month: add _1h, _24h or _30d.")
-    names = set(NAME.findall(of_now)) | set(NAME.findall(rest.partition("Only for these: ")[2].partition("Opt")[0]))
-    for name in NAME.findall(of_all_time):
-        names |= {name, *(f"{name}_{window}" for window in ("1h", "24h", "30d"))}
+    names = set()
+    for part in re.split(r"Views of all time, and in brackets of the last hour, day or month:|Only lately:", listed):
+        for name, windows in re.findall(r"(\w+)(?:\s+\((_[^)]+)\))?", part):
+            names |= {name, *(f"{name}{window}" for window in re.findall(r"_\w+", windows))}
 
     assert names == made
 

@@ -52,7 +52,7 @@ async def test_the_setting_of_a_model_is_a_deadline_too_and_its_share_is_in_a_vi
         running["fast"].script = [Status(500)]
         async with running.chat() as failed:
             assert failed.status >= 500
-        for view in ("client_usage", "client_usage_1h", "client_usage_24h", "client_usage_30d"):
+        for view in ("client_usage", "client_usage_24h", "client_usage_30d"):
             [row] = await running.rows(f"select n, n_deadlines, deadline_met_share from {view}")
             assert row == {"n": 5, "n_deadlines": 4, "deadline_met_share": 0.75}
 

@@ -59,10 +59,10 @@ async def test_a_quiet_deployment_is_probed_and_recorded(serve: Serve) -> None:
 # What users are shown of their own calls: no probe may change any of it.
 OF_USERS = (
     "calls", "rollup_calls", "rollup_tags",
-    *(f"{view}{window}" for view in ("race_value", "client_usage", "tag_values", "cache_value", "slo", "waste",
-                                        "answer_quality")
-      for window in ("", "_1h", "_24h", "_30d")),
-    "tag_differences", "load_5m", "load_peaks", "cache_latency_24h", "refusals_24h", "gaps_1h", "gaps_24h", "gaps_30d",
+    *(f"{view}{window}" for view in ("race_value", "client_usage") for window in ("", "_24h", "_30d")),
+    *(f"{view}{window}" for view in ("waste", "answer_quality") for window in ("_24h", "_30d")),
+    "race_value_1h", "tag_values", "tag_values_30d", "cache_value", "cache_value_30d", "slo", "slo_30d",
+    "tag_differences", "load_5m", "load_peaks", "cache_latency_24h", "refusals_24h", "gaps_24h",
 )  # fmt: skip
 APIS = ("/api/calls", "/api/usage", "/api/race-value", "/api/refusals")
 

@@ -390,6 +390,20 @@ async def test_the_evidence_of_every_kind_of_alert_runs_and_shows_rows(ledger_ur
     assert [(row[0], float(row[2])) for row in rows] == [("a's", 2.0)]
 
 
+@pytest.mark.parametrize(("of_call", "of_attempt"), [(None, 0.0), (2.0, None), (2.0, 3.0), (3.0, 2.0), (None, None)])
+async def test_the_evidence_of_spending_says_what_the_view_of_usage_says(
+    ledger_url: str, tmp_path: Path, of_call: float | None, of_attempt: float | None
+) -> None:
+    ledger = Ledger(ledger_url, tmp_path / "spool", "w1")
+    attempt = won(new_id(), started_at=NOW, client="a", cost_usd=of_attempt)
+    ledger.call_finished(call(attempt, started_at=NOW, client="a", cost_usd=of_call))
+    await ledger.flush()
+    await ledger.close()
+    [condition] = await spending({"a": (9.0, 9.0)}, {"a": {"usd_per_day": 10}}).conditions()
+    viewed = await queries.run(ledger_url, "select client, model, n, cost_usd from client_usage")
+    assert (await queries.run(ledger_url, condition.sql)).rows == viewed.rows
+
+
 async def test_the_ledger_says_what_a_deployment_has_stated_and_what_came_before(
     ledger_url: str, tmp_path: Path
 ) -> None:

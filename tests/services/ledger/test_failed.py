@@ -36,7 +36,7 @@ async def test_calls_and_attempts_say_whether_they_failed(ledger_url: str, tmp_p
     assert row["n"] == len(BROKEN)
 
 
-async def test_a_speed_is_told_for_each_hour_by_itself(ledger_url: str, tmp_path: Path) -> None:
+async def test_a_speed_is_told_for_each_day_by_itself(ledger_url: str, tmp_path: Path) -> None:
     now = datetime.now(UTC).replace(minute=30, second=0, microsecond=0)
     ledger = Ledger(ledger_url, tmp_path / "spool", "w1")
     for days, ttft_ms in ((1, 100.0), (2, 900.0)):
@@ -45,10 +45,10 @@ async def test_a_speed_is_told_for_each_hour_by_itself(ledger_url: str, tmp_path
             ledger.call_finished(call(won(new_id(), started_at=at, ttft_ms=ttft_ms, model="llama"), started_at=at))
     await ledger.flush()
     await ledger.close()
-    hours = await asked(ledger_url, "select * from speed_hours order by window_start desc")
-    assert [row["n"] for row in hours] == [20, 20]
-    assert [round(row["ttft_p95_ms"], -2) for row in hours] == [100, 900]
-    assert all(row["decode_tps_p05"] == row["decode_tps_p95"] for row in hours)
+    found = await asked(ledger_url, "select * from speed_days order by window_start desc")
+    assert [row["n"] for row in found] == [20, 20]
+    assert [round(row["ttft_p95_ms"], -2) for row in found] == [100, 900]
+    assert all(row["decode_tps_p05"] == row["decode_tps_p95"] for row in found)
     [both] = await asked(ledger_url, "select * from speed_by_hour")
     assert both["n"] == 40
 

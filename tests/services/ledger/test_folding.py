@@ -310,7 +310,7 @@ async def test_calls_made_by_hand_with_tags_that_are_no_object_count_without_the
     await fold_all(engine)
     await engine.dispose()
     assert await counted(ledger_url) == 2 + len(by_hand)
-    for view in ("rollup_tags", "tag_values", "tag_values_1h", "tag_values_24h", "tag_values_30d"):
+    for view in ("rollup_tags", "tag_values", "tag_values_30d"):
         assert [(row["tag"], row["value"], row["n"]) for row in await asked(ledger_url, f"select * from {view}")] == [
             ("variant", "b", 2)
         ], view
@@ -531,7 +531,7 @@ async def test_what_the_version_before_alone_has_stored_is_in_views_and_limits_o
     (cost_usd,) = await fetched(url, "select sum(cost_usd) from calls")
     assert cost_usd > 0
     assert await fetched(url, "select calls + attempts from rollup_pending") == [0]
-    for view in ("client_usage", "client_usage_24h", "slo_24h"):
+    for view in ("client_usage", "client_usage_24h", "slo_30d"):
         assert await fetched(url, f"select sum(n) from {view}") == [number], view
     assert await fetched(url, "select sum(cost_usd) from client_usage") == [pytest.approx(cost_usd)]
     assert await fetched(url, "select sum(calls) from race_value") == [number]

@@ -18,7 +18,7 @@ from gateway.ledger import database, queries
 from gateway.ledger.database import check_schema, create_engine, downgrade, first_revision, head_revision, migrate
 from gateway.ledger.entries import ATTEMPT_COLUMNS, CALL_COLUMNS, Finished, attempt_rows, call_rows
 from gateway.ledger.errors import SchemaOutdatedError, SchemaTooNewError
-from gateway.ledger.schema import VIEWS, Changes
+from gateway.ledger.schema import UNTIL, Changes, views_of
 from gateway.ledger.tables import metadata
 from gateway.ledger.writer import Ledger
 from tests.services.next_version import NextVersion
@@ -63,17 +63,17 @@ def tables_and_views(connection: Connection) -> dict[str, list[str]]:
 
 # Postgres has partitions; both note which rows are new, each in its own way.
 OF_ONE_ENGINE = re.compile(r"holeshot_version|(calls|attempts)_(first|default|\d+)|rollup_fresh(_\w+)?|rollup_waiting")
-WINDOWED = (
-    "race_value",
-    "throughput",
-    "provider_errors",
-    "client_usage",
-    "tag_values",
-    "slo",
-    "cache_value",
-    "waste",
-    "answer_quality",
-)
+WINDOWED = {
+    "race_value": ("", "_1h", "_24h", "_30d"),
+    "throughput": ("", "_1h", "_24h", "_30d"),
+    "provider_errors": ("", "_24h", "_30d"),
+    "client_usage": ("", "_24h", "_30d"),
+    "tag_values": ("", "_30d"),
+    "slo": ("", "_30d"),
+    "cache_value": ("", "_30d"),
+    "waste": ("_24h", "_30d"),
+    "answer_quality": ("_24h", "_30d"),
+}
 
 
 async def test_the_migrated_tables_are_the_ones_the_code_knows(ledger_url: str) -> None:
@@ -87,13 +87,12 @@ async def test_both_databases_have_the_same_tables_and_views_with_the_same_colum
     assert set(on_postgres) == {
         *("calls", "attempts", "refusals", "outages", "probes", "buckets", "ledger_readers", "client_keys"),
         *("key_changes", "alerts", "alert_messages", "slowdowns", "detector"),
-        *("throughput", "throughput_5m", "leaderboard", "samples", "speed_by_hour", "speed_hours", "speed_days"),
+        *("throughput_5m", "leaderboard", "samples", "speed_by_hour", "speed_days", "refusals_24h", "wrong_keys_24h"),
         *("outages_30d", "regions_1h", "regions_24h"),
-        *(f"{view}{window}" for view in WINDOWED for window in ("", "_1h", "_24h", "_30d")),
-        *("tag_differences", "load_5m", "load_peaks", "gaps_1h", "gaps_24h", "gaps_30d", "cache_latency_24h"),
+        *(f"{view}{window}" for view, windows in WINDOWED.items() for window in windows),
+        *("tag_differences", "load_5m", "load_peaks", "gaps_24h", "cache_latency_24h"),
         *("rollup_periods", "rollup_series", "rollup_attempts", "rollup_errors", "rollup_histograms", "rollup_calls"),
         *("rollup_tags", "rollup_wide_tags", "target_counts"),
-        *(f"{view}{window}" for view in ("refusals", "wrong_keys") for window in ("_1h", "_24h", "_30d")),
     }
     assert on_postgres == await inspected(sqlite_url, tables_and_views)
 
@@ -104,6 +103,19 @@ async def test_up_down_and_up_again_leaves_nothing_and_then_everything(ledger_ur
     assert await inspected(ledger_url, tables_and_views) == {}
     await migrate(ledger_url)
     assert await inspected(ledger_url, tables_and_views) == before
+
+
+async def test_views_that_went_with_a_revision_are_there_again_on_the_way_back(ledger_url: str) -> None:
+    now = await inspected(ledger_url, tables_and_views)
+    await downgrade(ledger_url, "0048")
+    before = await inspected(ledger_url, tables_and_views)
+    gone = set(UNTIL)
+    assert gone
+    assert (gone & set(now), gone & set(before)) == (set(), gone)
+    for view in gone:
+        await queries.run(ledger_url, f"select * from {view}")
+    await migrate(ledger_url)
+    assert await inspected(ledger_url, tables_and_views) == now
 
 
 async def test_the_version_before_goes_on_shipping_on_the_new_schema(
@@ -171,13 +183,13 @@ async def test_who_may_read_a_view_still_may_on_the_way_back(postgres_url: str, 
     views = ("leaderboard", "client_usage", "client_usage_24h", "provider_errors")
     await next_version.migrate(postgres_url)
     await owner.execute(f"create role looker; grant select on {', '.join(views)} to looker with grant option")
-    await owner.execute("grant select on waste to public")
+    await owner.execute("grant select on waste_30d to public")
     try:
         await next_version.downgrade(postgres_url)
         for view in views:
             may = f"has_table_privilege('looker', '{view}', 'select with grant option')"
             assert await owner.fetchval(f"select {may} and not has_table_privilege('looker', '{view}', 'insert')")
-        assert await owner.fetchval("select has_table_privilege('looker', 'waste', 'select')")
+        assert await owner.fetchval("select has_table_privilege('looker', 'waste_30d', 'select')")
     finally:
         await owner.execute("drop owned by looker; drop role looker")
         await owner.close()
@@ -229,14 +241,14 @@ async def test_migrations_make_the_views_and_functions_of_the_files(ledger_url: 
 
     def made_again(connection: Connection) -> dict[str, str]:
         changes = Changes(connection, head_revision())
-        changes.make_views(*VIEWS)
+        changes.make_views(*views_of(head_revision()))
         changes.make_sums()
         return made(connection)
 
     engine = create_engine(ledger_url)
     async with engine.connect() as connection:
         before = await connection.run_sync(made)
-        assert set(VIEWS) <= set(before)
+        assert set(views_of(head_revision())) <= set(before)
         assert await connection.run_sync(made_again) == before
     await engine.dispose()
 
@@ -272,8 +284,8 @@ async def test_a_path_with_odd_characters_is_migrated(tmp_path: Path) -> None:
 
 
 OF_SUMS = (
-    *("race_value", "race_value_1h", "throughput", "provider_errors", "client_usage", "cache_value", "slo", "waste"),
-    *("throughput_5m", "throughput_30d", "load_5m", "speed_days", "speed_hours", "gaps_30d"),
+    *("race_value", "race_value_1h", "throughput", "provider_errors", "client_usage", "cache_value", "slo"),
+    *("throughput_5m", "throughput_30d", "load_5m", "speed_days", "speed_by_hour", "gaps_24h", "waste_30d"),
 )
 OF_TAGS = ("tag_values", "tag_values_30d", "tag_differences")  # a plan of SQLite names rows that it will not read
 

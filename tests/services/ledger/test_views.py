@@ -94,7 +94,7 @@ async def test_a_deployment_that_never_delivered_has_no_quantiles(ask: Ask) -> N
     assert (row["n_first_token"], row["ttft_p50_ms"], row["decode_tps_p50"], row["error_rate"]) == (0, None, None, 1)
 
 
-@pytest.mark.parametrize("window", ["", "_1h"])
+@pytest.mark.parametrize("window", ["", "_24h"])
 async def test_what_fails_with_a_clients_own_key_is_no_error_of_its_deployment(ask: Ask, window: str) -> None:
     now = datetime.now(UTC)
     records = [*eight_attempts(started_at=now), *eight_attempts(started_at=now, key_name="tenant")]
@@ -201,14 +201,15 @@ async def test_an_upper_bound_that_one_attempt_lacks_is_told_beside_the_sum(ask:
         {"cost_low_usd": None, "cost_usd": None, "cost_high_usd": None},  # no price
         {"cost_low_usd": None, "cost_usd": 2.0, "cost_high_usd": None},  # of an older version: what it cost
     ]
-    calls = []
+    calls: list[CallRecord] = []
+    facts: dict[str, Any] = {"model": "llama", "started_at": datetime.now(UTC)}
     for price in prices:
-        winner = won(new_id(), number=1, cost_low_usd=0.0, cost_usd=0.0, cost_high_usd=0.0, model="llama")
-        calls.append(call(winner, lost(winner.call_id, model="llama", **price)))
+        winner = won(new_id(), number=1, cost_low_usd=0.0, cost_usd=0.0, cost_high_usd=0.0, **facts)
+        calls.append(call(winner, lost(winner.call_id, **facts, **price), started_at=facts["started_at"]))
     (usage,) = await ask("select cost_high_usd, n_unpriced from client_usage", *calls)
     assert usage == {"cost_high_usd": 8.0, "n_unpriced": 2}
     assert await ask("select cost_high_usd, n_unpriced from race_value") == [usage]
-    assert await ask("select cost_high_usd, n_unpriced from waste") == [usage]
+    assert await ask("select cost_high_usd, n_unpriced from waste_30d") == [usage]
 
 
 async def test_cache_value_says_what_share_of_prompts_was_cached_and_what_that_saved(ask: Ask) -> None:
@@ -375,13 +376,16 @@ async def test_a_half_minute_is_a_whole_number_on_both_databases(ask: Ask) -> No
 
 
 async def test_answer_quality_counts_each_flaw_of_judged_answers_with_wilsons_interval(ask: Ask) -> None:
+    facts: dict[str, Any] = {"model": "llama", "started_at": datetime.now(UTC)}
     flaws = [Flaw.BAD_JSON] * 3 + [Flaw.EMPTY] + [None] * 36
     calls = [
-        *(call(won(new_id(), model="llama", judged_as=AnswerKind.JSON, flaw=flaw)) for flaw in flaws),
-        call(won(new_id(), model="llama", judged_as=AnswerKind.PLAIN)),
-        call(won(new_id(), model="llama")),
+        *(call(won(new_id(), **facts, judged_as=AnswerKind.JSON, flaw=flaw)) for flaw in flaws),
+        call(won(new_id(), **facts, judged_as=AnswerKind.PLAIN)),
+        call(won(new_id(), **facts)),
     ]
-    rows = await ask("select * from answer_quality where judged_as = 'json' and n_flawed > 0 order by n_flawed", *calls)
+    rows = await ask(
+        "select * from answer_quality_30d where judged_as = 'json' and n_flawed > 0 order by n_flawed", *calls
+    )
     assert [(row["flaw"], row["n"], row["n_flawed"]) for row in rows] == [
         ("empty", 40, 1),
         ("bad_json", 40, 3),
@@ -392,9 +396,27 @@ async def test_answer_quality_counts_each_flaw_of_judged_answers_with_wilsons_in
         pytest.approx(0.03957, abs=1e-5),
         pytest.approx(0.23053, abs=1e-5),
     )
-    unflawed = await ask("select * from answer_quality where judged_as = 'plain'")
+    unflawed = await ask("select * from answer_quality_30d where judged_as = 'plain'")
     assert {row["flaw"] for row in unflawed} == {"any", *Flaw}
     assert all(row["share_low"] == pytest.approx(0.0, abs=1e-9) and row["share_high"] > 0.7 for row in unflawed)
+
+
+@pytest.mark.parametrize("window", ["", "_24h"])
+async def test_how_many_times_as_many_tokens_a_provider_states_is_said_alike_by_both(ask: Ask, window: str) -> None:
+    now = datetime.now(UTC)
+    calls = [
+        call(
+            won(new_id(), provider=name, deployment=f"{name}/llama", model="llama", started_at=now, chars=400,
+                completion_tokens=tokens, tokens_source=TokensSource.REPORTED),
+            started_at=now,
+        )
+        for name, tokens in (("groq", 100), ("nebius", 100), ("liar", 200))
+        for _ in range(20)
+    ]  # fmt: skip
+    (row,) = await ask(f"select provider, error_kind, last_message from provider_errors{window}", *calls)
+    assert tuple(row.values()) == (
+        "liar", "usage_far_off", "states 2.00 times as many tokens per character as the others",
+    )  # fmt: skip
 
 
 async def test_provider_errors_keep_the_last_words(ask: Ask) -> None:

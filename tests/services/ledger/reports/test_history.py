@@ -259,6 +259,29 @@ async def test_outages_are_those_that_went_on_in_the_window(library: Library, tm
     assert nobody.outages == []
 
 
+async def test_an_outage_without_an_end_lasts_as_its_view_says(library: Library, tmp_path: Path) -> None:
+    began_at = NOW - timedelta(minutes=30)
+    ledger = Ledger(library.url, tmp_path / "spool", "outages")
+    for deployment in ("groq/answers", "groq/silent"):
+        ledger.outage(
+            OutageRecord(
+                id=new_id(), deployment=deployment, model="llama", began_at=began_at, ended_at=None, reason="timeout",
+                replica="killed",
+            )
+        )  # fmt: skip
+    await ledger.flush()
+    await ledger.close()
+    answered = won(new_id(), started_at=NOW - timedelta(minutes=3), deployment="groq/answers", token_ms=200.0)
+    await library.store(call(answered, started_at=answered.started_at))
+    viewed = await library.ask("select deployment, state from outages_30d order by deployment")
+    assert [tuple(row.values()) for row in viewed] == [("groq/answers", "unknown"), ("groq/silent", "out")]
+    found = await library.reports.history(HistoryWanted(window=Window.DAY))
+    expected = {"groq/answers": False, "groq/silent": True}
+    assert {row["deployment"]: row["may_last"] for row in found.outages} == expected
+    listed = await library.reports.outages()
+    assert {row["deployment"]: row["may_last"] for row in listed.rows} == expected
+
+
 async def test_a_month_of_hours_is_kept_for_the_heat_map_and_of_other_quantiles_a_week(library: Library) -> None:
     """Each day an hour's worth of calls: what is left of them when it is pruned."""
     await library.store(*races(31 * 9, 30 * 24 - 1))
