@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from providers.dialects.chat.allowed_tools import offering_those_alone
 from providers.dialects.chat.one_call import OneCall
 from providers.dialects.dialect import Dialect, Habits, Translation
 from providers.dialects.wording import PLAIN, Fields, Loss, Wording, check_calls
@@ -41,6 +42,10 @@ def rendered(fields: Fields, source: Dialect, target: Dialect, habits: Habits) -
         loss = Loss(field, PLAIN, hint=True)
         rest = {name: value for name, value in wording.fields.items() if name not in _EFFORTS}
         wording = msgspec.structs.replace(wording, fields=rest, losses=(*wording.losses, loss))
+    if "choices" not in habits.beyond and "tool_choice" in wording.fields:
+        before, wording = wording, offering_those_alone(wording)
+        own = as_asked(wording.losses[len(before.losses) :], source, before)
+        wording = msgspec.structs.replace(wording, losses=(*before.losses, *own))
     if target.pivoting is not None:
         second = target.pivoting.from_chat(wording.fields, habits)
         wording = Wording(second.fields, (*wording.losses, *as_asked(second.losses, source, wording)))

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from providers.dialects.chat.allowed_tools import offering_those_alone
 from providers.dialects.dialect import Habits
 from providers.dialects.messages.dialect import MessagesHabits, habits_of, of_messages
 from providers.dialects.messages.fields import (
@@ -228,7 +229,9 @@ def converse_from_chat(fields: Mapping[str, msgspec.Raw], model: str) -> Wording
 
     """
     losses = Losses()
-    asked, given = request_of(fields)
+    offering = offering_those_alone(Wording(fields))
+    losses.note(offering.losses)
+    asked, given = request_of(offering.fields)
     check_calls(asked)
     conversation = Conversation(losses)
     conversation.takes_signed = _CLAUDE in model

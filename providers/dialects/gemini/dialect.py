@@ -441,7 +441,10 @@ def _choice(asked: RawObject, losses: Losses, *, strict: bool) -> Object:
         if text_at(choice, "type", "tool_choice") == "function":
             function = object_at(choice.get("function"), "tool_choice.function")
             return {"mode": "ANY", "allowedFunctionNames": [raw_text_at(function, "name", "tool_choice.function")]}
-        losses.add("tool_choice", "Gemini can choose one tool, any, all or none")
+        if names := _names_among(choice):
+            # Google takes names beside these two modes alone (ai.google.dev/api/caching#FunctionCallingConfig).
+            return {"mode": "VALIDATED" if names[0] == "auto" else "ANY", "allowedFunctionNames": names[1]}
+        losses.add("tool_choice", "Gemini chooses among functions, by their names")
         return {}
     word = "auto" if given is None else decoded(given, str, "tool_choice")
     if word not in {"auto", "none", "required"}:
@@ -449,6 +452,19 @@ def _choice(asked: RawObject, losses: Losses, *, strict: bool) -> Object:
     if word == "auto":
         return {"mode": "VALIDATED"} if strict else {}  # else a call need not match its schema
     return {"mode": "ANY" if word == "required" else "NONE"}
+
+
+def _names_among(choice: RawObject) -> tuple[str, list[msgspec.Raw]] | None:
+    """Return the mode and the functions of a choice among several tools; None if it is none, or of other tools."""
+    path = "tool_choice.allowed_tools"
+    if text_at(choice, "type", "tool_choice") != "allowed_tools":
+        return None
+    allowed = object_at(choice.get("allowed_tools"), path)
+    tools = objects_at(allowed.get("tools"), f"{path}.tools")
+    mode = text_at(allowed, "mode", path)
+    functions = [object_at(tool["function"], f"{path}.tools") for tool in tools if "function" in tool]
+    names = [raw_text_at(function, "name", f"{path}.tools") for function in functions]
+    return (mode, names) if names and mode in {"auto", "required"} else None
 
 
 def _form(asked: RawObject, losses: Losses) -> Object:
@@ -489,7 +505,7 @@ def habits_of(model: str, max_output_tokens: int | None, known: Habits) -> Gemin
         least=least_effort(model),
         penalties=takes_penalties(model),
         # Gemini 3 sees pictures in a function's response (ai.google.dev/gemini-api/docs/function-calling#multimodal).
-        beyond=frozenset({"results", "top_k"}) if levels else frozenset({"thinking_budget", "top_k"}),
+        beyond=frozenset({"choices", "top_k", "results" if levels else "thinking_budget"}),
     )
 
 

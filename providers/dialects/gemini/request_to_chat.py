@@ -33,6 +33,7 @@ from providers.dialects.wording import (
     Losses,
     Malformed,
     Wording,
+    as_strict,
     blocks_within,
     decoded,
     extra_content,
@@ -367,7 +368,13 @@ _REASONS: Mapping[str, str] = {
     "cachedContent": "only Google has what it keeps in its cache",
 }
 _LETS_ALL_PASS = frozenset({"BLOCK_NONE", "OFF"})
-_CHOICES: Mapping[str, str] = {"AUTO": "auto", "MODE_UNSPECIFIED": "auto", "ANY": "required", "NONE": "none"}
+_CHOICES: Mapping[str, str] = {
+    "AUTO": "auto",
+    "MODE_UNSPECIFIED": "auto",
+    "VALIDATED": "auto",  # by the functions' schemas, which chat holds calls to tool by tool
+    "ANY": "required",
+    "NONE": "none",
+}
 
 
 def to_chat(
@@ -398,8 +405,9 @@ def to_chat(
         if IN_CONFIG + name in asked:
             chat[chats] = asked[IN_CONFIG + name]
     chat.update(_stops(asked, losses))
-    if tools := _tools(asked, losses):
-        chat.update(tools | _choice(asked, losses))
+    mode, names = _calling(asked, losses) if "toolConfig" in asked else ("AUTO", [])
+    if tools := _tools(asked, losses, strict=mode == "VALIDATED"):
+        chat.update(tools | _choice(mode, names))
     chat.update(_form(asked, losses))
     chat.update(_effort(asked, losses))
     chat.update(_tier(asked, losses))
@@ -438,7 +446,7 @@ def _stops(asked: RawObject, losses: Losses) -> Object:
     return {"stop": stops[:_MOST_STOPS]}
 
 
-def _tools(asked: RawObject, losses: Losses) -> Object:
+def _tools(asked: RawObject, losses: Losses, *, strict: bool) -> Object:
     said: list[Object] = []
     for number, tool in enumerate(listed_at(asked.get("tools"), "tools")):
         path = f"tools[{number}]"
@@ -446,11 +454,11 @@ def _tools(asked: RawObject, losses: Losses) -> Object:
             if name != "functionDeclarations" and not is_null(value):
                 losses.add(f"{path}.{name}", f"chat has no tool {name!r}")
         for place, declared in enumerate(listed_at(tool.get("functionDeclarations"), f"{path}.functionDeclarations")):
-            said.append(_function(declared, f"{path}.functionDeclarations[{place}]", losses))
+            said.append(_function(declared, f"{path}.functionDeclarations[{place}]", losses, strict=strict))
     return {"tools": said} if said else {}
 
 
-def _function(declared: RawObject, at: str, losses: Losses) -> Object:
+def _function(declared: RawObject, at: str, losses: Losses, *, strict: bool) -> Object:
     function: Object = {"name": name_of_function(text_at(declared, "name", at))}
     if is_said(declared.get("description")):
         function["description"] = declared["description"]
@@ -459,6 +467,9 @@ def _function(declared: RawObject, at: str, losses: Losses) -> Object:
     elif is_said(declared.get("parameters")):
         schema = read_json_schema(declared["parameters"], f"{at}.parameters")
         function["parameters"] = with_properties(raw_json(schema))
+    if strict and "parameters" in function:
+        function["parameters"], function["strict"], lost = as_strict(function["parameters"], at)
+        losses.note(lost)
     for name in ("response", "responseJsonSchema"):
         if is_said(declared.get(name)):
             losses.add(f"{at}.{name}", "chat has no schema of what a function returns", hint=True)
@@ -467,7 +478,8 @@ def _function(declared: RawObject, at: str, losses: Losses) -> Object:
     return losses.places.put({"type": "function", "function": function}, at)
 
 
-def _choice(asked: RawObject, losses: Losses) -> Object:
+def _calling(asked: RawObject, losses: Losses) -> tuple[str, list[str]]:
+    """Return the mode in which functions are called, and the names of those that may be; none: all of them."""
     config = spelt_at(asked.get("toolConfig"), "toolConfig")
     losses.rest(config, ("functionCallingConfig",), "toolConfig", _NO_FIELD)
     path = "toolConfig.functionCallingConfig"
@@ -475,16 +487,19 @@ def _choice(asked: RawObject, losses: Losses) -> Object:
     losses.rest(calling, ("mode", "allowedFunctionNames"), path, _NO_FIELD)
     mode = (decoded(calling.get("mode"), str, f"{path}.mode") or "AUTO").upper()
     names = decoded(calling.get("allowedFunctionNames"), list[str], f"{path}.allowedFunctionNames") or []
-    if mode == "VALIDATED":  # as it sees fit, but by the schema
-        losses.add(f"{path}.mode", "chat holds calls to their schema tool by tool")
-        return {}
     if mode not in _CHOICES:
         raise Malformed(f"'{path}.mode' must be AUTO, ANY, NONE or VALIDATED", f"{path}.mode")
-    if mode == "ANY" and len(names) == 1:
-        return {"tool_choice": {"type": "function", "function": {"name": name_of_function(names[0])}}}
-    if names:
-        losses.add(f"{path}.allowedFunctionNames", "chat can name one tool, or allow all")
-    return {} if mode in {"AUTO", "MODE_UNSPECIFIED"} else {"tool_choice": _CHOICES[mode]}
+    return mode, [name_of_function(name) for name in names]
+
+
+def _choice(mode: str, names: list[str]) -> Object:
+    choice = _CHOICES[mode]
+    functions = [{"type": "function", "function": {"name": name}} for name in names]
+    if choice == "required" and len(functions) == 1:
+        return {"tool_choice": functions[0]}
+    if functions and choice != "none":
+        return {"tool_choice": {"type": "allowed_tools", "allowed_tools": {"mode": choice, "tools": functions}}}
+    return {} if choice == "auto" else {"tool_choice": choice}
 
 
 def _form(asked: RawObject, losses: Losses) -> Object:

@@ -210,6 +210,10 @@ def wrong_for(known: rules.GoogleModel, config: Mapping[str, Any], body: Json) -
         at = "* GenerateContentRequest.generation_config.response_schema"
         said = f"{at}: response_schema requires response_mime_type to be set\n"
         yield said, "schema without a type", rules.FIELDS
+    calling = body.get("toolConfig", {}).get("functionCallingConfig", {})
+    if calling.get("allowedFunctionNames") and calling.get("mode", "AUTO").upper() not in {"ANY", "VALIDATED"}:
+        said = "Please set allowed_function_names only when function calling mode is ANY."
+        yield said, "allowed functions", rules.ALLOWED
     yield from _wrong_thinking(known, config.get("thinkingConfig", {}))
 
 

@@ -34,6 +34,7 @@ LEVELS = "https://github.com/RooCodeInc/Roo-Code/issues/10700"
 THINKING = "https://ai.google.dev/gemini-api/docs/thinking"
 LEVEL_OR_BUDGET = "https://github.com/dhyansraj/mcp-mesh/issues/1346"
 JSON_AND_TOOLS = "https://github.com/googleapis/python-genai/issues/867"
+ALLOWED = "https://ai.google.dev/api/caching#FunctionCallingConfig"
 MODELS = "https://ai.google.dev/gemini-api/docs/models"
 KEYS = "https://ai.google.dev/gemini-api/docs/troubleshooting"
 

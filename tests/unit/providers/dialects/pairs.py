@@ -102,6 +102,30 @@ def tool(**more: Json) -> Mapping[str, Json]:
     return {api: fields for api, fields in tools.items() if api in more or not more}
 
 
+def named(*names: str) -> Mapping[str, Json]:
+    """Return tools of these names in each API that has a choice among several."""
+    given: Json = {"description": "Looks.", "parameters": SCHEMA}
+    declared: Json = {"description": "Looks.", "parametersJsonSchema": SCHEMA}
+    return {
+        "chat": {"tools": [{"type": "function", "function": {"name": name, **given}} for name in names]},
+        "responses": {"tools": [{"type": "function", "name": name, **given} for name in names]},
+        "gemini": {"tools": [{"functionDeclarations": [{"name": name, **declared} for name in names]}]},
+    }
+
+
+def among(mode: str, *names: str) -> Mapping[str, Json]:
+    """Return the choice among tools of these names in each API: ``auto`` or ``required``."""
+    functions: list[Json] = [{"type": "function", "function": {"name": name}} for name in names]
+    calling = {"mode": "VALIDATED" if mode == "auto" else "ANY", "allowedFunctionNames": [*names]}
+    flat = [{"type": "function", "name": name} for name in names]
+    asked: Mapping[str, Json] = {
+        "chat": {"tool_choice": {"type": "allowed_tools", "allowed_tools": {"mode": mode, "tools": functions}}},
+        "responses": {"tool_choice": {"type": "allowed_tools", "mode": mode, "tools": flat}},
+        "gemini": {"toolConfig": {"functionCallingConfig": calling}},
+    }
+    return {api: {**named("look", "find", "drop")[api], **fields} for api, fields in asked.items()}
+
+
 FORM: Json = {"name": "answer", "schema": SCHEMA}
 FLASH, SONNET = "gemini-2.5-flash", "claude-sonnet-4-5"
 OLD = {"gemini": FLASH, "messages": SONNET, "converse": f"anthropic.{SONNET}"}
@@ -206,6 +230,8 @@ THINGS: Mapping[str, Thing] = {
             converse={"toolChoice": {"tool": {"name": "look"}}},
         )
     ),
+    "a choice among several tools": Thing(among("auto", "look", "find")),
+    "a choice among several tools, one of which must be called": Thing(among("required", "look", "find")),
     "no tool": Thing(
         tool(
             chat={"tool_choice": "none"},

@@ -11,7 +11,7 @@ from providers.dialects import CHAT, DIALECTS, Habits
 from providers.dialects.converse.request_from_chat import converse_from_chat
 from providers.dialects.translation import rendered
 from providers.dialects.wording import Loss
-from tests.unit.providers.dialects.pairs import PNG, THINGS, Json, Thing, result
+from tests.unit.providers.dialects.pairs import PNG, THINGS, Json, Thing, among, result
 
 SAID: Mapping[str, Json] = {
     "chat": {"messages": [{"role": "user", "content": "Hi"}]},
@@ -26,6 +26,7 @@ MODELS: Mapping[str, str] = {
     "gemini": "gemini-3.1-pro-preview",
     "converse": "anthropic.claude-opus-4-8",
 }
+VENDORS: Mapping[str, str] = {"chat": "openai", "responses": "openai"}  # whose API it is; others may take less
 PAIRS = [
     pytest.param(thing, client, provider, id=f"{name}: {client} to {provider}")
     for name, thing in THINGS.items()
@@ -34,6 +35,9 @@ PAIRS = [
     for provider in thing.asked
     if provider != client
 ]
+
+
+CHOICE: Mapping[str, str] = {"gemini": "toolConfig.functionCallingConfig"}
 
 
 def raw(fields: Json) -> dict[str, msgspec.Raw]:
@@ -51,7 +55,8 @@ def sent(client: str, provider: str, model: str, fields: Json) -> tuple[Json, tu
         losses = (*chat.losses, *wording.losses)
     else:
         target = DIALECTS[provider]
-        habits = Habits(takes_marks=True)
+        vendor = load_catalog().get(VENDORS.get(provider, ""))
+        habits = Habits(takes_marks=True, beyond=vendor.quirks.beyond_chat(model) if vendor else frozenset())
         if target.pivoting is not None and target.pivoting.habits_of is not None:
             habits = target.pivoting.habits_of(model, None, habits)
         wording = rendered(raw(fields), source, target, habits)
@@ -116,6 +121,54 @@ def test_a_failure_is_told_in_words_where_no_field_does() -> None:
         said, _ = sent("messages", provider, model, {"model": model, **SAID["messages"], **asked})
         assert "Error: no such city" in str(said)
         assert "is_error" not in str(said)
+
+
+@pytest.mark.parametrize("client", ["chat", "responses", "gemini"])
+def test_who_has_no_choice_among_several_tools_is_offered_those_alone(client: str) -> None:
+    asked = THINGS["a choice among several tools, one of which must be called"].asked[client]
+    for provider in ("messages", "converse"):
+        said, losses = sent(client, provider, MODELS[provider], {"model": "m", **SAID[client], **asked})
+        config = said.get("toolConfig", said)
+        assert [tool.get("toolSpec", tool)["name"] for tool in config["tools"]] == ["look", "find"]
+        assert config.get("toolChoice") == {"any": {}} or said["tool_choice"] == {"type": "any"}
+        assert [loss.field for loss in losses if loss.hint] == [CHOICE.get(client, "tool_choice")]
+        assert all(loss.hint for loss in losses)
+
+
+@pytest.mark.parametrize("client", ["responses", "gemini"])
+def test_a_server_of_chat_is_offered_those_alone_unless_it_is_known_to_have_the_choice(client: str) -> None:
+    asked = THINGS["a choice among several tools"].asked[client]
+    fields = raw({"model": "m", **SAID[client], **asked})
+    wording = rendered(fields, DIALECTS[client], CHAT, Habits())
+    tools = msgspec.json.decode(wording.fields["tools"])
+    assert [tool["function"]["name"] for tool in tools] == ["look", "find"]
+    assert bytes(wording.fields["tool_choice"]) == b'"auto"'
+    assert [(loss.field, loss.hint) for loss in wording.losses] == [(CHOICE.get(client, "tool_choice"), True)]
+
+
+def test_of_one_tool_that_must_be_called_the_others_stay_for_the_prompts_cache() -> None:
+    asked = among("required", "find")["chat"]
+    said, losses = sent("chat", "messages", MODELS["messages"], {"model": "m", **SAID["chat"], **asked})
+    assert len(said["tools"]) == 3
+    assert said["tool_choice"] == {"type": "tool", "name": "find"}
+    assert losses == ()
+
+
+def test_a_choice_among_all_tools_or_tools_that_are_not_there_leaves_them_as_they_are() -> None:
+    asked = among("auto", "look", "find", "drop")["chat"]
+    said, losses = sent("chat", "messages", MODELS["messages"], {"model": "m", **SAID["chat"], **asked})
+    assert (len(said["tools"]), losses) == (3, ())
+    said, losses = sent(
+        "chat", "messages", MODELS["messages"], {"model": "m", **SAID["chat"], **among("auto", "x")["chat"]}
+    )
+    assert [(loss.field, loss.hint) for loss in losses] == [("tool_choice", False)]
+
+
+def test_what_is_lost_of_a_tool_is_named_where_it_stood_though_others_before_it_are_not_sent() -> None:
+    asked = among("auto", "find", "drop")["gemini"]
+    asked["tools"][0]["functionDeclarations"][2]["parametersJsonSchema"] = {"type": "object", "oneOf": [{}]}
+    _, losses = sent("gemini", "messages", MODELS["messages"], {"model": "m", **SAID["gemini"], **asked})
+    assert "tools[0].functionDeclarations[2]" in {loss.field for loss in losses}
 
 
 @pytest.mark.parametrize(("thing", "client", "provider"), PAIRS)
