@@ -39,7 +39,9 @@ from providers.dialects.gemini.fields import (
     body_of,
     is_said,
     json_schema_of,
+    kind_at,
     least_effort,
+    reads_addresses,
     takes_levels,
     takes_penalties,
     thinking_of,
@@ -89,7 +91,8 @@ _DATA_URL = re.compile(r"data:([\w.+-]+/[\w.+-]+);base64,(.*)", re.DOTALL)
 _THOUGHTS = frozenset({"reasoning", "reasoning_content", "reasoning_details", "thinking_blocks"})
 _NO_FIELD = "Gemini has no such field"
 _NO_PART = "Gemini has no such part"
-_INLINE_ONLY = "Gemini takes pictures and files inside of the request, in base64"
+_NOT_READ = "Gemini takes pictures and files in base64, or at addresses with https that end like one that it reads"
+_INLINE_ONLY = "this model takes pictures and files inside of the request, in base64"
 
 
 def signature_of(call: RawObject, at: str) -> str | None:
@@ -108,9 +111,10 @@ def signature_of(call: RawObject, at: str) -> str | None:
 class _Conversation:
     """The turns so far, and the system prompt's parts."""
 
-    def __init__(self, losses: Losses, *, shows_results: bool) -> None:
+    def __init__(self, losses: Losses, *, shows_results: bool, reads_addresses: bool) -> None:
         """``shows_results``: results of functions may have pictures."""
         self.shows_results = shows_results
+        self.reads_addresses = reads_addresses
         self.system: list[Object] = []
         self.turns: list[Object] = []
         self._losses = losses
@@ -263,18 +267,26 @@ class _Conversation:
                 self._losses.add(f"{path}.detail", "Gemini has another scale for the details of pictures", hint=True)
             url = text_at(inner, "url", path)
         elif kind == "file":
-            self._losses.rest(inner, ("file_data", "filename"), path, "Gemini has no access to OpenAI's files")
+            said = ("file_data", "file_url", "filename")
+            self._losses.rest(inner, said, path, "Gemini has no access to OpenAI's files")
             if is_said(inner.get("filename")):
                 self._losses.add(f"{path}.filename", "Gemini takes no names of files", hint=True)
-            url = decoded(inner.get("file_data"), str, f"{path}.file_data") or ""
+            address = decoded(inner.get("file_url"), str, f"{path}.file_url")
+            url = address or decoded(inner.get("file_data"), str, f"{path}.file_data") or ""
         else:
             self._losses.add(at, _NO_PART)
             return []
         found = _DATA_URL.fullmatch(url)
         if found is None:
-            self._losses.add(path, _INLINE_ONLY)
-            return []
+            return self._at_address(url, path)
         return [{"inlineData": {"mimeType": found[1].replace("image/jpg", "image/jpeg"), "data": found[2]}}]
+
+    def _at_address(self, url: str, path: str) -> list[Object]:
+        kind = kind_at(url) if self.reads_addresses else None
+        if kind is not None:
+            return [{"fileData": {"mimeType": kind, "fileUri": url}}]
+        self._losses.add(path, _NOT_READ if self.reads_addresses else _INLINE_ONLY)
+        return []
 
 
 _SAME: Mapping[str, str] = {  # by chat's names, Gemini's
@@ -317,12 +329,18 @@ _REASONS: Mapping[str, str] = {
 
 
 def from_chat(
-    fields: Mapping[str, msgspec.Raw], *, levels: bool = True, least: str = "low", penalties: bool = False
+    fields: Mapping[str, msgspec.Raw],
+    *,
+    levels: bool = True,
+    least: str = "low",
+    penalties: bool = False,
+    addresses: bool = False,
 ) -> Wording:
     """Translate a chat completion request into a Gemini request, whose parameters are as in ``fields.py``.
 
     ``levels``: the model takes a level of thinking, and not a budget; those that do also take functions and a form
     of the answer at once. ``least``: the effort below which it cannot think. ``penalties``: it takes some.
+    ``addresses``: it reads what is there.
 
     Raises:
         Malformed: the request is not valid in chat.
@@ -330,7 +348,7 @@ def from_chat(
     """
     losses = Losses()
     asked, given = request_of(fields)
-    conversation = _Conversation(losses, shows_results=levels)
+    conversation = _Conversation(losses, shows_results=levels, reads_addresses=addresses)
     conversation.read(given)
     if not conversation.turns:
         losses.add("messages", "Gemini needs more than a system prompt")
@@ -505,13 +523,16 @@ def habits_of(model: str, max_output_tokens: int | None, known: Habits) -> Gemin
         least=least_effort(model),
         penalties=takes_penalties(model),
         # Gemini 3 sees pictures in a function's response (ai.google.dev/gemini-api/docs/function-calling#multimodal).
-        beyond=frozenset({"choices", "top_k", "results" if levels else "thinking_budget"}),
+        beyond=frozenset({"choices", "top_k", "results" if levels else "thinking_budget"})
+        | ({"addresses"} if reads_addresses(model) else frozenset()),
     )
 
 
 def _from_chat(fields: Fields, habits: Habits) -> Wording:
     own = habits if isinstance(habits, GeminiHabits) else GeminiHabits()
-    return from_chat(fields, levels=own.levels, least=own.least, penalties=own.penalties)
+    return from_chat(
+        fields, levels=own.levels, least=own.least, penalties=own.penalties, addresses="addresses" in own.beyond
+    )
 
 
 # What a request expects of its answer.

@@ -128,6 +128,27 @@ def plain_base64(data: str) -> str:
     return data + "=" * (-len(data) % 4)
 
 
+# What Google reads at an address of others, by how that ends: it asks for the kind, and a signed address is as good
+# (ai.google.dev/gemini-api/docs/file-input-methods, read on 2026-11-28: all models but Gemini 2.0, https alone).
+
+_AT_ADDRESSES: Mapping[str, str] = {
+    **dict.fromkeys(("jpg", "jpeg"), "image/jpeg"),
+    **{end: f"image/{end}" for end in ("bmp", "png", "webp")},
+    **{end: f"text/{end}" for end in ("css", "csv", "html", "rtf", "xml")},
+    "js": "text/javascript",
+    "json": "application/json",
+    "pdf": "application/pdf",
+    "txt": "text/plain",
+}
+_ADDRESS = re.compile(r"https://[^/?#]+/[^?#]*\.(\w+)(?:[?#].*)?", re.DOTALL)
+
+
+def kind_at(address: str) -> str | None:
+    """Return the media type of what is at an address; None if Google does not read it, or it is not known."""
+    found = _ADDRESS.fullmatch(address)
+    return None if found is None else _AT_ADDRESSES.get(found[1].lower())
+
+
 # Schemas. Gemini's older field has those of OpenAPI 3.0, with types in capitals, and numbers of items as strings.
 
 _LISTED = frozenset({"anyOf", "oneOf", "allOf", "prefixItems"})
@@ -188,6 +209,7 @@ def read_json_schema(raw: msgspec.Raw, path: str) -> Any:
 # for all: Google refuses what a model does not have.
 
 _FIRST_WITHOUT_PENALTIES = (2, 5)
+_FIRST_WITH_ADDRESSES = (2, 5)
 _FIRST_WITH_LEVELS = (3, 0)
 _FIRST_FLASH_WITHOUT_MINIMAL = (3, 7)
 _NEWEST = (1000, 0)
@@ -202,6 +224,12 @@ def takes_levels(model: str) -> bool:
     """Whether ``model`` takes a level of thinking, and not a budget; what is not known does, as the newest ones."""
     version, _ = _version_and_line(model)
     return version >= _FIRST_WITH_LEVELS
+
+
+def reads_addresses(model: str) -> bool:
+    """Whether ``model`` reads what is at an address that is not Google's own."""
+    version, _ = _version_and_line(model)
+    return version >= _FIRST_WITH_ADDRESSES
 
 
 def takes_penalties(model: str) -> bool:

@@ -321,8 +321,12 @@ def _lose_name(data: RawObject, at: str, losses: Losses) -> None:
 def _file(data: RawObject, at: str, losses: Losses) -> list[Object]:
     kind = decoded(data.get("mimeType"), str, f"{at}.mimeType") or ""
     url = text_at(data, "fileUri", at)
-    if kind.startswith("image/") and url.startswith("https://") and "generativelanguage.googleapis.com" not in url:
-        losses.rest(data, ("mimeType", "fileUri", "displayName"), at, _NO_FIELD)
+    is_public = url.startswith("https://") and "generativelanguage.googleapis.com" not in url
+    losses.rest(data, ("mimeType", "fileUri", "displayName"), at, _NO_FIELD)
+    if is_public and kind == "application/pdf" and "addresses" in losses.beyond:
+        named = {"filename": data["displayName"]} if is_said(data.get("displayName")) else {}
+        return [{"type": "file", "file": {"file_url": url, **named}}]
+    if is_public and kind.startswith("image/"):
         _lose_name(data, at, losses)
         return [{"type": "image_url", "image_url": {"url": url}}]
     losses.add(at, "chat takes pictures by their address, and no files of Google's")

@@ -278,6 +278,7 @@ THINGS: Mapping[str, Thing] = {
             chat={"type": "image_url", "image_url": {"url": ADDRESS}},
             messages={"type": "image", "source": {"type": "url", "url": ADDRESS}},
             responses={"type": "input_image", "image_url": ADDRESS, "detail": "auto"},
+            gemini={"fileData": {"mimeType": "image/png", "fileUri": ADDRESS}},
         )
     ),
     "a document": Thing(
@@ -303,6 +304,13 @@ THINGS: Mapping[str, Thing] = {
         user(
             messages={"type": "document", "title": "a.pdf", "source": {"type": "url", "url": PAPER}},
             responses={"type": "input_file", "filename": "a.pdf", "file_url": PAPER},
+        )
+    ),
+    "the address of a document without a name": Thing(
+        user(
+            messages={"type": "document", "source": {"type": "url", "url": PAPER}},
+            responses={"type": "input_file", "file_url": PAPER},
+            gemini={"fileData": {"mimeType": "application/pdf", "fileUri": PAPER}},
         )
     ),
     "sound": Thing(

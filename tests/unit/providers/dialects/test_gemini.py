@@ -578,7 +578,7 @@ def test_older_models_are_not_asked_for_json_and_offered_functions_at_once(form:
         (
             {
                 "messages": [
-                    {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "https://x/y.png"}}]}
+                    {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "https://x/y.gif"}}]}
                 ]
             },
             "messages[0].content[0].image_url",

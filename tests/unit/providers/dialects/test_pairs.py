@@ -171,6 +171,29 @@ def test_what_is_lost_of_a_tool_is_named_where_it_stood_though_others_before_it_
     assert "tools[0].functionDeclarations[2]" in {loss.field for loss in losses}
 
 
+@pytest.mark.parametrize(
+    ("address", "kind"),
+    [
+        ("https://example.com/a.JPG?sig=x#y", "image/jpeg"),
+        ("https://example.com/a%20b.webp", "image/webp"),
+        ("http://example.com/a.png", None),  # Google reads https alone
+        ("https://example.com/a.gif", None),
+        ("https://example.com/a", None),  # Google asks what it is
+        ("https://example.com/?a.png", None),
+    ],
+)
+def test_google_is_told_addresses_of_what_it_says_that_it_reads(address: str, kind: str | None) -> None:
+    asked = {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": address}}]}]}
+    said, losses = sent("chat", "gemini", MODELS["gemini"], {"model": "m", **asked})
+    if kind is None:
+        assert [(loss.field, loss.hint) for loss in losses][:1] == [("messages[0].content[0].image_url", False)]
+    else:
+        assert said["contents"][0]["parts"] == [{"fileData": {"mimeType": kind, "fileUri": address}}]
+        assert losses == ()
+    _, losses = sent("chat", "gemini", "gemini-2.0-flash", {"model": "m", **asked})
+    assert not all(loss.hint for loss in losses)
+
+
 @pytest.mark.parametrize(("thing", "client", "provider"), PAIRS)
 def test_what_both_have_a_place_for_goes_through(thing: Thing, client: str, provider: str) -> None:
     model = thing.models.get(provider, MODELS[provider])
