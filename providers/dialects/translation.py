@@ -26,7 +26,7 @@ def rendered(fields: Fields, source: Dialect, target: Dialect, habits: Habits) -
     if source.pivoting is not None:
         is_chat = target.pivoting is None
         takes_signed = habits.takes_signed if target.pivoting is None else target.pivoting.takes_signed
-        beyond = habits.beyond if target.pivoting is None else habits.beyond | target.pivoting.beyond
+        beyond = habits.beyond - {"outputs"} if target.pivoting is None else habits.beyond | target.pivoting.beyond
         marks = is_chat and habits.takes_marks
         takes: dict[str, bool | str | frozenset[str]] = {"marks": marks, "signed": takes_signed, "beyond": beyond}
         keeps: dict[str, bool | str | frozenset[str]] = {}

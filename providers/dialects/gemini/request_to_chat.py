@@ -43,6 +43,7 @@ from providers.dialects.wording import (
     results_first,
     short_name,
     shown,
+    shows_results,
     signer_of,
     with_properties,
 )
@@ -247,7 +248,7 @@ class _Conversation:
         for number, item in enumerate(listed_at(response.get("parts"), f"{path}.parts")):
             inner = f"{path}.parts[{number}]"
             more = parts_of(item, inner, self._losses)
-            if keeps:
+            if shows_results(self._losses):
                 own += more
             elif more:
                 self._losses.add(inner, SHOWN_LATER, hint=True)

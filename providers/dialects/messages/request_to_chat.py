@@ -41,6 +41,7 @@ from providers.dialects.wording import (
     results_first,
     short_name,
     shown,
+    shows_results,
     signer_of,
     with_properties,
 )
@@ -212,7 +213,7 @@ def _tool_message(block: RawObject, at: str, losses: Losses, shown_by_tools: lis
         for inner, kind, item in _blocks(content, f"{at}.content"):
             for part in _parts(item, kind, inner, losses):
                 mark = part.pop(MARK, mark)
-                if part["type"] == "text" or "results" in losses.beyond:
+                if part["type"] == "text" or shows_results(losses):
                     parts.append(part)
                 else:
                     losses.add(inner, SHOWN_LATER, hint=True)
@@ -224,8 +225,9 @@ def _tool_message(block: RawObject, at: str, losses: Losses, shown_by_tools: lis
     if failed and "results" in losses.beyond:
         said["is_error"] = True
     elif failed:
-        text = decoded(raw_json(parts[0]["text"]), str, f"{at}.content") if parts else ""
-        parts[:1] = [{"type": "text", "text": as_error(text)}]
+        begun = parts[:1] if parts and parts[0]["type"] == "text" else []
+        text = decoded(raw_json(begun[0]["text"]), str, f"{at}.content") if begun else ""
+        parts[: len(begun)] = [{"type": "text", "text": as_error(text)}]
     losses.rest(block, ("type", "tool_use_id", "content", "is_error"), at, _NO_FIELD)
     is_text = all(part["type"] == "text" for part in parts)
     said["content"] = one_text([part["text"] for part in parts]) if is_text else parts

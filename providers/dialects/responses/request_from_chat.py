@@ -18,6 +18,7 @@ from providers.dialects.wording import (
     Wording,
     decoded,
     is_string,
+    one_text,
     raw_json,
     written_object,
 )
@@ -34,6 +35,7 @@ _INSTRUCTING = frozenset({b'"system"', b'"developer"'})  # roles
 _THOUGHTS = ("reasoning_content", "reasoning", "reasoning_details", "thinking_blocks")
 
 
+_TEXT = frozenset({"type", "text"})
 _OF_FILE = ("file_data", "file_id", "filename", "file_url")
 LONGEST_ID = CallIds(64)  # OpenAI's limit
 
@@ -118,6 +120,8 @@ class Transcript:
         content = message.need("content")
         message.pass_over("name")  # the call has it too
         output = content if is_string(content) else self._parts(content, message.named("content"))
+        if isinstance(output, list) and output and all(part.keys() == _TEXT for part in output):
+            output = one_text([part["text"] for part in output])  # some servers take no list
         kind = "custom_tool_call_output" if bytes(call_id) in self._custom_calls else "function_call_output"
         self.items.append({"type": kind, "call_id": call_id, "output": output})
 

@@ -340,8 +340,29 @@ THINGS: Mapping[str, Thing] = {
             },
             converse={"content": [{"text": "Here:"}, {"image": {"format": "png", "source": {"bytes": PNG}}}]},
         ),
-        sent={"responses": {}},  # not every server of Responses takes a list there: it follows in the user's turn
         hints=frozenset({"converse"}),  # of the tool, which it has to be told again
+    ),
+    "a document in a tool's result": Thing(
+        result(
+            messages={
+                "content": [
+                    {"type": "text", "text": "Here:"},
+                    {"type": "document", "source": {"type": "base64", "media_type": "application/pdf", "data": PDF}},
+                ]
+            },
+            responses={
+                "output": [
+                    {"type": "input_text", "text": "Here:"},
+                    {"type": "input_file", "file_data": f"data:application/pdf;base64,{PDF}"},
+                ]
+            },
+            gemini={
+                "response": {"output": "Here:"},
+                "parts": [{"inlineData": {"mimeType": "application/pdf", "data": PDF}}],
+            },
+            converse={"content": [{"text": "Here:"}, {"document": {"format": "pdf", "source": {"bytes": PDF}}}]},
+        ),
+        hints=frozenset({"converse", "gemini"}),  # of the tool, and of the name that chat needs
     ),
     "a tool that has failed": Thing(
         result(

@@ -115,6 +115,36 @@ def test_who_cannot_see_pictures_in_a_result_is_shown_them_behind_it(client: str
             assert all(loss.hint for loss in losses)
 
 
+def test_a_server_of_responses_that_is_not_known_to_take_lists_is_shown_pictures_behind_the_result() -> None:
+    asked = THINGS["a picture in a tool's result"].asked["messages"]
+    wording = rendered(
+        raw({"model": "m", **SAID["messages"], **asked}), DIALECTS["messages"], DIALECTS["responses"], Habits()
+    )
+    *_, told, user = msgspec.json.decode(wording.fields["input"])
+    assert told["output"] == "Here:\n\n(Shown in the user's next message.)"
+    assert user["content"][1]["type"] == "input_image"
+
+
+def test_a_failure_that_shows_a_picture_is_told_in_words_where_no_field_does() -> None:
+    content = THINGS["a picture in a tool's result"].asked["messages"]["messages"][-1]["content"][0]["content"]
+    for shown, told in ((content, "Error: Here:"), (content[1:], "Error")):
+        asked = result(messages={"content": shown, "is_error": True})["messages"]
+        said, _ = sent("messages", "responses", "m", {"model": "m", **SAID["messages"], **asked})
+        assert [part.get("text") for part in said["input"][-1]["output"]] == [told, None]
+
+
+def test_texts_in_a_list_are_one_text_for_servers_of_responses() -> None:
+    call = {"id": "a1", "type": "function", "function": {"name": "look", "arguments": "{}"}}
+    told = {
+        "role": "tool",
+        "tool_call_id": "a1",
+        "content": [{"type": "text", "text": each} for each in ("One.", "Two.")],
+    }
+    turns = [{"role": "user", "content": "Hi"}, {"role": "assistant", "tool_calls": [call]}, told]
+    said, _ = sent("chat", "responses", "m", {"model": "m", "messages": turns})
+    assert said["input"][-1]["output"] == "One.\n\nTwo."
+
+
 def test_a_failure_is_told_in_words_where_no_field_does() -> None:
     asked = THINGS["a tool that has failed"].asked["messages"]
     for provider, model in (("chat", "m"), ("responses", "m"), ("converse", "meta.llama4")):
