@@ -44,6 +44,7 @@ from providers.dialects.gemini.fields import (
     reads_addresses,
     takes_levels,
     takes_penalties,
+    tells_logprobs,
     thinking_of,
     without_blocks,
     without_effort,
@@ -319,10 +320,10 @@ _REASONS: Mapping[str, str] = {
     "function_call": "Gemini has tools in place of functions",
     "functions": "Gemini has tools in place of functions",
     "logit_bias": "Gemini has no logit bias",
-    "logprobs": "log probabilities are not translated",
+    "logprobs": "this model tells no log probabilities",
     "modalities": "answers in sound are not translated",
     "store": "Gemini stores nothing",
-    "top_logprobs": "log probabilities are not translated",
+    "top_logprobs": "this model tells no log probabilities",
     "verbosity": "Gemini has no verbosity",
     "web_search_options": "Gemini has its own search",
 }
@@ -335,12 +336,13 @@ def from_chat(
     least: str = "low",
     penalties: bool = False,
     addresses: bool = False,
+    logprobs: bool = False,
 ) -> Wording:
     """Translate a chat completion request into a Gemini request, whose parameters are as in ``fields.py``.
 
     ``levels``: the model takes a level of thinking, and not a budget; those that do also take functions and a form
     of the answer at once. ``least``: the effort below which it cannot think. ``penalties``: it takes some.
-    ``addresses``: it reads what is there.
+    ``addresses``: it reads what is there. ``logprobs``: it tells these.
 
     Raises:
         Malformed: the request is not valid in chat.
@@ -357,6 +359,10 @@ def from_chat(
     if conversation.system:
         said["systemInstruction"] = {"parts": conversation.system}
     said.update(_same(asked, losses, penalties=penalties))
+    if logprobs and decoded(asked.pop("logprobs", None), bool, "logprobs"):
+        said[IN_CONFIG + "responseLogprobs"] = True
+        if most := decoded(asked.pop("top_logprobs", None), int, "top_logprobs"):
+            said[IN_CONFIG + "logprobs"] = most
     said.update(_limit(asked, losses))
     said.update(_stops(asked, losses))
     said.update(_tier(asked, losses))
@@ -511,6 +517,7 @@ class GeminiHabits(Habits, frozen=True):
     levels: bool = True  # it takes a level of thinking, and not a budget
     least: str = "low"  # the effort below which it cannot think
     penalties: bool = False  # it takes some
+    logprobs: bool = False  # it tells them
 
 
 def habits_of(model: str, max_output_tokens: int | None, known: Habits) -> GeminiHabits:
@@ -522,6 +529,7 @@ def habits_of(model: str, max_output_tokens: int | None, known: Habits) -> Gemin
         levels=levels,
         least=least_effort(model),
         penalties=takes_penalties(model),
+        logprobs=tells_logprobs(model),
         # Gemini 3 sees pictures in a function's response (ai.google.dev/gemini-api/docs/function-calling#multimodal).
         beyond=frozenset({"choices", "top_k", "results" if levels else "thinking_budget"})
         | ({"addresses"} if reads_addresses(model) else frozenset()),
@@ -531,7 +539,12 @@ def habits_of(model: str, max_output_tokens: int | None, known: Habits) -> Gemin
 def _from_chat(fields: Fields, habits: Habits) -> Wording:
     own = habits if isinstance(habits, GeminiHabits) else GeminiHabits()
     return from_chat(
-        fields, levels=own.levels, least=own.least, penalties=own.penalties, addresses="addresses" in own.beyond
+        fields,
+        levels=own.levels,
+        least=own.least,
+        penalties=own.penalties,
+        addresses="addresses" in own.beyond,
+        logprobs=own.logprobs,
     )
 
 

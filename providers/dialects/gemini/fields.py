@@ -209,7 +209,7 @@ def read_json_schema(raw: msgspec.Raw, path: str) -> Any:
 # for all: Google refuses what a model does not have.
 
 _FIRST_WITHOUT_PENALTIES = (2, 5)
-_FIRST_WITH_ADDRESSES = (2, 5)
+_FIRST_WITH_ADDRESSES = _FIRST_WITHOUT_LOGPROBS = (2, 5)
 _FIRST_WITH_LEVELS = (3, 0)
 _FIRST_FLASH_WITHOUT_MINIMAL = (3, 7)
 _NEWEST = (1000, 0)
@@ -230,6 +230,16 @@ def reads_addresses(model: str) -> bool:
     """Whether ``model`` reads what is at an address that is not Google's own."""
     version, _ = _version_and_line(model)
     return version >= _FIRST_WITH_ADDRESSES
+
+
+def tells_logprobs(model: str) -> bool:
+    """Whether ``model`` tells log probabilities: "Logprobs is not enabled for models/gemini-2.5-pro", as of newer ones.
+
+    github.com/mscraftsman/generative-ai/issues/135 and langchain-ai/langchain-google/pull/1266, read on 2026-11-28; at
+    Vertex AI, which has another API here, 2.5 does (github.com/vercel/ai/issues/5418).
+    """
+    version, _ = _version_and_line(model)
+    return version < _FIRST_WITHOUT_LOGPROBS
 
 
 def takes_penalties(model: str) -> bool:

@@ -357,7 +357,6 @@ _READ = frozenset({
 })  # fmt: skip
 _DEFAULTS: Mapping[str, tuple[bytes, ...]] = {  # values that are the default
     IN_CONFIG + "responseModalities": (b'["TEXT"]', b'[ "TEXT" ]', b"[]"),
-    IN_CONFIG + "responseLogprobs": (b"false",),
     "labels": (b"{}",),
 }
 _HINTS: Mapping[str, str] = {
@@ -366,8 +365,7 @@ _HINTS: Mapping[str, str] = {
 }
 _REASONS: Mapping[str, str] = {
     IN_CONFIG + "topK": "chat has no top_k",
-    IN_CONFIG + "responseLogprobs": "log probabilities are not translated",
-    IN_CONFIG + "logprobs": "log probabilities are not translated",
+    IN_CONFIG + "logprobs": "likely tokens are returned only if responseLogprobs is true",
     IN_CONFIG + "responseModalities": "chat answers in text",
     IN_CONFIG + "speechConfig": "chat answers in text",
     "cachedContent": "only Google has what it keeps in its cache",
@@ -416,6 +414,7 @@ def to_chat(
     chat.update(_form(asked, losses))
     chat.update(_effort(asked, losses))
     chat.update(_tier(asked, losses))
+    chat.update(_logprobs(asked) if IN_CONFIG + "responseLogprobs" in asked else {})
     if "top_k" in beyond and IN_CONFIG + "topK" in asked:
         chat["top_k"] = asked.pop(IN_CONFIG + "topK")
     _safety(asked, losses)
@@ -540,6 +539,17 @@ def _tier(asked: RawObject, losses: Losses) -> Object:
     if tier not in {"standard", "unspecified"}:
         losses.add("serviceTier", f"chat has no service tier {tier!r}", hint=True)
     return {}
+
+
+def _logprobs(asked: RawObject) -> Object:
+    """Return what asks for log probabilities, and take it out of ``asked``."""
+    path = IN_CONFIG + "responseLogprobs"
+    if not decoded(asked.pop(path), bool, path):
+        return {}
+    said: Object = {"logprobs": True}
+    if (most := asked.pop(IN_CONFIG + "logprobs", None)) is not None:
+        said["top_logprobs"] = most
+    return said
 
 
 def _safety(asked: RawObject, losses: Losses) -> None:

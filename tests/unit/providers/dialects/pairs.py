@@ -174,11 +174,27 @@ THINGS: Mapping[str, Thing] = {
         models=OLD,
     ),
     "a seed": Thing({"chat": {"seed": 7}, "gemini": {CONFIG + "seed": 7}}),
-    "several answers": Thing({"chat": {"n": 2}, "gemini": {CONFIG + "candidateCount": 2}}),
+    "several answers": Thing({"chat": {"n": 2}, "gemini": {CONFIG + "candidateCount": 2}}, models=OLD),
     "penalties": Thing(
         {
             "chat": {"presence_penalty": 0.5, "frequency_penalty": 0.25},
             "gemini": {CONFIG + "presencePenalty": 0.5, CONFIG + "frequencyPenalty": 0.25},
+        },
+        models={"gemini": "gemini-2.0-flash"},
+    ),
+    "log probabilities": Thing(
+        {
+            "chat": {"logprobs": True, "top_logprobs": 3},
+            "responses": {"include": ["message.output_text.logprobs"], "top_logprobs": 3},
+            "gemini": {CONFIG + "responseLogprobs": True, CONFIG + "logprobs": 3},
+        },
+        models={"gemini": "gemini-2.0-flash"},
+    ),
+    "log probabilities of what is said alone": Thing(
+        {
+            "chat": {"logprobs": True},
+            "responses": {"include": ["message.output_text.logprobs"]},
+            "gemini": {CONFIG + "responseLogprobs": True},
         },
         models={"gemini": "gemini-2.0-flash"},
     ),

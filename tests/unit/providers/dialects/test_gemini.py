@@ -380,7 +380,7 @@ def test_pictures_sounds_and_files_are_worded_in_chat() -> None:
         ({"tools": [{"googleSearch": {}}]}, "tools[0].googleSearch"),
         ({"generationConfig": {"topK": 5}}, "generationConfig.topK"),
         ({"generationConfig": {"responseModalities": ["IMAGE"]}}, "generationConfig.responseModalities"),
-        ({"generationConfig": {"responseLogprobs": True}}, "generationConfig.responseLogprobs"),
+        ({"generationConfig": {"logprobs": 3}}, "generationConfig.logprobs"),
         ({"generationConfig": {"stopSequences": list("abcde")}}, "generationConfig.stopSequences"),
         ({"cachedContent": "cachedContents/x"}, "cachedContent"),
         ({"safetySettings": [{"threshold": "BLOCK_LOW_AND_ABOVE"}]}, "safetySettings[0]"),

@@ -11,7 +11,7 @@ from providers.dialects import CHAT, DIALECTS, Habits
 from providers.dialects.converse.request_from_chat import converse_from_chat
 from providers.dialects.translation import rendered
 from providers.dialects.wording import Loss
-from tests.unit.providers.dialects.pairs import PNG, THINGS, Json, Thing, among, result
+from tests.unit.providers.dialects.pairs import CONFIG, PNG, THINGS, Json, Thing, among, result
 
 SAID: Mapping[str, Json] = {
     "chat": {"messages": [{"role": "user", "content": "Hi"}]},
@@ -199,6 +199,26 @@ def test_what_is_lost_of_a_tool_is_named_where_it_stood_though_others_before_it_
     asked["tools"][0]["functionDeclarations"][2]["parametersJsonSchema"] = {"type": "object", "oneOf": [{}]}
     _, losses = sent("gemini", "messages", MODELS["messages"], {"model": "m", **SAID["gemini"], **asked})
     assert "tools[0].functionDeclarations[2]" in {loss.field for loss in losses}
+
+
+def test_newer_models_of_google_are_not_asked_for_what_they_refuse() -> None:
+    asked = {"logprobs": True, "top_logprobs": 2}
+    for model, lost in (
+        ("gemini-2.0-flash", []),
+        ("gemini-2.5-flash", ["logprobs", "top_logprobs"]),
+        ("gemini-3.1-pro-preview", ["logprobs", "top_logprobs"]),
+        ("gemini-flash-latest", ["logprobs", "top_logprobs"]),
+    ):
+        said, losses = sent("chat", "gemini", model, {"model": model, **SAID["chat"], **asked})
+        assert sorted(loss.field for loss in losses if not loss.hint) == sorted(lost)
+        assert (CONFIG + "responseLogprobs" in said) == ("logprobs" not in lost)
+
+
+def test_likely_tokens_are_asked_for_with_the_log_probabilities_alone() -> None:
+    asked = {CONFIG + "logprobs": 3}
+    said, losses = sent("gemini", "chat", "m", {"model": "m", **SAID["gemini"], **asked})
+    assert "top_logprobs" not in said
+    assert [loss.field for loss in losses] == [CONFIG + "logprobs"]
 
 
 @pytest.mark.parametrize(
