@@ -32,7 +32,7 @@ from providers.dialects.messages.fields import (
     text_at,
     thinking_of_effort,
 )
-from providers.dialects.messages.request_from_chat import Turns, is_error
+from providers.dialects.messages.request_from_chat import Turns, is_error, of_document
 from providers.dialects.wording import (
     SIGNED,
     Losses,
@@ -161,13 +161,13 @@ class Conversation(Turns):
             return []
         return [{"image": {"format": _IMAGES[inline[1].lower()], "source": {"bytes": inline[2]}}}]
 
-    def _file(self, data: str, file: RawObject, part: RawObject, at: str) -> list[Object] | None:  # noqa: ARG002 - as above
+    def _file(self, data: str, file: RawObject, part: RawObject, at: str) -> list[Object] | None:
         inline = _INLINE.fullmatch(data)
         if inline is None or inline[1].lower() not in _DOCUMENTS:
             return None
         name = self._own_name(decoded(file.get("filename"), str, f"{at}.file.filename") or "")
-        source = {"bytes": inline[2]}
-        return [{"document": {"format": _DOCUMENTS[inline[1].lower()], "name": name, "source": source}}]
+        document = {"format": _DOCUMENTS[inline[1].lower()], "name": name, "source": {"bytes": inline[2]}}
+        return [{"document": document | of_document(part)}]
 
     def _own_name(self, given: str) -> str:
         """Return a document's name as Bedrock takes it: it refuses a conversation with two of one name."""

@@ -1,5 +1,6 @@
 """Translates a Messages request into a chat completion request."""
 
+import base64
 from collections.abc import Container, Mapping, Sequence
 
 import msgspec
@@ -277,9 +278,14 @@ def _document(block: RawObject, at: str, losses: Losses) -> list[Object]:
     source = object_at(block.get("source"), path)
     kind = text_at(source, "type", path)
     said = {"type", "source", "citations"}
-    _lose_citations(block, at, losses)
+    cites = "citations" in losses.beyond and kind in {"text", "base64"} and _asks_citations(block, at)
+    if not cites:
+        _lose_citations(block, at, losses)
     parts: list[Object] = []
-    if kind == "text":
+    if cites:
+        said |= {"title", "context"}
+        parts = [_cited(block, source, kind, at)]
+    elif kind == "text":
         parts = [{"type": "text", "text": raw_text_at(source, "data", path)}]
     elif kind == "base64":
         said.add("title")
@@ -304,6 +310,25 @@ def _data_url(source: RawObject, at: str) -> str:
     return f"data:{text_at(source, 'media_type', at)};base64,{text_at(source, 'data', at)}"
 
 
+def _cited(block: RawObject, source: RawObject, kind: str, at: str) -> Object:
+    """Return a document that is to be cited: no field of chat's, but the pivot's."""
+    if kind == "text":
+        text = base64.b64encode(text_at(source, "data", f"{at}.source").encode()).decode()
+        name, data = "document.txt", f"data:text/plain;base64,{text}"
+    else:
+        name, data = "document.pdf", _data_url(source, f"{at}.source")
+    title = decoded(block.get("title"), str, f"{at}.title") or name
+    more = {each: block[each] for each in ("citations", "context") if each in block and not is_null(block[each])}
+    return {"type": "file", "file": {"filename": title, "file_data": data}, **more}
+
+
+def _asks_citations(block: RawObject, at: str) -> bool:
+    asked = block.get("citations")
+    if asked is None or bytes(memoryview(asked)[:1]) != b"{":
+        return False
+    return decoded(object_at(asked, f"{at}.citations").get("enabled"), bool, f"{at}.citations.enabled") is True
+
+
 def _lose_citations(block: RawObject, at: str, losses: Losses) -> None:
     """Note citations as lost: those of earlier answers are a hint, a request for citations is not."""
     asked = block.get("citations")
@@ -311,7 +336,7 @@ def _lose_citations(block: RawObject, at: str, losses: Losses) -> None:
         return
     if bytes(memoryview(asked)[:1]) == b"[":
         losses.add(f"{at}.citations", "chat has no citations of earlier answers", hint=True)
-    elif decoded(object_at(asked, f"{at}.citations").get("enabled"), bool, f"{at}.citations.enabled"):
+    elif _asks_citations(block, at):
         losses.add(f"{at}.citations", "chat has no citations")
 
 

@@ -5,6 +5,7 @@ platform.claude.com/docs/en/api/messages, ai.google.dev/api/generate-content,
 docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_Converse.html, read on 2026-11-28).
 """
 
+from base64 import b64encode
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -315,6 +316,42 @@ THINGS: Mapping[str, Thing] = {
             gemini={"inlineData": {"mimeType": "application/pdf", "data": PDF}},
         ),
         hints=frozenset({"gemini"}),  # of the name that chat needs
+    ),
+    "citations of a document": Thing(
+        user(
+            messages={
+                "type": "document",
+                "title": "a.pdf",
+                "context": "A paper.",
+                "citations": {"enabled": True},
+                "source": {"type": "base64", "media_type": "application/pdf", "data": PDF},
+            },
+            converse={
+                "document": {
+                    "format": "pdf",
+                    "name": "a",
+                    "context": "A paper.",
+                    "citations": {"enabled": True},
+                    "source": {"bytes": PDF},
+                }
+            },
+        )
+    ),
+    "citations of a text": Thing(
+        user(
+            messages={
+                "type": "document",
+                "citations": {"enabled": True},
+                "source": {"type": "text", "media_type": "text/plain", "data": "A text."},
+            },
+            converse={
+                "document": {
+                    "format": "txt",
+                    "citations": {"enabled": True},
+                    "source": {"bytes": b64encode(b"A text.").decode()},
+                }
+            },
+        )
     ),
     "the address of a document": Thing(
         user(
