@@ -33,6 +33,7 @@ from providers.dialects.gemini.events import (
     texts,
 )
 from providers.dialects.gemini.fields import (
+    HIGHER,
     IN_CONFIG,
     TIERS,
     UNSIGNED,
@@ -400,6 +401,8 @@ def _thinking(asked: RawObject, losses: Losses, *, levels: bool, least: str) -> 
         return {}
     if effort == "none" and least != "none":
         losses.add("reasoning_effort", CANNOT_STOP_THINKING, hint=True)
+    elif effort in HIGHER:
+        losses.add("reasoning_effort", f"Gemini has no effort above {HIGHER[effort]!r}", hint=True)
     return {IN_CONFIG + "thinkingConfig": thinking}
 
 

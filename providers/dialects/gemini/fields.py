@@ -216,7 +216,7 @@ _NEWEST = (1000, 0)
 _LEAST_BUDGET_TOKENS = 128  # of a model that cannot stop thinking
 _BUDGETS_TOKENS: Mapping[str, int] = {"none": 0, "minimal": 1024, "low": 1024, "medium": 8192, "high": 24576}
 _LEVELS = frozenset({"minimal", "low", "medium", "high"})
-_HIGHER: Mapping[str, str] = {"xhigh": "high", "max": "high"}  # there is nothing above high
+HIGHER: Mapping[str, str] = {"xhigh": "high", "max": "high"}  # there is nothing above high
 _MODEL = re.compile(r"gemini-(?:(\d+)(?:\.(\d+))?-?)?(pro|flash-lite|flash)?")
 
 
@@ -269,7 +269,7 @@ def thinking_of(effort: str, *, levels: bool, least: str, budget: int | None = N
 
     ``budget``: what the client has asked for, where the effort stands for it.
     """
-    effort = _HIGHER.get(effort, effort)
+    effort = HIGHER.get(effort, effort)
     if effort not in _BUDGETS_TOKENS:
         return None
     shown: dict[str, Any] = {"includeThoughts": effort != "none"}

@@ -318,7 +318,9 @@ def _cited(block: RawObject, source: RawObject, kind: str, at: str) -> Object:
     else:
         name, data = "document.pdf", _data_url(source, f"{at}.source")
     title = decoded(block.get("title"), str, f"{at}.title") or name
-    more = {each: block[each] for each in ("citations", "context") if each in block and not is_null(block[each])}
+    more: Object = {
+        each: block[each] for each in ("citations", "context") if each in block and not is_null(block[each])
+    }
     return {"type": "file", "file": {"filename": title, "file_data": data}, **more}
 
 

@@ -214,6 +214,15 @@ def test_newer_models_of_google_are_not_asked_for_what_they_refuse() -> None:
         assert (CONFIG + "responseLogprobs" in said) == ("logprobs" not in lost)
 
 
+@pytest.mark.parametrize("model", ["gemini-2.5-flash", "gemini-3.1-pro-preview"])
+def test_that_google_has_no_effort_above_high_is_told(model: str) -> None:
+    for effort, told in (("xhigh", True), ("max", True), ("high", False)):
+        asked = {"input": "Hi", "reasoning": {"effort": effort}}
+        said, losses = sent("responses", "gemini", model, {"model": model, **asked})
+        assert said[CONFIG + "thinkingConfig"].keys() & {"thinkingLevel", "thinkingBudget"}
+        assert [(loss.field, loss.hint) for loss in losses] == [("reasoning.effort", True)] * told
+
+
 def test_likely_tokens_are_asked_for_with_the_log_probabilities_alone() -> None:
     asked = {CONFIG + "logprobs": 3}
     said, losses = sent("gemini", "chat", "m", {"model": "m", **SAID["gemini"], **asked})
