@@ -38,6 +38,7 @@ from providers.dialects.gemini.fields import (
     TIERS,
     UNSIGNED,
     body_of,
+    gives_several,
     is_said,
     json_schema_of,
     kind_at,
@@ -337,13 +338,14 @@ def from_chat(
     least: str = "low",
     penalties: bool = False,
     addresses: bool = False,
+    several: bool = True,
     logprobs: bool = False,
 ) -> Wording:
     """Translate a chat completion request into a Gemini request, whose parameters are as in ``fields.py``.
 
     ``levels``: the model takes a level of thinking, and not a budget; those that do also take functions and a form
     of the answer at once. ``least``: the effort below which it cannot think. ``penalties``: it takes some.
-    ``addresses``: it reads what is there. ``logprobs``: it tells these.
+    ``addresses``: it reads what is there. ``several``: it gives several answers. ``logprobs``: it tells these.
 
     Raises:
         Malformed: the request is not valid in chat.
@@ -359,6 +361,9 @@ def from_chat(
     said["contents"] = conversation.turns
     if conversation.system:
         said["systemInstruction"] = {"parts": conversation.system}
+    if not several and decoded(asked.get("n"), int, "n") not in {None, 1}:
+        losses.add("n", "this model gives one answer")
+        del asked["n"]
     said.update(_same(asked, losses, penalties=penalties))
     if logprobs and decoded(asked.pop("logprobs", None), bool, "logprobs"):
         said[IN_CONFIG + "responseLogprobs"] = True
@@ -520,6 +525,7 @@ class GeminiHabits(Habits, frozen=True):
     levels: bool = True  # it takes a level of thinking, and not a budget
     least: str = "low"  # the effort below which it cannot think
     penalties: bool = False  # it takes some
+    several: bool = True  # it gives several answers
     logprobs: bool = False  # it tells them
 
 
@@ -532,6 +538,7 @@ def habits_of(model: str, max_output_tokens: int | None, known: Habits) -> Gemin
         levels=levels,
         least=least_effort(model),
         penalties=takes_penalties(model),
+        several=gives_several(model),
         logprobs=tells_logprobs(model),
         # Gemini 3 sees pictures in a function's response (ai.google.dev/gemini-api/docs/function-calling#multimodal).
         beyond=frozenset({"choices", "top_k", "results" if levels else "thinking_budget"})
@@ -547,6 +554,7 @@ def _from_chat(fields: Fields, habits: Habits) -> Wording:
         least=own.least,
         penalties=own.penalties,
         addresses="addresses" in own.beyond,
+        several=own.several,
         logprobs=own.logprobs,
     )
 

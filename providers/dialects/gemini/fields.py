@@ -232,6 +232,15 @@ def reads_addresses(model: str) -> bool:
     return version >= _FIRST_WITH_ADDRESSES
 
 
+def gives_several(model: str) -> bool:
+    """Whether ``model`` gives several answers: Gemini 3 does not; what is not known may.
+
+    github.com/googleapis/js-genai/issues/1609, read on 2026-11-28.
+    """
+    version, _ = _version_and_line(model)
+    return version < _FIRST_WITH_LEVELS or version == _NEWEST
+
+
 def tells_logprobs(model: str) -> bool:
     """Whether ``model`` tells log probabilities: "Logprobs is not enabled for models/gemini-2.5-pro", as of newer ones.
 

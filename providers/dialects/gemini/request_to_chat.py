@@ -39,6 +39,7 @@ from providers.dialects.wording import (
     extra_content,
     is_null,
     is_string,
+    one_text,
     raw_json,
     results_first,
     short_name,
@@ -412,6 +413,8 @@ def to_chat(
     if tools := _tools(asked, losses, strict=mode == "VALIDATED"):
         chat.update(tools | _choice(mode, names))
     chat.update(_form(asked, losses))
+    if chat.get("response_format") == _ANY_JSON:
+        _say_json(chat["messages"], losses)
     chat.update(_effort(asked, losses))
     chat.update(_tier(asked, losses))
     chat.update(_logprobs(asked) if IN_CONFIG + "responseLogprobs" in asked else {})
@@ -506,6 +509,26 @@ def _choice(mode: str, names: list[str]) -> Object:
     return {} if choice == "auto" else {"tool_choice": choice}
 
 
+_ANY_JSON: Object = {"type": "json_object"}
+_IN_JSON = "Answer in JSON."
+
+
+def _say_json(messages: list[Object], losses: Losses) -> None:
+    """Ask for JSON in words, if nobody does: OpenAI and others refuse to be asked for it without the word."""
+    contents = [message.get("content") or "" for message in messages]
+    parts = [part for each in contents for part in (each if isinstance(each, list) else [{"text": each}])]
+    if any(b"json" in bytes(raw_json(part["text"])).lower() for part in parts if "text" in part):
+        return
+    path = IN_CONFIG + "responseMimeType"
+    losses.add(path, "chat wants to hear the word JSON: it is told to answer in it", hint=True)
+    if messages[0]["role"] != "system":
+        messages.insert(0, losses.places.put({"role": "system", "content": _IN_JSON}, path))
+    elif isinstance(messages[0]["content"], list):
+        messages[0]["content"].append({"type": "text", "text": _IN_JSON})
+    else:
+        messages[0]["content"] = one_text([messages[0]["content"], _IN_JSON])
+
+
 def _form(asked: RawObject, losses: Losses) -> Object:
     path = IN_CONFIG + "responseMimeType"
     kind = decoded(asked.get(path), str, path) or "text/plain"
@@ -514,7 +537,7 @@ def _form(asked: RawObject, losses: Losses) -> Object:
         schema = read_json_schema(old, IN_CONFIG + "responseSchema")
     if kind == "application/json":
         if schema is None:
-            return {"response_format": {"type": "json_object"}}
+            return {"response_format": _ANY_JSON}
         named = {"name": "answer", "schema": schema}  # chat requires a name
         return {"response_format": {"type": "json_schema", "json_schema": named}}
     if kind != "text/plain" or schema is not None:

@@ -43,7 +43,9 @@ LONGEST_ID = CallIds(64)  # OpenAI's limit
 class Transcript:
     """Input items, made from chat messages in their order."""
 
-    def __init__(self, losses: Losses) -> None:
+    def __init__(self, losses: Losses, *, instructs: bool = True) -> None:
+        """``instructs``: a system message at the beginning becomes the instructions."""
+        self._instructs = instructs
         self.instructions: msgspec.Raw | None = None
         self.items: list[Item] = []
         self._losses = losses
@@ -74,7 +76,8 @@ class Transcript:
 
     def _input(self, message: Fields, role: str) -> None:
         content = message.need("content")
-        if role == "system" and is_string(content) and self.instructions is None and not self.items:
+        is_first = self._instructs and self.instructions is None and not self.items
+        if role == "system" and is_string(content) and is_first:
             self.instructions = content
             return
         said = content if is_string(content) else self._parts(content, message.named("content"))
@@ -289,6 +292,7 @@ def _output_text(text: msgspec.Raw) -> Item:
     return {"type": "output_text", "text": text, "annotations": []}
 
 
+_ANY_JSON = b'"json_object"'
 _FEWEST_TOKENS = 16  # the API's minimum of max_output_tokens
 
 _LOST: Mapping[str, tuple[str, tuple[bytes, ...]]] = {  # the reason, and the values that are defaults
@@ -318,7 +322,8 @@ def from_chat(fields: Mapping[str, msgspec.Raw]) -> Wording:
     """
     asked, losses = Fields(fields), Losses(once=True)
     said: dict[str, Any] = asked.several(*SHARED, "parallel_tool_calls")
-    transcript = Transcript(losses)
+    # OpenAI looks for the word JSON, if that is asked for, in the input alone.
+    transcript = Transcript(losses, instructs=_ANY_JSON not in bytes(fields.get("response_format", b"")))
     for message in objects_of(asked.need("messages"), "messages"):
         transcript.add(message)
     if transcript.instructions is not None:

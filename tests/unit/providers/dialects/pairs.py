@@ -276,11 +276,14 @@ THINGS: Mapping[str, Thing] = {
             "responses": {"text": {"format": {"type": "json_schema", **FORM}}},
         },
     ),
-    "any JSON": Thing({
-        "chat": {"response_format": {"type": "json_object"}},
-        "responses": {"text": {"format": {"type": "json_object"}}},
-        "gemini": {CONFIG + "responseMimeType": "application/json"},
-    }),
+    "any JSON": Thing(
+        {
+            "chat": {"response_format": {"type": "json_object"}},
+            "responses": {"text": {"format": {"type": "json_object"}}},
+            "gemini": {CONFIG + "responseMimeType": "application/json"},
+        },
+        hints=frozenset({"chat", "responses"}),  # of the word that they want to hear
+    ),
     "a picture": Thing(
         user(
             chat={"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PNG}"}},

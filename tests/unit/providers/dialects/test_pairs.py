@@ -202,16 +202,17 @@ def test_what_is_lost_of_a_tool_is_named_where_it_stood_though_others_before_it_
 
 
 def test_newer_models_of_google_are_not_asked_for_what_they_refuse() -> None:
-    asked = {"logprobs": True, "top_logprobs": 2}
+    asked = {"logprobs": True, "top_logprobs": 2, "n": 2}
     for model, lost in (
         ("gemini-2.0-flash", []),
         ("gemini-2.5-flash", ["logprobs", "top_logprobs"]),
-        ("gemini-3.1-pro-preview", ["logprobs", "top_logprobs"]),
+        ("gemini-3.1-pro-preview", ["logprobs", "n", "top_logprobs"]),
         ("gemini-flash-latest", ["logprobs", "top_logprobs"]),
     ):
         said, losses = sent("chat", "gemini", model, {"model": model, **SAID["chat"], **asked})
         assert sorted(loss.field for loss in losses if not loss.hint) == sorted(lost)
         assert (CONFIG + "responseLogprobs" in said) == ("logprobs" not in lost)
+        assert (CONFIG + "candidateCount" in said) == ("n" not in lost)
 
 
 @pytest.mark.parametrize("model", ["gemini-2.5-flash", "gemini-3.1-pro-preview"])
@@ -221,6 +222,30 @@ def test_that_google_has_no_effort_above_high_is_told(model: str) -> None:
         said, losses = sent("responses", "gemini", model, {"model": model, **asked})
         assert said[CONFIG + "thinkingConfig"].keys() & {"thinkingLevel", "thinkingBudget"}
         assert [(loss.field, loss.hint) for loss in losses] == [("reasoning.effort", True)] * told
+
+
+def test_who_asks_google_for_json_need_not_say_the_word_which_others_want_to_hear() -> None:
+    """OpenAI, DeepSeek and Groq refuse ``json_object`` without it."""
+    asked: Json = {CONFIG + "responseMimeType": "application/json"}
+    said, losses = sent("gemini", "chat", "m", {"model": "m", **SAID["gemini"], **asked})
+    assert said["messages"][0] == {"role": "system", "content": "Answer in JSON."}
+    assert [(loss.field, loss.hint) for loss in losses] == [(CONFIG + "responseMimeType", True)]
+    said, _ = sent("gemini", "responses", "m", {"model": "m", **SAID["gemini"], **asked})
+    assert said["input"][0] == {"type": "message", "role": "system", "content": "Answer in JSON."}
+    for text in ("Be brief.", "Use JsOn."):
+        system = {"systemInstruction": {"parts": [{"text": text}]}}
+        said, losses = sent("gemini", "chat", "m", {"model": "m", **SAID["gemini"], **asked, **system})
+        assert said["messages"][0]["content"] == (text if "JsOn" in text else "Be brief.\n\nAnswer in JSON.")
+        assert len(losses) == ("JsOn" not in text)
+
+
+def test_a_system_prompt_that_asks_for_json_is_among_the_input_where_openai_looks_for_the_word() -> None:
+    """Chat looks in all messages, Responses in those of the input (github.com/BigDawnGhost/wenyi/pull/66)."""
+    turns = [{"role": "system", "content": "Use JSON."}, {"role": "user", "content": "Hi"}]
+    said, _ = sent("chat", "responses", "m", {"messages": turns, "response_format": {"type": "json_object"}})
+    assert [item["content"] for item in said["input"]] == ["Use JSON.", "Hi"]
+    said, _ = sent("chat", "responses", "m", {"messages": turns})
+    assert said["instructions"] == "Use JSON."
 
 
 def test_likely_tokens_are_asked_for_with_the_log_probabilities_alone() -> None:
