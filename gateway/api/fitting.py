@@ -180,7 +180,7 @@ class _Translations:
             refused = deployment.upstream.losses(spoken, deployment.model, wording.fields)
             losses = [*wording.losses, *as_asked(refused, self._dialect, wording)] if refused else wording.losses
         except Malformed as malformed:
-            raise self._refused(malformed) from None
+            losses = self._lost_with_all(wording, malformed)
         if wording.fields is not self._fields:
             fitting.wordings[deployment.name] = wording.fields
         if lowered:
@@ -199,6 +199,12 @@ class _Translations:
             is_searchless = self.searches.issuperset(loss.field for loss in lost)
             unfit = _Searchless if is_searchless else _Unfit
             raise unfit(f"does not support {field!r}: {reason} (drop_params: true leaves it out)")
+
+    def _lost_with_all(self, wording: Wording, malformed: Malformed) -> tuple[Loss, ...]:
+        """Return what was lost of a request of whose prompt nothing is left, and which therefore is ``malformed``."""
+        if any(loss.field in _ESSENTIAL for loss in wording.losses):
+            return wording.losses
+        raise self._refused(malformed) from None
 
     def _ruled(self, deployment: Deployment, spoken: Dialect, wording: Wording) -> Wording:
         """Return a request without what the vendor's rules say that the model refuses."""
