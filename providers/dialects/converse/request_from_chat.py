@@ -43,6 +43,7 @@ from providers.dialects.wording import (
     is_null,
     raw_json,
 )
+from providers.errors import UNREADABLE
 
 _INLINE = re.compile(r"data:([\w.+-]+/[\w.+-]+)(?:;[\w=-]+)*;base64,(.*)", re.DOTALL)
 _IMAGES: Mapping[str, str] = {
@@ -256,11 +257,31 @@ def converse_from_chat(fields: Mapping[str, msgspec.Raw], model: str) -> Wording
     own = {"inferenceConfig": inference, "outputConfig": output, "additionalModelRequestFields": extra}
     said |= {name: value for name, value in own.items() if value}
     said |= _tier(asked, losses)
+    if "metadata" in asked:
+        said |= _metadata(asked)
     lose_stream_options(asked, losses, _NO_FIELD)
     for name, value in asked.items():
         if name not in _TRANSLATED and bytes(value) not in _DEFAULTS.get(name, ()):
             losses.add(name, _REASONS.get(name, _NO_FIELD), hint=name in _HINTS)
     return Wording({name: raw_json(value) for name, value in said.items()}, losses.met())
+
+
+# As botocore describes them; what does not fit is refused.
+_METADATA = re.compile(r"[a-zA-Z0-9\s:_@$#=/+,.-]{0,256}", re.ASCII)
+_MOST_METADATA = 16
+
+
+def _metadata(asked: RawObject) -> Object:
+    """Return what Bedrock's logs may be searched by, and take it out of ``asked``, if it takes all of it."""
+    try:
+        told = msgspec.json.decode(asked.get("metadata", b"{}"), type=dict[str, str])
+    except UNREADABLE:
+        return {}
+    fits = all(key and _METADATA.fullmatch(key) and _METADATA.fullmatch(value) for key, value in told.items())
+    if not told or not fits or len(told) > _MOST_METADATA:
+        return {}
+    del asked["metadata"]
+    return {"requestMetadata": told}
 
 
 def _tier(asked: RawObject, losses: Losses) -> Object:

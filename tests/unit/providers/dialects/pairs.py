@@ -229,6 +229,18 @@ THINGS: Mapping[str, Thing] = {
         models=OLD,
     ),
     "a tool": Thing(tool()),
+    "a tool whose schema a call must fit": Thing({
+        "chat": {"tools": [{"type": "function", "function": {"name": "f", "parameters": SCHEMA, "strict": True}}]},
+        "messages": {"tools": [{"name": "f", "input_schema": SCHEMA, "strict": True}]},
+        "responses": {"tools": [{"type": "function", "name": "f", "parameters": SCHEMA, "strict": True}]},
+        "gemini": {
+            "tools": [{"functionDeclarations": [{"name": "f", "parametersJsonSchema": SCHEMA}]}],
+            "toolConfig": {"functionCallingConfig": {"mode": "VALIDATED"}},
+        },
+        "converse": {
+            "toolConfig": {"tools": [{"toolSpec": {"name": "f", "inputSchema": {"json": SCHEMA}, "strict": True}}]}
+        },
+    }),
     "a tool that must be called": Thing(
         tool(
             chat={"tool_choice": "required"},
@@ -270,6 +282,7 @@ THINGS: Mapping[str, Thing] = {
             "messages": {"output_config": {"format": {"type": "json_schema", "schema": SCHEMA}}},
             "responses": {"text": {"format": {"type": "json_schema", **FORM, "strict": True}}},
             "gemini": {CONFIG + "responseMimeType": "application/json", CONFIG + "responseJsonSchema": SCHEMA},
+            "converse": {"outputConfig": {"textFormat": {"type": "json_schema"}}},  # with the schema as text
         },
         sent={
             "chat": {"response_format": {"type": "json_schema", "json_schema": FORM}},
@@ -291,6 +304,17 @@ THINGS: Mapping[str, Thing] = {
             responses={"type": "input_image", "image_url": f"data:image/png;base64,{PNG}", "detail": "auto"},
             gemini={"inlineData": {"mimeType": "image/png", "data": PNG}},
             converse={"image": {"format": "png", "source": {"bytes": PNG}}},
+        )
+    ),
+    "the detail of a picture": Thing(
+        user(
+            chat={"type": "image_url", "image_url": {"url": ADDRESS, "detail": "low"}},
+            responses={"type": "input_image", "image_url": ADDRESS, "detail": "low"},
+        )
+    ),
+    "a file by its id": Thing(
+        user(
+            chat={"type": "file", "file": {"file_id": "file-1"}}, responses={"type": "input_file", "file_id": "file-1"}
         )
     ),
     "the address of a picture": Thing(
@@ -433,7 +457,19 @@ THINGS: Mapping[str, Thing] = {
         "messages": {"metadata": {"user_id": "u1"}},
         "responses": {"user": "u1"},
     }),
-    "metadata": Thing({"chat": {"metadata": {"a": "b"}}, "responses": {"metadata": {"a": "b"}}}),
+    "a hash of a user's name": Thing(
+        {
+            "chat": {"safety_identifier": "s1"},
+            "messages": {"metadata": {"user_id": "s1"}},
+            "responses": {"safety_identifier": "s1"},
+        },
+        sent={"chat": {}, "responses": {}},  # a client of Messages tells a name, which is the other field there
+    ),
+    "metadata": Thing({
+        "chat": {"metadata": {"a": "b"}},
+        "responses": {"metadata": {"a": "b"}},
+        "converse": {"requestMetadata": {"a": "b"}},
+    }),
     "the usual service tier": Thing({
         "chat": {"service_tier": "default"},
         "messages": {"service_tier": "standard_only"},

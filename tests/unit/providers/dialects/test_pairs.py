@@ -248,6 +248,13 @@ def test_a_system_prompt_that_asks_for_json_is_among_the_input_where_openai_look
     assert said["instructions"] == "Use JSON."
 
 
+@pytest.mark.parametrize("metadata", [{"a": "b\n€"}, {"": "b"}, {"a": "b" * 257}, {str(n): "" for n in range(17)}])
+def test_metadata_that_bedrock_refuses_are_left_out_and_told(metadata: Json) -> None:
+    said, losses = sent("chat", "converse", MODELS["converse"], {**SAID["chat"], "metadata": metadata})
+    assert "requestMetadata" not in said
+    assert [(loss.field, loss.hint) for loss in losses] == [("metadata", True)]
+
+
 def test_likely_tokens_are_asked_for_with_the_log_probabilities_alone() -> None:
     asked = {CONFIG + "logprobs": 3}
     said, losses = sent("gemini", "chat", "m", {"model": "m", **SAID["gemini"], **asked})
