@@ -28,9 +28,9 @@ class Habits(msgspec.Struct, frozen=True):
     takes_marks: bool = False  # in chat, marks of what to cache (``cache_control``) may stand where Messages has them
     takes_signed: str = ""  # in chat, thoughts that this vendor has signed may be sent back to it; "": none
     # What it takes though chat has no place for it: ``results`` of tools with pictures and with ``is_error``, a
-    # ``thinking_budget`` of tokens, ``top_k``, and ``addresses`` and ``citations`` of files: the pivot has fields for
-    # these; ``choices`` among several tools, which chat has, and few of its servers; and ``outputs``: in Responses,
-    # results of tools with pictures.
+    # ``thinking_budget`` of tokens, ``thoughts`` that are to be shown, ``top_k``, ``addresses`` and ``citations`` of
+    # files, for all of which the pivot has fields of its own; ``choices`` among several tools, which chat has, and few
+    # of its servers; and ``outputs``: in Responses, results of tools with pictures.
     beyond: frozenset[str] = frozenset()
     signs: bool = False  # it signs its thoughts, and refuses others
     reads_bills: bool = True  # Anthropic's own, to which Claude Code addresses a note that changes with each call

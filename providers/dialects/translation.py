@@ -37,7 +37,7 @@ def rendered(fields: Fields, source: Dialect, target: Dialect, habits: Habits) -
             return Wording(wording.fields, (*wording.losses, _nothing_left(source, target)))
     else:
         check_calls(fields)
-    if not habits.thinks and "reasoning_effort" in wording.fields:
+    if not habits.thinks and not _EFFORTS.isdisjoint(wording.fields):
         field = source.requests.effort or "reasoning_effort"
         loss = Loss(field, PLAIN, hint=True)
         rest = {name: value for name, value in wording.fields.items() if name not in _EFFORTS}
@@ -54,7 +54,7 @@ def rendered(fields: Fields, source: Dialect, target: Dialect, habits: Habits) -
     return wording
 
 
-_EFFORTS = frozenset({"reasoning_effort", "thinking_budget"})
+_EFFORTS = frozenset({"reasoning_effort", "shows_thoughts", "thinking_budget"})
 
 
 def as_asked(losses: Sequence[Loss], source: Dialect, wording: Wording) -> Sequence[Loss]:

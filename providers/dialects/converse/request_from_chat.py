@@ -199,7 +199,8 @@ class Conversation(Turns):
 _TRANSLATED = frozenset(
     {
         *("max_completion_tokens", "max_tokens", "messages", "model", "reasoning_effort", "response_format"),
-        *("service_tier", "stop", "stream", "stream_options", "temperature", "tool_choice", "tools", "top_k", "top_p"),
+        *("service_tier", "shows_thoughts", "stop", "stream", "stream_options"),
+        *("temperature", "tool_choice", "tools", "top_k", "top_p"),
     }
 )
 # Of several calls that it makes all the same, the answer has the first.

@@ -305,7 +305,7 @@ _PENALTIES = frozenset({"presence_penalty", "frequency_penalty"})
 _READ = frozenset({
     *_SAME,
     *("max_completion_tokens", "max_tokens", "messages", "model", "parallel_tool_calls", "reasoning_effort"),
-    *("response_format", "service_tier", "stop", "stream", "stream_options", "tool_choice", "tools"),
+    *("response_format", "service_tier", "shows_thoughts", "stop", "stream", "stream_options", "tool_choice", "tools"),
 })  # fmt: skip
 _MOST_STOPS = 5  # stop sequences in Gemini
 _HINTS: Mapping[str, str] = {
@@ -399,7 +399,7 @@ def _same(asked: RawObject, losses: Losses, *, penalties: bool) -> Object:
 def _thinking(asked: RawObject, losses: Losses, *, levels: bool, least: str) -> Object:
     effort, budget = decoded(asked.get("reasoning_effort"), str, "reasoning_effort"), budget_of(asked)
     if effort is None:
-        return {}
+        return {IN_CONFIG + "thinkingConfig": {"includeThoughts": True}} if levels and "shows_thoughts" in asked else {}
     thinking = thinking_of(effort, levels=levels, least=least, budget=budget)
     if thinking is None:
         losses.add("reasoning_effort", f"Gemini has no effort {effort!r}")
@@ -541,7 +541,7 @@ def habits_of(model: str, max_output_tokens: int | None, known: Habits) -> Gemin
         several=gives_several(model),
         logprobs=tells_logprobs(model),
         # Gemini 3 sees pictures in a function's response (ai.google.dev/gemini-api/docs/function-calling#multimodal).
-        beyond=frozenset({"choices", "top_k", "results" if levels else "thinking_budget"})
+        beyond=frozenset({"choices", "thoughts", "top_k", "results" if levels else "thinking_budget"})
         | ({"addresses"} if reads_addresses(model) else frozenset()),
     )
 

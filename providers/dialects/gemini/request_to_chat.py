@@ -552,7 +552,10 @@ def _effort(asked: RawObject, losses: Losses) -> Object:
     effort = effort_of(config, path)
     budget = decoded(config.get("thinkingBudget"), int, f"{path}.thinkingBudget") or 0
     said: Object = {} if effort is None else {"reasoning_effort": effort}
-    return said | {"thinking_budget": budget} if said and budget > 0 and "thinking_budget" in losses.beyond else said
+    if decoded(config.get("includeThoughts"), bool, f"{path}.includeThoughts") and "thoughts" in losses.beyond:
+        said["shows_thoughts"] = True
+    keeps = effort is not None and budget > 0 and "thinking_budget" in losses.beyond
+    return said | {"thinking_budget": budget} if keeps else said
 
 
 def _tier(asked: RawObject, losses: Losses) -> Object:

@@ -410,6 +410,7 @@ _TRANSLATED = frozenset(
         "response_format",
         "safety_identifier",
         "service_tier",
+        "shows_thoughts",  # it does
         "stop",
         "stream_options",  # Messages always sends usage
         "temperature",

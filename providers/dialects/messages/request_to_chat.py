@@ -574,6 +574,9 @@ def _output(asked: RawObject, losses: Losses) -> Object:
                 said["thinking_budget"] = budget
         elif kind not in {"adaptive", "disabled"}:
             losses.add("thinking", f"chat cannot think the way {kind!r} means")
+        hides = kind == "disabled" or bytes(thinking.get("display", b"")) == b'"omitted"'
+        if "thoughts" in losses.beyond and not hides:
+            said["shows_thoughts"] = True
         losses.rest(thinking, ("type", "budget_tokens", "display"), "thinking", "chat has no such field")
     if effort is not None:
         said["reasoning_effort"] = effort

@@ -338,8 +338,9 @@ def from_chat(fields: Mapping[str, msgspec.Raw]) -> Wording:
     said |= _limit(asked, losses)
     if text := _text(asked, losses):
         said["text"] = text
-    if (effort := asked.raw("reasoning_effort")) is not None:
-        said["reasoning"] = {"effort": effort}
+    reasoning = {"effort": asked.raw("reasoning_effort"), "summary": "auto" if asked.raw("shows_thoughts") else None}
+    if any(reasoning.values()):
+        said["reasoning"] = {name: value for name, value in reasoning.items() if value is not None}
     if asked.take("logprobs", bool):
         said["include"] = [LOGPROBS]
         said |= asked.several("top_logprobs")

@@ -217,6 +217,19 @@ THINGS: Mapping[str, Thing] = {
             "converse": {"additionalModelRequestFields": {"output_config": {"effort": "low"}}},
         },
     ),
+    "thoughts that are shown": Thing(
+        {
+            "messages": {"thinking": {"type": "adaptive"}, "output_config": {"effort": "low"}},
+            "responses": {"reasoning": {"effort": "low", "summary": "auto"}},
+            "gemini": {CONFIG + "thinkingConfig": {"includeThoughts": True, "thinkingLevel": "low"}},
+            "converse": {
+                "additionalModelRequestFields": {
+                    "thinking": {"type": "adaptive", "display": "summarized"},
+                    "output_config": {"effort": "low"},
+                }
+            },
+        },
+    ),
     "a budget of thinking": Thing(
         {
             "messages": {"thinking": {"type": "enabled", "budget_tokens": 12_000}, "max_tokens": 20_000},

@@ -255,6 +255,37 @@ def test_metadata_that_bedrock_refuses_are_left_out_and_told(metadata: Json) -> 
     assert [(loss.field, loss.hint) for loss in losses] == [("metadata", True)]
 
 
+@pytest.mark.parametrize(
+    ("client", "asked"),
+    [
+        ("messages", {"thinking": {"type": "adaptive", "display": "omitted"}, "output_config": {"effort": "low"}}),
+        ("messages", {"thinking": {"type": "disabled"}}),
+        ("messages", {"output_config": {"effort": "low"}}),
+        ("gemini", {CONFIG + "thinkingConfig": {"thinkingLevel": "low"}}),
+        ("chat", {"reasoning_effort": "low"}),
+    ],
+)
+def test_thoughts_that_a_client_does_not_ask_to_see_are_not_summed_up(client: str, asked: Json) -> None:
+    said, losses = sent(client, "responses", "m", {"model": "m", **SAID[client], **asked})
+    assert "summary" not in said.get("reasoning", {})
+    assert losses == ()
+
+
+def test_thoughts_are_asked_for_without_an_effort_too_and_of_nobody_who_does_not_think() -> None:
+    fields = {"model": "m", **SAID["messages"], "thinking": {"type": "adaptive"}}
+    said, losses = sent("messages", "responses", "m", fields)
+    assert (said["reasoning"], losses) == ({"summary": "auto"}, ())
+    said, losses = sent("messages", "gemini", MODELS["gemini"], fields)
+    assert (said[CONFIG + "thinkingConfig"], losses) == ({"includeThoughts": True}, ())
+    said, losses = sent(
+        "messages", "gemini", "gemini-2.5-flash-lite", fields
+    )  # it refuses that where it does not think
+    assert (CONFIG + "thinkingConfig" in said, losses) == (False, ())
+    wording = rendered(raw(fields), DIALECTS["messages"], DIALECTS["responses"], Habits(thinks=False))
+    assert "reasoning" not in wording.fields
+    assert all(loss.hint for loss in wording.losses)
+
+
 def test_likely_tokens_are_asked_for_with_the_log_probabilities_alone() -> None:
     asked = {CONFIG + "logprobs": 3}
     said, losses = sent("gemini", "chat", "m", {"model": "m", **SAID["gemini"], **asked})
