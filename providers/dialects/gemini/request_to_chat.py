@@ -514,7 +514,7 @@ _IN_JSON = "Answer in JSON."
 
 
 def _say_json(messages: list[Object], losses: Losses) -> None:
-    """Ask for JSON in words, if nobody does: OpenAI and others refuse to be asked for it without the word."""
+    """Ask for JSON in words, if no message does: OpenAI and others refuse to be asked for it without the word."""
     contents = [message.get("content") or "" for message in messages]
     parts = [part for each in contents for part in (each if isinstance(each, list) else [{"text": each}])]
     if any(b"json" in bytes(raw_json(part["text"])).lower() for part in parts if "text" in part):
