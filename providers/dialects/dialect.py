@@ -303,6 +303,9 @@ class RequestFormat(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     without_bound_reasoning: Callable[[Fields], Wording] | None = None
     # Marks what a vendor is to cache, from so many tokens on, where the client marks nothing. None: nothing is marked.
     with_marks: Callable[[Fields, int, Lasting], Fields] | None = None
+    # Offers those tools alone among which a request lets its model choose, for a vendor without such a choice. None:
+    # vendors are not known to differ in that.
+    offering: Callable[[Wording], Wording] | None = None
     # Adapts a conversation to what a provider accepts in a history. None: providers accept it alike.
     with_history: Callable[[Fields, History], Wording] | None = None
 
