@@ -8,7 +8,7 @@ from providers.dialects.wording import Loss, Wording, raw_json
 from providers.errors import UNREADABLE
 
 _WORD = b'"allowed_tools"'
-_ONLY = "it has no choice among several tools: it is sent these alone, and its prompt cache begins anew"
+_ONLY = "it has no choice among several tools: it is sent these alone, and reads nothing that it cached with others"
 
 
 class _Named(msgspec.Struct):
@@ -51,7 +51,8 @@ def offering_those_alone(wording: Wording) -> Wording:
     try:
         allowed = _choices.decode(fields["tool_choice"]).allowed_tools
         keys = {tool.key() for tool in allowed.tools}
-        offered = [number for number, tool in enumerate(_tools.decode(fields["tools"])) if tool.key() in keys]
+        tools = _tools.decode(fields["tools"])
+        offered = [number for number, tool in enumerate(tools) if tool.key() in keys]
         raw = _listed.decode(fields["tools"])
     except UNREADABLE:
         return wording
@@ -60,13 +61,13 @@ def offering_those_alone(wording: Wording) -> Wording:
     if len(offered) == len(raw):
         return msgspec.structs.replace(wording, fields={**fields, "tool_choice": raw_json(allowed.mode)})
     if len(offered) == 1 and allowed.mode == "required":
-        [(kind, name)] = keys
+        kind, name = tools[offered[0]].key()
         choice = raw_json({"type": kind, kind: {"name": name}})
         return msgspec.structs.replace(wording, fields={**fields, "tool_choice": choice})
-    tools = raw_json([raw[number] for number in offered])
+    left = raw_json([raw[number] for number in offered])
     return msgspec.structs.replace(
         wording,
-        fields={**fields, "tools": tools, "tool_choice": raw_json(allowed.mode)},
+        fields={**fields, "tools": left, "tool_choice": raw_json(allowed.mode)},
         losses=(*wording.losses, Loss("tool_choice", _ONLY, hint=True)),
         tools=[wording.tools[number] for number in offered] if wording.tools else (),
     )

@@ -38,7 +38,7 @@ def tools(api: str) -> Json:
                 for each in chat
             ]
         }
-    asked = json.loads(json.dumps(among("auto", "look", "find")[api]))
+    asked: Json = json.loads(json.dumps(among("auto", "look", "find")[api]))
     for each in asked["tools"] if api != "gemini" else ():
         each.get("function", each)["strict"] = True
     return asked

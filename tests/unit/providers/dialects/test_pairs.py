@@ -184,6 +184,12 @@ def test_of_one_tool_that_must_be_called_the_others_stay_for_the_prompts_cache()
     assert losses == ()
 
 
+def test_a_tool_that_must_be_called_is_chosen_though_others_are_named_that_are_not_there() -> None:
+    asked = among("required", "find", "missing")["chat"]
+    said, losses = sent("chat", "messages", MODELS["messages"], {"model": "m", **SAID["chat"], **asked})
+    assert (len(said["tools"]), said["tool_choice"], losses) == (3, {"type": "tool", "name": "find"}, ())
+
+
 def test_a_choice_among_all_tools_or_tools_that_are_not_there_leaves_them_as_they_are() -> None:
     asked = among("auto", "look", "find", "drop")["chat"]
     said, losses = sent("chat", "messages", MODELS["messages"], {"model": "m", **SAID["chat"], **asked})
