@@ -140,12 +140,13 @@ _AT_ADDRESSES: Mapping[str, str] = {
     "pdf": "application/pdf",
     "txt": "text/plain",
 }
+_LONGEST_ADDRESS = 16_384  # characters: a longer one is not searched
 _ADDRESS = re.compile(r"https://[^/?#]+/[^?#]*\.(\w+)(?:[?#].*)?", re.DOTALL)
 
 
 def kind_at(address: str) -> str | None:
     """Return the media type of what is at an address; None if Google does not read it, or it is not known."""
-    found = _ADDRESS.fullmatch(address)
+    found = _ADDRESS.fullmatch(address) if len(address) <= _LONGEST_ADDRESS else None
     return None if found is None else _AT_ADDRESSES.get(found[1].lower())
 
 
