@@ -674,10 +674,13 @@ GEMINI = Dialect(
     pivoting=Pivoting(
         names={
             "max_completion_tokens": IN_CONFIG + "maxOutputTokens",
+            "logprobs": IN_CONFIG + "responseLogprobs",
             "n": IN_CONFIG + "candidateCount",
             "reasoning_effort": IN_CONFIG + "thinkingConfig",
             "response_format": IN_CONFIG + "responseMimeType",
+            "service_tier": "serviceTier",
             "tool_choice": "toolConfig.functionCallingConfig",
+            "top_logprobs": IN_CONFIG + "logprobs",
         },
         to_chat=to_chat,
         keeps=frozenset({"signed", "beyond"}),

@@ -292,6 +292,12 @@ def test_thoughts_are_asked_for_without_an_effort_too_and_of_nobody_who_does_not
     assert all(loss.hint for loss in wording.losses)
 
 
+def test_what_messages_lacks_is_named_as_clients_of_google_call_it() -> None:
+    asked: Json = {CONFIG + "responseLogprobs": True, CONFIG + "logprobs": 3, "serviceTier": "flex"}
+    _, losses = sent("gemini", "messages", MODELS["messages"], {"model": "m", **SAID["gemini"], **asked})
+    assert sorted(loss.field for loss in losses) == sorted(asked)
+
+
 def test_likely_tokens_are_asked_for_with_the_log_probabilities_alone() -> None:
     asked = {CONFIG + "logprobs": 3}
     said, losses = sent("gemini", "chat", "m", {"model": "m", **SAID["gemini"], **asked})
