@@ -180,7 +180,7 @@ class _Translations:
             refused = deployment.upstream.losses(spoken, deployment.model, wording.fields)
             losses = [*wording.losses, *as_asked(refused, self._dialect, wording)] if refused else wording.losses
         except Malformed as malformed:
-            raise self._refused(malformed) from None
+            losses = self._lost_with_all(wording, malformed)
         if wording.fields is not self._fields:
             fitting.wordings[deployment.name] = wording.fields
         if lowered:
@@ -199,6 +199,12 @@ class _Translations:
             is_searchless = self.searches.issuperset(loss.field for loss in lost)
             unfit = _Searchless if is_searchless else _Unfit
             raise unfit(f"does not support {field!r}: {reason} (drop_params: true leaves it out)")
+
+    def _lost_with_all(self, wording: Wording, malformed: Malformed) -> tuple[Loss, ...]:
+        """Return what was lost of a request of whose prompt nothing is left, and which therefore is ``malformed``."""
+        if any(loss.field in _ESSENTIAL for loss in wording.losses):
+            return wording.losses
+        raise self._refused(malformed) from None
 
     def _ruled(self, deployment: Deployment, spoken: Dialect, wording: Wording) -> Wording:
         """Return a request without what the vendor's rules say that the model refuses."""
@@ -238,7 +244,8 @@ class _Translations:
         if spoken.pivoting is not None and spoken.pivoting.habits_of is not None:
             habits = spoken.pivoting.habits_of(deployment.model, capabilities.max_output_tokens, habits)
         if spoken is self._dialect:
-            own = self._own(spoken, habits, fields)
+            chooses = deployment.vendor is not None and "choices" not in habits.beyond
+            own = self._own(spoken, habits, fields, is_choiceless=chooses)
             return self._with_thoughts(spoken, own) if capabilities.reasoning is True else own
         if (reason := spoken.untranslated or self._dialect.untranslated) is not None:
             raise _Unfit(f"answers {spoken.name} only, and {reason}")
@@ -252,22 +259,26 @@ class _Translations:
             wording = self._known[key] = self._made(spoken, habits, fields)
         return wording
 
-    def _own(self, spoken: Dialect, habits: Habits, fields: Fields) -> Wording:
+    def _own(self, spoken: Dialect, habits: Habits, fields: Fields, *, is_choiceless: bool) -> Wording:
         """Return the request unchanged, except for what the model would refuse.
 
-        That is other models' reasoning, and to be told how hard to think where it does not, or in another form.
+        That is other models' reasoning, to be told how hard to think where it does not, or in another form, and where
+        its vendor ``is_choiceless``, a choice among several tools.
         """
         requests = spoken.requests
         is_foreign = requests.without_foreign_thoughts is not None and not self._question.is_too_many
         asks_effort = not requests.efforts.isdisjoint(fields)
-        if not (is_foreign or (asks_effort and not habits.thinks)):
+        chooses = is_choiceless and requests.offering is not None and "tool_choice" in fields
+        if not (is_foreign or chooses or (asks_effort and not habits.thinks)):
             return Wording(fields)
-        key = (spoken, habits, id(fields))
+        key = (spoken, habits, id(fields), chooses)
         wording = self._known.get(key)
         if wording is None:
             wording = self._known[key] = _fit_for(
                 requests, habits, fields, is_foreign=is_foreign, asks_effort=asks_effort
             )
+            if chooses and requests.offering is not None:
+                wording = self._known[key] = requests.offering(wording)
         return wording
 
     def _with_thoughts(self, spoken: Dialect, wording: Wording) -> Wording:

@@ -28,7 +28,9 @@ class Habits(msgspec.Struct, frozen=True):
     takes_marks: bool = False  # in chat, marks of what to cache (``cache_control``) may stand where Messages has them
     takes_signed: str = ""  # in chat, thoughts that this vendor has signed may be sent back to it; "": none
     # What it takes though chat has no place for it: ``results`` of tools with pictures and with ``is_error``, a
-    # ``thinking_budget`` of tokens, ``top_k``, and ``addresses`` of files. The pivot has them in fields of its own.
+    # ``thinking_budget`` of tokens, ``thoughts`` that are to be shown, ``top_k``, ``addresses`` and ``citations`` of
+    # files, for all of which the pivot has fields of its own; ``choices`` among several tools, which chat has, and few
+    # of its servers; and ``outputs``: in Responses, results of tools with pictures.
     beyond: frozenset[str] = frozenset()
     signs: bool = False  # it signs its thoughts, and refuses others
     reads_bills: bool = True  # Anthropic's own, to which Claude Code addresses a note that changes with each call
@@ -301,6 +303,9 @@ class RequestFormat(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     without_bound_reasoning: Callable[[Fields], Wording] | None = None
     # Marks what a vendor is to cache, from so many tokens on, where the client marks nothing. None: nothing is marked.
     with_marks: Callable[[Fields, int, Lasting], Fields] | None = None
+    # Offers those tools alone among which a request lets its model choose, for a vendor without such a choice. None:
+    # vendors are not known to differ in that.
+    offering: Callable[[Wording], Wording] | None = None
     # Adapts a conversation to what a provider accepts in a history. None: providers accept it alike.
     with_history: Callable[[Fields, History], Wording] | None = None
 

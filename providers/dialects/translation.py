@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from providers.dialects.chat.allowed_tools import offering_those_alone
 from providers.dialects.chat.one_call import OneCall
 from providers.dialects.dialect import Dialect, Habits, Translation
 from providers.dialects.wording import PLAIN, Fields, Loss, Wording, check_calls
@@ -25,7 +26,7 @@ def rendered(fields: Fields, source: Dialect, target: Dialect, habits: Habits) -
     if source.pivoting is not None:
         is_chat = target.pivoting is None
         takes_signed = habits.takes_signed if target.pivoting is None else target.pivoting.takes_signed
-        beyond = habits.beyond if target.pivoting is None else habits.beyond | target.pivoting.beyond
+        beyond = habits.beyond - {"outputs"} if target.pivoting is None else habits.beyond | target.pivoting.beyond
         marks = is_chat and habits.takes_marks
         takes: dict[str, bool | str | frozenset[str]] = {"marks": marks, "signed": takes_signed, "beyond": beyond}
         keeps: dict[str, bool | str | frozenset[str]] = {}
@@ -36,11 +37,15 @@ def rendered(fields: Fields, source: Dialect, target: Dialect, habits: Habits) -
             return Wording(wording.fields, (*wording.losses, _nothing_left(source, target)))
     else:
         check_calls(fields)
-    if not habits.thinks and "reasoning_effort" in wording.fields:
+    if not habits.thinks and not _EFFORTS.isdisjoint(wording.fields):
         field = source.requests.effort or "reasoning_effort"
         loss = Loss(field, PLAIN, hint=True)
         rest = {name: value for name, value in wording.fields.items() if name not in _EFFORTS}
         wording = msgspec.structs.replace(wording, fields=rest, losses=(*wording.losses, loss))
+    if "choices" not in habits.beyond and "tool_choice" in wording.fields:
+        before, wording = wording, offering_those_alone(wording)
+        own = as_asked(wording.losses[len(before.losses) :], source, before)
+        wording = msgspec.structs.replace(wording, losses=(*before.losses, *own))
     if target.pivoting is not None:
         second = target.pivoting.from_chat(wording.fields, habits)
         wording = Wording(second.fields, (*wording.losses, *as_asked(second.losses, source, wording)))
@@ -49,7 +54,7 @@ def rendered(fields: Fields, source: Dialect, target: Dialect, habits: Habits) -
     return wording
 
 
-_EFFORTS = frozenset({"reasoning_effort", "thinking_budget"})
+_EFFORTS = frozenset({"reasoning_effort", "shows_thoughts", "thinking_budget"})
 
 
 def as_asked(losses: Sequence[Loss], source: Dialect, wording: Wording) -> Sequence[Loss]:

@@ -589,6 +589,11 @@ def one_text(texts: Sequence[str | msgspec.Raw]) -> msgspec.Raw:
     return raw_json("\n\n".join(decoded(raw_json(text), str, "content") for text in texts))
 
 
+def shows_results(losses: Losses) -> bool:
+    """Whether who is asked takes pictures and files in a tool's result."""
+    return "results" in losses.beyond or "outputs" in losses.beyond
+
+
 SHOWN_LATER = "chat's tool results are text only: this follows in the user's turn"
 SEE_BELOW = "(Shown in the user's next message.)"
 

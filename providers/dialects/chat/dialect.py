@@ -8,6 +8,7 @@ import msgspec
 
 from providers.dialects import events
 from providers.dialects.cache_marks import with_marks
+from providers.dialects.chat.allowed_tools import offering_those_alone
 from providers.dialects.chat.answers import ENDING, ChatGathering, events_of_answer, failure
 from providers.dialects.chat.continuing import ChatContinuing, repairs_of
 from providers.dialects.chat.events import choices, read_event
@@ -102,6 +103,7 @@ CHAT = Dialect(
         takes_quirks=True,
         takes_rules=True,
         one_call=wants_one_call,
+        offering=offering_those_alone,
         with_marks=with_marks,
         with_history=chat_history,
         without_bound_reasoning=without_bound_reasoning,

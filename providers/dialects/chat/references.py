@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from providers.dialects.events import few
+from providers.dialects.events import few, fit
 from providers.errors import UNREADABLE
 
 KIND = "url_citation"
@@ -82,6 +82,8 @@ def of_citation(citation: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 def to_citation(annotation_: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return an annotation as a citation of Messages, without Anthropic's own index; None: it has no address."""
+    if annotation_.get("type") in _LOCATIONS:
+        return dict(annotation_)
     url, title = cited(annotation_)
     if not url:
         return None
@@ -90,11 +92,31 @@ def to_citation(annotation_: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def of_converse(citation: Any) -> list[dict[str, Any]]:
-    """Return a citation of Converse as annotations: that of a page, as of Nova's search. A document has no address."""
+    """Return a citation of Converse as annotations: of a page, as of Nova's search; of a document as in Messages."""
     match citation:
         case {"location": {"web": {"url": str(url)}}} if url:
             return [annotation(url, citation.get("title"))]
+        case {"location": dict(location)}:
+            for name, (kind, begin, end) in _IN_DOCUMENTS.items():
+                if isinstance(place := location.get(name), dict):
+                    pieces = fit(citation.get("sourceContent"), list[_Piece]) or ()
+                    where = {begin: place.get("start", 0), end: place.get("end", 0)}
+                    of = {"document_index": place.get("documentIndex", 0), "document_title": citation.get("title")}
+                    told = "".join(piece.text for piece in few(pieces, "pieces of what is cited"))
+                    return [{"type": kind, "cited_text": told, **of, **where, "file_id": None}]
     return []
+
+
+class _Piece(msgspec.Struct):
+    text: str = ""
+
+
+_IN_DOCUMENTS: Mapping[str, tuple[str, str, str]] = {  # by Converse's word for where it is, how Messages says that
+    "documentChar": ("char_location", "start_char_index", "end_char_index"),
+    "documentPage": ("page_location", "start_page_number", "end_page_number"),
+    "documentChunk": ("content_block_location", "start_block_index", "end_block_index"),
+}
+_LOCATIONS = frozenset(kind for kind, _, _ in _IN_DOCUMENTS.values())
 
 
 # Google's grounding: the pages that were found, and citations of what was learnt.

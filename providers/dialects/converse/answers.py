@@ -82,7 +82,7 @@ class ConverseToChat:
     """Translates one answer. ``feed`` returns the chunks before an error; the error is raised by the next call.
 
     Reasoning becomes ``reasoning_content``, with its signature ``thinking_blocks``; a picture one of ``images``. What
-    chat does not have (citations of documents, tools that run at Bedrock) is left out.
+    chat does not have (tools that run at Bedrock) is left out.
     """
 
     def __init__(
@@ -99,6 +99,7 @@ class ConverseToChat:
         self._pictures: dict[int, tuple[str, list[str]]] = {}  # by a block's index: the format, and pieces in Base64
         self._thoughts: dict[int, list[str]] = {}  # by a block's index
         self._written: list[str] | None = None  # the arguments of the last call
+        self._text_block: int | None = None  # the index of the last block of text
         self._spoken = False  # it has said something besides thoughts and calls
         self._finished = False
         self._ended = False
@@ -180,6 +181,10 @@ class ConverseToChat:
             if text == b'""':
                 return b""
             self._spoken = True
+            if event.contentBlockIndex != self._text_block:
+                before, self._text_block = self._text_block, event.contentBlockIndex
+                if before is not None:  # citations are of one block's text: no field of chat's, but the pivot's
+                    text += b',"content_block":%d' % event.contentBlockIndex
             return self._said(self._texts + text + b'},"finish_reason":null}]}\n\n')
         if delta.toolUse is not None:
             number = self._calls.get(event.contentBlockIndex)

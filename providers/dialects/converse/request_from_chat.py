@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from providers.dialects.chat.allowed_tools import offering_those_alone
 from providers.dialects.dialect import Habits
 from providers.dialects.messages.dialect import MessagesHabits, habits_of, of_messages
 from providers.dialects.messages.fields import (
@@ -31,7 +32,7 @@ from providers.dialects.messages.fields import (
     text_at,
     thinking_of_effort,
 )
-from providers.dialects.messages.request_from_chat import Turns, is_error
+from providers.dialects.messages.request_from_chat import Turns, is_error, of_document
 from providers.dialects.wording import (
     SIGNED,
     Losses,
@@ -42,6 +43,7 @@ from providers.dialects.wording import (
     is_null,
     raw_json,
 )
+from providers.errors import UNREADABLE
 
 _INLINE = re.compile(r"data:([\w.+-]+/[\w.+-]+)(?:;[\w=-]+)*;base64,(.*)", re.DOTALL)
 _IMAGES: Mapping[str, str] = {
@@ -160,13 +162,13 @@ class Conversation(Turns):
             return []
         return [{"image": {"format": _IMAGES[inline[1].lower()], "source": {"bytes": inline[2]}}}]
 
-    def _file(self, data: str, file: RawObject, part: RawObject, at: str) -> list[Object] | None:  # noqa: ARG002 - as above
+    def _file(self, data: str, file: RawObject, part: RawObject, at: str) -> list[Object] | None:
         inline = _INLINE.fullmatch(data)
         if inline is None or inline[1].lower() not in _DOCUMENTS:
             return None
         name = self._own_name(decoded(file.get("filename"), str, f"{at}.file.filename") or "")
-        source = {"bytes": inline[2]}
-        return [{"document": {"format": _DOCUMENTS[inline[1].lower()], "name": name, "source": source}}]
+        document = {"format": _DOCUMENTS[inline[1].lower()], "name": name, "source": {"bytes": inline[2]}}
+        return [{"document": document | of_document(part)}]
 
     def _own_name(self, given: str) -> str:
         """Return a document's name as Bedrock takes it: it refuses a conversation with two of one name."""
@@ -197,7 +199,8 @@ class Conversation(Turns):
 _TRANSLATED = frozenset(
     {
         *("max_completion_tokens", "max_tokens", "messages", "model", "reasoning_effort", "response_format"),
-        *("service_tier", "stop", "stream", "stream_options", "temperature", "tool_choice", "tools", "top_k", "top_p"),
+        *("service_tier", "shows_thoughts", "stop", "stream", "stream_options"),
+        *("temperature", "tool_choice", "tools", "top_k", "top_p"),
     }
 )
 # Of several calls that it makes all the same, the answer has the first.
@@ -228,7 +231,9 @@ def converse_from_chat(fields: Mapping[str, msgspec.Raw], model: str) -> Wording
 
     """
     losses = Losses()
-    asked, given = request_of(fields)
+    offering = offering_those_alone(Wording(fields))
+    losses.note(offering.losses)
+    asked, given = request_of(offering.fields)
     check_calls(asked)
     conversation = Conversation(losses)
     conversation.takes_signed = _CLAUDE in model
@@ -253,11 +258,31 @@ def converse_from_chat(fields: Mapping[str, msgspec.Raw], model: str) -> Wording
     own = {"inferenceConfig": inference, "outputConfig": output, "additionalModelRequestFields": extra}
     said |= {name: value for name, value in own.items() if value}
     said |= _tier(asked, losses)
+    if "metadata" in asked:
+        said |= _metadata(asked)
     lose_stream_options(asked, losses, _NO_FIELD)
     for name, value in asked.items():
         if name not in _TRANSLATED and bytes(value) not in _DEFAULTS.get(name, ()):
             losses.add(name, _REASONS.get(name, _NO_FIELD), hint=name in _HINTS)
     return Wording({name: raw_json(value) for name, value in said.items()}, losses.met())
+
+
+# As botocore describes them; what does not fit is refused.
+_METADATA = re.compile(r"[a-zA-Z0-9\s:_@$#=/+,.-]{0,256}", re.ASCII)
+_MOST_METADATA = 16
+
+
+def _metadata(asked: RawObject) -> Object:
+    """Return what Bedrock's logs may be searched by, and take it out of ``asked``, if it takes all of it."""
+    try:
+        told = msgspec.json.decode(asked.get("metadata", b"{}"), type=dict[str, str])
+    except UNREADABLE:
+        return {}
+    fits = all(key and _METADATA.fullmatch(key) and _METADATA.fullmatch(value) for key, value in told.items())
+    if not told or not fits or len(told) > _MOST_METADATA:
+        return {}
+    del asked["metadata"]
+    return {"requestMetadata": told}
 
 
 def _tier(asked: RawObject, losses: Losses) -> Object:

@@ -33,15 +33,20 @@ from providers.dialects.gemini.events import (
     texts,
 )
 from providers.dialects.gemini.fields import (
+    HIGHER,
     IN_CONFIG,
     TIERS,
     UNSIGNED,
     body_of,
+    gives_several,
     is_said,
     json_schema_of,
+    kind_at,
     least_effort,
+    reads_addresses,
     takes_levels,
     takes_penalties,
+    tells_logprobs,
     thinking_of,
     without_blocks,
     without_effort,
@@ -89,7 +94,8 @@ _DATA_URL = re.compile(r"data:([\w.+-]+/[\w.+-]+);base64,(.*)", re.DOTALL)
 _THOUGHTS = frozenset({"reasoning", "reasoning_content", "reasoning_details", "thinking_blocks"})
 _NO_FIELD = "Gemini has no such field"
 _NO_PART = "Gemini has no such part"
-_INLINE_ONLY = "Gemini takes pictures and files inside of the request, in base64"
+_NOT_READ = "Gemini takes pictures and files in base64, or at addresses with https that end like one that it reads"
+_INLINE_ONLY = "this model takes pictures and files inside of the request, in base64"
 
 
 def signature_of(call: RawObject, at: str) -> str | None:
@@ -108,9 +114,10 @@ def signature_of(call: RawObject, at: str) -> str | None:
 class _Conversation:
     """The turns so far, and the system prompt's parts."""
 
-    def __init__(self, losses: Losses, *, shows_results: bool) -> None:
+    def __init__(self, losses: Losses, *, shows_results: bool, reads_addresses: bool) -> None:
         """``shows_results``: results of functions may have pictures."""
         self.shows_results = shows_results
+        self.reads_addresses = reads_addresses
         self.system: list[Object] = []
         self.turns: list[Object] = []
         self._losses = losses
@@ -263,18 +270,26 @@ class _Conversation:
                 self._losses.add(f"{path}.detail", "Gemini has another scale for the details of pictures", hint=True)
             url = text_at(inner, "url", path)
         elif kind == "file":
-            self._losses.rest(inner, ("file_data", "filename"), path, "Gemini has no access to OpenAI's files")
+            said = ("file_data", "file_url", "filename")
+            self._losses.rest(inner, said, path, "Gemini has no access to OpenAI's files")
             if is_said(inner.get("filename")):
                 self._losses.add(f"{path}.filename", "Gemini takes no names of files", hint=True)
-            url = decoded(inner.get("file_data"), str, f"{path}.file_data") or ""
+            address = decoded(inner.get("file_url"), str, f"{path}.file_url")
+            url = address or decoded(inner.get("file_data"), str, f"{path}.file_data") or ""
         else:
             self._losses.add(at, _NO_PART)
             return []
         found = _DATA_URL.fullmatch(url)
         if found is None:
-            self._losses.add(path, _INLINE_ONLY)
-            return []
+            return self._at_address(url, path)
         return [{"inlineData": {"mimeType": found[1].replace("image/jpg", "image/jpeg"), "data": found[2]}}]
+
+    def _at_address(self, url: str, path: str) -> list[Object]:
+        kind = kind_at(url) if self.reads_addresses else None
+        if kind is not None:
+            return [{"fileData": {"mimeType": kind, "fileUri": url}}]
+        self._losses.add(path, _NOT_READ if self.reads_addresses else _INLINE_ONLY)
+        return []
 
 
 _SAME: Mapping[str, str] = {  # by chat's names, Gemini's
@@ -290,7 +305,7 @@ _PENALTIES = frozenset({"presence_penalty", "frequency_penalty"})
 _READ = frozenset({
     *_SAME,
     *("max_completion_tokens", "max_tokens", "messages", "model", "parallel_tool_calls", "reasoning_effort"),
-    *("response_format", "service_tier", "stop", "stream", "stream_options", "tool_choice", "tools"),
+    *("response_format", "service_tier", "shows_thoughts", "stop", "stream", "stream_options", "tool_choice", "tools"),
 })  # fmt: skip
 _MOST_STOPS = 5  # stop sequences in Gemini
 _HINTS: Mapping[str, str] = {
@@ -307,22 +322,30 @@ _REASONS: Mapping[str, str] = {
     "function_call": "Gemini has tools in place of functions",
     "functions": "Gemini has tools in place of functions",
     "logit_bias": "Gemini has no logit bias",
-    "logprobs": "log probabilities are not translated",
+    "logprobs": "this model tells no log probabilities",
     "modalities": "answers in sound are not translated",
     "store": "Gemini stores nothing",
-    "top_logprobs": "log probabilities are not translated",
+    "top_logprobs": "this model tells no log probabilities",
     "verbosity": "Gemini has no verbosity",
     "web_search_options": "Gemini has its own search",
 }
 
 
 def from_chat(
-    fields: Mapping[str, msgspec.Raw], *, levels: bool = True, least: str = "low", penalties: bool = False
+    fields: Mapping[str, msgspec.Raw],
+    *,
+    levels: bool = True,
+    least: str = "low",
+    penalties: bool = False,
+    addresses: bool = False,
+    several: bool = True,
+    logprobs: bool = False,
 ) -> Wording:
     """Translate a chat completion request into a Gemini request, whose parameters are as in ``fields.py``.
 
     ``levels``: the model takes a level of thinking, and not a budget; those that do also take functions and a form
     of the answer at once. ``least``: the effort below which it cannot think. ``penalties``: it takes some.
+    ``addresses``: it reads what is there. ``several``: it gives several answers. ``logprobs``: it tells these.
 
     Raises:
         Malformed: the request is not valid in chat.
@@ -330,7 +353,7 @@ def from_chat(
     """
     losses = Losses()
     asked, given = request_of(fields)
-    conversation = _Conversation(losses, shows_results=levels)
+    conversation = _Conversation(losses, shows_results=levels, reads_addresses=addresses)
     conversation.read(given)
     if not conversation.turns:
         losses.add("messages", "Gemini needs more than a system prompt")
@@ -338,7 +361,14 @@ def from_chat(
     said["contents"] = conversation.turns
     if conversation.system:
         said["systemInstruction"] = {"parts": conversation.system}
+    if not several and decoded(asked.get("n"), int, "n") not in {None, 1}:
+        losses.add("n", "this model gives one answer")
+        del asked["n"]
     said.update(_same(asked, losses, penalties=penalties))
+    if logprobs and decoded(asked.pop("logprobs", None), bool, "logprobs"):
+        said[IN_CONFIG + "responseLogprobs"] = True
+        if most := decoded(asked.pop("top_logprobs", None), int, "top_logprobs"):
+            said[IN_CONFIG + "logprobs"] = most
     said.update(_limit(asked, losses))
     said.update(_stops(asked, losses))
     said.update(_tier(asked, losses))
@@ -369,13 +399,15 @@ def _same(asked: RawObject, losses: Losses, *, penalties: bool) -> Object:
 def _thinking(asked: RawObject, losses: Losses, *, levels: bool, least: str) -> Object:
     effort, budget = decoded(asked.get("reasoning_effort"), str, "reasoning_effort"), budget_of(asked)
     if effort is None:
-        return {}
+        return {IN_CONFIG + "thinkingConfig": {"includeThoughts": True}} if levels and "shows_thoughts" in asked else {}
     thinking = thinking_of(effort, levels=levels, least=least, budget=budget)
     if thinking is None:
         losses.add("reasoning_effort", f"Gemini has no effort {effort!r}")
         return {}
     if effort == "none" and least != "none":
         losses.add("reasoning_effort", CANNOT_STOP_THINKING, hint=True)
+    elif effort in HIGHER:
+        losses.add("reasoning_effort", f"Gemini has no effort above {HIGHER[effort]!r}", hint=True)
     return {IN_CONFIG + "thinkingConfig": thinking}
 
 
@@ -441,7 +473,10 @@ def _choice(asked: RawObject, losses: Losses, *, strict: bool) -> Object:
         if text_at(choice, "type", "tool_choice") == "function":
             function = object_at(choice.get("function"), "tool_choice.function")
             return {"mode": "ANY", "allowedFunctionNames": [raw_text_at(function, "name", "tool_choice.function")]}
-        losses.add("tool_choice", "Gemini can choose one tool, any, all or none")
+        if names := _names_among(choice):
+            # Google takes names beside these two modes alone (ai.google.dev/api/caching#FunctionCallingConfig).
+            return {"mode": "VALIDATED" if names[0] == "auto" else "ANY", "allowedFunctionNames": names[1]}
+        losses.add("tool_choice", "Gemini chooses among functions, by their names")
         return {}
     word = "auto" if given is None else decoded(given, str, "tool_choice")
     if word not in {"auto", "none", "required"}:
@@ -449,6 +484,19 @@ def _choice(asked: RawObject, losses: Losses, *, strict: bool) -> Object:
     if word == "auto":
         return {"mode": "VALIDATED"} if strict else {}  # else a call need not match its schema
     return {"mode": "ANY" if word == "required" else "NONE"}
+
+
+def _names_among(choice: RawObject) -> tuple[str, list[msgspec.Raw]] | None:
+    """Return the mode and the functions of a choice among several tools; None if it is none, or of other tools."""
+    path = "tool_choice.allowed_tools"
+    if text_at(choice, "type", "tool_choice") != "allowed_tools":
+        return None
+    allowed = object_at(choice.get("allowed_tools"), path)
+    tools = objects_at(allowed.get("tools"), f"{path}.tools")
+    mode = text_at(allowed, "mode", path)
+    functions = [object_at(tool["function"], f"{path}.tools") for tool in tools if "function" in tool]
+    names = [raw_text_at(function, "name", f"{path}.tools") for function in functions]
+    return (mode, names) if names and mode in {"auto", "required"} else None
 
 
 def _form(asked: RawObject, losses: Losses) -> Object:
@@ -477,6 +525,8 @@ class GeminiHabits(Habits, frozen=True):
     levels: bool = True  # it takes a level of thinking, and not a budget
     least: str = "low"  # the effort below which it cannot think
     penalties: bool = False  # it takes some
+    several: bool = True  # it gives several answers
+    logprobs: bool = False  # it tells them
 
 
 def habits_of(model: str, max_output_tokens: int | None, known: Habits) -> GeminiHabits:
@@ -488,14 +538,25 @@ def habits_of(model: str, max_output_tokens: int | None, known: Habits) -> Gemin
         levels=levels,
         least=least_effort(model),
         penalties=takes_penalties(model),
+        several=gives_several(model),
+        logprobs=tells_logprobs(model),
         # Gemini 3 sees pictures in a function's response (ai.google.dev/gemini-api/docs/function-calling#multimodal).
-        beyond=frozenset({"results", "top_k"}) if levels else frozenset({"thinking_budget", "top_k"}),
+        beyond=frozenset({"choices", "thoughts", "top_k", "results" if levels else "thinking_budget"})
+        | ({"addresses"} if reads_addresses(model) else frozenset()),
     )
 
 
 def _from_chat(fields: Fields, habits: Habits) -> Wording:
     own = habits if isinstance(habits, GeminiHabits) else GeminiHabits()
-    return from_chat(fields, levels=own.levels, least=own.least, penalties=own.penalties)
+    return from_chat(
+        fields,
+        levels=own.levels,
+        least=own.least,
+        penalties=own.penalties,
+        addresses="addresses" in own.beyond,
+        several=own.several,
+        logprobs=own.logprobs,
+    )
 
 
 # What a request expects of its answer.
@@ -613,10 +674,13 @@ GEMINI = Dialect(
     pivoting=Pivoting(
         names={
             "max_completion_tokens": IN_CONFIG + "maxOutputTokens",
+            "logprobs": IN_CONFIG + "responseLogprobs",
             "n": IN_CONFIG + "candidateCount",
             "reasoning_effort": IN_CONFIG + "thinkingConfig",
             "response_format": IN_CONFIG + "responseMimeType",
+            "service_tier": "serviceTier",
             "tool_choice": "toolConfig.functionCallingConfig",
+            "top_logprobs": IN_CONFIG + "logprobs",
         },
         to_chat=to_chat,
         keeps=frozenset({"signed", "beyond"}),

@@ -128,6 +128,28 @@ def plain_base64(data: str) -> str:
     return data + "=" * (-len(data) % 4)
 
 
+# What Google reads at an address of others, by how that ends: it asks for the kind, and a signed address is as good
+# (ai.google.dev/gemini-api/docs/file-input-methods, read on 2026-11-28: all models but Gemini 2.0, https alone).
+
+_AT_ADDRESSES: Mapping[str, str] = {
+    **dict.fromkeys(("jpg", "jpeg"), "image/jpeg"),
+    **{end: f"image/{end}" for end in ("bmp", "png", "webp")},
+    **{end: f"text/{end}" for end in ("css", "csv", "html", "rtf", "xml")},
+    "js": "text/javascript",
+    "json": "application/json",
+    "pdf": "application/pdf",
+    "txt": "text/plain",
+}
+_LONGEST_ADDRESS = 16_384  # characters: a longer one is not searched
+_ADDRESS = re.compile(r"https://[^/?#]+/[^?#]*\.(\w+)(?:[?#].*)?", re.DOTALL)
+
+
+def kind_at(address: str) -> str | None:
+    """Return the media type of what is at an address; None if Google does not read it, or it is not known."""
+    found = _ADDRESS.fullmatch(address) if len(address) <= _LONGEST_ADDRESS else None
+    return None if found is None else _AT_ADDRESSES.get(found[1].lower())
+
+
 # Schemas. Gemini's older field has those of OpenAPI 3.0, with types in capitals, and numbers of items as strings.
 
 _LISTED = frozenset({"anyOf", "oneOf", "allOf", "prefixItems"})
@@ -188,13 +210,14 @@ def read_json_schema(raw: msgspec.Raw, path: str) -> Any:
 # for all: Google refuses what a model does not have.
 
 _FIRST_WITHOUT_PENALTIES = (2, 5)
+_FIRST_WITH_ADDRESSES = _FIRST_WITHOUT_LOGPROBS = (2, 5)
 _FIRST_WITH_LEVELS = (3, 0)
 _FIRST_FLASH_WITHOUT_MINIMAL = (3, 7)
 _NEWEST = (1000, 0)
 _LEAST_BUDGET_TOKENS = 128  # of a model that cannot stop thinking
 _BUDGETS_TOKENS: Mapping[str, int] = {"none": 0, "minimal": 1024, "low": 1024, "medium": 8192, "high": 24576}
 _LEVELS = frozenset({"minimal", "low", "medium", "high"})
-_HIGHER: Mapping[str, str] = {"xhigh": "high", "max": "high"}  # there is nothing above high
+HIGHER: Mapping[str, str] = {"xhigh": "high", "max": "high"}  # there is nothing above high
 _MODEL = re.compile(r"gemini-(?:(\d+)(?:\.(\d+))?-?)?(pro|flash-lite|flash)?")
 
 
@@ -202,6 +225,31 @@ def takes_levels(model: str) -> bool:
     """Whether ``model`` takes a level of thinking, and not a budget; what is not known does, as the newest ones."""
     version, _ = _version_and_line(model)
     return version >= _FIRST_WITH_LEVELS
+
+
+def reads_addresses(model: str) -> bool:
+    """Whether ``model`` reads what is at an address that is not Google's own."""
+    version, _ = _version_and_line(model)
+    return version >= _FIRST_WITH_ADDRESSES
+
+
+def gives_several(model: str) -> bool:
+    """Whether ``model`` gives several answers: Gemini 3 does not; what is not known may.
+
+    github.com/googleapis/js-genai/issues/1609, read on 2026-11-28.
+    """
+    version, _ = _version_and_line(model)
+    return version < _FIRST_WITH_LEVELS or version == _NEWEST
+
+
+def tells_logprobs(model: str) -> bool:
+    """Whether ``model`` tells log probabilities: "Logprobs is not enabled for models/gemini-2.5-pro", as of newer ones.
+
+    github.com/mscraftsman/generative-ai/issues/135 and langchain-ai/langchain-google/pull/1266, read on 2026-11-28; at
+    Vertex AI, which has another API here, 2.5 does (github.com/vercel/ai/issues/5418).
+    """
+    version, _ = _version_and_line(model)
+    return version < _FIRST_WITHOUT_LOGPROBS
 
 
 def takes_penalties(model: str) -> bool:
@@ -231,7 +279,7 @@ def thinking_of(effort: str, *, levels: bool, least: str, budget: int | None = N
 
     ``budget``: what the client has asked for, where the effort stands for it.
     """
-    effort = _HIGHER.get(effort, effort)
+    effort = HIGHER.get(effort, effort)
     if effort not in _BUDGETS_TOKENS:
         return None
     shown: dict[str, Any] = {"includeThoughts": effort != "none"}

@@ -33,15 +33,18 @@ from providers.dialects.wording import (
     Losses,
     Malformed,
     Wording,
+    as_strict,
     blocks_within,
     decoded,
     extra_content,
     is_null,
     is_string,
+    one_text,
     raw_json,
     results_first,
     short_name,
     shown,
+    shows_results,
     signer_of,
     with_properties,
 )
@@ -246,7 +249,7 @@ class _Conversation:
         for number, item in enumerate(listed_at(response.get("parts"), f"{path}.parts")):
             inner = f"{path}.parts[{number}]"
             more = parts_of(item, inner, self._losses)
-            if keeps:
+            if shows_results(self._losses):
                 own += more
             elif more:
                 self._losses.add(inner, SHOWN_LATER, hint=True)
@@ -320,8 +323,12 @@ def _lose_name(data: RawObject, at: str, losses: Losses) -> None:
 def _file(data: RawObject, at: str, losses: Losses) -> list[Object]:
     kind = decoded(data.get("mimeType"), str, f"{at}.mimeType") or ""
     url = text_at(data, "fileUri", at)
-    if kind.startswith("image/") and url.startswith("https://") and "generativelanguage.googleapis.com" not in url:
-        losses.rest(data, ("mimeType", "fileUri", "displayName"), at, _NO_FIELD)
+    is_public = url.startswith("https://") and "generativelanguage.googleapis.com" not in url
+    losses.rest(data, ("mimeType", "fileUri", "displayName"), at, _NO_FIELD)
+    if is_public and kind == "application/pdf" and "addresses" in losses.beyond:
+        named = {"filename": data["displayName"]} if is_said(data.get("displayName")) else {}
+        return [{"type": "file", "file": {"file_url": url, **named}}]
+    if is_public and kind.startswith("image/"):
         _lose_name(data, at, losses)
         return [{"type": "image_url", "image_url": {"url": url}}]
     losses.add(at, "chat takes pictures by their address, and no files of Google's")
@@ -351,7 +358,6 @@ _READ = frozenset({
 })  # fmt: skip
 _DEFAULTS: Mapping[str, tuple[bytes, ...]] = {  # values that are the default
     IN_CONFIG + "responseModalities": (b'["TEXT"]', b'[ "TEXT" ]', b"[]"),
-    IN_CONFIG + "responseLogprobs": (b"false",),
     "labels": (b"{}",),
 }
 _HINTS: Mapping[str, str] = {
@@ -360,14 +366,19 @@ _HINTS: Mapping[str, str] = {
 }
 _REASONS: Mapping[str, str] = {
     IN_CONFIG + "topK": "chat has no top_k",
-    IN_CONFIG + "responseLogprobs": "log probabilities are not translated",
-    IN_CONFIG + "logprobs": "log probabilities are not translated",
+    IN_CONFIG + "logprobs": "likely tokens are returned only if responseLogprobs is true",
     IN_CONFIG + "responseModalities": "chat answers in text",
     IN_CONFIG + "speechConfig": "chat answers in text",
     "cachedContent": "only Google has what it keeps in its cache",
 }
 _LETS_ALL_PASS = frozenset({"BLOCK_NONE", "OFF"})
-_CHOICES: Mapping[str, str] = {"AUTO": "auto", "MODE_UNSPECIFIED": "auto", "ANY": "required", "NONE": "none"}
+_CHOICES: Mapping[str, str] = {
+    "AUTO": "auto",
+    "MODE_UNSPECIFIED": "auto",
+    "VALIDATED": "auto",  # by the functions' schemas, which chat holds calls to tool by tool
+    "ANY": "required",
+    "NONE": "none",
+}
 
 
 def to_chat(
@@ -398,11 +409,15 @@ def to_chat(
         if IN_CONFIG + name in asked:
             chat[chats] = asked[IN_CONFIG + name]
     chat.update(_stops(asked, losses))
-    if tools := _tools(asked, losses):
-        chat.update(tools | _choice(asked, losses))
+    mode, names = _calling(asked, losses) if "toolConfig" in asked else ("AUTO", [])
+    if tools := _tools(asked, losses, strict=mode == "VALIDATED"):
+        chat.update(tools | _choice(mode, names))
     chat.update(_form(asked, losses))
+    if chat.get("response_format") == _ANY_JSON:
+        _say_json(chat["messages"], losses)
     chat.update(_effort(asked, losses))
     chat.update(_tier(asked, losses))
+    chat.update(_logprobs(asked) if IN_CONFIG + "responseLogprobs" in asked else {})
     if "top_k" in beyond and IN_CONFIG + "topK" in asked:
         chat["top_k"] = asked.pop(IN_CONFIG + "topK")
     _safety(asked, losses)
@@ -438,7 +453,7 @@ def _stops(asked: RawObject, losses: Losses) -> Object:
     return {"stop": stops[:_MOST_STOPS]}
 
 
-def _tools(asked: RawObject, losses: Losses) -> Object:
+def _tools(asked: RawObject, losses: Losses, *, strict: bool) -> Object:
     said: list[Object] = []
     for number, tool in enumerate(listed_at(asked.get("tools"), "tools")):
         path = f"tools[{number}]"
@@ -446,11 +461,11 @@ def _tools(asked: RawObject, losses: Losses) -> Object:
             if name != "functionDeclarations" and not is_null(value):
                 losses.add(f"{path}.{name}", f"chat has no tool {name!r}")
         for place, declared in enumerate(listed_at(tool.get("functionDeclarations"), f"{path}.functionDeclarations")):
-            said.append(_function(declared, f"{path}.functionDeclarations[{place}]", losses))
+            said.append(_function(declared, f"{path}.functionDeclarations[{place}]", losses, strict=strict))
     return {"tools": said} if said else {}
 
 
-def _function(declared: RawObject, at: str, losses: Losses) -> Object:
+def _function(declared: RawObject, at: str, losses: Losses, *, strict: bool) -> Object:
     function: Object = {"name": name_of_function(text_at(declared, "name", at))}
     if is_said(declared.get("description")):
         function["description"] = declared["description"]
@@ -459,6 +474,9 @@ def _function(declared: RawObject, at: str, losses: Losses) -> Object:
     elif is_said(declared.get("parameters")):
         schema = read_json_schema(declared["parameters"], f"{at}.parameters")
         function["parameters"] = with_properties(raw_json(schema))
+    if strict and "parameters" in function:
+        function["parameters"], function["strict"], lost = as_strict(function["parameters"], at)
+        losses.note(lost)
     for name in ("response", "responseJsonSchema"):
         if is_said(declared.get(name)):
             losses.add(f"{at}.{name}", "chat has no schema of what a function returns", hint=True)
@@ -467,7 +485,8 @@ def _function(declared: RawObject, at: str, losses: Losses) -> Object:
     return losses.places.put({"type": "function", "function": function}, at)
 
 
-def _choice(asked: RawObject, losses: Losses) -> Object:
+def _calling(asked: RawObject, losses: Losses) -> tuple[str, list[str]]:
+    """Return the mode in which functions are called, and the names of those that may be; none: all of them."""
     config = spelt_at(asked.get("toolConfig"), "toolConfig")
     losses.rest(config, ("functionCallingConfig",), "toolConfig", _NO_FIELD)
     path = "toolConfig.functionCallingConfig"
@@ -475,16 +494,39 @@ def _choice(asked: RawObject, losses: Losses) -> Object:
     losses.rest(calling, ("mode", "allowedFunctionNames"), path, _NO_FIELD)
     mode = (decoded(calling.get("mode"), str, f"{path}.mode") or "AUTO").upper()
     names = decoded(calling.get("allowedFunctionNames"), list[str], f"{path}.allowedFunctionNames") or []
-    if mode == "VALIDATED":  # as it sees fit, but by the schema
-        losses.add(f"{path}.mode", "chat holds calls to their schema tool by tool")
-        return {}
     if mode not in _CHOICES:
         raise Malformed(f"'{path}.mode' must be AUTO, ANY, NONE or VALIDATED", f"{path}.mode")
-    if mode == "ANY" and len(names) == 1:
-        return {"tool_choice": {"type": "function", "function": {"name": name_of_function(names[0])}}}
-    if names:
-        losses.add(f"{path}.allowedFunctionNames", "chat can name one tool, or allow all")
-    return {} if mode in {"AUTO", "MODE_UNSPECIFIED"} else {"tool_choice": _CHOICES[mode]}
+    return mode, [name_of_function(name) for name in names]
+
+
+def _choice(mode: str, names: list[str]) -> Object:
+    choice = _CHOICES[mode]
+    functions = [{"type": "function", "function": {"name": name}} for name in names]
+    if choice == "required" and len(functions) == 1:
+        return {"tool_choice": functions[0]}
+    if functions and choice != "none":
+        return {"tool_choice": {"type": "allowed_tools", "allowed_tools": {"mode": choice, "tools": functions}}}
+    return {} if choice == "auto" else {"tool_choice": choice}
+
+
+_ANY_JSON: Object = {"type": "json_object"}
+_IN_JSON = "Answer in JSON."
+
+
+def _say_json(messages: list[Object], losses: Losses) -> None:
+    """Ask for JSON in words, if no message does: OpenAI and others refuse to be asked for it without the word."""
+    contents = [message.get("content") or "" for message in messages]
+    parts = [part for each in contents for part in (each if isinstance(each, list) else [{"text": each}])]
+    if any(b"json" in bytes(raw_json(part["text"])).lower() for part in parts if "text" in part):
+        return
+    path = IN_CONFIG + "responseMimeType"
+    losses.add(path, "chat wants to hear the word JSON: it is told to answer in it", hint=True)
+    if messages[0]["role"] != "system":
+        messages.insert(0, losses.places.put({"role": "system", "content": _IN_JSON}, path))
+    elif isinstance(messages[0]["content"], list):
+        messages[0]["content"].append({"type": "text", "text": _IN_JSON})
+    else:
+        messages[0]["content"] = one_text([messages[0]["content"], _IN_JSON])
 
 
 def _form(asked: RawObject, losses: Losses) -> Object:
@@ -495,7 +537,7 @@ def _form(asked: RawObject, losses: Losses) -> Object:
         schema = read_json_schema(old, IN_CONFIG + "responseSchema")
     if kind == "application/json":
         if schema is None:
-            return {"response_format": {"type": "json_object"}}
+            return {"response_format": _ANY_JSON}
         named = {"name": "answer", "schema": schema}  # chat requires a name
         return {"response_format": {"type": "json_schema", "json_schema": named}}
     if kind != "text/plain" or schema is not None:
@@ -510,7 +552,10 @@ def _effort(asked: RawObject, losses: Losses) -> Object:
     effort = effort_of(config, path)
     budget = decoded(config.get("thinkingBudget"), int, f"{path}.thinkingBudget") or 0
     said: Object = {} if effort is None else {"reasoning_effort": effort}
-    return said | {"thinking_budget": budget} if said and budget > 0 and "thinking_budget" in losses.beyond else said
+    if decoded(config.get("includeThoughts"), bool, f"{path}.includeThoughts") and "thoughts" in losses.beyond:
+        said["shows_thoughts"] = True
+    keeps = effort is not None and budget > 0 and "thinking_budget" in losses.beyond
+    return said | {"thinking_budget": budget} if keeps else said
 
 
 def _tier(asked: RawObject, losses: Losses) -> Object:
@@ -520,6 +565,17 @@ def _tier(asked: RawObject, losses: Losses) -> Object:
     if tier not in {"standard", "unspecified"}:
         losses.add("serviceTier", f"chat has no service tier {tier!r}", hint=True)
     return {}
+
+
+def _logprobs(asked: RawObject) -> Object:
+    """Return what asks for log probabilities, and take it out of ``asked``."""
+    path = IN_CONFIG + "responseLogprobs"
+    if not decoded(asked.pop(path), bool, path):
+        return {}
+    said: Object = {"logprobs": True}
+    if (most := asked.pop(IN_CONFIG + "logprobs", None)) is not None:
+        said["top_logprobs"] = most
+    return said
 
 
 def _safety(asked: RawObject, losses: Losses) -> None:

@@ -502,7 +502,7 @@ MESSAGES = Dialect(
         },
         keeps=frozenset({"marks", "signed", "beyond"}),
         takes_signed=ANTHROPIC,
-        beyond=frozenset({"results", "thinking_budget", "top_k", "addresses"}),
+        beyond=frozenset({"results", "thinking_budget", "thoughts", "top_k", "addresses"}),
         from_chat=_from_chat,
         stream_to_chat=ToChat,
         stream_from_chat=partial(FromChat, offered=_offered_tools),

@@ -50,6 +50,7 @@ from providers.dialects.wording import (
 _IMAGE = re.compile(r"data:(image/(?:jpe?g|png|gif|webp));base64,(.*)", re.DOTALL)
 _FILE = re.compile(r"data:(application/pdf|text/plain);base64,(.*)", re.DOTALL)
 _THOUGHTS = frozenset({"reasoning", "reasoning_content", "reasoning_details", "thinking_blocks"})
+_OF_DOCUMENT = ("citations", "context")
 _PDF = re.compile(r"https?://[^?#]+\.pdf(?:[?#].*)?", re.IGNORECASE | re.DOTALL)
 _LONGEST_BLANK_BYTES = 64  # a longer text is not searched for words: it may be a whole book
 
@@ -275,7 +276,7 @@ class Turns:
 
     def _read_file(self, part: RawObject, at: str) -> list[Object]:
         file = object_at(part.get("file"), f"{at}.file")
-        self._losses.rest(part, ("type", "file", "cache_control"), at, self._no_field)
+        self._losses.rest(part, ("type", "file", "cache_control", *_OF_DOCUMENT), at, self._no_field)
         of_openai = f"{self.api} has no access to OpenAI's files"
         self._losses.rest(file, ("file_data", "filename", "file_url"), f"{at}.file", of_openai)
         if address := decoded(file.get("file_url"), str, f"{at}.file.file_url"):
@@ -370,7 +371,12 @@ class Conversation(Turns):
         block: Object = {"type": "document", "source": source}
         if "filename" in file and not is_null(file["filename"]):
             block["title"] = file["filename"]
-        return _marked(part, block)
+        return _marked(part, block | of_document(part))
+
+
+def of_document(part: RawObject) -> Object:
+    """Return what a file's part says besides the file: no fields of chat's, but the pivot's."""
+    return {name: part[name] for name in _OF_DOCUMENT if name in part and not is_null(part[name])}
 
 
 def is_error(message: RawObject, path: str) -> bool:
@@ -404,6 +410,7 @@ _TRANSLATED = frozenset(
         "response_format",
         "safety_identifier",
         "service_tier",
+        "shows_thoughts",  # it does
         "stop",
         "stream_options",  # Messages always sends usage
         "temperature",

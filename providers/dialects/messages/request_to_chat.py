@@ -1,5 +1,6 @@
 """Translates a Messages request into a chat completion request."""
 
+import base64
 from collections.abc import Container, Mapping, Sequence
 
 import msgspec
@@ -41,6 +42,7 @@ from providers.dialects.wording import (
     results_first,
     short_name,
     shown,
+    shows_results,
     signer_of,
     with_properties,
 )
@@ -212,7 +214,7 @@ def _tool_message(block: RawObject, at: str, losses: Losses, shown_by_tools: lis
         for inner, kind, item in _blocks(content, f"{at}.content"):
             for part in _parts(item, kind, inner, losses):
                 mark = part.pop(MARK, mark)
-                if part["type"] == "text" or "results" in losses.beyond:
+                if part["type"] == "text" or shows_results(losses):
                     parts.append(part)
                 else:
                     losses.add(inner, SHOWN_LATER, hint=True)
@@ -224,8 +226,9 @@ def _tool_message(block: RawObject, at: str, losses: Losses, shown_by_tools: lis
     if failed and "results" in losses.beyond:
         said["is_error"] = True
     elif failed:
-        text = decoded(raw_json(parts[0]["text"]), str, f"{at}.content") if parts else ""
-        parts[:1] = [{"type": "text", "text": as_error(text)}]
+        begun = parts[:1] if parts and parts[0]["type"] == "text" else []
+        text = decoded(raw_json(begun[0]["text"]), str, f"{at}.content") if begun else ""
+        parts[: len(begun)] = [{"type": "text", "text": as_error(text)}]
     losses.rest(block, ("type", "tool_use_id", "content", "is_error"), at, _NO_FIELD)
     is_text = all(part["type"] == "text" for part in parts)
     said["content"] = one_text([part["text"] for part in parts]) if is_text else parts
@@ -275,9 +278,14 @@ def _document(block: RawObject, at: str, losses: Losses) -> list[Object]:
     source = object_at(block.get("source"), path)
     kind = text_at(source, "type", path)
     said = {"type", "source", "citations"}
-    _lose_citations(block, at, losses)
+    cites = "citations" in losses.beyond and kind in {"text", "base64"} and _asks_citations(block, at)
+    if not cites:
+        _lose_citations(block, at, losses)
     parts: list[Object] = []
-    if kind == "text":
+    if cites:
+        said |= {"title", "context"}
+        parts = [_cited(block, source, kind, at)]
+    elif kind == "text":
         parts = [{"type": "text", "text": raw_text_at(source, "data", path)}]
     elif kind == "base64":
         said.add("title")
@@ -302,6 +310,27 @@ def _data_url(source: RawObject, at: str) -> str:
     return f"data:{text_at(source, 'media_type', at)};base64,{text_at(source, 'data', at)}"
 
 
+def _cited(block: RawObject, source: RawObject, kind: str, at: str) -> Object:
+    """Return a document that is to be cited: no field of chat's, but the pivot's."""
+    if kind == "text":
+        text = base64.b64encode(text_at(source, "data", f"{at}.source").encode()).decode()
+        name, data = "document.txt", f"data:text/plain;base64,{text}"
+    else:
+        name, data = "document.pdf", _data_url(source, f"{at}.source")
+    title = decoded(block.get("title"), str, f"{at}.title") or name
+    more: Object = {
+        each: block[each] for each in ("citations", "context") if each in block and not is_null(block[each])
+    }
+    return {"type": "file", "file": {"filename": title, "file_data": data}, **more}
+
+
+def _asks_citations(block: RawObject, at: str) -> bool:
+    asked = block.get("citations")
+    if asked is None or bytes(memoryview(asked)[:1]) != b"{":
+        return False
+    return decoded(object_at(asked, f"{at}.citations").get("enabled"), bool, f"{at}.citations.enabled") is True
+
+
 def _lose_citations(block: RawObject, at: str, losses: Losses) -> None:
     """Note citations as lost: those of earlier answers are a hint, a request for citations is not."""
     asked = block.get("citations")
@@ -309,7 +338,7 @@ def _lose_citations(block: RawObject, at: str, losses: Losses) -> None:
         return
     if bytes(memoryview(asked)[:1]) == b"[":
         losses.add(f"{at}.citations", "chat has no citations of earlier answers", hint=True)
-    elif decoded(object_at(asked, f"{at}.citations").get("enabled"), bool, f"{at}.citations.enabled"):
+    elif _asks_citations(block, at):
         losses.add(f"{at}.citations", "chat has no citations")
 
 
@@ -545,6 +574,9 @@ def _output(asked: RawObject, losses: Losses) -> Object:
                 said["thinking_budget"] = budget
         elif kind not in {"adaptive", "disabled"}:
             losses.add("thinking", f"chat cannot think the way {kind!r} means")
+        hides = kind == "disabled" or bytes(thinking.get("display", b"")) == b'"omitted"'
+        if "thoughts" in losses.beyond and not hides:
+            said["shows_thoughts"] = True
         losses.rest(thinking, ("type", "budget_tokens", "display"), "thinking", "chat has no such field")
     if effort is not None:
         said["reasoning_effort"] = effort

@@ -282,7 +282,7 @@ class FromChat(ChunkTranslation):
         if thought or signed or signature:
             self._think(thought, signed, signature, said)
         if text:
-            self._say("text", text, said)
+            self._say("text", text, said, apart="content_block" in delta)
         if refusal := delta.get("refusal"):
             self._refused = True
             self._say("text", refusal, said)
@@ -300,12 +300,12 @@ class FromChat(ChunkTranslation):
                 delta = {"type": "citations_delta", "citation": citation}
                 said.append(event("content_block_delta", {"index": self._blocks, "delta": delta}))
 
-    def _say(self, kind: str, text: str, said: list[bytes]) -> None:
-        """Send a piece of text or thinking in the open block of its type, or in a new one."""
+    def _say(self, kind: str, text: str, said: list[bytes], *, apart: bool = False) -> None:
+        """Send a piece of text or thinking in the open block of its type, or in a new one: also if it is ``apart``."""
         if self._open == "tool_use":
             self._calls.finish()
             self._say_calls(said, finished=True)
-        if self._open != kind:
+        if self._open != kind or apart:
             self._close(said)
             empty = {"text": ""} if kind == "text" else {"thinking": "", "signature": ""}
             self._open_block(kind, empty, said)

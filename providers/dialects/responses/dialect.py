@@ -139,7 +139,7 @@ RESPONSES = Dialect(
         },
         to_chat=to_chat,
         keeps=frozenset({"signed", "beyond"}),
-        beyond=frozenset({"addresses"}),
+        beyond=frozenset({"addresses", "thoughts"}),
         from_chat=lambda fields, _: from_chat(fields),  # models do not differ
         stream_to_chat=lambda _: ToChat(),  # passes errors on, and raises none
         stream_from_chat=FromChat,

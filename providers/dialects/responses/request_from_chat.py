@@ -18,6 +18,7 @@ from providers.dialects.wording import (
     Wording,
     decoded,
     is_string,
+    one_text,
     raw_json,
     written_object,
 )
@@ -34,6 +35,7 @@ _INSTRUCTING = frozenset({b'"system"', b'"developer"'})  # roles
 _THOUGHTS = ("reasoning_content", "reasoning", "reasoning_details", "thinking_blocks")
 
 
+_TEXT = frozenset({"type", "text"})
 _OF_FILE = ("file_data", "file_id", "filename", "file_url")
 LONGEST_ID = CallIds(64)  # OpenAI's limit
 
@@ -41,7 +43,9 @@ LONGEST_ID = CallIds(64)  # OpenAI's limit
 class Transcript:
     """Input items, made from chat messages in their order."""
 
-    def __init__(self, losses: Losses) -> None:
+    def __init__(self, losses: Losses, *, instructs: bool = True) -> None:
+        """``instructs``: a system message at the beginning becomes the instructions."""
+        self._instructs = instructs
         self.instructions: msgspec.Raw | None = None
         self.items: list[Item] = []
         self._losses = losses
@@ -72,7 +76,8 @@ class Transcript:
 
     def _input(self, message: Fields, role: str) -> None:
         content = message.need("content")
-        if role == "system" and is_string(content) and self.instructions is None and not self.items:
+        is_first = self._instructs and self.instructions is None and not self.items
+        if role == "system" and is_string(content) and is_first:
             self.instructions = content
             return
         said = content if is_string(content) else self._parts(content, message.named("content"))
@@ -118,6 +123,8 @@ class Transcript:
         content = message.need("content")
         message.pass_over("name")  # the call has it too
         output = content if is_string(content) else self._parts(content, message.named("content"))
+        if isinstance(output, list) and output and all(part.keys() == _TEXT for part in output):
+            output = one_text([part["text"] for part in output])  # some servers take no list
         kind = "custom_tool_call_output" if bytes(call_id) in self._custom_calls else "function_call_output"
         self.items.append({"type": kind, "call_id": call_id, "output": output})
 
@@ -285,6 +292,7 @@ def _output_text(text: msgspec.Raw) -> Item:
     return {"type": "output_text", "text": text, "annotations": []}
 
 
+_ANY_JSON = b'"json_object"'
 _FEWEST_TOKENS = 16  # the API's minimum of max_output_tokens
 
 _LOST: Mapping[str, tuple[str, tuple[bytes, ...]]] = {  # the reason, and the values that are defaults
@@ -314,7 +322,8 @@ def from_chat(fields: Mapping[str, msgspec.Raw]) -> Wording:
     """
     asked, losses = Fields(fields), Losses(once=True)
     said: dict[str, Any] = asked.several(*SHARED, "parallel_tool_calls")
-    transcript = Transcript(losses)
+    # OpenAI looks for the word JSON, if that is asked for, in the input alone.
+    transcript = Transcript(losses, instructs=_ANY_JSON not in bytes(fields.get("response_format", b"")))
     for message in objects_of(asked.need("messages"), "messages"):
         transcript.add(message)
     if transcript.instructions is not None:
@@ -329,8 +338,9 @@ def from_chat(fields: Mapping[str, msgspec.Raw]) -> Wording:
     said |= _limit(asked, losses)
     if text := _text(asked, losses):
         said["text"] = text
-    if (effort := asked.raw("reasoning_effort")) is not None:
-        said["reasoning"] = {"effort": effort}
+    reasoning = {"effort": asked.raw("reasoning_effort"), "summary": "auto" if asked.raw("shows_thoughts") else None}
+    if any(reasoning.values()):
+        said["reasoning"] = {name: value for name, value in reasoning.items() if value is not None}
     if asked.take("logprobs", bool):
         said["include"] = [LOGPROBS]
         said |= asked.several("top_logprobs")

@@ -571,12 +571,15 @@ def _text(text: Fields, losses: Losses) -> dict[str, Any]:
 
 def _reasoning(reasoning: Fields, losses: Losses) -> dict[str, Any]:
     effort = reasoning.raw("effort")
+    shows: dict[str, Any] = {}
     for name in ("summary", "generate_summary"):
+        if "thoughts" in losses.beyond and reasoning.raw(name) is not None:
+            shows["shows_thoughts"] = True
         reasoning.lose(name, losses, "chat completions return reasoning itself, if any, not a summary", hint=True)
     reasoning.lose("context", losses, _NO_SUCH_FIELD, b'"auto"')
     reasoning.lose("mode", losses, _NO_SUCH_FIELD, b'"standard"')
     reasoning.lose_rest(losses, _NO_SUCH_FIELD)
-    return {} if effort is None else {"reasoning_effort": effort}
+    return shows if effort is None else {"reasoning_effort": effort, **shows}
 
 
 def _logprobs(asked: Fields, losses: Losses) -> dict[str, Any]:

@@ -137,11 +137,32 @@ def test_models_refuse_what_they_do_not_take(google: Vendor) -> None:
     )
     budget = with_config("gemini-2.5-pro", thinkingConfig={"thinkingBudget": 0})
     assert budget == "Budget 0 is invalid. This model only works in thinking mode."
+    assert with_config(FLASH, responseLogprobs=True) == f"Logprobs is not enabled for models/{FLASH}"
+    assert with_config(PRO, candidateCount=2) == "Multiple candidates is not enabled for this model"
+    assert generate(google, FLASH, generationConfig={"candidateCount": 2}).status == 200
     assert with_config(FLASH, presencePenalty=0.5) == "Penalty is not enabled for this model"
     json = with_config(FLASH, responseMimeType="application/json")
     assert json == "Function calling with a response mime type: 'application/json' is unsupported"
     assert "supported range is from 1 (inclusive) to 65537 (exclusive)" in with_config(FLASH, maxOutputTokens=100_000)
     assert generate(google, PRO, generationConfig={"thinkingConfig": {"thinkingLevel": "low"}}).status == 200
+
+
+def test_addresses_are_read_by_https_and_of_some_kinds_alone(google: Vendor) -> None:
+    def at(address: str, kind: str) -> int:
+        part = {"fileData": {"fileUri": address, "mimeType": kind}}
+        return generate(google, FLASH, {"role": "user", "parts": [part, {"text": "Hi"}]}).status
+
+    assert at("https://example.com/a.png", "image/png") == 200
+    assert at("https://generativelanguage.googleapis.com/v1beta/files/a", "image/gif") == 200
+    assert [at("http://example.com/a.png", "image/png"), at("https://example.com/a.gif", "image/gif")] == [400, 400]
+
+
+def test_functions_are_allowed_where_one_must_be_called_or_fit_alone(google: Vendor) -> None:
+    def allowing(mode: str) -> int:
+        config = {"functionCallingConfig": {"mode": mode, "allowedFunctionNames": ["get_weather"]}}
+        return generate(google, FLASH, tools=[DECLARED], toolConfig=config).status
+
+    assert [allowing(mode) for mode in ("ANY", "VALIDATED", "AUTO", "NONE")] == [200, 200, 400, 400]
 
 
 def test_a_name_of_a_function_with_other_letters_is_refused(google: Vendor) -> None:

@@ -156,6 +156,7 @@ def wrong_history(body: Json, *, signs: bool, continues: bool = True) -> Iterato
             if sum(name in part for name in _DATA) != 1:
                 said = f"* GenerateContentRequest.contents[{number}].parts[{order}].data: required oneof field 'data' must have one initialized field\n"
                 yield said, "part without data", rules.NO_DATA
+            yield from _wrong_file(part.get("fileData", {}))
             if (signature := part.get("thoughtSignature")) and not is_signature(signature):
                 yield "Corrupted thought signature.", "foreign signature", rules.CORRUPTED
     yield from _wrong_order(contents)
@@ -167,6 +168,14 @@ def wrong_history(body: Json, *, signs: bool, continues: bool = True) -> Iterato
         )
     if signs:
         yield from _unsigned(contents)
+
+
+def _wrong_file(file: Json) -> Iterator[Wrong]:
+    address, kind = file.get("fileUri", "https://"), file.get("mimeType", "application/pdf")
+    if not address.startswith("https://"):
+        yield f"Invalid or unsupported file uri: {address}", "address of a file", rules.ADDRESSES
+    elif "googleapis.com" not in address and not kind.startswith("video/") and kind not in rules.AT_ADDRESSES:
+        yield f"Unsupported MIME type: {kind}", "kind of a file", rules.ADDRESSES
 
 
 def _wrong_order(contents: Sequence[Json]) -> Iterator[Wrong]:

@@ -274,7 +274,7 @@ class ResponsesVendor(ChatVendor):
                     rule="strict schema",
                     page=STRICT_PAGE,
                 )
-        if form.get("type") == "json_object" and "json" not in f"{body['input']}{body.get('instructions')}".lower():
+        if form.get("type") == "json_object" and "json" not in f"{body['input']}".lower():
             raise Refused(
                 400,
                 "Response input messages must contain the word 'json' in some form to use 'text.format' of type"

@@ -91,7 +91,7 @@ class VENDOR(ChatLike):
         known = google.KNOWN[model.name]
         inner = _as_content(body, levels=known.levels)
         history = gemini.wrong_history(inner, signs=known.signs, continues=known.continues)
-        for said, rule, page in (*history, *wrong_for(known, inner["generationConfig"], inner)):
+        for said, rule, page in (*history, *wrong_for(known, inner["generationConfig"], inner, body["model"])):
             raise Refused(400, said, rule=rule, page=page)
 
     def check_messages(self, messages: Sequence[Json]) -> None:

@@ -145,7 +145,7 @@ class VENDOR(Vendor):
             *gemini.wrong_history(body, signs=known.signs, continues=known.continues),
         ):
             raise Refused(400, said, rule=rule, page=page)
-        for said, rule, page in wrong_for(known, body.get("generationConfig", {}), body):
+        for said, rule, page in wrong_for(known, body.get("generationConfig", {}), body, name):
             raise Refused(400, said, rule=rule, page=page)
         return gemini.read(body, name, stream=stream)
 
@@ -182,7 +182,7 @@ class VENDOR(Vendor):
         return rules.KNOWN[name]
 
 
-def wrong_for(known: rules.GoogleModel, config: Mapping[str, Any], body: Json) -> Iterator[gemini.Wrong]:
+def wrong_for(known: rules.GoogleModel, config: Mapping[str, Any], body: Json, name: str) -> Iterator[gemini.Wrong]:
     """Yield what a model does not take."""
     if (tokens := tokens_of(body)) > known.context:
         said = f"The input token count ({tokens}) exceeds the maximum number of tokens allowed ({known.context})."
@@ -196,8 +196,10 @@ def wrong_for(known: rules.GoogleModel, config: Mapping[str, Any], body: Json) -
         yield said, "longest answer", rules.LONGEST
     if config.get("presencePenalty") or config.get("frequencyPenalty"):
         yield "Penalty is not enabled for this model", "penalty", rules.PENALTIES
-    if not 1 <= config.get("candidateCount", 1) <= (8 if known.budgets is None else 1):
-        yield "Multiple candidates is not enabled for this model", "candidates", rules.FIELDS
+    if not 1 <= config.get("candidateCount", 1) <= (1 if known.levels else 8):
+        yield "Multiple candidates is not enabled for this model", "candidates", rules.SEVERAL
+    if config.get("responseLogprobs") or config.get("logprobs"):
+        yield f"Logprobs is not enabled for models/{name}", "log probabilities", rules.LOGPROBS
     if len(config.get("stopSequences", ())) > _MOST_STOPS:
         yield f"The number of stop sequences must be at most {_MOST_STOPS}.", "stop sequences", rules.FIELDS
     declared = any("functionDeclarations" in tool for tool in body.get("tools", ()))
@@ -210,6 +212,10 @@ def wrong_for(known: rules.GoogleModel, config: Mapping[str, Any], body: Json) -
         at = "* GenerateContentRequest.generation_config.response_schema"
         said = f"{at}: response_schema requires response_mime_type to be set\n"
         yield said, "schema without a type", rules.FIELDS
+    calling = body.get("toolConfig", {}).get("functionCallingConfig", {})
+    if calling.get("allowedFunctionNames") and calling.get("mode", "AUTO").upper() not in {"ANY", "VALIDATED"}:
+        said = "Please set allowed_function_names only when function calling mode is ANY."
+        yield said, "allowed functions", rules.ALLOWED
     yield from _wrong_thinking(known, config.get("thinkingConfig", {}))
 
 

@@ -34,6 +34,15 @@ LEVELS = "https://github.com/RooCodeInc/Roo-Code/issues/10700"
 THINKING = "https://ai.google.dev/gemini-api/docs/thinking"
 LEVEL_OR_BUDGET = "https://github.com/dhyansraj/mcp-mesh/issues/1346"
 JSON_AND_TOOLS = "https://github.com/googleapis/python-genai/issues/867"
+SEVERAL = "https://github.com/googleapis/js-genai/issues/1609"
+LOGPROBS = "https://github.com/mscraftsman/generative-ai/issues/135"
+ALLOWED = "https://ai.google.dev/api/caching#FunctionCallingConfig"
+ADDRESSES = "https://ai.google.dev/gemini-api/docs/file-input-methods"
+# What it reads at an address of others (``ADDRESSES``), but for videos.
+AT_ADDRESSES = frozenset(
+    {*(f"text/{each}" for each in ("html", "css", "plain", "xml", "csv", "rtf", "javascript")), "application/json"}
+    | {"application/pdf", "image/bmp", "image/jpeg", "image/png", "image/webp"}
+)
 MODELS = "https://ai.google.dev/gemini-api/docs/models"
 KEYS = "https://ai.google.dev/gemini-api/docs/troubleshooting"
 

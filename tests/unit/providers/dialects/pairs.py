@@ -5,6 +5,7 @@ platform.claude.com/docs/en/api/messages, ai.google.dev/api/generate-content,
 docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_Converse.html, read on 2026-11-28).
 """
 
+from base64 import b64encode
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -102,6 +103,30 @@ def tool(**more: Json) -> Mapping[str, Json]:
     return {api: fields for api, fields in tools.items() if api in more or not more}
 
 
+def named(*names: str) -> Mapping[str, Json]:
+    """Return tools of these names in each API that has a choice among several."""
+    given: Json = {"description": "Looks.", "parameters": SCHEMA}
+    declared: Json = {"description": "Looks.", "parametersJsonSchema": SCHEMA}
+    return {
+        "chat": {"tools": [{"type": "function", "function": {"name": name, **given}} for name in names]},
+        "responses": {"tools": [{"type": "function", "name": name, **given} for name in names]},
+        "gemini": {"tools": [{"functionDeclarations": [{"name": name, **declared} for name in names]}]},
+    }
+
+
+def among(mode: str, *names: str) -> Mapping[str, Json]:
+    """Return the choice among tools of these names in each API: ``auto`` or ``required``."""
+    functions: list[Json] = [{"type": "function", "function": {"name": name}} for name in names]
+    calling = {"mode": "VALIDATED" if mode == "auto" else "ANY", "allowedFunctionNames": [*names]}
+    flat = [{"type": "function", "name": name} for name in names]
+    asked: Mapping[str, Json] = {
+        "chat": {"tool_choice": {"type": "allowed_tools", "allowed_tools": {"mode": mode, "tools": functions}}},
+        "responses": {"tool_choice": {"type": "allowed_tools", "mode": mode, "tools": flat}},
+        "gemini": {"toolConfig": {"functionCallingConfig": calling}},
+    }
+    return {api: {**named("look", "find", "drop")[api], **fields} for api, fields in asked.items()}
+
+
 FORM: Json = {"name": "answer", "schema": SCHEMA}
 FLASH, SONNET = "gemini-2.5-flash", "claude-sonnet-4-5"
 OLD = {"gemini": FLASH, "messages": SONNET, "converse": f"anthropic.{SONNET}"}
@@ -150,11 +175,27 @@ THINGS: Mapping[str, Thing] = {
         models=OLD,
     ),
     "a seed": Thing({"chat": {"seed": 7}, "gemini": {CONFIG + "seed": 7}}),
-    "several answers": Thing({"chat": {"n": 2}, "gemini": {CONFIG + "candidateCount": 2}}),
+    "several answers": Thing({"chat": {"n": 2}, "gemini": {CONFIG + "candidateCount": 2}}, models=OLD),
     "penalties": Thing(
         {
             "chat": {"presence_penalty": 0.5, "frequency_penalty": 0.25},
             "gemini": {CONFIG + "presencePenalty": 0.5, CONFIG + "frequencyPenalty": 0.25},
+        },
+        models={"gemini": "gemini-2.0-flash"},
+    ),
+    "log probabilities": Thing(
+        {
+            "chat": {"logprobs": True, "top_logprobs": 3},
+            "responses": {"include": ["message.output_text.logprobs"], "top_logprobs": 3},
+            "gemini": {CONFIG + "responseLogprobs": True, CONFIG + "logprobs": 3},
+        },
+        models={"gemini": "gemini-2.0-flash"},
+    ),
+    "log probabilities of what is said alone": Thing(
+        {
+            "chat": {"logprobs": True},
+            "responses": {"include": ["message.output_text.logprobs"]},
+            "gemini": {CONFIG + "responseLogprobs": True},
         },
         models={"gemini": "gemini-2.0-flash"},
     ),
@@ -176,6 +217,19 @@ THINGS: Mapping[str, Thing] = {
             "converse": {"additionalModelRequestFields": {"output_config": {"effort": "low"}}},
         },
     ),
+    "thoughts that are shown": Thing(
+        {
+            "messages": {"thinking": {"type": "adaptive"}, "output_config": {"effort": "low"}},
+            "responses": {"reasoning": {"effort": "low", "summary": "auto"}},
+            "gemini": {CONFIG + "thinkingConfig": {"includeThoughts": True, "thinkingLevel": "low"}},
+            "converse": {
+                "additionalModelRequestFields": {
+                    "thinking": {"type": "adaptive", "display": "summarized"},
+                    "output_config": {"effort": "low"},
+                }
+            },
+        },
+    ),
     "a budget of thinking": Thing(
         {
             "messages": {"thinking": {"type": "enabled", "budget_tokens": 12_000}, "max_tokens": 20_000},
@@ -188,6 +242,18 @@ THINGS: Mapping[str, Thing] = {
         models=OLD,
     ),
     "a tool": Thing(tool()),
+    "a tool whose schema a call must fit": Thing({
+        "chat": {"tools": [{"type": "function", "function": {"name": "f", "parameters": SCHEMA, "strict": True}}]},
+        "messages": {"tools": [{"name": "f", "input_schema": SCHEMA, "strict": True}]},
+        "responses": {"tools": [{"type": "function", "name": "f", "parameters": SCHEMA, "strict": True}]},
+        "gemini": {
+            "tools": [{"functionDeclarations": [{"name": "f", "parametersJsonSchema": SCHEMA}]}],
+            "toolConfig": {"functionCallingConfig": {"mode": "VALIDATED"}},
+        },
+        "converse": {
+            "toolConfig": {"tools": [{"toolSpec": {"name": "f", "inputSchema": {"json": SCHEMA}, "strict": True}}]}
+        },
+    }),
     "a tool that must be called": Thing(
         tool(
             chat={"tool_choice": "required"},
@@ -206,6 +272,8 @@ THINGS: Mapping[str, Thing] = {
             converse={"toolChoice": {"tool": {"name": "look"}}},
         )
     ),
+    "a choice among several tools": Thing(among("auto", "look", "find")),
+    "a choice among several tools, one of which must be called": Thing(among("required", "look", "find")),
     "no tool": Thing(
         tool(
             chat={"tool_choice": "none"},
@@ -227,17 +295,21 @@ THINGS: Mapping[str, Thing] = {
             "messages": {"output_config": {"format": {"type": "json_schema", "schema": SCHEMA}}},
             "responses": {"text": {"format": {"type": "json_schema", **FORM, "strict": True}}},
             "gemini": {CONFIG + "responseMimeType": "application/json", CONFIG + "responseJsonSchema": SCHEMA},
+            "converse": {"outputConfig": {"textFormat": {"type": "json_schema"}}},  # with the schema as text
         },
         sent={
             "chat": {"response_format": {"type": "json_schema", "json_schema": FORM}},
             "responses": {"text": {"format": {"type": "json_schema", **FORM}}},
         },
     ),
-    "any JSON": Thing({
-        "chat": {"response_format": {"type": "json_object"}},
-        "responses": {"text": {"format": {"type": "json_object"}}},
-        "gemini": {CONFIG + "responseMimeType": "application/json"},
-    }),
+    "any JSON": Thing(
+        {
+            "chat": {"response_format": {"type": "json_object"}},
+            "responses": {"text": {"format": {"type": "json_object"}}},
+            "gemini": {CONFIG + "responseMimeType": "application/json"},
+        },
+        hints=frozenset({"chat", "responses"}),  # of the word that they want to hear
+    ),
     "a picture": Thing(
         user(
             chat={"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PNG}"}},
@@ -247,11 +319,23 @@ THINGS: Mapping[str, Thing] = {
             converse={"image": {"format": "png", "source": {"bytes": PNG}}},
         )
     ),
+    "the detail of a picture": Thing(
+        user(
+            chat={"type": "image_url", "image_url": {"url": ADDRESS, "detail": "low"}},
+            responses={"type": "input_image", "image_url": ADDRESS, "detail": "low"},
+        )
+    ),
+    "a file by its id": Thing(
+        user(
+            chat={"type": "file", "file": {"file_id": "file-1"}}, responses={"type": "input_file", "file_id": "file-1"}
+        )
+    ),
     "the address of a picture": Thing(
         user(
             chat={"type": "image_url", "image_url": {"url": ADDRESS}},
             messages={"type": "image", "source": {"type": "url", "url": ADDRESS}},
             responses={"type": "input_image", "image_url": ADDRESS, "detail": "auto"},
+            gemini={"fileData": {"mimeType": "image/png", "fileUri": ADDRESS}},
         )
     ),
     "a document": Thing(
@@ -273,10 +357,53 @@ THINGS: Mapping[str, Thing] = {
         ),
         hints=frozenset({"gemini"}),  # of the name that chat needs
     ),
+    "citations of a document": Thing(
+        user(
+            messages={
+                "type": "document",
+                "title": "a.pdf",
+                "context": "A paper.",
+                "citations": {"enabled": True},
+                "source": {"type": "base64", "media_type": "application/pdf", "data": PDF},
+            },
+            converse={
+                "document": {
+                    "format": "pdf",
+                    "name": "a",
+                    "context": "A paper.",
+                    "citations": {"enabled": True},
+                    "source": {"bytes": PDF},
+                }
+            },
+        )
+    ),
+    "citations of a text": Thing(
+        user(
+            messages={
+                "type": "document",
+                "citations": {"enabled": True},
+                "source": {"type": "text", "media_type": "text/plain", "data": "A text."},
+            },
+            converse={
+                "document": {
+                    "format": "txt",
+                    "citations": {"enabled": True},
+                    "source": {"bytes": b64encode(b"A text.").decode()},
+                }
+            },
+        )
+    ),
     "the address of a document": Thing(
         user(
             messages={"type": "document", "title": "a.pdf", "source": {"type": "url", "url": PAPER}},
             responses={"type": "input_file", "filename": "a.pdf", "file_url": PAPER},
+        )
+    ),
+    "the address of a document without a name": Thing(
+        user(
+            messages={"type": "document", "source": {"type": "url", "url": PAPER}},
+            responses={"type": "input_file", "file_url": PAPER},
+            gemini={"fileData": {"mimeType": "application/pdf", "fileUri": PAPER}},
         )
     ),
     "sound": Thing(
@@ -306,8 +433,29 @@ THINGS: Mapping[str, Thing] = {
             },
             converse={"content": [{"text": "Here:"}, {"image": {"format": "png", "source": {"bytes": PNG}}}]},
         ),
-        sent={"responses": {}},  # not every server of Responses takes a list there: it follows in the user's turn
         hints=frozenset({"converse"}),  # of the tool, which it has to be told again
+    ),
+    "a document in a tool's result": Thing(
+        result(
+            messages={
+                "content": [
+                    {"type": "text", "text": "Here:"},
+                    {"type": "document", "source": {"type": "base64", "media_type": "application/pdf", "data": PDF}},
+                ]
+            },
+            responses={
+                "output": [
+                    {"type": "input_text", "text": "Here:"},
+                    {"type": "input_file", "file_data": f"data:application/pdf;base64,{PDF}"},
+                ]
+            },
+            gemini={
+                "response": {"output": "Here:"},
+                "parts": [{"inlineData": {"mimeType": "application/pdf", "data": PDF}}],
+            },
+            converse={"content": [{"text": "Here:"}, {"document": {"format": "pdf", "source": {"bytes": PDF}}}]},
+        ),
+        hints=frozenset({"converse", "gemini"}),  # of the tool, and of the name that chat needs
     ),
     "a tool that has failed": Thing(
         result(
@@ -322,7 +470,19 @@ THINGS: Mapping[str, Thing] = {
         "messages": {"metadata": {"user_id": "u1"}},
         "responses": {"user": "u1"},
     }),
-    "metadata": Thing({"chat": {"metadata": {"a": "b"}}, "responses": {"metadata": {"a": "b"}}}),
+    "a hash of a user's name": Thing(
+        {
+            "chat": {"safety_identifier": "s1"},
+            "messages": {"metadata": {"user_id": "s1"}},
+            "responses": {"safety_identifier": "s1"},
+        },
+        sent={"chat": {}, "responses": {}},  # a client of Messages tells a name, which is the other field there
+    ),
+    "metadata": Thing({
+        "chat": {"metadata": {"a": "b"}},
+        "responses": {"metadata": {"a": "b"}},
+        "converse": {"requestMetadata": {"a": "b"}},
+    }),
     "the usual service tier": Thing({
         "chat": {"service_tier": "default"},
         "messages": {"service_tier": "standard_only"},

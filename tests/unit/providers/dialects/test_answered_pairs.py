@@ -16,10 +16,13 @@ Json = dict[str, Any]
 APIS = ("chat", "messages", "responses", "gemini")
 
 
-def chat(message: Json, reason: str = "stop", usage: Json | None = None, **more: Any) -> Json:
+def chat(
+    message: Json, reason: str = "stop", usage: Json | None = None, logprobs: Json | None = None, **more: Any
+) -> Json:
     """Return an answer of chat."""
     counts = {"prompt_tokens": 13, "completion_tokens": 7, "total_tokens": 20} | (usage or {})
-    choice = {"index": 0, "message": {"role": "assistant", **message}, "finish_reason": reason}
+    choice: Json = {"index": 0, "message": {"role": "assistant", **message}, "finish_reason": reason}
+    choice |= {"logprobs": logprobs} if logprobs else {}
     return {
         "id": "c1",
         "object": "chat.completion",
@@ -44,10 +47,10 @@ def responses(*items: Json, status: str = "completed", usage: Json | None = None
     return {**said, "output": [*items], "usage": counts} | more
 
 
-def gemini(*parts: Json, reason: str = "STOP", usage: Json | None = None) -> Json:
+def gemini(*parts: Json, reason: str = "STOP", usage: Json | None = None, **more: Any) -> Json:
     """Return an answer of Gemini."""
     counts = {"promptTokenCount": 13, "candidatesTokenCount": 7, "totalTokenCount": 20} | (usage or {})
-    candidate = {"content": {"parts": [*parts], "role": "model"}, "finishReason": reason, "index": 0}
+    candidate = {"content": {"parts": [*parts], "role": "model"}, "finishReason": reason, "index": 0, **more}
     return {"candidates": [candidate], "usageMetadata": counts, "modelVersion": "m", "responseId": "r1"}
 
 
@@ -58,6 +61,8 @@ def item(*parts: Json, status: str = "completed") -> Json:
 
 TEXT: Json = {"type": "text", "text": "Hello"}
 OUTPUT: Json = {"type": "output_text", "text": "Hello"}
+TOKEN: Json = {"token": "Hello", "logprob": -0.5, "bytes": [*b"Hello"]}
+LIKELY: Json = {"top_logprobs": [{"token": "Hi", "logprob": -1.5, "bytes": [*b"Hi"]}]}
 CUT = {"reason": "max_output_tokens"}
 FILTERED = {"reason": "content_filter"}
 
@@ -118,6 +123,17 @@ ANSWERS: Mapping[str, Mapping[str, Json]] = {
         "chat": chat({"content": "Hello"}, usage={"prompt_tokens_details": {"cache_write_tokens": 5}}),
         "messages": messages(TEXT, usage={"input_tokens": 8, "cache_creation_input_tokens": 5}),
         "responses": responses(item(OUTPUT), usage={"input_tokens_details": {"cache_write_tokens": 5}}),
+    },
+    "log probabilities": {
+        "chat": chat({"content": "Hello"}, logprobs={"content": [TOKEN | LIKELY], "refusal": None}),
+        "responses": responses(item({**OUTPUT, "logprobs": [TOKEN | LIKELY]})),
+        "gemini": gemini(
+            {"text": "Hello"},
+            logprobsResult={
+                "chosenCandidates": [{"token": "Hello", "logProbability": -0.5}],
+                "topCandidates": [{"candidates": [{"token": "Hi", "logProbability": -1.5}]}],
+            },
+        ),
     },
     "the tier that served it": {
         "chat": chat({"content": "Hello"}, service_tier="flex"),

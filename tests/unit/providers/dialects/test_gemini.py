@@ -380,7 +380,7 @@ def test_pictures_sounds_and_files_are_worded_in_chat() -> None:
         ({"tools": [{"googleSearch": {}}]}, "tools[0].googleSearch"),
         ({"generationConfig": {"topK": 5}}, "generationConfig.topK"),
         ({"generationConfig": {"responseModalities": ["IMAGE"]}}, "generationConfig.responseModalities"),
-        ({"generationConfig": {"responseLogprobs": True}}, "generationConfig.responseLogprobs"),
+        ({"generationConfig": {"logprobs": 3}}, "generationConfig.logprobs"),
         ({"generationConfig": {"stopSequences": list("abcde")}}, "generationConfig.stopSequences"),
         ({"cachedContent": "cachedContents/x"}, "cachedContent"),
         ({"safetySettings": [{"threshold": "BLOCK_LOW_AND_ABOVE"}]}, "safetySettings[0]"),
@@ -578,7 +578,7 @@ def test_older_models_are_not_asked_for_json_and_offered_functions_at_once(form:
         (
             {
                 "messages": [
-                    {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "https://x/y.png"}}]}
+                    {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "https://x/y.gif"}}]}
                 ]
             },
             "messages[0].content[0].image_url",
