@@ -388,7 +388,7 @@ def strict_schema(raw: msgspec.Raw | None) -> msgspec.Raw | None:
         if schema.get("type") != "object" or "anyOf" in schema:
             return None
         strict = _strict(schema, count, 0)
-    except (*UNREADABLE, _NotStrict):
+    except (*UNREADABLE, _NotStrict, AttributeError, TypeError):  # the last two: a keyword of an odd type
         return None
     if count["properties"] > _MOST_PROPERTIES or count["values"] > _MOST_VALUES:
         return None

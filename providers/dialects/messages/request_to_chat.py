@@ -416,8 +416,8 @@ def to_chat(
         chat.update(tools | choice)
     chat.update(_output(asked, losses))
     chat.update(_user(asked, losses))
-    if (mark := _mark(asked, losses)) is not None:
-        _mark_last(chat["messages"], mark)
+    if (mark := _mark(asked, losses)) is not None and chat["messages"]:
+        _mark_last(chat["messages"][-1], mark)
     for name, value in asked.items():
         if name == MARK and marks:
             continue
@@ -430,14 +430,15 @@ def to_chat(
     return losses.with_chat(chat)
 
 
-def _mark_last(messages: Sequence[Object], mark: msgspec.Raw) -> None:
-    """Mark the end of the prompt, as a request does that leaves the place to Anthropic."""
-    last = messages[-1]
+def _mark_last(last: Object, mark: msgspec.Raw) -> None:
+    """Mark the end of the prompt, its ``last`` message, as a request does that leaves the place to Anthropic."""
     if last["role"] == "tool":
         last[MARK] = mark
+    elif not last["content"]:  # nothing of it is left to mark
+        pass
     elif isinstance(last["content"], list):
         last["content"][-1] = last["content"][-1] | {MARK: mark}
-    elif last["content"]:
+    else:
         last["content"] = [{"type": "text", "text": last["content"], MARK: mark}]
 
 
