@@ -52,19 +52,14 @@ from providers.dialects.gemini.streams import FromChat, ToChat
 from providers.dialects.messages.fields import (
     CANNOT_STOP_THINKING,
     DEFAULTS,
-    Object,
-    RawObject,
     arguments_at,
     budget_of,
     lose_stream_options,
-    object_at,
-    objects_at,
-    raw_text_at,
     request_of,
     stops_of,
-    text_at,
 )
 from providers.dialects.messages.request_from_chat import is_error
+from providers.dialects.reading import Object, RawObject, object_at, objects_at, raw_text_at, text_at
 from providers.dialects.wording import (
     CACHE_REASON,
     GEMINIS,

@@ -14,12 +14,7 @@ from typing import Any
 
 import msgspec
 
-from providers.dialects.messages.fields import (
-    Object,
-    RawObject,
-    object_at,
-    objects_at,
-)
+from providers.dialects.reading import Object, RawObject, object_at, objects_at
 from providers.dialects.wording import (
     BOUND_REASON,
     OURS,

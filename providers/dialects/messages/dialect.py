@@ -28,18 +28,15 @@ from providers.dialects.messages.continuing import MessageContinuing
 from providers.dialects.messages.events import error_body, read_event
 from providers.dialects.messages.fields import (
     CANNOT_THINK_ON,
-    RawObject,
     budget_of_effort,
     effort_of_budget,
     lacks_thoughts,
-    object_at,
-    objects_at,
-    text_at,
     thinking_as,
 )
 from providers.dialects.messages.request_from_chat import DEFAULT_MAX_TOKENS, Sampling, from_chat
 from providers.dialects.messages.request_to_chat import A_BILL, is_bill, to_chat
 from providers.dialects.messages.streams import FromChat, ToChat
+from providers.dialects.reading import RawObject, object_at, objects_at, text_at
 from providers.dialects.wording import (
     ANTHROPIC,
     BOUND_REASON,

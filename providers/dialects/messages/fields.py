@@ -1,12 +1,13 @@
-"""The losses of one translated request, collected field by field, and readers of its raw values."""
+"""What both directions need of a Messages request, and what other APIs read in a chat request as Messages does."""
 
 import hashlib
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 
+from providers.dialects.reading import Object, RawObject, object_at, objects_at, present, raw_text_at, text_at
 from providers.dialects.wording import (
     ANTHROPIC,
     GOOGLES,
@@ -17,73 +18,14 @@ from providers.dialects.wording import (
     Malformed,
     arguments_object,
     decoded,
-    is_null,
     is_string,
     raw_json,
     signer_of,
 )
 from providers.errors import UNREADABLE
 
-Object = dict[str, Any]  # JSON to be encoded; values that are copied unchanged stay raw
-RawObject = dict[str, msgspec.Raw]
-
-_T = TypeVar("_T")
-# Made once: a conversation has hundreds of blocks, and making a decoder costs more than using it.
-_strings = msgspec.json.Decoder(str)
-_objects = msgspec.json.Decoder(RawObject)
-_lists = msgspec.json.Decoder(list[RawObject])
-
 CANNOT_THINK_ON = "Messages cannot continue reasoning after a tool without the earlier thinking blocks"
 CANNOT_STOP_THINKING = "this model cannot stop thinking: it thinks its least"
-
-
-def text_at(given: Mapping[str, msgspec.Raw], name: str, path: str) -> str:
-    """Return the string ``name`` of the object at ``path``.
-
-    Raises:
-        Malformed: it is missing, or no string.
-
-    """
-    raw = given.get(name)
-    if raw is not None and is_string(raw):
-        try:
-            return _strings.decode(raw)
-        except UNREADABLE:
-            pass
-    raise Malformed(f"'{path}.{name}' must be a string", f"{path}.{name}")
-
-
-def raw_text_at(given: Mapping[str, msgspec.Raw], name: str, path: str) -> msgspec.Raw:
-    """Return the string ``name`` of the object at ``path`` without decoding it: it may be a whole book.
-
-    Raises:
-        Malformed: it is missing, or no string.
-
-    """
-    raw = given.get(name)
-    if raw is None or not is_string(raw):
-        raise Malformed(f"'{path}.{name}' must be a string", f"{path}.{name}")
-    return raw
-
-
-def objects_at(raw: msgspec.Raw | None, path: str) -> list[RawObject]:
-    """Return a list of objects, values still raw; an empty list where there is none.
-
-    Raises:
-        Malformed: it is something else.
-
-    """
-    return [] if raw is None or is_null(raw) else _read(_lists, raw, path)
-
-
-def object_at(raw: msgspec.Raw | None, path: str) -> RawObject:
-    """Return an object, values still raw; an empty object where there is none.
-
-    Raises:
-        Malformed: it is something else.
-
-    """
-    return {} if raw is None or is_null(raw) else _read(_objects, raw, path)
 
 
 def arguments_at(function: RawObject, path: str, losses: Losses, api: str) -> msgspec.Raw:
@@ -100,13 +42,6 @@ def arguments_at(function: RawObject, path: str, losses: Losses, api: str) -> ms
         losses.add(f"{path}.arguments", f"{api} takes arguments only as a JSON object")
         return msgspec.Raw(b"{}")
     return arguments
-
-
-def _read(decoder: msgspec.json.Decoder[_T], raw: msgspec.Raw, path: str) -> _T:
-    try:
-        return decoder.decode(raw)
-    except UNREADABLE as error:
-        raise Malformed(f"{path!r} is invalid: {error}", path) from None
 
 
 def lose_stream_options(asked: RawObject, losses: Losses, reason: str) -> None:
@@ -132,7 +67,7 @@ def request_of(fields: Mapping[str, msgspec.Raw]) -> tuple[RawObject, list[RawOb
         Malformed: it has none.
 
     """
-    asked = {name: value for name, value in fields.items() if not is_null(value)}
+    asked = present(fields)
     messages = objects_at(asked.get("messages"), "messages")
     if not messages:
         raise Malformed("'messages' must have at least one message", "messages")

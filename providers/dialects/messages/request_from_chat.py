@@ -12,8 +12,6 @@ from providers.dialects.chat.references import cites_pages
 from providers.dialects.messages.fields import (
     DEFAULTS,
     KeptSchema,
-    Object,
-    RawObject,
     allowed_id,
     arguments_at,
     budget_of,
@@ -23,15 +21,12 @@ from providers.dialects.messages.fields import (
     limit_of,
     lose_stream_options,
     name_in_messages,
-    object_at,
-    objects_at,
-    raw_text_at,
     request_of,
     signed_thoughts,
     stops_of,
-    text_at,
     thinking_of_effort,
 )
+from providers.dialects.reading import Object, RawObject, object_at, objects_at, raw_text_at, text_at
 from providers.dialects.wording import (
     CACHE_REASON,
     Losses,

@@ -4,17 +4,8 @@ from collections.abc import Container, Mapping, Sequence
 
 import msgspec
 
-from providers.dialects.messages.fields import (
-    Object,
-    RawObject,
-    effort_of_budget,
-    name_in_chat,
-    object_at,
-    objects_at,
-    raw_text_at,
-    signed_thought,
-    text_at,
-)
+from providers.dialects.messages.fields import effort_of_budget, name_in_chat, signed_thought
+from providers.dialects.reading import Object, RawObject, object_at, objects_at, present, raw_text_at, text_at
 from providers.dialects.stored import KEEPS_NONE
 from providers.dialects.wording import (
     CACHE_REASON,
@@ -406,7 +397,7 @@ def to_chat(
 
     """
     losses = Losses(marks=marks, beyond=beyond)
-    asked = {name: value for name, value in fields.items() if not is_null(value)}
+    asked = present(fields)
     chat: Object = {name: asked[name] for name in _SAME if name in asked}
     chat["messages"] = conversation(asked, losses, thoughts=thoughts, signed=signed)
     chat.update(_limits(asked, losses))
