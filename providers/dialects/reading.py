@@ -26,6 +26,25 @@ def present(fields: Mapping[str, msgspec.Raw]) -> RawObject:
     return {name: value for name, value in fields.items() if not is_null(value)}
 
 
+def said_of(given: Mapping[str, msgspec.Raw], *names: str) -> RawObject:
+    """Return the fields of these names that an object has."""
+    return {name: given[name] for name in names if name in given}
+
+
+def needed_at(given: Mapping[str, msgspec.Raw], name: str, path: str) -> msgspec.Raw:
+    """Return the field ``name``, of whatever type, of the object at ``path``, which is empty for the request itself.
+
+    Raises:
+        Malformed: it is missing.
+
+    """
+    raw = given.get(name)
+    if raw is None:
+        field = f"{path}.{name}" if path else name
+        raise Malformed(f"Missing required parameter: '{field}'.", field)
+    return raw
+
+
 def text_at(given: Mapping[str, msgspec.Raw], name: str, path: str) -> str:
     """Return the string ``name`` of the object at ``path``.
 
@@ -73,6 +92,26 @@ def object_at(raw: msgspec.Raw | None, path: str) -> RawObject:
 
     """
     return {} if raw is None or is_null(raw) else _read(_objects, raw, path)
+
+
+def inner_at(given: Mapping[str, msgspec.Raw], name: str, path: str) -> RawObject:
+    """Return the fields, those that are not null, of the object ``name`` in the object at ``path``.
+
+    Raises:
+        Malformed: it is something else.
+
+    """
+    return present(object_at(given.get(name), f"{path}.{name}"))
+
+
+def each_at(raw: msgspec.Raw | None, path: str) -> list[tuple[str, RawObject]]:
+    """Return the path of each object in a list, and its fields that are not null; nothing where there is no list.
+
+    Raises:
+        Malformed: it is something else.
+
+    """
+    return [(f"{path}[{number}]", present(each)) for number, each in enumerate(objects_at(raw, path))]
 
 
 def _read(decoder: msgspec.json.Decoder[_T], raw: msgspec.Raw, path: str) -> _T:

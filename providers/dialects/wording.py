@@ -91,11 +91,20 @@ MARK = "cache_control"  # on a part of a prompt: what comes before it, and itsel
 class Losses:
     """The losses of one request, in the order of its fields."""
 
-    def __init__(self, *, marks: bool = False, once: bool = False, beyond: Container[str] = ()) -> None:
+    def __init__(
+        self,
+        *,
+        marks: bool = False,
+        once: bool = False,
+        beyond: Container[str] = (),
+        changing_nothing: Mapping[str, str] = _CHANGING_NOTHING,
+    ) -> None:
         """``marks``: those of what to cache are kept; ``once``: one hint for each reason.
 
-        ``beyond``: what is kept though chat has no place for it, as in ``Habits``.
+        ``beyond``: what is kept though chat has no place for it, as in ``Habits``. ``changing_nothing``: fields of any
+        object that are hints, and why, if that is not the reason why the others are lost.
         """
+        self._changing_nothing = changing_nothing
         self.keeps_marks = marks
         self.beyond = beyond
         self._reasons: set[str] | None = set() if once else None  # of hints
@@ -115,7 +124,22 @@ class Losses:
         for name, value in given.items():
             if name in said or is_null(value) or (self.keeps_marks and name == MARK):
                 continue
-            self.add(f"{path}.{name}", _CHANGING_NOTHING.get(name, reason), hint=name in _CHANGING_NOTHING)
+            at = f"{path}.{name}" if path else name
+            self.add(at, self._changing_nothing.get(name) or reason, hint=name in self._changing_nothing)
+
+    def lose(
+        self,
+        given: Mapping[str, msgspec.Raw],
+        name: str,
+        path: str,
+        reason: str,
+        *plain: bytes,
+        hint: bool = False,
+    ) -> None:
+        """Note the field ``name`` of the object at ``path``, unless it is missing or one of ``plain``, its defaults."""
+        raw = given.get(name)
+        if raw is not None and bytes(raw) not in plain:
+            self.add(f"{path}.{name}" if path else name, reason, hint=hint)
 
     def note(self, losses: Sequence[Loss]) -> None:
         """Note losses that were found elsewhere."""

@@ -51,10 +51,10 @@ def lose_stream_options(asked: RawObject, losses: Losses, reason: str) -> None:
         Malformed: it is no object.
 
     """
-    options = object_at(asked.get("stream_options"), "stream_options")
-    if bytes(options.pop("include_obfuscation", b"false")) not in {b"false", b"null"}:
-        losses.add("stream_options.include_obfuscation", "translated streams are not padded", hint=True)
-    losses.rest(options, ("include_usage",), "stream_options", reason)
+    path, padding = "stream_options", "include_obfuscation"
+    options = object_at(asked.get(path), path)
+    losses.lose(options, padding, path, "translated streams are not padded", b"false", b"null", hint=True)
+    losses.rest(options, (padding, "include_usage"), path, reason)
 
 
 # What Messages, Converse and Gemini read alike in a chat request; ``api`` is the name of the one that is asked.

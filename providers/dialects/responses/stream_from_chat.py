@@ -27,9 +27,9 @@ from providers.dialects.chat.deltas import (
 )
 from providers.dialects.chat.references import BESIDE, References
 from providers.dialects.events import CUT_SHORT, DONE, FILTERED, Run, few, no_json_object, replaces
+from providers.dialects.reading import RawObject
 from providers.dialects.responses.fields import (
     EventWriter,
-    Object,
     all_tools,
     encrypted_of,
     flat,
@@ -296,7 +296,7 @@ def _tools(raw: msgspec.Raw | None) -> list[dict[str, Any]]:
     """Return the tools with all fields that the API echoes."""
     if raw is None or len(memoryview(raw)) > LONGEST_ECHO_BYTES:
         return []
-    tools: list[Object] = decoded(raw, list[Object], "tools") or []
+    tools: list[RawObject] = decoded(raw, list[RawObject], "tools") or []
     return [{"parameters": None, "strict": None, **tool} if tool.get("type") == _FUNCTION else tool for tool in tools]
 
 

@@ -6,7 +6,8 @@ from typing import Any
 
 import msgspec
 
-from providers.dialects.responses.fields import EventWriter, Object, responses_usage, thinking_of
+from providers.dialects.reading import RawObject
+from providers.dialects.responses.fields import EventWriter, responses_usage, thinking_of
 from providers.dialects.responses.stream_from_chat import TRANSLATED, Echo
 from providers.dialects.wording import Loss, Wording, decoded, googles, raw_json
 from providers.errors import UNREADABLE
@@ -20,7 +21,7 @@ _ID_IS_NAME = frozenset({"message", "function_call", "custom_tool_call", "reason
 _EMPTY = (b"", b"null", b"[]", b'""')
 _REASONING = b'"reasoning"'
 
-_item = msgspec.json.Decoder(Object)
+_item = msgspec.json.Decoder(RawObject)
 _items = msgspec.json.Decoder(list[msgspec.Raw])
 _text = msgspec.json.Decoder(str)
 _asked = msgspec.json.Decoder(list[str] | None)
@@ -224,8 +225,8 @@ def without_lost_thoughts(fields: Mapping[str, msgspec.Raw]) -> Wording:
     may_lack = _REASONING in raw and bytes(fields.get("store", b"")) == b"false"
     if _MARK not in raw and not may_lack and _THINKING.search(raw) is None:
         return Wording(fields)
-    items = decoded(fields["input"], list[Object], "input")
-    kept: list[Object] = []
+    items = decoded(fields["input"], list[RawObject], "input")
+    kept: list[RawObject] = []
     losses: list[Loss] = []
     has_lost = False  # since the last input of the client: what follows may only be named together with the reasoning
     for number, item in enumerate(items):
