@@ -42,7 +42,7 @@ _NO_BLOCK = "chat has no such block"
 _OWN_THOUGHTS = "chat has no earlier thinking blocks: only the model that wrote them can use them"
 _NO_FIELD = "chat has no such field"
 A_BILL = "it is Claude Code's billing note for Anthropic; it changes each time, which would prevent caching"
-_BILLING = b'"x-anthropic-billing-header:'
+A_BILLS_BEGIN = b'"x-anthropic-billing-header:'
 
 
 def conversation(asked: Mapping[str, msgspec.Raw], losses: Losses, *, thoughts: bool, signed: str = "") -> list[Object]:
@@ -321,7 +321,11 @@ def _texts(content: msgspec.Raw | None, path: str, losses: Losses) -> object:
 
 def is_bill(text: msgspec.Raw | None) -> bool:
     """Whether a text is only Claude Code's billing line in its system prompt."""
-    return text is not None and bytes(memoryview(text)[: len(_BILLING)]) == _BILLING and b"\\n" not in bytes(text)
+    return (
+        text is not None
+        and bytes(memoryview(text)[: len(A_BILLS_BEGIN)]) == A_BILLS_BEGIN
+        and b"\\n" not in bytes(text)
+    )
 
 
 def _content(parts: Sequence[Object]) -> object:
