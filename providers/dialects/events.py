@@ -16,6 +16,7 @@ from providers.sse import BACKSLASH, CR, LF, QUOTE, complains
 from providers.usage import Usage
 
 DONE = b"[DONE]"  # the data of the last event of OpenAI's streams
+DONE_EVENT = b"data: [DONE]\n\n"
 
 # Why an answer ended, in the words of all APIs: servers use those of one in another. An answer with any other word
 # has ended as it should, unless the word is in ``errors.FAILED``.
@@ -428,7 +429,7 @@ ENTRY = Table({  # of a list, or any object within a delta
 })  # fmt: skip
 TOKENS = Table({}, Join.LIST)  # lists with one entry a token, as of log probabilities
 _PLACES = ("index", "id")
-_GROWING = ("text", "thinking", "summary")
+TEXTS_OF_THOUGHTS = ("text", "thinking", "summary")
 
 
 class Pieces:
@@ -526,12 +527,14 @@ def _continues(last: Any, piece: Mapping[str, Any]) -> bool:
     has_place = any(piece.get(name) is not None for name in _PLACES)
     if has_place or not isinstance(last, dict) or not piece.get("type") or piece["type"] != last.get("type"):
         return False
-    grows = any(name in last for name in _GROWING) and any(name in piece for name in (*_GROWING, "signature"))
+    grows = any(name in last for name in TEXTS_OF_THOUGHTS) and any(
+        name in piece for name in (*TEXTS_OF_THOUGHTS, "signature")
+    )
     return grows and not last.get("signature")
 
 
 def _grown(piece: Mapping[str, Any]) -> bool:
-    return any(piece.get(name) for name in _GROWING)
+    return any(piece.get(name) for name in TEXTS_OF_THOUGHTS)
 
 
 def index_of(choice: Mapping[str, Any]) -> int:

@@ -85,6 +85,7 @@ _CHANGING_NOTHING: Mapping[str, str] = {  # fields of any object that change no 
     "prompt_cache_breakpoint": CACHE_REASON,
     "extra_content": "only Gemini can use the signatures of its thoughts",
 }
+SAYS_NOTHING = frozenset({b"null", b'""', b"[]", b"{}"})  # values that are as good as a field that is missing
 MARK = "cache_control"  # on a part of a prompt: what comes before it, and itself, is to be cached
 
 
@@ -476,6 +477,9 @@ def as_strict(schema: msgspec.Raw, field: str) -> tuple[msgspec.Raw, bool, tuple
     return (schema, False, (Loss(field, _NOT_STRICT, hint=True),)) if strict is None else (strict, True, ())
 
 
+# By these names an earlier answer in chat has its thoughts.
+THOUGHTS = ("reasoning_content", "reasoning", "reasoning_details", "thinking_blocks")
+
 # Reasoning that only its maker can read: encrypted, or signed. In every API it is a text, the same in all of them.
 # Where it stands in another API than its maker's, a word before it says whose it is, so that nobody else is sent it:
 # Anthropic's begin in Responses with the kind of their block, Google's in Messages and Responses with what they belong
@@ -583,7 +587,7 @@ def _plain(text: bytes) -> bytes:
 
 _LONGEST = 64  # characters: OpenAI's limit, and that of vendors with the same API
 _MARK = 8  # characters of a hash, which distinguishes names with the same beginning
-_FORBIDDEN = re.compile(r"[^a-zA-Z0-9_-]")
+FORBIDDEN = re.compile(r"[^a-zA-Z0-9_-]")
 
 
 def short_name(name: str) -> str:
@@ -594,7 +598,7 @@ def short_name(name: str) -> str:
 def flat_name(namespace: str, name: str) -> str:
     """Return the one name of a tool in a namespace, in letters, digits, ``_`` and ``-``."""
     flat = f"{namespace}{name}" if namespace.endswith("__") else f"{namespace}__{name}"
-    allowed = _FORBIDDEN.sub("_", flat)
+    allowed = FORBIDDEN.sub("_", flat)
     return allowed if allowed == flat and len(flat) <= _LONGEST else _marked(allowed, f"{namespace}\0{name}")
 
 

@@ -11,6 +11,7 @@ import msgspec
 
 from providers.dialects.chat.deltas import CallNumbers, usage_after
 from providers.dialects.events import (
+    DONE_EVENT,
     ENTRY,
     TOKENS,
     Chunk,
@@ -29,7 +30,7 @@ from providers.dialects.events import (
 from providers.error_bodies import read_answer
 from providers.errors import SURPRISES, ErrorKind, UpstreamError
 
-ENDING = b"data: [DONE]\n\n"
+ENDING = DONE_EVENT
 
 _Object = dict[str, msgspec.Raw]
 

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from providers.dialects.dialect import Offered
-from providers.dialects.events import DONE, Arguments, EarlyObject, few, replaces
+from providers.dialects.events import DONE, TEXTS_OF_THOUGHTS, Arguments, EarlyObject, few, replaces
 from providers.dialects.wording import GEMINIS, REDACTED, SIGNED, sealed_block
 from providers.error_bodies import base_code, error_in
 from providers.errors import FAILED, SURPRISES, UNREADABLE, ErrorKind, UpstreamError
@@ -158,12 +158,9 @@ def unsigned_in(details: Any, blocks: Any) -> str:
     thought = ""
     for told in (details, blocks) if details or blocks else ():
         pieces = [each for each in few(told, "blocks") if isinstance(each, dict)] if isinstance(told, list) else []
-        fields = [each.get(name) for each in pieces if not each.get("signature") for name in _FIELDS_OF_BLOCKS]
+        fields = [each.get(name) for each in pieces if not each.get("signature") for name in TEXTS_OF_THOUGHTS]
         thought = thought or "".join(map(string, fields))
     return thought
-
-
-_FIELDS_OF_BLOCKS = ("text", "summary", "thinking")
 
 
 def calls_in(delta: Mapping[str, Any]) -> Sequence[dict[str, Any]]:

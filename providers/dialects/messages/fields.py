@@ -2,17 +2,21 @@
 
 import hashlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
+from providers.dialects.chat.references import cites_pages
 from providers.dialects.reading import Object, RawObject, object_at, objects_at, present, raw_text_at, text_at
 from providers.dialects.wording import (
     ANTHROPIC,
+    FORBIDDEN,
     GOOGLES,
     REDACTED,
+    SAYS_NOTHING,
     SIGNED,
+    THOUGHTS,
     Fields,
     Losses,
     Malformed,
@@ -99,6 +103,33 @@ def budget_of(asked: RawObject) -> int | None:
         return None
     budget: int | None = decoded(asked.pop("thinking_budget", None), int, "thinking_budget")
     return budget
+
+
+def lose_rest_of_answer(
+    message: RawObject,
+    path: str,
+    losses: Losses,
+    *,
+    said: Container[str],
+    thoughts: Container[str],
+    unsigned: str,
+    api: str,
+) -> None:
+    """Note what an assistant's message has besides what is ``said`` of it, and the ``thoughts`` that are sent back.
+
+    ``unsigned``: why others are not.
+    """
+    no_field, rest = f"{api} has no such field", dict(message)
+    for name in sorted(message.keys() & set(THOUGHTS)):
+        if bytes(rest.pop(name)) not in SAYS_NOTHING and name not in thoughts:
+            losses.add(f"{path}.{name}", unsigned, hint=True)
+    for name in ("annotations", "function_call"):  # SDKs send an answer back unchanged, empty fields included
+        if bytes(rest.get(name, b"")) == b"[]":
+            del rest[name]
+    if "annotations" in rest and cites_pages(rest["annotations"]):
+        losses.add(f"{path}.annotations", no_field, hint=True)
+        del rest["annotations"]
+    losses.rest(rest, said, path, no_field)
 
 
 DEFAULTS: Mapping[str, tuple[bytes, ...]] = {  # values that are the default
@@ -229,15 +260,13 @@ def _hash(name: str) -> str:
 
 # Ids of tool calls in the characters that Messages allows: it refuses a conversation with others.
 
-_FORBIDDEN = re.compile(r"[^a-zA-Z0-9_-]")
-
 
 def allowed_id(call_id: str) -> str:
     """Return a tool call's id in letters, digits, ``_`` and ``-``; equal ids stay equal, different ones different.
 
     Some chat providers number calls ``functions.get_weather:0``.
     """
-    return _FORBIDDEN.sub(lambda letter: f"_{ord(letter[0]):x}_", call_id)
+    return FORBIDDEN.sub(lambda letter: f"_{ord(letter[0]):x}_", call_id)
 
 
 # Reasoning effort: chat's levels, and their counterparts in Messages, an effort or a budget of thinking tokens. Chat

@@ -26,7 +26,7 @@ from providers.dialects.chat.deltas import (
 )
 from providers.dialects.chat.references import BESIDE, References, of_citation, to_citation
 from providers.dialects.dialect import Offered, check_none
-from providers.dialects.events import CUT_SHORT, DONE, FILTERED, SHORT, Arguments, EarlyObject, chat_reason
+from providers.dialects.events import CUT_SHORT, DONE, DONE_EVENT, FILTERED, SHORT, Arguments, EarlyObject, chat_reason
 from providers.dialects.messages.answers import ENDING, event
 from providers.dialects.messages.events import add_usage, error_of_event, told_usage
 from providers.dialects.messages.fields import allowed_id
@@ -481,7 +481,6 @@ def _messages_usage(usage: Usage) -> dict[str, Any] | None:
 
 # Translates a Messages stream into chat chunks as it arrives.
 
-_DONE = b"data: [DONE]\n\n"
 _NO_COUNT = (None, 0)
 
 
@@ -656,8 +655,8 @@ class ToChat:
         self._ended = True
         told = told_usage(self._usage)
         if told.completion_tokens is None:
-            return _DONE
-        return self._head + b'],"usage":' + msgspec.json.encode(written_usage(told)) + b"}\n\n" + _DONE
+            return DONE_EVENT
+        return self._head + b'],"usage":' + msgspec.json.encode(written_usage(told)) + b"}\n\n" + DONE_EVENT
 
     def _use(self, usage: Mapping[str, Any]) -> None:
         add_usage(self._usage, {name: count for name, count in usage.items() if count is not None}, _NO_COUNT)

@@ -91,7 +91,7 @@ _CALL = b'"function_call"'
 _SEARCHES = b'"web_search_call"'
 _ARGUMENTS = "response.function_call_arguments.delta"
 _OWN = "response."  # all of the API's event types but "error" begin so
-_LAST = frozenset({"response.completed", "response.incomplete"})
+ENDS = frozenset({"response.completed", "response.incomplete"})
 FAILED = frozenset({"failed", "cancelled"})  # states of a response that has no answer, whatever its last event's type
 _NULL = msgspec.Raw(b"null")
 
@@ -367,7 +367,7 @@ class _Output(msgspec.Struct, gc=False):
 def output_of_last(data: bytes) -> list[msgspec.Raw]:
     """Return the items in the last event of a response; none for other events."""
     event = read(data, _Event)
-    return lenient(event.response, _Output).output or [] if event.type in _LAST else []
+    return lenient(event.response, _Output).output or [] if event.type in ENDS else []
 
 
 def with_answer(last: Chunk) -> Chunk:

@@ -13,6 +13,7 @@ from providers.dialects.responses.request_to_chat import LOGPROBS, SHARED, respo
 from providers.dialects.wording import (
     BOUND_REASON,
     PLAIN,
+    THOUGHTS,
     Loss,
     Losses,
     Malformed,
@@ -30,10 +31,9 @@ from providers.errors import UNREADABLE
 Item = dict[str, Any]
 
 _AUTO = msgspec.Raw(b'"auto"')
-_OWN_THOUGHTS = "Responses takes earlier reasoning only unchanged: only the model that wrote it can use it"
+_OWNTHOUGHTS = "Responses takes earlier reasoning only unchanged: only the model that wrote it can use it"
 _NOT_TAKEN_BACK = "Responses does not take this back with an earlier answer"
 _INSTRUCTING = frozenset({b'"system"', b'"developer"'})  # roles
-_THOUGHTS = ("reasoning_content", "reasoning", "reasoning_details", "thinking_blocks")
 
 
 _MARKER = "prompt_cache_breakpoint"
@@ -63,7 +63,7 @@ class Transcript:
             case "system" | "developer" | "user":
                 self._input(message, role, path)
             case "assistant":
-                known = (*known, "refusal", "tool_calls", "annotations", *_THOUGHTS)
+                known = (*known, "refusal", "tool_calls", "annotations", *THOUGHTS)
                 self._assistant(message, path)
             case "tool":
                 known = (*known, "tool_call_id", "name")  # the call has the name too
@@ -86,8 +86,8 @@ class Transcript:
             self.items.append({"type": "message", "role": role, "content": said})
 
     def _assistant(self, message: RawObject, path: str) -> None:
-        for name in _THOUGHTS:
-            self._losses.lose(message, name, path, _OWN_THOUGHTS, hint=True)
+        for name in THOUGHTS:
+            self._losses.lose(message, name, path, _OWNTHOUGHTS, hint=True)
         self._losses.lose(message, "annotations", path, _NOT_TAKEN_BACK, b"[]", hint=True)
         content = message.get("content")
         parts: msgspec.Raw | list[Item] = []

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from providers.dialects.reading import RawObject
+from providers.dialects.responses.events import ENDS
 from providers.dialects.responses.fields import EventWriter, responses_usage, thinking_of
 from providers.dialects.responses.stream_from_chat import TRANSLATED, Echo
 from providers.dialects.wording import Loss, Wording, decoded, googles, raw_json
@@ -15,7 +16,6 @@ from providers.large_bodies import encoded
 from providers.sse import events
 
 _TELLING = re.compile(rb'"type"\s*:\s*"response\.(?:created|completed|incomplete|output_item\.done)"')
-_ENDS = frozenset({"response.completed", "response.incomplete"})
 # Items whose ids are names only: another provider may refuse a foreign one.
 _ID_IS_NAME = frozenset({"message", "function_call", "custom_tool_call", "reasoning"})
 _EMPTY = (b"", b"null", b"[]", b'""')
@@ -103,7 +103,7 @@ class Heard:
                 self._done.clear()
             if not self.is_lost:
                 self._done.append(bytes(event.item))
-        elif event.type in _ENDS:
+        elif event.type in ENDS:
             self.is_over = True
             if not self.is_lost and len(data) <= 2 * MOST_HEARD_BYTES:
                 self._output = [bytes(raw) for raw in (response and response.output) or ()]
