@@ -590,7 +590,7 @@ def _add_lacking(output: list[RawObject], told: Sequence[tuple[int, RawObject]])
             if empty:
                 output[min(empty, key=lambda place: not _is_same(item, output[place]))] = item
             else:
-                output.insert(index, item)
+                output.insert(min(max(index, 0), len(output)), item)  # any number may be there
             lacks = True
     return lacks
 
