@@ -15,6 +15,7 @@ from providers.dialects.events import (
     ENTRY,
     TOKENS,
     Chunk,
+    Entries,
     Gathering,
     Join,
     Pattern,
@@ -197,7 +198,7 @@ class ChatGathering(Gathering):
             message = choice.setdefault("message", {})
             for number, piece in self._calls[index].rest() if index in self._calls else ():
                 _merge_tool_call(message["tool_calls"], number, piece)
-            if isinstance(message.get("content"), list):
+            if isinstance(message.get("content"), Entries):
                 self._add_text(index, message)
             elif text := "".join(self._texts.pop(index, ())):
                 message["content"] = text
@@ -216,7 +217,7 @@ class ChatGathering(Gathering):
     def _add_text(self, index: int, message: dict[str, Any]) -> None:
         """Add the text so far, at the end of the parts if there are any."""
         if text := "".join(self._texts.pop(index, ())):
-            if isinstance(parts := message.get("content"), list):
+            if isinstance(parts := message.get("content"), Entries):
                 join_entries(parts, [{"type": "text", "text": text}])
             else:
                 message["content"] = text
@@ -258,8 +259,8 @@ class ChatGathering(Gathering):
                 message.setdefault("content", "")
             elif key == "content" and isinstance(value, list | dict):
                 self._add_text(index, message)
-                if not isinstance(parts := message.get("content"), list):
-                    parts = message["content"] = [{"type": "text", "text": parts}] if parts else []
+                if not isinstance(parts := message.get("content"), Entries):
+                    parts = message["content"] = Entries([{"type": "text", "text": parts}] if parts else ())
                 join_entries(parts, value if isinstance(value, list) else [value])
             elif key == "tool_calls" and value is not None:
                 calls = message.get("tool_calls")
