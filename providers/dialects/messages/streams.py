@@ -216,6 +216,7 @@ class FromChat(ChunkTranslation):
         self._sealed = ""  # Google's signature of the message, until its texts have ended
         self._id = ""
         self._references = References()
+        self._uncited: list[Mapping[str, Any]] = []  # references for which there is no text yet
         self._refused = False
         self._stop: dict[str, Any] | None = None
         self._usage: dict[str, Any] | None = None
@@ -250,8 +251,6 @@ class FromChat(ChunkTranslation):
                 self._add(delta, said)
             reason = choice.get("finish_reason")
             if reason and isinstance(reason, str) and (self._stop is None or reason in SHORT):
-                if self._references.beside:
-                    self._cite(self._references.rest(), said)
                 self._finish(choice, said)
 
     def _begin(self, chunk: Mapping[str, Any], said: list[bytes]) -> None:
@@ -286,7 +285,7 @@ class FromChat(ChunkTranslation):
         if refusal := delta.get("refusal"):
             self._refused = True
             self._say("text", refusal, said)
-        if delta.get("annotations"):
+        if self._uncited or delta.get("annotations"):
             self._cite(self._references.annotations_in(delta), said)
         if delta.get("tool_calls"):
             for call in calls_in(delta):
@@ -294,11 +293,14 @@ class FromChat(ChunkTranslation):
             self._say_calls(said, finished=False)
 
     def _cite(self, annotations: Sequence[Mapping[str, Any]], said: list[bytes]) -> None:
-        """Add references to the open block of text; others have no place for them."""
-        for citation in map(to_citation, annotations) if self._open == "text" else ():
-            if citation is not None:
-                delta = {"type": "citations_delta", "citation": citation}
-                said.append(event("content_block_delta", {"index": self._blocks, "delta": delta}))
+        """Add references to the open block of text, or to the next one; others have no place for them."""
+        self._uncited += annotations
+        if self._open == "text":
+            for citation in map(to_citation, self._uncited):
+                if citation is not None:
+                    delta = {"type": "citations_delta", "citation": citation}
+                    said.append(event("content_block_delta", {"index": self._blocks, "delta": delta}))
+            self._uncited.clear()
 
     def _say(self, kind: str, text: str, said: list[bytes]) -> None:
         """Send a piece of text or thinking in the open block of its type, or in a new one."""
@@ -391,11 +393,13 @@ class FromChat(ChunkTranslation):
                     self._sign(block, said)
 
     def _finish(self, choice: Mapping[str, Any], said: list[bytes]) -> None:
-        """Close the open block. The stop reason is sent at the end, with the last usage.
+        """Close the open block, but one of text. The stop reason is sent at the end, with the last usage.
 
-        Some servers send one with every chunk, and some even a finish reason: more text may follow.
+        Some servers send one with every chunk, and some even a finish reason: more text may follow, and references.
         """
-        self._close_all(said)
+        self._end_calls(said)
+        if self._open != "text":
+            self._close_all(said)
         reason = _STOP_REASONS.get(choice["finish_reason"], "end_turn")
         met = choice.get("stop_reason")
         if self._refused:
@@ -408,10 +412,13 @@ class FromChat(ChunkTranslation):
                 check_none(self._names.get(call.name, call.name), self._tools, self._offered)
         self._stop = {"stop_reason": reason, "stop_sequence": met if reason == "stop_sequence" else None}
 
-    def _close_all(self, said: list[bytes]) -> None:
+    def _end_calls(self, said: list[bytes]) -> None:
         self._calls.finish()
         self._say_calls(said, finished=True)
         self._calls.check()
+
+    def _close_all(self, said: list[bytes]) -> None:
+        self._end_calls(said)
         if self._sealed:
             self._seal(OF_TEXT, self._sealed, said)
         self._close(said)
@@ -419,6 +426,8 @@ class FromChat(ChunkTranslation):
     def _done(self, said: list[bytes]) -> None:
         if self._stop is not None and not self._ended:
             self._ended = True
+            if self._references.beside:
+                self._cite(self._references.rest(), said)
             if self._hidden:  # an answer that has only thinking is shown as that: it would be empty
                 self._say("thinking", "".join(self._hidden), said)
             self._close_all(said)

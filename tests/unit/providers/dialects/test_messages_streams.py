@@ -269,7 +269,7 @@ def test_the_last_of_several_counts_is_told() -> None:
 def test_a_finish_is_told_once_at_the_end() -> None:
     translation = from_chat()
     assert b"message_delta" not in translation.feed(sse(delta(content="x"), finish("stop"), chunk(usage=COUNTED)))
-    assert told(translation.feed(b"data: [DONE]\n\n")) == [stopped("end_turn"), STOP]
+    assert told(translation.feed(b"data: [DONE]\n\n")) == [over(0), stopped("end_turn"), STOP]
     assert translation.end() == b""
 
 
@@ -278,8 +278,7 @@ def test_what_follows_a_finish_reason_stands_before_the_end(done: bytes) -> None
     choices = ({"index": 0, "delta": {"content": text}, "finish_reason": "stop"} for text in "ab")
     said = told(translated(from_chat(), sse(*(chunk(choice, usage=COUNTED) for choice in choices)) + done))
     assert [each["type"] for each in said[1:]] == [
-        *("content_block_start", "content_block_delta", "content_block_stop"),
-        *("content_block_start", "content_block_delta", "content_block_stop"),
+        *("content_block_start", "content_block_delta", "content_block_delta", "content_block_stop"),
         *("message_delta", "message_stop"),
     ]
 
