@@ -168,10 +168,11 @@ def replaces(before: Sequence[str], arguments: str) -> bool:
         return False
     if sum(map(len, before)) > _EMPTY_CHARS:
         return False
-    return _is_empty_object("".join(before))
+    return is_empty_object("".join(before))
 
 
-def _is_empty_object(text: str) -> bool:
+def is_empty_object(text: str) -> bool:
+    """Whether ``text`` is ``{}``."""
     return len(text) <= _EMPTY_CHARS and "".join(text.split()) == "{}"
 
 
@@ -192,10 +193,10 @@ class EarlyObject:
         """Return what of the arguments may be said, after one more piece of them."""
         if self._is_past:
             return piece
-        if piece.lstrip()[:1] == "{" and _is_empty_object(self._kept):
+        if piece.lstrip()[:1] == "{" and is_empty_object(self._kept):
             self._kept = ""
         self._kept += piece
-        self.came = self.came or _is_empty_object(self._kept)
+        self.came = self.came or is_empty_object(self._kept)
         if len(self._kept) <= _EMPTY_CHARS and "{}".startswith("".join(self._kept.split())):
             return ""
         return self.end()

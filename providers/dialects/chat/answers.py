@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from providers.dialects.chat.deltas import CallNumbers, usage_after
+from providers.dialects.chat.references import BESIDE
 from providers.dialects.events import (
     DONE_EVENT,
     ENTRY,
@@ -115,7 +116,14 @@ DELTA = Table({**ENTRY.fields, "audio": Table({**ENTRY.fields, "data": Join.BASE
 CHOICE = Table(
     {"delta": DELTA, "message": DELTA, "logprobs": TOKENS, "text": Join.TEXT, "token_ids": Join.LIST}, Join.LAST
 )
-CHUNK = Table({"logprobs": TOKENS, "token_ids": Join.LIST}, Join.LAST)
+CHUNK = Table(
+    {
+        "logprobs": TOKENS,
+        "token_ids": Join.LIST,
+        **dict.fromkeys(BESIDE, Join.SET),
+    },  # some send all each time, some new
+    Join.LAST,
+)
 
 _OF_CHUNKS = frozenset({"choices", "obfuscation"})  # not fields of the answer: OpenAI pads its chunks to one length
 

@@ -26,7 +26,17 @@ from providers.dialects.chat.deltas import (
 )
 from providers.dialects.chat.references import BESIDE, References, of_citation, to_citation
 from providers.dialects.dialect import Offered, check_none
-from providers.dialects.events import CUT_SHORT, DONE, DONE_EVENT, FILTERED, SHORT, Arguments, EarlyObject, chat_reason
+from providers.dialects.events import (
+    CUT_SHORT,
+    DONE,
+    DONE_EVENT,
+    FILTERED,
+    SHORT,
+    Arguments,
+    EarlyObject,
+    chat_reason,
+    is_empty_object,
+)
 from providers.dialects.messages.answers import ENDING, event
 from providers.dialects.messages.events import add_usage, error_of_event, told_usage
 from providers.dialects.messages.fields import allowed_id
@@ -90,6 +100,10 @@ class Call:
         """Whether there are no arguments: they are blank, ``null``, or one of both encoded as text."""
         return "".join(self._arguments.pieces).strip(BLANK + '"') in {"", "null"}
 
+    def is_empty_object(self) -> bool:
+        """Whether the arguments are an empty object."""
+        return is_empty_object("".join(self._arguments.pieces))
+
     def is_whole(self) -> bool:
         """Whether the arguments are complete. A call without any may still get some."""
         return self._arguments.is_whole() and self._begin in _OBJECTS
@@ -122,7 +136,8 @@ class Calls:
             self._calls.append(Call())
         call = self._calls[number]
         call.add(piece)
-        if number < self._said and call.take().strip():
+        late = call.take().strip() if number < self._said else ""
+        if late and not (is_empty_object(late) and call.is_empty_object()):  # else it is what was said
             raise UpstreamError(ErrorKind.INVALID_RESPONSE, "continued a tool call that had ended")
 
     def finish(self) -> None:
@@ -383,6 +398,8 @@ class FromChat(ChunkTranslation):
         said.append(event("content_block_delta", {"index": self._blocks, "delta": delta}))
 
     def _close(self, said: list[bytes]) -> None:
+        if self._open == "text" and self._references.beside:
+            self._cite(self._references.rest(), said)
         if self._open is not None:
             said.append(event("content_block_stop", {"index": self._blocks}))
             self._open = None
@@ -426,8 +443,6 @@ class FromChat(ChunkTranslation):
     def _done(self, said: list[bytes]) -> None:
         if self._stop is not None and not self._ended:
             self._ended = True
-            if self._references.beside:
-                self._cite(self._references.rest(), said)
             if self._hidden:  # an answer that has only thinking is shown as that: it would be empty
                 self._say("thinking", "".join(self._hidden), said)
             self._close_all(said)

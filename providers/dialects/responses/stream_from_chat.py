@@ -307,7 +307,10 @@ TRANSLATED = "rs_translated"  # the beginning of the ids of reasoning that no Re
 
 
 class OpenItems:
-    """Begins and ends items, and writes their events. ``stem`` is a part of all ids, set before the first item."""
+    """Begins and ends items, and writes their events. ``stem`` is a part of all ids, set before the first item.
+
+    What is cited beside the text is told as a message ends.
+    """
 
     def __init__(
         self,
@@ -317,8 +320,10 @@ class OpenItems:
         as_summary: bool,
         new_id: Callable[[], str],
         ids: UniqueIds,
+        references: References,
     ) -> None:
         self.stem = ""
+        self._references = references
         self._writer = writer
         self._names = names
         self._ids = ids
@@ -454,6 +459,9 @@ class OpenItems:
         if self._open is not None:
             number, item = self._open
             self._open = None
+            if isinstance(item, Said) and self._references.beside:
+                for annotation in self._references.rest():
+                    item.annotation(flat(annotation))
             self._items[number] = item.close(status)
 
 
@@ -482,9 +490,16 @@ class FromChat:
         self._asked, self._wall_clock, self._new_id = asked, wall_clock, new_id
         self._errors, self._writer = StreamErrors(secrets), EventWriter()
         names, ids = names_of(all_tools(asked)), UniqueIds(conversation=asked.get("input", b""))
-        self._items = OpenItems(self._writer, names, as_summary=_wants_summary(asked), new_id=new_id, ids=ids)
-        self._echo: Echo | None = None  # None until the first chunk
         self._references = References()
+        self._items = OpenItems(
+            self._writer,
+            names,
+            as_summary=_wants_summary(asked),
+            new_id=new_id,
+            ids=ids,
+            references=self._references,
+        )
+        self._echo: Echo | None = None  # None until the first chunk
         self._unplaced: list[dict[str, Any]] = []  # references for which there is no message yet
         self._counted = UsageSoFar()
         self._usage: Mapping[str, Any] | None = None  # that, if it has the answer's tokens
@@ -630,8 +645,6 @@ class FromChat:
     def _complete(self, echo: Echo) -> None:
         self._over = True
         why = _INCOMPLETE.get(self._finish_reason or "")
-        if self._references.beside:
-            self._annotate(self._references.rest())
         self._items.close_all("completed" if why is None else "incomplete")
         facts = {
             "output": self._items.output,

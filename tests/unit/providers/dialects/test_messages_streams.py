@@ -314,6 +314,13 @@ def test_a_chunk_that_is_none_or_an_error_raises(stream: bytes, kind: ErrorKind)
     assert caught.value.kind is kind
 
 
+def test_an_empty_object_behind_the_text_that_follows_its_call_is_what_was_said() -> None:
+    said = message(
+        translated(from_chat(), sse(tool(0, "", "a", "f"), delta(content="x"), tool(0, "{}"), finish("stop")))
+    )
+    assert [(block["type"], block.get("input")) for block in said["content"]] == [("tool_use", {}), ("text", None)]
+
+
 ANSWER = [
     {
         **STARTED,

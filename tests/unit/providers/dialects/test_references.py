@@ -45,6 +45,7 @@ def test_citations_of_another_vendors_search_are_not_sent_to_anthropic() -> None
 
 
 PAGE = "https://example.com"
+CALL = {"index": 0, "id": "a", "type": "function", "function": {"name": "f", "arguments": "{}"}}
 DONE = b"data: [DONE]\n\n"
 
 
@@ -94,7 +95,28 @@ def test_references_before_the_text_are_told_of_it(client: Dialect) -> None:
 
 
 def test_references_behind_a_call_make_no_empty_message() -> None:
-    call = {"index": 0, "id": "a", "type": "function", "function": {"name": "f", "arguments": "{}"}}
     late = chunk({"annotations": [CITATION]}, "tool_calls")
-    said, _ = told(RESPONSES, chunk({"content": "Hello"}), chunk({"tool_calls": [call]}), late, DONE)
+    said, _ = told(RESPONSES, chunk({"content": "Hello"}), chunk({"tool_calls": [CALL]}), late, DONE)
     assert said.count(b"event: response.output_item.added") == 2
+
+
+@pytest.mark.parametrize("client", [MESSAGES, RESPONSES, GEMINI])
+@pytest.mark.parametrize(
+    "stream",
+    [
+        [chunk({"content": "Hello", "tool_calls": [CALL]}, "tool_calls", citations=[PAGE])],
+        [chunk({"content": "Hello"}, citations=[PAGE]), chunk({"reasoning_content": "Hm."}), chunk({}, "stop")],
+        [chunk({"content": "Hel"}, citations=["https://a.b"]), chunk({"content": "lo"}, "stop", citations=[PAGE])],
+    ],
+    ids=["a call", "a thought", "another reference"],
+)
+def test_what_follows_a_text_takes_no_reference_from_it(client: Dialect, stream: list[bytes]) -> None:
+    _, whole = told(client, *stream, DONE)
+    assert PAGE.encode() in whole
+
+
+def test_references_beside_the_choices_of_all_chunks_are_in_a_whole_answer() -> None:
+    gathering = CHAT.answers.gathering()
+    for each in (["https://a.b"], ["https://a.b", PAGE], [PAGE]):
+        gathering.take(CHAT.answers.read_event(chunk({"content": "a"}, citations=each)[len(b"data: ") :].strip(), ()))
+    assert msgspec.json.decode(gathering.body())["citations"] == ["https://a.b", PAGE]
