@@ -19,6 +19,9 @@ from providers.usage import LARGE_BYTES
 Way = Literal["prefix", "repeated_prefix", "final_message", "prefill", "in_progress"]
 
 T = TypeVar("T")
+S_contra = TypeVar("S_contra", contravariant=True)
+
+ASKS_NOTHING = frozenset({b"", b"null", b"[]", b"{}", b"false", b"0"})  # values with which a field asks for nothing
 
 _objects = msgspec.json.Decoder(dict[str, Any])
 
@@ -141,6 +144,29 @@ def decoded_in(events: Iterable[bytes], decoder: msgspec.json.Decoder[T]) -> Ite
     for data in events:
         if data.strip().startswith(b"{"):
             yield decoder.decode(data)
+
+
+class Reading(Protocol[S_contra]):
+    """What delivered events say."""
+
+    pieces: list[str]  # of its text
+
+    @property
+    def head(self) -> msgspec.Struct | None:
+        """What later events must repeat; None: the answer has not begun."""
+
+    def take(self, said: S_contra) -> str | None:
+        """Read an event; return why the answer cannot be continued after it."""
+
+
+def begun_by(reading: Reading[T], events: Iterable[T]) -> Begun:
+    """Return what the ``events`` that were delivered have begun."""
+    for said in events:
+        if (obstacle := reading.take(said)) is not None:
+            return Begun("", None, obstacle)
+    if reading.head is None:
+        return Begun("", None, "format")
+    return Begun("".join(reading.pieces), msgspec.json.encode(reading.head))
 
 
 def with_less(fields: Fields, limits: Iterable[str], spent_tokens: int) -> dict[str, msgspec.Raw]:

@@ -16,6 +16,7 @@ from providers.sse import BACKSLASH, CR, LF, QUOTE, complains
 from providers.usage import Usage
 
 DONE = b"[DONE]"  # the data of the last event of OpenAI's streams
+DONE_EVENT = b"data: [DONE]\n\n"
 
 # Why an answer ended, in the words of all APIs: servers use those of one in another. An answer with any other word
 # has ended as it should, unless the word is in ``errors.FAILED``.
@@ -167,10 +168,11 @@ def replaces(before: Sequence[str], arguments: str) -> bool:
         return False
     if sum(map(len, before)) > _EMPTY_CHARS:
         return False
-    return _is_empty_object("".join(before))
+    return is_empty_object("".join(before))
 
 
-def _is_empty_object(text: str) -> bool:
+def is_empty_object(text: str) -> bool:
+    """Whether ``text`` is ``{}``."""
     return len(text) <= _EMPTY_CHARS and "".join(text.split()) == "{}"
 
 
@@ -191,10 +193,10 @@ class EarlyObject:
         """Return what of the arguments may be said, after one more piece of them."""
         if self._is_past:
             return piece
-        if piece.lstrip()[:1] == "{" and _is_empty_object(self._kept):
+        if piece.lstrip()[:1] == "{" and is_empty_object(self._kept):
             self._kept = ""
         self._kept += piece
-        self.came = self.came or _is_empty_object(self._kept)
+        self.came = self.came or is_empty_object(self._kept)
         if len(self._kept) <= _EMPTY_CHARS and "{}".startswith("".join(self._kept.split())):
             return ""
         return self.end()
@@ -428,7 +430,7 @@ ENTRY = Table({  # of a list, or any object within a delta
 })  # fmt: skip
 TOKENS = Table({}, Join.LIST)  # lists with one entry a token, as of log probabilities
 _PLACES = ("index", "id")
-_GROWING = ("text", "thinking", "summary")
+TEXTS_OF_THOUGHTS = ("text", "thinking", "summary")
 
 
 class Pieces:
@@ -476,62 +478,98 @@ def join(target: dict[str, Any], name: str, value: Any, table: Table) -> None:
         for key, each in value.items():
             join(inner, key, each, rule if isinstance(rule, Table) else ENTRY)
     elif isinstance(value, list):
-        entries = target[name] = old if isinstance(old, list) else []
+        entries = target[name] = old if isinstance(old, Entries) else Entries()
         _join_lists(entries, value, rule)
     elif value is not None or old is None:
         target[name] = value
 
 
-def _join_lists(entries: list[Any], more: list[Any], rule: Join | Table) -> None:
+class Entries(list[Any]):
+    """A list whose entries come in pieces: to look through all of them for each would take ever longer."""
+
+    __slots__ = ("_latest", "_said")
+
+    def __init__(self, entries: Sequence[Any] = ()) -> None:
+        super().__init__(entries)
+        # By what is in a place, and by a type or None for any: the number of the latest entry that has both.
+        self._latest: dict[tuple[str, Any, str | None], int] = {}
+        self._said: set[bytes] = set()
+
+    def find(self, piece: Mapping[str, Any]) -> int | None:
+        """Return which entry has the index or id of ``piece``; it must not contradict it in either, nor in its type."""
+        kind = _kind_of(piece)
+        keys = [(*place, each) for place in _places_of(piece) for each in ((kind, "") if kind else (None,))]
+        same = [*_places_of(piece), *([("type", kind)] if kind else [])]
+        for number in sorted({self._latest[key] for key in keys if key in self._latest}, reverse=True):
+            if all(self[number].get(name) in (None, "", value) for name, value in same):
+                return number
+        return None
+
+    def note(self, number: int, piece: Mapping[str, Any]) -> None:
+        """Note that the entry of this ``number`` has the index and the id of ``piece``."""
+        for place in _places_of(piece):
+            for kind in (_kind_of(self[number]), None):
+                self._latest[*place, kind] = max(number, self._latest.get((*place, kind), number))
+
+    def add_new(self, more: Sequence[Any]) -> None:
+        """Add entries that were not said before."""
+        for each in more:
+            written = msgspec.json.encode(each, order="sorted")
+            if written not in self._said:
+                self._said.add(written)
+                self.append(each)
+
+
+def _kind_of(entry: Mapping[str, Any]) -> str:
+    kind = entry.get("type")
+    return kind if isinstance(kind, str) else ""
+
+
+def _places_of(piece: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    return [(name, place) for name in _PLACES if isinstance(place := piece.get(name), int | str) and place != ""]
+
+
+def _join_lists(entries: Entries, more: list[Any], rule: Join | Table) -> None:
     if rule is Join.SET:
-        entries += [each for each in more if each not in entries]
+        entries.add_new(more)
     elif rule is Join.LIST:
         entries += more
     else:
         join_entries(entries, more, typed=rule is Join.ENTRIES)
 
 
-def join_entries(entries: list[Any], more: Sequence[Any], *, typed: bool = True) -> None:
+def join_entries(entries: Entries, more: Sequence[Any], *, typed: bool = True) -> None:
     """Add entries of one more event: each to the one with its index or id, else at the end.
 
     If they are ``typed``, the first without either goes on with the last one before, if both are pieces of a text or a
     thought of one type. A signature ends such a thought, and belongs to it.
     """
-    for number, each in enumerate(more):
+    for place, each in enumerate(more):
         if not isinstance(each, dict):
             entries.append(each)
             continue
-        found = _found(entries, each)
-        if found is None and typed and entries and not (number and _grown(each)) and _continues(entries[-1], each):
-            found = entries[-1]
+        found = entries.find(each)
+        if found is None and typed and entries and not (place and _grown(each)) and _continues(entries[-1], each):
+            found = len(entries) - 1
         if found is None:
-            entries.append(found := {})
+            entries.append({})
+            found = len(entries) - 1
         for key, value in each.items():
-            join(found, key, value, ENTRY)
-
-
-def _found(entries: list[Any], piece: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return the entry with the index or id of ``piece``, which must not contradict it in either, nor in its type."""
-    places = [name for name in _PLACES if piece.get(name) is not None]
-    same = [*places, *(("type",) if piece.get("type") else ())]
-    for entry in reversed(entries) if places else ():
-        is_there = isinstance(entry, dict) and any(entry.get(name) is not None for name in places)
-        if is_there and all(entry.get(name) in (None, piece[name]) for name in same):
-            found: dict[str, Any] = entry
-            return found
-    return None
+            join(entries[found], key, value, ENTRY)
+        entries.note(found, each)
 
 
 def _continues(last: Any, piece: Mapping[str, Any]) -> bool:
-    has_place = any(piece.get(name) is not None for name in _PLACES)
-    if has_place or not isinstance(last, dict) or not piece.get("type") or piece["type"] != last.get("type"):
+    is_placed = bool(_places_of(piece))
+    if is_placed or not isinstance(last, dict) or not piece.get("type") or piece["type"] != last.get("type"):
         return False
-    grows = any(name in last for name in _GROWING) and any(name in piece for name in (*_GROWING, "signature"))
+    growing = (*TEXTS_OF_THOUGHTS, "signature")
+    grows = any(name in last for name in TEXTS_OF_THOUGHTS) and any(name in piece for name in growing)
     return grows and not last.get("signature")
 
 
 def _grown(piece: Mapping[str, Any]) -> bool:
-    return any(piece.get(name) for name in _GROWING)
+    return any(piece.get(name) for name in TEXTS_OF_THOUGHTS)
 
 
 def index_of(choice: Mapping[str, Any]) -> int:

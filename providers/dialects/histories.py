@@ -7,7 +7,17 @@ from typing import Literal
 
 import msgspec
 
-from providers.dialects.wording import BOUND_REASON, Fields, Loss, Wording, as_users, is_string, raw_json
+from providers.dialects.wording import (
+    BOUND_REASON,
+    SAYS_NOTHING,
+    THOUGHTS,
+    Fields,
+    Loss,
+    Wording,
+    as_users,
+    is_string,
+    raw_json,
+)
 from providers.errors import UNREADABLE
 
 _ALPHABETS = {"any": ".", "word": "[a-zA-Z0-9_-]", "alphanumeric": "[a-zA-Z0-9]"}
@@ -104,11 +114,9 @@ _message_decoder = msgspec.json.Decoder(_Message)
 _BLANK_ARGUMENTS = re.compile(rb'"arguments"\s*:\s*"(?:\s|\\[nrt])*"')
 _parts_decoder = msgspec.json.Decoder(list[_Message])
 _NULL = msgspec.Raw(b"null")
-_ABSENT = frozenset({b"null", b'""', b"[]", b"{}"})
 _ASSISTANT, _SYSTEM, _TOOL, _USER = b'"assistant"', b'"system"', b'"tool"', b'"user"'
 _LISTED = re.compile(rb'"content"\s*:\s*\[')
 _INSTRUCTIONS = frozenset({_SYSTEM, b'"developer"'})
-_REASONING = frozenset({"reasoning", "reasoning_content", "reasoning_details", "thinking_blocks"})
 _SIGNED = frozenset({"extra_content", "reasoning_details", "thinking_blocks"})
 _UNTOLD = frozenset({"annotations", "extra_content", "provider_specific_fields"})  # they have no meaning elsewhere
 # Stands between a tool's result and what cannot be in one, where the user may not follow.
@@ -170,7 +178,7 @@ def without_bound_reasoning(fields: Fields) -> Wording:
                 losses += [
                     Loss(f"messages[{number}]{path}.{name}", BOUND_REASON, hint=True)
                     for name in sorted(_SIGNED & holder.keys())
-                    if bytes(holder.pop(name)) not in _ABSENT
+                    if bytes(holder.pop(name)) not in SAYS_NOTHING
                 ]
             if calls:
                 message["tool_calls"] = raw_json(calls)
@@ -249,13 +257,11 @@ class _Conversation:
         for name in [name for name in message if name not in known]:
             value = message.pop(name)
             self.changed = True
-            if name == "refusal" and bytes(value) not in _ABSENT:  # it is what the assistant said
+            if name == "refusal" and bytes(value) not in SAYS_NOTHING:  # it is what the assistant said
                 message["content"] = _joined(message.get("content", _NULL), value)
-            elif name not in _UNTOLD and bytes(value) not in _ABSENT:
-                reason = (
-                    "this provider refuses reasoning of others" if name in _REASONING else "this provider refuses it"
-                )
-                self.losses.append(Loss(f"messages[{number}].{name}", reason, hint=name in _REASONING))
+            elif name not in _UNTOLD and bytes(value) not in SAYS_NOTHING:
+                reason = "this provider refuses reasoning of others" if name in THOUGHTS else "this provider refuses it"
+                self.losses.append(Loss(f"messages[{number}].{name}", reason, hint=name in THOUGHTS))
 
     def fit_system(self) -> None:
         """Have each system prompt in the user's messages: the one that goes first is not among them.
@@ -340,8 +346,8 @@ def _with_arguments(function: msgspec.Raw) -> msgspec.Raw | None:
 
 def _joined(first: msgspec.Raw, second: msgspec.Raw) -> msgspec.Raw:
     """Return two contents as one: texts with a blank line between, else the parts of both."""
-    if bytes(first) in _ABSENT or bytes(second) in _ABSENT:
-        return second if bytes(first) in _ABSENT else first
+    if bytes(first) in SAYS_NOTHING or bytes(second) in SAYS_NOTHING:
+        return second if bytes(first) in SAYS_NOTHING else first
     if is_string(first) and is_string(second):
         before, after = (msgspec.json.decode(each, type=str) for each in (first, second))
         return raw_json(f"{before}\n\n{after}")
@@ -358,7 +364,7 @@ def tagged(content: msgspec.Raw) -> msgspec.Raw:
     """Return instructions as the user's text, in <system> tags."""
     if is_string(content):
         return raw_json(as_users(msgspec.json.decode(content, type=str)))
-    parts = [] if bytes(content) in _ABSENT else _parts_decoder.decode(content)
+    parts = [] if bytes(content) in SAYS_NOTHING else _parts_decoder.decode(content)
     for part in parts:
         if "text" in part:
             part["text"] = raw_json(as_users(msgspec.json.decode(part["text"], type=str)))

@@ -61,10 +61,15 @@ def as_asked(losses: Sequence[Loss], source: Dialect, wording: Wording) -> Seque
     """Return losses of a chat request in the words of the one in ``source`` from which it was made, its ``wording``."""
     if not losses or source.pivoting is None:
         return losses
-    requests = source.requests
-    names = {"messages": requests.prompt, **requests.parameters.renamed, **source.pivoting.names}
+    names = _names_of(source)
     fields = (wording.place_of(loss.field) or _named(names, loss.field) for loss in losses)
     return [Loss(field, loss.reason, loss.hint) for field, loss in zip(fields, losses, strict=True)]
+
+
+def _names_of(dialect: Dialect) -> Mapping[str, str]:
+    """Return the names of chat's fields in ``dialect``, where they differ."""
+    own = {} if dialect.pivoting is None else dialect.pivoting.names
+    return {"messages": dialect.requests.prompt, **dialect.requests.parameters.renamed, **own}
 
 
 def _named(names: Mapping[str, str], field: str) -> str:
@@ -87,8 +92,8 @@ def named_in(source: Dialect, target: Dialect, asked: Fields, path: str) -> str:
         return next(present, given.effort or path)
     if path in sent.parameters.answer_limits:
         return next((name for name in given.parameters.answer_limits if name in asked), path)
-    own = next((name for name, renamed in sent.parameters.renamed.items() if renamed == path), path)
-    return next(iter(given.parameters.of(own)), own)
+    chats = next((name for name, own in _names_of(target).items() if own == path), path)
+    return _named(_names_of(source), chats)
 
 
 def _is_empty(wording: Wording, prompt: str) -> bool:

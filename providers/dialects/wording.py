@@ -85,17 +85,27 @@ _CHANGING_NOTHING: Mapping[str, str] = {  # fields of any object that change no 
     "prompt_cache_breakpoint": CACHE_REASON,
     "extra_content": "only Gemini can use the signatures of its thoughts",
 }
+SAYS_NOTHING = frozenset({b"null", b'""', b"[]", b"{}"})  # values that are as good as a field that is missing
 MARK = "cache_control"  # on a part of a prompt: what comes before it, and itself, is to be cached
 
 
 class Losses:
     """The losses of one request, in the order of its fields."""
 
-    def __init__(self, *, marks: bool = False, once: bool = False, beyond: Container[str] = ()) -> None:
+    def __init__(
+        self,
+        *,
+        marks: bool = False,
+        once: bool = False,
+        beyond: Container[str] = (),
+        changing_nothing: Mapping[str, str] = _CHANGING_NOTHING,
+    ) -> None:
         """``marks``: those of what to cache are kept; ``once``: one hint for each reason.
 
-        ``beyond``: what is kept though chat has no place for it, as in ``Habits``.
+        ``beyond``: what is kept though chat has no place for it, as in ``Habits``. ``changing_nothing``: fields of any
+        object that are hints, and why, if that is not the reason why the others are lost.
         """
+        self._changing_nothing = changing_nothing
         self.keeps_marks = marks
         self.beyond = beyond
         self._reasons: set[str] | None = set() if once else None  # of hints
@@ -115,7 +125,22 @@ class Losses:
         for name, value in given.items():
             if name in said or is_null(value) or (self.keeps_marks and name == MARK):
                 continue
-            self.add(f"{path}.{name}", _CHANGING_NOTHING.get(name, reason), hint=name in _CHANGING_NOTHING)
+            at = f"{path}.{name}" if path else name
+            self.add(at, self._changing_nothing.get(name) or reason, hint=name in self._changing_nothing)
+
+    def lose(
+        self,
+        given: Mapping[str, msgspec.Raw],
+        name: str,
+        path: str,
+        reason: str,
+        *plain: bytes,
+        hint: bool = False,
+    ) -> None:
+        """Note the field ``name`` of the object at ``path``, unless it is missing or one of ``plain``, its defaults."""
+        raw = given.get(name)
+        if raw is not None and bytes(raw) not in plain:
+            self.add(f"{path}.{name}" if path else name, reason, hint=hint)
 
     def note(self, losses: Sequence[Loss]) -> None:
         """Note losses that were found elsewhere."""
@@ -388,7 +413,7 @@ def strict_schema(raw: msgspec.Raw | None) -> msgspec.Raw | None:
         if schema.get("type") != "object" or "anyOf" in schema:
             return None
         strict = _strict(schema, count, 0)
-    except (*UNREADABLE, _NotStrict):
+    except (*UNREADABLE, _NotStrict, AttributeError, TypeError):  # the last two: a keyword of an odd type
         return None
     if count["properties"] > _MOST_PROPERTIES or count["values"] > _MOST_VALUES:
         return None
@@ -451,6 +476,9 @@ def as_strict(schema: msgspec.Raw, field: str) -> tuple[msgspec.Raw, bool, tuple
     strict = strict_schema(schema)
     return (schema, False, (Loss(field, _NOT_STRICT, hint=True),)) if strict is None else (strict, True, ())
 
+
+# By these names an earlier answer in chat has its thoughts.
+THOUGHTS = ("reasoning_content", "reasoning", "reasoning_details", "thinking_blocks")
 
 # Reasoning that only its maker can read: encrypted, or signed. In every API it is a text, the same in all of them.
 # Where it stands in another API than its maker's, a word before it says whose it is, so that nobody else is sent it:
@@ -559,7 +587,7 @@ def _plain(text: bytes) -> bytes:
 
 _LONGEST = 64  # characters: OpenAI's limit, and that of vendors with the same API
 _MARK = 8  # characters of a hash, which distinguishes names with the same beginning
-_FORBIDDEN = re.compile(r"[^a-zA-Z0-9_-]")
+FORBIDDEN = re.compile(r"[^a-zA-Z0-9_-]")
 
 
 def short_name(name: str) -> str:
@@ -570,7 +598,7 @@ def short_name(name: str) -> str:
 def flat_name(namespace: str, name: str) -> str:
     """Return the one name of a tool in a namespace, in letters, digits, ``_`` and ``-``."""
     flat = f"{namespace}{name}" if namespace.endswith("__") else f"{namespace}__{name}"
-    allowed = _FORBIDDEN.sub("_", flat)
+    allowed = FORBIDDEN.sub("_", flat)
     return allowed if allowed == flat and len(flat) <= _LONGEST else _marked(allowed, f"{namespace}\0{name}")
 
 

@@ -10,10 +10,13 @@ from typing import Any
 import msgspec
 
 from providers.dialects.chat.deltas import CallNumbers, usage_after
+from providers.dialects.chat.references import BESIDE
 from providers.dialects.events import (
+    DONE_EVENT,
     ENTRY,
     TOKENS,
     Chunk,
+    Entries,
     Gathering,
     Join,
     Pattern,
@@ -29,7 +32,7 @@ from providers.dialects.events import (
 from providers.error_bodies import read_answer
 from providers.errors import SURPRISES, ErrorKind, UpstreamError
 
-ENDING = b"data: [DONE]\n\n"
+ENDING = DONE_EVENT
 
 _Object = dict[str, msgspec.Raw]
 
@@ -113,7 +116,14 @@ DELTA = Table({**ENTRY.fields, "audio": Table({**ENTRY.fields, "data": Join.BASE
 CHOICE = Table(
     {"delta": DELTA, "message": DELTA, "logprobs": TOKENS, "text": Join.TEXT, "token_ids": Join.LIST}, Join.LAST
 )
-CHUNK = Table({"logprobs": TOKENS, "token_ids": Join.LIST}, Join.LAST)
+CHUNK = Table(
+    {
+        "logprobs": TOKENS,
+        "token_ids": Join.LIST,
+        **dict.fromkeys(BESIDE, Join.SET),  # some send all each time, some new ones
+    },
+    Join.LAST,
+)
 
 _OF_CHUNKS = frozenset({"choices", "obfuscation"})  # not fields of the answer: OpenAI pads its chunks to one length
 
@@ -196,7 +206,7 @@ class ChatGathering(Gathering):
             message = choice.setdefault("message", {})
             for number, piece in self._calls[index].rest() if index in self._calls else ():
                 _merge_tool_call(message["tool_calls"], number, piece)
-            if isinstance(message.get("content"), list):
+            if isinstance(message.get("content"), Entries):
                 self._add_text(index, message)
             elif text := "".join(self._texts.pop(index, ())):
                 message["content"] = text
@@ -215,7 +225,7 @@ class ChatGathering(Gathering):
     def _add_text(self, index: int, message: dict[str, Any]) -> None:
         """Add the text so far, at the end of the parts if there are any."""
         if text := "".join(self._texts.pop(index, ())):
-            if isinstance(parts := message.get("content"), list):
+            if isinstance(parts := message.get("content"), Entries):
                 join_entries(parts, [{"type": "text", "text": text}])
             else:
                 message["content"] = text
@@ -257,8 +267,8 @@ class ChatGathering(Gathering):
                 message.setdefault("content", "")
             elif key == "content" and isinstance(value, list | dict):
                 self._add_text(index, message)
-                if not isinstance(parts := message.get("content"), list):
-                    parts = message["content"] = [{"type": "text", "text": parts}] if parts else []
+                if not isinstance(parts := message.get("content"), Entries):
+                    parts = message["content"] = Entries([{"type": "text", "text": parts}] if parts else ())
                 join_entries(parts, value if isinstance(value, list) else [value])
             elif key == "tool_calls" and value is not None:
                 calls = message.get("tool_calls")

@@ -9,6 +9,7 @@ import msgspec
 from providers.dialects.chat.answers import ENDING
 from providers.dialects.chat.deltas import delta_of
 from providers.dialects.continuing import (
+    ASKS_NOTHING,
     Begun,
     Continuing,
     Ended,
@@ -28,7 +29,6 @@ from providers.errors import UNREADABLE
 from providers.large_bodies import raw_json
 from providers.sse import events
 
-_NOTHING = frozenset({b"", b"null", b"[]", b"false", b"0", b"{}"})
 _ONE = frozenset({b"null", b"1"})
 # Fields with which an answer is more than text, or a part of its text that cannot be given again.
 _OBSTACLES: Mapping[str, str] = {
@@ -52,7 +52,7 @@ _OBSTACLES: Mapping[str, str] = {
     "ebnf": "response_format",
     "grammar": "response_format",
 }
-_REASONING = ("reasoning_effort", "reasoning", "thinking")
+EFFORTS = ("reasoning_effort", "reasoning", "thinking")  # fields that say how hard to think
 _KINDS: Mapping[str, str] = {  # of deltas that are more than text
     "tool_calls": "tools",
     "function_call": "tools",
@@ -105,11 +105,11 @@ class ChatContinuing(Continuing):
     def obstacle(self, fields: Fields) -> str | None:
         """Return the kind of answer that cannot be continued."""
         for name, kind in _OBSTACLES.items():
-            if name in fields and bytes(fields[name]).strip() not in _NOTHING:
+            if name in fields and bytes(fields[name]).strip() not in ASKS_NOTHING:
                 return kind
         if "response_format" in fields and asks_for_format(fields["response_format"]):
             return "response_format"
-        if any(name in fields and asks_for_thoughts(fields[name]) for name in _REASONING):
+        if any(name in fields and asks_for_thoughts(fields[name]) for name in EFFORTS):
             return "reasoning"
         return "choices" if bytes(fields.get("n", b"1")).strip() not in _ONE else None
 

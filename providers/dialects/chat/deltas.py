@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from providers.dialects.dialect import Offered
-from providers.dialects.events import DONE, Arguments, EarlyObject, few, replaces
+from providers.dialects.events import DONE, TEXTS_OF_THOUGHTS, Arguments, EarlyObject, few, replaces
 from providers.dialects.wording import GEMINIS, REDACTED, SIGNED, sealed_block
 from providers.error_bodies import base_code, error_in
 from providers.errors import FAILED, SURPRISES, UNREADABLE, ErrorKind, UpstreamError
@@ -157,13 +157,10 @@ def unsigned_in(details: Any, blocks: Any) -> str:
     """Return the thinking in OpenRouter's ``details``, or else LiteLLM's ``blocks``, that has no signature."""
     thought = ""
     for told in (details, blocks) if details or blocks else ():
-        pieces = [each for each in few(told, "blocks") if isinstance(each, dict)] if isinstance(told, list) else []
-        fields = [each.get(name) for each in pieces if not each.get("signature") for name in _FIELDS_OF_BLOCKS]
+        pieces = [each for each in told if isinstance(each, dict)] if isinstance(told, list) else []
+        fields = [each.get(name) for each in pieces if not each.get("signature") for name in TEXTS_OF_THOUGHTS]
         thought = thought or "".join(map(string, fields))
     return thought
-
-
-_FIELDS_OF_BLOCKS = ("text", "summary", "thinking")
 
 
 def calls_in(delta: Mapping[str, Any]) -> Sequence[dict[str, Any]]:
@@ -186,10 +183,10 @@ def signed_in(delta: Mapping[str, Any]) -> list[Mapping[str, Any]]:
         return []
     if not isinstance(blocks, list) or not blocks:
         blocks = [_of_detail(each) for each in details if isinstance(each, dict)] if isinstance(details, list) else []
-    found: list[Mapping[str, Any]] = [each for each in few(blocks, "blocks") if isinstance(each, dict)]
+    found: list[Mapping[str, Any]] = [each for each in blocks if isinstance(each, dict)]
     bound = {SIGNED: "signature", REDACTED: "data"}
     signed = [each for each in found if string(each.get(bound.get(str(each.get("type")), "")))]
-    return signed or _sealed_in(details)
+    return few(signed or _sealed_in(details), "signed blocks")
 
 
 def _sealed_in(details: Any) -> list[Mapping[str, Any]]:

@@ -10,7 +10,7 @@ from providers.dialects import events
 from providers.dialects.cache_marks import with_marks
 from providers.dialects.chat.allowed_tools import offering_those_alone
 from providers.dialects.chat.answers import ENDING, ChatGathering, events_of_answer, failure
-from providers.dialects.chat.continuing import ChatContinuing, repairs_of
+from providers.dialects.chat.continuing import EFFORTS, ChatContinuing, repairs_of
 from providers.dialects.chat.events import choices, read_event
 from providers.dialects.chat.one_call import wants_one_call
 from providers.dialects.dialect import (
@@ -67,13 +67,12 @@ _THINKING = frozenset(
 )
 # How hard to think: OpenAI's field, and those of OpenRouter, DeepSeek, Z.ai and others.
 
-_EFFORTS = ("reasoning_effort", "reasoning", "thinking")
 _NO_EFFORT = frozenset({b"null", b'"none"', b'{"type":"disabled"}', b'{"type": "disabled"}'})
 
 
 def without_effort(fields: Fields) -> Wording:
     """Return a chat request that does not say how hard to think."""
-    said = [name for name in _EFFORTS if name in fields]
+    said = [name for name in EFFORTS if name in fields]
     losses = tuple(Loss(name, PLAIN, hint=True) for name in said if bytes(fields[name]) not in _NO_EFFORT)
     return Wording({name: value for name, value in fields.items() if name not in said}, losses)
 
@@ -93,7 +92,7 @@ CHAT = Dialect(
         preferences=_THINKING
         | {"metadata", "prompt_cache_key", "prompt_cache_options", "prompt_cache_retention", "safety_identifier"}
         | {"service_tier", "user", "verbosity"},
-        efforts=frozenset(_EFFORTS),
+        efforts=frozenset(EFFORTS),
         without_effort=without_effort,
         choices="n",
         decoded=frozenset({"logit_bias", "metadata", "modalities", "response_format", "stop", "stream_options"})

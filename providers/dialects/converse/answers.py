@@ -9,13 +9,12 @@ import msgspec
 from providers.dialects.chat.deltas import no_place
 from providers.dialects.chat.references import of_converse
 from providers.dialects.converse.frames import Message
-from providers.dialects.events import EarlyObject, Pieces, chat_reason, ended_with, few, fit, no_answer
+from providers.dialects.events import DONE_EVENT, EarlyObject, Pieces, chat_reason, ended_with, few, fit, no_answer
 from providers.dialects.wording import REDACTED, SIGNED
 from providers.error_bodies import error_in, read_answer
 from providers.errors import SURPRISES, UNREADABLE, ErrorKind, UpstreamError, identifier, kind_of_status
 from providers.usage import Usage, tier_of, written_usage
 
-_DONE = b"data: [DONE]\n\n"
 # The model's answer, or its last call, could not be read: an error unless something came before it. A stream's client
 # has pieces of such a call, which nothing but an error takes back.
 _MALFORMED = frozenset({"malformed_model_output", "malformed_tool_use"})
@@ -137,8 +136,8 @@ class ConverseToChat:
             return b""
         self._ended = True
         if self.usage is None:
-            return _DONE
-        return self._head + b'],"usage":' + msgspec.json.encode(written_usage(self.usage)) + b"}\n\n" + _DONE
+            return DONE_EVENT
+        return self._head + b'],"usage":' + msgspec.json.encode(written_usage(self.usage)) + b"}\n\n" + DONE_EVENT
 
     def _chunks(self, message: Message) -> bytes:
         headers = message.headers

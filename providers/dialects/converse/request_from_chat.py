@@ -16,23 +16,18 @@ from providers.dialects.messages.dialect import MessagesHabits, habits_of, of_me
 from providers.dialects.messages.fields import (
     DEFAULTS,
     KeptSchema,
-    Object,
-    RawObject,
     budget_of,
     chosen_tool,
     form_of,
     function_of,
     limit_of,
     lose_stream_options,
-    object_at,
-    objects_at,
-    raw_text_at,
     request_of,
     stops_of,
-    text_at,
     thinking_of_effort,
 )
 from providers.dialects.messages.request_from_chat import Turns, is_error, of_document
+from providers.dialects.reading import Object, RawObject, object_at, objects_at, raw_text_at, text_at
 from providers.dialects.wording import (
     SIGNED,
     Losses,

@@ -8,7 +8,6 @@ from typing import Any
 import msgspec
 
 from providers.dialects.chat.deltas import googles_in
-from providers.dialects.chat.references import cites_pages
 from providers.dialects.dialect import (
     AnswerFormat,
     Dialect,
@@ -57,19 +56,16 @@ from providers.dialects.gemini.streams import FromChat, ToChat
 from providers.dialects.messages.fields import (
     CANNOT_STOP_THINKING,
     DEFAULTS,
-    Object,
-    RawObject,
     arguments_at,
     budget_of,
+    chosen_tool,
+    lose_rest_of_answer,
     lose_stream_options,
-    object_at,
-    objects_at,
-    raw_text_at,
     request_of,
     stops_of,
-    text_at,
 )
 from providers.dialects.messages.request_from_chat import is_error
+from providers.dialects.reading import Object, RawObject, object_at, objects_at, raw_text_at, text_at
 from providers.dialects.wording import (
     CACHE_REASON,
     GEMINIS,
@@ -91,7 +87,6 @@ from providers.large_bodies import encoded
 # Translates a chat completion request into a Gemini request.
 
 _DATA_URL = re.compile(r"data:([\w.+-]+/[\w.+-]+);base64,(.*)", re.DOTALL)
-_THOUGHTS = frozenset({"reasoning", "reasoning_content", "reasoning_details", "thinking_blocks"})
 _NO_FIELD = "Gemini has no such field"
 _NO_PART = "Gemini has no such part"
 _NOT_READ = "Gemini takes pictures and files in base64, or at addresses with https that end like one that it reads"
@@ -172,19 +167,15 @@ class _Conversation:
 
     def _add_assistant(self, message: RawObject, path: str) -> None:
         content, signature = message.get("content"), signature_of(message, path)
-        said = {"role", "content", "tool_calls", "refusal", "extra_content"}
-        for name in sorted(_THOUGHTS & message.keys()):
-            said.add(name)
-            is_own = name == "reasoning_details" and signature is not None
-            if bytes(message[name]) not in {b"null", b'""', b"[]"} and not is_own:
-                self._losses.add(f"{path}.{name}", "Gemini takes no thoughts that it did not sign", hint=True)
-        for name in ("annotations", "function_call"):  # SDKs send an answer back unchanged, empty fields included
-            if bytes(message.get(name, b"null")) == b"[]":
-                said.add(name)
-        if "annotations" in message.keys() - said and cites_pages(message["annotations"]):
-            said.add("annotations")
-            self._losses.add(f"{path}.annotations", _NO_FIELD, hint=True)
-        self._losses.rest(message, said, path, _NO_FIELD)
+        lose_rest_of_answer(
+            message,
+            path,
+            self._losses,
+            said=("role", "content", "tool_calls", "refusal", "extra_content"),
+            thoughts=() if signature is None else ("reasoning_details",),
+            unsigned="Gemini takes no thoughts that it did not sign",
+            api="Gemini",
+        )
         parts = self._parts(content, f"{path}.content") if is_said(content) else []
         if is_string(message.get("refusal")):
             parts.append({"text": message["refusal"]})
@@ -467,23 +458,18 @@ def _tools(asked: RawObject, losses: Losses) -> Object:
 
 
 def _choice(asked: RawObject, losses: Losses, *, strict: bool) -> Object:
-    given = asked.get("tool_choice")
-    if given is not None and not is_string(given):
-        choice = object_at(given, "tool_choice")
-        if text_at(choice, "type", "tool_choice") == "function":
-            function = object_at(choice.get("function"), "tool_choice.function")
-            return {"mode": "ANY", "allowedFunctionNames": [raw_text_at(function, "name", "tool_choice.function")]}
-        if names := _names_among(choice):
+    chosen = chosen_tool(asked)
+    if isinstance(chosen, msgspec.Raw):
+        return {"mode": "ANY", "allowedFunctionNames": [chosen]}
+    if chosen is None and "tool_choice" in asked:
+        if names := _names_among(object_at(asked["tool_choice"], "tool_choice")):
             # Google takes names beside these two modes alone (ai.google.dev/api/caching#FunctionCallingConfig).
             return {"mode": "VALIDATED" if names[0] == "auto" else "ANY", "allowedFunctionNames": names[1]}
         losses.add("tool_choice", "Gemini chooses among functions, by their names")
         return {}
-    word = "auto" if given is None else decoded(given, str, "tool_choice")
-    if word not in {"auto", "none", "required"}:
-        raise Malformed("'tool_choice' must be none, auto, required or a tool", "tool_choice")
-    if word == "auto":
+    if chosen in (None, "auto"):
         return {"mode": "VALIDATED"} if strict else {}  # else a call need not match its schema
-    return {"mode": "ANY" if word == "required" else "NONE"}
+    return {"mode": "ANY" if chosen == "required" else "NONE"}
 
 
 def _names_among(choice: RawObject) -> tuple[str, list[msgspec.Raw]] | None:

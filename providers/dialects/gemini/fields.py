@@ -14,14 +14,10 @@ from typing import Any
 
 import msgspec
 
-from providers.dialects.messages.fields import (
-    Object,
-    RawObject,
-    object_at,
-    objects_at,
-)
+from providers.dialects.reading import Object, RawObject, object_at, objects_at
 from providers.dialects.wording import (
     BOUND_REASON,
+    FORBIDDEN,
     OURS,
     PLAIN,
     Fields,
@@ -42,7 +38,6 @@ _UNSIGNED_JSON = f'"{UNSIGNED}"'.encode()
 _SIGNATURES = ("thoughtSignature", "thought_signature")
 
 _SNAKE = re.compile(r"_([a-z0-9])")
-_NAME = re.compile(r"[^a-zA-Z0-9_-]")
 
 
 def camel(name: str) -> str:
@@ -119,7 +114,7 @@ def is_said(raw: msgspec.Raw | None) -> bool:
 
 def name_in_chat(name: str) -> str:
     """Return a function's name in the letters that chat allows: Gemini's may have dots and colons."""
-    return _NAME.sub("_", name)
+    return FORBIDDEN.sub("_", name)
 
 
 def plain_base64(data: str) -> str:

@@ -18,12 +18,7 @@ from providers.dialects.gemini.fields import (
     read_json_schema,
     spelt_at,
 )
-from providers.dialects.messages.fields import (
-    Object,
-    RawObject,
-    raw_text_at,
-    text_at,
-)
+from providers.dialects.reading import Object, RawObject, present, raw_text_at, text_at
 from providers.dialects.wording import (
     GOOGLE,
     OURS,
@@ -394,7 +389,7 @@ def to_chat(
 
     """
     losses = Losses(beyond=beyond)
-    asked = {name: value for name, value in fields.items() if not is_null(value)}
+    asked = present(fields)
     conversation = _Conversation(losses, thoughts=thoughts, signed=signed, elsewhere="cachedContent" in asked)
     if system := _system(asked, losses):
         message: Object = {"role": "system", "content": _content(system)}

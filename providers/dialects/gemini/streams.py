@@ -29,7 +29,7 @@ from providers.dialects.chat.deltas import (
 )
 from providers.dialects.chat.references import BESIDE, GROUNDED, References, of_grounding, to_grounding
 from providers.dialects.dialect import Offered, check_none
-from providers.dialects.events import CUT_SHORT, DONE, FILTERED, chat_reason, ended_with, few, index_of
+from providers.dialects.events import CUT_SHORT, DONE, DONE_EVENT, FILTERED, chat_reason, ended_with, few, index_of
 from providers.dialects.gemini import logprobs
 from providers.dialects.gemini.events import MAY_BE_EMPTY, UNSPECIFIED, event, usage_in
 from providers.dialects.gemini.fields import IN_CONFIG
@@ -290,7 +290,6 @@ def _gemini_usage(usage: Usage) -> dict[str, Any] | None:
 
 # Translates Gemini's events into chat chunks as they arrive.
 
-_DONE_EVENT = b"data: [DONE]\n\n"
 
 _SPOKEN = frozenset({"content", "tool_calls", "images", "audio"})  # in a delta
 
@@ -378,8 +377,8 @@ class ToChat:
         self._ended = True
         told = self._usage
         if told is None or (told.completion_tokens is None and told.prompt_tokens is None):
-            return _DONE_EVENT
-        return self._chunk([], usage=written_usage(told)) + _DONE_EVENT
+            return DONE_EVENT
+        return self._chunk([], usage=written_usage(told)) + DONE_EVENT
 
     def _take(self, data: bytes, said: list[bytes]) -> None:
         fields = _decoder.decode(data)

@@ -8,7 +8,7 @@ import msgspec
 
 from providers.dialects.events import Chunk, Gathering, few, joined_arguments, no_answer
 from providers.dialects.messages.events import add_usage, error_of_event, type_of_kind
-from providers.dialects.wording import arguments_object
+from providers.dialects.wording import SAYS_NOTHING, arguments_object
 from providers.error_bodies import read_answer
 from providers.errors import UNREADABLE, ErrorKind, UpstreamError
 from providers.sse import complains
@@ -26,7 +26,6 @@ _NULL = msgspec.Raw(b"null")
 _EMPTY_LIST = msgspec.Raw(b"[]")
 _EMPTY_OBJECT = msgspec.Raw(b"{}")
 _EMPTY_STRING = msgspec.Raw(b'""')
-_NOTHING = (b"null", b"[]", b"{}", b'""')
 _SURPRISES = (*UNREADABLE, KeyError)
 
 # By a block's type, the fields that deltas fill; other blocks arrive complete.
@@ -110,7 +109,7 @@ def _block(index: int, block: _RawObject) -> list[bytes]:
     for name in growing:
         kind, field = _DELTAS[name]
         value = block.get(name, _NULL)
-        if bytes(value) in _NOTHING:
+        if bytes(value) in SAYS_NOTHING:
             continue
         if name == "input":
             written = value if _is_string(value) else msgspec.Raw(msgspec.json.encode(bytes(value).decode()))
@@ -119,7 +118,7 @@ def _block(index: int, block: _RawObject) -> list[bytes]:
             _strings.decode(value)  # raises if it is not a string
             begun[name], piece = _EMPTY_STRING, value
         deltas.append({"type": kind, field: piece})
-    if "text" in growing and bytes(block.get("citations", _NULL)) not in _NOTHING:
+    if "text" in growing and bytes(block.get("citations", _NULL)) not in SAYS_NOTHING:
         begun["citations"] = _EMPTY_LIST
         citations = few(_lists.decode(block["citations"]), "citations of one block")
         deltas += [{"type": "citations_delta", "citation": one} for one in citations]

@@ -11,6 +11,7 @@ from providers.dialects.continuing import (
     Ended,
     Way,
     asks_for_thoughts,
+    begun_by,
     decoded_in,
     objects_in,
     strings_of,
@@ -88,13 +89,7 @@ class MessageContinuing(Continuing):
 
     def begun(self, events: Iterable[bytes]) -> Begun:
         """Read the events that were delivered."""
-        reading = _Reading()
-        for said in decoded_in(events, _events):
-            if (obstacle := reading.take(said)) is not None:
-                return Begun("", None, obstacle)
-        if reading.head is None:
-            return Begun("", None, "format")
-        return Begun("".join(reading.pieces), msgspec.json.encode(reading.head))
+        return begun_by(_Reading(), decoded_in(events, _events))
 
     def stops(self, fields: Fields) -> Sequence[str]:
         """Return the stop strings."""

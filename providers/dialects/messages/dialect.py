@@ -28,18 +28,15 @@ from providers.dialects.messages.continuing import MessageContinuing
 from providers.dialects.messages.events import error_body, read_event
 from providers.dialects.messages.fields import (
     CANNOT_THINK_ON,
-    RawObject,
     budget_of_effort,
     effort_of_budget,
     lacks_thoughts,
-    object_at,
-    objects_at,
-    text_at,
     thinking_as,
 )
 from providers.dialects.messages.request_from_chat import DEFAULT_MAX_TOKENS, Sampling, from_chat
-from providers.dialects.messages.request_to_chat import A_BILL, is_bill, to_chat
+from providers.dialects.messages.request_to_chat import A_BILL, A_BILLS_BEGIN, is_bill, to_chat
 from providers.dialects.messages.streams import FromChat, ToChat
+from providers.dialects.reading import RawObject, object_at, objects_at, text_at
 from providers.dialects.wording import (
     ANTHROPIC,
     BOUND_REASON,
@@ -156,7 +153,6 @@ _UNSIGNED = (*_EMPTY, b'"signature":null', b'"signature": null')
 _ANY = Habits()
 _THOUGHT, _SIGNATURE = b'"thinking":', b'"signature":'
 _THOUGHTS = frozenset({"thinking", "redacted_thinking"})
-_BILL = b"x-anthropic-billing-header"
 
 
 def without_unsigned_thoughts(fields: Mapping[str, msgspec.Raw], habits: Habits = _ANY) -> Wording:
@@ -197,7 +193,7 @@ def without_foreign(fields: Mapping[str, msgspec.Raw], habits: Habits = _ANY) ->
     wording = without_unsigned_thoughts(fields, habits)
     wording = _without_citations(wording)
     system = fields.get("system")
-    if habits.reads_bills or system is None or _BILL not in bytes(system) or is_string(system):
+    if habits.reads_bills or system is None or A_BILLS_BEGIN not in bytes(system) or is_string(system):
         return wording
     blocks = objects_at(system, "system")
     bills = [number for number, block in enumerate(blocks) if is_bill(block.get("text"))]

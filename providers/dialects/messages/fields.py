@@ -1,89 +1,35 @@
-"""The losses of one translated request, collected field by field, and readers of its raw values."""
+"""What both directions need of a Messages request, and what other APIs read in a chat request as Messages does."""
 
 import hashlib
 import re
-from collections.abc import Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Container, Mapping, Sequence
+from typing import Any
 
 import msgspec
 
+from providers.dialects.chat.references import cites_pages
+from providers.dialects.reading import Object, RawObject, object_at, objects_at, present, raw_text_at, text_at
 from providers.dialects.wording import (
     ANTHROPIC,
+    FORBIDDEN,
     GOOGLES,
     REDACTED,
+    SAYS_NOTHING,
     SIGNED,
+    THOUGHTS,
     Fields,
     Losses,
     Malformed,
     arguments_object,
     decoded,
-    is_null,
     is_string,
     raw_json,
     signer_of,
 )
 from providers.errors import UNREADABLE
 
-Object = dict[str, Any]  # JSON to be encoded; values that are copied unchanged stay raw
-RawObject = dict[str, msgspec.Raw]
-
-_T = TypeVar("_T")
-# Made once: a conversation has hundreds of blocks, and making a decoder costs more than using it.
-_strings = msgspec.json.Decoder(str)
-_objects = msgspec.json.Decoder(RawObject)
-_lists = msgspec.json.Decoder(list[RawObject])
-
 CANNOT_THINK_ON = "Messages cannot continue reasoning after a tool without the earlier thinking blocks"
 CANNOT_STOP_THINKING = "this model cannot stop thinking: it thinks its least"
-
-
-def text_at(given: Mapping[str, msgspec.Raw], name: str, path: str) -> str:
-    """Return the string ``name`` of the object at ``path``.
-
-    Raises:
-        Malformed: it is missing, or no string.
-
-    """
-    raw = given.get(name)
-    if raw is not None and is_string(raw):
-        try:
-            return _strings.decode(raw)
-        except UNREADABLE:
-            pass
-    raise Malformed(f"'{path}.{name}' must be a string", f"{path}.{name}")
-
-
-def raw_text_at(given: Mapping[str, msgspec.Raw], name: str, path: str) -> msgspec.Raw:
-    """Return the string ``name`` of the object at ``path`` without decoding it: it may be a whole book.
-
-    Raises:
-        Malformed: it is missing, or no string.
-
-    """
-    raw = given.get(name)
-    if raw is None or not is_string(raw):
-        raise Malformed(f"'{path}.{name}' must be a string", f"{path}.{name}")
-    return raw
-
-
-def objects_at(raw: msgspec.Raw | None, path: str) -> list[RawObject]:
-    """Return a list of objects, values still raw; an empty list where there is none.
-
-    Raises:
-        Malformed: it is something else.
-
-    """
-    return [] if raw is None or is_null(raw) else _read(_lists, raw, path)
-
-
-def object_at(raw: msgspec.Raw | None, path: str) -> RawObject:
-    """Return an object, values still raw; an empty object where there is none.
-
-    Raises:
-        Malformed: it is something else.
-
-    """
-    return {} if raw is None or is_null(raw) else _read(_objects, raw, path)
 
 
 def arguments_at(function: RawObject, path: str, losses: Losses, api: str) -> msgspec.Raw:
@@ -102,13 +48,6 @@ def arguments_at(function: RawObject, path: str, losses: Losses, api: str) -> ms
     return arguments
 
 
-def _read(decoder: msgspec.json.Decoder[_T], raw: msgspec.Raw, path: str) -> _T:
-    try:
-        return decoder.decode(raw)
-    except UNREADABLE as error:
-        raise Malformed(f"{path!r} is invalid: {error}", path) from None
-
-
 def lose_stream_options(asked: RawObject, losses: Losses, reason: str) -> None:
     """Note what chat's ``stream_options`` want besides usage, which is always sent.
 
@@ -116,10 +55,10 @@ def lose_stream_options(asked: RawObject, losses: Losses, reason: str) -> None:
         Malformed: it is no object.
 
     """
-    options = object_at(asked.get("stream_options"), "stream_options")
-    if bytes(options.pop("include_obfuscation", b"false")) not in {b"false", b"null"}:
-        losses.add("stream_options.include_obfuscation", "translated streams are not padded", hint=True)
-    losses.rest(options, ("include_usage",), "stream_options", reason)
+    path, padding = "stream_options", "include_obfuscation"
+    options = object_at(asked.get(path), path)
+    losses.lose(options, padding, path, "translated streams are not padded", b"false", b"null", hint=True)
+    losses.rest(options, (padding, "include_usage"), path, reason)
 
 
 # What Messages, Converse and Gemini read alike in a chat request; ``api`` is the name of the one that is asked.
@@ -132,7 +71,7 @@ def request_of(fields: Mapping[str, msgspec.Raw]) -> tuple[RawObject, list[RawOb
         Malformed: it has none.
 
     """
-    asked = {name: value for name, value in fields.items() if not is_null(value)}
+    asked = present(fields)
     messages = objects_at(asked.get("messages"), "messages")
     if not messages:
         raise Malformed("'messages' must have at least one message", "messages")
@@ -164,6 +103,33 @@ def budget_of(asked: RawObject) -> int | None:
         return None
     budget: int | None = decoded(asked.pop("thinking_budget", None), int, "thinking_budget")
     return budget
+
+
+def lose_rest_of_answer(
+    message: RawObject,
+    path: str,
+    losses: Losses,
+    *,
+    said: Container[str],
+    thoughts: Container[str],
+    unsigned: str,
+    api: str,
+) -> None:
+    """Note what an assistant's message has besides what is ``said`` of it, and the ``thoughts`` that are sent back.
+
+    ``unsigned``: why others are not.
+    """
+    no_field, rest = f"{api} has no such field", dict(message)
+    for name in sorted(message.keys() & set(THOUGHTS)):
+        if bytes(rest.pop(name)) not in SAYS_NOTHING and name not in thoughts:
+            losses.add(f"{path}.{name}", unsigned, hint=True)
+    for name in ("annotations", "function_call"):  # SDKs send an answer back unchanged, empty fields included
+        if bytes(rest.get(name, b"")) == b"[]":
+            del rest[name]
+    if "annotations" in rest and cites_pages(rest["annotations"]):
+        losses.add(f"{path}.annotations", no_field, hint=True)
+        del rest["annotations"]
+    losses.rest(rest, said, path, no_field)
 
 
 DEFAULTS: Mapping[str, tuple[bytes, ...]] = {  # values that are the default
@@ -294,15 +260,13 @@ def _hash(name: str) -> str:
 
 # Ids of tool calls in the characters that Messages allows: it refuses a conversation with others.
 
-_FORBIDDEN = re.compile(r"[^a-zA-Z0-9_-]")
-
 
 def allowed_id(call_id: str) -> str:
     """Return a tool call's id in letters, digits, ``_`` and ``-``; equal ids stay equal, different ones different.
 
     Some chat providers number calls ``functions.get_weather:0``.
     """
-    return _FORBIDDEN.sub(lambda letter: f"_{ord(letter[0]):x}_", call_id)
+    return FORBIDDEN.sub(lambda letter: f"_{ord(letter[0]):x}_", call_id)
 
 
 # Reasoning effort: chat's levels, and their counterparts in Messages, an effort or a budget of thinking tokens. Chat

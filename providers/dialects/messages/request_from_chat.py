@@ -8,12 +8,9 @@ from typing import Literal
 
 import msgspec
 
-from providers.dialects.chat.references import cites_pages
 from providers.dialects.messages.fields import (
     DEFAULTS,
     KeptSchema,
-    Object,
-    RawObject,
     allowed_id,
     arguments_at,
     budget_of,
@@ -21,19 +18,18 @@ from providers.dialects.messages.fields import (
     form_of,
     function_of,
     limit_of,
+    lose_rest_of_answer,
     lose_stream_options,
     name_in_messages,
-    object_at,
-    objects_at,
-    raw_text_at,
     request_of,
     signed_thoughts,
     stops_of,
-    text_at,
     thinking_of_effort,
 )
+from providers.dialects.reading import Object, RawObject, object_at, objects_at, raw_text_at, text_at
 from providers.dialects.wording import (
     CACHE_REASON,
+    THOUGHTS,
     Losses,
     Malformed,
     UniqueIds,
@@ -49,7 +45,6 @@ from providers.dialects.wording import (
 
 _IMAGE = re.compile(r"data:(image/(?:jpe?g|png|gif|webp));base64,(.*)", re.DOTALL)
 _FILE = re.compile(r"data:(application/pdf|text/plain);base64,(.*)", re.DOTALL)
-_THOUGHTS = frozenset({"reasoning", "reasoning_content", "reasoning_details", "thinking_blocks"})
 _OF_DOCUMENT = ("citations", "context")
 _PDF = re.compile(r"https?://[^?#]+\.pdf(?:[?#].*)?", re.IGNORECASE | re.DOTALL)
 _LONGEST_BLANK_BYTES = 64  # a longer text is not searched for words: it may be a whole book
@@ -184,19 +179,16 @@ class Turns:
 
     def _add_assistant(self, message: RawObject, path: str) -> None:
         content = message.get("content")
-        said = {"role", "content", "tool_calls", "refusal"}
         thoughts = [self._thought_block(each) for each in signed_thoughts(message)] if self.takes_signed else []
-        for name in sorted(_THOUGHTS & message.keys()):
-            said.add(name)
-            if not thoughts and bytes(message[name]) not in {b"null", b'""', b"[]"}:
-                self._losses.add(f"{path}.{name}", self.thoughts_are_signed, hint=True)
-        for name in ("annotations", "function_call"):  # SDKs send an answer back unchanged, empty fields included
-            if bytes(message.get(name, b"null")) == b"[]":
-                said.add(name)
-        if "annotations" in message.keys() - said and cites_pages(message["annotations"]):
-            said.add("annotations")
-            self._losses.add(f"{path}.annotations", self._no_field, hint=True)
-        self._losses.rest(message, said, path, self._no_field)
+        lose_rest_of_answer(
+            message,
+            path,
+            self._losses,
+            said=("role", "content", "tool_calls", "refusal"),
+            thoughts=THOUGHTS if thoughts else (),
+            unsigned=self.thoughts_are_signed,
+            api=self.api,
+        )
         calls = objects_at(message.get("tool_calls"), f"{path}.tool_calls")
         only = self.assistant_is_text
         blocks = self._blocks(content, f"{path}.content", texts_only=only, empty_is_said=bool(calls))

@@ -5,17 +5,8 @@ from collections.abc import Container, Mapping, Sequence
 
 import msgspec
 
-from providers.dialects.messages.fields import (
-    Object,
-    RawObject,
-    effort_of_budget,
-    name_in_chat,
-    object_at,
-    objects_at,
-    raw_text_at,
-    signed_thought,
-    text_at,
-)
+from providers.dialects.messages.fields import effort_of_budget, name_in_chat, signed_thought
+from providers.dialects.reading import Object, RawObject, object_at, objects_at, present, raw_text_at, text_at
 from providers.dialects.stored import KEEPS_NONE
 from providers.dialects.wording import (
     CACHE_REASON,
@@ -53,7 +44,7 @@ _NO_BLOCK = "chat has no such block"
 _OWN_THOUGHTS = "chat has no earlier thinking blocks: only the model that wrote them can use them"
 _NO_FIELD = "chat has no such field"
 A_BILL = "it is Claude Code's billing note for Anthropic; it changes each time, which would prevent caching"
-_BILLING = b'"x-anthropic-billing-header:'
+A_BILLS_BEGIN = b'"x-anthropic-billing-header:'
 
 
 def conversation(asked: Mapping[str, msgspec.Raw], losses: Losses, *, thoughts: bool, signed: str = "") -> list[Object]:
@@ -359,7 +350,11 @@ def _texts(content: msgspec.Raw | None, path: str, losses: Losses) -> object:
 
 def is_bill(text: msgspec.Raw | None) -> bool:
     """Whether a text is only Claude Code's billing line in its system prompt."""
-    return text is not None and bytes(memoryview(text)[: len(_BILLING)]) == _BILLING and b"\\n" not in bytes(text)
+    return (
+        text is not None
+        and bytes(memoryview(text)[: len(A_BILLS_BEGIN)]) == A_BILLS_BEGIN
+        and b"\\n" not in bytes(text)
+    )
 
 
 def _content(parts: Sequence[Object]) -> object:
@@ -435,7 +430,7 @@ def to_chat(
 
     """
     losses = Losses(marks=marks, beyond=beyond)
-    asked = {name: value for name, value in fields.items() if not is_null(value)}
+    asked = present(fields)
     chat: Object = {name: asked[name] for name in _SAME if name in asked}
     chat["messages"] = conversation(asked, losses, thoughts=thoughts, signed=signed)
     chat.update(_limits(asked, losses))
@@ -445,8 +440,8 @@ def to_chat(
         chat.update(tools | choice)
     chat.update(_output(asked, losses))
     chat.update(_user(asked, losses))
-    if (mark := _mark(asked, losses)) is not None:
-        _mark_last(chat["messages"], mark)
+    if (mark := _mark(asked, losses)) is not None and chat["messages"]:
+        _mark_last(chat["messages"][-1], mark)
     for name, value in asked.items():
         if name == MARK and marks:
             continue
@@ -459,14 +454,15 @@ def to_chat(
     return losses.with_chat(chat)
 
 
-def _mark_last(messages: Sequence[Object], mark: msgspec.Raw) -> None:
-    """Mark the end of the prompt, as a request does that leaves the place to Anthropic."""
-    last = messages[-1]
+def _mark_last(last: Object, mark: msgspec.Raw) -> None:
+    """Mark the end of the prompt, its ``last`` message, as a request does that leaves the place to Anthropic."""
     if last["role"] == "tool":
         last[MARK] = mark
+    elif not last["content"]:  # nothing of it is left to mark
+        pass
     elif isinstance(last["content"], list):
         last["content"][-1] = last["content"][-1] | {MARK: mark}
-    elif last["content"]:
+    else:
         last["content"] = [{"type": "text", "text": last["content"], MARK: mark}]
 
 

@@ -26,7 +26,17 @@ from providers.dialects.chat.deltas import (
 )
 from providers.dialects.chat.references import BESIDE, References, of_citation, to_citation
 from providers.dialects.dialect import Offered, check_none
-from providers.dialects.events import CUT_SHORT, DONE, FILTERED, SHORT, Arguments, EarlyObject, chat_reason
+from providers.dialects.events import (
+    CUT_SHORT,
+    DONE,
+    DONE_EVENT,
+    FILTERED,
+    SHORT,
+    Arguments,
+    EarlyObject,
+    chat_reason,
+    is_empty_object,
+)
 from providers.dialects.messages.answers import ENDING, event
 from providers.dialects.messages.events import add_usage, error_of_event, told_usage
 from providers.dialects.messages.fields import allowed_id
@@ -90,6 +100,10 @@ class Call:
         """Whether there are no arguments: they are blank, ``null``, or one of both encoded as text."""
         return "".join(self._arguments.pieces).strip(BLANK + '"') in {"", "null"}
 
+    def is_empty_object(self) -> bool:
+        """Whether the arguments are an empty object."""
+        return is_empty_object("".join(self._arguments.pieces))
+
     def is_whole(self) -> bool:
         """Whether the arguments are complete. A call without any may still get some."""
         return self._arguments.is_whole() and self._begin in _OBJECTS
@@ -122,7 +136,8 @@ class Calls:
             self._calls.append(Call())
         call = self._calls[number]
         call.add(piece)
-        if number < self._said and call.take().strip():
+        late = call.take().strip() if number < self._said else ""
+        if late and not (is_empty_object(late) and call.is_empty_object()):  # else it is what was said
             raise UpstreamError(ErrorKind.INVALID_RESPONSE, "continued a tool call that had ended")
 
     def finish(self) -> None:
@@ -216,6 +231,7 @@ class FromChat(ChunkTranslation):
         self._sealed = ""  # Google's signature of the message, until its texts have ended
         self._id = ""
         self._references = References()
+        self._uncited: list[Mapping[str, Any]] = []  # references for which there is no text yet
         self._refused = False
         self._stop: dict[str, Any] | None = None
         self._usage: dict[str, Any] | None = None
@@ -250,8 +266,6 @@ class FromChat(ChunkTranslation):
                 self._add(delta, said)
             reason = choice.get("finish_reason")
             if reason and isinstance(reason, str) and (self._stop is None or reason in SHORT):
-                if self._references.beside:
-                    self._cite(self._references.rest(), said)
                 self._finish(choice, said)
 
     def _begin(self, chunk: Mapping[str, Any], said: list[bytes]) -> None:
@@ -286,7 +300,7 @@ class FromChat(ChunkTranslation):
         if refusal := delta.get("refusal"):
             self._refused = True
             self._say("text", refusal, said)
-        if delta.get("annotations"):
+        if self._uncited or delta.get("annotations"):
             self._cite(self._references.annotations_in(delta), said)
         if delta.get("tool_calls"):
             for call in calls_in(delta):
@@ -294,11 +308,14 @@ class FromChat(ChunkTranslation):
             self._say_calls(said, finished=False)
 
     def _cite(self, annotations: Sequence[Mapping[str, Any]], said: list[bytes]) -> None:
-        """Add references to the open block of text; others have no place for them."""
-        for citation in map(to_citation, annotations) if self._open == "text" else ():
-            if citation is not None:
-                delta = {"type": "citations_delta", "citation": citation}
-                said.append(event("content_block_delta", {"index": self._blocks, "delta": delta}))
+        """Add references to the open block of text, or to the next one; others have no place for them."""
+        self._uncited += annotations
+        if self._open == "text":
+            for citation in map(to_citation, self._uncited):
+                if citation is not None:
+                    delta = {"type": "citations_delta", "citation": citation}
+                    said.append(event("content_block_delta", {"index": self._blocks, "delta": delta}))
+            self._uncited.clear()
 
     def _say(self, kind: str, text: str, said: list[bytes], *, apart: bool = False) -> None:
         """Send a piece of text or thinking in the open block of its type, or in a new one: also if it is ``apart``."""
@@ -381,6 +398,8 @@ class FromChat(ChunkTranslation):
         said.append(event("content_block_delta", {"index": self._blocks, "delta": delta}))
 
     def _close(self, said: list[bytes]) -> None:
+        if self._open == "text" and self._references.beside:
+            self._cite(self._references.rest(), said)
         if self._open is not None:
             said.append(event("content_block_stop", {"index": self._blocks}))
             self._open = None
@@ -391,11 +410,13 @@ class FromChat(ChunkTranslation):
                     self._sign(block, said)
 
     def _finish(self, choice: Mapping[str, Any], said: list[bytes]) -> None:
-        """Close the open block. The stop reason is sent at the end, with the last usage.
+        """Close the open block, but one of text. The stop reason is sent at the end, with the last usage.
 
-        Some servers send one with every chunk, and some even a finish reason: more text may follow.
+        Some servers send one with every chunk, and some even a finish reason: more text may follow, and references.
         """
-        self._close_all(said)
+        self._end_calls(said)
+        if self._open != "text":
+            self._close_all(said)
         reason = _STOP_REASONS.get(choice["finish_reason"], "end_turn")
         met = choice.get("stop_reason")
         if self._refused:
@@ -408,10 +429,13 @@ class FromChat(ChunkTranslation):
                 check_none(self._names.get(call.name, call.name), self._tools, self._offered)
         self._stop = {"stop_reason": reason, "stop_sequence": met if reason == "stop_sequence" else None}
 
-    def _close_all(self, said: list[bytes]) -> None:
+    def _end_calls(self, said: list[bytes]) -> None:
         self._calls.finish()
         self._say_calls(said, finished=True)
         self._calls.check()
+
+    def _close_all(self, said: list[bytes]) -> None:
+        self._end_calls(said)
         if self._sealed:
             self._seal(OF_TEXT, self._sealed, said)
         self._close(said)
@@ -481,7 +505,6 @@ def _messages_usage(usage: Usage) -> dict[str, Any] | None:
 
 # Translates a Messages stream into chat chunks as it arrives.
 
-_DONE = b"data: [DONE]\n\n"
 _NO_COUNT = (None, 0)
 
 
@@ -656,8 +679,8 @@ class ToChat:
         self._ended = True
         told = told_usage(self._usage)
         if told.completion_tokens is None:
-            return _DONE
-        return self._head + b'],"usage":' + msgspec.json.encode(written_usage(told)) + b"}\n\n" + _DONE
+            return DONE_EVENT
+        return self._head + b'],"usage":' + msgspec.json.encode(written_usage(told)) + b"}\n\n" + DONE_EVENT
 
     def _use(self, usage: Mapping[str, Any]) -> None:
         add_usage(self._usage, {name: count for name, count in usage.items() if count is not None}, _NO_COUNT)

@@ -6,12 +6,14 @@ from typing import Any
 import msgspec
 
 from providers.dialects.continuing import (
+    ASKS_NOTHING,
     Begun,
     Continuing,
     Ended,
     Way,
     asks_for_format,
     asks_for_thoughts,
+    begun_by,
     decoded_in,
     objects_in,
     with_last,
@@ -21,7 +23,6 @@ from providers.dialects.responses.fields import EventWriter, responses_usage
 from providers.dialects.wording import Fields
 from providers.large_bodies import raw_json
 
-_NOTHING = frozenset({b"", b"null", b"[]", b"{}", b"false", b"0"})
 _OBSTACLES: Mapping[str, str] = {
     "tools": "tools",
     "include": "include",
@@ -80,7 +81,7 @@ class ResponseContinuing(Continuing):
     def obstacle(self, fields: Fields) -> str | None:
         """Return the kind of answer that cannot be continued."""
         for name, kind in _OBSTACLES.items():
-            if bytes(fields.get(name, b"")).strip() not in _NOTHING:
+            if bytes(fields.get(name, b"")).strip() not in ASKS_NOTHING:
                 return kind
         if "reasoning" in fields and asks_for_thoughts(fields["reasoning"]):
             return "reasoning"
@@ -92,13 +93,7 @@ class ResponseContinuing(Continuing):
 
     def begun(self, events: Iterable[bytes]) -> Begun:
         """Read the events that were delivered."""
-        reading = _Reading()
-        for said in decoded_in(events, _events):
-            if (obstacle := reading.take(said)) is not None:
-                return Begun("", None, obstacle)
-        if reading.head is None:
-            return Begun("", None, "format")
-        return Begun("".join(reading.pieces), msgspec.json.encode(reading.head))
+        return begun_by(_Reading(), decoded_in(events, _events))
 
     def stops(self, fields: Fields) -> Sequence[str]:  # noqa: ARG002 - this API has none
         """Return no strings."""

@@ -13,7 +13,8 @@ import msgspec
 
 from providers.dialects.chat.deltas import string, written_arguments
 from providers.dialects.events import DONE, Chunk, Gathering, few, no_answer, no_json_object
-from providers.dialects.responses.fields import EventWriter, Object, upstream_error, usage_of_response
+from providers.dialects.reading import RawObject
+from providers.dialects.responses.fields import EventWriter, upstream_error, usage_of_response
 from providers.dialects.wording import raw_json
 from providers.error_bodies import read_answer
 from providers.errors import UNREADABLE, ErrorKind, UpstreamError
@@ -24,7 +25,7 @@ from providers.usage import Usage
 
 _S = TypeVar("_S", bound=msgspec.Struct)
 
-_reading_objects = msgspec.json.Decoder(Object)
+_reading_objects = msgspec.json.Decoder(RawObject)
 
 
 def read(data: bytes, struct: type[_S]) -> _S:
@@ -52,7 +53,7 @@ def lenient(raw: msgspec.Raw, struct: type[_S]) -> _S:
         return struct()
 
 
-def _fitting(value: Object, struct: type[_S]) -> _S:
+def _fitting(value: RawObject, struct: type[_S]) -> _S:
     kept = {}
     for field in msgspec.structs.fields(struct):
         if (raw := value.get(field.name)) is None:
@@ -90,7 +91,7 @@ _CALL = b'"function_call"'
 _SEARCHES = b'"web_search_call"'
 _ARGUMENTS = "response.function_call_arguments.delta"
 _OWN = "response."  # all of the API's event types but "error" begin so
-_LAST = frozenset({"response.completed", "response.incomplete"})
+ENDS = frozenset({"response.completed", "response.incomplete"})
 FAILED = frozenset({"failed", "cancelled"})  # states of a response that has no answer, whatever its last event's type
 _NULL = msgspec.Raw(b"null")
 
@@ -310,7 +311,7 @@ _ARGUMENT_EVENTS: Mapping[bytes, tuple[str, str]] = {  # likewise by an item's t
     b'"custom_tool_call"': ("input", "response.custom_tool_call_input"),
 }
 
-_retelling_objects = msgspec.json.Decoder(Object)
+_retelling_objects = msgspec.json.Decoder(RawObject)
 _retelling_lists = msgspec.json.Decoder(list[msgspec.Raw] | None)
 
 
@@ -366,7 +367,7 @@ class _Output(msgspec.Struct, gc=False):
 def output_of_last(data: bytes) -> list[msgspec.Raw]:
     """Return the items in the last event of a response; none for other events."""
     event = read(data, _Event)
-    return lenient(event.response, _Output).output or [] if event.type in _LAST else []
+    return lenient(event.response, _Output).output or [] if event.type in ENDS else []
 
 
 def with_answer(last: Chunk) -> Chunk:
@@ -419,7 +420,7 @@ class _AnswersEvent(msgspec.Struct, gc=False):
 
 
 _answers_events = msgspec.json.Decoder(_AnswersEvent)
-_answers_objects = msgspec.json.Decoder(Object)
+_answers_objects = msgspec.json.Decoder(RawObject)
 _BEGUN = (msgspec.Raw(b'"queued"'), _IN_PROGRESS)  # in the background: nothing of it is there yet
 _lists = msgspec.json.Decoder(list[msgspec.Raw] | None)
 
@@ -467,7 +468,7 @@ class _GatheredItem:
 
     def __init__(self) -> None:
         self.is_ended = False
-        self._item: Object = {}
+        self._item: RawObject = {}
         self._texts: dict[tuple[str, int, str, str], list[str]] = {}  # by list, place in it, and as in ``ITEM``
 
     def take(self, event: _AnswersEvent) -> None:
@@ -484,7 +485,7 @@ class _GatheredItem:
             elif ended := written_arguments(getattr(event, field)):
                 pieces[:] = [ended]
 
-    def whole(self, status: msgspec.Raw) -> Object:
+    def whole(self, status: msgspec.Raw) -> RawObject:
         """Return the item; what it lacks of the texts in its events is added. ``status``: of one without its end."""
         item: dict[str, Any] = dict(self._item) if self.is_ended else {**self._item, "status": status}
         lists: dict[str, list[dict[str, Any]]] = {}
@@ -522,7 +523,7 @@ def _has_text(raw: msgspec.Raw) -> bool:
         return raw not in _NO_TEXT
 
 
-def _says(item: Object) -> bool:
+def _says(item: RawObject) -> bool:
     fields = _SAYING.get(_kind(item))
     return fields is None or any(_has_text(item[field]) for field in fields if field in item)
 
@@ -532,7 +533,7 @@ class ResponseGathering(Gathering):
 
     def __init__(self) -> None:
         self._response = msgspec.Raw(b"{}")
-        self._fields: Object = {}  # of the response
+        self._fields: RawObject = {}  # of the response
         self._items: dict[int, _GatheredItem] = {}  # by their index in the output
 
     def take(self, chunk: Chunk) -> None:
@@ -555,7 +556,7 @@ class ResponseGathering(Gathering):
 
     def body(self) -> bytes:
         """Return the whole response as JSON, unchanged if its last event has all of it."""
-        output: list[Object] = []
+        output: list[RawObject] = []
         with suppress(*UNREADABLE):
             output = [
                 _answers_objects.decode(item) for item in _lists.decode(self._fields.get("output", _NO_PARTS)) or ()
@@ -571,7 +572,7 @@ class ResponseGathering(Gathering):
         return msgspec.json.encode({**self._fields, "output": output})
 
 
-def _add_lacking(output: list[Object], told: Sequence[tuple[int, Object]]) -> bool:
+def _add_lacking(output: list[RawObject], told: Sequence[tuple[int, RawObject]]) -> bool:
     """Add to the ``output`` of the last event the items that it lacks, or has without a text; return if there are any.
 
     Servers may give an item another id there: so it lacks one only if it has fewer of its type.
@@ -589,20 +590,20 @@ def _add_lacking(output: list[Object], told: Sequence[tuple[int, Object]]) -> bo
             if empty:
                 output[min(empty, key=lambda place: not _is_same(item, output[place]))] = item
             else:
-                output.insert(index, item)
+                output.insert(min(max(index, 0), len(output)), item)  # any number may be there
             lacks = True
     return lacks
 
 
-def _kind(item: Object) -> bytes:
+def _kind(item: RawObject) -> bytes:
     return bytes(item.get("type", _NULL))
 
 
-def _is_same(item: Object, other: Object) -> bool:
+def _is_same(item: RawObject, other: RawObject) -> bool:
     return any(name in item and item[name] == other.get(name) for name in ("call_id", "id"))
 
 
-def _read(body: bytes, secrets: Sequence[str]) -> Object:
+def _read(body: bytes, secrets: Sequence[str]) -> RawObject:
     """Read the top level of a response."""
     try:
         answer = _answers_objects.decode(body)

@@ -1,4 +1,4 @@
-"""One JSON object of a request whose fields are taken one by one, so that the rest is known to be lost."""
+"""What both directions need of a Responses request, and of its answer."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -6,102 +6,14 @@ from typing import Any
 
 import msgspec
 
+from providers.dialects.reading import RawObject, each_at, needed_at
 from providers.dialects.wording import REDACTED, SIGNED, Losses, Malformed, decoded, flat_name, raw_json
 from providers.error_bodies import error_in
 from providers.errors import ErrorKind, UpstreamError
 from providers.usage import Usage, usage_of
 
-Object = dict[str, msgspec.Raw]
-
-_NULL = msgspec.Raw(b"null")
-_HINTS = frozenset({"cache_control", "extra_content"})
-
-
-class Fields:
-    """The fields of one object; null counts as missing."""
-
-    def __init__(self, values: Mapping[str, msgspec.Raw], path: str = "") -> None:
-        self.path = path
-        self._left = {name: raw for name, raw in values.items() if raw != _NULL}
-
-    def named(self, name: str) -> str:
-        """Return the path of a field."""
-        return f"{self.path}.{name}" if self.path else name
-
-    def raw(self, name: str) -> msgspec.Raw | None:
-        """Pop a field as raw JSON, None if it is missing."""
-        return self._left.pop(name, None)
-
-    def need(self, name: str) -> msgspec.Raw:
-        """Pop a field as raw JSON.
-
-        Raises:
-            Malformed: it is missing.
-
-        """
-        raw = self.raw(name)
-        if raw is None:
-            raise Malformed(f"Missing required parameter: '{self.named(name)}'.", self.named(name))
-        return raw
-
-    def take(self, name: str, type_: Any) -> Any:
-        """Pop a field as ``type_``, None if it is missing.
-
-        Raises:
-            Malformed: it is of another type.
-
-        """
-        return decoded(self.raw(name), type_, self.named(name))
-
-    def inner(self, name: str) -> "Fields":
-        """Pop a field that is an object; an empty object if it is missing.
-
-        Raises:
-            Malformed: it is not an object.
-
-        """
-        return Fields(self.take(name, Object) or {}, self.named(name))
-
-    def several(self, *names: str) -> Object:
-        """Pop the given fields as raw JSON, those that exist."""
-        return {name: self._left.pop(name) for name in names if name in self._left}
-
-    def holds(self, name: str, value: bytes) -> bool:
-        """Whether a field has this JSON value; does not take it."""
-        return self._left.get(name) == msgspec.Raw(value)
-
-    def put(self, name: str, raw: msgspec.Raw) -> None:
-        """Replace the value of a field."""
-        self._left[name] = raw
-
-    def pass_over(self, *names: str) -> None:
-        """Pop fields that have no effect on the model."""
-        for name in names:
-            self._left.pop(name, None)
-
-    def lose(self, name: str, losses: Losses, reason: str, *plain: bytes, hint: bool = False) -> None:
-        """Note a field as lost, unless it is missing or has one of the ``plain`` JSON values, which are defaults."""
-        raw = self.raw(name)
-        if raw is not None and not any(raw == msgspec.Raw(value) for value in plain):
-            losses.add(self.named(name), reason, hint=hint)
-
-    def lose_rest(self, losses: Losses, reason: str) -> None:
-        """Note all fields that were not taken as lost; cache markers and Gemini's signatures of thoughts are hints."""
-        for name in self._left:
-            losses.add(self.named(name), reason, hint=name in _HINTS)
-        self._left.clear()
-
-
-def objects_of(raw: msgspec.Raw | None, path: str) -> list[Fields]:
-    """Return a JSON array of objects, each with its path; empty if it is missing or null.
-
-    Raises:
-        Malformed: it is not an array of objects.
-
-    """
-    values = decoded(raw, list[Object], path) or []
-    return [Fields(value, f"{path}[{number}]") for number, value in enumerate(values)]
-
+# Fields of any object that change no answer. Here the reason is that of the others.
+CHANGING_NOTHING = {"cache_control": "", "extra_content": ""}
 
 # The tokens of a response, in the fields of Responses and of chat completions.
 
@@ -206,16 +118,19 @@ def added_tools(given: msgspec.Raw) -> list[msgspec.Raw]:
     """
     if _ADDED not in bytes(given):
         return []
-    items = objects_of(given, "input")
-    adding = [item for item in items if item.holds("type", _ADDED)]
-    return [tool for item in adding for tool in item.take("tools", list[msgspec.Raw]) or ()]
+    adding = [(path, item) for path, item in each_at(given, "input") if item.get("type") == msgspec.Raw(_ADDED)]
+    return [
+        tool for path, item in adding for tool in decoded(item.get("tools"), list[msgspec.Raw], f"{path}.tools") or ()
+    ]
 
 
 # Tools in namespaces. Chat completions have none: there the namespace becomes a part of the tool's name.
 
+_NAMESPACE = msgspec.Raw(b'"namespace"')
 
-def opened(raw: msgspec.Raw | None, losses: Losses) -> list[Fields]:
-    """Return the tools of a request, also those inside namespaces, with their names in chat.
+
+def opened(raw: msgspec.Raw | None, losses: Losses) -> list[tuple[str, RawObject]]:
+    """Return the tools of a request with their paths, also those inside namespaces, with their names in chat.
 
     The description of a namespace is put before that of its first tool.
 
@@ -223,24 +138,23 @@ def opened(raw: msgspec.Raw | None, losses: Losses) -> list[Fields]:
         Malformed: a namespace lacks its name or its tools.
 
     """
-    said: list[Fields] = []
-    for tool in objects_of(raw, "tools"):
-        if not tool.holds("type", b'"namespace"'):
-            said.append(tool)
+    said: list[tuple[str, RawObject]] = []
+    for path, tool in each_at(raw, "tools"):
+        if tool.get("type") != _NAMESPACE:
+            said.append((path, tool))
             continue
-        namespace = decoded(tool.need("name"), str, tool.named("name"))
-        about = tool.take("description", str)
-        for inner in objects_of(tool.need("tools"), tool.named("tools")):
-            name = decoded(inner.need("name"), str, inner.named("name"))
-            inner.put("name", raw_json(flat_name(namespace, name)))
+        namespace = decoded(needed_at(tool, "name", path), str, f"{path}.name")
+        about = decoded(tool.get("description"), str, f"{path}.description")
+        for at, inner in each_at(needed_at(tool, "tools", path), f"{path}.tools"):
+            name = decoded(needed_at(inner, "name", at), str, f"{at}.name")
+            named = {**inner, "name": raw_json(flat_name(namespace, name))}
             if about:
-                own = inner.take("description", str)
-                described = f"{own or name}\n\nAll {namespace} tools: {about}"
-                inner.put("description", raw_json(described))
+                own = decoded(inner.get("description"), str, f"{at}.description")
+                named["description"] = raw_json(f"{own or name}\n\nAll {namespace} tools: {about}")
                 about = None
-            said.append(inner)
-        tool.pass_over("type")
-        tool.lose_rest(losses, "chat completions have no such field in a tool")
+            said.append((at, named))
+        known = ("type", "name", "description", "tools")
+        losses.rest(tool, known, path, "chat completions have no such field in a tool")
     return said
 
 
@@ -255,18 +169,18 @@ def names_of(raw: msgspec.Raw | None) -> Mapping[str, tuple[str, str]]:
     return names
 
 
-def called_name(item: Fields) -> msgspec.Raw:
+def called_name(item: RawObject, path: str) -> msgspec.Raw:
     """Read the name of the tool from an earlier call, as it is in chat.
 
     Raises:
         Malformed: there is none.
 
     """
-    name = item.need("name")
-    namespace = item.take("namespace", str)
+    name = needed_at(item, "name", path)
+    namespace = decoded(item.get("namespace"), str, f"{path}.namespace")
     if not namespace:
         return name
-    return raw_json(flat_name(namespace, decoded(name, str, item.named("name"))))
+    return raw_json(flat_name(namespace, decoded(name, str, f"{path}.name")))
 
 
 # The errors of a Responses stream, and an event for them at which every SDK raises.

@@ -6,11 +6,14 @@ from typing import Any
 import msgspec
 
 from providers.dialects.histories import SYSTEM_FIRST, CallIds, FittedIds, History, tagged
-from providers.dialects.responses.fields import Fields, objects_of
+from providers.dialects.messages.fields import lose_stream_options
+from providers.dialects.reading import RawObject, each_at, inner_at, needed_at, object_at, present, said_of
+from providers.dialects.responses.fields import CHANGING_NOTHING
 from providers.dialects.responses.request_to_chat import LOGPROBS, SHARED, responses_tool_choice, responses_tools
 from providers.dialects.wording import (
     BOUND_REASON,
     PLAIN,
+    THOUGHTS,
     Loss,
     Losses,
     Malformed,
@@ -32,10 +35,10 @@ _AUTO = msgspec.Raw(b'"auto"')
 _OWN_THOUGHTS = "Responses takes earlier reasoning only unchanged: only the model that wrote it can use it"
 _NOT_TAKEN_BACK = "Responses does not take this back with an earlier answer"
 _INSTRUCTING = frozenset({b'"system"', b'"developer"'})  # roles
-_THOUGHTS = ("reasoning_content", "reasoning", "reasoning_details", "thinking_blocks")
 
 
 _TEXT = frozenset({"type", "text"})
+_MARKER = "prompt_cache_breakpoint"
 _OF_FILE = ("file_data", "file_id", "filename", "file_url")
 LONGEST_ID = CallIds(64)  # OpenAI's limit
 
@@ -52,77 +55,79 @@ class Transcript:
         self._ids = UniqueIds(FittedIds(LONGEST_ID).of)
         self._custom_calls: set[bytes] = set()  # their ids, raw: their results are items of another type
 
-    def add(self, message: Fields) -> None:
-        """Add one message; a system message at the beginning becomes the instructions.
+    def add(self, message: RawObject, path: str) -> None:
+        """Add the message at ``path``; a system message at the beginning becomes the instructions.
 
         Raises:
             Malformed: it lacks a field that its role requires.
 
         """
-        match role := message.take("role", str):
+        known: tuple[str, ...] = ("role", "content")
+        match role := decoded(message.get("role"), str, f"{path}.role"):
             case "system" | "developer" | "user":
-                self._input(message, role)
+                self._input(message, role, path)
             case "assistant":
-                self._assistant(message)
+                known = (*known, "refusal", "tool_calls", "annotations", *THOUGHTS)
+                self._assistant(message, path)
             case "tool":
-                self._result(message)
+                known = (*known, "tool_call_id", "name")  # the call has the name too
+                self._result(message, path)
             case "function":
-                self._losses.add(message.path, "Responses has no functions, only tools")
+                self._losses.add(path, "Responses has no functions, only tools")
                 return
             case _:
-                path = message.named("role")
+                path = f"{path}.role"
                 raise Malformed(f"'{path}' must be system, developer, user, assistant or tool.", path)
-        message.lose_rest(self._losses, _NO_SUCH_FIELD)
+        self._losses.rest(message, known, path, _NO_SUCH_FIELD)
 
-    def _input(self, message: Fields, role: str) -> None:
-        content = message.need("content")
+    def _input(self, message: RawObject, role: str, path: str) -> None:
+        content = needed_at(message, "content", path)
         is_first = self._instructs and self.instructions is None and not self.items
         if role == "system" and is_string(content) and is_first:
             self.instructions = content
             return
-        said = content if is_string(content) else self._parts(content, message.named("content"))
+        said = content if is_string(content) else self._parts(content, f"{path}.content")
         if said != []:  # else all of it is lost
             self.items.append({"type": "message", "role": role, "content": said})
 
-    def _assistant(self, message: Fields) -> None:
-        for name in _THOUGHTS:
-            message.lose(name, self._losses, _OWN_THOUGHTS, hint=True)
-        message.lose("annotations", self._losses, _NOT_TAKEN_BACK, b"[]", hint=True)
-        content = message.raw("content")
+    def _assistant(self, message: RawObject, path: str) -> None:
+        for name in THOUGHTS:
+            self._losses.lose(message, name, path, _OWN_THOUGHTS, hint=True)
+        self._losses.lose(message, "annotations", path, _NOT_TAKEN_BACK, b"[]", hint=True)
+        content = message.get("content")
         parts: msgspec.Raw | list[Item] = []
         if content is not None:
-            parts = content if is_string(content) else self._answer_parts(content, message.named("content"))
-        if (refusal := message.raw("refusal")) is not None:
+            parts = content if is_string(content) else self._answer_parts(content, f"{path}.content")
+        if (refusal := message.get("refusal")) is not None:
             before = parts if isinstance(parts, list) else [_output_text(parts)]
             parts = [*before, {"type": "refusal", "refusal": refusal}]
-        calls = objects_of(message.raw("tool_calls"), message.named("tool_calls"))
+        calls = each_at(message.get("tool_calls"), f"{path}.tool_calls")
         if parts not in ([], msgspec.Raw(b'""')) or not calls:
             self.items.append({"type": "message", "role": "assistant", "content": parts})
-        for call in calls:
-            self._call(call)
+        for at, call in calls:
+            self._call(call, at)
 
-    def _call(self, call: Fields) -> None:
-        call_id = raw_json(self._ids.of_call(_id(call, "id")))
-        kind = call.take("type", str) or "function"
+    def _call(self, call: RawObject, path: str) -> None:
+        call_id = raw_json(self._ids.of_call(_id(call, "id", path)))
+        kind = decoded(call.get("type"), str, f"{path}.type") or "function"
         if kind not in {"function", "custom"}:
-            self._losses.add(call.path, f"Responses has no call of type {kind!r}")
+            self._losses.add(path, f"Responses has no call of type {kind!r}")
             return
-        inner = call.inner(kind)
-        item: Item = {"type": f"{kind}_call", "call_id": call_id, "name": inner.need("name")}
+        inner, at = inner_at(call, kind, path), f"{path}.{kind}"
+        item: Item = {"type": f"{kind}_call", "call_id": call_id, "name": needed_at(inner, "name", at)}
         if kind == "custom":
             self._custom_calls.add(bytes(call_id))
-            item |= {"type": "custom_tool_call", "input": inner.need("input")}
+            item |= {"type": "custom_tool_call", "input": needed_at(inner, "input", at)}
         else:
-            item["arguments"] = written_object(inner.need("arguments"))
+            item["arguments"] = written_object(needed_at(inner, "arguments", at))
         self.items.append(item)
-        call.pass_over("index")  # from a stream; some clients keep it
-        call.lose_rest(self._losses, _NO_SUCH_FIELD)
+        # A stream's calls have an index, which some clients keep.
+        self._losses.rest(call, ("id", "type", "index", kind), path, _NO_SUCH_FIELD)
 
-    def _result(self, message: Fields) -> None:
-        call_id = raw_json(self._ids.of_result(_id(message, "tool_call_id")))
-        content = message.need("content")
-        message.pass_over("name")  # the call has it too
-        output = content if is_string(content) else self._parts(content, message.named("content"))
+    def _result(self, message: RawObject, path: str) -> None:
+        call_id = raw_json(self._ids.of_result(_id(message, "tool_call_id", path)))
+        content = needed_at(message, "content", path)
+        output = content if is_string(content) else self._parts(content, f"{path}.content")
         if isinstance(output, list) and output and all(part.keys() == _TEXT for part in output):
             output = one_text([part["text"] for part in output])  # some servers take no list
         kind = "custom_tool_call_output" if bytes(call_id) in self._custom_calls else "function_call_output"
@@ -130,42 +135,42 @@ class Transcript:
 
     def _parts(self, raw: msgspec.Raw, path: str) -> list[Item]:
         said: list[Item] = []
-        for part in objects_of(raw, path):
-            marker = part.several("prompt_cache_breakpoint")
-            match kind := part.take("type", str):
+        for at, part in each_at(raw, path):
+            marker = said_of(part, _MARKER)
+            match kind := decoded(part.get("type"), str, f"{at}.type"):
                 case "text":
-                    said.append({"type": "input_text", "text": part.need("text"), **marker})
+                    said.append({"type": "input_text", "text": needed_at(part, "text", at), **marker})
                 case "image_url":
-                    image = part.inner("image_url")
-                    detail = image.raw("detail") or _AUTO
-                    said.append({"type": "input_image", "image_url": image.need("url"), "detail": detail, **marker})
-                    image.lose_rest(self._losses, _NO_SUCH_FIELD)
+                    image, inside = inner_at(part, kind, at), f"{at}.{kind}"
+                    detail, url = image.get("detail") or _AUTO, needed_at(image, "url", inside)
+                    said.append({"type": "input_image", "image_url": url, "detail": detail, **marker})
+                    self._losses.rest(image, ("url", "detail"), inside, _NO_SUCH_FIELD)
                 case "file":
-                    file = part.inner("file")
-                    said.append({"type": "input_file", **file.several(*_OF_FILE), **marker})
-                    file.lose_rest(self._losses, _NO_SUCH_FIELD)
+                    file = inner_at(part, kind, at)
+                    said.append({"type": "input_file", **said_of(file, *_OF_FILE), **marker})
+                    self._losses.rest(file, _OF_FILE, f"{at}.{kind}", _NO_SUCH_FIELD)
                 case "input_audio":
-                    self._losses.add(part.path, "Responses takes no audio")
+                    self._losses.add(at, "Responses takes no audio")
                     continue
                 case _:
-                    self._losses.add(part.path, f"Responses has no part of type {kind!r}")
+                    self._losses.add(at, f"Responses has no part of type {kind!r}")
                     continue
-            part.lose_rest(self._losses, _NO_SUCH_FIELD)
+            self._losses.rest(part, ("type", kind, _MARKER), at, _NO_SUCH_FIELD)
         return said
 
     def _answer_parts(self, raw: msgspec.Raw, path: str) -> list[Item]:
         said: list[Item] = []
-        for part in objects_of(raw, path):
-            part.lose("prompt_cache_breakpoint", self._losses, "Responses has no cache markers in answers", hint=True)
-            match kind := part.take("type", str):
+        for at, part in each_at(raw, path):
+            self._losses.lose(part, _MARKER, at, "Responses has no cache markers in answers", hint=True)
+            match kind := decoded(part.get("type"), str, f"{at}.type"):
                 case "text":
-                    said.append(_output_text(part.need("text")))
+                    said.append(_output_text(needed_at(part, "text", at)))
                 case "refusal":
-                    said.append({"type": "refusal", "refusal": part.need("refusal")})
+                    said.append({"type": "refusal", "refusal": needed_at(part, "refusal", at)})
                 case _:
-                    self._losses.add(part.path, f"Responses has no part of type {kind!r} in an answer")
+                    self._losses.add(at, f"Responses has no part of type {kind!r} in an answer")
                     continue
-            part.lose_rest(self._losses, _NO_SUCH_FIELD)
+            self._losses.rest(part, ("type", kind, _MARKER), at, _NO_SUCH_FIELD)
         return said
 
 
@@ -283,8 +288,8 @@ def _plain(content: msgspec.Raw) -> str | None:
     return "\n\n".join(msgspec.json.decode(part["text"], type=str) for part in parts)
 
 
-def _id(given: Fields, name: str) -> str:
-    call_id: str = decoded(given.need(name), str, given.named(name))
+def _id(given: RawObject, name: str, path: str) -> str:
+    call_id: str = decoded(needed_at(given, name, path), str, f"{path}.{name}")
     return call_id
 
 
@@ -311,6 +316,13 @@ _LOST: Mapping[str, tuple[str, tuple[bytes, ...]]] = {  # the reason, and the va
     "moderation": ("Responses gives the results of moderation in another shape", ()),
 }
 _NO_SUCH_FIELD = "Responses has no such field"
+_READ = frozenset({
+    *SHARED,
+    *_LOST,
+    *("logprobs", "max_completion_tokens", "max_tokens", "messages", "parallel_tool_calls", "prediction"),
+    *("reasoning_effort", "response_format", "shows_thoughts", "stream_options", "tool_choice", "tools"),
+    *("top_logprobs", "verbosity"),
+})  # fmt: skip
 
 
 def from_chat(fields: Mapping[str, msgspec.Raw]) -> Wording:
@@ -320,44 +332,43 @@ def from_chat(fields: Mapping[str, msgspec.Raw]) -> Wording:
         Malformed: it has no messages, or a field has another type than the API requires.
 
     """
-    asked, losses = Fields(fields), Losses(once=True)
-    said: dict[str, Any] = asked.several(*SHARED, "parallel_tool_calls")
+    asked, losses = present(fields), Losses(once=True, changing_nothing=CHANGING_NOTHING)
+    said: dict[str, Any] = said_of(asked, *SHARED, "parallel_tool_calls")
     # OpenAI looks for the word JSON, if that is asked for, in the input alone.
     transcript = Transcript(losses, instructs=_ANY_JSON not in bytes(fields.get("response_format", b"")))
-    for message in objects_of(asked.need("messages"), "messages"):
-        transcript.add(message)
+    for path, message in each_at(needed_at(asked, "messages", ""), "messages"):
+        transcript.add(message, path)
     if transcript.instructions is not None:
         said["instructions"] = transcript.instructions
     said["input"] = transcript.items
     said["store"] = False  # the default is true, and a call that is stored is not raced
-    if tools := responses_tools(asked.raw("tools"), losses):
+    if tools := responses_tools(asked.get("tools"), losses):
         said["tools"] = tools
-    choice = responses_tool_choice(asked.raw("tool_choice"), losses)
+    choice = responses_tool_choice(asked.get("tool_choice"), losses)
     if choice is not None and tools:
         said["tool_choice"] = choice
     said |= _limit(asked, losses)
     if text := _text(asked, losses):
         said["text"] = text
-    reasoning = {"effort": asked.raw("reasoning_effort"), "summary": "auto" if asked.raw("shows_thoughts") else None}
+    reasoning = {"effort": asked.get("reasoning_effort"), "summary": "auto" if "shows_thoughts" in asked else None}
     if any(reasoning.values()):
         said["reasoning"] = {name: value for name, value in reasoning.items() if value is not None}
-    if asked.take("logprobs", bool):
+    if decoded(asked.get("logprobs"), bool, "logprobs"):
         said["include"] = [LOGPROBS]
-        said |= asked.several("top_logprobs")
-    asked.lose("top_logprobs", losses, "log probabilities are returned only if logprobs is true", b"0")
-    options = asked.inner("stream_options")
-    options.pass_over("include_usage")  # Responses always sends usage
-    options.lose("include_obfuscation", losses, "translated streams are not padded", b"false", hint=True)
-    options.lose_rest(losses, _NO_SUCH_FIELD)
-    asked.lose("prediction", losses, "Responses takes no prediction of the answer", hint=True)
+        said |= said_of(asked, "top_logprobs")
+    else:
+        reason = "log probabilities are returned only if logprobs is true"
+        losses.lose(asked, "top_logprobs", "", reason, b"0")
+    lose_stream_options(asked, losses, _NO_SUCH_FIELD)
+    losses.lose(asked, "prediction", "", "Responses takes no prediction of the answer", hint=True)
     for name, (reason, plain) in _LOST.items():
-        asked.lose(name, losses, reason, *plain)
-    asked.lose_rest(losses, _NO_SUCH_FIELD)
+        losses.lose(asked, name, "", reason, *plain)
+    losses.rest(asked, _READ, "", _NO_SUCH_FIELD)
     return Wording({name: raw_json(value) for name, value in said.items()}, losses.met())
 
 
-def _limit(asked: Fields, losses: Losses) -> dict[str, Any]:
-    limits = {name: asked.take(name, int) for name in ("max_completion_tokens", "max_tokens")}
+def _limit(asked: RawObject, losses: Losses) -> dict[str, Any]:
+    limits = {name: decoded(asked.get(name), int, name) for name in ("max_completion_tokens", "max_tokens")}
     given = {name: limit for name, limit in limits.items() if limit is not None}
     if not given:
         return {}
@@ -367,20 +378,22 @@ def _limit(asked: Fields, losses: Losses) -> dict[str, Any]:
     return {"max_output_tokens": max(limit, _FEWEST_TOKENS)}
 
 
-def _text(asked: Fields, losses: Losses) -> dict[str, Any]:
-    said: dict[str, Any] = asked.several("verbosity")
-    format_ = asked.inner("response_format")
-    match kind := format_.take("type", str):
+def _text(asked: RawObject, losses: Losses) -> dict[str, Any]:
+    said: dict[str, Any] = said_of(asked, "verbosity")
+    path = "response_format"
+    known: tuple[str, ...] = ("type",)
+    form = present(object_at(asked.get(path), path))
+    match kind := decoded(form.get("type"), str, f"{path}.type"):
         case "json_schema":
-            schema = format_.inner(kind)
-            shape = {"name": schema.need("name"), **schema.several("description", "schema", "strict")}
+            schema, at, known = inner_at(form, kind, path), f"{path}.{kind}", ("type", kind)
+            shape = {"name": needed_at(schema, "name", at), **said_of(schema, "description", "schema", "strict")}
             said["format"] = {"type": kind, **shape}
-            schema.lose_rest(losses, _NO_SUCH_FIELD)
+            losses.rest(schema, ("name", "description", "schema", "strict"), at, _NO_SUCH_FIELD)
         case "json_object":
             said["format"] = {"type": kind}
         case "text" | None:
             pass
         case _:
-            losses.add("response_format.type", f"Responses has no format {kind!r}")
-    format_.lose_rest(losses, _NO_SUCH_FIELD)
+            losses.add(f"{path}.type", f"Responses has no format {kind!r}")
+    losses.rest(form, known, path, _NO_SUCH_FIELD)
     return said

@@ -5,7 +5,8 @@ from typing import Any
 
 import msgspec
 
-from providers.dialects.responses.fields import Fields, Object, all_tools, called_name, objects_of, opened, thinking_of
+from providers.dialects.reading import RawObject, each_at, inner_at, needed_at, object_at, present, said_of
+from providers.dialects.responses.fields import CHANGING_NOTHING, all_tools, called_name, opened, thinking_of
 from providers.dialects.wording import (
     GOOGLE,
     OF_CALL,
@@ -35,11 +36,31 @@ Content = msgspec.Raw | list[ChatPart]
 
 _SPEAKERS = frozenset({"user", "system", "developer"})
 _TEXT = frozenset({"type", "text"})
+_THOUGHTS = ("content", "summary")  # of reasoning
 _HIGH = msgspec.Raw(b'"high"')
 _ORIGINAL = msgspec.Raw(b'"original"')
 _OWN_THOUGHTS = "chat completions have no earlier reasoning: only the model that wrote it can use it"
 _OWN_PHASES = "chat completions have no phases: only the model that named them can use them"
 _NOT_TAKEN_BACK = "chat completions do not take this back with an earlier answer"
+# What is read of each item, and of each part of one.
+_OF_SERVERS = ("type", "id", "status", "caller")  # of any item: the next two are set by a server; no model reads them
+_OF_RESULTS = ("call_id", "output", "name", "namespace")  # the call has the last two too
+_ITEMS: Mapping[str | None, tuple[str, ...]] = {
+    "message": ("role", "content"),
+    "function_call": ("call_id", "name", "namespace", "arguments"),
+    "custom_tool_call": ("call_id", "name", "namespace", "input"),
+    "function_call_output": _OF_RESULTS,
+    "custom_tool_call_output": _OF_RESULTS,
+    "additional_tools": ("role", "tools"),  # they are among the request's
+}
+_PARTS: Mapping[str | None, tuple[str, ...]] = {
+    "input_text": ("text",),
+    "output_text": ("text", "annotations", "logprobs"),
+    "refusal": ("refusal",),
+    "input_image": ("image_url", "file_id", "detail"),
+    "input_file": ("file_data", "file_id", "filename", "file_url", "detail"),
+    "input_audio": ("input_audio",),
+}
 
 
 class Conversation:
@@ -97,77 +118,79 @@ class Conversation:
         self._show()
         self._said.append(self._losses.places.put({"role": role, "content": content}, path, places))
 
-    def add(self, item: Fields) -> None:
-        """Add one item.
+    def add(self, item: RawObject, path: str) -> None:
+        """Add the item at ``path``.
 
         Raises:
             Malformed: it lacks a field that its type requires.
 
         """
-        kind = item.take("type", str)
-        item.pass_over("id", "status")  # set by a server; no model reads them
+        kind = decoded(item.get("type"), str, f"{path}.type")
+        known = _ITEMS.get(kind or "message", ())
         match kind:
-            case "message" | None if (role := item.take("role", str)) is not None:
-                self._message(item, role)
+            case "message" | None if (role := decoded(item.get("role"), str, f"{path}.role")) is not None:
+                known = (*known, "phase") if role == "assistant" else known
+                self._message(item, role, path)
             case "message":
-                raise Malformed(f"Missing required parameter: '{item.named('role')}'.", item.named("role"))
+                raise Malformed(f"Missing required parameter: '{path}.role'.", f"{path}.role")
             case "function_call":
-                arguments = written_object(item.need("arguments"))
-                function = {"name": called_name(item), "arguments": arguments}
-                self._call({"id": item.need("call_id"), "type": "function", "function": function}, item)
+                arguments = written_object(needed_at(item, "arguments", path))
+                function = {"name": called_name(item, path), "arguments": arguments}
+                call_id = needed_at(item, "call_id", path)
+                self._call({"id": call_id, "type": "function", "function": function}, path)
             case "custom_tool_call":
-                custom = {"name": called_name(item), "input": item.need("input")}
-                self._call({"id": item.need("call_id"), "type": "custom", "custom": custom}, item)
+                custom = {"name": called_name(item, path), "input": needed_at(item, "input", path)}
+                self._call({"id": needed_at(item, "call_id", path), "type": "custom", "custom": custom}, path)
             case "function_call_output" | "custom_tool_call_output":
-                self._result(item)
+                self._result(item, path)
             case "reasoning":
-                self._think(item)
+                self._think(item, path)
                 return
             case "additional_tools":
-                item.pass_over("role", "tools")  # they are among the request's
+                pass
             case "item_reference" | None:
-                self._losses.add(item.path, "it refers to an item that another provider stores")
+                self._losses.add(path, "it refers to an item that another provider stores")
                 self._calls.elsewhere = True
                 return
             case _:
-                self._losses.add(item.path, f"chat completions have no {kind} items")
+                self._losses.add(path, f"chat completions have no {kind} items")
                 self._calls.elsewhere = True  # it may be a call, or stand for what was left out
                 return
-        item.lose("caller", self._losses, _NO_SUCH_FIELD, b'{"type":"direct"}')
-        item.lose_rest(self._losses, _NO_SUCH_FIELD)
+        self._losses.lose(item, "caller", path, _NO_SUCH_FIELD, b'{"type":"direct"}')
+        self._losses.rest(item, (*_OF_SERVERS, *known), path, _NO_SUCH_FIELD)
 
-    def _message(self, item: Fields, role: str) -> None:
-        content, self._places = item.need("content"), []
+    def _message(self, item: RawObject, role: str, path: str) -> None:
+        content, self._places = needed_at(item, "content", path), []
         if role == "assistant":
-            item.lose("phase", self._losses, _OWN_PHASES, hint=True)
-            self._assistant(content, item)
+            self._losses.lose(item, "phase", path, _OWN_PHASES, hint=True)
+            self._assistant(content, path)
         elif role in _SPEAKERS:
-            said = content if is_string(content) else self._parts(content, item.named("content"))
-            self.say(role, said, self._places[0] if len(self._places) == 1 else item.path)
+            said = content if is_string(content) else self._parts(content, f"{path}.content")
+            self.say(role, said, self._places[0] if len(self._places) == 1 else path)
         else:
-            raise Malformed(f"'{item.named('role')}' must be user, assistant, system or developer.", item.named("role"))
+            raise Malformed(f"'{path}.role' must be user, assistant, system or developer.", f"{path}.role")
 
-    def _assistant(self, raw: msgspec.Raw, item: Fields) -> None:
-        content = raw if is_string(raw) else self._parts(raw, item.named("content"))
+    def _assistant(self, raw: msgspec.Raw, path: str) -> None:
+        content = raw if is_string(raw) else self._parts(raw, f"{path}.content")
         if self._open is not None and "tool_calls" in self._open:
             before = self._open["content"]
             self._open["content"] = content if before is None else [*_as_parts(before), *_as_parts(content)]
             return
-        begun = self._begin(content, item)
+        begun = self._begin(content, path)
         if isinstance(content, list) and [part["type"] for part in content] == ["refusal"]:
             begun |= {"content": None, "refusal": content[0]["refusal"]}
 
-    def _call(self, call: ChatPart, item: Fields) -> None:
-        path = item.named("call_id")
-        self._calls.add(decoded(call["id"], str, path), path)
-        message = self._begin(None, item) if self._open is None else self._open
+    def _call(self, call: ChatPart, path: str) -> None:
+        at = f"{path}.call_id"
+        self._calls.add(decoded(call["id"], str, at), at)
+        message = self._begin(None, path) if self._open is None else self._open
         message.setdefault("tool_calls", []).append(call | self._of_call)
         self._of_call = {}
 
-    def _begin(self, content: Content | None, item: Fields) -> dict[str, Any]:
+    def _begin(self, content: Content | None, path: str) -> dict[str, Any]:
         """Begin a message of the assistant, with the reasoning before it."""
         self._show()
-        self._open = self._losses.places.put({"role": "assistant", "content": content}, item.path)
+        self._open = self._losses.places.put({"role": "assistant", "content": content}, path)
         if self._thought:
             self._open["reasoning_content"] = "\n\n".join(self._thought)
             self._thought = []
@@ -183,9 +206,9 @@ class Conversation:
             self._losses.add("input", _OWN_THOUGHTS, hint=True)
             self._thought, self._signed, self._of_call = [], {}, {}
 
-    def _think(self, item: Fields) -> None:
+    def _think(self, item: RawObject, path: str) -> None:
         """Add reasoning to the open message of the assistant, or keep it for the next."""
-        encrypted = item.raw("encrypted_content")
+        encrypted = item.get("encrypted_content")
         kind, signature = googles(encrypted)
         if signature and self._takes_signed == GOOGLE:
             if kind == OF_CALL:
@@ -196,7 +219,8 @@ class Conversation:
             return
         content: list[dict[str, Any]] = []
         if self._takes_thoughts or self._takes_signed:
-            content = item.take("content", list[dict[str, Any]]) or item.take("summary", list[dict[str, Any]]) or []
+            told_in = (decoded(item.get(name), list[dict[str, Any]], f"{path}.{name}") for name in _THOUGHTS)
+            content = next(filter(None, told_in), [])
         told = "\n\n".join(text for part in content if isinstance(text := part.get("text"), str) and text)
         block = thinking_of(encrypted, told) if self._takes_signed else None
         if block is not None and signer_of(block) == self._takes_signed:
@@ -204,25 +228,23 @@ class Conversation:
             holder.setdefault("thinking_blocks", []).append(block)
             return
         if not told or not self._takes_thoughts:
-            self._losses.add(item.path, _OWN_THOUGHTS, hint=True)
+            self._losses.add(path, _OWN_THOUGHTS, hint=True)
         elif self._open is not None:
             before = self._open.get("reasoning_content")
             self._open["reasoning_content"] = told if before is None else f"{before}\n\n{told}"
         else:
             self._thought.append(told)
 
-    def _result(self, item: Fields) -> None:
-        call_id, output = item.need("call_id"), item.need("output")
-        item.pass_over("name", "namespace")  # the call has them too
-        at = item.named("call_id")
+    def _result(self, item: RawObject, path: str) -> None:
+        call_id, output = needed_at(item, "call_id", path), needed_at(item, "output", path)
+        at = f"{path}.call_id"
         self._answered.append((decoded(call_id, str, at), at))
         self._close()
-        path = item.named("output")
-        content = output if is_string(output) else self._parts(output, path, of_call=call_id)
+        content = output if is_string(output) else self._parts(output, f"{path}.output", of_call=call_id)
         if isinstance(content, list) and all(part.keys() == _TEXT for part in content):
             content = one_text([part["text"] for part in content])
         message = {"role": "tool", "tool_call_id": call_id, "content": content}
-        self._said.append(self._losses.places.put(message, item.path))
+        self._said.append(self._losses.places.put(message, path))
 
     def _show(self) -> None:
         """Add what tools showed as a user's message. It comes after all results, which must follow their calls."""
@@ -238,68 +260,68 @@ class Conversation:
         """
         said: list[ChatPart] = []
         places = self._places = list[str]()
-        for part in objects_of(raw, path):
-            chat = self._part(part)
+        for at, part in each_at(raw, path):
+            kind = decoded(part.get("type"), str, f"{at}.type")
+            chat = self._part(part, kind, at)
             if chat is None:
                 continue
-            part.lose_rest(self._losses, _NO_SUCH_FIELD)
+            self._losses.rest(part, ("type", "prompt_cache_breakpoint", *_PARTS[kind]), at, _NO_SUCH_FIELD)
             if of_call is not None and chat["type"] != "text" and "results" not in self._losses.beyond:
-                self._losses.add(part.path, SHOWN_LATER, hint=True)
+                self._losses.add(at, SHOWN_LATER, hint=True)
                 shown_by = decoded(of_call, str, path)
                 self._shown += [{"type": "text", "text": shown(shown_by)}, chat]
-                self._shown_at += [part.path, part.path]
+                self._shown_at += [at, at]
                 chat = {"type": "text", "text": raw_json(SEE_BELOW)}
             said.append(chat)
-            places.append(part.path)
+            places.append(at)
         if len(said) == 1 and said[0].keys() == _TEXT:
             text: msgspec.Raw = said[0]["text"]
             return text
         return said
 
-    def _part(self, part: Fields) -> ChatPart | None:
+    def _part(self, part: RawObject, kind: str | None, at: str) -> ChatPart | None:
         """Return a part in chat's form; None if it is lost, which is noted."""
         said: ChatPart | None = None
-        match kind := part.take("type", str):
+        match kind:
             case "input_text":
-                said = {"type": "text", "text": part.need("text")}
+                said = {"type": "text", "text": needed_at(part, "text", at)}
             case "output_text":
-                part.lose("annotations", self._losses, _NOT_TAKEN_BACK, b"[]", hint=True)
-                part.lose("logprobs", self._losses, _NOT_TAKEN_BACK, b"[]", hint=True)
-                said = {"type": "text", "text": part.need("text")}
+                self._losses.lose(part, "annotations", at, _NOT_TAKEN_BACK, b"[]", hint=True)
+                self._losses.lose(part, "logprobs", at, _NOT_TAKEN_BACK, b"[]", hint=True)
+                said = {"type": "text", "text": needed_at(part, "text", at)}
             case "refusal":
-                said = {"type": "refusal", "refusal": part.need("refusal")}
+                said = {"type": "refusal", "refusal": needed_at(part, "refusal", at)}
             case "input_image":
-                said = self._image(part)
+                said = self._image(part, at)
             case "input_file":
-                part.lose("detail", self._losses, _NO_SUCH_FIELD, b'"auto"')
-                keeps = "addresses" in self._losses.beyond
-                url = None if keeps else part.raw("file_url")
-                if url is not None:
-                    self._losses.add(part.named("file_url"), "chat completions take a file's data, not its URL")
-                file = part.several("file_data", "file_id", "filename", *(("file_url",) if keeps else ()))
-                if not file and url is None:
-                    raise Malformed(
-                        f"Missing required parameter: '{part.named('file_data')}'.", part.named("file_data")
-                    )
-                said = {"type": "file", "file": file} if file else None
+                said = self._file(part, at)
             case "input_audio":
-                said = {"type": "input_audio", "input_audio": part.need("input_audio")}
+                said = {"type": "input_audio", "input_audio": needed_at(part, "input_audio", at)}
             case _:
-                self._losses.add(part.path, f"chat completions have no part of type {kind!r}")
-        marker = part.several("prompt_cache_breakpoint")
-        return None if said is None else said | marker
+                self._losses.add(at, f"chat completions have no part of type {kind!r}")
+        return None if said is None else said | said_of(part, "prompt_cache_breakpoint")
 
-    def _image(self, part: Fields) -> ChatPart | None:
-        image = part.several("detail")
+    def _file(self, part: RawObject, at: str) -> ChatPart | None:
+        self._losses.lose(part, "detail", at, _NO_SUCH_FIELD, b'"auto"')
+        file = said_of(part, "file_data", "file_id", "filename", "file_url")
+        url = None if "addresses" in self._losses.beyond else file.pop("file_url", None)
+        if url is not None:
+            self._losses.add(f"{at}.file_url", "chat completions take a file's data, not its URL")
+        if not file and url is None:
+            raise Malformed(f"Missing required parameter: '{at}.file_data'.", f"{at}.file_data")
+        return {"type": "file", "file": file} if file else None
+
+    def _image(self, part: RawObject, at: str) -> ChatPart | None:
+        image = said_of(part, "detail")
         if image.get("detail") == _ORIGINAL:
-            self._losses.add(part.named("detail"), "chat completions have images of high detail at most")
+            self._losses.add(f"{at}.detail", "chat completions have images of high detail at most")
             image["detail"] = _HIGH
-        url, file_id = part.raw("image_url"), part.raw("file_id")
+        url, file_id = part.get("image_url"), part.get("file_id")
         if url is None and file_id is None:
-            raise Malformed(f"Missing required parameter: '{part.named('image_url')}'.", part.named("image_url"))
+            raise Malformed(f"Missing required parameter: '{at}.image_url'.", f"{at}.image_url")
         if file_id is not None:
             reason = "chat completions take an image's data or address, not a file's name"
-            self._losses.add(part.named("file_id"), reason)
+            self._losses.add(f"{at}.file_id", reason)
         return None if url is None else {"type": "image_url", "image_url": {"url": url, **image}}
 
 
@@ -316,97 +338,108 @@ _TOOLS_NO_SUCH_FIELD = "the other API has no such field in a tool"
 def chat_tools(raw: msgspec.Raw | None, losses: Losses) -> list[Any]:
     """Return the tools of a Responses request in chat's form; a hosted tool is a loss.
 
-    A tool in a namespace gets the namespace as a part of its name (``namespaces.py``).
+    A tool in a namespace gets the namespace as a part of its name (``opened``).
     """
     said: list[Any] = []
     names: set[bytes] = set()
-    for tool in opened(raw, losses):
-        match kind := tool.take("type", str):
+    for path, tool in opened(raw, losses):
+        known: tuple[str, ...] = ("type", "name", "description", "allowed_callers", "defer_loading")
+        match kind := decoded(tool.get("type"), str, f"{path}.type"):
             case "function":
-                said.append(losses.places.put({"type": kind, kind: _chat_function(tool)}, tool.path))
+                known = (*known, "parameters", "strict")
+                said.append(losses.places.put({"type": kind, kind: _chat_function(tool, path)}, path))
             case "custom":
-                said.append(losses.places.put({"type": kind, kind: _chat_custom(tool, losses)}, tool.path))
+                known = (*known, "format")
+                said.append(losses.places.put({"type": kind, kind: _chat_custom(tool, path, losses)}, path))
             case None:
-                raise Malformed(f"Missing required parameter: '{tool.named('type')}'.", tool.named("type"))
+                raise Malformed(f"Missing required parameter: '{path}.type'.", f"{path}.type")
             case _:
-                losses.add(tool.path, f"chat completions have no {kind} tool")
+                losses.add(path, f"chat completions have no {kind} tool")
                 continue
         name = bytes(said[-1][kind]["name"])
         if name in names:
-            losses.add(tool.path, "chat completions would have two tools of this name")
+            losses.add(path, "chat completions would have two tools of this name")
             said.pop()
         names.add(name)
-        tool.lose("allowed_callers", losses, _TOOLS_NO_SUCH_FIELD, b'["direct"]')
-        tool.lose("defer_loading", losses, _TOOLS_NO_SUCH_FIELD, b"false")
-        tool.lose_rest(losses, _TOOLS_NO_SUCH_FIELD)
+        losses.lose(tool, "allowed_callers", path, _TOOLS_NO_SUCH_FIELD, b'["direct"]')
+        losses.lose(tool, "defer_loading", path, _TOOLS_NO_SUCH_FIELD, b"false")
+        losses.rest(tool, known, path, _TOOLS_NO_SUCH_FIELD)
     return said
 
 
 def responses_tools(raw: msgspec.Raw | None, losses: Losses) -> list[Any]:
     """Return the tools of a chat completion in Responses' form."""
     said: list[Any] = []
-    for tool in objects_of(raw, "tools"):
-        kind = tool.take("type", str)
+    for path, tool in each_at(raw, "tools"):
+        kind = decoded(tool.get("type"), str, f"{path}.type")
         if kind not in {"function", "custom"}:
-            losses.add(tool.path, f"Responses has no tool of type {kind!r}")
+            losses.add(path, f"Responses has no tool of type {kind!r}")
             continue
-        inner = tool.inner(kind)
-        flat: dict[str, Any] = {"type": kind, "name": inner.need("name"), **inner.several("description")}
+        inner, at = inner_at(tool, kind, path), f"{path}.{kind}"
+        known: tuple[str, ...] = ("name", "description")
+        flat: dict[str, Any] = {"type": kind, "name": needed_at(inner, "name", at), **said_of(inner, "description")}
         if kind == "function":
+            known = (*known, "parameters", "strict")
             # Unless ``strict`` is false, Responses makes a schema strict, and with it all fields required.
-            flat |= {"parameters": None, "strict": False, **inner.several("parameters", "strict")}
+            flat |= {"parameters": None, "strict": False, **said_of(inner, "parameters", "strict")}
             if flat["parameters"] is not None:
                 flat["parameters"] = with_properties(flat["parameters"])
-        elif format_ := _flat_format(inner.inner("format"), losses):
-            flat["format"] = format_
-        inner.lose_rest(losses, _TOOLS_NO_SUCH_FIELD)
-        tool.lose_rest(losses, _TOOLS_NO_SUCH_FIELD)
+        else:
+            known = (*known, "format")
+            if format_ := _flat_format(inner_at(inner, "format", at), f"{at}.format", losses):
+                flat["format"] = format_
+        losses.rest(inner, known, at, _TOOLS_NO_SUCH_FIELD)
+        losses.rest(tool, ("type", kind), path, _TOOLS_NO_SUCH_FIELD)
         said.append(flat)
     return said
 
 
 def chat_tool_choice(raw: msgspec.Raw | None, losses: Losses) -> Any:
     """Return a Responses request's tool_choice in chat's form, None where chat has no such choice."""
+    path = "tool_choice"
     if raw is None or is_string(raw):
         return raw
-    choice = Fields(decoded(raw, Object, "tool_choice"), "tool_choice")
-    said: dict[str, Any]
-    match kind := choice.take("type", str):
+    choice = present(object_at(raw, path))
+    known: tuple[str, ...]
+    match kind := decoded(choice.get("type"), str, f"{path}.type"):
         case "function" | "custom":
-            said = {"type": kind, kind: {"name": choice.need("name")}}
+            said, known = {"type": kind, kind: {"name": needed_at(choice, "name", path)}}, ("type", "name")
         case "allowed_tools":
-            allowed = [_chat_reference(tool, losses) for tool in objects_of(choice.raw("tools"), "tool_choice.tools")]
-            said = {"type": kind, kind: {**choice.several("mode"), "tools": [tool for tool in allowed if tool]}}
+            tools = each_at(choice.get("tools"), f"{path}.tools")
+            allowed = [_chat_reference(tool, at, losses) for at, tool in tools]
+            inner = {**said_of(choice, "mode"), "tools": [tool for tool in allowed if tool]}
+            said, known = {"type": kind, kind: inner}, ("type", "mode", "tools")
         case _:
-            losses.add("tool_choice", f"chat completions have no {kind} tool")
+            losses.add(path, f"chat completions have no {kind} tool")
             return None
-    choice.lose_rest(losses, _TOOLS_NO_SUCH_FIELD)
+    losses.rest(choice, known, path, _TOOLS_NO_SUCH_FIELD)
     return said
 
 
 def responses_tool_choice(raw: msgspec.Raw | None, losses: Losses) -> Any:
     """Return a chat completion's tool_choice in Responses' form, None where Responses has no such choice."""
+    path = "tool_choice"
     if raw is None or is_string(raw):
         return raw
-    choice = Fields(decoded(raw, Object, "tool_choice"), "tool_choice")
+    choice = present(object_at(raw, path))
     said: dict[str, Any]
-    match kind := choice.take("type", str):
+    match kind := decoded(choice.get("type"), str, f"{path}.type"):
         case "function" | "custom":
-            said = {"type": kind, "name": choice.inner(kind).need("name")}
+            said = {"type": kind, "name": needed_at(inner_at(choice, kind, path), "name", f"{path}.{kind}")}
         case "allowed_tools":
-            inner = choice.inner(kind)
-            tools = objects_of(inner.raw("tools"), "tool_choice.allowed_tools.tools")
-            allowed = [_flat_reference(tool, losses) for tool in tools]
-            said = {"type": kind, **inner.several("mode"), "tools": [tool for tool in allowed if tool]}
+            inner = inner_at(choice, kind, path)
+            tools = each_at(inner.get("tools"), f"{path}.allowed_tools.tools")
+            allowed = [_flat_reference(tool, at, losses) for at, tool in tools]
+            said = {"type": kind, **said_of(inner, "mode"), "tools": [tool for tool in allowed if tool]}
         case _:
-            losses.add("tool_choice", f"Responses has no choice of type {kind!r}")
+            losses.add(path, f"Responses has no choice of type {kind!r}")
             return None
-    choice.lose_rest(losses, _TOOLS_NO_SUCH_FIELD)
+    losses.rest(choice, ("type", kind), path, _TOOLS_NO_SUCH_FIELD)
     return said
 
 
-def _chat_function(tool: Fields) -> Object:
-    function = {"name": tool.need("name"), **tool.several("description", "parameters", "strict")}
+def _chat_function(tool: RawObject, path: str) -> RawObject:
+    function = {"name": needed_at(tool, "name", path), **said_of(tool, "description", "parameters", "strict")}
     if "parameters" in function:
         function["parameters"] = with_properties(function["parameters"])
     # Without ``strict``, Responses is strict where the schema allows. Chat refuses other schemas, so it is not set.
@@ -415,46 +448,46 @@ def _chat_function(tool: Fields) -> Object:
     return function
 
 
-def _chat_custom(tool: Fields, losses: Losses) -> dict[str, Any]:
-    custom: dict[str, Any] = {"name": tool.need("name"), **tool.several("description")}
-    format_ = tool.inner("format")
-    match format_.take("type", str):
+def _chat_custom(tool: RawObject, path: str, losses: Losses) -> dict[str, Any]:
+    custom: dict[str, Any] = {"name": needed_at(tool, "name", path), **said_of(tool, "description")}
+    format_, at = inner_at(tool, "format", path), f"{path}.format.type"
+    match decoded(format_.get("type"), str, at):
         case "grammar":
-            custom["format"] = {"type": "grammar", "grammar": format_.several("definition", "syntax")}
+            custom["format"] = {"type": "grammar", "grammar": said_of(format_, "definition", "syntax")}
         case "text":
             custom["format"] = {"type": "text"}
         case None:
             pass
         case kind:
-            losses.add(format_.named("type"), f"chat completions have no format {kind!r} of a custom tool")
+            losses.add(at, f"chat completions have no format {kind!r} of a custom tool")
     return custom
 
 
-def _flat_format(format_: Fields, losses: Losses) -> dict[str, Any] | None:
-    match kind := format_.take("type", str):
+def _flat_format(format_: RawObject, path: str, losses: Losses) -> dict[str, Any] | None:
+    match kind := decoded(format_.get("type"), str, f"{path}.type"):
         case "grammar":
-            return {"type": kind, **format_.inner("grammar").several("definition", "syntax")}
+            return {"type": kind, **said_of(inner_at(format_, "grammar", path), "definition", "syntax")}
         case "text":
             return {"type": kind}
         case str():
-            losses.add(format_.named("type"), f"Responses has no format {kind!r} of a custom tool")
+            losses.add(f"{path}.type", f"Responses has no format {kind!r} of a custom tool")
     return None
 
 
-def _chat_reference(tool: Fields, losses: Losses) -> dict[str, Any] | None:
+def _chat_reference(tool: RawObject, path: str, losses: Losses) -> dict[str, Any] | None:
     """Return one of the allowed tools, each given by its type and name."""
-    kind = tool.take("type", str)
+    kind = decoded(tool.get("type"), str, f"{path}.type")
     if kind in {"function", "custom"}:
-        return {"type": kind, kind: {"name": tool.need("name")}}
-    losses.add(tool.path, f"chat completions have no {kind} tool")
+        return {"type": kind, kind: {"name": needed_at(tool, "name", path)}}
+    losses.add(path, f"chat completions have no {kind} tool")
     return None
 
 
-def _flat_reference(tool: Fields, losses: Losses) -> dict[str, Any] | None:
-    kind = tool.take("type", str)
+def _flat_reference(tool: RawObject, path: str, losses: Losses) -> dict[str, Any] | None:
+    kind = decoded(tool.get("type"), str, f"{path}.type")
     if kind in {"function", "custom"}:
-        return {"type": kind, "name": tool.inner(kind).need("name")}
-    losses.add(tool.path, f"Responses has no tool of type {kind!r}")
+        return {"type": kind, "name": needed_at(inner_at(tool, kind, path), "name", f"{path}.{kind}")}
+    losses.add(path, f"Responses has no tool of type {kind!r}")
     return None
 
 
@@ -487,6 +520,12 @@ _LOST: Mapping[str, tuple[str, bytes]] = {  # the reason, and the value that is 
 _AUTO, _NONE = msgspec.Raw(b'"auto"'), msgspec.Raw(b'"none"')
 _STATE = ("previous_response_id", "conversation", "prompt")  # with any of them, input is optional
 _NO_SUCH_FIELD = "chat completions have no such field"
+_READ = frozenset({
+    *SHARED,
+    *_LOST,
+    *("client_metadata", "include", "input", "instructions", "max_output_tokens", "parallel_tool_calls", "reasoning"),
+    *("stream_options", "text", "tool_choice", "tools", "top_logprobs"),
+})  # fmt: skip
 
 
 def to_chat(
@@ -500,97 +539,101 @@ def to_chat(
         Malformed: it has no input, or a field has another type than the API requires.
 
     """
-    asked, losses = Fields(fields), Losses(once=True, beyond=beyond)
-    said: dict[str, Any] = asked.several(*SHARED)
+    asked, losses = present(fields), Losses(once=True, beyond=beyond, changing_nothing=CHANGING_NOTHING)
+    said: dict[str, Any] = said_of(asked, *SHARED)
     stored = any(name in fields for name in _STATE)
     conversation = Conversation(losses, thoughts=thoughts, signed=signed, elsewhere=stored)
     said["messages"] = _messages(asked, conversation, optional=stored)
     said |= _tools(asked, all_tools(fields), losses)
-    if (limit := asked.raw("max_output_tokens")) is not None:
-        said["max_completion_tokens"] = limit
-    said |= _text(asked.inner("text"), losses)
-    said |= _reasoning(asked.inner("reasoning"), losses)
+    if "max_output_tokens" in asked:
+        said["max_completion_tokens"] = asked["max_output_tokens"]
+    said |= _text(asked, losses)
+    said |= _reasoning(asked, losses)
     said |= _logprobs(asked, losses)
-    options = asked.inner("stream_options")
-    options.lose("include_obfuscation", losses, "translated streams are not padded", b"false", hint=True)
-    options.lose_rest(losses, _NO_SUCH_FIELD)
-    asked.lose("client_metadata", losses, "it is information for OpenAI, not for the model", hint=True)
+    padding, options = "include_obfuscation", present(object_at(asked.get("stream_options"), "stream_options"))
+    losses.lose(options, padding, "stream_options", "translated streams are not padded", b"false", hint=True)
+    losses.rest(options, (padding,), "stream_options", _NO_SUCH_FIELD)
+    losses.lose(asked, "client_metadata", "", "it is information for OpenAI, not for the model", hint=True)
     for name, (reason, plain) in _LOST.items():
-        asked.lose(name, losses, reason, plain)
-    asked.lose_rest(losses, _NO_SUCH_FIELD)
+        losses.lose(asked, name, "", reason, plain)
+    losses.rest(asked, _READ, "", _NO_SUCH_FIELD)
     return losses.with_chat(said)
 
 
-def _messages(asked: Fields, conversation: Conversation, *, optional: bool) -> list[dict[str, Any]]:
-    if (instructions := asked.raw("instructions")) is not None:
+def _messages(asked: RawObject, conversation: Conversation, *, optional: bool) -> list[dict[str, Any]]:
+    if (instructions := asked.get("instructions")) is not None:
         if not is_string(instructions):
             raise Malformed("'instructions' must be a string.", "instructions")
         conversation.say("system", instructions, "instructions")
-    given = asked.raw("input") if optional else asked.need("input")
+    given = asked.get("input") if optional else needed_at(asked, "input", "")
     if given is not None and is_string(given):
         conversation.say("user", given, "input")
     else:
-        for item in objects_of(given, "input"):
-            conversation.add(item)
+        for path, item in each_at(given, "input"):
+            conversation.add(item, path)
     conversation.check_results()
     return conversation.messages
 
 
-def _tools(asked: Fields, given: msgspec.Raw | None, losses: Losses) -> dict[str, Any]:
-    asked.pass_over("tools")
+def _tools(asked: RawObject, given: msgspec.Raw | None, losses: Losses) -> dict[str, Any]:
     tools = chat_tools(given, losses)
-    choice = asked.raw("tool_choice")
-    how = asked.several("parallel_tool_calls")
-    if not tools:  # chat completions refuse both without tools
+    choice = asked.get("tool_choice")
+    if not tools:  # chat completions refuse a choice, and to call several at once, without tools
         if choice not in (None, _AUTO, _NONE):
             losses.add("tool_choice", "there is no tool to choose that chat completions have")
         return {}
+    how: dict[str, Any] = said_of(asked, "parallel_tool_calls")
     if (said := chat_tool_choice(choice, losses)) is not None:
         how["tool_choice"] = said
     return {"tools": tools, **how}
 
 
-def _text(text: Fields, losses: Losses) -> dict[str, Any]:
+def _text(asked: RawObject, losses: Losses) -> dict[str, Any]:
     said: dict[str, Any] = {}
-    format_ = text.inner("format")
-    match kind := format_.take("type", str):
+    text, path = present(object_at(asked.get("text"), "text")), "text.format"
+    form = inner_at(text, "format", "text")
+    known: tuple[str, ...] = ("type",)
+    match kind := decoded(form.get("type"), str, f"{path}.type"):
         case "json_schema":
-            schema = {"name": format_.need("name"), **format_.several("description", "schema", "strict")}
+            schema = {"name": needed_at(form, "name", path), **said_of(form, "description", "schema", "strict")}
             said["response_format"] = {"type": kind, kind: schema}
+            known = ("type", "name", "description", "schema", "strict")
         case "json_object":
             said["response_format"] = {"type": kind}
         case "text" | None:
             pass
         case _:
-            losses.add("text.format.type", f"chat completions have no format {kind!r}")
-    format_.lose_rest(losses, _NO_SUCH_FIELD)
-    said |= text.several("verbosity")
-    text.lose_rest(losses, _NO_SUCH_FIELD)
-    return said
+            losses.add(f"{path}.type", f"chat completions have no format {kind!r}")
+    losses.rest(form, known, path, _NO_SUCH_FIELD)
+    losses.rest(text, ("format", "verbosity"), "text", _NO_SUCH_FIELD)
+    return said | said_of(text, "verbosity")
 
 
-def _reasoning(reasoning: Fields, losses: Losses) -> dict[str, Any]:
-    effort = reasoning.raw("effort")
-    shows: dict[str, Any] = {}
+def _reasoning(asked: RawObject, losses: Losses) -> dict[str, Any]:
+    path = "reasoning"
+    reasoning = present(object_at(asked.get(path), path))
+    said: dict[str, Any] = {}
     for name in ("summary", "generate_summary"):
-        if "thoughts" in losses.beyond and reasoning.raw(name) is not None:
-            shows["shows_thoughts"] = True
-        reasoning.lose(name, losses, "chat completions return reasoning itself, if any, not a summary", hint=True)
-    reasoning.lose("context", losses, _NO_SUCH_FIELD, b'"auto"')
-    reasoning.lose("mode", losses, _NO_SUCH_FIELD, b'"standard"')
-    reasoning.lose_rest(losses, _NO_SUCH_FIELD)
-    return shows if effort is None else {"reasoning_effort": effort, **shows}
+        reason = "chat completions return reasoning itself, if any, not a summary"
+        if "thoughts" not in losses.beyond:
+            losses.lose(reasoning, name, path, reason, hint=True)
+        elif name in reasoning:
+            said["shows_thoughts"] = True
+    losses.lose(reasoning, "context", path, _NO_SUCH_FIELD, b'"auto"')
+    losses.lose(reasoning, "mode", path, _NO_SUCH_FIELD, b'"standard"')
+    losses.rest(reasoning, ("effort", "summary", "generate_summary", "context", "mode"), path, _NO_SUCH_FIELD)
+    return said | ({"reasoning_effort": reasoning["effort"]} if "effort" in reasoning else {})
 
 
-def _logprobs(asked: Fields, losses: Losses) -> dict[str, Any]:
-    included = asked.take("include", list[str]) or []
+def _logprobs(asked: RawObject, losses: Losses) -> dict[str, Any]:
+    included = decoded(asked.get("include"), list[str], "include") or []
     for number, name in enumerate(included):
         if name == "reasoning.encrypted_content":
             losses.add(f"include[{number}]", "chat completions have no encrypted reasoning", hint=True)
         elif name != LOGPROBS:
             # These add details of hosted tools and of the request's own parts: without either there are none to add.
             losses.add(f"include[{number}]", f"chat completions do not return {name}", hint=True)
-    most_likely = asked.take("top_logprobs", int) or 0
+    most_likely = decoded(asked.get("top_logprobs"), int, "top_logprobs") or 0
     if LOGPROBS not in included and not most_likely:
         return {}
     return {"logprobs": True, **({"top_logprobs": most_likely} if most_likely else {})}

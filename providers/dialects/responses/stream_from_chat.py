@@ -27,9 +27,9 @@ from providers.dialects.chat.deltas import (
 )
 from providers.dialects.chat.references import BESIDE, References
 from providers.dialects.events import CUT_SHORT, DONE, FILTERED, Run, few, no_json_object, replaces
+from providers.dialects.reading import RawObject
 from providers.dialects.responses.fields import (
     EventWriter,
-    Object,
     all_tools,
     encrypted_of,
     flat,
@@ -296,7 +296,7 @@ def _tools(raw: msgspec.Raw | None) -> list[dict[str, Any]]:
     """Return the tools with all fields that the API echoes."""
     if raw is None or len(memoryview(raw)) > LONGEST_ECHO_BYTES:
         return []
-    tools: list[Object] = decoded(raw, list[Object], "tools") or []
+    tools: list[RawObject] = decoded(raw, list[RawObject], "tools") or []
     return [{"parameters": None, "strict": None, **tool} if tool.get("type") == _FUNCTION else tool for tool in tools]
 
 
@@ -307,7 +307,10 @@ TRANSLATED = "rs_translated"  # the beginning of the ids of reasoning that no Re
 
 
 class OpenItems:
-    """Begins and ends items, and writes their events. ``stem`` is a part of all ids, set before the first item."""
+    """Begins and ends items, and writes their events. ``stem`` is a part of all ids, set before the first item.
+
+    What is cited beside the text is told as a message ends.
+    """
 
     def __init__(
         self,
@@ -317,8 +320,10 @@ class OpenItems:
         as_summary: bool,
         new_id: Callable[[], str],
         ids: UniqueIds,
+        references: References,
     ) -> None:
         self.stem = ""
+        self._references = references
         self._writer = writer
         self._names = names
         self._ids = ids
@@ -454,6 +459,9 @@ class OpenItems:
         if self._open is not None:
             number, item = self._open
             self._open = None
+            if isinstance(item, Said) and self._references.beside:
+                for annotation in self._references.rest():
+                    item.annotation(flat(annotation))
             self._items[number] = item.close(status)
 
 
@@ -466,8 +474,9 @@ _chunks = msgspec.json.Decoder(dict[str, Any])
 class FromChat:
     """Translates one answer.
 
-    The last event needs the usage, which follows the finish reason. So it is sent at [DONE], or at the end of the
-    stream. Without a finish reason there is none: the answer has broken off.
+    The last event needs the usage, which follows the finish reason, as references may, and with some servers text. So
+    it is sent at [DONE], or at the end of the stream, as are those that end a message. Without a finish reason there
+    are none: the answer has broken off.
     """
 
     def __init__(
@@ -481,9 +490,17 @@ class FromChat:
         self._asked, self._wall_clock, self._new_id = asked, wall_clock, new_id
         self._errors, self._writer = StreamErrors(secrets), EventWriter()
         names, ids = names_of(all_tools(asked)), UniqueIds(conversation=asked.get("input", b""))
-        self._items = OpenItems(self._writer, names, as_summary=_wants_summary(asked), new_id=new_id, ids=ids)
-        self._echo: Echo | None = None  # None until the first chunk
         self._references = References()
+        self._items = OpenItems(
+            self._writer,
+            names,
+            as_summary=_wants_summary(asked),
+            new_id=new_id,
+            ids=ids,
+            references=self._references,
+        )
+        self._echo: Echo | None = None  # None until the first chunk
+        self._unplaced: list[dict[str, Any]] = []  # references for which there is no message yet
         self._counted = UsageSoFar()
         self._usage: Mapping[str, Any] | None = None  # that, if it has the answer's tokens
         self._finish_reason: str | None = None
@@ -555,10 +572,9 @@ class FromChat:
                 self._hear(delta, choice.get("logprobs"))
             reason = string(choice.get("finish_reason"))
             if reason and (self._finish_reason is None or reason in _INCOMPLETE):
-                if self._references.beside and self._items.is_saying:
-                    self._annotate(self._references.rest())
                 self._finish_reason = reason
-                self._items.close_all("incomplete" if reason in _INCOMPLETE else "completed")
+                if not self._items.is_saying:  # references of a message may follow
+                    self._items.close_all("incomplete" if reason in _INCOMPLETE else "completed")
 
     def _hear(self, delta: dict[str, Any], logprobs: Any) -> None:
         text = delta.get("content") or ""
@@ -579,14 +595,18 @@ class FromChat:
             if (picture := split_data(url)) is None:
                 raise no_place("the address of a picture", "the Responses API")
             self._items.picture(*picture)
-        if delta.get("annotations"):
+        if self._unplaced or delta.get("annotations"):
             self._annotate(self._references.annotations_in(delta))
         for call in calls_in(delta) if delta.get("tool_calls") else ():
             self._items.call(call)
 
     def _annotate(self, annotations: Sequence[dict[str, Any]]) -> None:
-        for annotation in annotations:
-            self._items.saying().annotation(flat(annotation))
+        """Add references to the open message, or to the next one; other items have no place for them."""
+        self._unplaced += annotations
+        if self._items.is_saying:
+            for annotation in self._unplaced:
+                self._items.saying().annotation(flat(annotation))
+            self._unplaced.clear()
 
     def _think(self, thought: str, signed: Sequence[Mapping[str, Any]]) -> None:
         if any(block.get("thinking") for block in signed) and not self._items.is_thinking:
@@ -625,7 +645,7 @@ class FromChat:
     def _complete(self, echo: Echo) -> None:
         self._over = True
         why = _INCOMPLETE.get(self._finish_reason or "")
-        self._items.close_all("completed")
+        self._items.close_all("completed" if why is None else "incomplete")
         facts = {
             "output": self._items.output,
             "usage": None if self._usage is None else responses_usage(self._usage),

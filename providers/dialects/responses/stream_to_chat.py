@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from providers.dialects.chat.deltas import complaint, written_arguments
-from providers.dialects.events import DONE, EarlyObject, chat_reason, few
+from providers.dialects.events import DONE, DONE_EVENT, EarlyObject, chat_reason, few
 from providers.dialects.responses.events import FAILED, lenient, read, usage_in
 from providers.dialects.responses.fields import chat_usage
 from providers.errors import UNREADABLE
@@ -321,7 +321,7 @@ class ToChat:
             self._end_argument(index, is_cut=reason not in {"stop", "tool_calls"})
         self._chunk({}, reason)
         self._say_usage(response)
-        self._out.append(b"data: [DONE]\n\n")
+        self._out.append(DONE_EVENT)
 
     def _say_usage(self, response: _Response) -> None:
         if response.usage is not None:

@@ -6,7 +6,9 @@ from typing import Any
 
 import msgspec
 
-from providers.dialects.responses.fields import EventWriter, Object, responses_usage, thinking_of
+from providers.dialects.reading import RawObject
+from providers.dialects.responses.events import ENDS
+from providers.dialects.responses.fields import EventWriter, responses_usage, thinking_of
 from providers.dialects.responses.stream_from_chat import TRANSLATED, Echo
 from providers.dialects.wording import Loss, Wording, decoded, googles, raw_json
 from providers.errors import UNREADABLE
@@ -14,13 +16,12 @@ from providers.large_bodies import encoded
 from providers.sse import events
 
 _TELLING = re.compile(rb'"type"\s*:\s*"response\.(?:created|completed|incomplete|output_item\.done)"')
-_ENDS = frozenset({"response.completed", "response.incomplete"})
 # Items whose ids are names only: another provider may refuse a foreign one.
 _ID_IS_NAME = frozenset({"message", "function_call", "custom_tool_call", "reasoning"})
 _EMPTY = (b"", b"null", b"[]", b'""')
 _REASONING = b'"reasoning"'
 
-_item = msgspec.json.Decoder(Object)
+_item = msgspec.json.Decoder(RawObject)
 _items = msgspec.json.Decoder(list[msgspec.Raw])
 _text = msgspec.json.Decoder(str)
 _asked = msgspec.json.Decoder(list[str] | None)
@@ -102,7 +103,7 @@ class Heard:
                 self._done.clear()
             if not self.is_lost:
                 self._done.append(bytes(event.item))
-        elif event.type in _ENDS:
+        elif event.type in ENDS:
             self.is_over = True
             if not self.is_lost and len(data) <= 2 * MOST_HEARD_BYTES:
                 self._output = [bytes(raw) for raw in (response and response.output) or ()]
@@ -224,8 +225,8 @@ def without_lost_thoughts(fields: Mapping[str, msgspec.Raw]) -> Wording:
     may_lack = _REASONING in raw and bytes(fields.get("store", b"")) == b"false"
     if _MARK not in raw and not may_lack and _THINKING.search(raw) is None:
         return Wording(fields)
-    items = decoded(fields["input"], list[Object], "input")
-    kept: list[Object] = []
+    items = decoded(fields["input"], list[RawObject], "input")
+    kept: list[RawObject] = []
     losses: list[Loss] = []
     has_lost = False  # since the last input of the client: what follows may only be named together with the reasoning
     for number, item in enumerate(items):

@@ -1,5 +1,6 @@
 """How the fields of a stream's events join into one whole answer, by each dialect's table."""
 
+import sys
 from base64 import b64decode, b64encode
 from collections.abc import Mapping
 from typing import Any
@@ -118,6 +119,34 @@ def test_reasoning_details_are_merged_by_index_and_keep_their_signature() -> Non
         {"type": "reasoning.text", "index": 1, "format": "anthropic", "text": "then"},
         {"type": "reasoning.encrypted", "index": 1, "format": "anthropic", "data": "xyz", "id": "e"},
     ]
+
+
+@pytest.mark.parametrize("name", ["reasoning_details", "thinking_blocks", "content"])
+def test_many_details_join_in_as_many_steps_each(name: str) -> None:
+    def steps(number: int) -> int:
+        details = [
+            {"type": "reasoning.text", "index": place, "id": f"r{place}", "text": "a"} for place in range(number)
+        ]
+        called: list[str] = []
+        sys.setprofile(lambda frame, _what, _of: called.append(frame.f_code.co_name))
+        try:
+            said = message({"content": None, name: details}, {name: details[:1]})
+        finally:
+            sys.setprofile(None)
+        assert [part["text"] for part in said[name]] == ["aa"] + ["a"] * (number - 1)
+        return len(called)
+
+    assert steps(800) < 9 * steps(100)
+
+
+def test_citations_that_come_again_are_said_once() -> None:
+    def candidate(*places: int) -> dict[str, Any]:
+        sources = [{"uri": f"https://example.com/{place}", "startIndex": place} for place in places]
+        return {"candidates": [{"index": 0, "citationMetadata": {"citationSources": sources}}]}
+
+    said = gathered("gemini", candidate(0, 1), candidate(1, 2), candidate(0, 2, 3))
+    sources = said["candidates"][0]["citationMetadata"]["citationSources"]
+    assert [source["startIndex"] for source in sources] == [0, 1, 2, 3]
 
 
 def test_thinking_blocks_without_an_index_end_with_their_signature() -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from providers.dialects import GEMINI, MESSAGES, RESPONSES, Dialect, Habits, converse_from_chat, rendered
 from providers.dialects.chat.dialect import CHAT
-from providers.dialects.translation import as_asked
+from providers.dialects.translation import as_asked, named_in
 
 SOUND = {"type": "input_audio", "input_audio": {"data": "AAAA", "format": "wav"}}
 TURN = {"role": "user", "parts": [{"text": "Hi"}]}
@@ -95,3 +95,25 @@ def test_so_is_what_converse_has_no_words_for() -> None:
     wording = rendered(raw, MESSAGES, CHAT, Habits())
     losses = as_asked(converse_from_chat(wording.fields, "amazon.nova-pro-v1:0").losses, MESSAGES, wording)
     assert [loss.field for loss in losses] == ["messages[1].content[1]"]
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "asked", "refused", "named"),
+    [
+        (RESPONSES, CHAT, {"text": {"verbosity": "low"}}, "verbosity", "text.verbosity"),
+        (RESPONSES, MESSAGES, {"text": {"format": {}}}, "output_config.format", "text.format"),
+        (MESSAGES, CHAT, {"metadata": {"user_id": "ann"}}, "user", "metadata.user_id"),
+        (MESSAGES, RESPONSES, {"stop_sequences": ["x"]}, "stop", "stop_sequences"),
+        (MESSAGES, GEMINI, {"tool_choice": {}}, "toolConfig.functionCallingConfig", "tool_choice"),
+        (MESSAGES, RESPONSES, {"thinking": {}}, "reasoning.effort", "thinking"),
+        (GEMINI, CHAT, {"generationConfig.maxOutputTokens": 9}, "max_tokens", "generationConfig.maxOutputTokens"),
+        (CHAT, GEMINI, {"n": 2}, "generationConfig.candidateCount", "n"),
+        (CHAT, MESSAGES, {"top_p": 0.5}, "top_p", "top_p"),
+        (RESPONSES, RESPONSES, {"text": {}}, "text.verbosity", "text.verbosity"),
+    ],
+)
+def test_what_a_deployment_refuses_is_named_as_its_client_asked(
+    source: Dialect, target: Dialect, asked: dict[str, Any], refused: str, named: str
+) -> None:
+    fields = {name: msgspec.Raw(msgspec.json.encode(value)) for name, value in asked.items()}
+    assert named_in(source, target, fields, refused) == named

@@ -167,6 +167,23 @@ def test_any_other_is_best_effort_and_told(schema: Any) -> None:
     assert in_chat(schema) == (schema, False, ["tools[0].strict", "output_config.format.schema"])
 
 
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"required": [{}]},
+        {"required": 1},
+        {"properties": ["a"]},
+        {"properties": {"a": {**STRING, "format": []}}},
+        {"properties": {"a": {"anyOf": 1}}, "required": ["a"]},
+        {"properties": {"a": {"enum": 1}}, "required": ["a"]},
+        {"$defs": ["b"]},
+    ],
+)
+def test_a_schema_whose_keywords_have_odd_types_is_best_effort_too(odd: dict[str, Any]) -> None:
+    schema = {"type": "object", "properties": {}, "additionalProperties": False, **odd}
+    assert in_chat(schema) == (schema, False, ["tools[0].strict", "output_config.format.schema"])
+
+
 def test_a_schema_that_is_too_deep_is_best_effort() -> None:
     schema: dict[str, Any] = STRING
     for _ in range(12):

@@ -269,7 +269,7 @@ def test_the_last_of_several_counts_is_told() -> None:
 def test_a_finish_is_told_once_at_the_end() -> None:
     translation = from_chat()
     assert b"message_delta" not in translation.feed(sse(delta(content="x"), finish("stop"), chunk(usage=COUNTED)))
-    assert told(translation.feed(b"data: [DONE]\n\n")) == [stopped("end_turn"), STOP]
+    assert told(translation.feed(b"data: [DONE]\n\n")) == [over(0), stopped("end_turn"), STOP]
     assert translation.end() == b""
 
 
@@ -278,8 +278,7 @@ def test_what_follows_a_finish_reason_stands_before_the_end(done: bytes) -> None
     choices = ({"index": 0, "delta": {"content": text}, "finish_reason": "stop"} for text in "ab")
     said = told(translated(from_chat(), sse(*(chunk(choice, usage=COUNTED) for choice in choices)) + done))
     assert [each["type"] for each in said[1:]] == [
-        *("content_block_start", "content_block_delta", "content_block_stop"),
-        *("content_block_start", "content_block_delta", "content_block_stop"),
+        *("content_block_start", "content_block_delta", "content_block_delta", "content_block_stop"),
         *("message_delta", "message_stop"),
     ]
 
@@ -313,6 +312,13 @@ def test_a_chunk_that_is_none_or_an_error_raises(stream: bytes, kind: ErrorKind)
     with pytest.raises(UpstreamError) as caught:
         from_chat().feed(stream)
     assert caught.value.kind is kind
+
+
+def test_an_empty_object_behind_the_text_that_follows_its_call_is_what_was_said() -> None:
+    said = message(
+        translated(from_chat(), sse(tool(0, "", "a", "f"), delta(content="x"), tool(0, "{}"), finish("stop")))
+    )
+    assert [(block["type"], block.get("input")) for block in said["content"]] == [("tool_use", {}), ("text", None)]
 
 
 ANSWER = [

@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from providers.dialects.messages.dialect import without_unsigned_thoughts
+from providers.dialects.messages.request_to_chat import to_chat
 from providers.dialects.wording import Malformed
 from tests.unit.providers.dialects.messages_wordings import ASK, MARK, PDF, PNG, chat_of, lost, messages_of, raw, said
 
@@ -229,3 +230,12 @@ def test_a_result_of_several_texts_is_one() -> None:
     result = {"type": "tool_result", "tool_use_id": "c", "content": texts}
     turns = [*ASK, {"role": "assistant", "content": [use]}, {"role": "user", "content": [result]}]
     assert said(chat_of(messages=turns))["messages"][-1] == {"role": "tool", "tool_call_id": "c", "content": "a\n\nb"}
+
+
+@pytest.mark.parametrize("content", [[], [{"type": "thinking", "thinking": "Hm", "signature": "s"}]])
+def test_a_mark_of_the_whole_prompt_has_no_place_where_nothing_of_it_is_left(content: list[Any]) -> None:
+    asked: dict[str, Any] = {"max_tokens": 9, "cache_control": MARK}
+    wording = to_chat(raw({**asked, "messages": [{"role": "user", "content": content}]}), marks=True)
+    assert said(wording)["messages"] == []
+    wording = to_chat(raw({**asked, "messages": [*ASK, {"role": "system", "content": []}]}), marks=True)
+    assert said(wording)["messages"][-1] == {"role": "system", "content": []}

@@ -297,6 +297,18 @@ def test_an_output_that_the_last_event_lacks_is_gathered_from_the_items() -> Non
     }
 
 
+@pytest.mark.parametrize("index", [10**30, -(10**30), -1, 7])
+def test_an_item_with_an_odd_index_is_not_lost(index: int) -> None:
+    gathering = ResponseGathering()
+    first = {"type": "message", "id": "a", "content": [{"type": "output_text", "text": "Hi"}]}
+    call = {"type": "function_call", "id": "b", "call_id": "c", "name": "f", "arguments": "{}"}
+    done = {"type": "response.output_item.done", "output_index": index, "item": call}
+    for event in (done, {"type": "response.completed", "response": {"id": "r", "output": [first]}}):
+        gathering.take(Chunk(msgspec.json.encode(event)))
+    output = msgspec.json.decode(gathering.body())["output"]
+    assert sorted(item["id"] for item in output) == ["a", "b"]
+
+
 def test_a_delta_that_is_no_text_adds_nothing_to_an_item() -> None:
     gathering = ResponseGathering()
     place = {"output_index": 0, "content_index": 0}

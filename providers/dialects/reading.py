@@ -1,0 +1,121 @@
+"""Reads the objects of a client's request: fields by their type, each with its path, values still raw.
+
+An object that is read stays as it is. Its reader names the fields that it knows, and ``Losses.rest`` tells the others.
+"""
+
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+import msgspec
+
+from providers.dialects.wording import Malformed, is_null, is_string
+from providers.errors import UNREADABLE
+
+Object = dict[str, Any]  # JSON to be encoded; values that are copied unchanged stay raw
+RawObject = dict[str, msgspec.Raw]
+
+_T = TypeVar("_T")
+# Made once: a conversation has hundreds of blocks, and making a decoder costs more than using it.
+_strings = msgspec.json.Decoder(str)
+_objects = msgspec.json.Decoder(RawObject)
+_lists = msgspec.json.Decoder(list[RawObject])
+
+
+def present(fields: Mapping[str, msgspec.Raw]) -> RawObject:
+    """Return the fields that are not null, as a null says no more than a field that is missing."""
+    return {name: value for name, value in fields.items() if not is_null(value)}
+
+
+def said_of(given: Mapping[str, msgspec.Raw], *names: str) -> RawObject:
+    """Return the fields of these names that an object has."""
+    return {name: given[name] for name in names if name in given}
+
+
+def needed_at(given: Mapping[str, msgspec.Raw], name: str, path: str) -> msgspec.Raw:
+    """Return the field ``name``, of whatever type, of the object at ``path``, which is empty for the request itself.
+
+    Raises:
+        Malformed: it is missing.
+
+    """
+    raw = given.get(name)
+    if raw is None:
+        field = f"{path}.{name}" if path else name
+        raise Malformed(f"Missing required parameter: '{field}'.", field)
+    return raw
+
+
+def text_at(given: Mapping[str, msgspec.Raw], name: str, path: str) -> str:
+    """Return the string ``name`` of the object at ``path``.
+
+    Raises:
+        Malformed: it is missing, or no string.
+
+    """
+    raw = given.get(name)
+    if raw is not None and is_string(raw):
+        try:
+            return _strings.decode(raw)
+        except UNREADABLE:
+            pass
+    raise Malformed(f"'{path}.{name}' must be a string", f"{path}.{name}")
+
+
+def raw_text_at(given: Mapping[str, msgspec.Raw], name: str, path: str) -> msgspec.Raw:
+    """Return the string ``name`` of the object at ``path`` without decoding it: it may be a whole book.
+
+    Raises:
+        Malformed: it is missing, or no string.
+
+    """
+    raw = given.get(name)
+    if raw is None or not is_string(raw):
+        raise Malformed(f"'{path}.{name}' must be a string", f"{path}.{name}")
+    return raw
+
+
+def objects_at(raw: msgspec.Raw | None, path: str) -> list[RawObject]:
+    """Return a list of objects, values still raw; an empty list where there is none.
+
+    Raises:
+        Malformed: it is something else.
+
+    """
+    return [] if raw is None or is_null(raw) else _read(_lists, raw, path)
+
+
+def object_at(raw: msgspec.Raw | None, path: str) -> RawObject:
+    """Return an object, values still raw; an empty object where there is none.
+
+    Raises:
+        Malformed: it is something else.
+
+    """
+    return {} if raw is None or is_null(raw) else _read(_objects, raw, path)
+
+
+def inner_at(given: Mapping[str, msgspec.Raw], name: str, path: str) -> RawObject:
+    """Return the fields, those that are not null, of the object ``name`` in the object at ``path``.
+
+    Raises:
+        Malformed: it is something else.
+
+    """
+    return present(object_at(given.get(name), f"{path}.{name}"))
+
+
+def each_at(raw: msgspec.Raw | None, path: str) -> list[tuple[str, RawObject]]:
+    """Return the path of each object in a list, and its fields that are not null; nothing where there is no list.
+
+    Raises:
+        Malformed: it is something else.
+
+    """
+    return [(f"{path}[{number}]", present(each)) for number, each in enumerate(objects_at(raw, path))]
+
+
+def _read(decoder: msgspec.json.Decoder[_T], raw: msgspec.Raw, path: str) -> _T:
+    try:
+        return decoder.decode(raw)
+    except UNREADABLE as error:
+        raise Malformed(f"{path!r} is invalid: {error}", path) from None
