@@ -37,6 +37,7 @@ from providers.dialects import (
     CHAT,
     COMPLETIONS,
     GEMINI,
+    JSON_FORMATS,
     MESSAGES,
     RESPONSES,
     Dialect,
@@ -53,8 +54,6 @@ if TYPE_CHECKING:
 # Reads requests for OpenAI's chat completions.
 
 CHAT_MEDIA = Media.of("image_url", "input_audio", "file", text="text|refusal|function|custom|ephemeral")
-
-_JSON_FORMATS = frozenset({"json_object", "json_schema"})
 
 
 class _StreamOptions(msgspec.Struct):
@@ -122,7 +121,7 @@ def read_chat(contents: Contents, race_header: str | None, _: object = None) -> 
         stream=bool(found("stream")),
         wants_usage=bool(options and options.include_usage),
         stateful=bool(found("store") or found("background")) or _acts(fields, tools),
-        for_program=bool(tools) or (answer is not None and answer.type in _JSON_FORMATS),
+        for_program=bool(tools) or (answer is not None and answer.type in JSON_FORMATS),
         cache_key=found("prompt_cache_key"),
         response_headers={IGNORED: ", ".join(lost)} if lost else {},
     )

@@ -27,7 +27,7 @@ from gateway.memory.answers import Remembering
 from gateway.overload.bodies import Body
 from gateway.racing import ClientGone
 from providers import encoded, events
-from providers.dialects import DONE, Heard, Malformed, items_of, joined, warmed_up
+from providers.dialects import DONE, ELSEWHERE, Heard, Malformed, items_of, joined, warmed_up
 
 # The errors that only a WebSocket has. All are sent as events.
 
@@ -142,7 +142,6 @@ class Conversations:
 
 _STREAM = re.compile(r"[A-Za-z0-9_.-]{1,256}")
 _ENVELOPE = ("type", "stream_id", "generate", "stream", "background")  # of a message, and not of a request over HTTP
-_ELSEWHERE = ("previous_response_id", "conversation", "prompt")  # fields that stand for items which a provider has
 _TRUE = msgspec.Raw(b"true")
 _text = msgspec.json.Decoder(str)
 _optional_text = msgspec.json.Decoder(str | None)
@@ -249,7 +248,7 @@ class SocketTurn:
             del fields["previous_response_id"]
             new = joined(before.items, new)
             fields["input"] = msgspec.Raw(b"[" + new + b"]")
-        if new is not None and not any(is_set(fields.get(name)) for name in _ELSEWHERE):
+        if new is not None and not any(is_set(fields.get(name)) for name in ELSEWHERE):
             self._counted = self._conversations.count(len(new))
             self._items = b"" if self._counted is None else new
         fields["stream"] = _TRUE

@@ -17,6 +17,7 @@ from .converse.answers import ConverseToChat as ConverseToChat
 from .converse.answers import events_of_converse as events_of_converse
 from .converse.frames import Frames as Frames
 from .converse.request_from_chat import converse_from_chat as converse_from_chat
+from .dialect import JSON_FORMATS as JSON_FORMATS
 from .dialect import AnswerFormat as AnswerFormat
 from .dialect import Dialect as Dialect
 from .dialect import Habits as Habits
@@ -49,6 +50,7 @@ from .index import PIVOT as PIVOT
 from .messages.dialect import MESSAGES as MESSAGES
 from .responses.dialect import RESPONSES as RESPONSES
 from .responses.fields import added_tools as added_tools
+from .responses.request_to_chat import ELSEWHERE as ELSEWHERE
 from .responses.turns import Heard as Heard
 from .responses.turns import answered_again as answered_again
 from .responses.turns import id_of as id_of

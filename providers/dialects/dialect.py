@@ -69,7 +69,7 @@ class ParameterNames(msgspec.Struct, frozen=True):
 # are so similar here that one reader serves all.
 
 _ABSENT = msgspec.Raw()
-_JSON = frozenset({"json_object", "json_schema"})
+JSON_FORMATS = frozenset({"json_object", "json_schema"})
 _NONE = frozenset({b"", b"null"})
 
 
@@ -196,7 +196,7 @@ def schema_in(raw: msgspec.Raw) -> bytes | None:
 
 
 def _json_format(asked: _Format | None) -> JsonFormat | None:
-    if asked is None or asked.type not in _JSON:
+    if asked is None or asked.type not in JSON_FORMATS:
         return None
     schema = asked.json_schema.schema if asked.json_schema is not None else asked.schema
     return JsonFormat(asked.type == "json_object", bytes(schema) or None)

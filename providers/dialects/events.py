@@ -12,6 +12,7 @@ import msgspec
 
 from providers.error_bodies import error_in
 from providers.errors import ErrorKind, UpstreamError
+from providers.large_bodies import encoded
 from providers.sse import BACKSLASH, CR, LF, QUOTE, complains
 from providers.usage import Usage
 
@@ -514,7 +515,7 @@ class Entries(list[Any]):
     def add_new(self, more: Sequence[Any]) -> None:
         """Add entries that were not said before."""
         for each in more:
-            written = msgspec.json.encode(each, order="sorted")
+            written = encoded(each)
             if written not in self._said:
                 self._said.add(written)
                 self.append(each)

@@ -518,7 +518,8 @@ _LOST: Mapping[str, tuple[str, bytes]] = {  # the reason, and the value that is 
     "moderation": ("chat completions give the results of moderation in another shape", b"null"),
 }
 _AUTO, _NONE = msgspec.Raw(b'"auto"'), msgspec.Raw(b'"none"')
-_STATE = ("previous_response_id", "conversation", "prompt")  # with any of them, input is optional
+# Fields that stand for items which a provider has: with any of them, input is optional.
+ELSEWHERE = ("previous_response_id", "conversation", "prompt")
 _NO_SUCH_FIELD = "chat completions have no such field"
 _READ = frozenset({
     *SHARED,
@@ -541,7 +542,7 @@ def to_chat(
     """
     asked, losses = present(fields), Losses(once=True, beyond=beyond, changing_nothing=CHANGING_NOTHING)
     said: dict[str, Any] = said_of(asked, *SHARED)
-    stored = any(name in fields for name in _STATE)
+    stored = any(name in fields for name in ELSEWHERE)
     conversation = Conversation(losses, thoughts=thoughts, signed=signed, elsewhere=stored)
     said["messages"] = _messages(asked, conversation, optional=stored)
     said |= _tools(asked, all_tools(fields), losses)
