@@ -128,8 +128,9 @@ class Race:
         if self._again is None or free_in_s is None or self._waited_s + free_in_s > PATIENCE_S:
             self._close(429)
             return
-        self._waited_s += free_in_s
-        self._timeline.after(free_in_s, self._start_again)
+        wait_s = min(PATIENCE_S - self._waited_s, self._policy.turn_s(free_in_s))
+        self._waited_s += wait_s
+        self._timeline.after(wait_s, self._start_again)
 
     def _start_again(self) -> None:
         assert self._again is not None
