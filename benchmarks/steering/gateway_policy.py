@@ -85,6 +85,9 @@ class GatewayPolicy(Policy):
     def permit(self, launch: Launch) -> bool:
         return self._steering.permit(MODEL, launch, self._race, cost_usd=None)
 
+    def turn_s(self, free_in_s: float) -> float:
+        return self._steering.turn_s(MODEL, free_in_s)
+
     def runs_on(self, plan: Plan, attempts: Sequence[str]) -> bool:
         """Return whether a primary that another model has overtaken runs on."""
         return self._steering.runs_on(MODEL, plan, attempts)

@@ -21,6 +21,10 @@ class Policy:
         """Return whether an extra attempt may start now."""
         return True
 
+    def turn_s(self, free_in_s: float) -> float:
+        """Return in how many seconds a call asks again that waits for who is limited."""
+        return free_in_s
+
     def attempt_started(self, start: AttemptStart) -> None:
         """Hear of each launch."""
 

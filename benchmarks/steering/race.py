@@ -105,7 +105,7 @@ class Race:
     def start(self) -> None:
         """Launch what starts now, schedule the rest."""
         if not self._plan.launches:
-            self._limited(self._plan.retry_after_s or 1.0)
+            self._limited(self._plan.free_in_s)
             return
         self._result.primary = self._plan.launches[0].deployment
         for launch in tuple(self._schedule.open()):
@@ -123,13 +123,14 @@ class Race:
             on_slot_refused=lambda _: None,
         )
 
-    def _limited(self, retry_after_s: float) -> None:
-        """Wait for the first that is free again, if that is soon enough, and plan once more; else fail."""
-        if self._again is None or self._waited_s + retry_after_s > PATIENCE_S:
+    def _limited(self, free_in_s: float | None) -> None:
+        """Wait for the first that is free again, if it says so and that is soon; then plan once more. Else fail."""
+        if self._again is None or free_in_s is None or self._waited_s + free_in_s > PATIENCE_S:
             self._close(429)
             return
-        self._waited_s += retry_after_s
-        self._timeline.after(retry_after_s, self._start_again)
+        wait_s = min(PATIENCE_S - self._waited_s, self._policy.turn_s(free_in_s))
+        self._waited_s += wait_s
+        self._timeline.after(wait_s, self._start_again)
 
     def _start_again(self) -> None:
         assert self._again is not None
@@ -220,9 +221,9 @@ class Race:
         if attempt.start.role is Role.PROBE and self._schedule.is_in_turn and self._running:
             return
         if not self._replace() and not self._running:
-            refusals = [each.answer.retry_after_s or 1.0 for each in self._attempts if each.answer.error is kind]
-            if kind is ErrorKind.RATE_LIMITED and len(refusals) == len(self._attempts):
-                self._limited(min(refusals))
+            if kind is ErrorKind.RATE_LIMITED and all(each.answer.error is kind for each in self._attempts):
+                stated = [each.answer.retry_after_s for each in self._attempts if each.answer.retry_after_s]
+                self._limited(min(stated, default=None))
             else:
                 self._close(429 if kind is ErrorKind.RATE_LIMITED else 502)
 

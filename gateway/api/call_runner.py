@@ -530,7 +530,8 @@ class CallRunner:
     async def _waits(self, failed: list[tuple[str, ApiError]]) -> bool:
         """Wait until the asked model's first deployment is free, if all are limited and it said so; return whether.
 
-        No attempt runs meanwhile; it is within what calls wait for a seat. Then that model is asked once more.
+        No attempt runs meanwhile; it is within what calls wait for a seat. Then that model is asked once more, by one
+        call after the other.
         """
         own = dict(failed).get(self._fallbacks.own or "")  # none: it could not be asked, and still cannot
         if own is None or any(type(error) is not AllRateLimited for _, error in failed):
@@ -542,6 +543,7 @@ class CallRunner:
             left_s = min(left_s, self.call.deadline_at - services.clock())
         if wait_s is None or wait_s > left_s:
             return False
+        wait_s = min(left_s, self._context.steering.turn_s(self._fallbacks.own or "", wait_s))
         await asyncio.sleep(wait_s)
         open_call.waited_s += wait_s
         open_call.unasked_since = services.clock()  # the wait is none of our own time

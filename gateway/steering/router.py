@@ -33,6 +33,8 @@ from gateway.steering.constants import (
     REFRESH_MOST_S,
     RUN_ON_EVERY,
     SLOT_S,
+    TURN_S,
+    TURNS_S,
 )
 from gateway.steering.explainer import explained
 from gateway.steering.health import Condition, Health
@@ -97,6 +99,7 @@ class Steering:
         self._planned: dict[str, tuple[str, ...]] = {}  # by model, of the last plan: clients may list deployments
         self._payers: dict[str, str] = {}  # by model: the model whose budget applies instead of its own
         self.refused_by: Narrowed | None = None  # the limit that refused the last ``permit``
+        self._turns: dict[str, float] = {}  # by model: when the last call that waits for limits asks again
         self._overtaken: dict[str, int] = {}  # by model: known primaries that another model overtook
         self._slot = 0
         self._clients_names = ClientsNames()
@@ -265,6 +268,18 @@ class Steering:
         if limit is not None and self._on_refused is not None:
             self._on_refused(model, limit)
         return limit is None
+
+    def turn_s(self, model: str, free_in_s: float) -> float:
+        """Return in how many seconds a call asks again that waits for the first deployment to be free, ``free_in_s``.
+
+        Such calls take turns, ``TURN_S`` apart for ``TURNS_S`` at most: if the first is refused, the others see that.
+        """
+        now_s = self._clock()
+        free_at_s = now_s + free_in_s
+        before_s = self._turns.get(model, -inf)
+        turn_at_s = before_s + TURN_S if free_at_s - TURN_S < before_s < free_at_s + TURNS_S else free_at_s
+        self._turns[model] = turn_at_s
+        return turn_at_s - now_s
 
     def left_out(self, model: str, plan: Plan) -> None:
         """Count the attempts that a narrowed ``plan`` does not start with, like those that ``permit`` refuses."""
@@ -552,6 +567,7 @@ class Steering:
         self._lineups.keep(models)
         self._planned = {model: names for model, names in self._planned.items() if model in models}
         self._payers = {model: payer for model, payer in self._payers.items() if model in models}
+        self._turns = {model: turn_at_s for model, turn_at_s in self._turns.items() if model in models}
         self._overtaken = {model: count for model, count in self._overtaken.items() if model in models}
         # A new budget is full: one that is seldom used must be kept.
         self._budgets.keep({*models, *self._configured, *self._payers.values()})

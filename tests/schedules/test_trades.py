@@ -84,6 +84,24 @@ def test_a_call_that_finds_all_limited_waits_for_the_first_of_them_if_that_is_so
         assert sum(each.error_kind is not None for call in calls for each in call.attempts) == len(PROVIDERS)
 
 
+@pytest.mark.parametrize("mode", ["auto", "single"])
+def test_of_twenty_calls_that_wait_for_limits_the_first_to_be_refused_again_warns_the_others(mode: str) -> None:
+    limited = Behaviour(refusal="rate_limited", retry_after_s=1.0)
+    behaviours = (limited, Behaviour(first_s=0.1), *[limited] * 20)
+    evidence = played(
+        Scenario(
+            seed=1,
+            race={"mode": mode},
+            behaviours=dict.fromkeys(PROVIDERS, behaviours),
+            clients=tuple(Client(at_s=0.02 * number, asks=(Ask(),)) for number in range(20)),
+        )
+    )
+    calls = in_order(evidence)
+    assert sum(call.status_code == OK for call in calls) >= (len(PROVIDERS) if mode == "single" else 1)
+    refused = sum(each.status_code == 429 for call in calls for each in call.attempts)
+    assert refused <= 4 * len(PROVIDERS)
+
+
 @streamed_or_whole
 def test_a_call_whose_client_leaves_while_it_waits_for_limits_is_in_the_ledger(stream: bool) -> None:
     limited = Behaviour(refusal="rate_limited", retry_after_s=1.5)
