@@ -42,6 +42,7 @@ from providers.usage import Usage
 _STREAM, _WHOLE = "model/{model}/converse-stream", "model/{model}/converse"
 _LARGEST_ANSWER_BYTES = 128 * 1024 * 1024
 _BAD_REQUEST = 400
+_CITATIONS = b'"citations":'  # in a request: it asks for some
 # Bedrock answers 400 if the configuration names a wrong model, or one that needs an inference profile.
 _WRONG_MODEL = re.compile(r"model identifier is invalid|on-demand throughput isn.t supported|doesn.t support the model")
 # What Converse, and the models behind it, call the fields of chat that it is translated from.
@@ -118,7 +119,11 @@ class BedrockUpstream(HttpUpstream):
             ask=lambda sent: self._asked(request, sent),
         )
         return ConverseExchange(
-            response, self._secrets, request.model, OneCall() if wants_one_call(request.fields) else None
+            response,
+            self._secrets,
+            request.model,
+            OneCall() if wants_one_call(request.fields) else None,
+            cites=_CITATIONS in bytes(request.fields.get("messages", b"")),
         )
 
     def learn(self, request: Request, error: UpstreamError) -> Facts:
@@ -210,8 +215,16 @@ class ConverseExchange:
 
     finishing = False  # ends are passed on as they arrive
 
-    def __init__(self, response: Body, secrets: Sequence[str], model: str, one_call: OneCall | None = None) -> None:
-        """``one_call``: given where the client takes no more than one tool call at a time."""
+    def __init__(
+        self,
+        response: Body,
+        secrets: Sequence[str],
+        model: str,
+        one_call: OneCall | None = None,
+        *,
+        cites: bool = False,
+    ) -> None:
+        """``one_call``: given where the client takes no more than one tool call at a time. ``cites``: it may cite."""
         self.status = response.status
         self.headers = masked_headers(response.headers, secrets)
         self.connect_ms = response.connect_ms
@@ -221,7 +234,8 @@ class ConverseExchange:
         self._is_whole = "json" in self.headers.get("content-type", "")
         self._over = False
         self._one_call = one_call
-        self._to_chat = ConverseToChat(model, self.headers.get(_REQUEST_ID) or uuid4().hex, secrets)
+        answer_id = self.headers.get(_REQUEST_ID) or uuid4().hex
+        self._to_chat = ConverseToChat(model, answer_id, secrets, cites=cites)
 
     @property
     def ended(self) -> bool:

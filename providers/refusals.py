@@ -61,6 +61,11 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(r"(?P<include>Encrypted content) is not supported", "OpenAI, Responses: pydantic/pydantic-ai/issues/3326"),
     Rule(
+        "must be verified to generate reasoning summaries",
+        "OpenAI, Responses, with the field in ``param``: openai/openai-cookbook/issues/2271,"
+        " OpenHands/software-agent-sdk/issues/987",
+    ),
+    Rule(
         r"(?P<adaptive>adaptive thinking is not supported|for thinking; 'adaptive' is not)",
         "Anthropic: agentforce314/clawcodex/pull/699; Alibaba: anthropics/claude-code/issues/29531",
     ),

@@ -513,10 +513,12 @@ class Entries(list[Any]):
                 self._latest[*place, kind] = max(number, self._latest.get((*place, kind), number))
 
     def add_new(self, more: Sequence[Any]) -> None:
-        """Add entries that were not said before."""
-        for each in more:
+        """Add entries that were not said before: what follows those that are said again, or else those that differ."""
+        said = len(self)
+        goes_on = len(more) >= said and list(more[:said]) == self
+        for each in more[said:] if goes_on else more:
             written = encoded(each)
-            if written not in self._said:
+            if goes_on or written not in self._said:
                 self._said.add(written)
                 self.append(each)
 

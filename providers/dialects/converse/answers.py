@@ -85,9 +85,17 @@ class ConverseToChat:
     """
 
     def __init__(
-        self, model: str, answer_id: str, secrets: Sequence[str] = (), unix_s: Callable[[], float] = time.time
+        self,
+        model: str,
+        answer_id: str,
+        secrets: Sequence[str] = (),
+        unix_s: Callable[[], float] = time.time,
+        *,
+        cites: bool = False,
     ) -> None:
+        """``cites``: it was asked for citations, which are of one block's text."""
         self._secrets = secrets
+        self._cites = cites
         top = {"id": answer_id, "object": "chat.completion.chunk", "created": int(unix_s()), "model": model}
         self._head = b"data: " + msgspec.json.encode(top)[:-1] + b',"choices":['
         self._texts = self._head + b'{"index":0,"delta":{"content":'
@@ -180,9 +188,9 @@ class ConverseToChat:
             if text == b'""':
                 return b""
             self._spoken = True
-            if event.contentBlockIndex != self._text_block:
+            if self._cites and event.contentBlockIndex != self._text_block:
                 before, self._text_block = self._text_block, event.contentBlockIndex
-                if before is not None:  # citations are of one block's text: no field of chat's, but the pivot's
+                if before is not None:  # no field of chat's, but the pivot's
                     text += b',"content_block":%d' % event.contentBlockIndex
             return self._said(self._texts + text + b'},"finish_reason":null}]}\n\n')
         if delta.toolUse is not None:

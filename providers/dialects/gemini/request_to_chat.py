@@ -408,7 +408,7 @@ def to_chat(
     if tools := _tools(asked, losses, strict=mode == "VALIDATED"):
         chat.update(tools | _choice(mode, names))
     chat.update(_form(asked, losses))
-    if chat.get("response_format") == _ANY_JSON:
+    if chat.get("response_format") == _ANY_JSON and chat["messages"]:
         _say_json(chat["messages"], losses)
     chat.update(_effort(asked, losses))
     chat.update(_tier(asked, losses))

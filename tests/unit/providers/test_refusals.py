@@ -53,6 +53,7 @@ DEFAULT = (
     "Unsupported value: 'temperature' does not support 0.2 with this model. Only the default (1) value is supported."
 )
 VALUES = "Unsupported value: 'none' is not supported with the 'gpt-5.1-codex' model. Supported values are: 'low', 'medium', and 'high'."
+VERIFIED = "Your organization must be verified to generate reasoning summaries. Please go to: https://platform.openai.com/settings/organization/general and click on Verify Organization. If you just verified, it can take up to 15 minutes for access to propagate."
 UNKNOWN_NAME = (
     "Invalid JSON payload received. Unknown name \"thinkingConfig\" at 'generation_config': Cannot find field."
 )
@@ -68,6 +69,7 @@ CASES = [
     Case("OpenAI, a value", openai(DEFAULT, "temperature", "unsupported_value"), {"temperature": 0.2}, {}, drop_params=True),
     Case("OpenAI's Responses", openai("Unsupported parameter: 'reasoning.effort' is not supported with this model.", "reasoning.effort", "unsupported_parameter"), CODEX, {**CODEX, "reasoning": {"summary": "auto"}}, RESPONSES, told=("reasoning.effort",)),
     Case("OpenAI's Responses, encrypted content", openai("Encrypted content is not supported with this model.", "include"), CODEX, {"reasoning": CODEX["reasoning"]}, RESPONSES),
+    Case("OpenAI's Responses, a summary", openai(VERIFIED, "reasoning.summary", "unsupported_value"), {"reasoning": {"effort": "low", "summary": "auto"}}, {"reasoning": {"effort": "low"}}, RESPONSES, told=("reasoning.summary",)),
     Case("OpenAI's Responses, a value", openai(VALUES, "reasoning.effort", "unsupported_value"), {"reasoning": {"effort": "none"}}, {"reasoning": {"effort": "low"}}, RESPONSES, told=("reasoning.effort",)),
     Case("OpenAI's Responses, a field of chat", openai("Unknown parameter: 'reasoning'.", "reasoning", "unknown_parameter"), {"reasoning": CODEX["reasoning"]}, {}, RESPONSES),
     Case("a code alone", openai("This cannot be used here.", "verbosity", "unsupported_parameter"), {"verbosity": "low"}, {}),

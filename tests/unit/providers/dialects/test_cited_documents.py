@@ -49,7 +49,7 @@ def cited(location: Json) -> Json:
 def whole(*content: Json) -> bytes:
     """Return an answer of Converse's in one piece."""
     answer = {"output": {"message": {"content": [*content]}}, "stopReason": "end_turn", "usage": {"inputTokens": 1}}
-    return events_of_converse(msgspec.json.encode(answer), ConverseToChat("m", "c1", ()))
+    return events_of_converse(msgspec.json.encode(answer), ConverseToChat("m", "c1", (), cites=True))
 
 
 @pytest.mark.parametrize("kind", WHERE)
@@ -68,7 +68,7 @@ def test_a_cited_text_is_a_block_with_its_citations(kind: str) -> None:
 
 
 def test_it_is_so_in_a_stream() -> None:
-    to_chat = ConverseToChat("m", "c1", ())
+    to_chat = ConverseToChat("m", "c1", (), cites=True)
     told: list[tuple[str, Json]] = [
         ("messageStart", {}),
         ("contentBlockDelta", {"contentBlockIndex": 0, "delta": {"text": "As it "}}),
@@ -88,6 +88,10 @@ def test_it_is_so_in_a_stream() -> None:
     assert [each["type"] for each in said["content"][1]["citations"]] == ["char_location", "page_location"]
 
 
-def test_an_answer_that_cites_nothing_is_one_chunk_after_the_other_as_ever() -> None:
-    chunks = whole({"text": "Hello"})
-    assert b"content_block" not in chunks
+def test_an_answer_that_was_not_asked_for_citations_has_no_field_that_chat_does_not_have() -> None:
+    """Clients send an answer back as it is: what no API knows of it would be refused."""
+    for cites in (False, True):
+        answer = {"output": {"message": {"content": [{"text": "a"}, {"text": "b"}]}}, "stopReason": "end_turn"}
+        to_chat = ConverseToChat("m", "c1", (), cites=cites)
+        chunks = events_of_converse(msgspec.json.encode(answer | {"usage": {"inputTokens": 1}}), to_chat)
+        assert (b"content_block" in chunks) == cites

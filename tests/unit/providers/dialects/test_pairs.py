@@ -245,6 +245,13 @@ def test_who_asks_google_for_json_need_not_say_the_word_which_others_want_to_hea
         assert len(losses) == ("JsOn" not in text)
 
 
+def test_a_prompt_of_which_nothing_is_left_is_told_though_json_is_asked_for() -> None:
+    asked: Json = {"contents": [{"role": "user", "parts": [{"executableCode": {}}]}]}
+    said, losses = sent("gemini", "chat", "m", {"model": "m", **asked, CONFIG + "responseMimeType": "application/json"})
+    assert said["messages"] == []
+    assert losses[-1].field == "contents"
+
+
 def test_a_system_prompt_that_asks_for_json_is_among_the_input_where_openai_looks_for_the_word() -> None:
     """Chat looks in all messages, Responses in those of the input (github.com/BigDawnGhost/wenyi/pull/66)."""
     turns = [{"role": "system", "content": "Use JSON."}, {"role": "user", "content": "Hi"}]

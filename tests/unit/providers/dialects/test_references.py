@@ -120,3 +120,14 @@ def test_references_beside_the_choices_of_all_chunks_are_in_a_whole_answer() -> 
     for each in (["https://a.b"], ["https://a.b", PAGE], [PAGE]):
         gathering.take(CHAT.answers.read_event(chunk({"content": "a"}, citations=each)[len(b"data: ") :].strip(), ()))
     assert msgspec.json.decode(gathering.body())["citations"] == ["https://a.b", PAGE]
+
+
+def test_references_stay_where_the_numbers_in_the_text_say_that_they_are() -> None:
+    """Perplexity's texts have ``[3]`` for the third of them."""
+    for told in ([["a", "b", "a", "c"]] * 2, [["a", "b"], ["a", "b", "a", "c"]]):
+        gathering = CHAT.answers.gathering()
+        for each in told:
+            gathering.take(
+                CHAT.answers.read_event(chunk({"content": "a"}, citations=each)[len(b"data: ") :].strip(), ())
+            )
+        assert msgspec.json.decode(gathering.body())["citations"] == ["a", "b", "a", "c"]
