@@ -114,9 +114,9 @@ async def test_anthropics_clients_name_end_users_in_their_metadata(serve: Serve)
 
 async def test_what_else_is_in_the_metadata_hides_no_end_user(serve: Serve) -> None:
     async with serve(alpha=None, config=configured(end_users={"rpm": 1}), key=KEY, in_one_minute=True) as running:
-        said = {"metadata": {"user_id": "ann", "cursorConversationId": ["5"]}}
-        assert await told(running, **said) == ""
-        assert (await told(running, **said)).startswith("429: this end user has reached its limit of ")
+        said = {"user_id": "ann", "cursorConversationId": ["5"]}
+        assert await told(running, metadata=said) == ""
+        assert (await told(running, metadata=said)).startswith("429: this end user has reached its limit of ")
 
 
 HASH, ACCOUNT = "5f" * 32, "0b0c9d3e-41b4-4cf5-9b7b-6f1f0a4c2a11"
