@@ -183,9 +183,11 @@ _OF_HISTORY = re.compile(
 )
 # And of system messages after the first turn, which are Claude's from Opus 4.8 on, and which Claude Code sends to any
 # model that it does not know (anthropics/claude-code/issues/61412 and 63469, zai-org/GLM-5/issues/74,
-# ogx-ai/ogx/issues/5982, codexu/note-gen/issues/918, router-for-me/CLIProxyAPI/issues/3510).
+# ogx-ai/ogx/issues/5982, codexu/note-gen/issues/918, router-for-me/CLIProxyAPI/issues/3510,
+# deepseek-ai/awesome-deepseek-integration/issues/639).
 _OF_SYSTEM = re.compile(
     r"role ['`]?system['`]? is not supported|system messages are not allowed|message role: system"
+    r"|unknown variant ['`]system['`], expected ['`]user['`] or ['`]assistant['`]"
     r"|input should be ['`]user['`] or ['`]assistant['`]|role must be either ['`]user['`] or ['`]assistant['`]",
     re.IGNORECASE,
 )

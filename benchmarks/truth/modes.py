@@ -9,7 +9,7 @@ from benchmarks.truth.rules import Figure, Rule, at_most, near, same
 
 CHARS_S = 15.0  # that a voice speaks
 MOST_GAIN_MS = 5_000.0  # longer is no answer of this fleet
-MOST_COUNTED = 10_000_000  # tokens of a model whose context is not known
+MOST_COUNTED = 1_000_000  # tokens of an answer, of a model whose longest is not known
 
 
 def modes(facts: Facts) -> Iterator[Figure]:

@@ -13,7 +13,8 @@ from hashlib import blake2b
 import msgspec
 from multidict import istr
 
-from gateway.api.payers import claude_code_in, metadata_of
+from gateway.api.payers import claude_code_in, user_id_of
+from providers import UNREADABLE
 
 SESSION = "session"  # the tag
 # The headers that name a session, and who sends them; the first in a request counts. All read on 2026-11-28. Agents
@@ -39,6 +40,15 @@ HEADERS: tuple[istr, ...] = tuple(
 _NAME = re.compile(r"[\w.:/@+=~-]{1,128}", re.ASCII)
 # Codex' ``prompt_cache_key`` is its thread's id. What others write there may be the same for all of their calls.
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+
+
+class _Cursor(msgspec.Struct):
+    """The metadata of Cursor, whose ``user`` is a hash of its account (router-for-me/CLIProxyAPI: 2026-11-28)."""
+
+    conversation: str | None = msgspec.field(name="cursorConversationId", default=None)
+
+
+_cursor = msgspec.json.Decoder(_Cursor)
 _KEY_BYTES = 24  # 32 characters: OpenAI takes 64
 
 
@@ -52,12 +62,18 @@ def session_in(headers: Mapping[str, str]) -> str | None:
 
 def session_of(fields: Mapping[str, msgspec.Raw], cache_key: str | None) -> str | None:
     """Return the session that a request's body names: Claude Code's in its user, Cursor's, or Codex' ``cache_key``."""
-    if (told := metadata_of(fields)) is not None:
-        claude_code = None if told.user_id is None else claude_code_in(told.user_id)
-        said = told.conversation if claude_code is None else claude_code.session_id
-        if said is not None:
-            return said if _NAME.fullmatch(said) is not None else None
+    claude_code = None if (user_id := user_id_of(fields)) is None else claude_code_in(user_id)
+    said = _conversation_in(fields) if claude_code is None else claude_code.session_id
+    if said is not None:
+        return said if _NAME.fullmatch(said) is not None else None
     return cache_key if cache_key is not None and _UUID.fullmatch(cache_key) is not None else None
+
+
+def _conversation_in(fields: Mapping[str, msgspec.Raw]) -> str | None:
+    try:
+        return _cursor.decode(fields["metadata"]).conversation if "metadata" in fields else None
+    except UNREADABLE:
+        return None  # the provider reports the error
 
 
 def cache_key_of(session: str, tenant: str | None, secret: bytes) -> msgspec.Raw:

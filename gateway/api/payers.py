@@ -62,15 +62,11 @@ def person_in(name: str) -> str:
     return name if said is None else said.account_uuid or said.device_id or name
 
 
-class Metadata(msgspec.Struct):
-    """What the metadata of a request tell of who asks."""
-
+class _Metadata(msgspec.Struct):
     user_id: str | None = None  # Anthropic's
-    # Cursor's, whose ``user`` is a hash of its account (router-for-me/CLIProxyAPI and others that read it: 2026-11-28).
-    conversation: str | None = msgspec.field(name="cursorConversationId", default=None)
 
 
-_metadata = msgspec.json.Decoder(Metadata)
+_metadata = msgspec.json.Decoder(_Metadata)
 
 
 # Codex and Gemini CLI name no user, but the installation that asks, in all sessions the same (openai/codex, codex-rs/
@@ -198,7 +194,8 @@ class Payers:
         if users is None:
             return None
         said = client.end_user or (None if users.header is None else headers.get(users.header))
-        return EndUser(users, said or headers.get(_GEMINI_CLI), client.end_user is not None)
+        said = said or headers.get(_GEMINI_CLI, "")[:_LONGEST]
+        return EndUser(users, said, client.end_user is not None)
 
     def _of(self, client: Client) -> tuple[Mapping[str, float], Sequence[Level], EndUsers | None]:
         """Return the cached entry of a client: a changed key makes a new ``Client``, and a reload new ``Payers``."""
@@ -231,8 +228,7 @@ def named_in(fields: Mapping[str, msgspec.Raw]) -> str | None:
                 return person_in(name)[:_LONGEST]
     except UNREADABLE:
         return None  # the provider reports the error
-    told = metadata_of(fields)
-    return None if told is None else person_in((told.user_id or "").strip())[:_LONGEST] or None
+    return person_in((user_id_of(fields) or "").strip())[:_LONGEST] or None
 
 
 def _installation_in(fields: Mapping[str, msgspec.Raw]) -> str | None:
@@ -245,9 +241,9 @@ def _installation_in(fields: Mapping[str, msgspec.Raw]) -> str | None:
         return None  # the provider reports the error
 
 
-def metadata_of(fields: Mapping[str, msgspec.Raw]) -> Metadata | None:
-    """Return what the metadata of a request tell; None if there are none, or none in this form."""
+def user_id_of(fields: Mapping[str, msgspec.Raw]) -> str | None:
+    """Return the name of the end user in the metadata of a request; None if there is none."""
     try:
-        return _metadata.decode(fields[_METADATA]) if _METADATA in fields else None
+        return _metadata.decode(fields[_METADATA]).user_id if _METADATA in fields else None
     except UNREADABLE:
         return None  # likewise

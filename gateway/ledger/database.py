@@ -387,6 +387,7 @@ def is_no_database(error: BaseException | None) -> bool:
 # A server's words are its operator's language; what they mean is its code.
 _HINTS = {
     "22P05": "; if the database's encoding is not UTF8: create database … encoding 'UTF8' template template0",
+    "2BP01": "; views of your own read it: drop those first",  # dependent_objects_still_exist
     "57014": "; somebody cancelled it, or a limit did: alter role … set statement_timeout = 0",  # query_canceled
     "55P03": "; another session holds a lock: see pg_locks, and try again",  # lock_not_available
     "53300": "; raise max_connections, or run fewer workers",  # too_many_connections

@@ -105,8 +105,10 @@ _INSTRUCTION = re.compile(r'\{(?:\s*"type"\s*:\s*"message"\s*,)?\s*"role"\s*:\s*
 _BILL = re.compile(rb'\s*\[\s*\{[^{}]{0,64}"x-anthropic-billing-header:[^{}]{0,512}\}')
 
 
-# Codex names each item of its input anew in each session (0.171); no model reads these names.
+# Codex gives each item of its input another id in each session (0.171). No model reads one, unless it is all that is
+# said of an item.
 _NAMED = re.compile(rb'\s*\[\s*\{(?:\s*"type"\s*:\s*"\w+"\s*,)?\s*"id"\s*:\s*"')
+_REFERENCE = b'"item_reference"'
 _ITEM = re.compile(rb'"id"\s*:\s*"[\w-]{1,128}"\s*,?')
 
 
@@ -115,7 +117,8 @@ def _lasting(part: bytes | memoryview | msgspec.Raw) -> bytes | memoryview | msg
     if (found := _BILL.match(part)) is not None:
         return memoryview(part)[found.end() :]
     if _NAMED.match(part) is not None:
-        return _ITEM.sub(b"", memoryview(part)[: PREFIX_BYTES[-1] * 5 // 4])
+        head = bytes(memoryview(part)[: PREFIX_BYTES[-1] * 5 // 4])
+        return part if _REFERENCE in head else _ITEM.sub(b"", head)
     return part
 
 

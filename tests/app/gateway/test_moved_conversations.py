@@ -293,6 +293,15 @@ OF_LATER_SYSTEM: list[tuple[int, Any]] = [
     (400, {"error": {"message": "messages[1].role must be either 'user' or 'assistant', but got 'system'"}}),
     (400, {"error": {"message": "invalid params, chat content has invalid message role: system (2013)"}}),  # MiniMax
     (400, {"detail": "System messages are not allowed"}),
+    (  # DeepSeek
+        400,
+        {
+            "error": {
+                "message": "Failed to deserialize the JSON body into the target type: messages[1].role: "
+                "unknown variant `system`, expected `user` or `assistant` at line 1 column 93"
+            }
+        },
+    ),
     (  # GLM
         422,
         {

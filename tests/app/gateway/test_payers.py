@@ -112,6 +112,13 @@ async def test_anthropics_clients_name_end_users_in_their_metadata(serve: Serve)
         assert found == [200, 429]
 
 
+async def test_what_else_is_in_the_metadata_hides_no_end_user(serve: Serve) -> None:
+    async with serve(alpha=None, config=configured(end_users={"rpm": 1}), key=KEY, in_one_minute=True) as running:
+        said = {"user_id": "ann", "cursorConversationId": ["5"]}
+        assert await told(running, metadata=said) == ""
+        assert (await told(running, metadata=said)).startswith("429: this end user has reached its limit of ")
+
+
 HASH, ACCOUNT = "5f" * 32, "0b0c9d3e-41b4-4cf5-9b7b-6f1f0a4c2a11"
 
 
@@ -192,6 +199,16 @@ async def test_three_sessions_of_two_people_are_two_end_users(serve: Serve, agen
         asked = {**keyed(), **said, "x-end-user": "ann"}  # what the operator's own header says counts before it
         async with running.http.post(f"{running.url}{path}", json=body, headers=asked) as response:
             assert response.status == 200
+
+
+async def test_of_a_name_in_a_header_no_more_is_kept_than_of_others(serve: Serve) -> None:
+    async with serve(alpha=None, config=configured(end_users={"rpm": 1}), key=KEY, in_one_minute=True) as running:
+        found = []
+        for end in ("one", "two"):
+            path, body, said = gemini_cli("a" * 512 + end, "one")
+            async with running.http.post(f"{running.url}{path}", json=body, headers={**keyed(), **said}) as response:
+                found.append(response.status)
+        assert found == [200, 429]
 
 
 async def test_a_team_that_a_reload_has_taken_away_refuses_its_keys_in_words(serve: Serve) -> None:

@@ -17,7 +17,7 @@ from sqlalchemy import Connection, inspect
 from gateway.ledger import database, queries
 from gateway.ledger.database import check_schema, create_engine, downgrade, first_revision, head_revision, migrate
 from gateway.ledger.entries import ATTEMPT_COLUMNS, CALL_COLUMNS, Finished, attempt_rows, call_rows
-from gateway.ledger.errors import SchemaOutdatedError, SchemaTooNewError
+from gateway.ledger.errors import DatabaseUnreachableError, SchemaOutdatedError, SchemaTooNewError
 from gateway.ledger.schema import UNTIL, Changes, views_of
 from gateway.ledger.tables import metadata
 from gateway.ledger.writer import Ledger
@@ -116,6 +116,23 @@ async def test_views_that_went_with_a_revision_are_there_again_on_the_way_back(l
         await queries.run(ledger_url, f"select * from {view}")
     await migrate(ledger_url)
     assert await inspected(ledger_url, tables_and_views) == now
+
+
+async def test_an_operators_view_of_one_that_goes_keeps_the_schema_and_the_error_says_what_to_do(
+    postgres_url: str,
+) -> None:
+    await downgrade(postgres_url, "0048")
+    owner = await asyncpg.connect(postgres_url)
+    try:
+        await owner.execute("create view mine as select * from throughput; create view other as select * from waste")
+        with pytest.raises(DatabaseUnreachableError, match="drop those first"):
+            await migrate(postgres_url)
+        assert await owner.fetchval("select version_num from holeshot_version") == "0048"
+        await owner.execute("select * from gaps_1h; drop view other")
+        await migrate(postgres_url)
+        await owner.execute("select * from mine")
+    finally:
+        await owner.close()
 
 
 async def test_the_version_before_goes_on_shipping_on_the_new_schema(

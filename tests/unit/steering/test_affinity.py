@@ -114,6 +114,16 @@ def test_ids_of_items_are_no_part_of_what_a_vendor_reads() -> None:
     assert prefix_of([b"[]", begun("a1b2", "Ho" * 5000, "So" * 9000)], None) != one
 
 
+def test_conversations_that_only_refer_to_their_items_are_told_apart_by_the_ids() -> None:
+    def begun(session: str) -> Prefix:
+        said = [{"type": "item_reference", "id": f"msg_{session}_{number}"} for number in range(500)]
+        made = prefix_of([b"[]", json.dumps(said).encode()], None)
+        assert made is not None
+        return made
+
+    assert not set(begun("a1b2").digests) & set(begun("c3d4").digests)
+
+
 # What a provider's key ring knows a conversation by
 
 
