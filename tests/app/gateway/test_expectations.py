@@ -59,7 +59,7 @@ async def test_when_nobody_can_answer_each_ones_reason_is_told(serve: Serve) -> 
 
 
 VIDEO = {"type": "video_url", "video_url": {"url": "https://x.test/y.mp4"}}
-LINKED = {"type": "image_url", "image_url": {"url": "https://x.test/y.png"}}
+LINKED = {"type": "image_url", "image_url": {"url": "https://x.test/y.gif"}}
 SPOKEN = {"type": "input_audio", "input_audio": {"data": "AAAA", "format": "wav"}}
 UPLOADED = {"type": "image", "source": {"type": "file", "file_id": "f1"}}
 
