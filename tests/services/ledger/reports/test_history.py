@@ -1,7 +1,7 @@
 """History and heat map: the views' figures, on both databases."""
 
 from collections.abc import Mapping
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -260,7 +260,8 @@ async def test_outages_are_those_that_went_on_in_the_window(library: Library, tm
 
 
 async def test_an_outage_without_an_end_lasts_as_its_view_says(library: Library, tmp_path: Path) -> None:
-    began_at = NOW - timedelta(minutes=30)
+    now = datetime.now(UTC)  # NOW is of when the run began, and the view looks at what was answered lately
+    began_at = now - timedelta(minutes=30)
     ledger = Ledger(library.url, tmp_path / "spool", "outages")
     for deployment in ("groq/answers", "groq/silent"):
         ledger.outage(
@@ -271,7 +272,7 @@ async def test_an_outage_without_an_end_lasts_as_its_view_says(library: Library,
         )  # fmt: skip
     await ledger.flush()
     await ledger.close()
-    answered = won(new_id(), started_at=NOW - timedelta(minutes=3), deployment="groq/answers", token_ms=200.0)
+    answered = won(new_id(), started_at=now - timedelta(minutes=3), deployment="groq/answers", token_ms=200.0)
     await library.store(call(answered, started_at=answered.started_at))
     viewed = await library.ask("select deployment, state from outages_30d order by deployment")
     assert [tuple(row.values()) for row in viewed] == [("groq/answers", "unknown"), ("groq/silent", "out")]
