@@ -1,0 +1,65 @@
+"""What a program would hear of a refusal, and take back, nobody hears in a race: each vendor is asked all the same."""
+
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.app.gateway.running_gateway import serving
+from tests.support.vendors import running_vendor
+
+Json = dict[str, Any]
+
+SCHEMA: Json = {"type": "object", "properties": {"path": {"type": "string"}}}
+FOUND: Json = {
+    "type": "tool_result",
+    "tool_use_id": "toolu_1",
+    "content": [{"type": "tool_reference", "tool_name": "Fetch"}],
+}
+CLAUDE_CODE: Json = {  # its requests of 2.1.332, with a tool that it has found
+    "model": "m",
+    "max_tokens": 32000,
+    "tools": [
+        {"name": "Read", "input_schema": SCHEMA},
+        {"name": "ToolSearch", "input_schema": SCHEMA},
+        {"name": "Fetch", "input_schema": SCHEMA, "defer_loading": True},
+    ],
+    "messages": [
+        {"role": "user", "content": "say: well"},
+        {"role": "assistant", "content": [{"type": "tool_use", "id": "toolu_1", "name": "ToolSearch", "input": {}}]},
+        {"role": "user", "content": [FOUND, {"type": "text", "text": "say: well"}]},
+    ],
+}
+VENDORS = {
+    "openai": ("openai", "gpt-4.1"),
+    "mistral": ("mistral", "mistral-large-latest"),
+    "google": ("google", "gemini-2.5-flash"),
+    "bedrock": ("bedrock_converse", "us.anthropic.claude-haiku-4-5-20251001-v1:0"),
+}
+
+
+@pytest.mark.parametrize("other", VENDORS)
+async def test_tools_that_are_loaded_when_found_keep_nobody_out(tmp_path: Path, other: str) -> None:
+    async with AsyncExitStack() as stack:
+        vendors = {name: await stack.enter_async_context(running_vendor(name)) for name in ("anthropic", other)}
+        models = {"anthropic": ("anthropic", "claude-haiku-4-5"), **VENDORS}
+        providers = {
+            name: {"preset": models[name][0], "base_url": vendor.base_url, "api_key": vendor.key}
+            for name, vendor in vendors.items()
+        }
+        deployments = [f"{name}/{models[name][1]}" for name in vendors]
+        settings: Json = {"deployments": deployments, "race": {"mode": "race", "width": 2}}
+        running = await stack.enter_async_context(
+            serving(tmp_path, {"unused": None}, providers=providers, models={"m": settings})
+        )
+        for _ in range(3):
+            async with running.post(CLAUDE_CODE, path="/v1/messages") as response:
+                assert response.status == 200, await response.text()
+                assert response.headers["x-holeshot-launched"] == "2"
+                dropped = response.headers.get("x-holeshot-dropped")
+                winner = response.headers["x-holeshot-provider"]
+                assert dropped == (None if winner == "anthropic" else "tools[2].defer_loading")
+                assert (await response.json())["content"][0]["text"] == "well"
+        for vendor in vendors.values():
+            assert vendor.refusals == [], vendor.said
