@@ -38,7 +38,7 @@ from providers.dialects.messages.fields import (
     thinking_as,
 )
 from providers.dialects.messages.request_from_chat import DEFAULT_MAX_TOKENS, Sampling, from_chat
-from providers.dialects.messages.request_to_chat import A_BILL, is_bill, to_chat
+from providers.dialects.messages.request_to_chat import A_BILL, found, is_bill, to_chat
 from providers.dialects.messages.streams import FromChat, ToChat
 from providers.dialects.wording import (
     ANTHROPIC,
@@ -396,6 +396,57 @@ def _without_thoughts(
     return Wording(left, tuple(losses))
 
 
+# What only Anthropic's server knows of tools, and other servers of Messages refuse.
+
+
+def _without_in_tools(name: str, fields: Fields) -> Fields:
+    """Return a request whose tools do not have the field ``name``; unchanged, if none has.
+
+    Raises:
+        Malformed: its tools are not valid in Messages.
+
+    """
+    if name.encode() not in bytes(raw := fields.get("tools", msgspec.Raw())):
+        return fields
+    tools = objects_at(raw, "tools")
+    if not any(name in tool for tool in tools):
+        return fields
+    kept = [{each: value for each, value in tool.items() if each != name} for tool in tools]
+    return {**fields, "tools": raw_json(kept)}
+
+
+def _with_tools_loaded(fields: Fields) -> Fields:
+    """Return a request whose tools are loaded at once; what was found of them is told in words.
+
+    Raises:
+        Malformed: it is not valid in Messages.
+
+    """
+    fields = _without_in_tools("defer_loading", fields)
+    if b'"tool_reference"' not in bytes(raw := fields.get("messages", msgspec.Raw())):
+        return fields
+    turns = [dict(turn) for turn in objects_at(raw, "messages")]
+    for turn in turns:
+        if "content" in turn and b'"tool_reference"' in bytes(turn["content"]):
+            turn["content"] = raw_json([_with_found(block) for block in objects_at(turn["content"], "messages")])
+    return {**fields, "messages": raw_json(turns)}
+
+
+def _with_found(block: RawObject) -> RawObject:
+    """Return a block in which a result names the tools that were found in words."""
+    content = block.get("content")
+    if bytes(block.get("type", b"")) != b'"tool_result"' or content is None or is_string(content):
+        return block
+    said = [
+        {name: value for name, value in each.items() if name != "tool_name"}
+        | {"type": "text", "text": found(text_at(each, "tool_name", "messages"))}
+        if bytes(each.get("type", b"")) == b'"tool_reference"'
+        else each
+        for each in objects_at(content, "messages")
+    ]
+    return {**block, "content": raw_json(said)}
+
+
 class _Tool(msgspec.Struct):
     name: str | None = None
     input_schema: msgspec.Raw = msgspec.Raw()
@@ -463,6 +514,11 @@ MESSAGES = Dialect(
         thinking_kind="thinking.type",
         thinking_as=thinking_as,
         preferences=frozenset({"context_management", "metadata", "output_config.effort", "service_tier", "thinking"}),
+        of_tools={
+            "tools.defer_loading": _with_tools_loaded,
+            "tools.eager_input_streaming": partial(_without_in_tools, "eager_input_streaming"),
+            "tools.input_examples": partial(_without_in_tools, "input_examples"),
+        },
         efforts=frozenset({"thinking", "output_config", "context_management"}),
         without_effort=without_effort,
         with_effort=with_effort,

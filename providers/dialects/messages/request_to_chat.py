@@ -258,9 +258,14 @@ def _unmarked(block: RawObject, kind: str, at: str, losses: Losses) -> list[Obje
         return _document(block, at, losses)
     if kind == "tool_reference":  # a tool that was found: chat has had it from the beginning
         losses.rest(block, ("type", "tool_name"), at, _NO_FIELD)
-        return [{"type": "text", "text": f"Tool loaded: {short_name(text_at(block, 'tool_name', at))}"}]
+        return [{"type": "text", "text": found(short_name(text_at(block, "tool_name", at)))}]
     losses.add(at, _NO_BLOCK)
     return []
+
+
+def found(tool: str) -> str:
+    """Return what is said of a tool that a search has found, where nothing but words can say it."""
+    return f"Tool loaded: {tool}"
 
 
 def _image(source: RawObject, at: str, losses: Losses) -> list[Object]:
