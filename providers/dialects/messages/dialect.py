@@ -156,6 +156,7 @@ _UNSIGNED = (*_EMPTY, b'"signature":null', b'"signature": null')
 _ANY = Habits()
 _THOUGHT, _SIGNATURE = b'"thinking":', b'"signature":'
 _THOUGHTS = frozenset({"thinking", "redacted_thinking"})
+_NO_TEXT = msgspec.Raw(b'""')
 _BILL = b"x-anthropic-billing-header"
 
 
@@ -172,7 +173,7 @@ def without_unsigned_thoughts(fields: Mapping[str, msgspec.Raw], habits: Habits 
     is_whole = not any(each in conversation for each in (_UNSIGNED if habits.signs else _EMPTY))
     is_whole = is_whole and GOOGLES not in conversation and b'"redacted_thinking"' not in conversation
     if is_whole and not (habits.signs and _lacks_signatures(conversation)):
-        return Wording(fields)
+        return _without_thinking_on(fields) if habits.signs and b'"tool_result"' in conversation else Wording(fields)
     refused = frozenset({b"", b"null", b'""'} if habits.signs else {b'""'})
     return _without_thoughts(
         fields,
@@ -185,6 +186,25 @@ def without_unsigned_thoughts(fields: Mapping[str, msgspec.Raw], habits: Habits 
         ),
         "Messages refuses thinking blocks that it did not sign",
     )
+
+
+def _without_thinking_on(fields: Mapping[str, msgspec.Raw]) -> Wording:
+    """Return a request that does not ask to think on where another model has called tools without thoughts.
+
+    Raises:
+        Malformed: the conversation is not valid in Messages; only checked where thinking is enabled.
+
+    """
+    if b'"enabled"' not in bytes(fields.get("thinking", msgspec.Raw())):
+        return Wording(fields)
+    turns: list[dict[str, Any]] = [dict(turn) for turn in objects_at(fields["messages"], "messages")[-2:]]
+    for turn in turns:
+        if not is_string(turn.get("content", _NO_TEXT)):
+            turn["content"] = objects_at(turn["content"], "messages")
+    if not lacks_thoughts(turns):
+        return Wording(fields)
+    left = {name: value for name, value in fields.items() if name != "thinking"}
+    return Wording(left, (Loss("thinking", CANNOT_THINK_ON, hint=True),))
 
 
 def without_foreign(fields: Mapping[str, msgspec.Raw], habits: Habits = _ANY) -> Wording:

@@ -63,3 +63,34 @@ async def test_tools_that_are_loaded_when_found_keep_nobody_out(tmp_path: Path, 
                 assert (await response.json())["content"][0]["text"] == "well"
         for vendor in vendors.values():
             assert vendor.refusals == [], vendor.said
+
+
+CALLED_WITHOUT_THOUGHTS: Json = {  # a program's next step, after another model than Claude has called the tool
+    "model": "m",
+    "max_tokens": 9000,
+    "thinking": {"type": "enabled", "budget_tokens": 2000},
+    "tools": [{"name": "Read", "input_schema": SCHEMA}],
+    "messages": [
+        {"role": "user", "content": "say: well"},
+        {"role": "assistant", "content": [{"type": "tool_use", "id": "toolu_1", "name": "Read", "input": {}}]},
+        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "toolu_1", "content": "x"}]},
+    ],
+}
+
+
+async def test_claude_is_asked_not_to_think_on_where_another_has_called_a_tool_without_thoughts(tmp_path: Path) -> None:
+    async with running_vendor("anthropic") as vendor:
+        provider = {"preset": "anthropic", "base_url": vendor.base_url, "api_key": vendor.key}
+        settings: Json = {"deployments": ["anthropic/claude-haiku-4-5"]}
+        async with serving(
+            tmp_path, {"unused": None}, providers={"anthropic": provider}, models={"m": settings}
+        ) as running:
+            async with running.post(CALLED_WITHOUT_THOUGHTS, path="/v1/messages") as response:
+                assert response.status == 200, await response.text()
+                assert response.headers["x-holeshot-dropped"] == "thinking"
+            on = CALLED_WITHOUT_THOUGHTS["messages"][:1]
+            async with running.post({**CALLED_WITHOUT_THOUGHTS, "messages": on}, path="/v1/messages") as response:
+                assert response.status == 200, await response.text()
+                assert "x-holeshot-dropped" not in response.headers
+        assert vendor.refusals == [], vendor.said
+        assert ["thinking" in each.body for each in vendor.seen] == [False, True]
