@@ -94,3 +94,40 @@ async def test_claude_is_asked_not_to_think_on_where_another_has_called_a_tool_w
                 assert "x-holeshot-dropped" not in response.headers
         assert vendor.refusals == [], vendor.said
         assert ["thinking" in each.body for each in vendor.seen] == [False, True]
+
+
+IN_WORDS: Json = {"type": "reasoning", "summary": [], "content": [{"type": "reasoning_text", "text": "Hm"}]}
+CALLED_BY_ANOTHER: Json = {  # likewise, in Responses: the thoughts of a model that gives them in words
+    "model": "m",
+    "store": False,
+    "include": ["reasoning.encrypted_content"],
+    "tools": [{"type": "function", "name": "read", "parameters": SCHEMA}],
+    "input": [
+        {"role": "user", "content": "say: well"},
+        {**IN_WORDS, "encrypted_content": "", "status": "completed"},
+        {"type": "function_call", "call_id": "call_1", "name": "read", "arguments": "{}"},
+        {"type": "function_call_output", "call_id": "call_1", "output": "x"},
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "model", "dropped"),
+    [("openai", "gpt-5", "input[1]"), ("vllm", "Qwen/Qwen3.5-27B", None)],
+    ids=["OpenAI", "vLLM"],
+)
+async def test_thoughts_in_words_are_sent_to_who_takes_them(
+    tmp_path: Path, name: str, model: str, dropped: str | None
+) -> None:
+    async with running_vendor(name) as vendor:
+        provider = {"preset": name, "base_url": vendor.base_url, "api_key": vendor.key, "apis": ["responses"]}
+        settings: Json = {"deployments": [f"{name}/{model}"]}
+        async with (
+            serving(tmp_path, {"unused": None}, providers={name: provider}, models={"m": settings}) as running,
+            running.post(CALLED_BY_ANOTHER, path="/v1/responses") as response,
+        ):
+            assert response.status == 200, await response.text()
+            assert response.headers.get("x-holeshot-dropped") == dropped
+        assert vendor.refusals == [], vendor.said
+        [asked] = vendor.seen
+        assert ("reasoning_text" in str(asked.body)) is (dropped is None)
