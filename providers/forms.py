@@ -107,6 +107,9 @@ def adapted(fields: Fields, facts: Facts, asked: Asked) -> Sent:
         elif fact.kind is Kind.LIMIT:
             said, lowered = _within_limit(said, fact, asked)
             told += lowered
+        elif (without := asked.formats.of_tools.get(fact.field)) is not None:
+            said, lost = _without_in_tools(said, without, asked)
+            told += [fact.field] if lost else []
         elif (place := _place_of(said, fact.field)) is not None and place.top not in asked.request.extra_body:
             said, lost = _without(said, fact, place, asked)
             told += [place.path] if lost else []
@@ -132,6 +135,19 @@ def _without(
         _leave_out(fields, place, asked.formats)
         return fields, why.is_told
     return fields, False
+
+
+def _without_in_tools(
+    fields: dict[str, msgspec.Raw], without: Callable[[Fields], Fields], asked: Asked
+) -> tuple[dict[str, msgspec.Raw], bool]:
+    """Return ``fields`` without a field of their tools, and whether any had it."""
+    if not asked.request.extra_body.keys().isdisjoint(asked.formats.tools):
+        return fields, False  # the operator has set them
+    try:
+        left = without(fields)
+    except (*UNREADABLE, Malformed):
+        return fields, False
+    return dict(left), left is not fields
 
 
 def with_strict(quirks: Quirks, facts: Facts) -> Quirks:
@@ -319,6 +335,8 @@ def _of_fields(reading: Reading, fields: Fields, asked: Asked) -> list[Fact] | N
             # A wrong value of one request says nothing of others.
             only = _digest(fields, formats) if refused.is_of_value else ""
             found.append(Fact(Kind.SCHEMAS, value=only, dialect=api))
+        elif not refused.is_of_value and (path := f"{refused.path[0]}.{refused.path[-1]}") in formats.of_tools:
+            found.append(Fact(Kind.FIELD, path, dialect=api))
         elif refused.path[0] == formats.prompt:
             if formats.with_history is None or refused.path[-1] not in _OF_MAKING or refused.is_of_value:
                 return None

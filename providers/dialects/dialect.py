@@ -274,6 +274,8 @@ class RequestFormat(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     items: Mapping[str, frozenset[str]] = {}  # likewise, by field, the items of a list
     thinking_kind: str | None = None  # the path of the field with the way to think, where models differ in theirs
     thinking_as: Callable[[Fields, str], Fields] | None = None  # from the fields to those with another way
+    # By the path of a field within tools: from the fields to those without it, where it may be left out likewise.
+    of_tools: Mapping[str, Callable[[Fields], Fields]] = {}
     inline: frozenset[str] = (
         frozenset()
     )  # fields that name nothing stored, besides those that OpenAI and Anthropic have

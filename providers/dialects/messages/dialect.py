@@ -34,7 +34,7 @@ from providers.dialects.messages.fields import (
     thinking_as,
 )
 from providers.dialects.messages.request_from_chat import DEFAULT_MAX_TOKENS, Sampling, from_chat
-from providers.dialects.messages.request_to_chat import A_BILL, A_BILLS_BEGIN, is_bill, to_chat
+from providers.dialects.messages.request_to_chat import A_BILL, A_BILLS_BEGIN, found, is_bill, to_chat
 from providers.dialects.messages.streams import FromChat, ToChat
 from providers.dialects.reading import RawObject, object_at, objects_at, text_at
 from providers.dialects.wording import (
@@ -153,6 +153,7 @@ _UNSIGNED = (*_EMPTY, b'"signature":null', b'"signature": null')
 _ANY = Habits()
 _THOUGHT, _SIGNATURE = b'"thinking":', b'"signature":'
 _THOUGHTS = frozenset({"thinking", "redacted_thinking"})
+_NO_TEXT = msgspec.Raw(b'""')
 
 
 def without_unsigned_thoughts(fields: Mapping[str, msgspec.Raw], habits: Habits = _ANY) -> Wording:
@@ -168,7 +169,7 @@ def without_unsigned_thoughts(fields: Mapping[str, msgspec.Raw], habits: Habits 
     is_whole = not any(each in conversation for each in (_UNSIGNED if habits.signs else _EMPTY))
     is_whole = is_whole and GOOGLES not in conversation and b'"redacted_thinking"' not in conversation
     if is_whole and not (habits.signs and _lacks_signatures(conversation)):
-        return Wording(fields)
+        return _without_thinking_on(fields) if habits.signs and b'"tool_result"' in conversation else Wording(fields)
     refused = frozenset({b"", b"null", b'""'} if habits.signs else {b'""'})
     return _without_thoughts(
         fields,
@@ -181,6 +182,25 @@ def without_unsigned_thoughts(fields: Mapping[str, msgspec.Raw], habits: Habits 
         ),
         "Messages refuses thinking blocks that it did not sign",
     )
+
+
+def _without_thinking_on(fields: Mapping[str, msgspec.Raw]) -> Wording:
+    """Return a request that does not ask to think on where another model has called tools without thoughts.
+
+    Raises:
+        Malformed: the conversation is not valid in Messages; only checked where thinking is enabled.
+
+    """
+    if b'"enabled"' not in bytes(fields.get("thinking", msgspec.Raw())):
+        return Wording(fields)
+    turns: list[dict[str, Any]] = [dict(turn) for turn in objects_at(fields["messages"], "messages")[-2:]]
+    for turn in turns:
+        if not is_string(turn.get("content", _NO_TEXT)):
+            turn["content"] = objects_at(turn["content"], "messages")
+    if not lacks_thoughts(turns):
+        return Wording(fields)
+    left = {name: value for name, value in fields.items() if name != "thinking"}
+    return Wording(left, (Loss("thinking", CANNOT_THINK_ON, hint=True),))
 
 
 def without_foreign(fields: Mapping[str, msgspec.Raw], habits: Habits = _ANY) -> Wording:
@@ -392,6 +412,57 @@ def _without_thoughts(
     return Wording(left, tuple(losses))
 
 
+# What only Anthropic's server knows of tools, and other servers of Messages refuse.
+
+
+def _without_in_tools(name: str, fields: Fields) -> Fields:
+    """Return a request whose tools do not have the field ``name``; unchanged, if none has.
+
+    Raises:
+        Malformed: its tools are not valid in Messages.
+
+    """
+    if name.encode() not in bytes(raw := fields.get("tools", msgspec.Raw())):
+        return fields
+    tools = objects_at(raw, "tools")
+    if not any(name in tool for tool in tools):
+        return fields
+    kept = [{each: value for each, value in tool.items() if each != name} for tool in tools]
+    return {**fields, "tools": raw_json(kept)}
+
+
+def _with_tools_loaded(fields: Fields) -> Fields:
+    """Return a request whose tools are loaded at once; what was found of them is told in words.
+
+    Raises:
+        Malformed: it is not valid in Messages.
+
+    """
+    fields = _without_in_tools("defer_loading", fields)
+    if b'"tool_reference"' not in bytes(raw := fields.get("messages", msgspec.Raw())):
+        return fields
+    turns = [dict(turn) for turn in objects_at(raw, "messages")]
+    for turn in turns:
+        if "content" in turn and b'"tool_reference"' in bytes(turn["content"]):
+            turn["content"] = raw_json([_with_found(block) for block in objects_at(turn["content"], "messages")])
+    return {**fields, "messages": raw_json(turns)}
+
+
+def _with_found(block: RawObject) -> RawObject:
+    """Return a block in which a result names the tools that were found in words."""
+    content = block.get("content")
+    if bytes(block.get("type", b"")) != b'"tool_result"' or content is None or is_string(content):
+        return block
+    said = [
+        {name: value for name, value in each.items() if name != "tool_name"}
+        | {"type": "text", "text": found(text_at(each, "tool_name", "messages"))}
+        if bytes(each.get("type", b"")) == b'"tool_reference"'
+        else each
+        for each in objects_at(content, "messages")
+    ]
+    return {**block, "content": raw_json(said)}
+
+
 class _Tool(msgspec.Struct):
     name: str | None = None
     input_schema: msgspec.Raw = msgspec.Raw()
@@ -459,6 +530,11 @@ MESSAGES = Dialect(
         thinking_kind="thinking.type",
         thinking_as=thinking_as,
         preferences=frozenset({"context_management", "metadata", "output_config.effort", "service_tier", "thinking"}),
+        of_tools={
+            "tools.defer_loading": _with_tools_loaded,
+            "tools.eager_input_streaming": partial(_without_in_tools, "eager_input_streaming"),
+            "tools.input_examples": partial(_without_in_tools, "input_examples"),
+        },
         efforts=frozenset({"thinking", "output_config", "context_management"}),
         without_effort=without_effort,
         with_effort=with_effort,

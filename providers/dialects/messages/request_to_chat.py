@@ -250,8 +250,16 @@ def _unmarked(block: RawObject, kind: str, at: str, losses: Losses) -> list[Obje
         return _image(object_at(block.get("source"), f"{at}.source"), f"{at}.source", losses)
     if kind == "document":
         return _document(block, at, losses)
+    if kind == "tool_reference":  # a tool that was found: chat has had it from the beginning
+        losses.rest(block, ("type", "tool_name"), at, _NO_FIELD)
+        return [{"type": "text", "text": found(short_name(text_at(block, "tool_name", at)))}]
     losses.add(at, _NO_BLOCK)
     return []
+
+
+def found(tool: str) -> str:
+    """Return what is said of a tool that a search has found, where nothing but words can say it."""
+    return f"Tool loaded: {tool}"
 
 
 def _image(source: RawObject, at: str, losses: Losses) -> list[Object]:
@@ -510,9 +518,9 @@ def _tools(asked: RawObject, losses: Losses) -> Object:
         mark = _mark(tool, losses)
         chats = {"type": "function", "function": function} | ({} if mark is None else {MARK: mark})
         said.append(losses.places.put(chats, path))
-        known = {"type", "name", "description", "input_schema", "strict"}
-        if bytes(tool.get("defer_loading", b"false")) == b"false":
-            known.add("defer_loading")
+        known = {"type", "name", "description", "input_schema", "strict", "defer_loading"}
+        if decoded(tool.get("defer_loading"), bool, f"{path}.defer_loading"):
+            losses.add(f"{path}.defer_loading", "chat loads every tool at once", hint=True)
         if decoded(tool.get("allowed_callers"), list[str], f"{path}.allowed_callers") in ([], ["direct"]):
             known.add("allowed_callers")
         if "eager_input_streaming" in tool:

@@ -10,6 +10,7 @@ from providers.dialects.chat.one_call import wants_one_call
 from providers.dialects.dialect import (
     AnswerFormat,
     Dialect,
+    Habits,
     ParameterNames,
     Pivoting,
     RequestFormat,
@@ -79,6 +80,14 @@ def texts(data: bytes) -> Iterator[tuple[int, str]]:
                     yield index, part.text
 
 
+_ENCRYPTS = re.compile(r"(?:^|/)(?:gpt-(?!oss)|o\d|codex-)")  # OpenAI's own models
+
+
+def _habits_of(model: str, _: int | None, habits: Habits) -> Habits:
+    """Return the habits of a model: OpenAI's give no thoughts in words, and refuse those of others."""
+    return msgspec.structs.replace(habits, signs=True) if _ENCRYPTS.search(model) else habits
+
+
 RESPONSES = Dialect(
     name="responses",
     path="responses",
@@ -110,7 +119,7 @@ RESPONSES = Dialect(
         takes_rules=True,
         with_all_tools=with_added_tools,
         one_call=wants_one_call,
-        without_foreign_thoughts=lambda fields, _: without_lost_thoughts(fields),
+        without_foreign_thoughts=without_lost_thoughts,
         with_thoughts=with_thoughts,
         with_history=responses_history,
         without_bound_reasoning=without_bound_reasoning,
@@ -143,5 +152,6 @@ RESPONSES = Dialect(
         from_chat=lambda fields, _: from_chat(fields),  # models do not differ
         stream_to_chat=lambda _: ToChat(),  # passes errors on, and raises none
         stream_from_chat=FromChat,
+        habits_of=_habits_of,
     ),
 )

@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from providers.dialects.dialect import Habits
 from providers.dialects.reading import RawObject
 from providers.dialects.responses.events import ENDS
 from providers.dialects.responses.fields import EventWriter, responses_usage, thinking_of
@@ -209,13 +210,16 @@ def is_bare(item: Mapping[str, msgspec.Raw]) -> bool:
 
 _MARK = f'"{TRANSLATED}'.encode()
 _THINKING = re.compile(rb'"encrypted_content"\s*:\s*"(?:(?:redacted_)?thinking:|google-)')
+_IN_WORDS = b'"reasoning_text"'
 _OF_OTHERS = "Responses refuses reasoning that was translated from another provider's model"
 _WITHOUT_CONTENT = "it is reasoning without its content, and nothing is stored that its id could name"
 ENCRYPTED = "reasoning.encrypted_content"
 
 
-def without_lost_thoughts(fields: Mapping[str, msgspec.Raw]) -> Wording:
+def without_lost_thoughts(fields: Mapping[str, msgspec.Raw], habits: Habits) -> Wording:
     """Return a Responses request without reasoning that its provider would not find; unchanged, if there is none.
+
+    For a model that gives none in words, also without what others have given so.
 
     Raises:
         Malformed: the input is not an array of items; only checked where such items seem to exist.
@@ -223,7 +227,8 @@ def without_lost_thoughts(fields: Mapping[str, msgspec.Raw]) -> Wording:
     """
     raw = bytes(fields.get("input", b""))
     may_lack = _REASONING in raw and bytes(fields.get("store", b"")) == b"false"
-    if _MARK not in raw and not may_lack and _THINKING.search(raw) is None:
+    is_in_words = habits.signs and _IN_WORDS in raw  # "Invalid 'input[1].content': array too long. Expected … 0"
+    if _MARK not in raw and not may_lack and not is_in_words and _THINKING.search(raw) is None:
         return Wording(fields)
     items = decoded(fields["input"], list[RawObject], "input")
     kept: list[RawObject] = []
@@ -235,6 +240,9 @@ def without_lost_thoughts(fields: Mapping[str, msgspec.Raw]) -> Wording:
         is_signed = thinking_of(encrypted, "") is not None or bool(googles(encrypted)[1])
         if is_signed or bytes(memoryview(item.get("id", b""))[: len(_MARK)]) == _MARK:
             losses.append(Loss(f"input[{number}]", _OF_OTHERS, hint=True))
+        elif is_in_words and is_reasoning and bytes(item.get("content", b"")) not in _EMPTY:
+            losses.append(Loss(f"input[{number}]", _OF_OTHERS, hint=True))
+            has_lost = True
         elif may_lack and is_reasoning and is_bare(item):
             losses.append(Loss(f"input[{number}]", _WITHOUT_CONTENT, hint=True))
             has_lost = True

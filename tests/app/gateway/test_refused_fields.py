@@ -125,6 +125,78 @@ async def test_both_of_a_race_are_asked_at_once_as_they_want(serve: Serve) -> No
     assert all(sum(each) <= 1 for each in efforts)
 
 
+# Messages of Claude Code and of its SDK, as they are refused (anthropics/claude-code/issues/11678, 27065 and 31033,
+# anthropics/claude-agent-sdk-python/issues/694). Alone it asks again without; in a race it never hears of it.
+OF_TOOLS = ["defer_loading", "eager_input_streaming", "input_examples"]
+FOUND = {
+    "type": "tool_result",
+    "tool_use_id": "a",
+    "content": [{"type": "tool_reference", "tool_name": "Fetch", "cache_control": {"type": "ephemeral"}}],
+}
+
+
+def refusing_of_tools(body: Any) -> Sequence[Step]:
+    """Refuse what another server than Anthropic's does not know of tools, and of what was found of them."""
+    for number, tool in enumerate(body["tools"]):
+        for name in OF_TOOLS:
+            if name in tool:
+                return [Status(400, error_of(f"tools.{number}.custom.{name}: Extra inputs are not permitted"))]
+    if "tool_reference" in json.dumps(body):
+        return [Status(400, error_of("messages.2.content.0.tool_result.content.0: Input tag 'tool_reference' found"))]
+    return ANSWERS["messages"]
+
+
+def error_of(message: str) -> dict[str, Any]:
+    return {"type": "error", "error": {"type": "invalid_request_error", "message": message}}
+
+
+def with_found_tools(*names: str) -> dict[str, Any]:
+    """Return a request of Messages with a tool that has these fields, and that was found."""
+    schema = {"type": "object", "properties": {}}
+    given: dict[str, Any] = {"defer_loading": True, "eager_input_streaming": True, "input_examples": [{}]}
+    tools: list[dict[str, Any]] = [{"name": "Find", "input_schema": schema}, {"name": "Fetch", "input_schema": schema}]
+    tools[1] |= {name: given[name] for name in names}
+    called = {"role": "assistant", "content": [{"type": "tool_use", "id": "a", "name": "Find", "input": {}}]}
+    found = FOUND if "defer_loading" in names else {**FOUND, "content": "nothing"}
+    return {"max_tokens": 9, "tools": tools, "messages": [*QUESTION, called, {"role": "user", "content": [found]}]}
+
+
+@pytest.mark.parametrize("names", [[name] for name in OF_TOOLS] + [OF_TOOLS], ids=", ".join)
+async def test_what_a_server_does_not_know_of_tools_is_left_out_and_told(serve: Serve, names: list[str]) -> None:
+    async with serve(alpha=None, config={"providers": {"alpha": {"apis": ["messages"]}}}) as running:
+        running["alpha"].answers = refusing_of_tools
+        for more in (len(names) + 1, 1):
+            before = len(running["alpha"].received)
+            status, dropped = await told(running, with_found_tools(*names), "/v1/messages")
+            assert (status, set(dropped.split(", "))) == (200, {f"tools.{name}" for name in names})
+            assert len(running["alpha"].received) == before + more
+        last = running["alpha"].received[-1].body
+        assert [tool["name"] for tool in last["tools"]] == ["Find", "Fetch"]
+        if "defer_loading" in names:
+            text = {"type": "text", "text": "Tool loaded: Fetch", "cache_control": {"type": "ephemeral"}}
+            assert last["messages"][2]["content"][0]["content"] == [text]
+        assert await told(running, with_found_tools(), "/v1/messages") == (200, None)  # others' are as they were
+        assert running["alpha"].received[-1].body["messages"] == with_found_tools()["messages"]
+
+
+async def test_in_a_race_who_does_not_know_it_is_asked_without_and_the_other_with_it(serve: Serve) -> None:
+    apis = {"apis": ["messages"]}
+    async with serve(
+        alpha=None, beta=ANSWERS["messages"], config={"providers": {"alpha": apis, "beta": apis}}
+    ) as running:
+        running["alpha"].answers = refusing_of_tools
+        for first in ("alpha", "beta", "alpha"):
+            running.prefer(first, *({"alpha", "beta"} - {first}))
+            status, _ = await told(running, with_found_tools("defer_loading"), "/v1/messages")
+            assert status == 200
+        asked = {
+            name: ["defer_loading" in json.dumps(each.body) for each in running[name].received]
+            for name in ("alpha", "beta")
+        }
+    assert sum(asked["alpha"]) <= 1
+    assert all(asked["beta"])
+
+
 NATIVE = [
     ("messages", "/v1/messages", CLAUDE_CODE, "output_config", "output_config: Extra inputs are not permitted"),
     (

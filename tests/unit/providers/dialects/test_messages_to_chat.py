@@ -93,6 +93,16 @@ def test_what_is_the_default_of_messages_is_no_loss(fields: dict[str, Any]) -> N
     assert chat_of(**fields).losses == ()
 
 
+def test_a_tool_that_is_loaded_when_it_is_found_is_loaded_at_once() -> None:
+    """Claude Code has such tools, and tells in a result which ones it has found."""
+    found = {"type": "tool_result", "tool_use_id": "a", "content": [{"type": "tool_reference", "tool_name": "Fetch"}]}
+    tools = [{"name": "Fetch", "input_schema": {"type": "object", "properties": {}}, "defer_loading": True}]
+    wording = chat_of(tools=tools, messages=[CALLED, {"role": "user", "content": [found]}])
+    assert lost(wording) == {"tools[0].defer_loading": True}
+    assert said(wording)["tools"][0]["function"]["name"] == "Fetch"
+    assert said(wording)["messages"][1] == {"role": "tool", "tool_call_id": "a", "content": "Tool loaded: Fetch"}
+
+
 def test_a_tools_failure_is_told_by_its_text() -> None:
     def told(text: Any) -> Any:
         result = {"type": "tool_result", "tool_use_id": "a", "is_error": True, "content": text}
