@@ -322,6 +322,8 @@ class FromChat(ChunkTranslation):
         if self._open == "tool_use":
             self._calls.finish()
             self._say_calls(said, finished=True)
+        if self._sealed and self._open is None and kind == "text":
+            self._seal(OF_TEXT, self._sealed, said)
         if self._open != kind or apart:
             self._close(said)
             empty = {"text": ""} if kind == "text" else {"thinking": "", "signature": ""}
@@ -436,7 +438,9 @@ class FromChat(ChunkTranslation):
 
     def _close_all(self, said: list[bytes]) -> None:
         self._end_calls(said)
-        if self._sealed:
+        if (
+            self._sealed and self._open != "text"
+        ):  # programs take the last block for the answer, and Google needs no text's
             self._seal(OF_TEXT, self._sealed, said)
         self._close(said)
 

@@ -138,6 +138,11 @@ def _kind(part: dict[str, Any]) -> str:
     return str(part["functionCall"]["id"]) if "functionCall" in part else "text"
 
 
+def _is_left_out(client: str, name: str) -> bool:
+    """Whether a signature comes when the text has begun: no block may follow that in Messages."""
+    return client == "messages" and name.endswith("a text and its end")
+
+
 def expected(name: str, client: str, back: str) -> list[tuple[str, str]]:
     """Return where signatures are to be: as they were, but that a thought's is its text's, or its call's."""
     match name:
@@ -151,6 +156,8 @@ def expected(name: str, client: str, back: str) -> list[tuple[str, str]]:
                 [("text", SIGNATURE), ("a1", word)] if (client, back) != ("gemini", "gemini") else [("text", SIGNATURE)]
             )
         case "a thought that is signed, and a call":
+            return []
+        case _ if _is_left_out(client, name):
             return []
         case _:
             place = "a1" if "call" in name else "text"
@@ -173,12 +180,21 @@ def test_signatures_come_back_where_they_were(name: str, client: str, provider: 
         assert turn == expected(name, client, back)
 
 
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("provider", PROVIDERS)
+@pytest.mark.parametrize("name", [name for name, parts in PARTS.items() if "functionCall" not in parts[-1]])
+def test_an_answer_of_text_ends_with_its_text(name: str, provider: str, form: str) -> None:
+    """Claude Code's result is the last block of the answer: a signature behind the text left it empty."""
+    content = told(MESSAGES, provider, PARTS[name], form)["content"]
+    assert [each["type"] for each in content].index("text") == len(content) - 1
+
+
 @pytest.mark.parametrize("client", ["messages", "responses"])
 @pytest.mark.parametrize("name", PARTS)
 def test_who_made_them_is_known_in_every_api(name: str, client: str) -> None:
     made = bound_reasoning(of_google(PARTS[name], "streamed"))
     request = next_turn(client, told(DIALECTS[client], "gemini", PARTS[name], "streamed"))
-    assert set(bound_reasoning(msgspec.json.encode(request))) == set(made)
+    assert set(bound_reasoning(msgspec.json.encode(request))) == (set() if _is_left_out(client, name) else set(made))
 
 
 @pytest.mark.parametrize("name", PARTS)
@@ -198,7 +214,7 @@ def test_nobody_else_gets_them(client: str, name: str) -> None:
     for wording in wordings:
         assert SIGNATURE not in msgspec.json.encode(wording.fields).decode()
         assert SECOND not in msgspec.json.encode(wording.fields).decode()
-        assert wording.losses
+        assert wording.losses or _is_left_out(client, name)
         assert all(loss.hint for loss in wording.losses)
 
 
