@@ -14,7 +14,7 @@ from benchmarks.steering.policy import MODEL, Policy
 from benchmarks.steering.timeline import Timeline
 from benchmarks.steering.traffic import Request
 from benchmarks.steering.worlds import TIMEOUT_S
-from gateway.core.attempts import AttemptStart, Outcome, Role
+from gateway.core.attempts import EXPLORING, AttemptStart, Outcome, Role
 from gateway.core.calls import CallRecord, Mode, Objective
 from gateway.core.prompt_classes import encoded_class
 from gateway.racing.hold import Hold
@@ -152,6 +152,7 @@ class Race:
             launch_offset_ms=(now_s - self._received_at_s) * 1000,
             asked_tokens=self._request.prompt_tokens,
             audited=launch.audited,
+            weight=launch.weight,
         )
         earlier = sum(each.start.deployment == launch.deployment for each in self._attempts)
         self._policy.attempt_started(start)
@@ -218,7 +219,7 @@ class Race:
         self._hold.failed(attempt, self._running)
         if self._winner is not None or self._hold.leader is not None:
             return
-        if attempt.start.role is Role.PROBE and self._schedule.is_in_turn and self._running:
+        if attempt.start.role in EXPLORING and self._schedule.is_in_turn and self._running:
             return
         if not self._replace() and not self._running:
             if kind is ErrorKind.RATE_LIMITED and all(each.answer.error is kind for each in self._attempts):

@@ -320,7 +320,9 @@ class Attempts:
         assert self._race is not None
         open_call, deployment = self._open_call, self._model.deployments[launch.deployment]
         now, lines = open_call.services.clock(), open_call.services.seats.lines
-        start = open_call.launch(self._race.call, deployment, launch.role, now=now, audited=launch.audited)
+        start = open_call.launch(
+            self._race.call, deployment, launch.role, now=now, audited=launch.audited, weight=launch.weight
+        )
         attempt = Attempt(self._race, deployment, start, now, refused)
         if launch.watch_s is not None:
             self._limits_s[start.id] = launch.watch_s

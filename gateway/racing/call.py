@@ -151,7 +151,14 @@ class OpenCall:
         self._deployments = {**known, **model.deployments} if known else model.deployments
 
     def launch(
-        self, call: Call, deployment: Deployment, role: Role, *, now: float, audited: bool = False
+        self,
+        call: Call,
+        deployment: Deployment,
+        role: Role,
+        *,
+        now: float,
+        audited: bool = False,
+        weight: float = 1.0,
     ) -> AttemptStart:
         """Return the start record of the next attempt. Earlier events are reported to recorders first.
 
@@ -179,6 +186,7 @@ class OpenCall:
             continues=self.broken[-1].attempt.id if self.broken else None,
             is_extra=is_extra,
             learnt_as=deployment.learnt_as,
+            weight=weight,
         )
 
     def begin(self, starts: Sequence[AttemptStart]) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from enum import StrEnum
 from typing import Protocol
 
-from gateway.core.attempts import Outcome, Role, WinOn
+from gateway.core.attempts import EXPLORING, Outcome, Role, WinOn
 from gateway.core.calls import Call, CallRecord
 from gateway.core.errors import ApiError, ClientDisconnected
 from gateway.core.log import get_logger
@@ -313,7 +313,7 @@ class Entry:
 
     def _go_on_after(self, attempt: Attempt, error: UpstreamError, *, was_ahead: bool) -> None:
         """Replace an attempt that failed; end the race if no other is left."""
-        if attempt.start.role is Role.PROBE and self._schedule.is_in_turn and self.attempts.active:
+        if attempt.start.role in EXPLORING and self._schedule.is_in_turn and self.attempts.active:
             return  # the call did not wait for it
         is_replaced = self._add_one() if error.kind is ErrorKind.INVALID_ANSWER else self._replace()
         if not is_replaced and not self.attempts.active:

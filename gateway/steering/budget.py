@@ -41,7 +41,7 @@ class Budget:
     call and two bursts. A fallback beside a late model may overdraw as well: after it there are fewer races.
 
     Rescues, which start beside an attempt that hangs, take none for a share of the latest calls; beyond it they are
-    extra attempts like any other: the budget pays for them, or they wait.
+    extra attempts like any other: the budget pays for them, or they wait. What ``single`` explores counts as a rescue.
 
     If ``extra_usd_per_call`` is set, dollars are counted as well. They start at 0, so any number of calls spends at
     most that amount per call, plus the last attempt.
@@ -76,11 +76,11 @@ class Budget:
         self._calls += 1
         self.tokens = min(BURST_TOKENS, self.tokens + ratio)
 
-    def draw(self, role: Role, ratio: float) -> bool:
-        """Whether an attempt in this role may start now; if so, charge it."""
+    def draw(self, role: Role, ratio: float, *, alone: bool = False) -> bool:
+        """Whether an attempt in this role may start now; if so, charge it. ``alone``: the call has one attempt."""
         if role in FREE:
             return True
-        if role is Role.FAILOVER:
+        if role is Role.FAILOVER or (alone and role is Role.EXPLORE):
             return self.rescue(ratio)
         if role is Role.FALLBACK:
             if not self.rescue(ratio):
@@ -503,7 +503,7 @@ class Budgets:
             limit = None if is_needed else limit
         elif limit is None and room < inf and extra.in_minute(now_s) >= room:
             limit = Narrowed.RATE_LIMITS
-        if limit is not None or not drawn.draw(role, race.budget):
+        if limit is not None or not drawn.draw(role, race.budget, alone=race.mode is Mode.SINGLE):
             return limit or Narrowed.BUDGET
         if role is not Role.FALLBACK and not is_clients:
             extra.add(now_s)

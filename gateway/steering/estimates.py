@@ -25,6 +25,7 @@ from gateway.steering.constants import (
     LATE_QUANTILE,
     LATE_UNKNOWN_S,
     MEAN_CAP_S,
+    NEAR,
     PRIOR_EVENTS,
     RESCUE_FACTOR,
     RESCUE_MIN_S,
@@ -47,7 +48,9 @@ class Estimate(msgspec.Struct, frozen=True):
     beyond_s: tuple[float, ...]  # by bucket: the expected time of a first token that has not come by its end, likewise
     score_s: float  # restricted mean TTFT / probability of success; lower is better
     usual_q95_s: float = inf  # from the memory of hours
-    usual_events: float = 0.0  # first tokens on which ``usual_q95_s`` is based
+    usual_p50_s: float = inf  # likewise; only of at least ``KNOWN_EVENTS``
+    usual_events: float = 0.0  # first tokens on which these are based
+    slower_lately: bool = False  # whether its p50 was lately clearly above the usual one
     error_rate: float = 0.01  # probability that the next attempt fails
     decode_tps: float = 60.0  # tokens per second after the first
     speed_known: bool = False  # whether enough decoding was measured to use it against the deployment
@@ -68,6 +71,7 @@ class Estimate(msgspec.Struct, frozen=True):
             q95_s=self.q95_s * scale / self.scale,
             score_s=self.mean.at(scale) / succeeds,
             usual_q95_s=self.usual_q95_s * scale / self.scale,
+            usual_p50_s=self.usual_p50_s * scale / self.scale,
         )
 
     @property
@@ -409,6 +413,8 @@ def _estimate(evidence: Evidence, measured: Measured, usual: Usual, of: Usuals) 
     fails = error_rate(*evidence.attempts(measured))
     succeeds = max(SUCCESS_FLOOR, 1.0 - fails)
     mean = now.curve.mean()
+    is_known = usual.events >= KNOWN_EVENTS
+    usual_p50_s = usual.curve.quantile_s(0.5) if is_known else inf
     return Estimate(
         events=now.events,
         curve=now.curve,
@@ -416,7 +422,9 @@ def _estimate(evidence: Evidence, measured: Measured, usual: Usual, of: Usuals) 
         beyond_s=now.curve.expected_beyond_s(),
         score_s=mean.at(1.0) / succeeds,
         usual_q95_s=usual.curve.quantile_s(0.95),
+        usual_p50_s=usual_p50_s,
         usual_events=usual.events,
+        slower_lately=is_known and now.curve.quantile_s(0.5) > NEAR * usual_p50_s,
         error_rate=fails,
         decode_tps=now.decode_tps,
         speed_known=now.speed_known,

@@ -355,6 +355,8 @@ _WORDS = {
     Why.PROBE: "probe: it was broken and may have recovered",
     Why.EXPLORE: "explore: it was not asked for the longest time, and had {events:.1f} first tokens lately;"
     f" {EXPLORE_SHARE:.0%} of the calls ask such a one",
+    Why.BACK: "back: it is usually quicker than the primary, and was slower than usual lately;"
+    f" {EXPLORE_SHARE:.0%} of the calls ask if that is over",
     Why.COLD_START: "cold start: the primary has {primary.events:.1f} of the"
     f" {COLD_EVENTS} first tokens that make it known",
     Why.WIDTH: "mode race, width {race.width}; {tokens:.1f} extra attempts saved up",

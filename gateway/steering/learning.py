@@ -422,7 +422,8 @@ class Learning:
                 self._suspects.confirm(deployment)
             if prompt_class.is_sampled:
                 # Also for a broken one: being slow for hours becomes usual.
-                counts[event(deployment, measured, reference_s)] = 1.0
+                is_back = start.weight > 1.0 and estimate.slower_lately and ttft_s < HAIR * estimate.usual_p50_s
+                counts[event(deployment, measured, reference_s)] = start.weight if is_back else 1.0
         self._count(model, counts, unix_s)
         if launched is not None:
             health.answered(prompt_class, launched.in_flight, ttft_s, now_s)

@@ -20,6 +20,7 @@ from gateway.steering.constants import (
     EXPLORE_HARM_S,
     EXPLORE_NEW_SHARE,
     EXPLORE_SHARE,
+    HAIR,
     HEDGE_MIN_S,
     HEDGE_SHARE,
     MEETS_QUANTILE,
@@ -123,6 +124,8 @@ class Draft:
         if self.strategy.in_turn:
             if probe is not None and (race.budget > 0 or probes) and watches:
                 self._explore(probe, Why.PROBE)
+            elif race.budget > 0 and watches and not self.long_prompt and any(map(_SLOWER_LATELY, self._others)):
+                self._explore_slower()
             rescue_s = self.add_rescues(()) if race.budget > 0 else None
             if self._terms.asked is not None:
                 self.ask()
@@ -170,6 +173,24 @@ class Draft:
         ):
             self._launch(others[0], 0.0, Role.RACE, Why.COLD_START)
             self.reasons.append(Why.COLD_START)
+
+    def _explore_slower(self) -> None:
+        """Draw whether to ask one that is usually clearly quicker than the primary, but was slower than usual lately.
+
+        Where calls have one attempt each, no other attempt would find that it is as quick as before.
+        """
+        usd, enough_s = self._primary.cost_usd, self._primary.estimate.quantile_s(0.5) / HAIR
+        quicker = [
+            each
+            for each in self._others
+            if each.estimate.slower_lately
+            and each.estimate.usual_p50_s < enough_s
+            and each.tier < Tier.FLAWED
+            and each.cost_usd <= usd
+            and each.deployment not in self._full
+        ]
+        if quicker and self.random.random() < EXPLORE_SHARE:
+            self._explore(min(quicker, key=_USUAL_P50_S), Why.BACK)
 
     def _may_explore(self, each: Candidate) -> bool:
         """Draw whether ``each`` may be explored: rarely if the call would lose much should its token come first.
@@ -414,7 +435,8 @@ class Draft:
     def _launch(
         self, candidate: Candidate, delay_s: float, role: Role, why: Why, *, watch_s: float | None = None
     ) -> None:
-        self.launches.append(Launch(candidate.deployment, delay_s, role, role in EXPLORING, why, watch_s))
+        weight = 1.0 / EXPLORE_SHARE if why is Why.BACK else 1.0  # it stands for the calls in between
+        self.launches.append(Launch(candidate.deployment, delay_s, role, role in EXPLORING, why, watch_s, weight))
         if candidate in self._spare:
             self._spare.remove(candidate)
 
@@ -554,5 +576,6 @@ def _canary(canaries: Sequence[Candidate], random: Random) -> Candidate | None:
 _RESCUES = 2
 _DEPLOYMENT, _GAIN = attrgetter("deployment"), attrgetter("candidate", "gain_s")
 _delay = attrgetter("delay_s")
+_SLOWER_LATELY, _USUAL_P50_S = attrgetter("estimate.slower_lately"), attrgetter("estimate.usual_p50_s")
 
 _NOBODY: frozenset[str] = frozenset()

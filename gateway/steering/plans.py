@@ -27,6 +27,7 @@ class Why(StrEnum):
     TRIAL = "trial"  # the primary: broken, and not probed for so long that one call has to show if it has recovered
     PROBE = "probe"  # broken or out, may have recovered
     EXPLORE = "explore"  # the deployment used longest ago
+    BACK = "back"  # under ``single``: usually better than the primary, and slower than that lately
     COLD_START = "cold start"  # the primary is new
     WIDTH = "width"  # mode race
     BUDGET = "budget"  # the share of calls that is raced
@@ -126,6 +127,7 @@ class Launch(msgspec.Struct, frozen=True):
     audited: bool = False  # watched after losing, so that its figures are not censored
     why: Why | None = None  # the rule behind it
     watch_s: float | None = None  # how long an audited loser is watched, since its launch; None: the default
+    weight: float = 1.0  # first tokens that its own counts as, if its deployment is as usual again
 
 
 class Offer(msgspec.Struct, frozen=True, gc=False):

@@ -573,8 +573,9 @@ def test_a_losers_cost_depends_on_whether_its_vendor_stops_the_bill(
     assert (lost.cost_usd, lost.cost_is_lower_bound) == (pytest.approx(cost_usd), lower_bound)
 
 
-def test_in_mode_single_a_probe_that_fails_is_not_replaced_while_the_call_has_its_own_attempt() -> None:
-    launches = [("good", 0.0, Role.PRIMARY), ("probed", 0.0, Role.PROBE)]
+@pytest.mark.parametrize("role", [Role.PROBE, Role.EXPLORE])
+def test_in_mode_single_a_probe_that_fails_is_not_replaced_while_the_call_has_its_own_attempt(role: Role) -> None:
+    launches = [("good", 0.0, Role.PRIMARY), ("probed", 0.0, role)]
     track = Track(
         answers("good", 0.4),
         refuses("probed", ErrorKind.SERVER_ERROR, 503, at=0.1),
@@ -586,7 +587,7 @@ def test_in_mode_single_a_probe_that_fails_is_not_replaced_while_the_call_has_it
     record = run(track.run())
     assert [(each.deployment, each.role) for each in record.attempts] == [
         ("good", Role.PRIMARY),
-        ("probed", Role.PROBE),
+        ("probed", role),
     ]
     assert record.ttft_ms == pytest.approx(400)
 

@@ -8,7 +8,7 @@ from gateway.core.attempts import Role
 from gateway.core.calls import Mode, Objective
 from gateway.settings import RaceSettings
 from gateway.steering.candidates import Terms
-from gateway.steering.constants import PROBE_EVERY_S
+from gateway.steering.constants import BURST_TOKENS, PROBE_EVERY_S, RESCUED_OF, RESCUED_SHARE
 from gateway.steering.plans import Plan, Why
 from providers import ErrorKind
 from tests.unit.steering.virtual_replica import MODEL, SHORT, VirtualReplica
@@ -242,3 +242,48 @@ def test_a_call_whose_losers_cannot_be_watched_is_hedged_but_probes_nobody() -> 
     assert Role.PROBE in {each.role for each in watching.launches}
     assert [each.role for each in blind.launches][:2] == [Role.PRIMARY, Role.HEDGE]
     assert "a" not in {each.deployment for each in blind.launches if each.role is not Role.FAILOVER}
+
+
+def test_with_one_attempt_a_call_who_was_slower_for_a_while_is_asked_beside_and_back_once_as_quick_as_usual() -> None:
+    replica = slower_for_a_while()
+    beside = [each for _ in range(200) for each in in_turn(replica, 0.1).launches if each.why is Why.BACK]
+    assert 1 <= len(beside) < 12
+    assert {(each.deployment, each.role) for each in beside} == {("a", Role.EXPLORE)}
+    weight = beside[0].weight
+    for ttft_s, weighs, is_back in ((0.58, weight, False), (0.2, 1.0, False), (0.2, weight, True)):
+        for _ in range(3):
+            replica.win("a", ttft_s, Role.EXPLORE, weight=weighs)
+        replica.now_s += 1.0
+        firsts = [in_turn(replica, 0.1).launches[0].deployment for _ in range(20)]
+        assert (firsts.count("a") > 10) is is_back
+    assert not any(each.why is Why.BACK for _ in range(200) for each in in_turn(replica, 0.1).launches)
+
+
+def test_a_call_of_budget_0_is_joined_by_nobody_and_what_others_explore_counts_once() -> None:
+    replica = slower_for_a_while()
+    assert {len(in_turn(replica, 0.0).launches) for _ in range(200)} == {1}
+    assert {each.weight for _ in range(200) for each in replica.plan(budget=0.1).launches} == {1.0}
+
+
+def test_what_is_explored_beside_one_attempt_a_call_is_paid_as_rescues_are() -> None:
+    replica = VirtualReplica()
+    for _ in range(200):
+        in_turn(replica, 0.1)
+    explored = sum(replica.permit(Role.EXPLORE, 0.1, mode=Mode.SINGLE) for _ in range(100))
+    assert explored == RESCUED_SHARE * RESCUED_OF + BURST_TOKENS
+    assert not replica.permit(Role.FAILOVER, 0.1)
+
+
+def slower_for_a_while() -> VirtualReplica:
+    """Return a replica whose best deployment was slower than the second best for five minutes."""
+    replica = VirtualReplica(("a", "b", "c"))
+    for a_s, seconds in ((0.2, 900), (0.58, 300)):
+        for _ in range(0, seconds, 3):
+            replica.now_s += 3.0
+            replica.warm_up(1, a=a_s, b=0.45, c=0.9)
+    assert replica.state("a") == "ok"
+    return replica
+
+
+def in_turn(replica: VirtualReplica, budget: float) -> Plan:
+    return replica.plan(mode=Mode.SINGLE, budget=budget)

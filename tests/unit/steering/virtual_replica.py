@@ -92,14 +92,15 @@ class VirtualReplica:
             explain=explain,
         )
 
-    def permit(self, role: Role, budget: float, *, model: str = MODEL) -> bool:
+    def permit(self, role: Role, budget: float, *, model: str = MODEL, mode: Mode = Mode.AUTO) -> bool:
         """Ask whether an attempt in this role may start."""
-        return self.steering.permit(model, Launch("a", 0.0, role), RaceSettings(budget=budget), cost_usd=None)
+        race = RaceSettings(mode=mode, budget=budget)
+        return self.steering.permit(model, Launch("a", 0.0, role), race, cost_usd=None)
 
-    def launch(self, deployment: str, role: Role = Role.PRIMARY) -> AttemptStart:
+    def launch(self, deployment: str, role: Role = Role.PRIMARY, weight: float = 1.0) -> AttemptStart:
         """Start an attempt."""
         self._attempts += 1
-        start = AttemptStart(str(self._attempts), 1, EPOCH, role, deployment, deployment, 0.0)
+        start = AttemptStart(str(self._attempts), 1, EPOCH, role, deployment, deployment, 0.0, weight=weight)
         self.steering.attempt_started(MODEL, start)
         return start
 
@@ -115,9 +116,10 @@ class VirtualReplica:
         flaw: Flaw | None = None,
         is_restricted: bool = False,
         prompt_class: PromptClass = SHORT,
+        weight: float = 1.0,
     ) -> AttemptRecord:
         """Run an attempt that delivers after ``ttft_s`` and streams for two seconds."""
-        start = self.launch(deployment, role)
+        start = self.launch(deployment, role, weight)
         self.steering.first_token(MODEL, prompt_class, start, ttft_s)
         return self._end(
             start,
