@@ -15,6 +15,7 @@ from providers.dialects.dialect import Habits
 from providers.dialects.messages.dialect import MessagesHabits, habits_of, of_messages
 from providers.dialects.messages.fields import (
     DEFAULTS,
+    OF_DOCUMENT,
     KeptSchema,
     budget_of,
     chosen_tool,
@@ -26,8 +27,8 @@ from providers.dialects.messages.fields import (
     stops_of,
     thinking_of_effort,
 )
-from providers.dialects.messages.request_from_chat import Turns, is_error, of_document
-from providers.dialects.reading import Object, RawObject, object_at, objects_at, raw_text_at, text_at
+from providers.dialects.messages.request_from_chat import Turns, is_error
+from providers.dialects.reading import Object, RawObject, object_at, objects_at, present, raw_text_at, said_of, text_at
 from providers.dialects.wording import (
     SIGNED,
     Losses,
@@ -163,7 +164,7 @@ class Conversation(Turns):
             return None
         name = self._own_name(decoded(file.get("filename"), str, f"{at}.file.filename") or "")
         document = {"format": _DOCUMENTS[inline[1].lower()], "name": name, "source": {"bytes": inline[2]}}
-        return [{"document": document | of_document(part)}]
+        return [{"document": document | said_of(present(part), *OF_DOCUMENT)}]
 
     def _own_name(self, given: str) -> str:
         """Return a document's name as Bedrock takes it: it refuses a conversation with two of one name."""

@@ -61,6 +61,8 @@ def lose_stream_options(asked: RawObject, losses: Losses, reason: str) -> None:
     losses.rest(options, (padding, "include_usage"), path, reason)
 
 
+OF_DOCUMENT = ("citations", "context")  # beside a file, in its part: no fields of chat's, but the pivot's
+
 # What Messages, Converse and Gemini read alike in a chat request; ``api`` is the name of the one that is asked.
 
 

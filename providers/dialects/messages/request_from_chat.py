@@ -10,6 +10,7 @@ import msgspec
 
 from providers.dialects.messages.fields import (
     DEFAULTS,
+    OF_DOCUMENT,
     KeptSchema,
     allowed_id,
     arguments_at,
@@ -26,7 +27,7 @@ from providers.dialects.messages.fields import (
     stops_of,
     thinking_of_effort,
 )
-from providers.dialects.reading import Object, RawObject, object_at, objects_at, raw_text_at, text_at
+from providers.dialects.reading import Object, RawObject, object_at, objects_at, present, raw_text_at, said_of, text_at
 from providers.dialects.wording import (
     CACHE_REASON,
     THOUGHTS,
@@ -45,7 +46,6 @@ from providers.dialects.wording import (
 
 _IMAGE = re.compile(r"data:(image/(?:jpe?g|png|gif|webp));base64,(.*)", re.DOTALL)
 _FILE = re.compile(r"data:(application/pdf|text/plain);base64,(.*)", re.DOTALL)
-_OF_DOCUMENT = ("citations", "context")
 _PDF = re.compile(r"https?://[^?#]+\.pdf(?:[?#].*)?", re.IGNORECASE | re.DOTALL)
 _LONGEST_BLANK_BYTES = 64  # a longer text is not searched for words: it may be a whole book
 
@@ -268,7 +268,7 @@ class Turns:
 
     def _read_file(self, part: RawObject, at: str) -> list[Object]:
         file = object_at(part.get("file"), f"{at}.file")
-        self._losses.rest(part, ("type", "file", "cache_control", *_OF_DOCUMENT), at, self._no_field)
+        self._losses.rest(part, ("type", "file", "cache_control", *OF_DOCUMENT), at, self._no_field)
         of_openai = f"{self.api} has no access to OpenAI's files"
         self._losses.rest(file, ("file_data", "filename", "file_url"), f"{at}.file", of_openai)
         if address := decoded(file.get("file_url"), str, f"{at}.file.file_url"):
@@ -363,12 +363,7 @@ class Conversation(Turns):
         block: Object = {"type": "document", "source": source}
         if "filename" in file and not is_null(file["filename"]):
             block["title"] = file["filename"]
-        return _marked(part, block | of_document(part))
-
-
-def of_document(part: RawObject) -> Object:
-    """Return what a file's part says besides the file: no fields of chat's, but the pivot's."""
-    return {name: part[name] for name in _OF_DOCUMENT if name in part and not is_null(part[name])}
+        return _marked(part, block | said_of(present(part), *OF_DOCUMENT))
 
 
 def is_error(message: RawObject, path: str) -> bool:

@@ -5,8 +5,8 @@ from collections.abc import Container, Mapping, Sequence
 
 import msgspec
 
-from providers.dialects.messages.fields import effort_of_budget, name_in_chat, signed_thought
-from providers.dialects.reading import Object, RawObject, object_at, objects_at, present, raw_text_at, text_at
+from providers.dialects.messages.fields import OF_DOCUMENT, effort_of_budget, name_in_chat, signed_thought
+from providers.dialects.reading import Object, RawObject, object_at, objects_at, present, raw_text_at, said_of, text_at
 from providers.dialects.stored import KEEPS_NONE
 from providers.dialects.wording import (
     CACHE_REASON,
@@ -317,9 +317,7 @@ def _cited(block: RawObject, source: RawObject, kind: str, at: str) -> Object:
     else:
         name, data = "document.pdf", _data_url(source, f"{at}.source")
     title = decoded(block.get("title"), str, f"{at}.title") or name
-    more: Object = {
-        each: block[each] for each in ("citations", "context") if each in block and not is_null(block[each])
-    }
+    more = said_of(present(block), *OF_DOCUMENT)
     return {"type": "file", "file": {"filename": title, "file_data": data}, **more}
 
 

@@ -438,9 +438,8 @@ class FromChat(ChunkTranslation):
 
     def _close_all(self, said: list[bytes]) -> None:
         self._end_calls(said)
-        if (
-            self._sealed and self._open != "text"
-        ):  # programs take the last block for the answer, and Google needs no text's
+        # Nothing may follow a text: programs take the last block for the answer, and Google needs no text's signature.
+        if self._sealed and self._open != "text":
             self._seal(OF_TEXT, self._sealed, said)
         self._close(said)
 
