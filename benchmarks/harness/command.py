@@ -21,12 +21,16 @@ from tests.support.measured.servers import ROOT, prepare
 
 
 class Told(msgspec.Struct, frozen=True, kw_only=True):
-    """What a run has found. ``missed``: a sentence for each bar that is missed, with which the command ends with 1."""
+    """What a run has found. ``missed``: a sentence for each bar that is missed, with which the command ends with 1.
+
+    ``above``: figures that are above their goals, which is told, and no error.
+    """
 
     facts: object  # all figures, for JSON
     grids: Sequence[Grid] = ()
     lines: Sequence[str] = ()  # sentences below the tables
     missed: Sequence[str] = ()
+    above: Sequence[str] = ()
     pictures: dict[str, str] = {}  # files beside the JSON, by name
 
 
@@ -92,7 +96,7 @@ def carry_out(parser: argparse.ArgumentParser, measure: Callable[[Run], Told]) -
             sys.exit("interrupted; everything is stopped")
         except (LoadError, RuntimeError) as error:
             sys.exit(f"broken: {error}")
-    facts = {"interpreter": described(), "missed": told.missed, "facts": told.facts}
+    facts = {"interpreter": described(), "missed": told.missed, "above": told.above, "facts": told.facts}
     json = msgspec.json.format(msgspec.json.encode(facts), indent=2).decode() + "\n"
     options.out.mkdir(parents=True, exist_ok=True)
     for file, content in {f"{name}.json": json, **told.pictures}.items():
@@ -114,4 +118,5 @@ def show(told: Told, *, as_markdown: bool = False) -> None:
             console().print(grid.table())
     for line in told.lines:
         print(line)
-    print("\n".join(f"Missed: {each}." for each in told.missed) or "Every bar is reached.")
+    short = [*(f"Missed: {each}." for each in told.missed), *(f"Above its goal: {each}." for each in told.above)]
+    print("\n".join(short) or "Every bar is reached.")

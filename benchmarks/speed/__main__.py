@@ -58,7 +58,12 @@ def measured(run: Run) -> Told:
         f"rounds, ratios within a round. {report.described()}."
     )
     grid = report.figures("Holeshot, measured", rows, conditions)
-    return Told(facts=rows, grids=[grid], missed=[row.title for row in rows if row.broken])
+    return Told(
+        facts=rows,
+        grids=[grid],
+        above=[row.title for row in rows if row.reached is False],
+        missed=[row.title for row in rows if row.broken],
+    )
 
 
 def main() -> None:

@@ -23,11 +23,15 @@ STREAM_S = BEHAVIOURS["crowd"].whole_s(TOKENS)
 
 
 class Promise(msgspec.Struct, frozen=True):
-    """What 1,000 streams may take; more streams that much more. ``ttft`` is p99 against the upstream's own."""
+    """What 1,000 streams may take; more streams that much more. ``ttft`` is p99 against the upstream's own.
 
-    cores: float | None
-    mb: float
-    ttft: float | None
+    ``beside``: the same against the pass-through's in this run, for as many streams.
+    """
+
+    mb: float = 50
+    cores: float | None = None
+    ttft: float | None = None
+    beside: float | None = None
 
 
 class Crowd(msgspec.Struct, frozen=True):
@@ -45,14 +49,16 @@ class Crowd(msgspec.Struct, frozen=True):
 
 def _over_tls(name: str, version: str, mb: float) -> Crowd:
     subject = gateway(f"race over TLS, {name}", f"crowd-race{over(version)}", f"crowded over {name}")
-    return Crowd(subject, promise=Promise(None, mb, None))
+    return Crowd(subject, promise=Promise(mb))
 
 
+_PASS_THROUGH = Crowd(passthrough(NAME))
 CROWDS = (
     Crowd(nginx(NAME)),
-    Crowd(passthrough(NAME)),
-    Crowd(gateway("race", "crowd-race", "crowded"), promise=Promise(0.55, 60, 1.6)),
-    Crowd(gateway("race", "crowd-race", "crowded by 2,000"), 2000, Promise(0.55, 60, 1.6)),
+    _PASS_THROUGH,
+    Crowd(gateway("single", "crowd-single", "crowded by single"), promise=Promise(beside=1.05)),
+    Crowd(gateway("race", "crowd-race", "crowded"), promise=Promise(cores=0.55, beside=1.15)),
+    Crowd(gateway("race", "crowd-race", "crowded by 2,000"), 2000, Promise(cores=0.55, ttft=1.6)),
     _over_tls("HTTP/2", "auto", 40),
     _over_tls("HTTP/1.1", "1.1", 100),
 )
@@ -101,6 +107,7 @@ def rows(measured: MeasuredServers, effort: Effort) -> Iterator[Row]:
     base_ms = median(sample.ttft_p99_ms for sample in samples.pop(direct))
     for crowd, taken in samples.items():
         yield from _told(crowd, taken, idle_mb[crowd.subject.server], base_ms)
+        yield from _beside(crowd, taken, samples.get(_PASS_THROUGH))
 
 
 def _idle_mb(crowd: Crowd, server: Server) -> float:
@@ -133,6 +140,20 @@ def _gather(crowd: Crowd, server: Server, upstream: Server) -> Sample:
         ttft_p99_ms=quantile(outcome.latencies_ms, 0.99),
         others_cores=(machine.cpu_s(upstream.pid) - before_s + outcome.cpu_s) / STREAM_S,
         cut_share=(count(upstream, "cut_before_first_byte") - cut) / crowd.streams,
+    )
+
+
+def _beside(crowd: Crowd, samples: list[Sample], passed: list[Sample] | None) -> Iterator[Row]:
+    """Yield its first tokens beside the pass-through's of the same round, if that is promised and was measured."""
+    if crowd.promise is None or crowd.promise.beside is None or passed is None:
+        return
+    own, other = ([sample.ttft_p99_ms for sample in each] for each in (samples, passed))
+    yield row(
+        f"{crowd.title}: TTFT p99 / pass-through's",
+        [each / beside for each, beside in zip(own, other, strict=True)],
+        "x",
+        at_most=crowd.promise.beside,
+        detail=f"{median(own):.0f} / {median(other):.0f} ms",
     )
 
 

@@ -20,7 +20,7 @@ from tests.support.servers import free_port
 
 NAME = "start"
 STARTS, QUICK_STARTS = 5, 2
-FIRST_ANSWER_S, IDLE_MB = 1.0, 95.0
+FIRST_ANSWER_S, IDLE_MB = 0.6, 95.0
 IDLE_S = 2.0  # for the first looks of the background tasks to be over
 
 

@@ -230,6 +230,7 @@ GATEWAYS = {
     "gateway over TLS": Gateway(tls=True),
     # Memory is told from a fresh one each: what a crowd leaves behind would hide what the next one takes.
     "crowded": Gateway(),
+    "crowded by single": Gateway(),
     "crowded by 2,000": Gateway(),
     "crowded over HTTP/1.1": Gateway(tls=True),
     "crowded over HTTP/2": Gateway(tls=True),
