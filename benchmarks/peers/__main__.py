@@ -90,8 +90,8 @@ def hang(asked: Asked, _: Asked, times: int) -> list[float | str]:
         except LoadError as error:
             return f"> {HANG_LIMIT_S:.0f}" if NOT_IN_TIME in str(error) else "error"
 
-    first, *_, after_ten = (waited() for _ in range(11))
-    return [first, after_ten]
+    waits = [waited() for _turn in range(11)]
+    return [waits[0], waits[-1]]
 
 
 COURSES: dict[tuple[str, ...], Course] = {

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from statistics import median
-from typing import Any
 
 import msgspec
 
@@ -28,7 +27,7 @@ class Subject(msgspec.Struct, frozen=True):
     path: str
     model: str = "benchmark-model"
     launched: int | None = None  # attempts the gateway must say it started
-    more: Mapping[str, Any] = {}  # of the request
+    more: tuple[tuple[str, int], ...] = ()  # of the request
 
     def question(self, server: Server, *, streamed: bool = True) -> Question:
         """Return what the load generator is to ask."""
@@ -39,7 +38,7 @@ class Subject(msgspec.Struct, frozen=True):
             streamed=streamed,
             headers=server.headers,
             launched=self.launched,
-            more=self.more,
+            more=dict(self.more),
         )
 
 
@@ -96,7 +95,7 @@ def gateway(name: str, model: str, server: str = "gateway") -> Subject:
 def _messages(name: str = "single", server: str = "gateway", path: str = "/v1/messages") -> Subject:
     """Return who is asked in Anthropic's API."""
     model, launched = (f"{MESSAGES}-single", 1) if server == "gateway" else ("benchmark-model", None)
-    return Subject(name, server, path, model, launched, {"max_tokens": 200})
+    return Subject(name, server, path, model, launched, (("max_tokens", 200),))
 
 
 def tls(name: str, model: str, version: str) -> Subject:

@@ -230,6 +230,7 @@ class Condition(msgspec.Struct, eq=False):
         None  # until a call uses it again, if nothing probes it before; None: not broken, or unknown
     )
     failing: bool = False  # one more failure opens its breaker
+    hanging: int = 0  # of those in flight: whom another model has overtaken before their first token
     is_stated: bool = False  # whether its provider has said how long it cools down
 
     @property
@@ -304,6 +305,7 @@ class Health:
         "_window_from_s",
         "cached_condition",
         "elsewhere",
+        "hanging",
         "in_flight",
         "is_probed",
         "launched_at_s",
@@ -315,6 +317,7 @@ class Health:
     def __init__(self) -> None:
         self.in_flight = 0
         self.elsewhere = 0.0  # attempts of other processes, reported only with max_in_flight_fleet; else 0
+        self.hanging = 0  # attempts that another model has overtaken, and that run on to their first token
         self.launched_at_s = LONG_AGO_S
         self.is_probed = False  # whether the last launch was the gateway's own probe
         self.load = Load()
@@ -359,6 +362,7 @@ class Health:
             self.load.crowding(self.in_flight + self.elsewhere, now_s),
             self.launched_at_s,
             failing=self._strikes >= STRIKES - 1 and not self._answered,
+            hanging=self.hanging,
             is_stated=self._is_stated,
         )
         if self._availability.refused:
@@ -382,11 +386,19 @@ class Health:
             self.cached_condition.launched_at_s = now_s
         return self.in_flight - 1 + self.elsewhere
 
-    def ended(self) -> None:
+    def overtaken(self) -> None:
+        """Count an attempt that another model has overtaken, until its end."""
+        self.hanging += 1
+        if self.cached_condition is not None:
+            self.cached_condition.hanging = self.hanging
+
+    def ended(self, *, was_overtaken: bool = False) -> None:
         """Count the end of an attempt."""
         self.in_flight = max(0, self.in_flight - 1)
+        self.hanging -= was_overtaken
         if self.cached_condition is not None:
             self.cached_condition.in_flight = self.in_flight
+            self.cached_condition.hanging = self.hanging
 
     def answered(self, prompt_class: PromptClass, in_flight: float, ttft_s: float, now_s: float) -> None:
         """Learn from the first token of an attempt that was launched with ``in_flight`` others running."""

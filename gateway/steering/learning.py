@@ -385,10 +385,11 @@ class Learning:
 
     def overtaken(self, attempts: Iterable[str]) -> None:
         """Note which running attempts, by id, another model has overtaken."""
-        running = self._launched
-        running |= {
-            each: msgspec.structs.replace(running[each], is_overtaken=True) for each in attempts if each in running
-        }
+        for each in attempts:
+            launched = self._launched.get(each)
+            if launched is not None and not launched.is_overtaken:
+                self._launched[each] = msgspec.structs.replace(launched, is_overtaken=True)
+                self.health_of(launched.deployment).overtaken()
 
     def first_token(
         self, model: str, prompt_class: PromptClass, start: AttemptStart, ttft_s: float, ago_s: float
@@ -431,10 +432,10 @@ class Learning:
     def attempt_ended(self, model: str, prompt_class: PromptClass, attempt: AttemptRecord, ago_s: float) -> None:
         """Count the attempt's end, ``ago_s`` seconds ago: with a first token, censored, or an error."""
         health = self.healths.get(attempt.deployment) or self.health_of(attempt.deployment)
-        health.ended()
+        launched = self._launched.pop(attempt.id, None)
+        health.ended(was_overtaken=launched is not None and launched.is_overtaken)
         if attempt.role is Role.PROBE and attempt.number:  # the gateway's own have no number, and try no broken one
             health.probe_ended()
-        launched = self._launched.pop(attempt.id, None)
         if attempt.headroom is not None:
             in_minute = 0 if launched is None else launched.in_minute
             health.limit_left(attempt.headroom, self._clock() - ago_s, in_minute)

@@ -540,6 +540,7 @@ def plan(
         answer_tokens=answer_tokens,
         reasons=tuple(draft.reasons),
         primary=primary.estimate,
+        hanging=primary.condition.hanging,
         explores=draft.explores,
         offer=draft.offer,
         worth_s=draft.worth_s,

@@ -166,6 +166,7 @@ class Plan(msgspec.Struct, frozen=True):
     answer_tokens: float = 0.0  # the expected length of the answer; only if the call is counted
     reasons: tuple[str, ...] = ()  # what is unusual about this plan, as text
     primary: Estimate | None = None  # of the first launch, if it ran on its own
+    hanging: int = 0  # attempts at its deployment that another model has overtaken, and that still run
     explores: bool = False  # an attempt is launched to measure its deployment
     offer: Offer | None = None  # the further attempt that is worth its cost, if a second has a value
     explanation: Explanation | None = None  # on request
@@ -191,7 +192,7 @@ class Plan(msgspec.Struct, frozen=True):
     @property
     def late_s(self) -> float:
         """When another model is asked beside this one, as its first token is late: seconds after the start."""
-        return LATE_UNKNOWN_S if self.primary is None else self.primary.overdue_s
+        return LATE_UNKNOWN_S if self.primary is None else self.primary.overdue_beside_s(self.hanging)
 
 
 def rescued_in_time(plan: Plan, ttft_timeout_s: float) -> Plan:

@@ -63,6 +63,37 @@ def test_twelve_late_attempts_without_any_token_open_an_unknown_ones_breaker_but
     assert replica.steering.health_of("a").tripped
 
 
+def test_an_unknown_one_that_never_answers_is_waited_for_less_with_each_call_that_still_hangs_there() -> None:
+    replica, waits_s = VirtualReplica(("a",)), []
+    for _ in range(11):
+        plan, start = replica.plan(mode=Mode.SINGLE), replica.launch("a")
+        waits_s.append(round(plan.late_s, 2))
+        replica.now_s += plan.late_s
+        assert replica.steering.runs_on(MODEL, plan, [start.id])
+    assert waits_s[:4] == [10.0, 5.0, 3.33, 2.5]
+    assert waits_s[-1] < 1.0
+    assert not replica.steering.health_of("a").tripped
+
+
+def test_one_that_is_slow_is_waited_for_once_it_has_answered_though_others_hang_there() -> None:
+    replica = VirtualReplica(("a",))
+    starts = [replica.launch("a") for _ in range(4)]
+    replica.now_s += 10.0
+    replica.steering.runs_on(MODEL, replica.plan(mode=Mode.SINGLE), [start.id for start in starts])
+    assert replica.plan(mode=Mode.SINGLE).late_s == 2.0
+    replica.now_s += 20.0
+    replica.steering.first_token(MODEL, SHORT, starts[0], 30.0)
+    replica.now_s += 1.0
+    assert replica.plan(mode=Mode.SINGLE).late_s > 60.0
+
+
+def test_attempts_that_have_ended_hang_no_more() -> None:
+    replica = VirtualReplica(("a",))
+    for _ in range(3):
+        replica.overtake("a", 10.0)
+    assert replica.plan(mode=Mode.SINGLE).late_s == 10.0
+
+
 def test_a_slow_first_token_after_late_attempts_is_no_fault() -> None:
     replica = VirtualReplica(("a",))
     for _ in range(4):
