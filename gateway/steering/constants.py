@@ -108,6 +108,7 @@ LATE_QUANTILE = 0.9  # judgement: the q95 collapses where one attempt in twenty 
 # judgement: if median and q90 of an effort differ by less, all are one population
 EFFORT_ALIKE = 1.5
 LATE_UNKNOWN_S = 10.0  # judgement: the least with fewer than KNOWN_EVENTS first tokens
+LATE_HANGING = 4  # judgement: of one that never answered: two that hang halve it, three and four make it less
 RUN_ON_EVERY = 10  # judgement: one of so many overtaken known primaries runs on to its first token
 IN_TIME_QUANTILE = 0.75  # judgement: of first tokens; a deadline asks no other model before
 LINEUPS_KEPT = 4096  # bound: combinations of model, sizes, objective and deployments

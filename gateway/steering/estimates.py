@@ -88,6 +88,11 @@ class Estimate(msgspec.Struct, frozen=True):
         return not self.is_borrowed and max(self.events, self.answered_events) >= KNOWN_EVENTS
 
     @property
+    def is_unheard(self) -> bool:
+        """Whether nothing has ever answered, here or at the model's other deployments, whatever was asked of them."""
+        return self.answered is None and not self.is_borrowed
+
+    @property
     def hangs_s(self) -> float:
         """The age at which an attempt without a first token counts as hanging, in seconds: another is asked beside it.
 
@@ -100,17 +105,12 @@ class Estimate(msgspec.Struct, frozen=True):
 
     @property
     def overdue_s(self) -> float:
-        """The age at which the model is late if this deployment is its primary, in seconds: another model is asked."""
-        return self.overdue_beside_s(0)
-
-    def overdue_beside_s(self, hanging: int) -> float:
-        """Return the same while ``hanging`` attempts there are overdue already.
+        """The age at which the model is late if this deployment is its primary, in seconds: another model is asked.
 
         Three times the q90 of attempts that answer, as the q95 collapses where one in twenty hangs; while little is
-        known not under ``LATE_UNKNOWN_S``, or its half, its third and so on beside one, two and more that hang.
+        known not under ``LATE_UNKNOWN_S``.
         """
-        least_s = RESCUE_MIN_S if self.is_known else max(RESCUE_MIN_S, LATE_UNKNOWN_S / (1 + hanging))
-        return max(least_s, LATE_FACTOR * self.answered_s(LATE_QUANTILE))
+        return max(RESCUE_MIN_S if self.is_known else LATE_UNKNOWN_S, LATE_FACTOR * self.answered_s(LATE_QUANTILE))
 
     def quantile_s(self, q: float) -> float:
         """Return the time by which a share ``q`` has its first token, in seconds."""

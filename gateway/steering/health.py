@@ -230,7 +230,7 @@ class Condition(msgspec.Struct, eq=False):
         None  # until a call uses it again, if nothing probes it before; None: not broken, or unknown
     )
     failing: bool = False  # one more failure opens its breaker
-    hanging: int = 0  # of those in flight: whom another model has overtaken before their first token
+    hanging: int = 0  # primaries in flight that another model has overtaken, and that are still silent
     is_stated: bool = False  # whether its provider has said how long it cools down
 
     @property
@@ -317,7 +317,7 @@ class Health:
     def __init__(self) -> None:
         self.in_flight = 0
         self.elsewhere = 0.0  # attempts of other processes, reported only with max_in_flight_fleet; else 0
-        self.hanging = 0  # attempts that another model has overtaken, and that run on to their first token
+        self.hanging = 0  # primaries that another model has overtaken, and that are still silent
         self.launched_at_s = LONG_AGO_S
         self.is_probed = False  # whether the last launch was the gateway's own probe
         self.load = Load()
@@ -386,18 +386,16 @@ class Health:
             self.cached_condition.launched_at_s = now_s
         return self.in_flight - 1 + self.elsewhere
 
-    def overtaken(self) -> None:
-        """Count an attempt that another model has overtaken, until its end."""
-        self.hanging += 1
-        if self.cached_condition is not None:
-            self.cached_condition.hanging = self.hanging
-
-    def ended(self, *, was_overtaken: bool = False) -> None:
+    def ended(self) -> None:
         """Count the end of an attempt."""
         self.in_flight = max(0, self.in_flight - 1)
-        self.hanging -= was_overtaken
         if self.cached_condition is not None:
             self.cached_condition.in_flight = self.in_flight
+
+    def hangs(self, more: int) -> None:
+        """Count a primary that another model has overtaken; and, with -1, its first token or end."""
+        self.hanging = max(0, self.hanging + more)
+        if self.cached_condition is not None:
             self.cached_condition.hanging = self.hanging
 
     def answered(self, prompt_class: PromptClass, in_flight: float, ttft_s: float, now_s: float) -> None:

@@ -333,6 +333,7 @@ class _Launched(msgspec.Struct, frozen=True):
     in_minute: int  # launches there in the minute before
     deployment: str
     delayed_s: float  # the loop's total delay until then
+    is_primary: bool = False
     is_overtaken: bool = False  # by another model: it was late, and may just be slow
 
 
@@ -364,6 +365,7 @@ class Learning:
         self._unix_clock = unix_clock
         self._own_delay = own_delay
         self._launched: dict[str, _Launched] = {}  # running attempts, by id
+        self._hanging: set[str] = set()  # of these the primaries that another model has overtaken, still silent
         self._recovered_at_s: dict[str, float] = {}  # Unix time, by deployment
         self._suspects = SuspectSamples(self._count)
         self._shortage = Shortage(clock)
@@ -381,7 +383,10 @@ class Learning:
         others, health.is_probed = health.launched(now_s), not start.number
         in_minute = health.launches.in_minute(now_s)
         delayed_s = self._own_delay.lateness.total_s
-        self._launched[start.id] = _Launched(self._unix_clock(), others, in_minute, start.deployment, delayed_s)
+        is_primary = start.role is Role.PRIMARY
+        self._launched[start.id] = _Launched(
+            self._unix_clock(), others, in_minute, start.deployment, delayed_s, is_primary
+        )
 
     def overtaken(self, attempts: Iterable[str]) -> None:
         """Note which running attempts, by id, another model has overtaken."""
@@ -389,7 +394,9 @@ class Learning:
             launched = self._launched.get(each)
             if launched is not None and not launched.is_overtaken:
                 self._launched[each] = msgspec.structs.replace(launched, is_overtaken=True)
-                self.health_of(launched.deployment).overtaken()
+                if launched.is_primary:
+                    self._hanging.add(each)
+                    self.health_of(launched.deployment).hangs(1)
 
     def first_token(
         self, model: str, prompt_class: PromptClass, start: AttemptStart, ttft_s: float, ago_s: float
@@ -400,6 +407,8 @@ class Learning:
             self.healths.get(deployment) or self.health_of(deployment),
             prompt_class.effort or prompt_class.api,
         )
+        if start.id in self._hanging:
+            self._hangs_no_more(start.id, health)
         size = size_of(start.asked_tokens, prompt_class.size)
         estimate = self._snapshots.at(model, measured, size).of(deployment)
         sizing = self._snapshots.sizing(model, measured, deployment)
@@ -432,15 +441,14 @@ class Learning:
     def attempt_ended(self, model: str, prompt_class: PromptClass, attempt: AttemptRecord, ago_s: float) -> None:
         """Count the attempt's end, ``ago_s`` seconds ago: with a first token, censored, or an error."""
         health = self.healths.get(attempt.deployment) or self.health_of(attempt.deployment)
+        health.ended()
         launched = self._launched.pop(attempt.id, None)
-        health.ended(was_overtaken=launched is not None and launched.is_overtaken)
+        if attempt.id in self._hanging:
+            self._hangs_no_more(attempt.id, health)
         if attempt.role is Role.PROBE and attempt.number:  # the gateway's own have no number, and try no broken one
             health.probe_ended()
         if attempt.headroom is not None:
-            in_minute = 0 if launched is None else launched.in_minute
-            health.limit_left(attempt.headroom, self._clock() - ago_s, in_minute)
-            if attempt.headroom < 1.0:
-                self.limited.add(attempt.deployment)
+            self._note_headroom(attempt.deployment, attempt.headroom, health, launched, ago_s)
         unix_s = self._unix_clock() - ago_s if launched is None else launched.unix_s
         counts = of_end(attempt, prompt_class)
         if attempt.outcome.failed or not prompt_class.is_answer:
@@ -486,6 +494,18 @@ class Learning:
         self._strikes.keep(deployments)
         self.outages.keep(deployments)
         self.healths = {name: each for name, each in self.healths.items() if name in deployments or each.in_flight}
+
+    def _note_headroom(
+        self, deployment: str, headroom: float, health: Health, launched: _Launched | None, ago_s: float
+    ) -> None:
+        """Learn what its answer has said that rate limits leave there."""
+        health.limit_left(headroom, self._clock() - ago_s, 0 if launched is None else launched.in_minute)
+        if headroom < 1.0:
+            self.limited.add(deployment)
+
+    def _hangs_no_more(self, attempt: str, health: Health) -> None:
+        self._hanging.discard(attempt)
+        health.hangs(-1)
 
     def _broken(
         self, model: str, prompt_class: PromptClass, attempt: AttemptRecord, launched: _Launched | None, ago_s: float

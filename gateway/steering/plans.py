@@ -8,7 +8,7 @@ import msgspec
 from gateway.core.attempts import Narrowed, Role
 from gateway.core.calls import Mode, Objective
 from gateway.core.prompt_classes import Effort
-from gateway.steering.constants import IN_TIME_QUANTILE, LATE_UNKNOWN_S, RESCUE_IN_TIME, RESCUE_MIN_S
+from gateway.steering.constants import IN_TIME_QUANTILE, LATE_HANGING, LATE_UNKNOWN_S, RESCUE_IN_TIME, RESCUE_MIN_S
 from gateway.steering.estimates import Estimate
 
 # An explanation: a plan with all its numbers and the reason for each launch, for the operator. Times are seconds,
@@ -166,7 +166,7 @@ class Plan(msgspec.Struct, frozen=True):
     answer_tokens: float = 0.0  # the expected length of the answer; only if the call is counted
     reasons: tuple[str, ...] = ()  # what is unusual about this plan, as text
     primary: Estimate | None = None  # of the first launch, if it ran on its own
-    hanging: int = 0  # attempts at its deployment that another model has overtaken, and that still run
+    hanging: int = 0  # primaries there that another model has overtaken, and that are still silent
     explores: bool = False  # an attempt is launched to measure its deployment
     offer: Offer | None = None  # the further attempt that is worth its cost, if a second has a value
     explanation: Explanation | None = None  # on request
@@ -191,8 +191,16 @@ class Plan(msgspec.Struct, frozen=True):
 
     @property
     def late_s(self) -> float:
-        """When another model is asked beside this one, as its first token is late: seconds after the start."""
-        return LATE_UNKNOWN_S if self.primary is None else self.primary.overdue_beside_s(self.hanging)
+        """When another model is asked beside this one, as its first token is late: seconds after the start.
+
+        Sooner where its only deployment has never answered, and calls that it was too late for still hang there: who
+        thinks for so long shows that by the first of them.
+        """
+        if self.primary is None:
+            return LATE_UNKNOWN_S
+        if self.hanging and self.primary.is_unheard and not self.rest and len(self.launches) == 1:
+            return self.primary.overdue_s / min(self.hanging, LATE_HANGING)
+        return self.primary.overdue_s
 
 
 def rescued_in_time(plan: Plan, ttft_timeout_s: float) -> Plan:

@@ -240,8 +240,8 @@ REASONS: Mapping[str, Reasons] = {
         "usd_per_day": "What all its calls may cost in a UTC day. Then its fallbacks answer, else 429.",
         "fallback_after": (
             "When its fallbacks are asked beside it, if it has no first token ([how](../policy.md#a-late-model))."
-            " `auto`: after three times what nine of ten of its first tokens take, 10 s while fewer than ten are"
-            " known. Or seconds, from 0.05. `failure`: only when all of its deployments have failed."
+            " `auto`: after three times what nine of ten of its first tokens take, 10 s, or less, while fewer than"
+            " ten are known. Or seconds, from 0.05. `failure`: only when all of its deployments have failed."
         ),
         "keepalive_s": (
             "Sends comments this often until the first token, for proxies that cut idle connections. Errors then"
