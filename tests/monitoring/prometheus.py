@@ -76,7 +76,9 @@ class Prometheus:
             with opener.open(url, timeout=10) as response:
                 return json.load(response)["data"]
         except urllib.error.HTTPError as error:
-            raise RuntimeError(f"{parameters}: {error.read().decode(errors='replace')}") from None
+            with error:
+                said = error.read().decode(errors="replace")
+            raise RuntimeError(f"{parameters}: {said}") from None
 
 
 @contextmanager

@@ -45,7 +45,8 @@ class Installation:
             with urllib.request.urlopen(request, timeout=PATIENCE_S) as response:
                 return response.status, _read(response.read())
         except urllib.error.HTTPError as error:
-            return error.code, _read(error.read())
+            with error:
+                return error.code, _read(error.read())
 
     def call(self, *, key: str | None = None, prompt: str = "Why race?", stream: bool = True, **more: Any) -> int:
         """Make a call with ``more`` fields; return its status."""
