@@ -193,8 +193,8 @@ class Plan(msgspec.Struct, frozen=True):
     def late_s(self) -> float:
         """When another model is asked beside this one, as its first token is late: seconds after the start.
 
-        Sooner where its only deployment has never answered, and calls that it was too late for still hang there: who
-        thinks for so long shows that by the first of them.
+        Sooner where its only deployment has never answered, and several calls that another model has answered since
+        still hang there. One that only thinks for long shows that when the first of them ends.
         """
         if self.primary is None:
             return LATE_UNKNOWN_S
