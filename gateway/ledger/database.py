@@ -406,7 +406,8 @@ def sqlstate_of(error: BaseException | None) -> str | None:
 
 # A role's or a database's limits of time, which would end long work half way, do not hold for one transaction.
 WITHOUT_LIMITS = (
-    "select set_config(name, '0', true) from pg_settings where name in ('statement_timeout', 'transaction_timeout')"
+    "select set_config(name, '0', true) from (values ('statement_timeout'), ('transaction_timeout')) as limits (name) "
+    "where current_setting(name, true) is not null"  # before 17, Postgres has no transaction_timeout
 )
 
 

@@ -170,13 +170,13 @@ async def test_a_roles_limit_of_time_stops_neither_migrations_nor_retention(post
     await store(postgres_url, timedelta(0), *(timedelta(days=3) for _ in range(40)))
     name = postgres_url.rpartition("/")[2]
     slow = (
-        "create function slow() returns trigger language plpgsql as $$ begin perform pg_sleep(0.2); return null; end $$"
+        "create function slow() returns trigger language plpgsql as $$ begin perform pg_sleep(1.2); return null; end $$"
     )
     await ordered(
         postgres_url,
         slow,
         "create trigger slow after delete on calls_first for each statement execute function slow()",
-        f"alter database {name} set statement_timeout = '100ms'",
+        f"alter database {name} set statement_timeout = '1s'",
     )
     engine = create_engine(postgres_url)
     assert await prune(engine, TWO_DAYS) == {"calls": 40, "attempts": 40, "refusals": 0}
