@@ -3,6 +3,7 @@
 import asyncio
 import re
 from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import msgspec
@@ -10,7 +11,7 @@ import pytest
 
 from gateway.alerts.alert import AlertKind, Event
 from gateway.alerts.slowdowns import Change, Happened, Metric, Slowdown
-from gateway.alerts.stated_models import LEAST_ANSWERS, LEAST_BEFORE, TAKES_OVER
+from gateway.alerts.stated_models import FIRST_LOOK, LEAST_ANSWERS, LEAST_BEFORE, TAKES_OVER
 from gateway.ledger import Reader, Slowdowns
 from providers.simulator.script import Raw, Status, Step
 from tests.app.alerts.receiver import Receiver
@@ -157,11 +158,13 @@ async def test_a_deployment_that_begins_to_state_another_model_is_said_once(serv
 
 
 async def test_a_fingerprint_that_takes_over_under_the_same_model_is_said(serve: Serve) -> None:
-    async with serve(alpha=stating("m", "fp_1")) as running:
+    passed = timedelta(0)
+    async with serve(alpha=stating("m", "fp_1"), config={"utc_now": lambda: datetime.now(UTC) + passed}) as running:
         await ask(running, LEAST_BEFORE)
         running["alpha"].script = stating("m", "fp_2")
         await ask(running, TAKES_OVER)
         await running.rows("select count(*) from attempts")
+        passed = FIRST_LOOK  # the gateway's own look may have come before it had taken over
         await running.gateway.operations.alerts.look()
         [row] = await running.rows("select key, summary, sql from alerts")
         evidence = await running.rows(row["sql"])
