@@ -6,6 +6,7 @@ import re
 from collections import OrderedDict
 from collections.abc import Collection, Hashable, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import lru_cache
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 from typing import TYPE_CHECKING, Protocol
 
@@ -70,10 +71,15 @@ def counted_as(address: Address) -> bytes:
     return address.packed if isinstance(address, IPv4Address) else address.packed[:IPV6_PREFIX_BYTES]
 
 
-def grouped(address: Address) -> str:
-    """Return ``address`` as text for people, grouped as it is counted: ``192.0.2.1``, or ``2001:db8::/64``."""
-    if isinstance(address, IPv4Address):
-        return str(address)
+@lru_cache(maxsize=1024)
+def grouped(peer: str) -> str | None:
+    """Return an address as a socket or a proxy writes it, grouped as it is counted: ``192.0.2.1``, ``2001:db8::/64``.
+
+    None if it is none.
+    """
+    address = read_address(peer)
+    if address is None or isinstance(address, IPv4Address):
+        return None if address is None else str(address)
     bits = 8 * IPV6_PREFIX_BYTES
     return str(IPv6Network((int(address) >> 128 - bits << 128 - bits, bits)))
 
@@ -376,6 +382,9 @@ class Admission:
         visitor: Client | None = request.get(VISITOR)
         if visitor is not None:
             return visitor.name
+        known = self._table.known.get(request.get(DIGEST, b""))  # of a request that was admitted, and then refused
+        if known is not None and known.client is not None:
+            return known.client.name
         try:
             return self._identify(request)[0].name
         except KeyExpired as error:

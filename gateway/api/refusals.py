@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 import structlog
 
-from gateway.api.auth import grouped, read_address
+from gateway.api.auth import grouped
 from gateway.core.errors import ApiError, ClientDisconnected, NotSignedIn
 from gateway.core.race_failures import RaceFailed
 from gateway.core.records import RefusalRecord
@@ -97,10 +97,9 @@ class RefusalMinutes:
         self._end = asyncio.get_running_loop().call_later(left_s, self.end)
 
     def _address(self, peer: str | None) -> str | None:
-        address = None if peer is None else read_address(peer)
-        if address is None:
+        name = None if peer is None else grouped(peer)
+        if name is None:
             return None
-        name = grouped(address)
         if name not in self._addresses:
             if len(self._addresses) >= ADDRESSES:
                 return OTHER
