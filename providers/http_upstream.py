@@ -32,7 +32,7 @@ from providers.forms import (
     taken,
     with_strict,
 )
-from providers.http import ACCEPTED, Body, Client, Head, Response, TlsContexts, Versions, checked, decoded
+from providers.http import ACCEPTED, Batches, Body, Client, Head, Response, TlsContexts, Versions, checked, decoded
 from providers.http import Request as HttpRequest
 from providers.http_exchange import HttpExchange, HttpRest, TranslatedExchange, comes_whole, read_beginning, read_body
 from providers.http_exchange import masked_headers as masked
@@ -195,6 +195,7 @@ class HttpUpstream:
         secrets: Sequence[str] = (),  # must not appear in messages, besides the key
         versions: Versions = "auto",
         tls: TlsContexts | None = None,
+        batches: Batches | None = None,
         is_own_url: bool = False,  # set by the operator, so it may have a typing error
         learnt: Learnt | None = None,  # shared by the upstreams of a provider's keys
         wall_clock: Callable[[], float] = time.time,
@@ -222,7 +223,7 @@ class HttpUpstream:
         self._is_own_url = is_own_url
         self._wall_clock = wall_clock
         self._fixed_headers = self._headers(api_key, auth, headers or {})
-        self._client = Client(self._base_url, headers=self._fixed_headers, versions=versions, tls=tls)
+        self._client = Client(self._base_url, headers=self._fixed_headers, versions=versions, tls=tls, batches=batches)
         self._head = functools.lru_cache(maxsize=_HEADS_KEPT)(self._build_head)
 
     def __repr__(self) -> str:

@@ -8,7 +8,7 @@ import msgspec
 from providers.catalog import Auth, ProviderKind, Quirks, Vendor
 from providers.dialects import History
 from providers.exchange import Upstream
-from providers.http import TlsContexts, Versions
+from providers.http import Batches, TlsContexts, Versions
 from providers.http_upstream import HttpUpstream
 from providers.key_ring import KeyRing
 from providers.key_rotation import Keys, RotatedKey, Rotation
@@ -46,6 +46,7 @@ def open_upstream(
     headers: Mapping[str, str] | None = None,
     query: Mapping[str, str] | None = None,
     versions: Versions = "auto",
+    batches: Batches | None = None,
     omits_finish_reason: bool = False,
     history: Mapping[str, Any] | None = None,
     secrets: Sequence[str] = (),
@@ -63,7 +64,8 @@ def open_upstream(
     ``learnt``: what refusals have taught about the provider's models; None: nothing yet.
     ``litellm`` is shared by the process; the library is imported only when such a provider is used.
     ``history``: what the operator says of it, by the fields of ``History``.
-    ``tls`` has the contexts that all providers share: making one costs 18 ms.
+    ``tls`` has the contexts that all providers share: making one costs 18 ms. ``batches``: in which answers under way
+    are read, over all of their connections; None: as they come.
     ``secrets`` must not appear in messages, nor may the keys and the values of ``headers``.
     ``for_client``: the key is one client's, and nothing of it stays once the upstream is forgotten.
 
@@ -109,6 +111,7 @@ def open_upstream(
             "secrets": Fleeting(masked) if for_client else masked,
             "versions": versions,
             "tls": tls,
+            "batches": batches,
             "is_own_url": is_own_url,
             "learnt": learnt,
             "chat_path": row.chat_path,

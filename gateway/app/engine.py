@@ -35,6 +35,7 @@ from gateway.racing import (
 )
 from gateway.settings import Settings
 from gateway.steering import REFRESH_EVERY_S, MemoryBoard, Outages, Spending, Steering, Strikes
+from providers.http import Batches
 
 if TYPE_CHECKING:
     from gateway.ledger import Ledger, Store
@@ -101,12 +102,13 @@ class Engine:
         strikes: Strikes | None = None,
         board: "RedisBoard | None" = None,
         lateness: "Lateness | None" = None,
+        batches: Batches | None = None,
         outages: Outages | None = None,
         watch: UnrecordedEvents | None = None,
     ) -> None:
         """Build the fleet of ``settings``. Parts that are not given are in memory, and of this engine alone.
 
-        ``lateness`` measures the delay of the event loop.
+        ``lateness`` measures the delay of the event loop, and ``batches`` says how long answers rest while it is busy.
 
         Raises:
             ConfigurationError: a provider cannot be opened.
@@ -117,7 +119,7 @@ class Engine:
         self.attempts = attempts or AttemptTasks[Attempt]()
         self.outbox = outbox = outbox or Outbox()
         self.tasks = BackgroundTasks()
-        self.fleets = Fleets(runtime.open_upstream, self.tasks)
+        self.fleets = Fleets(runtime.open_upstream, self.tasks, batches)
         self.steering = Steering(
             board or MemoryBoard(),
             clock=clock,

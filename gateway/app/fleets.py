@@ -22,7 +22,7 @@ from providers import (
     open_upstream,
     succeeded,
 )
-from providers.http import TlsContexts
+from providers.http import Batches, TlsContexts
 
 # Opens upstreams from providers' settings and the catalog.
 
@@ -66,12 +66,15 @@ class Upstreams:
     it, what a refusal of it has taught, and when that ends, in Unix time.
     """
 
-    def __init__(self, *, rotates: bool = False, on_fact: OnFact = _tell_nobody) -> None:
+    def __init__(
+        self, *, rotates: bool = False, on_fact: OnFact = _tell_nobody, batches: Batches | None = None
+    ) -> None:
         self._rotates = rotates
         self._on_fact = on_fact
         self._learnt: dict[str, tuple[tuple[object, ...], Learnt]] = {}  # by provider: its address
         self._litellm = LiteLLM()
         self._tls = TlsContexts()
+        self._batches = batches
         self._known: dict[str, tuple[tuple[object, ...], dict[int | str, Keys]]] = {}  # by provider: address, keys
 
     def open(
@@ -125,6 +128,7 @@ class Upstreams:
                 headers={key: value.get_secret_value() for key, value in settings.headers.items()},
                 query=settings.query,
                 versions=settings.http_version,
+                batches=self._batches,
                 omits_finish_reason=settings.omits_finish_reason,
                 history=settings.history.model_dump(exclude_unset=True),
                 secrets=secrets,
@@ -158,11 +162,13 @@ class Upstreams:
 class Fleets:
     """Builds fleets and retires them. ``open_upstream``: None for upstreams over the network."""
 
-    def __init__(self, open_upstream: OpenUpstream | None, tasks: BackgroundTasks) -> None:
+    def __init__(
+        self, open_upstream: OpenUpstream | None, tasks: BackgroundTasks, batches: Batches | None = None
+    ) -> None:
         self.retiring: asyncio.Task[None] | None = None  # closes the fleet that was replaced last
         self._catalog = load_catalog()
         self.tell: OnFact | None = None  # the other replicas, what refusals have taught
-        self._upstreams = Upstreams(rotates=True, on_fact=self._on_fact)
+        self._upstreams = Upstreams(rotates=True, on_fact=self._on_fact, batches=batches)
         self._is_given = open_upstream is not None
         self._open_upstream = open_upstream or self._upstreams.open
         self._tasks = tasks

@@ -147,6 +147,7 @@ class Gateway:
             strikes=strikes,
             board=self.redis_board,
             lateness=intake.delay,
+            batches=intake.batches,
             outages=self.outages,
             watch=UnrecordedEvents(self.metrics.call_waited, self.metrics.launch_refused),
         )

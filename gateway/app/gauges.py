@@ -174,6 +174,11 @@ def _add_intake(metrics: Metrics, intake: Intake) -> None:
     metrics.gauge("holeshot_calls_queued", "Calls that wait for a seat.", lambda: intake.waiting)
     metrics.gauge("holeshot_calls_limit", "Calls that may be in flight now.", lambda: intake.limit.now)
     metrics.gauge(
+        "holeshot_token_batch_seconds",
+        "How long answers under way rest between two reads, so that tokens come in batches; of all workers together.",
+        lambda: intake.batches.rest_s,
+    )
+    metrics.gauge(
         "holeshot_loop_delay_seconds",
         "How late the event loop is, smoothed over 0.2 seconds; of all workers together.",
         lambda: delay.smoothed_s,

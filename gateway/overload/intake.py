@@ -13,6 +13,7 @@ from typing import Generic, Protocol, TypeVar
 
 from gateway.core.errors import Overloaded
 from gateway.settings import OverloadSettings
+from providers.http import Batches
 
 # The queue of calls that wait for a seat: the highest priority first, then the client with the fewest seats.
 
@@ -392,7 +393,7 @@ class Intake:
 
     __slots__ = (
         *("_clock", "_default_most", "_found_no_room", "_on_shed", "_patience", "_queue"),
-        *("_retry_after_s", "_seats", "_settings", "delay", "in_flight", "limit"),
+        *("_retry_after_s", "_seats", "_settings", "batches", "delay", "in_flight", "limit"),
     )
 
     def __init__(
@@ -410,6 +411,7 @@ class Intake:
         for which the loop's delay is to be measured; ``on_shed`` is called for each refused call.
         """
         self.in_flight = 0
+        self.batches = Batches()
         self.limit = Limit(settings.max_in_flight or default_most, settings.loop_delay_ms / 1000)
         self.delay = LoopDelay(
             clock=clock,
@@ -569,7 +571,8 @@ class Intake:
             self._patience.empties(self._clock())
 
     def _observe(self, turn_s: float) -> None:
-        """Adjust the limit to the length of the loop's turns."""
+        """Adjust batches and the limit to the length of the loop's turns."""
+        self.batches.observe(turn_s, self.limit.target_s)
         if self.in_flight:
             self.limit.observe(turn_s, self.in_flight, is_reached=self._found_no_room or bool(self._queue))
             self._found_no_room = False
@@ -578,6 +581,7 @@ class Intake:
         """Serve the queue, and shed what stands in it."""
         if not self.in_flight:
             self.limit.forget()
+            self.batches.forget()
             return
         if self._queue:
             self._serve_queue()

@@ -202,7 +202,8 @@ class OverloadSettings(Section):
 
     max_in_flight: Annotated[int, Field(ge=1)] | None = None  # calls; default: by memory and descriptors
     # While turns of the event loop take longer than this, fewer calls are let in. A first token is late by some turns;
-    # but short ones cost more, as each answer is read in each. 0: off.
+    # but short ones cost more, as each answer is read in each. From a quarter of it on, tokens come in batches, at most
+    # 50 ms apart. 0: neither.
     loop_delay_ms: Annotated[float, Field(ge=0)] = 20.0
     # Calls that may wait for room in a burst, by their client's priority. Under lasting overload only a few may wait,
     # and only briefly: see gateway/overload/intake.py.

@@ -1,3 +1,4 @@
+from .batches import Batches as Batches
 from .client import Client as Client
 from .dialing import TlsContexts as TlsContexts
 from .dialing import Versions as Versions

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from yarl import URL
 
 from providers.errors import ErrorKind, UpstreamError
+from providers.http.batches import Batches
 from providers.http.dialing import Dialer, TlsContexts, Versions, proxy_of
 from providers.http.message import (
     HTTP2_STREAMS,
@@ -45,8 +46,14 @@ class _Waiting:
 class Pool:
     """Opens and keeps connections, and assigns them to requests. It connects at the first request."""
 
-    def __init__(self, dial: Dial, loop: asyncio.AbstractEventLoop, *, may_share: bool = False) -> None:
-        """Keep connections that ``dial`` opens; ``may_share``: they may be HTTP/2, as the first one shows."""
+    def __init__(
+        self, dial: Dial, loop: asyncio.AbstractEventLoop, *, may_share: bool = False, batches: Batches | None = None
+    ) -> None:
+        """Keep connections that ``dial`` opens; ``may_share``: they may be HTTP/2, as the first one shows.
+
+        ``batches``: in which answers under way are read; None: as they come.
+        """
+        self._batches = batches
         self._may_share = may_share
         self.version: str | None = None  # the protocol of the last connection
         self._dial = dial
@@ -202,6 +209,7 @@ class Pool:
             connection.close()
             self._disappoint(UpstreamError(ErrorKind.CONNECT_ERROR, "the connection was closed as soon as it was made"))
             return
+        connection.batches = self._batches
         self._all.add(connection)
         self.version = connection.version
         if not self._waiting:
@@ -254,8 +262,11 @@ class Client:
         headers: Mapping[str, str],
         versions: Versions = "auto",
         tls: TlsContexts | None = None,
+        batches: Batches | None = None,
     ) -> None:
         """Send requests to ``origin`` (only its scheme, host and port matter), each with ``headers``.
+
+        ``batches``: in which answers under way are read; None: as they come.
 
         Raises:
             ValueError: the origin is invalid, a header cannot be sent, or the environment names an unusable proxy.
@@ -268,6 +279,7 @@ class Client:
         self._headers = dict(headers)
         self._versions: Versions = versions
         self._tls = tls or TlsContexts()
+        self._batches = batches
         self._proxy = proxy_of(origin.scheme, origin.host, origin.port)
         self._loop: asyncio.AbstractEventLoop | None = None  # of the first request
         self._pools: dict[Versions, Pool] = {}
@@ -355,7 +367,7 @@ class Client:
         dialer = Dialer(
             self._scheme, self._host, self._port, loop=loop, versions=versions, tls=self._tls, proxy=self._proxy
         )
-        pool = self._pools[versions] = Pool(dialer.dial, loop, may_share=may_share)
+        pool = self._pools[versions] = Pool(dialer.dial, loop, may_share=may_share, batches=self._batches)
         return pool
 
     def _refused(self, pool: Pool, now_s: float) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Protocol, cast
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
 from providers.errors import ErrorKind, UpstreamError
+from providers.http.batches import Batches
 from providers.http.message import (
     BUFFERED_BYTES,
     FRAMING_BYTES,
@@ -150,12 +151,15 @@ class Http1Connection(asyncio.Protocol):
         self.streams = 0
         self.connect_ms = connect_ms  # for the first response; later ones did not wait for the connection
         self.idle_since = loop.time()
+        self.batches: Batches | None = None
         self._owner = owner
         self._loop = loop
         self._transport: asyncio.Transport | None = None
         self._message = Message()
         self._notified = False  # its owner was notified that it is gone
         self._paused = False
+        self._rests = False  # reading was paused for a batch
+        self._read_at = 0.0  # the last read of an answer under way, while the loop is busy
         self._bounded = False  # reads are limited, since its reader has fallen behind before
         self._framing_bytes = 0  # in reads that are mostly framing
         self._unproductive = 0  # bytes since the last part of the body: head, trailers, chunk extensions
@@ -198,7 +202,8 @@ class Http1Connection(asyncio.Protocol):
         """Resume reading, if it was paused because the reader had fallen behind."""
         if self._paused and response.buffered <= BUFFERED_BYTES // 2 and self._transport is not None:
             self._paused = False
-            self._transport.resume_reading()
+            if not self._rests:
+                self._transport.resume_reading()
 
     def widen(self, response: Response) -> None:
         """Do nothing: there are no flow control windows."""
@@ -228,8 +233,8 @@ class Http1Connection(asyncio.Protocol):
         except HttpParserError as error:
             problem = str(error.__context__ or error)  # the parser wraps a Fault
         pieces = message.pieces
-        if pieces:
-            body = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        if number := len(pieces):
+            body = pieces[0] if number == 1 else b"".join(pieces)
             pieces.clear()
             self._unproductive = 0 if len(data) <= LARGE_READ_BYTES else self._excess(len(body), len(data))
             response.feed(body)
@@ -240,11 +245,34 @@ class Http1Connection(asyncio.Protocol):
         elif self._unproductive > HEAD_BYTES:
             self._fail(_no_http(OVERSIZED if self._framing_bytes <= FRAMING_BYTES else TOO_MUCH_FRAMING))
         elif response.buffered > BUFFERED_BYTES and not self._paused and self._transport is not None:
-            self._paused = True
-            self._transport.pause_reading()
-            if not self._bounded:
-                self._bounded = True
-                self._transport.set_protocol(BoundedReads(self))
+            self._fall_behind(self._transport)
+        elif response.listener is not None and self.batches is not None and self.batches.rest_s:
+            self._rest(self.batches, is_one=number == 1)
+
+    def _fall_behind(self, transport: asyncio.Transport) -> None:
+        """Stop reading until the reader has taken what there is."""
+        self._paused = True
+        if not self._rests:
+            transport.pause_reading()
+        if not self._bounded:
+            self._bounded = True
+            transport.set_protocol(BoundedReads(self))
+
+    def _rest(self, batches: Batches, *, is_one: bool) -> None:
+        """Rest before the next read of an answer under way, unless that would bring no more than one token anyway."""
+        now = self._loop.time()
+        came_after_s, self._read_at = now - self._read_at, now
+        if self._rests or (is_one and came_after_s >= batches.rest_s) or self._transport is None:
+            return
+        self._rests = True
+        self._transport.pause_reading()
+        batches.rest(self._loop, self._go_on)
+
+    def _go_on(self) -> None:
+        if self._rests and self._transport is not None and not self._transport.is_closing():
+            self._rests = False
+            if not self._paused:
+                self._transport.resume_reading()
 
     def _excess(self, body: int, size: int) -> int:
         """Count the framing in a large read of ``size`` bytes, of which ``body`` are of the answer's body.
@@ -293,8 +321,8 @@ class Http1Connection(asyncio.Protocol):
         if transport is None or not (reusable and message.keep_alive) or transport.get_write_buffer_size():
             self._give_up()
             return
-        if self._paused:
-            self._paused = False
+        if self._paused or self._rests:
+            self._paused = self._rests = False
             transport.resume_reading()
         self.room = 1
         self.idle_since = self._loop.time()

@@ -6,7 +6,7 @@ It follows RFC 9113; ``limits.py`` has the limits on what a server can make us s
 
 import asyncio
 from collections.abc import Callable
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from providers.errors import ErrorKind, UpstreamError
 from providers.http import frames
@@ -25,6 +25,9 @@ from providers.http.message import (
     Unsent,
 )
 from providers.redaction import redact
+
+if TYPE_CHECKING:
+    from providers.http.batches import Batches
 
 # Which error an exchange on an HTTP/2 connection ends with, and whether its request may be sent again (``Unsent``).
 
@@ -72,6 +75,7 @@ class Http2Connection(asyncio.Protocol):
         self.idle_since = loop.time()
         self.closed = False
         self.next_id = 1  # the id of the next stream
+        self.batches: Batches | None = None
         self._owner = owner
         self._loop = loop
         self._out = Outgoing()
@@ -108,6 +112,7 @@ class Http2Connection(asyncio.Protocol):
         """Send ``request`` and return the response before it arrives."""
         stream_id = self.next_id
         stream = Stream(self, self._loop, stream_id, request.head.method, self.connect_ms)
+        stream.response.batches = self.batches
         if not self.alive():
             stream.response.fail(Unsent("the connection is gone"))
             return stream.response

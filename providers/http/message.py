@@ -7,6 +7,7 @@ from typing import Protocol
 import msgspec
 
 from providers.errors import UpstreamError
+from providers.http.batches import Batches
 from providers.sendings import SendCount
 
 # The limits on what a server can make the client store or do, all in one place. They are far above what providers
@@ -88,6 +89,7 @@ class Response(msgspec.Struct, eq=False):  # a struct is made without a Python c
     _ended: bool = False
     _error: "UpstreamError | Unsent | None" = None
     _waiter: "asyncio.Future[None] | None" = None
+    batches: Batches | None = None  # for a connection with other exchanges, which cannot rest itself
 
     @property
     def headers(self) -> Mapping[str, str]:
@@ -170,6 +172,9 @@ class Response(msgspec.Struct, eq=False):  # a struct is made without a Python c
         if self.listener is None:
             self._wake()
         elif len(self._pieces) == 1:
+            if self.batches is not None and self.batches.rest_s:
+                self.batches.rest(self._loop, self._offer)
+                return
             self._loop.call_soon(self._offer)  # once for all data that arrives together, as for a reader
         if len(self._pieces) > PIECES:
             self._pieces[:] = [b"".join(self._pieces)]
@@ -336,6 +341,7 @@ class Connection(Protocol):
     """An established connection. ``room`` is how many more requests it accepts now: 1 or 0 over HTTP/1.1."""
 
     version: str  # "1.1" or "2"
+    batches: Batches | None  # set by its pool
     connect_ms: float | None  # the time to connect, for the first response; None if no request waited for it
     room: int
     idle_since: float  # the time of the event loop when its last exchange ended

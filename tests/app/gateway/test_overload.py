@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from providers.simulator.script import Drop, Gate, Hang, RoleOnly, Status, Step, answer
+from providers.simulator.script import Drop, Gate, Hang, Pause, RoleOnly, Status, Step, answer
 from tests.app.gateway.relayed.samples import form
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve, chat_body, read
 from tests.app.gateway.test_admission import clients, key_of
@@ -268,6 +268,28 @@ async def test_what_is_refused_is_counted_by_reason_and_so_is_what_is_in_flight(
         assert "holeshot_calls_queued 0.0" in page
         assert "holeshot_calls_limit 2.0" in page
         assert "holeshot_loop_delay_seconds " in page
+
+
+@pytest.mark.parametrize("path", [CHAT, "/v1/messages"])
+async def test_while_turns_are_long_tokens_come_in_batches_and_none_is_lost(serve: Serve, path: str) -> None:
+    words = [f"w{number} " for number in range(100)]
+    role, *tokens = answer(*words)
+    script = [role, *(step for token in tokens for step in (token, Pause(0.004)))]
+    config = {**limited(), "overload": {"loop_delay_ms": 0.001}}  # each turn is longer
+    async with serve(alpha=script, config=config) as running:
+        batches, provider = running.gateway.context.intake.batches, running["alpha"]
+        async with running.post({**ASKED[path], "stream": True}, path=path) as response:
+            said = await response.content.readuntil(b"w0 ")
+            await until(lambda: batches.rest_s)
+            said += await response.read()
+        assert [word for word in words if word.encode() not in said] == []
+        await empty(running)
+        [row] = await running.rows("select outcome, completion_tokens from attempts")
+        assert row == {"outcome": "won", "completion_tokens": len(words)}
+        async with running.post({**ASKED[path], "stream": True}, path=path) as response:
+            await response.content.readuntil(b"w0 ")
+            await until(lambda: batches.rest_s)
+        await provider.reach(disconnects=1)  # the client's hanging up, which no rest delays
 
 
 async def test_the_wait_is_part_of_the_time_to_first_token_and_of_the_overhead(serve: Serve) -> None:
