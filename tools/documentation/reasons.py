@@ -173,8 +173,8 @@ REASONS: Mapping[str, Reasons] = {
         "max_in_flight": "Most calls at once, for each worker. Not set: what memory and file descriptors allow.",
         "loop_delay_ms": (
             "While turns of the event loop, in which all that is ready runs once, take longer, fewer calls are let in."
-            " A first token is late by some turns; short ones cost more. From a quarter of it on, tokens come in batches,"
-            " at most 50 ms apart. 0: neither."
+            " A first token is late by some turns; short ones cost more. From a quarter of it on, tokens come in"
+            " batches, at most 50 ms apart. 0: neither."
         ),
         "queue": "How many calls may wait for room, ordered by their client's `priority`. 0: none waits.",
         "queue_timeout_s": "How long they may wait. Then they get 503. 0: not at all.",
