@@ -572,8 +572,8 @@ class Intake:
 
     def _observe(self, turn_s: float) -> None:
         """Adjust batches and the limit to the length of the loop's turns."""
-        self.batches.observe(turn_s, self.limit.target_s)
         if self.in_flight:
+            self.batches.observe(turn_s, self.limit.target_s)
             self.limit.observe(turn_s, self.in_flight, is_reached=self._found_no_room or bool(self._queue))
             self._found_no_room = False
 

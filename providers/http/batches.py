@@ -1,8 +1,9 @@
 """Answers under way are read in batches while the event loop is busy.
 
 A token costs much less where several come at a time: a read, a search and a write are for all of them. When turns of
-the loop get long, each answer of which a first token was forwarded rests after a read, for at most ``MOST_S``. What
-arrives meanwhile stays in the socket, and the loop comes sooner to those that wait for their first token.
+the loop get long, each answer of which a first token was forwarded rests after a read, for at most ``MOST_S``, and the
+loop comes sooner to those that wait for their first token. What arrives meanwhile stays in the socket; over TLS and
+HTTP/2 it is read, and only its search and its write are for several tokens.
 """
 
 import asyncio
@@ -44,6 +45,8 @@ class Batches:
 
     def _wake(self, loop: asyncio.AbstractEventLoop) -> None:
         resting, now = self._resting, loop.time() + _TOGETHER_S
-        while resting and resting[0][0] <= now:
-            resting.popleft()[1]()
-        self._timer = loop.call_at(resting[0][0], self._wake, loop) if resting else None
+        try:
+            while resting and resting[0][0] <= now:
+                resting.popleft()[1]()
+        finally:  # whatever one of them raises, the others go on
+            self._timer = loop.call_at(resting[0][0], self._wake, loop) if resting else None

@@ -158,6 +158,7 @@ class Http1Connection(asyncio.Protocol):
         self._message = Message()
         self._notified = False  # its owner was notified that it is gone
         self._paused = False
+        self._is_secure = False  # over TLS
         self._rests = False  # reading was paused for a batch
         self._read_at = 0.0  # the last read of an answer under way, while the loop is busy
         self._bounded = False  # reads are limited, since its reader has fallen behind before
@@ -167,6 +168,7 @@ class Http1Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin to accept requests."""
         self._transport = cast("asyncio.Transport", transport)  # uvloop's is not a subclass
+        self._is_secure = transport.get_extra_info("ssl_object") is not None
         self._message.open()
         self.room = 1
 
@@ -183,6 +185,8 @@ class Http1Connection(asyncio.Protocol):
         assert self._transport is not None
         response = self._message.response = Response(self, self._loop, self.connect_ms)
         self.connect_ms = None
+        if self._is_secure:  # to pause it would not stop reads, and uvloop drops what waits when the server closes
+            response.batches = self.batches
         request.sendings.number += 1
         self.room = 0
         self.streams = 1
@@ -247,7 +251,7 @@ class Http1Connection(asyncio.Protocol):
         elif response.buffered > BUFFERED_BYTES and not self._paused and self._transport is not None:
             self._fall_behind(self._transport)
         elif response.listener is not None and self.batches is not None and self.batches.rest_s:
-            self._rest(self.batches, is_one=number == 1)
+            self._rest(self.batches, len(data), number)
 
     def _fall_behind(self, transport: asyncio.Transport) -> None:
         """Stop reading until the reader has taken what there is."""
@@ -258,11 +262,16 @@ class Http1Connection(asyncio.Protocol):
             self._bounded = True
             transport.set_protocol(BoundedReads(self))
 
-    def _rest(self, batches: Batches, *, is_one: bool) -> None:
-        """Rest before the next read of an answer under way, unless that would bring no more than one token anyway."""
+    def _rest(self, batches: Batches, size: int, tokens: int) -> None:
+        """Rest before the next read of an answer under way, unless that would bring no more than one token anyway.
+
+        ``size``, ``tokens``: of this read. A large one is no matter of tokens.
+        """
         now = self._loop.time()
         came_after_s, self._read_at = now - self._read_at, now
-        if self._rests or (is_one and came_after_s >= batches.rest_s) or self._transport is None:
+        if self._rests or self._is_secure or self._transport is None or size >= READ_BYTES:
+            return
+        if tokens <= 1 and came_after_s >= batches.rest_s:
             return
         self._rests = True
         self._transport.pause_reading()
@@ -288,7 +297,8 @@ class Http1Connection(asyncio.Protocol):
         """Process the end of the connection, which also ends a response without a length."""
         response = self._message.response
         self._transport = self._message.parser = None
-        if response is not None and response.status and self._ends_with_connection and exc is None:
+        is_whole = exc is None and not self._paused  # uvloop drops what waits at the end of a paused one over TLS
+        if response is not None and response.status and self._ends_with_connection and is_whole:
             self._message.response = None
             response.end()
         self._fail(self._lost(response, exc))

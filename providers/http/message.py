@@ -89,7 +89,7 @@ class Response(msgspec.Struct, eq=False):  # a struct is made without a Python c
     _ended: bool = False
     _error: "UpstreamError | Unsent | None" = None
     _waiter: "asyncio.Future[None] | None" = None
-    batches: Batches | None = None  # for a connection with other exchanges, which cannot rest itself
+    batches: Batches | None = None  # in which it is offered, where its connection does not rest
 
     @property
     def headers(self) -> Mapping[str, str]:
@@ -172,10 +172,12 @@ class Response(msgspec.Struct, eq=False):  # a struct is made without a Python c
         if self.listener is None:
             self._wake()
         elif len(self._pieces) == 1:
-            if self.batches is not None and self.batches.rest_s:
+            if self.batches is not None and self.batches.rest_s and len(data) < READ_BYTES:
                 self.batches.rest(self._loop, self._offer)
                 return
             self._loop.call_soon(self._offer)  # once for all data that arrives together, as for a reader
+        elif self.batches is not None and self.buffered >= READ_BYTES:
+            self._loop.call_soon(self._offer)  # no matter of tokens
         if len(self._pieces) > PIECES:
             self._pieces[:] = [b"".join(self._pieces)]
 

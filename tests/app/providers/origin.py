@@ -7,7 +7,7 @@ so that only the end of the TCP connection ends a request.
 import asyncio
 import ssl
 from collections.abc import AsyncIterator, Awaitable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import TypeVar, cast
 
 import trustme
@@ -70,6 +70,15 @@ class Connection(asyncio.Protocol):
     def close(self) -> None:
         """End the connection once what was sent has gone out."""
         assert self._transport is not None
+        self._transport.close()
+
+    def bid_farewell(self) -> None:
+        """Do the same in the words of TLS as well, as most servers do: with a close_notify."""
+        assert self._transport is not None
+        if self._tls:
+            with suppress(ssl.SSLWantReadError):  # of the client's own, which is not waited for
+                self._tls.unwrap()
+            self._transport.write(self._outgoing.read())
         self._transport.close()
 
     def drop(self) -> None:

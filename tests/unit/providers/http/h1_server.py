@@ -1,6 +1,7 @@
 """The server's side of HTTP/1.1 connections, which a test speaks byte by byte, and the dialling of them."""
 
 import asyncio
+from typing import Any
 
 from providers.http.http1 import BoundedReads, Http1Connection
 from providers.http.message import Head, Owner, Request
@@ -14,8 +15,8 @@ OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
 class Plug(Wire):
     """A transport whose reading can be paused, and which tells its protocol of its end."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, extra: dict[str, Any] | None = None) -> None:
+        super().__init__(extra)
         self._reading = True
 
     def is_reading(self) -> bool:
@@ -47,8 +48,8 @@ class Plug(Wire):
 class Line:
     """One connection and its server."""
 
-    def __init__(self, owner: Owner, connect_ms: float | None = 12.5) -> None:
-        self.wire = Plug()
+    def __init__(self, owner: Owner, connect_ms: float | None = 12.5, *, secure: bool = False) -> None:
+        self.wire = Plug({"ssl_object": self} if secure else None)
         self.client = Http1Connection(owner, asyncio.get_running_loop(), connect_ms)
         self.wire.protocol = self.client
         self.client.connection_made(self.wire)

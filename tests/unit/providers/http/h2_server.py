@@ -150,8 +150,8 @@ class Clock:
 class Wire(asyncio.Transport):
     """A transport that keeps what is written to it."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, extra: dict[str, Any] | None = None) -> None:
+        super().__init__(extra)
         self.writes: list[bytes] = []
         self.aborted = False
         self.protocol: asyncio.Protocol | None = None
