@@ -78,8 +78,10 @@ def grouped(peer: str) -> str | None:
     None if it is none.
     """
     address = read_address(peer)
-    if address is None or isinstance(address, IPv4Address):
-        return None if address is None else str(address)
+    if address is None:
+        return None
+    if isinstance(address, IPv4Address):
+        return str(address)
     bits = 8 * IPV6_PREFIX_BYTES
     return str(IPv6Network((int(address) >> 128 - bits << 128 - bits, bits)))
 

@@ -250,7 +250,7 @@ class Http1Connection(asyncio.Protocol):
             self._fail(_no_http(OVERSIZED if self._framing_bytes <= FRAMING_BYTES else TOO_MUCH_FRAMING))
         elif response.buffered > BUFFERED_BYTES and not self._paused and self._transport is not None:
             self._fall_behind(self._transport)
-        elif response.listener is not None and self.batches is not None and self.batches.rest_s:
+        elif response.listener is not None and self.batches is not None and self.batches.rest_s and not self._is_secure:
             self._rest(self.batches, len(data), number)
 
     def _fall_behind(self, transport: asyncio.Transport) -> None:
@@ -269,7 +269,7 @@ class Http1Connection(asyncio.Protocol):
         """
         now = self._loop.time()
         came_after_s, self._read_at = now - self._read_at, now
-        if self._rests or self._is_secure or self._transport is None or size >= READ_BYTES:
+        if self._rests or self._transport is None or size >= READ_BYTES:
             return
         if tokens <= 1 and came_after_s >= batches.rest_s:
             return

@@ -79,7 +79,7 @@ class Connection(asyncio.Protocol):
             with suppress(ssl.SSLWantReadError):  # of the client's own, which is not waited for
                 self._tls.unwrap()
             self._transport.write(self._outgoing.read())
-        self._transport.close()
+        self.close()
 
     def drop(self) -> None:
         if self._transport is not None:
