@@ -301,4 +301,5 @@ async def test_the_wait_is_part_of_the_time_to_first_token_and_of_the_overhead(s
         go.set()
         await second
         [row] = await running.rows("select ttft_ms, overhead_ms from calls order by id desc limit 1")
-        assert row["ttft_ms"] >= row["overhead_ms"] >= 5000.0
+        # Neither is the longer for sure: what the gateway takes from first token to first byte is overhead, too.
+        assert min(row["ttft_ms"], row["overhead_ms"]) >= 5000.0
