@@ -10,6 +10,7 @@ from math import exp, sqrt
 from pathlib import Path
 from random import Random
 from statistics import fmean
+from uuid import UUID
 
 from msgspec import Struct
 
@@ -152,18 +153,21 @@ def _at(call: Sequence[Drawn], place: int) -> Drawn | None:
 
 
 async def store(url: str, spool: Path, calls: Sequence[Call], *, model: str, until: datetime) -> None:
-    """Store ``calls`` as those of ``model``, the last of them at ``until``; the ledger has its tables."""
-    ledger = Ledger(url, spool, "replay")
+    """Store ``calls`` as those of ``model``, the last of them at ``until``; the ledger has its tables.
+
+    Their ids are the same each time, and so is the sample that is drawn by them.
+    """
+    ledger, random = Ledger(url, spool, "replay"), Random(model)
     for number, call in enumerate(calls, start=1):
-        ledger.call_finished(_record(call, model, until - timedelta(seconds=RATE_S * (len(calls) - number))))
+        call_id = str(UUID(int=random.getrandbits(128), version=4))
+        ledger.call_finished(_record(call, call_id, model, until - timedelta(seconds=RATE_S * (len(calls) - number))))
         if number % _BATCH == 0:
             await ledger.flush()
     await ledger.flush()
     await ledger.close()
 
 
-def _record(call: Call, model: str, at: datetime) -> CallRecord:
-    call_id = new_id()
+def _record(call: Call, call_id: str, model: str, at: datetime) -> CallRecord:
     attempts = tuple(_attempt(each, call_id, number, model, at) for number, each in enumerate(call.tries, start=1))
     winner = next((each for each in attempts if each.outcome is Outcome.WON), None)
     return CallRecord(
