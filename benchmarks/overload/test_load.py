@@ -43,7 +43,7 @@ async def serving(answer: Callable[[int], bytes]) -> AsyncIterator[int]:
 
 def order(port: int, **more: float) -> Order:
     question = Question(port=port, path="/v1/chat/completions", model="m", streamed=True)
-    return Order(question=question, for_s=0.2, **{"patience_s": PATIENCE_S, **more})  # type: ignore[arg-type] # fields of an order
+    return Order(question=question, **{"for_s": 0.2, "patience_s": PATIENCE_S, **more})  # type: ignore[arg-type] # fields of an order
 
 
 async def test_answers_and_refusals_are_told_apart() -> None:
@@ -57,7 +57,7 @@ async def test_answers_and_refusals_are_told_apart() -> None:
 
 async def test_a_closed_loop_keeps_to_its_connections() -> None:
     async with serving(lambda _: STREAM) as port:
-        outcome = await carry_out(order(port, connections=2))
+        outcome = await carry_out(order(port, connections=2, for_s=1.0))
     assert len(outcome.ended) == len(outcome.due) > 2
 
 

@@ -306,7 +306,7 @@ class _Answer:
     async def _wait_for_first_token(self, response: web.StreamResponse) -> None:
         """Sleep until the first token is due; send comments meanwhile if the persona does."""
         every_s = self._persona.comment_every_s
-        comment_at_s = self._loop.time() - self._started_at_s + (every_s or math.inf)
+        comment_at_s = self._run.ttft_s * _ROLE_AT + (every_s or math.inf)
         while response.prepared and every_s and comment_at_s < self._run.ttft_s:
             await self._sleep_until(comment_at_s)
             await response.write(b": processing\n\n")

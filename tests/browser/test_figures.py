@@ -91,6 +91,7 @@ def test_the_list_of_calls_has_every_call(demo: Installation, visit: Callable[..
 
 
 def test_a_call_is_shown_with_all_its_attempts(demo: Installation, visit: Callable[..., Visit]) -> None:
+    demo.await_no_rows(UNENDED)  # of a test before
     call_id, launched = demo.rows("select id, launched from calls order by launched desc limit 1")[0]
     deployments = [row[0] for row in demo.rows(f"select deployment from attempts where call_id = '{call_id}'")]
     page = visit(demo).open(f"calls/{call_id}")

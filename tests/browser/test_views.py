@@ -481,7 +481,7 @@ def test_a_filter_goes_along_to_other_views_and_back_undoes_it(demo: Installatio
     seen = visit(demo)
     page = seen.open("live")
     page.get_by_label("Model").select_option(MODEL)
-    assert page.url.endswith(f"#/live?model={MODEL}")
+    page.wait_for_function("hash => location.hash === hash", arg=f"#/live?model={MODEL}")
     assert page.locator("#navigation a[data-entry=calls]").get_attribute("href") == f"#/calls?model={MODEL}"
     page.go_back()
     page.wait_for_function("() => location.hash === '#/live'")

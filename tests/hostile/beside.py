@@ -140,8 +140,8 @@ def configuration(folder: Path, fair_port: int, hostile_port: int, api: str) -> 
     }
 
 
-async def beside(attack: Attack, seconds: float, folder: Path) -> Figures:
-    """Attack a gateway for so long, with a fair client beside it."""
+async def beside(attack: Attack, seconds: float, folder: Path, back_within_s: float = BACK_WITHIN_S) -> Figures:
+    """Attack a gateway for so long, with a fair client beside it; the memory is waited for afterwards."""
     pipe, loop = asyncio.subprocess.PIPE, asyncio.get_running_loop()
     command = (sys.executable, "-P", "-m", "tests.hostile.attacker", attack.name)
     attacker = await asyncio.create_subprocess_exec(
@@ -164,7 +164,7 @@ async def beside(attack: Attack, seconds: float, folder: Path) -> Figures:
             beside_ms = await fair(port, attacking)
             ended_s, back_s = loop.time(), None
             page, _ = await _ask(port, _METRICS)
-            while back_s is None and loop.time() < ended_s + BACK_WITHIN_S:
+            while back_s is None and loop.time() < ended_s + back_within_s:
                 if memory_mb(running.pid) <= before_mb * BACK_SHARE:
                     back_s = loop.time() - ended_s
                 await asyncio.sleep(CALL_EACH_S)

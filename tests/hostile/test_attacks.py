@@ -6,6 +6,7 @@ import pytest
 
 from tests.hostile.attacks import ATTACKS, Attack
 from tests.hostile.beside import beside
+from tests.patience import PATIENCE_S
 
 QUICK = {
     "trailers of 256 KB",
@@ -22,7 +23,7 @@ _SECONDS = 1.0
 async def test_an_attack_ends_no_gateway_fails_no_fair_call_and_leaves_no_memory(
     attack: Attack, tmp_path: Path
 ) -> None:
-    figures = await beside(attack, _SECONDS, tmp_path)
+    figures = await beside(attack, _SECONDS, tmp_path, PATIENCE_S)
     assert not figures.lost()
 
 

@@ -458,7 +458,7 @@ async def test_without_any_provider_simulated_ones_race_and_it_says_so(raced: Ra
 
     assert code in (0, 1)  # they fail now and then, as real ones do
     assert err.startswith("no provider keys were found: racing simulated providers\n")
-    assert bool(out) == (code == 0)
+    assert bool(out) == (code == 0 or "the answer broke off" in err)
 
 
 @pytest.mark.parametrize(

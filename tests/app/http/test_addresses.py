@@ -16,7 +16,7 @@ from tests.app.http.dialled import answered, calling, refused, resolving, silent
 from tests.app.http.http1_line import Http1Line
 from tests.app.http.lines import Server
 from tests.app.providers.origin import soon
-from tests.patience import PATIENCE_S
+from tests.patience import PATIENCE_S, until
 from tests.support.servers import free_port
 
 
@@ -142,6 +142,7 @@ async def test_names_that_hang_hold_up_no_other_name(monkeypatch: pytest.MonkeyP
 
 
 async def test_calls_that_wait_for_one_name_share_its_lookup(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dialing, "SHARED_S", PATIENCE_S)
     answers = threading.Event()
     asked = resolving(monkeypatch, answers)
     async with calling("http://slow.example") as caller:
@@ -151,6 +152,7 @@ async def test_calls_that_wait_for_one_name_share_its_lookup(monkeypatch: pytest
         calls = [asyncio.create_task(refused(caller)) for _ in range(20)]
         for _ in range(10):
             await asyncio.sleep(0)
+        await until(lambda: asked)  # in a thread
         assert asked == ["slow.example"]
         answers.set()
         assert set(await soon(asyncio.gather(*calls))) == {"the name slow.example does not resolve"}
