@@ -3,6 +3,8 @@
 import asyncio
 from contextlib import suppress
 
+from tests.support.servers import free_port
+
 
 class Relay:
     """Listens on a port of loopback and passes everything on to ``host:port``, unless it is cut or hangs."""
@@ -17,8 +19,8 @@ class Relay:
         self._passes.set()
 
     async def listen(self) -> None:
+        self.port = self.port or free_port()  # nobody else is given it while the relay is cut
         self._server = await asyncio.start_server(self._accept, "127.0.0.1", self.port)
-        self.port = self._server.sockets[0].getsockname()[1]
 
     def lead_to(self, host: str, port: int) -> None:
         """Pass new connections on to another server, as a name does that leads elsewhere."""

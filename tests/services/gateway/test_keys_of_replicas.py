@@ -132,6 +132,7 @@ async def test_until_the_keys_were_read_they_are_answered_with_503_and_those_of_
     async with serving(tmp_path / "one", {"alpha": None}, database_url=postgres_url, **in_database()) as one:
         key = await Desk(one).create("app")
     given_up_soon(monkeypatch)
+    monkeypatch.setattr(watch, "STALE_S", PATIENCE_S)
     relay.hang()
     async with serving(tmp_path / "two", {"alpha": None}, database_url=relayed_url, **in_database()) as two:
         async with two.chat(bearer(key)) as response:

@@ -46,6 +46,7 @@ async def test_two_replicas_spend_one_budget(tmp_path: Path, postgres_url: str, 
         asyncio.timeout(PATIENCE_S),
     ):
         await asyncio.gather(out_of_money(one), out_of_money(two))
+        await until(lambda: one.requests + two.requests >= 6)  # booked before it is sent
         booked = await rows(postgres_url, "select replica, coalesce(cost_usd, reserved_usd) as usd from probes")
         sent = one.requests + two.requests
     assert len(booked) == 6

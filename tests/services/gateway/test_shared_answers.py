@@ -64,9 +64,10 @@ async def test_a_conversation_goes_on_at_another_replica_in_each_turn(
     async with two_replicas(tmp_path, redis_url) as replicas:
         talks = [Talk(each, "whole", "plain") for each in replicas]
         answer = await talks[0].ask("weather?")
-        told = calls_of(answer)
+        told, there = calls_of(answer), 0
         for turn in range(1, 13):  # more than one chain
-            await shared(redis, turn)
+            there += 1 + len(answer["output"])
+            await shared(redis, there)
             answer = await talks[turn % 2].ask(told, previous_response_id=answer["id"])
             told = [{"role": "user", "content": f"say: {turn}"}]
         assert text_of(answer)

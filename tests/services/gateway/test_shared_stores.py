@@ -65,8 +65,8 @@ async def test_two_gateways_on_one_redis_share_one_leaderboard(
     async with serving(tmp_path / "one", scripts, **stores) as one, serving(tmp_path / "two", scripts, **stores) as two:
         for _ in range(5):
             await chat(one)
-        assert await board_of(one).sync()
-        assert await board_of(two).sync()
+        await eventually(board_of(one).sync)
+        await eventually(board_of(two).sync)
         seen = {row.deployment: row for row in two.gateway.steering.leaderboard(MODEL).deployments}
         assert (seen["alpha/m"].events, seen["beta/m"].censored) == (5, 5)
         assert (seen["alpha/m"].score or 0.0) < (seen["beta/m"].score or 0.0)
@@ -94,8 +94,8 @@ async def test_a_gateway_whose_clock_is_wrong_shares_samples_strikes_and_dollars
             before = {row.deployment: row.events for row in others.gateway.steering.leaderboard(MODEL).deployments}
             for _ in range(5):
                 await chat(asked)
-            assert await board_of(asked).sync()
-            assert await board_of(others).sync()
+            await eventually(board_of(asked).sync)
+            await eventually(board_of(others).sync)
             seen = {row.deployment: row.events for row in others.gateway.steering.leaderboard(MODEL).deployments}
             assert seen["alpha/m"] == before["alpha/m"] + 5
         async with Redis.from_url(redis_url, decode_responses=True) as redis:
@@ -112,7 +112,7 @@ async def test_a_gateway_whose_clock_is_wrong_shares_samples_strikes_and_dollars
 async def test_a_gateway_tells_the_others_whom_it_finds_well(tmp_path: Path, postgres_url: str, redis_url: str) -> None:
     async with serving(tmp_path, {"alpha": None}, database_url=postgres_url, redis_url=redis_url) as running:
         await chat(running)
-        assert await board_of(running).sync()
+        await eventually(board_of(running).sync)
         async with Redis.from_url(redis_url, decode_responses=True) as redis:
             [report] = await redis.hvals(STRIKES_KEY)
     assert json.loads(report)["well"] == ["alpha/m"]
@@ -132,7 +132,7 @@ async def test_garbage_in_redis_breaks_neither_the_leaderboard_nor_calls(
                     await redis.hset(key, "@since", "@another1")  # as if another gateway had begun it
                 await redis.hset(f"{slot_key}:sums", mapping=dict.fromkeys([*names, "calls", "out"], garbage))
         await chat(running)
-        assert await board_of(running).sync()
+        await eventually(board_of(running).sync)
         await chat(running)
         async with running.get("/leaderboard") as response:
             assert response.status == 200

@@ -19,6 +19,15 @@ from tests.support.relay import Relay
 CALLS = 10
 
 
+def delete(spool: Path, gateway: GatewayProcess, in_its_place: str | None = None) -> None:
+    """Delete the spool between two of the gateway's own looks: it makes what is missing again, once a second."""
+    gateway.send(signal.SIGSTOP)
+    shutil.rmtree(spool)
+    if in_its_place is not None:
+        spool.write_text(in_its_place)
+    gateway.send(signal.SIGCONT)
+
+
 async def test_calls_answered_after_the_spool_was_deleted_have_their_rows_though_the_process_is_killed(
     tmp_path: Path, postgres_url: str
 ) -> None:
@@ -33,7 +42,7 @@ async def test_calls_answered_after_the_spool_was_deleted_have_their_rows_though
             alpha.once([RoleOnly(), Delta("a"), Gate(asyncio.Event())])
             response = await http.post(f"{gateway.url}/v1/chat/completions", json=chat_body(stream=True))
             under_way = response.headers["x-holeshot-call-id"]
-            shutil.rmtree(tmp_path / "spool")
+            delete(tmp_path / "spool", gateway)
             told = await gateway.event("ledger.spool_missing")
             assert (told["lost"], told["cause"]) == (0, None)
             answered = await calls(http, gateway)
@@ -59,7 +68,7 @@ async def test_rows_of_a_deleted_spool_are_shipped_all_the_same(tmp_path: Path, 
         async with started(config, tmp_path) as gateway:
             relay.hang()
             answered = await calls(http, gateway)
-            shutil.rmtree(tmp_path / "spool")
+            delete(tmp_path / "spool", gateway)
             answered += await calls(http, gateway)
             await gateway.event("ledger.spool_missing")
             answered += await calls(http, gateway)
@@ -105,8 +114,7 @@ async def test_a_ledger_that_can_be_kept_nowhere_is_told_and_refuses_calls_where
         config = configuration(tmp_path, {"alpha": alpha.base_url}, database_url=by_relay, ledger="required")
         async with started(config, tmp_path) as gateway:
             answered = await calls(http, gateway)
-            shutil.rmtree(tmp_path / "spool")
-            (tmp_path / "spool").write_text("no folder can be made here")
+            delete(tmp_path / "spool", gateway, in_its_place="no folder can be made here")
             await gateway.event("ledger.spool_missing")
             answered += await calls(http, gateway)  # the database has them
             relay.hang()

@@ -110,7 +110,9 @@ async def test_a_hang_in_the_middle_of_a_batch_leaves_nobody_waiting_here_or_the
     assert await count(postgres_url) == 2
 
 
-async def test_an_idle_ledger_asks_only_while_somebody_asks_it(ledger: Ledger, relay: Relay, clock: Clock) -> None:
+async def test_an_idle_ledger_asks_only_while_somebody_asks_it(
+    ledger: Ledger, relay: Relay, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
     relay.hang()
     clock.now_s += 1.0
     await ledger.flush()
@@ -119,6 +121,7 @@ async def test_an_idle_ledger_asks_only_while_somebody_asks_it(ledger: Ledger, r
     with pytest.raises(DatabaseUnreachableError):
         await ledger.flush()
     assert ledger.last_error
+    monkeypatch.setattr(shipper, "PING_TIMEOUT_S", PATIENCE_S)
     relay.resume()
     await ledger.flush()
     assert (ledger.connected, ledger.last_error, ledger.answered_s_ago) == (True, None, 0.0)

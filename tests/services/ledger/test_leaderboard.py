@@ -40,7 +40,7 @@ def traffic(random: Random, now: datetime, calls: int, *, raced: float) -> list[
     """
     records = []
     for number in range(calls):
-        at = now - timedelta(seconds=random.uniform(0.0, SLOT_S * (SLOTS_KEPT - 1)))
+        at = now - timedelta(seconds=random.uniform(0.0, SLOT_S * (SLOTS_KEPT - 2)))  # the next may begin under way
         call_id, model = new_id(), random.choice(["llama", "qwen"])
         win_on = WinOn.ANSWER if model == "qwen" else random.choice([WinOn.ANY, WinOn.SENTENCE])
         audited = random.random() < 0.4

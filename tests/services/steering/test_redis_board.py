@@ -50,9 +50,7 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-async def replica(redis_url: str, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[NewBoard]:
-    """Replicas that are patient: on a busy machine a round may take longer than they allow it."""
-    monkeypatch.setattr(redis_board, "REDIS_TIMEOUT_S", PATIENCE_S)
+async def replica(redis_url: str, clock: Clock) -> AsyncIterator[NewBoard]:
     async with AsyncExitStack() as stack:
 
         def make() -> RedisBoard:
@@ -222,7 +220,7 @@ async def test_a_flush_repeated_after_a_lost_confirmation_counts_once(
 ) -> None:
     """Between the board and Redis, a link that loses the answer to the first batch, after Redis has applied it."""
     async with Link(redis_url) as link:
-        board = RedisBoard(connect(link.url), unix_clock=clock)
+        board = RedisBoard(connect(link.url, PATIENCE_S), unix_clock=clock)
         board.add(MODEL, {"a|n": 5.0}, START_S)
         link.lose_answers = True
         with capture_logs() as logs:
@@ -244,7 +242,7 @@ async def test_redis_killed_and_started_again_loses_nothing(clock: Clock) -> Non
     async with AsyncExitStack() as stack:
         with redis_server() as url:
             link = await stack.enter_async_context(Link(url))
-            one, other, late = (RedisBoard(connect(link.url), unix_clock=clock) for _ in range(3))
+            one, other, late = (RedisBoard(connect(link.url, PATIENCE_S), unix_clock=clock) for _ in range(3))
             one.add(MODEL, {"a|n": 1.0}, START_S)
             assert await one.sync()
             one.add(MODEL, {"a|n": 2.0}, START_S)
@@ -271,7 +269,7 @@ async def test_a_redis_that_refuses_says_in_the_log_what_it_refuses(clock: Clock
     with redis_server() as url:
         async with Redis.from_url(url) as admin:
             await admin.acl_setuser("reader", enabled=True, nopass=True, categories=["+@connection"])
-        board = RedisBoard(connect(url.replace("redis://", "redis://reader:any@")), unix_clock=clock)
+        board = RedisBoard(connect(url.replace("redis://", "redis://reader:any@"), PATIENCE_S), unix_clock=clock)
         board.add(MODEL, {"a|n": 1.0}, START_S)
         with capture_logs() as logs:
             assert not await board.sync()
@@ -363,7 +361,7 @@ async def test_one_replicas_samples_steer_the_other(replica: NewBoard, clock: Cl
 
 
 async def test_what_is_pending_at_the_end_is_flushed(redis: Redis, redis_url: str, clock: Clock) -> None:
-    board = RedisBoard(connect(redis_url), unix_clock=clock)
+    board = RedisBoard(connect(redis_url, PATIENCE_S), unix_clock=clock)
     await board.start()
     board.add(MODEL, {"a|n": 3.0}, START_S)
     await board.close()
@@ -519,7 +517,7 @@ async def test_while_redis_keeps_silent_nobody_waits_and_the_counts_merge_afterw
 
 async def test_replicas_share_what_they_have_spent_today(redis_url: str, redis: Redis, clock: Clock) -> None:
     purses = [Spending(clock) for _ in range(3)]
-    boards = [RedisBoard(connect(redis_url), unix_clock=clock, spending=purse) for purse in purses]
+    boards = [RedisBoard(connect(redis_url, PATIENCE_S), unix_clock=clock, spending=purse) for purse in purses]
     one, other, late = purses
     one.charge("m", 0.75)
     other.charge("m", 0.5)
@@ -545,7 +543,7 @@ async def test_replicas_share_what_they_have_spent_today(redis_url: str, redis: 
 
 async def test_replicas_share_how_many_calls_their_dollars_are_for(redis_url: str, clock: Clock) -> None:
     purses = [Spending(clock) for _ in range(2)]
-    boards = [RedisBoard(connect(redis_url), unix_clock=clock, spending=purse) for purse in purses]
+    boards = [RedisBoard(connect(redis_url, PATIENCE_S), unix_clock=clock, spending=purse) for purse in purses]
     for purse, calls in zip(purses, (3, 5), strict=True):
         assert [purse.calls_today("m{1}") for _ in range(calls)] == [float(number + 1) for number in range(calls)]
     for board in boards * 2:

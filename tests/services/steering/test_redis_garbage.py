@@ -21,6 +21,7 @@ from gateway.steering.candidates import Terms
 from gateway.steering.redis_board import MOST_BYTES, MOST_FIELDS, RedisBoard
 from gateway.steering.router import Steering
 from gateway.topology.nodes import connect
+from tests.patience import PATIENCE_S
 
 START_S = 1_800_000_000.0
 MODEL = "m"
@@ -54,7 +55,7 @@ class Replica:
 
     def __init__(self, redis_url: str, now: Callable[[], float] = lambda: START_S) -> None:
         self.spending = Spending(now)
-        self.board = RedisBoard(connect(redis_url), unix_clock=now, spending=self.spending)
+        self.board = RedisBoard(connect(redis_url, PATIENCE_S), unix_clock=now, spending=self.spending)
         self.steering = Steering(self.board, clock=now, unix_clock=now, random=Random(1), spending=self.spending)
         self.steering.reset({MODEL: DEPLOYMENTS})
 

@@ -26,12 +26,13 @@ class Library:
         self.url = url
         self.waiting: list[Shippable] = []
         self.running: dict[str, CallStart] = {}
+        self.now = NOW
         self.reports = LedgerReports(
             Reader(url),
             replays=Replays(url, clock=lambda: 0.0, kept_s=0.0),
             unshipped=lambda: self.waiting,
             running=self.running.get,
-            utc_now=lambda: NOW,
+            utc_now=lambda: self.now,
             clock=lambda: 0.0,
             kept_s=0.0,
         )
