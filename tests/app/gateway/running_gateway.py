@@ -122,11 +122,11 @@ class RunningGateway:
             samples |= {f"{deployment}|tok": 1000.0, f"{deployment}|sec": 0.1 * 10.0**place}
             self.gateway.steering._board.add(model, samples, time.time())
 
-    def answer_once_all_are_asked(self) -> None:
+    def answer_once_all_are_asked(self, script: Sequence[Step] | None = None) -> None:
         """Have no provider answer before every one has its request: a loser may be cut before it was sent any."""
         gates = [Gate(provider.requested) for provider in self.providers.values()]
         for provider in self.providers.values():
-            provider.script = [*gates, *answer("Hello")]
+            provider.script = [*gates, *(script or answer("Hello"))]
 
     async def rows(self, query: str) -> list[dict[str, Any]]:
         """Return what the ledger in SQLite answers once all that was recorded is in it."""

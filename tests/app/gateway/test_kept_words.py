@@ -41,9 +41,9 @@ LOOKED_AT = (
 )
 
 
-def refusal(status: int, echo: str) -> Sequence[Step]:
+def refusal(status: int, echo: str, **headers: str) -> Sequence[Step]:
     error = {"message": f"Invalid input {echo} here", "type": "invalid_request_error", "code": "bad_input"}
-    return [Status(status, {"error": error})]
+    return [Status(status, {"error": error}, headers)]
 
 
 def betrayals(seen: bytes) -> list[str]:
@@ -89,7 +89,7 @@ async def test_a_quoted_prompt_is_read_by_its_caller_alone(serve: Serve, logged:
 
 
 async def test_other_callers_are_not_told_what_an_error_quoted(serve: Serve) -> None:
-    async with serve(alpha=refusal(429, CANARY), config=single()) as running:
+    async with serve(alpha=refusal(429, CANARY, **{"retry-after": "60"}), config=single()) as running:
         async with running.chat(messages=[{"role": "user", "content": CANARY}]) as response:
             assert CANARY in await response.text()
         async with running.chat() as response:

@@ -90,12 +90,11 @@ async def test_in_a_race_each_model_is_told_what_it_takes(serve: Serve, path: st
     script = SCRIPTS[APIS[path]]
     config = deployments(APIS[path], PLAIN, THINKS)
     async with serve(alpha=script, beta=script, config=config) as running:
+        running.answer_once_all_are_asked(script)
         async with running.post(BODIES[path], path=path) as response:
             assert response.status == 200
             assert response.headers["x-holeshot-launched"] == "2"
             await response.read()
-        await running["alpha"].reach(requests=1)
-        await running["beta"].reach(requests=1)
         plain, thinking = said(running["alpha"].received[0].body), said(running["beta"].received[0].body)
         assert plain <= {"include"}
         assert thinking == said(BODIES[path])
@@ -107,10 +106,9 @@ async def test_the_shipped_table_tells_which_models_are_plain(serve: Serve) -> N
         "providers": {name: {"preset": "openai", "apis": ["chat"]} for name in ("alpha", "beta")},
     }
     async with serve(alpha=None, beta=None, config=config) as running:
+        running.answer_once_all_are_asked()
         async with running.chat(reasoning_effort="low") as response:
             assert response.status == 200
-        await running["alpha"].reach(requests=1)
-        await running["beta"].reach(requests=1)
         assert "reasoning_effort" not in running["alpha"].received[0].body
         assert running["beta"].received[0].body["reasoning_effort"] == "low"
 
@@ -246,11 +244,10 @@ async def test_thinking_without_a_signature_is_not_sent_to_one_who_signs(serve: 
     config["models"][MODEL]["deployments"] = ["alpha/claude-sonnet-4-5", "beta/own"]
     script = SCRIPTS["messages"]
     async with serve(alpha=script, beta=script, config=config) as running:
+        running.answer_once_all_are_asked(script)
         async with running.post(body, path=MESSAGES) as response:
             assert response.status == 200
             await response.read()
-        await running["alpha"].reach(requests=1)
-        await running["beta"].reach(requests=1)
         to_claude, to_own = (running[name].received[0].body for name in ("alpha", "beta"))
     assert to_claude["messages"][1]["content"][0] == signed
     assert to_claude["messages"][3]["content"] == [CALL]

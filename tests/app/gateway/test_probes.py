@@ -132,7 +132,10 @@ async def test_no_view_and_no_api_of_users_has_probes(serve: Serve, monkeypatch:
 async def test_the_leaderboard_learns_from_probes_in_memory_and_in_sql(serve: Serve) -> None:
     async with serve(config=probing("alpha", quiet_s=1), alpha=None) as running:
         await ended(running, 3)
-        await running.gateway.ledger.flush()
+        running.config["probes"]["enabled"] = False  # none ends between the two looks
+        running.gateway.reload(read(running.config, running.folder))
+        while await running.rows("select * from probes where ended_at is null"):
+            pass
         [row] = running.gateway.steering.leaderboard("llama").deployments
         [stored] = await running.rows("select * from leaderboard")
     assert row.events >= 3

@@ -1,5 +1,6 @@
 """A model that refuses a field by its name: asked once more without it, and at once from then on; nothing else is."""
 
+import asyncio
 import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -9,7 +10,7 @@ import pytest
 from aiohttp import web
 from structlog.typing import EventDict
 
-from providers.simulator.script import Raw, Status, Step, answer
+from providers.simulator.script import Gate, Raw, Status, Step, answer
 from providers.simulator.wire import serve as serving
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve
 from tests.app.gateway.test_bedrock import AWS, beside
@@ -68,6 +69,18 @@ def refusing(*names: str, status: int = 400, said: Any = "Unrecognized request a
     return answered
 
 
+def once_all_have_learnt(learnt: Mapping[str, asyncio.Event], name: str, answers: Answers, field: str) -> Answers:
+    """Return answers that come once all are asked without the field: one that is cut before learns nothing."""
+
+    def answered(body: Any) -> Sequence[Step]:
+        if field in json.dumps(body):
+            return answers(body)
+        learnt[name].set()
+        return [*map(Gate, learnt.values()), *answers(body)]
+
+    return answered
+
+
 async def told(running: RunningGateway, body: Mapping[str, Any], path: str = "/v1/chat/completions") -> Any:
     """Return the status of a call, and what its client is told was left out."""
     async with running.post({"model": MODEL, **body}, path=path) as response:
@@ -116,8 +129,9 @@ async def test_what_is_learnt_is_logged_once_and_stands_in_the_leaderboard(
 async def test_both_of_a_race_are_asked_at_once_as_they_want(serve: Serve) -> None:
     asked = {"messages": QUESTION, "reasoning_effort": "low", "stream": True}
     async with serve(alpha=None, beta=None) as running:
+        learnt = {name: asyncio.Event() for name in ("alpha", "beta")}
         for name in ("alpha", "beta"):
-            running[name].answers = refusing("reasoning_effort")
+            running[name].answers = once_all_have_learnt(learnt, name, refusing("reasoning_effort"), "reasoning_effort")
             running.prefer(name, *({"alpha", "beta"} - {name}))
         for _ in range(3):
             assert await told(running, asked) == (200, "reasoning_effort")
@@ -180,11 +194,11 @@ async def test_what_a_server_does_not_know_of_tools_is_left_out_and_told(serve: 
 
 
 async def test_in_a_race_who_does_not_know_it_is_asked_without_and_the_other_with_it(serve: Serve) -> None:
-    apis = {"apis": ["messages"]}
+    apis, learnt = {"apis": ["messages"]}, asyncio.Event()
     async with serve(
-        alpha=None, beta=ANSWERS["messages"], config={"providers": {"alpha": apis, "beta": apis}}
+        alpha=None, beta=[Gate(learnt), *ANSWERS["messages"]], config={"providers": {"alpha": apis, "beta": apis}}
     ) as running:
-        running["alpha"].answers = refusing_of_tools
+        running["alpha"].answers = once_all_have_learnt({"alpha": learnt}, "alpha", refusing_of_tools, "defer_loading")
         for first in ("alpha", "beta", "alpha"):
             running.prefer(first, *({"alpha", "beta"} - {first}))
             status, _ = await told(running, with_found_tools("defer_loading"), "/v1/messages")

@@ -128,7 +128,7 @@ async def test_wrong_keys_are_counted_and_delayed_as_everywhere(serve: Serve) ->
             assert await visitor.sign_in("hs-a-guess") == 401
         assert running.gateway.context.wrong_keys.delayed == 1
         running.gateway.context.refusals.close()
-        rows = await running.rows("select reason, n from refusals")
+        rows = await running.rows("select reason, sum(n) as n from refusals group by reason")  # a minute may have ended
         assert [(row["reason"], row["n"]) for row in rows] == [("invalid_api_key", 6)]
 
 

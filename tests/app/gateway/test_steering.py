@@ -84,7 +84,7 @@ async def test_a_429_cools_the_deployment_for_what_it_asked(serve: Serve) -> Non
             assert (await chat(running)).status == 200
         assert running["busy"].counts.requests == 1
         state = (await leaderboard(running))["busy/m"]["state"]
-    assert 29 <= float(state.removeprefix("cooling ").removesuffix(" s")) <= 30
+    assert 15 <= float(state.removeprefix("cooling ").removesuffix(" s")) <= 30
 
 
 @pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
@@ -95,8 +95,8 @@ async def test_when_all_cool_down_the_answer_is_429_at_once_and_nothing_is_launc
         assert (await chat(running, stream=stream)).status == 429
         response = await chat(running, stream=stream)
         assert response.status == 429
-        assert response.headers["retry-after"] == "20"
-        assert 19_000 <= int(response.headers["retry-after-ms"]) <= 20_000
+        assert 10 <= int(response.headers["retry-after"]) <= 20  # beta's, less what has passed
+        assert 10_000 <= int(response.headers["retry-after-ms"]) <= 20_000
         assert running.requests == 2
         rows = await running.rows("select launched, status_code, error_kind from calls order by started_at")
         async with running.post({"model": MODEL, "input": "x"}, path="/v1/embeddings") as embeddings:

@@ -16,6 +16,7 @@ from providers.simulator.script import ScriptedProvider
 from tests.app.gateway.process import CHECKOUT, started
 from tests.app.gateway.running_gateway import chat_body, configuration, write
 from tests.patience import PATIENCE_S
+from tests.support.servers import free_port
 
 
 def test_an_address_is_taken_from_the_moment_it_is_bound() -> None:
@@ -49,10 +50,7 @@ async def test_two_started_at_once_share_a_ledger_and_a_spool_folder(folder: Pat
 
 
 async def test_of_two_started_at_once_on_one_port_one_serves_and_the_other_says_why_not(folder: Path) -> None:
-    with socket.socket() as reserved:
-        reserved.bind(("127.0.0.1", 0))
-        port = reserved.getsockname()[1]
-    config = configuration(folder, {"alpha": "http://127.0.0.1:1/v1"}, port=port)
+    config = configuration(folder, {"alpha": "http://127.0.0.1:1/v1"}, port=free_port())
     command = (sys.executable, "-m", "gateway.cli", "serve", "--config", str(write(config, folder)))
     pipe = asyncio.subprocess.PIPE
     both = [await asyncio.create_subprocess_exec(*command, cwd=CHECKOUT, stderr=pipe) for _ in range(2)]
