@@ -8,7 +8,7 @@ import pytest
 
 from gateway.api.client_sinks import StreamingSink
 from gateway.app.recorders import Recorders
-from gateway.core.attempts import AttemptRecord, Outcome
+from gateway.core.attempts import AttemptRecord, Outcome, Role
 from gateway.core.calls import CallRecord, Level
 from gateway.fleet.fleet import Fleet
 from gateway.limits.limits import Begun, Limits
@@ -119,7 +119,7 @@ def a_token_is_held_without_being_asked_for(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_request_counts_for_good(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Begun, "end", lambda self: None)
+    patch.setattr(Begun, "end", lambda self, **_: None)
 
 
 def a_request_is_not_counted(patch: pytest.MonkeyPatch) -> None:
@@ -168,7 +168,10 @@ def nobody_asks_for_a_permit(patch: pytest.MonkeyPatch) -> None:
 
 
 def an_extra_attempt_costs_nothing(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Budget, "draw", lambda self, role, ratio: ratio > 0 or role.value in {"primary", "failover", "probe"})
+    def draw(self: Budget, role: Role, ratio: float, *, alone: bool = False) -> bool:
+        return ratio > 0 or role.value in {"primary", "failover", "probe"}
+
+    patch.setattr(Budget, "draw", draw)
 
 
 def whoever_failed_is_asked_again(patch: pytest.MonkeyPatch) -> None:

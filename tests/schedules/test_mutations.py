@@ -1,9 +1,13 @@
 """The checker is checked: a deliberate defect of the engine is found within a few hundred schedules."""
 
 import gc
+import inspect
 import re
 import sys
 from collections.abc import Iterator
+from inspect import Parameter
+from math import inf
+from typing import Any
 
 import pytest
 
@@ -75,6 +79,26 @@ def caught_by(mutation: Mutation) -> str | None:
 @pytest.mark.parametrize("seed", sorted(set(KNOWN.values())))
 def test_without_a_defect_nothing_is_caught(seed: int) -> None:
     assert wrong(run(drawn(seed))) == []
+
+
+def takes(function: Any) -> tuple[float, set[str]]:
+    """Return how many arguments it takes by position, and which by name alone; "**" stands for any."""
+    kinds = [(each.name, each.kind) for each in inspect.signature(function).parameters.values()]
+    number = {Parameter.POSITIONAL_ONLY: 1.0, Parameter.POSITIONAL_OR_KEYWORD: 1.0, Parameter.VAR_POSITIONAL: inf}
+    placed = sum(number[kind] for _, kind in kinds if kind in number)
+    named = {name for name, kind in kinds if kind is Parameter.KEYWORD_ONLY}
+    return placed, named | {"**" for _, kind in kinds if kind is Parameter.VAR_KEYWORD}
+
+
+@pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.__name__)
+def test_a_defect_takes_what_its_original_does(mutation: Mutation) -> None:
+    """Each, each day: those that are drawn tell only then that the engine has gone on without them."""
+    with pytest.MonkeyPatch.context() as patch:
+        mutation(patch)
+        for owner, name, original in patch._setattr:
+            (placed, named), (placed_here, named_here) = takes(original), takes(getattr(owner, name))
+            assert placed_here >= placed, name
+            assert named <= named_here or "**" in named_here, name
 
 
 @pytest.mark.parametrize("mutation", some(MUTATIONS, always=0, today=16), ids=lambda mutation: mutation.__name__)
