@@ -147,9 +147,9 @@ class MemoryStore:
 class Witness:
     """Hears of calls like everybody, and remembers what it heard."""
 
-    def __init__(self, recorder: Recorder, loop: ShuffledLoop) -> None:
+    def __init__(self, recorder: Recorder, loop: ShuffledLoop, new_id: Callable[[], str]) -> None:
         self.started: dict[str, CallStart] = {}
-        self.begun_by: dict[str, str] = {}  # the task that began a call, by its id
+        self.begun_by: dict[str, str] = {}  # the task that serves a call, by its id
         self.launched: list[tuple[float, AttemptStart]] = []
         self.asked: list[Call] = []  # as each attempt was launched for it
         self.tokens: list[tuple[str, float]] = []
@@ -159,12 +159,20 @@ class Witness:
         self.audited: list[AttemptRecord] = []
         self._recorder = recorder
         self._loop = loop
+        self._new_id = new_id
+        self._drawn_by: dict[str, str] = {}  # the task that drew an id
+
+    def new_id(self) -> str:
+        """Draw an id. Whoever draws a call's serves it; it may be started by who gives it a seat."""
+        drawn = self._new_id()
+        self._drawn_by[drawn] = _task_name()
+        return drawn
 
     def call_started(self, start: CallStart) -> None:
         self._loop.note("told", "call_started")
         self.started[start.id] = start
         self.most_calls = max(self.most_calls, len(self.started.keys() - {each.id for each in self.finished}))
-        self.begun_by[start.id] = _task_name()
+        self.begun_by[start.id] = self._drawn_by[start.id]
         self._recorder.call_started(start)
 
     def attempt_started(self, call: Call, start: AttemptStart) -> None:
@@ -356,8 +364,8 @@ async def _life(
     evidence.limits.append(_limits(settings))
     gateway = evidence.gateway = Gateway(settings, runtime)
     context = gateway.context
-    evidence.witness = Witness(context.services.recorder, loop)
-    context.services = structs.replace(context.services, recorder=evidence.witness)
+    witness = evidence.witness = Witness(context.services.recorder, loop, runtime.new_id)
+    context.services = structs.replace(context.services, recorder=witness, new_id=witness.new_id)
     evidence.steering = witnessed(context.steering)
     context.steering = cast("Any", evidence.steering)
     await gateway.start()
