@@ -111,7 +111,8 @@ def read_stream(body: bytes) -> tuple[str, int, int]:
         said = msgspec.json.decode(event.data)
         text += text_in([said])
         errors += "error" in said and said["error"] is not None
-        reasons = [choice.get("finish_reason") for choice in said.get("choices") or ()]
+        choices = said.get("choices")
+        reasons = [choice.get("finish_reason") for choice in choices] if isinstance(choices, list) else []
         ends += sum(reason is not None for reason in reasons)
         ends += said.get("type") in {"message_stop", "response.completed", "response.incomplete"}
     return text, ends, errors

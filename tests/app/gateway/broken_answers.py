@@ -119,6 +119,7 @@ def text_in(said: Sequence[dict[str, Any]]) -> str:
             found.append(delta)
         elif isinstance(delta, dict):
             found.append(delta.get("text") or "")
-        choices = each.get("choices") or ()
+        choices = each.get("choices")
+        choices = choices if isinstance(choices, list) else ()  # a provider's may be anything
         found += [choice.get("text") or choice.get("delta", {}).get("content") or "" for choice in choices]
     return "".join(found)
