@@ -131,11 +131,14 @@ async def test_no_view_and_no_api_of_users_has_probes(serve: Serve, monkeypatch:
 
 async def test_the_leaderboard_learns_from_probes_in_memory_and_in_sql(serve: Serve) -> None:
     async with serve(config=probing("alpha", quiet_s=1), alpha=None) as running:
+
+        async def none_runs() -> bool:
+            return not await running.rows("select id from probes where ended_at is null")
+
         await ended(running, 3)
         running.config["probes"]["enabled"] = False  # none ends between the two looks
         running.gateway.reload(read(running.config, running.folder))
-        while await running.rows("select * from probes where ended_at is null"):
-            pass
+        await eventually(none_runs)
         [row] = running.gateway.steering.leaderboard("llama").deployments
         [stored] = await running.rows("select * from leaderboard")
     assert row.events >= 3
