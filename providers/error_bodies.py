@@ -12,6 +12,7 @@ import msgspec
 
 from providers.accounts import REFUSED, is_spent
 from providers.errors import FAILED, UNREADABLE, ErrorKind, UpstreamError, kind_of_status
+from providers.one_request import About, refused
 from providers.redaction import redact, redact_json
 from providers.usage import LARGE_BYTES
 from providers.words import names_of
@@ -238,6 +239,7 @@ def error_of_response(
         if retry is None and error:
             retry = _google_retry_delay_s(error)
     words = _presentable(message, secrets) or None
+    about = refused(status, error or {}, message)
     return UpstreamError(
         kind,
         words or f"answered {status} without a message",
@@ -247,7 +249,8 @@ def error_of_response(
         retry_after_s=retry,
         body=_client_body(error or {"message": message}, secrets) if kind is ErrorKind.BAD_REQUEST else None,
         is_bound=kind is ErrorKind.BAD_REQUEST and _is_bound(error or {}),
-        is_outsized=kind is ErrorKind.BAD_REQUEST and _is_outsized(error or {}),
+        is_outsized=kind is ErrorKind.BAD_REQUEST and (about is About.SIZE or _is_outsized(error or {})),
+        is_declined=kind is ErrorKind.BAD_REQUEST and about is About.TERMS,
     )
 
 
@@ -258,6 +261,7 @@ def error_in(data: bytes, secrets: Sequence[str], *, otherwise: ErrorKind) -> Up
     meant = _meant_status(error) if status is None else status
     kind = _kind(meant, error, kind=otherwise if meant is None else None)
     words = _presentable(_message(error), secrets) or None
+    about = refused(meant, error, _message(error))
     return UpstreamError(
         kind,
         words or "sent an error without a message",
@@ -267,7 +271,8 @@ def error_in(data: bytes, secrets: Sequence[str], *, otherwise: ErrorKind) -> Up
         retry_after_s=_google_retry_delay_s(error),
         body=_client_body(error, secrets) if kind is ErrorKind.BAD_REQUEST else None,
         is_bound=kind is ErrorKind.BAD_REQUEST and _is_bound(error),
-        is_outsized=kind is ErrorKind.BAD_REQUEST and _is_outsized(error),
+        is_outsized=kind is ErrorKind.BAD_REQUEST and (about is About.SIZE or _is_outsized(error)),
+        is_declined=kind is ErrorKind.BAD_REQUEST and about is About.TERMS,
     )
 
 
@@ -435,10 +440,12 @@ def _kind(
     A 402 or 403 may be about one request: its text was flagged, or blocked by a guardrail (OpenRouter), or its
     ``max_tokens`` is more than is left to pay (OpenRouter, 402) or than the model's context (Together, 403). The key is
     good for all others. A 404 may be about what one request needs or names: the model is there for all others. A
-    429 may be about one request's size (OpenAI): smaller ones have room. Many statuses may be about a spent account.
+    429 may be about one request's size (OpenAI): smaller ones have room. What else is of one request is in
+    ``one_request``. Many statuses may be about a spent account.
     """
     kind = kind or kind_of_status(status or _SERVER_ERROR)
-    if kind is ErrorKind.RATE_LIMITED and _is_outsized(error):
+    about = refused(status, error, _message(error))
+    if about is not None or (kind is ErrorKind.RATE_LIMITED and _is_outsized(error)):
         return ErrorKind.BAD_REQUEST
     refuses = kind is ErrorKind.BAD_REQUEST and _refuses_key(error)
     # Within a stream the words may be a tool's that runs at the provider, or the model's.

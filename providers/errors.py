@@ -82,7 +82,8 @@ class ErrorKind(StrEnum):
     # Do: If they are many, add a key (`api_keys`) or a provider, or buy a higher limit.
     RATE_LIMITED = "rate_limited"
     # Means: The provider says that the request is wrong (400, 413, 422; 403 if it flagged the text; 404 of what it
-    # names). One other is asked, or all if it is too large for a minute, or too long for this one.
+    # names), or has no room for its tier. One other is asked, or all if it is too large for a minute, too long for this
+    # one, or about its tier or its choice of vendors.
     # Do: The caller corrects the request.
     BAD_REQUEST = "bad_request"
     # Means: The provider has a fault of its own (5xx, an unknown status, a firewall's page).
@@ -129,8 +130,9 @@ class UpstreamError(Exception):
     code and type) or ``brief``, until ``words.keep`` has removed from the words what the request contains.
     ``body`` is the provider's own JSON error object. It exists only for ``bad_request``, where it is returned to the
     client. ``is_bound``: that is about reasoning which only the key that made it can read. ``is_outsized``: that is
-    about more tokens than this key may use in a minute, which another key or provider may take. ``before`` are the
-    events that a translation has made of what came before it, in the same read.
+    about more tokens than this key may use in a minute, which another key or provider may take. ``is_declined``: that
+    is about how the request should be served here, in a tier or by some vendors, which another provider may do.
+    ``before`` are the events that a translation has made of what came before it, in the same read.
     """
 
     def __init__(
@@ -143,6 +145,7 @@ class UpstreamError(Exception):
         body: bytes | None = None,
         is_bound: bool = False,
         is_outsized: bool = False,
+        is_declined: bool = False,
         caller: str | None = None,
         words: str | None = None,
         names: tuple[str, ...] = (),
@@ -156,6 +159,7 @@ class UpstreamError(Exception):
         self.body = body
         self.is_bound = is_bound
         self.is_outsized = is_outsized
+        self.is_declined = is_declined
         self.caller = caller
         self.words = words
         self.names = names
@@ -171,8 +175,8 @@ class UpstreamError(Exception):
 
     @property
     def is_of_one_deployment(self) -> bool:
-        """Whether a refusal is about the key or the length of this deployment's context."""
-        return self.is_of_one_key or self.is_too_long
+        """Whether a refusal is about the key, the terms or the length of this deployment's context."""
+        return self.is_of_one_key or self.is_declined or self.is_too_long
 
     @property
     def is_of_one_model(self) -> bool:
@@ -182,7 +186,7 @@ class UpstreamError(Exception):
     @property
     def is_too_long(self) -> bool:
         """Whether the prompt is too long for this deployment: another with a longer context may take it."""
-        if self.kind is not ErrorKind.BAD_REQUEST or self.is_outsized:
+        if self.kind is not ErrorKind.BAD_REQUEST or self.is_outsized or self.is_declined:
             return False
         is_large = self.status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE
         return is_large or is_too_long(f"{self.message} {' '.join(self.names)}")
@@ -216,6 +220,7 @@ class UpstreamError(Exception):
             body=self.body,
             is_bound=self.is_bound,
             is_outsized=self.is_outsized,
+            is_declined=self.is_declined,
             caller=self.caller,
             words=self.words,
             names=self.names,

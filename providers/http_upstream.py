@@ -40,6 +40,7 @@ from providers.large_bodies import check_room, encoded, raw_json
 from providers.learnt import NOTHING, Facts, Learnt
 from providers.listings import Listing, read_pages
 from providers.multipart import Steps
+from providers.one_request import decide
 from providers.redaction import Fleeting, redact
 from providers.refusals import blames_request
 from providers.sse import masked_body
@@ -412,6 +413,7 @@ class HttpUpstream:
                 error.kind, error.body = ErrorKind.NOT_FOUND, None
             if error.status == _INTERNAL_ERROR and blames_request(error.message):
                 error.kind, error.body = ErrorKind.BAD_REQUEST, None  # its type says that the server is at fault
+            decide(error, _asked_by_client(request))
             if path != PIVOT.name and lacks_path(error):
                 error.kind = ErrorKind.NO_SUCH_API  # the model may still work in chat
             if (needed := _NEWER.search(error.message)) is not None:
@@ -506,6 +508,14 @@ class HttpUpstream:
     def _url(self, path: str, model: str) -> URL:
         filled = self._paths.get(path, path).replace("{model}", quote(model, safe=""))
         return self._base_url.joinpath(*filled.split("/"), encoded=True)
+
+
+def _asked_by_client(request: Request) -> Mapping[str, msgspec.Raw]:
+    """Return the fields of a request without the operator's and the gateway's own."""
+    if not request.extra_body and not request.added:
+        return request.fields
+    own = request.added.union(request.extra_body)
+    return {name: raw for name, raw in request.fields.items() if name not in own}
 
 
 def _knows_no(model: str, error: UpstreamError) -> bool:

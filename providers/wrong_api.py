@@ -61,7 +61,6 @@ _OF_PATH = re.compile(
 # What a 404 says of something stored that the request names by its id: OpenAI of items, responses, conversations and
 # files (openai/openai-agents-python/issues/2020, vercel/ai/issues/7543, likewise), vLLM's server of responses.
 _THINGS = r"(?:file|item|response|conversation|container|vector.?store|prompt|batch|cached.?content)"
-_OF_ONE_REQUEST = "No endpoints found that "  # support tools, images or its parameters
 _OF_STORED = re.compile(
     rf"\bwith (?:the )?id\b.{{0,120}}(?:not found|not exist|n't exist|expired)|\bno such {_THINGS}"
     rf"|\b{_THINGS}s?\W{{1,3}}[a-z]+[-_/]\w{{6,}}.{{0,80}}not found|not found\W{{1,3}}[a-z]+[-_/]\w{{6,}}",
@@ -107,11 +106,8 @@ def names_model(error: UpstreamError) -> bool:
 def kind_of_404(message: str, names: Container[str]) -> ErrorKind:
     """Return the kind of a 404 with this message, and with the code and type ``names``.
 
-    It may be about one request: what it needs (OpenRouter), or something stored that it names: an item, a response, a
-    file.
+    It may be about one request: something stored that it names, as an item, a response, a file.
     """
-    if message.startswith(_OF_ONE_REQUEST):
-        return ErrorKind.SERVER_ERROR
     is_of_stored = "previous_response_not_found" in names or _OF_STORED.search(message) is not None
     return ErrorKind.BAD_REQUEST if is_of_stored else ErrorKind.NOT_FOUND
 

@@ -69,7 +69,7 @@ _CONTEXT = re.compile(
 )
 _CONTENT = re.compile(
     r"content.{0,3}(filter|policy|management)|responsible.?ai|safety (system|filter|setting|reason)"
-    r"|moderation|flagged|blocked (by|for|due)",
+    r"|violates usage guidelines|data.?inspection|moderation|flagged|blocked (by|for|due)",
     re.IGNORECASE,
 )
 

@@ -190,12 +190,17 @@ class _ErrorBody(msgspec.Struct, frozen=True):
     error: _ErrorObject = _ErrorObject()
 
 
+# Statuses that clients need not know: of a tier without room (Groq), of a filter (Portkey), and of a template that does
+# not take the request.
+_KNOWN_AS = {498: 429, 446: 400, 500: 400}
+
+
 class RejectedByProvider(RaceFailed):
     """The provider says that the request is invalid: passed on with its status and message."""
 
     # Means: A provider says that the request is wrong. Its own status (400, 413, 422; 403 if it flagged the text, 429
-    # if it is too large for a minute), message and code are passed on; `bad_request` is the ledger's and the metrics'
-    # word.
+    # if it is too large for a minute, or its tier has no room), message and code are passed on; `bad_request` is the
+    # ledger's and the metrics' word.
     # Retry: no.
     # Caller: Correct what the message names.
     # Operator: If only one provider refuses it, set its deployment's `drop_params: true`, or say under `capabilities`
@@ -205,8 +210,8 @@ class RejectedByProvider(RaceFailed):
 
     def __init__(self, error: UpstreamError) -> None:
         super().__init__(error.message)
-        self.is_of_one_model = error.is_of_one_model
-        self._status = 400 if error.is_of_one_model else error.status or 400
+        self.is_of_one_model = error.is_of_one_model or error.is_declined
+        self._status = _KNOWN_AS.get(error.status or 400, error.status or 400)
         self._body = error.body
 
     @property

@@ -289,7 +289,7 @@ class Entry:
                 self._schedule.unlimit()  # it had begun to answer, so the request is valid
         elif error.is_too_long:
             self._schedule.longer_than(attempt.deployment, self.attempts.contexts)
-        elif not (error.is_of_one_key or error.is_of_one_model):  # else another may read the reasoning, or take it
+        elif not (error.is_of_one_key or error.is_declined or error.is_of_one_model):  # else another may take it
             self._schedule.limit(1 if alone else 0)
 
     def sent_without(self, attempt: Attempt, paths: Sequence[str]) -> None:

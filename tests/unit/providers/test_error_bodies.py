@@ -122,7 +122,7 @@ BARRED = '{"error":{"code":403,"message":"no access to this model","metadata":{}
         (403, LONG, ErrorKind.BAD_REQUEST),  # Together
         (403, BARRED, ErrorKind.PROVIDER_AUTH),
         (401, DEAR, ErrorKind.PROVIDER_AUTH),
-        (404, TOOLLESS, ErrorKind.SERVER_ERROR),  # OpenRouter: requests without tools are still served
+        (404, TOOLLESS, ErrorKind.BAD_REQUEST),  # OpenRouter: requests without tools are still served
         (404, ENDED, ErrorKind.NOT_FOUND),
     ],
 )

@@ -15,7 +15,7 @@ from tests.unit.racing.virtual_time import run
 
 SHAPES: dict[str, dict[str, Any]] = {
     "detail": {"detail": "boom"},
-    "code": {"code": "DataInspectionFailed", "message": "boom", "request_id": "r"},
+    "code": {"code": "InternalFault", "message": "boom", "request_id": "r"},
     "success": {"success": False, "message": "boom"},
     "error_message": {"error_type": "generation", "error_message": '{"error":{"message":"boom"}}'},
 }
