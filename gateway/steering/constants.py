@@ -223,6 +223,7 @@ FLAW_CLIENT_SHARE = 0.4
 PAIR_CLIENT_SHARE = 0.6  # judgement: the same if two clients have nearly all answers: both are needed
 LONE_CLIENT_SHARE = 1.0  # bound: the same if one client has nearly all
 FLAW_CLIENTS_OF = 0.95  # judgement: of the latest answers count as nearly all
+CLIENTS_HALF_LIFE_S = 60.0  # judgement: of a client's part of recent attempts, where failures of one are weighed
 RESTORED_ODDS = 20.0  # judgement: of being as good as the peers
 FLAWED_TIMES = 3.0  # judgement: the peers' rate of flaws is worse
 FLAWED_STEP = 0.05  # judgement: the share of flaws that is worse, beyond the peers' rate

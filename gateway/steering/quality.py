@@ -21,23 +21,19 @@ may demote and others not.
 
 from collections import Counter
 from collections.abc import Collection, Mapping
-from heapq import nlargest
 from math import log, sqrt
 
 import msgspec
 
 from gateway.core.attempts import AnswerKind, Flaw
+from gateway.steering.clientele import Clientele, bounded
 from gateway.steering.constants import (
     FLAW_ALARM,
-    FLAW_CLIENT_SHARE,
-    FLAW_CLIENTS_OF,
     FLAW_RATE_MIN,
     FLAW_RATE_Z,
     FLAWED_RATE_MAX,
     FLAWED_STEP,
     FLAWED_TIMES,
-    LONE_CLIENT_SHARE,
-    PAIR_CLIENT_SHARE,
     QUALITY_MEMORY,
     RESTORED_ODDS,
 )
@@ -79,7 +75,7 @@ class _Record(msgspec.Struct):
             self.evidence = 0.0
         else:
             self.shares[client] = self.shares.get(client, 0.0) + worse
-            self.shares = {each: min(most, share) for each, share in self.shares.items()}
+            self.shares = bounded(self.shares, most)
             self.evidence = sum(self.shares.values())
         if self.evidence <= 0.0:
             self.begin(is_demoted=False)
@@ -93,23 +89,7 @@ class _Group(msgspec.Struct):
     """The deployments of one model that give one kind of answer, and the clients that get them."""
 
     records: dict[str, _Record] = msgspec.field(default_factory=dict)  # by deployment
-    clients: dict[str | None, float] = msgspec.field(default_factory=dict)  # recent answers of each
-    answers: float = 0.0
-
-    def count(self, client: str | None) -> None:
-        if self.answers >= QUALITY_MEMORY:
-            self.clients = {each: count / 2 for each, count in self.clients.items() if count > 1.0}
-            self.answers = sum(self.clients.values())
-        self.clients[client] = self.clients.get(client, 0.0) + 1.0
-        self.answers += 1.0
-
-    def client_share(self) -> float:
-        """Return the share of an alarm that one client may contribute."""
-        first, *second = nlargest(2, self.clients.values())
-        enough = FLAW_CLIENTS_OF * self.answers
-        if first >= enough:
-            return LONE_CLIENT_SHARE
-        return PAIR_CLIENT_SHARE if first + sum(second) >= enough else FLAW_CLIENT_SHARE
+    clients: Clientele = msgspec.field(default_factory=Clientele)
 
 
 class Change(msgspec.Struct, frozen=True):
@@ -138,7 +118,7 @@ class Quality:
         """Add a judged answer to ``client`` (None if clients are not distinguished); return the change it causes."""
         key = (model, kind)
         group = self._groups.get(key) or self._groups.setdefault(key, _Group())
-        group.count(client)
+        group.clients.count(client)
         record = group.records.get(deployment) or group.records.setdefault(deployment, _Record())
         record.count(flaw)
         if flaw is None and not record.shares and not record.is_demoted:  # nearly always: no evidence, and no change
@@ -153,7 +133,7 @@ class Quality:
         if record.is_demoted:
             record.excuse(-worse)
         else:
-            record.accuse(client, worse, self._alarm * group.client_share())
+            record.accuse(client, worse, self._alarm * group.clients.share())
         if record.evidence < (log(RESTORED_ODDS) if record.is_demoted else self._alarm):
             return None
         return self._change(key, deployment, record, peers)

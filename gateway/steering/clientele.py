@@ -1,0 +1,95 @@
+"""Clientele: how many clients make up recent traffic, and so how much one of them may decide for the others. Pure.
+
+What one client meets may be its own doing: its requests may be impossible to answer. So its part of a decision that
+holds for others is bounded: it takes three clients, two where they have nearly all recent traffic, and one where it has
+nearly all itself, or clients have no names.
+"""
+
+from collections.abc import Mapping
+from heapq import nlargest
+from math import ceil, exp2, inf
+
+from gateway.steering.constants import (
+    CLIENTS_HALF_LIFE_S,
+    FLAW_CLIENT_SHARE,
+    FLAW_CLIENTS_OF,
+    LONE_CLIENT_SHARE,
+    PAIR_CLIENT_SHARE,
+    QUALITY_MEMORY,
+)
+
+_GONE = 0.05  # of an attempt, after fading: the client is silent
+
+
+class Clientele:
+    """The clients of recent traffic, by their answers or attempts."""
+
+    __slots__ = ("counts", "fades_at_s", "total")
+
+    def __init__(self) -> None:
+        self.counts: dict[str | None, float] = {}
+        self.total = 0.0
+        self.fades_at_s = -inf
+
+    def count(self, client: str | None) -> None:
+        """Add an answer to ``client``; None if clients are not distinguished. Of many, older ones count half."""
+        if self.total >= QUALITY_MEMORY:
+            self._fade(0.5, 0.5)
+        self.counts[client] = self.counts.get(client, 0.0) + 1.0
+        self.total += 1.0
+
+    def fade(self, now_s: float) -> None:
+        """Let what was counted fade with time; call it once ``fades_at_s`` has passed."""
+        if self.counts:
+            self._fade(exp2(-1.0 - (now_s - self.fades_at_s) / CLIENTS_HALF_LIFE_S), _GONE)
+        self.fades_at_s = now_s + CLIENTS_HALF_LIFE_S
+
+    def share(self) -> float:
+        """Return the share of a decision that one client may contribute."""
+        first, second = (*nlargest(2, self.counts.values()), 0.0, 0.0)[:2]
+        enough = FLAW_CLIENTS_OF * self.total
+        if first >= enough:
+            return LONE_CLIENT_SHARE
+        return PAIR_CLIENT_SHARE if first + second >= enough else FLAW_CLIENT_SHARE
+
+    def _fade(self, factor: float, least: float) -> None:
+        self.counts = {each: left for each, count in self.counts.items() if (left := count * factor) > least}
+        self.total = sum(self.counts.values())
+
+
+def bounded(shares: Mapping[str | None, float], most: float) -> dict[str | None, float]:
+    """Return the ``shares`` of clients, each at most ``most``."""
+    return {each: min(most, share) for each, share in shares.items()}
+
+
+class Blame:
+    """Failures of one kind at one deployment, by client. Those of None count fully: no request can have caused them."""
+
+    __slots__ = ("by_client",)
+
+    def __init__(self) -> None:
+        self.by_client: dict[str | None, float] = {}  # read on the hot path
+
+    def add(self, client: str | None, most: float = inf) -> None:
+        """Add a failure that ``client`` has met, of which no more than ``most`` count."""
+        known = self.by_client
+        known[client] = min(most, known.get(client, 0.0) + 1.0)
+
+    def weight(self, share: float, needed: float) -> float:
+        """Return how many count for all clients, if one may contribute this ``share`` of those ``needed``."""
+        certain = self.by_client.get(None, 0.0)
+        clients = len(self.by_client) - (None in self.by_client)
+        if not clients:
+            return certain
+        # Where so many have met them that it is not the doing of one, one may have met more than the others.
+        most = ceil(share * needed) if clients >= ceil(1.0 / share) else share * needed
+        return certain + sum(min(most, met) for each, met in self.by_client.items() if each is not None)
+
+    def clear(self) -> None:
+        """Forget all."""
+        self.by_client.clear()
+
+    @property
+    def only(self) -> str | None:
+        """The one client that has met all of them; None: several have, or no request can have caused them."""
+        return next(iter(self.by_client)) if len(self.by_client) == 1 else None
