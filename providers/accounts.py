@@ -5,8 +5,10 @@ speak of quotas and limits: what comes back by itself within a minute, an hour o
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Final
+
+from providers.errors import ErrorKind
 
 # How messages with 400 begin that are about the key or its account, and not about the request.
 REFUSED: Final = (
@@ -136,6 +138,46 @@ _LEAST_OWN: Final = 1000  # smaller codes may be a status
 _REASONS: Final = frozenset({"BILLING_DISABLED", "CONSUMER_SUSPENDED"})  # of a google.rpc.ErrorInfo
 
 
+# Of keys and models, in codes and types: whatever a request says, it cannot change these.
+_OF_KEYS: Final = re.compile(
+    r"key|auth|token|credential|permission|identity|account|subscription|\b40\d\b|invalid.?request", re.IGNORECASE
+)
+_OF_FORBIDDEN_KEYS: Final = re.compile(
+    r"(?:invalid|incorrect|expired|disabled|revoked|deactivated|suspended|unknown|missing|no)\W?_?"
+    r"(?:api)?\W?_?(?:key|token|account|credentials?)"
+    r"|(?:key|token|account|credentials?)\W?_?(?:invalid|incorrect|expired|disabled|revoked|deactivated|suspended)",
+    re.IGNORECASE,
+)
+_OF_MODELS: Final = re.compile(r"model_?not_?(?:found|exist)|deployment_?not_?found", re.IGNORECASE)
+_OF_LIMITS: Final = re.compile(r"\bper (?:second|minute|hour|day)\b|\b[RT]P[SMHD]\b|requests?/min", re.IGNORECASE)
+_REASONS_OF_KEYS: Final = frozenset({"API_KEY_INVALID", "SERVICE_DISABLED", "ACCESS_TOKEN_EXPIRED", *_REASONS})
+_UNAUTHORIZED, _UNPAID = 401, 402
+
+
+def is_certain(kind: ErrorKind, status: int | None, error: Mapping[str, Any]) -> bool:
+    """Whether an error of this kind is of the key, the account, the model's name or a rate, by its code.
+
+    No request can have caused that, so it counts for all clients at once. A 401 whose code says otherwise may be of a
+    tool's own server.
+    """
+    said = [str(word) for name in ("code", "type", "status") if isinstance(word := error.get(name), str | int)]
+    codes = " ".join(said)[:_LONGEST_CODE]
+    if kind is ErrorKind.RATE_LIMITED:
+        message = error.get("message")
+        words = message[:_LONGEST_TEXT] if isinstance(message, str) else ""
+        return "rate_limit_exceeded" in codes or _OF_LIMITS.search(words) is not None
+    if kind is ErrorKind.NOT_FOUND:
+        return _OF_MODELS.search(codes) is not None
+    if kind is not ErrorKind.PROVIDER_AUTH:
+        return False
+    if status == _UNPAID or (status == _UNAUTHORIZED and (not codes or _OF_KEYS.search(codes) is not None)):
+        return True
+    message = error.get("message")
+    is_refused = isinstance(message, str) and message.startswith(REFUSED)
+    is_key = _OF_FORBIDDEN_KEYS.search(codes) is not None or _has_reason(error.get("details"), _REASONS_OF_KEYS)
+    return is_refused or is_key or is_spent(error)
+
+
 def is_spent(
     error: Mapping[str, Any], *, meters_quota: bool = False, any_codes: bool = False, any_words: bool = False
 ) -> bool:
@@ -178,9 +220,9 @@ def _is_likely(text: str, named: Mapping[str, str], any_codes: bool, any_words: 
     return is_open and _WORDS.search(text) is not None
 
 
-def _has_reason(details: object) -> bool:
+def _has_reason(details: object, reasons: Collection[str] = _REASONS) -> bool:
     return isinstance(details, list) and any(
-        isinstance(each, dict) and isinstance(reason := each.get("reason"), str) and reason in _REASONS
+        isinstance(each, dict) and isinstance(reason := each.get("reason"), str) and reason in reasons
         for each in details
     )
 

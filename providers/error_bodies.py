@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from providers.accounts import REFUSED, is_spent
+from providers.accounts import REFUSED, is_certain, is_spent
 from providers.errors import FAILED, UNREADABLE, ErrorKind, UpstreamError, kind_of_status
 from providers.one_request import About, refused
 from providers.redaction import redact, redact_json
@@ -167,6 +167,8 @@ _LARGEST_ERROR_BYTES = 64 * 1024  # of JSON; of a larger one only the fields tha
 _UNAUTHORIZED, _PAYMENT_REQUIRED, _FORBIDDEN = 401, 402, 403
 _OF_FILTERS = frozenset({"flagged_input", "reasons", "patterns"})  # in OpenRouter's metadata
 _QUOTAS_OF_AWS = ("ServiceQuotaExceeded", "Throttling")  # its type of an error that may have status 400
+# Likewise, of a key: docs.aws.amazon.com/bedrock/latest/userguide/troubleshooting-api-error-codes.html, on 2026-11-29.
+_KEYS_OF_AWS = ("UnrecognizedClient", "ExpiredToken", "InvalidClientTokenId", "IncompleteSignature", "InvalidSignature")
 _OF_ALIBABA = "x-dashscope-"  # how its headers begin
 _LOWEST_ERROR_STATUS, _HIGHEST_ERROR_STATUS = 400, 599
 _STATUS_OF_WORD: Mapping[str, int] = {  # a word in an error's code or type; the first match counts
@@ -251,6 +253,9 @@ def error_of_response(
         is_bound=kind is ErrorKind.BAD_REQUEST and _is_bound(error or {}),
         is_outsized=kind is ErrorKind.BAD_REQUEST and (about is About.SIZE or _is_outsized(error or {})),
         is_declined=kind is ErrorKind.BAD_REQUEST and about is About.TERMS,
+        is_certain=is_certain(kind, status, error or {"message": message})
+        or (kind is ErrorKind.RATE_LIMITED and headroom(headers) == 0.0)
+        or (kind is ErrorKind.PROVIDER_AUTH and headers.get("x-amzn-errortype", "").startswith(_KEYS_OF_AWS)),
     )
 
 
@@ -273,6 +278,7 @@ def error_in(data: bytes, secrets: Sequence[str], *, otherwise: ErrorKind) -> Up
         is_bound=kind is ErrorKind.BAD_REQUEST and _is_bound(error),
         is_outsized=kind is ErrorKind.BAD_REQUEST and (about is About.SIZE or _is_outsized(error)),
         is_declined=kind is ErrorKind.BAD_REQUEST and about is About.TERMS,
+        is_certain=is_certain(kind, meant, error),
     )
 
 

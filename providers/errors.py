@@ -132,6 +132,7 @@ class UpstreamError(Exception):
     client. ``is_bound``: that is about reasoning which only the key that made it can read. ``is_outsized``: that is
     about more tokens than this key may use in a minute, which another key or provider may take. ``is_declined``: that
     is about how the request should be served here, in a tier or by some vendors, which another provider may do.
+    ``is_certain``: no request can have caused it, as its code says; else it may be of the one client that met it.
     ``before`` are the events that a translation has made of what came before it, in the same read.
     """
 
@@ -146,6 +147,7 @@ class UpstreamError(Exception):
         is_bound: bool = False,
         is_outsized: bool = False,
         is_declined: bool = False,
+        is_certain: bool = False,
         caller: str | None = None,
         words: str | None = None,
         names: tuple[str, ...] = (),
@@ -160,6 +162,7 @@ class UpstreamError(Exception):
         self.is_bound = is_bound
         self.is_outsized = is_outsized
         self.is_declined = is_declined
+        self.is_certain = is_certain
         self.caller = caller
         self.words = words
         self.names = names
@@ -221,6 +224,7 @@ class UpstreamError(Exception):
             is_bound=self.is_bound,
             is_outsized=self.is_outsized,
             is_declined=self.is_declined,
+            is_certain=self.is_certain,
             caller=self.caller,
             words=self.words,
             names=self.names,

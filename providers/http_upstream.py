@@ -410,7 +410,7 @@ class HttpUpstream:
             return await self._checked(response)
         except UpstreamError as error:
             if error.kind is ErrorKind.BAD_REQUEST and _knows_no(request.model, error):
-                error.kind, error.body = ErrorKind.NOT_FOUND, None
+                error.kind, error.body, error.is_certain = ErrorKind.NOT_FOUND, None, True
             if error.status == _INTERNAL_ERROR and blames_request(error.message):
                 error.kind, error.body = ErrorKind.BAD_REQUEST, None  # its type says that the server is at fault
             decide(error, _asked_by_client(request))

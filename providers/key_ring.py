@@ -178,6 +178,8 @@ AS_MUCH = 0.25  # less headroom than another key, with which a key is still give
 CROWD = 4
 CROWD_TIMES = 2.0
 _MOST_MODELS = 1000  # per key; clients may name any model
+_MOST_MET = 1000  # likewise, of what single clients have met
+_CLIENTS = 3  # that have met the same, after which it is no longer the doing of one
 _UNAUTHORIZED = 401
 # A key rests for as long as its 429 says: another one is used meanwhile.
 _WAITS = Waits(cool_min_s=COOL_S, cool_max_s=inf, try_every_s=TRY_REFUSED_EVERY_S, refill_s=REFILL_S)
@@ -188,7 +190,7 @@ _T = TypeVar("_T")
 class _Key:
     """One key, its upstream and its state."""
 
-    __slots__ = ("_models", "everywhere", "in_flight", "name", "number", "turn", "upstream")
+    __slots__ = ("_met", "_models", "everywhere", "in_flight", "name", "number", "turn", "upstream")
 
     def __init__(self, number: int, name: str, upstream: Upstream) -> None:
         self.number = number
@@ -198,6 +200,9 @@ class _Key:
         self.turn = 0  # the ring's number of its last request
         self.everywhere = Availability(_WAITS)  # for all models: an unknown key is refused for all
         self._models: dict[str, Availability] = {}
+        self._met: dict[
+            tuple[str, str], Availability
+        ] = {}  # by model and client: what its own requests may have caused
 
     def at(self, model: str) -> Availability:
         if (known := self._models.get(model)) is None:
@@ -209,39 +214,67 @@ class _Key:
     def both(self, model: str) -> tuple[Availability, Availability]:
         return self.everywhere, self.at(model)
 
-    def refused(self, model: str) -> bool:
-        return any(each.refused for each in self.both(model))
+    def of(self, model: str, client: str | None) -> tuple[Availability, ...]:
+        """Return what holds for requests of ``client``."""
+        own = self._met.get((model, client)) if self._met and client is not None else None
+        return self.both(model) if own is None else (*self.both(model), own)
+
+    def refused(self, model: str, client: str | None = None) -> bool:
+        return any(each.refused for each in self.of(model, client))
+
+    def cooling_s(self, model: str, client: str | None, now_s: float) -> float:
+        return max(each.cooling_s(now_s) for each in self.of(model, client))
+
+    def meet(self, model: str, client: str, error: UpstreamError, now_s: float) -> None:
+        """Hold a failure that ``client`` has met against the key for that client; for all once several have met it."""
+        if len(self._met) >= _MOST_MET:
+            self._met.clear()
+        _hold(self._met.setdefault((model, client), Availability(_WAITS)), error, now_s)
+        if sum(name == model for name, _ in self._met) >= _CLIENTS:
+            self.failed(model, error, now_s)
 
     def is_ready(self, model: str, now_s: float) -> bool:
         return all(each.readiness(now_s) is Readiness.READY for each in self.both(model))
 
-    def may_be_asked(self, model: str, now_s: float) -> bool:
+    def may_be_asked(self, model: str, now_s: float, client: str | None = None) -> bool:
         """Whether it is ready, or refused and due for a try."""
-        return all(each.readiness(now_s) is Readiness.READY or each.is_due(now_s) for each in self.both(model))
+        known = self.of(model, client)
+        return all(each.readiness(now_s) is Readiness.READY or each.is_due(now_s) for each in known)
 
-    def tried(self, model: str, now_s: float) -> None:
+    def tried(self, model: str, now_s: float, client: str | None = None) -> None:
         """Note that a refused key is being tried, so that only one request tries it."""
-        for each in self.both(model):
+        for each in self.of(model, client):
             each.tried(now_s)
 
-    def answered(self, model: str, headers: Mapping[str, str], now_s: float) -> None:
+    def answered(self, model: str, headers: Mapping[str, str], now_s: float, client: str | None = None) -> None:
         """Handle an answer: the key is valid, and the headers report its headroom."""
         for each in self.both(model):
             each.answered()
+        if self._met and client is not None:
+            self._met.pop((model, client), None)
         if (left := headroom(headers)) is not None:
             self.at(model).told(left, now_s)
 
-    def failed(self, model: str, error: UpstreamError, now_s: float) -> bool:
-        """Handle a failure; return whether another key may succeed."""
+    def failed(self, model: str, error: UpstreamError, now_s: float, *, holds: bool = True) -> bool:
+        """Handle a failure; return whether another key may succeed. ``holds``: the key is at fault, not the request."""
         if error.kind is ErrorKind.RATE_LIMITED:
-            self.at(model).cool(error.retry_after_s, now_s)
+            if holds:
+                self.at(model).cool(error.retry_after_s, now_s)
             return True
         if error.is_of_one_key or error.is_barred:  # another key's reasoning, or tokens, or a firewall
             return True
         if error.kind is ErrorKind.PROVIDER_AUTH:  # a 403 may be about this model only
-            (self.everywhere if error.status == _UNAUTHORIZED else self.at(model)).refuse(now_s)
+            if holds:
+                (self.everywhere if error.status == _UNAUTHORIZED else self.at(model)).refuse(now_s)
             return True
         return False
+
+
+def _hold(availability: Availability, error: UpstreamError, now_s: float) -> None:
+    if error.kind is ErrorKind.RATE_LIMITED:
+        availability.cool(error.retry_after_s, now_s)
+    elif error.kind is ErrorKind.PROVIDER_AUTH:
+        availability.refuse(now_s)
 
 
 def _is_crowded(key: _Key, keys: Sequence[_Key]) -> bool:
@@ -304,11 +337,12 @@ class KeyRing:
             request.first_key,
             keys=self._keys_for(request),
             conversation=request.conversation,
+            client=request.client,
         )
-        key.answered(model, exchange.headers, self._clock())
+        key.answered(model, exchange.headers, self._clock(), request.client)
         if request.conversation is not None:
             self._conversations.answered(model, request.conversation, key.number, self._clock())
-        failed = request.sendings.failed = self._failed_with(key, model)
+        failed = request.sendings.failed = self._failed_with(key, model, request)
         return KeyRingExchange(
             exchange,
             self._headers(model, exchange.headers),
@@ -325,10 +359,16 @@ class KeyRing:
         """
         model = f"{request.model} ({path})"  # a key that is refused here may still be valid for this model's answers
         keys = self._keys_for(request)
-        answer, key = await self._ask(model, lambda upstream: upstream.send(path, request), request.sendings, keys=keys)
+        answer, key = await self._ask(
+            model,
+            lambda upstream: upstream.send(path, request),
+            request.sendings,
+            keys=keys,
+            client=request.client,
+        )
         self._over(key)
-        key.answered(model, answer.headers, self._clock())
-        request.sendings.failed = self._failed_with(key, model)
+        key.answered(model, answer.headers, self._clock(), request.client)
+        request.sendings.failed = self._failed_with(key, model, request)
         return msgspec.structs.replace(answer, headers=self._headers(model, answer.headers))
 
     async def fetch(self, method: str, path: str, query: list[tuple[str, str]]) -> UpstreamAnswer:
@@ -374,36 +414,59 @@ class KeyRing:
         *,
         keys: Sequence[_Key] = (),
         conversation: bytes | None = None,
+        client: str | None = None,
     ) -> tuple[_T, _Key]:
         """Return the first answer and its key, whose request stays in flight. ``first``: the name of a key.
 
-        ``keys``: those that may be asked; none: all. ``conversation`` as in ``Request``.
+        ``keys``: those that may be asked; none: all. ``conversation`` and ``client`` as in ``Request``. Where no key
+        takes a request that may be at fault itself, that is held against them for its client. Where another takes it,
+        it is held for all against those that did not.
         """
         last: UpstreamError | None = None
-        for key in self._order(model, keys or self._keys, first, conversation):
-            key.tried(model, self._clock())
+        doubted: list[tuple[_Key, UpstreamError]] = []
+        for key in self._order(model, keys or self._keys, first, conversation, client):
+            key.tried(model, self._clock(), client)
             key.in_flight += 1
             if sendings is not None:
                 sendings.key_name = key.name
             try:
-                return await ask(key.upstream), key
+                answer = await ask(key.upstream)
             except BaseException as error:
                 self._over(key)
-                if not isinstance(error, UpstreamError) or not key.failed(model, error, self._clock()):
+                holds = client is None or not isinstance(error, UpstreamError) or error.is_certain
+                if not isinstance(error, UpstreamError) or not key.failed(model, error, self._clock(), holds=holds):
                     raise
                 last = error
+                doubted += () if holds else [(key, error)]
+            else:
+                self._settle(model, None, doubted)
+                return answer, key
+        self._settle(model, client, doubted)
         if last is not None and (last.is_of_one_key or last.is_barred):
             raise last
-        raise self._none_left(model, keys or self._keys, last) from last
+        raise self._none_left(model, keys or self._keys, last, client) from last
+
+    def _settle(self, model: str, client: str | None, doubted: Sequence[tuple[_Key, UpstreamError]]) -> None:
+        """Hold failures against keys for ``client``; None: for all, as another key has taken the same request."""
+        for key, error in doubted:
+            if client is None:
+                key.failed(model, error, self._clock())
+            else:
+                key.meet(model, client, error, self._clock())
 
     def _order(
-        self, model: str, keys: Sequence[_Key], first: str | None = None, conversation: bytes | None = None
+        self,
+        model: str,
+        keys: Sequence[_Key],
+        first: str | None = None,
+        conversation: bytes | None = None,
+        client: str | None = None,
     ) -> Iterator[_Key]:
         """Yield each usable key once, ``first`` and then the best; the order is decided again after each failure."""
         asked: set[int] = set()
         while True:
             now_s = self._clock()
-            usable = [key for key in keys if key.number not in asked and key.may_be_asked(model, now_s)]
+            usable = [key for key in keys if key.number not in asked and key.may_be_asked(model, now_s, client)]
             has_it = None if conversation is None else self._with_cache(model, conversation, usable, now_s)
             best = min(
                 usable,
@@ -446,8 +509,9 @@ class KeyRing:
         """Return the sort key, the least first. A refused key that is due is first: otherwise it would not be tried."""
         return not key.refused(model), -round(key.at(model).headroom(now_s) * _STEPS), key.in_flight, key.turn
 
-    def _failed_with(self, key: _Key, model: str) -> Callable[[UpstreamError], object]:
-        return lambda error: key.failed(model, error, self._clock())
+    def _failed_with(self, key: _Key, model: str, request: Request) -> Callable[[UpstreamError], object]:
+        is_known = request.client is not None
+        return lambda error: key.failed(model, error, self._clock(), holds=error.is_certain or not is_known)
 
     def _over(self, key: _Key) -> None:
         key.in_flight -= 1
@@ -465,12 +529,14 @@ class KeyRing:
             "x-ratelimit-remaining-keys": f"{share * count:.3f}",
         }
 
-    def _none_left(self, model: str, keys: Sequence[_Key], last: UpstreamError | None) -> UpstreamError:
+    def _none_left(
+        self, model: str, keys: Sequence[_Key], last: UpstreamError | None, client: str | None
+    ) -> UpstreamError:
         now_s = self._clock()
         wait_s: float | None
         status: int | None
         # A key whose rate limit has ended in the meantime is not a refused key.
-        waits_s = [key.at(model).cooling_s(now_s) for key in keys if not key.refused(model)]
+        waits_s = [key.cooling_s(model, client, now_s) for key in keys if not key.refused(model, client)]
         said = f"; the last one asked: {last.message}" if last is not None else ""
         if waits_s:
             refused = len(keys) - len(waits_s)
@@ -486,7 +552,14 @@ class KeyRing:
         message = f"{brief}{said}"
         words = None if last is None or last.words is None else message
         return UpstreamError(
-            kind, message, status=status, retry_after_s=wait_s, words=words, brief=brief if words else None
+            kind,
+            message,
+            status=status,
+            retry_after_s=wait_s,
+            words=words,
+            brief=brief if words else None,
+            # Else some are well for others.
+            is_certain=all(not key.is_ready(model, now_s) for key in keys),
         )
 
 

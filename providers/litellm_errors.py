@@ -41,11 +41,12 @@ def upstream_error(error: Exception, secrets: Sequence[str], now_s: float, *, op
     for link in _chain(original):
         if isinstance(link, ImportError):
             package = (link.name or "").partition(".")[0]
-            return UpstreamError(
-                ErrorKind.PROVIDER_AUTH, f"needs a Python package: pip install {_PACKAGES.get(package, package)}"
-            )
+            needed = f"needs a Python package: pip install {_PACKAGES.get(package, package)}"
+            return UpstreamError(ErrorKind.PROVIDER_AUTH, needed, is_certain=True)
         if type(link).__name__ in _NO_CREDENTIALS:
-            return _said(ErrorKind.PROVIDER_AUTH, message, secrets)
+            told = _said(ErrorKind.PROVIDER_AUTH, message, secrets)
+            told.is_certain = True
+            return told
     kind = ErrorKind.UPSTREAM_TRUNCATED if _CUT in message else _transport_failure(original, opened=opened)
     if kind is not None:
         return _said(kind, message, secrets)

@@ -68,7 +68,7 @@ class Renewal(Generic[_T]):
         await self._fetched.wait()
         if (held := self._held) is None or self._has_ended(held):
             caller = "has no valid credentials"
-            raise UpstreamError(ErrorKind.PROVIDER_AUTH, self._error or caller, caller=caller)
+            raise UpstreamError(ErrorKind.PROVIDER_AUTH, self._error or caller, caller=caller, is_certain=True)
         return held.credentials
 
     def refused(self) -> None:

@@ -460,3 +460,52 @@ async def test_reasoning_that_no_key_can_read_is_the_providers_error(three_keys:
         await three_keys.ask()
     assert caught.value.is_bound
     assert three_keys.asked == [1, 1, 1]
+
+
+UNKNOWN = UpstreamError(ErrorKind.PROVIDER_AUTH, "not for you", status=403)
+BUSY = UpstreamError(ErrorKind.RATE_LIMITED, "busy", status=429)
+
+
+@pytest.mark.parametrize("error", [UNKNOWN, BUSY])
+async def test_what_every_key_refuses_to_one_client_is_held_against_none_for_others(
+    three_keys: ThreeKeys, error: UpstreamError
+) -> None:
+    for key in three_keys.keys:
+        key.error = error
+    for _ in range(2):
+        with pytest.raises(UpstreamError, match=r"3 keys are|of 3 keys") as caught:
+            await three_keys.ask(Request("m", {}, client="mallory"))
+        assert (caught.value.kind, caught.value.is_certain) == (error.kind, False)
+    assert three_keys.asked == [1, 1, 1]
+    assert not any(three_keys.is_refused(key) or three_keys.cooling_s(key) for key in range(3))
+    for key in three_keys.keys:
+        key.error = None
+    await three_keys.ask(Request("m", {}, client="fair"))
+
+
+async def test_what_three_clients_meet_at_every_key_is_held_against_all(three_keys: ThreeKeys) -> None:
+    for key in three_keys.keys:
+        key.error = UNKNOWN
+    for client in ("one", "two", "three", "four", "five"):
+        with pytest.raises(UpstreamError, match="all 3 keys are refused"):
+            await three_keys.ask(Request("m", {}, client=client))
+    assert three_keys.asked == [3, 3, 3]
+
+
+async def test_a_key_is_at_fault_if_another_takes_the_same_request(three_keys: ThreeKeys) -> None:
+    three_keys.keys[0].error, three_keys.keys[1].error = UNKNOWN, BUSY
+    for _ in range(3):
+        await three_keys.ask(Request("m", {}, client="fair"))
+    assert three_keys.is_refused(0)
+    assert three_keys.cooling_s(1)
+    assert three_keys.asked == [1, 1, 3]
+
+
+async def test_a_key_that_no_request_can_have_spoilt_is_out_at_once(three_keys: ThreeKeys) -> None:
+    for key in three_keys.keys:
+        key.error = UpstreamError(ErrorKind.PROVIDER_AUTH, "wrong", status=401, is_certain=True)
+    for _ in range(2):
+        with pytest.raises(UpstreamError, match="all 3 keys are refused") as caught:
+            await three_keys.ask(Request("m", {}, client="fair"))
+        assert caught.value.is_certain
+    assert three_keys.asked == [1, 1, 1]
