@@ -403,7 +403,8 @@ class CallRunner:
     ) -> Following:
         """Return the fallbacks that are asked beside the model of ``planned``, and explain when the next one is."""
         learnt_as = None if planned.model.tenant is None else planned.model.learnt_as
-        if len(self._context.steering.not_asked(planned.names, (), learnt_as)) == len(planned.names):
+        out = self._context.steering.not_asked(planned.names, (), learnt_as, client=self.call.client)
+        if len(out) == len(planned.names):
             late_s = 0.0  # all are broken: the next model is asked at once
         elif self._all_full(planned):
             late_s = min(late_s, SEAT_PATIENCE_S)
@@ -569,7 +570,8 @@ class CallRunner:
     def _total_failure(self, planned: PlannedCall, ending: Unanswered) -> ApiError:
         """Return one error for all the failures at the model of ``planned``."""
         learnt_as = None if planned.model.tenant is None else planned.model.learnt_as
-        out = self._context.steering.not_asked(planned.names, {*ending.full, *ending.asked}, learnt_as)
+        asked = {*ending.full, *ending.asked}
+        out = self._context.steering.not_asked(planned.names, asked, learnt_as, client=self.call.client)
         return total_failure(planned.model, planned.plan, ending, out)
 
 

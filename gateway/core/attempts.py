@@ -445,6 +445,7 @@ class AttemptRecord(AttemptStart, frozen=True, kw_only=True, omit_defaults=True,
         ),
     ] = None
     retry_after_s: float | None = None  # of a 429 or 503; for the cool-down
+    is_certain: bool = False  # no request can have caused its error: it holds for all clients
     headroom: float | None = None  # 0 to 1, the unused part of the provider's rate limit
     is_restricted: bool = False  # the request chose its deployments, so it is no evidence of quality
     tier: str | None = None  # that served it, as reported; "": standard service

@@ -57,6 +57,7 @@ def request_of(
         conversation=call.conversation,
         is_ceiling=call.dialect.requests.with_limit is not None,
         once=call.stateful,
+        client=call.client,
         key_name=call.key_name,
         taught=taught,
         sendings=sendings,

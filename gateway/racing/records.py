@@ -147,6 +147,7 @@ def attempt_record(
     rare: dict[str, Any] = {}  # of most attempts none of it: each field that is named costs 400 instructions
     if error is not None:
         rare = {"error_kind": error.kind, "error_message": error.kept, "retry_after_s": error.retry_after_s}
+        rare["is_certain"] = error.is_certain
     if censored_at is not None:
         rare["censored_at_ms"] = since_start_ms(censored_at)
     if overtaken is not None:

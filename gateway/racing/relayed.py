@@ -264,6 +264,7 @@ class Relayed(msgspec.Struct, frozen=True):
             extra_body=deployment.extra_body if self.takes_extra_body else {},
             connect_timeout_s=deployment.clocks.connect_s,
             form=self.form,
+            client=call.client,
             key_name=call.key_name,
             sendings=attempt.sendings,
         )

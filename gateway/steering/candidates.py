@@ -473,10 +473,16 @@ class Lineups:
         standings: Standings,
         race_terms: RaceTerms,
         now_s: float = 0.0,
+        *,
+        is_own: bool = False,
     ) -> Lineup:
-        """Return the lineup of the deployments in ``conditions``; ``kind``: model, prompt class, size."""
+        """Return the lineup of the deployments in ``conditions``; ``kind``: model, prompt class, size.
+
+        ``is_own``: some of the conditions are of one client.
+        """
         race, terms = race_terms
-        if terms.limits or terms.learnt_as:  # it depends on what is in flight, or on a key that few calls have
+        # It depends on what is in flight, or on a key or faults that few calls have.
+        if terms.limits or terms.learnt_as or is_own:
             return _lined_up(candidates(conditions, standings, race, terms), terms, standings)
         if terms.objective is Objective.COST:  # rounded, as answer lengths are, so that lineups can be reused
             terms = replace(terms, prompt_tokens=round(tokens_of(kind[2])))

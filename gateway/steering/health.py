@@ -1,12 +1,15 @@
 """The health of one deployment as this replica sees it: cool-down, breaker, scarcity price and attempts in flight."""
 
+from collections.abc import Collection
 from enum import StrEnum
 from math import exp, exp2, inf, log, log1p, sqrt
 
 import msgspec
+from msgspec.structs import replace
 
 from gateway.core.prompt_classes import PromptClass
 from gateway.core.race_failures import CAUSES
+from gateway.steering.clientele import Blame, Clientele
 from gateway.steering.constants import (
     COOL_MAX_S,
     COOL_MIN_S,
@@ -242,6 +245,28 @@ class Condition(msgspec.Struct, eq=False):
             return HealthState.HALF_OPEN
         return HealthState.FAILING if self.failing else HealthState.OK
 
+    def without_faults(self) -> "Condition":
+        """Return it for those for whom its state does not hold."""
+        if self.state is HealthState.OK and self.trial_in_s is None:
+            return self
+        return replace(
+            self, state=HealthState.OK, cooling_s=0.0, probe_due=False, probe_in_s=None, trial_in_s=None, failing=False
+        )
+
+    def with_faults(self, met: "Condition") -> "Condition":
+        """Return it for the one client that has ``met`` faults there."""
+        if met.state is HealthState.OK and met.trial_in_s is None:
+            return self
+        return replace(
+            self,
+            state=met.state,
+            cooling_s=met.cooling_s,
+            probe_due=met.probe_due,
+            probe_in_s=met.probe_in_s,
+            trial_in_s=met.trial_in_s,
+            is_stated=met.is_stated,
+        )
+
 
 class Trouble(msgspec.Struct, frozen=True):
     """The last error of a deployment."""
@@ -285,7 +310,12 @@ def probe_limit_s(q95_s: float) -> float:
 
 
 class Health:
-    """The state of one deployment in this replica. Times are seconds of any one monotonic clock."""
+    """The state of one deployment in this replica. Times are seconds of any one monotonic clock.
+
+    Failures are told with the client that met them, or with None if no request can have caused them. What one client
+    alone has met holds for all only if it is nearly all traffic there; then it is ``only_for`` that client, as for
+    others, who come later, it is no more than a supposition.
+    """
 
     __slots__ = (
         "_answered",
@@ -293,6 +323,7 @@ class Health:
         "_is_believed",
         "_is_stated",
         "_limit",
+        "_limited",
         "_open_until_s",
         "_opens",
         "_pause_s",
@@ -300,10 +331,12 @@ class Health:
         "_price_s",
         "_probe_watch_s",
         "_probed_until_s",
+        "_refused",
         "_reported_limit",
         "_strikes",
         "_window_from_s",
         "cached_condition",
+        "clients",
         "elsewhere",
         "hanging",
         "in_flight",
@@ -311,6 +344,7 @@ class Health:
         "launched_at_s",
         "launches",
         "load",
+        "only_for",
         "trouble",
     )
 
@@ -333,13 +367,27 @@ class Health:
         self._availability = Availability(_WAITS)  # its terms: refused = out, a try = a probe
         self._answered = False  # ever
         self._is_stated = False  # how long it cools down, by its provider
-        self._strikes = 0
+        self.clients = Clientele()  # that were sent there lately
+        self.only_for: str | None = None  # the client that alone has met what took it out, or None
+        self._strikes = Blame()  # in a row
+        self._refused = Blame()  # likewise
+        self._limited: dict[str | None, float] = {}  # when each client last met a 429
         self._opens = 0
         self._open_until_s: float | None = None  # None: the breaker is closed
         self._probed_until_s = LONG_AGO_S  # when the last probe counts as failed, unless it ends before
         self._probe_watch_s = inf  # the last probe's maximum duration
         self._price_s = 0.0
         self._price_at_s = 0.0
+
+    @property
+    def strikes(self) -> float:
+        """The failures in a row, as far as they count for all clients."""
+        return self._strikes.weight(self.clients.share(), STRIKES)
+
+    @property
+    def is_of_one(self) -> bool:
+        """Whether one client alone, of several, has met the failures in a row."""
+        return self._strikes.only is not None and self.clients.share() < 1.0
 
     @property
     def tripped(self) -> bool:
@@ -361,7 +409,7 @@ class Health:
             self._availability.headroom(now_s),
             self.load.crowding(self.in_flight + self.elsewhere, now_s),
             self.launched_at_s,
-            failing=self._strikes >= STRIKES - 1 and not self._answered,
+            failing=not self._answered and self.strikes >= STRIKES - 1,
             hanging=self.hanging,
             is_stated=self._is_stated,
         )
@@ -386,9 +434,15 @@ class Health:
             self.cached_condition.launched_at_s = now_s
         return self.in_flight - 1 + self.elsewhere
 
-    def ended(self) -> None:
-        """Count the end of an attempt."""
+    def ended(self, client: str | None = None, now_s: float = 0.0) -> None:
+        """Count the end of an attempt, as traffic of ``client``, if it is known."""
         self.in_flight = max(0, self.in_flight - 1)
+        if client is not None:  # a call for it would cost each attempt
+            clients = self.clients
+            if now_s >= clients.fades_at_s:
+                clients.fade(now_s)
+            clients.counts[client] = clients.counts.get(client, 0.0) + 1.0
+            clients.total += 1.0
         if self.cached_condition is not None:
             self.cached_condition.in_flight = self.in_flight
 
@@ -487,27 +541,57 @@ class Health:
         self._is_stated = True
         self._availability.cool(retry_after_s, now_s)
 
-    def strike(self, now_s: float) -> bool:
-        """Count a failure before the first token, or a hang; return whether it opened the breaker."""
-        if self._open_until_s is None:
-            self._strikes += 1
-            if self._strikes < STRIKES:
+    def strike(self, now_s: float, client: str | None = None) -> bool:
+        """Count a failure before the first token, or a hang; return whether it opened the breaker for all."""
+        is_supposed = self.only_for is not None and client != self.only_for
+        if self._open_until_s is not None and not is_supposed and now_s < self._open_until_s:
+            return False  # launched before the breaker opened
+        if self._open_until_s is None or is_supposed:
+            self._strikes.add(client, STRIKES)
+            if self.strikes < STRIKES:
                 if not self._answered:
                     self.cached_condition = None  # it may be failing now
                 return False
-        elif now_s < self._open_until_s:
-            return False  # launched before the breaker opened
+        self._hold(self._strikes.only, now_s)
         self._open(now_s)
         return True
 
-    def refuse(self, now_s: float) -> bool:
-        """Mark the deployment as out: key rejected or model unknown. Returns whether it was not out before."""
+    def refuse(self, now_s: float, client: str | None = None) -> bool:
+        """Note that it rejects the key or does not know the model; return whether it is out since now."""
+        self._refused.add(client)
+        if self._refused.weight(self.clients.share(), 1.0) < 1.0:
+            return False
+        self._hold(self._refused.only, now_s)
         self.cached_condition = None
         return self._availability.refuse(now_s)
 
+    def counts_limit(self, client: str | None, now_s: float) -> bool:
+        """Note a 429, or a 503 with a time to come back; return whether it holds for more than ``client``."""
+        if client is None:
+            self._hold(None, now_s)
+            return True
+        known = self._limited = {each: at_s for each, at_s in self._limited.items() if now_s - at_s <= COOL_MAX_S}
+        known[client] = now_s
+        share = self.clients.share()
+        if share * len(known) < 1.0:
+            return False
+        self._hold(client if len(known) == 1 else None, now_s)
+        return True
+
+    def _hold(self, client: str | None, now_s: float) -> None:
+        """Note that it is taken out, for all or by what ``client`` alone has met."""
+        if client is None or self._state(now_s) is HealthState.OK:
+            self.only_for = client
+
+    def is_for(self, client: str | None) -> bool:
+        """Whether its state holds for ``client``, and not only for another."""
+        return self.only_for is None or client is None or client == self.only_for
+
     def delivered(self, ttft_s: float, q95_s: float, now_s: float) -> bool:
         """Handle a first token; return whether the deployment has recovered."""
-        self._strikes = 0
+        if self._strikes.by_client or self._refused.by_client:
+            self._strikes.clear()
+            self._refused.clear()
         if not self._answered:
             self._answered, self.cached_condition = True, None
         self._pause_s = 0.0
@@ -536,6 +620,7 @@ class Health:
         """Open the breaker because of other replicas' reports, or a long silence; return whether it was closed."""
         if self.tripped:
             return False  # it has its own probes
+        self._hold(self._strikes.only, now_s)
         self._open(now_s)
         return True
 
@@ -568,12 +653,14 @@ class Health:
     def reload(self) -> None:
         """Handle a new configuration: key or model name may be correct now, so a deployment that was out is tried."""
         self._availability.mended()
+        self._refused.clear()
 
     def _open(self, now_s: float) -> None:
         self.cached_condition = None
         self._open_until_s = now_s + min(OPEN_MAX_S, OPEN_S * 2.0 ** min(self._opens, 10))
         self._opens += 1
-        self._strikes = 0
+        if self.only_for is None:
+            self._strikes.clear()
 
     def _state(self, now_s: float) -> HealthState:
         readiness = self._availability.readiness(now_s)
@@ -607,3 +694,51 @@ class Health:
         if price_s < PRICE_MIN_S:
             self._price_s = 0.0
         return price_s
+
+
+# What one client has met, and others have not: its own calls avoid the deployment for as long as all would.
+
+MOST_CLIENTS = 1_000  # of those with such failures: the one whose first was the longest ago is forgotten
+
+
+class OwnHealths:
+    """The health of deployments as single clients have met it."""
+
+    def __init__(self) -> None:
+        self.by_client: dict[str, dict[str, Health]] = {}  # by deployment; never empty
+
+    def of(self, client: str, deployment: str) -> Health:
+        """Return what a client has met at a deployment, so far."""
+        if client not in self.by_client and len(self.by_client) >= MOST_CLIENTS:
+            del self.by_client[next(iter(self.by_client))]
+        met = self.by_client.setdefault(client, {})
+        return met.get(deployment) or met.setdefault(deployment, Health())
+
+    def known(self, client: str | None, deployment: str) -> Health | None:
+        """Return what a client has met at a deployment; None if that is nothing."""
+        met = self.by_client.get(client) if client is not None else None
+        return None if met is None else met.get(deployment)
+
+    def has(self, deployment: str) -> bool:
+        """Whether any client has met something there."""
+        return any(deployment in met for met in self.by_client.values())
+
+    def forget(self, client: str, deployment: str, now_s: float) -> None:
+        """Forget what a client has met at a deployment that has answered it, but for a pause."""
+        met = self.by_client[client]
+        if met[deployment].is_in_use and not met[deployment].cooling_s(now_s):
+            del met[deployment]
+            if not met:
+                del self.by_client[client]
+
+    def keep(self, deployments: Collection[str]) -> None:
+        """Forget all other deployments."""
+        kept = {
+            client: {name: each for name, each in met.items() if name in deployments}
+            for client, met in self.by_client.items()
+        }
+        self.by_client = {client: met for client, met in kept.items() if met}
+
+    def clear(self) -> None:
+        """Forget all: keys and names of models may be correct now."""
+        self.by_client.clear()

@@ -43,7 +43,7 @@ from gateway.steering.counts import (
     spoken_field,
 )
 from gateway.steering.estimates import Estimate
-from gateway.steering.health import Health, Trouble, late_s
+from gateway.steering.health import Health, HealthState, OwnHealths, Trouble, late_s
 from gateway.steering.outages import Outages, Shortage, Strikes
 from gateway.steering.prediction import Lengths, size_of
 from gateway.steering.quality import Quality
@@ -325,6 +325,7 @@ NOT_COUNTED = frozenset({ErrorKind.BAD_REQUEST, ErrorKind.NO_PLACE, ErrorKind.NO
 OPERATORS = frozenset({ErrorKind.PROVIDER_AUTH, ErrorKind.NOT_FOUND})
 TIMEOUTS = frozenset({ErrorKind.CONNECT_TIMEOUT, ErrorKind.TTFT_TIMEOUT})
 UNAUTHORIZED = 401
+_CERTAIN = frozenset({ErrorKind.CONNECT_ERROR, ErrorKind.CONNECT_TIMEOUT})  # these have sent nothing of a request
 
 
 class _Launched(msgspec.Struct, frozen=True):
@@ -352,6 +353,8 @@ class Learning:
         own_delay: OwnDelay,
     ) -> None:
         self.healths: dict[str, Health] = {}  # by deployment: a cool-down applies to every model it serves
+        self.own = OwnHealths()  # what clients have met that does not hold for the others
+        self.held: set[str] = set()  # deployments that may be out for one client alone
         self.limited: set[str] = set()  # deployments that have answered 429, or reported a limit
         self.lengths = Lengths()
         self._kept: dict[str, ConfirmedShare] = {}  # by model
@@ -376,6 +379,13 @@ class Learning:
         if health is None:
             health = self.healths[deployment] = Health()
         return health
+
+    def healths_of(self, client: str | None) -> Mapping[str, Health]:
+        """Return the health of deployments as far as it holds for ``client``: what it has met itself comes first."""
+        if client is None:
+            return self.healths
+        met = self.own.by_client.get(client, {})
+        return {name: each for name, each in self.healths.items() if each.is_for(client)} | met
 
     def attempt_started(self, start: AttemptStart) -> None:
         """Count the attempt as in flight."""
@@ -438,11 +448,15 @@ class Learning:
         if launched is not None:
             health.answered(prompt_class, launched.in_flight, ttft_s, now_s)
 
-    def attempt_ended(self, model: str, prompt_class: PromptClass, attempt: AttemptRecord, ago_s: float) -> None:
+    def attempt_ended(  # noqa: C901 - each line is a case of its own, and a call for it costs each attempt
+        self, model: str, prompt_class: PromptClass, attempt: AttemptRecord, ago_s: float
+    ) -> None:
         """Count the attempt's end, ``ago_s`` seconds ago: with a first token, censored, or an error."""
         health = self.healths.get(attempt.deployment) or self.health_of(attempt.deployment)
-        health.ended()
+        health.ended(attempt.client, self._clock())
         launched = self._launched.pop(attempt.id, None)
+        if attempt.client in self.own.by_client:
+            self._has_met(attempt, ago_s)
         if attempt.id in self._hanging:
             self._hangs_no_more(attempt.id, health)
         if attempt.role is Role.PROBE and attempt.number:  # the gateway's own have no number, and try no broken one
@@ -494,6 +508,13 @@ class Learning:
         self._strikes.keep(deployments)
         self.outages.keep(deployments)
         self.healths = {name: each for name, each in self.healths.items() if name in deployments or each.in_flight}
+        self.own.keep(deployments)
+        now_s = self._clock()
+        self.held = {
+            name
+            for name in self.held & deployments
+            if self.own.has(name) or self.health_of(name).condition(now_s).state is not HealthState.OK
+        }
 
     def _note_headroom(
         self, deployment: str, headroom: float, health: Health, launched: _Launched | None, ago_s: float
@@ -514,37 +535,45 @@ class Learning:
         health = self.health_of(name)
         if kind is None or kind in NOT_COUNTED:
             return
-        trouble = Trouble(kind, attempt.status_code, attempt.error_message)
-        if kind == ErrorKind.RATE_LIMITED:
-            health.trouble = trouble
-            self.limited.add(name)
-            if health.rate_limited(attempt.retry_after_s, now_s):
-                # Event steering.limited: A deployment answered 429, for the first time in minutes, and pauses for
-                # `pause_s` seconds, as it asks (1 to 60).
-                # Do: If it goes on, ask the provider for a higher limit, or add a deployment.
-                pause_s = round(health.cooling_s(now_s), 3)
-                get_logger().warning("steering.limited", model=model, deployment=name, pause_s=pause_s)
+        # 403 and 404 may mean that a model has no embeddings or images: its answers are not affected.
+        is_answer = prompt_class.is_answer or prompt_class.is_whole
+        if kind in OPERATORS and not is_answer and attempt.status_code != UNAUTHORIZED:
             return
+        trouble = Trouble(kind, attempt.status_code, attempt.error_message)
+        client = self._met_by(attempt)
+        if client is not None:
+            self._meet(client, attempt, trouble, now_s)
+        if kind == ErrorKind.RATE_LIMITED:
+            if health.counts_limit(client, now_s):
+                health.trouble = trouble
+                self._limited(model, attempt, health, now_s)
+            return
+        health.trouble = trouble
         if kind in OPERATORS:
-            # 403 and 404 may mean that a model has no embeddings or images: its answers are not affected.
-            if not (prompt_class.is_answer or prompt_class.is_whole) and attempt.status_code != UNAUTHORIZED:
-                return
-            health.trouble = trouble
-            if health.refuse(now_s):
+            if health.refuse(now_s, client):
                 # Event steering.out: A deployment refuses the key or does not know the model (`kind`). It gets no
                 # calls, but one try a minute.
                 # Do: Correct the key, the model's name or `base_url`, and reload.
                 get_logger().warning("steering.out", model=model, deployment=name, kind=kind, hint=_HINTS[kind])
                 self.outages.begin(name, kind, model, ago_s)
             return
-        health.trouble = trouble
-        if attempt.retry_after_s is not None:
+        if attempt.retry_after_s is not None and health.counts_limit(client, now_s):
             health.cool(attempt.retry_after_s, now_s)  # a 503 with retry-after
         is_complete = attempt.ttft_ms is not None or kind == ErrorKind.INVALID_ANSWER  # but empty or refused
         if not is_complete and not (
             kind in TIMEOUTS and self._own_delay.explains(launched, self._unix_clock() - ago_s, now_s)
         ):
             self._strike(model, attempt, kind, ago_s)
+
+    def _limited(self, model: str, attempt: AttemptRecord, health: Health, now_s: float) -> None:
+        name = attempt.deployment
+        self.limited.add(name)
+        if health.rate_limited(attempt.retry_after_s, now_s):
+            # Event steering.limited: A deployment answered 429, for the first time in minutes, and pauses for
+            # `pause_s` seconds, as it asks (1 to 60).
+            # Do: If it goes on, ask the provider for a higher limit, or add a deployment.
+            pause_s = round(health.cooling_s(now_s), 3)
+            get_logger().warning("steering.limited", model=model, deployment=name, pause_s=pause_s)
 
     def _cut(
         self, model: str, prompt_class: PromptClass, loser: AttemptRecord, launched: _Launched | None, ago_s: float
@@ -598,8 +627,15 @@ class Learning:
             tell(event, model=model, deployment=attempt.deployment, answers=attempt.judged_as, reason=change.reason)
 
     def _strike(self, model: str, attempt: AttemptStart | AttemptRecord, cause: str | None, ago_s: float) -> None:
-        opened = self.health_of(attempt.deployment).strike(self._clock() - ago_s)
-        self._strikes.struck(attempt.deployment, attempt.provider, opened=opened, ago_s=ago_s)
+        health, now_s = self.health_of(attempt.deployment), self._clock() - ago_s
+        client = self._met_by(attempt) if isinstance(attempt, AttemptRecord) else None
+        if client is not None:
+            self.own.of(client, attempt.deployment).strike(now_s)
+            self.held.add(attempt.deployment)
+        opened = health.strike(now_s, client)
+        if opened or not health.is_of_one:  # else other replicas must not count what may be one client's doing
+            strikes = int(health.strikes)
+            self._strikes.struck(attempt.deployment, attempt.provider, opened=opened, ago_s=ago_s, strikes=strikes)
         if opened:
             self._opened(attempt.deployment, cause, model, ago_s)
 
@@ -613,6 +649,37 @@ class Learning:
         health = self.healths.get(deployment)
         if health is not None and health.open_breaker(self._clock()):
             self._opened(deployment, "other replicas")
+
+    @staticmethod
+    def _met_by(attempt: AttemptRecord) -> str | None:
+        """Return the client whose request may have caused a failure; None: no request can have."""
+        is_certain = attempt.is_certain or attempt.error_kind in _CERTAIN or not attempt.number
+        return None if is_certain else attempt.client
+
+    def _has_met(self, attempt: AttemptRecord, ago_s: float) -> None:
+        """Note the end of an attempt of a client that has met failures: there they end with an answer."""
+        client = attempt.client
+        own = self.own.known(client, attempt.deployment)
+        if client is None or own is None:
+            return
+        if attempt.role is Role.PROBE:
+            own.probe_ended()
+        if attempt.ttft_ms is not None and not attempt.outcome.failed:
+            now_s = self._clock() - ago_s
+            own.delivered(0.0, 0.0, now_s)
+            self.own.forget(client, attempt.deployment, now_s)
+
+    def _meet(self, client: str, attempt: AttemptRecord, trouble: Trouble, now_s: float) -> None:
+        """Hold a failure against the deployment for the client that met it."""
+        own = self.own.of(client, attempt.deployment)
+        own.trouble = trouble
+        self.held.add(attempt.deployment)
+        if attempt.error_kind == ErrorKind.RATE_LIMITED:
+            own.rate_limited(attempt.retry_after_s, now_s)
+        elif attempt.error_kind in OPERATORS:
+            own.refuse(now_s)
+        elif attempt.retry_after_s is not None:
+            own.cool(attempt.retry_after_s, now_s)
 
     def _count(self, model: str, counts: Counts, unix_s: float | None = None) -> None:
         if counts:

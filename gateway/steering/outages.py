@@ -143,10 +143,13 @@ class Strikes:
         """
         self._on_outage = on_outage
 
-    def struck(self, deployment: str, provider: str, *, opened: bool, ago_s: float = 0.0) -> None:
-        """Count this replica's failure, ``ago_s`` seconds ago; ``opened``: it opened the breaker, or failed a probe."""
+    def struck(self, deployment: str, provider: str, *, opened: bool, ago_s: float = 0.0, strikes: int = 0) -> None:
+        """Count this replica's failure, ``ago_s`` seconds ago; ``opened``: it opened the breaker, or failed a probe.
+
+        ``strikes``: how many count here, if some of them do since this one.
+        """
         own = self._of(deployment, provider)
-        own.count = STRIKES if opened else min(STRIKES, own.count + 1)
+        own.count = STRIKES if opened else min(STRIKES, max(own.count + 1, strikes))
         own.struck_at_s = self._unix_clock() - ago_s
 
     def answered(self, deployment: str, provider: str, ago_s: float = 0.0) -> None:

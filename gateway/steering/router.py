@@ -37,7 +37,7 @@ from gateway.steering.constants import (
     TURNS_S,
 )
 from gateway.steering.explainer import explained
-from gateway.steering.health import Condition, Health
+from gateway.steering.health import Condition, Health, HealthState
 from gateway.steering.leaderboard import Leaderboard, not_asked, of_gateway, read_window
 from gateway.steering.learning import Lateness, Learning, NeverLate, OwnDelay
 from gateway.steering.narrowing import Narrowings
@@ -136,12 +136,17 @@ class Steering:
         budget.accrue(race.budget)
         if race.extra_usd_per_call is not None:
             budget.earn(race.extra_usd_per_call)
-        plan = self._planned_for(model, deployments, race, terms, prompt_class, budget=budget, explain=explain)
+        plan = self._planned_for(
+            model, deployments, race, terms, prompt_class, budget=budget, explain=explain, client=client
+        )
         if plan.explores:
             now_s = self._clock()
             for launch in plan.launches:
                 if launch.role in EXPLORING or launch.why is Why.TRIAL:
                     self._health_of(launch.deployment, terms.learnt_as).probed(now_s, launch.watch_s)
+                    own = self._learning.own.known(client, launch.deployment) if self._learning.held else None
+                    if own is not None:
+                        own.probed(now_s, launch.watch_s)
         self._forget()
         return plan
 
@@ -349,18 +354,21 @@ class Steering:
         learnt_as: Mapping[str, str] | None = None,
         *,
         on_trial: bool = False,
+        client: str | None = None,
     ) -> tuple[NotAsked, ...]:
         """Return which of ``deployments``, without those ``asked``, are out, cooling down or broken, and why.
 
         ``learnt_as`` as in ``Terms``. ``on_trial``: also those that a call may use again, but that have not answered.
+        ``client``: as far as that holds for it.
         """
         self._catch_up()
         now_s = self._clock()
+        healths = self._learning.healths_of(client) if self._learning.held else self._learning.healths
         if learnt_as is None:
-            return not_asked(self._learning.healths, deployments, asked, now_s, on_trial=on_trial)
+            return not_asked(healths, deployments, asked, now_s, on_trial=on_trial)
         names = list(deployments)
         out = self._tenants.not_asked(learnt_as, names, asked, now_s)
-        return out + not_asked(self._learning.healths, [name for name in names if name not in learnt_as], asked, now_s)
+        return out + not_asked(healths, [name for name in names if name not in learnt_as], asked, now_s)
 
     def leaderboard(self, model: str) -> Leaderboard:
         """Return the published leaderboard of one model, up to now."""
@@ -394,6 +402,7 @@ class Steering:
             health.reload()
             if not health.tripped:
                 self._learning.outages.end(name)
+        self._learning.own.clear()
         for name in {name for names in models.values() for name in names}:
             self._learning.health_of(name)  # creates it, so that other replicas' reports apply before its first call
         for model in models:
@@ -409,6 +418,7 @@ class Steering:
         *,
         budget: Budget,
         explain: bool,
+        client: str | None = None,
     ) -> Plan:
         now_s = self._clock()
         size_tokens = terms.size_tokens or terms.prompt_tokens
@@ -425,8 +435,9 @@ class Steering:
         if terms.excluded:
             names = [name for name in names if name not in terms.excluded]
         conditions = self._conditions(names, now_s) if learnt_as is None else self._of_keys(names, learnt_as, now_s)
+        is_own = self._learning.held != _NONE_FULL and learnt_as is None and self._are_own(conditions, client, now_s)
         kind = (model, prompt_class, size_of(size_tokens))
-        lineup = self._lineups.of(kind, conditions, standings, (race, terms), now_s)
+        lineup = self._lineups.of(kind, conditions, standings, (race, terms), now_s, is_own=is_own)
         held, home = NOTHING_HELD, None
         if terms.prefix is not None and race.cache_affinity:
             held = self._affinity.held(model, terms.prefix, terms.prices, now_s)
@@ -496,6 +507,21 @@ class Steering:
             # Mostly the cached one: nothing has happened there since.
             conditions[name] = health.cached_condition or health.condition(now_s)
         return conditions
+
+    def _are_own(self, conditions: dict[str, Condition], client: str | None, now_s: float) -> bool:
+        """Put what ``client`` has met, or not, in place of what holds for others; return whether any differs."""
+        differs, learning = False, self._learning
+        for name in learning.held.intersection(conditions if client is not None else ()):
+            common = conditions[name]
+            own = learning.own.known(client, name)
+            if not learning.health_of(name).is_for(client):
+                common = common.without_faults()
+            met = None if own is None else own.condition(now_s)
+            if met is not None and common.state is HealthState.OK and common.trial_in_s is None:
+                common = common.with_faults(met)
+            differs = differs or common is not conditions[name]
+            conditions[name] = common
+        return differs
 
     def _health_of(self, deployment: str, learnt_as: Mapping[str, str] | None) -> Health:
         """Return the health of a deployment, as the client's own key shows it where there is one."""

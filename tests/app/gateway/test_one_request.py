@@ -1,5 +1,6 @@
 """A request that is refused for its content, tier or choice of vendors takes nothing from the calls of others."""
 
+from hashlib import sha256
 from typing import Any
 
 import pytest
@@ -53,3 +54,54 @@ async def test_a_tier_without_room_is_answered_by_any_other_deployment(serve: Se
             assert response.status == 200
             assert b"from c" in await response.read()
         assert {row.state for row in running.gateway.steering.leaderboard(MODEL).deployments} == {"ok"}
+
+
+UNHEARD = b'{"error":{"message":"Our compass points elsewhere for this one.","type":"declined","code":"compass"}}'
+SPOILT = b'{"error":{"message":"Incorrect API key provided","type":"invalid_request_error","code":"invalid_api_key"}}'
+CLIENTS = {
+    "clients": {
+        name: {"key_sha256": sha256(f"hs-{name}".encode()).hexdigest()} for name in ("mallory", "fair", "other")
+    }
+}
+
+
+def of(client: str) -> dict[str, str]:
+    return {"authorization": f"Bearer hs-{client}"}
+
+
+@pytest.mark.parametrize("status", [403, 404, 429, 500, 503])
+@pytest.mark.parametrize("is_first", [True, False])
+@pytest.mark.parametrize("keys", [KEYS, {}])
+async def test_a_refusal_that_no_table_has_takes_nothing_from_other_clients(
+    serve: Serve, status: int, *, is_first: bool, keys: dict[str, Any]
+) -> None:
+    refusal = [Status(status, UNHEARD, JSON | {"retry-after": "30"})]
+    config = {"providers": {"alpha": keys}, **CLIENTS, **single()}
+    async with serve(alpha=answer("well"), config=config) as running:
+        for client in () if is_first else ("fair", "other", "mallory") * 3:
+            async with running.chat(of(client)) as response:
+                assert response.status == 200
+        running["alpha"].script = refusal
+        asked = len(running["alpha"].received)
+        for _ in range(10):
+            async with running.chat(of("mallory")) as response:
+                assert response.status >= 400
+        assert len(running["alpha"].received) - asked < 10 * 3  # it is kept away soon
+        running["alpha"].script = answer("well")
+        for _ in range(10):
+            async with running.chat(of("fair")) as response:
+                assert response.status == 200, await response.text()
+
+
+async def test_a_key_that_its_vendor_calls_wrong_is_out_for_all_from_one(serve: Serve) -> None:
+    config = {"providers": {"alpha": KEYS}, **CLIENTS, **single()}
+    async with serve(alpha=answer("well"), config=config) as running:
+        for client in ("fair", "other", "mallory") * 3:
+            async with running.chat(of(client)) as response:
+                assert response.status == 200
+        running["alpha"].script = [Status(401, SPOILT, JSON)]
+        asked = len(running["alpha"].received)
+        for client in ("fair", "other", "mallory") * 3:
+            async with running.chat(of(client)) as response:
+                assert response.status == 424
+        assert len(running["alpha"].received) - asked == 3  # each key once

@@ -66,6 +66,7 @@ class VirtualReplica:
         holds: bool = True,
         explain: bool = False,
         prompt_class: PromptClass = SHORT,
+        client: str | None = None,
         **race: float | str,
     ) -> Plan:
         """Plan a call, for a short chat if no class is given."""
@@ -90,6 +91,7 @@ class VirtualReplica:
             ),
             prompt_class,
             explain=explain,
+            client=client,
         )
 
     def permit(self, role: Role, budget: float, *, model: str = MODEL, mode: Mode = Mode.AUTO) -> bool:
@@ -117,6 +119,7 @@ class VirtualReplica:
         is_restricted: bool = False,
         prompt_class: PromptClass = SHORT,
         weight: float = 1.0,
+        client: str | None = None,
     ) -> AttemptRecord:
         """Run an attempt that delivers after ``ttft_s`` and streams for two seconds."""
         start = self.launch(deployment, role, weight)
@@ -133,6 +136,7 @@ class VirtualReplica:
             judged_as=judged_as,
             flaw=flaw,
             is_restricted=is_restricted,
+            client=client,
         )
 
     def lose(
@@ -165,6 +169,8 @@ class VirtualReplica:
         status_code: int | None = None,
         message: str | None = None,
         prompt_class: PromptClass = SHORT,
+        client: str | None = None,
+        is_certain: bool = False,
     ) -> AttemptRecord:
         """Run an attempt that fails."""
         outcome = Outcome.TIMEOUT if kind is ErrorKind.TTFT_TIMEOUT else Outcome.FAILED
@@ -175,6 +181,8 @@ class VirtualReplica:
             "ttft_ms": ttft_ms,
             "status_code": status_code,
             "error_message": message,
+            "client": client,
+            "is_certain": is_certain,
         }
         return self._end(start, outcome, prompt_class, **facts)
 
