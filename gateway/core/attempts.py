@@ -195,6 +195,7 @@ class AttemptStart(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     # Of an attempt with a client's own key: the name of what it shows of its deployment.
     learnt_as: str | None = None
     weight: float = 1.0  # first tokens that its own counts as, if its deployment is as usual again
+    sent_by: str | None = None  # its client, known before its end
 
 
 class Unit(msgspec.Struct, frozen=True, gc=False):

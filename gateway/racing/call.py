@@ -187,6 +187,7 @@ class OpenCall:
             is_extra=is_extra,
             learnt_as=deployment.learnt_as,
             weight=weight,
+            sent_by=self.call.client,
         )
 
     def begin(self, starts: Sequence[AttemptStart]) -> None:

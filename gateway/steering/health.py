@@ -616,11 +616,16 @@ class Health:
             self._open(now_s)
         return failed
 
-    def open_breaker(self, now_s: float) -> bool:
-        """Open the breaker because of other replicas' reports, or a long silence; return whether it was closed."""
+    def open_breaker(self, now_s: float, met: Blame | None = None) -> bool:
+        """Open the breaker because of other replicas' reports, or a silence that clients have ``met``.
+
+        Returns whether it was closed, and is open for all.
+        """
         if self.tripped:
             return False  # it has its own probes
-        self._hold(self._strikes.only, now_s)
+        if met is not None and met.weight(self.clients.share(), 1.0) < 1.0:
+            return False
+        self._hold((met or self._strikes).only, now_s)
         self._open(now_s)
         return True
 

@@ -13,6 +13,7 @@ from gateway.core.calls import CallRecord
 from gateway.core.log import get_logger
 from gateway.core.prompt_classes import PromptClass, decoded_class
 from gateway.steering.board import Board
+from gateway.steering.clientele import Blame
 from gateway.steering.constants import (
     DOUBTED_KEPT,
     HAIR,
@@ -181,6 +182,7 @@ class _Suspect:
         self.leavers: list[str | None] = []  # clients that left after waiting too long
         self.silence = 0.0  # -ln p
         self.unanswered = 0  # late attempts, while little is known of it
+        self.met = Blame()  # the clients of all of these
 
 
 class SuspectSamples:
@@ -198,7 +200,7 @@ class SuspectSamples:
             model, field, unix_s = held_back.popleft()
             self._count(model, {field: 1.0}, unix_s)
 
-    def is_silent(self, deployment: str, estimate: Estimate, age_s: float) -> bool:
+    def is_silent(self, deployment: str, estimate: Estimate, client: str | None, age_s: float) -> bool:
         """Whether so many attempts without a first token, cut at such ages, are very unlikely.
 
         A loser is usually cut early, so each adds only a little: -ln of the chance that the deployment's own first
@@ -210,6 +212,7 @@ class SuspectSamples:
         sooner = estimate.usual.reached[below] if below >= 0 else 0.0
         sooner -= PRIOR_EVENTS / (PRIOR_EVENTS + estimate.usual_events)  # the prior's part: others may be faster
         suspect = self._of(deployment)
+        suspect.met.by_client[client] = 1.0
         suspect.silence -= log(max(_LEAST_SHARE, 1.0 - max(0.0, sooner)))
         return suspect.silence >= SILENCE
 
@@ -222,16 +225,24 @@ class SuspectSamples:
         is_known = not estimate.is_borrowed and max(estimate.events, estimate.usual_events) >= KNOWN_EVENTS
         if age_s < (late_s(estimate.well_q95_s) if is_known else LEFT_UNKNOWN_S):
             return None
-        leavers = self._of(deployment).leavers
+        suspect = self._of(deployment)
+        leavers = suspect.leavers
         leavers.append(client)
+        suspect.met.add(client)
         if len(leavers) < (STRIKES if is_known and len(set(leavers)) > 1 else LEFT_ALONE):
             return None
         return f"{len(leavers)} clients left before a first token"
 
-    def hangs(self, deployment: str) -> bool:
+    def hangs(self, deployment: str, client: str | None) -> bool:
         """Count a late attempt of a deployment of which little is known; return whether that is a fault."""
-        self._of(deployment).unanswered += 1
-        return self._of(deployment).unanswered >= UNANSWERED
+        suspect = self._of(deployment)
+        suspect.unanswered += 1
+        suspect.met.add(client)
+        return suspect.unanswered >= UNANSWERED
+
+    def met(self, deployment: str) -> Blame:
+        """Return which clients have met its silence since the last timely first token."""
+        return self._of(deployment).met
 
     def confirm(self, deployment: str) -> None:
         """Count the samples held back: the deployment is healthy."""
@@ -369,6 +380,7 @@ class Learning:
         self._own_delay = own_delay
         self._launched: dict[str, _Launched] = {}  # running attempts, by id
         self._hanging: set[str] = set()  # of these the primaries that another model has overtaken, still silent
+        self._slow: set[str] = set()  # running attempts whose first token came far too late
         self._recovered_at_s: dict[str, float] = {}  # Unix time, by deployment
         self._suspects = SuspectSamples(self._count)
         self._shortage = Shortage(clock)
@@ -431,6 +443,7 @@ class Learning:
         late = not health.tripped and not runs_on and corrected_s > limit_s
         if late and estimate.usual_events >= KNOWN_EVENTS:
             self._suspects.hold_back(model, deployment, event(deployment, measured, reference_s), unix_s)
+            self._slow.add(start.id)
             self._strike(model, start, "slow", ago_s)
         else:
             if health.delivered(corrected_s, estimate.well_q95_s, now_s):
@@ -457,6 +470,7 @@ class Learning:
         launched = self._launched.pop(attempt.id, None)
         if attempt.client in self.own.by_client:
             self._has_met(attempt, ago_s)
+        self._slow.discard(attempt.id)
         if attempt.id in self._hanging:
             self._hangs_no_more(attempt.id, health)
         if attempt.role is Role.PROBE and attempt.number:  # the gateway's own have no number, and try no broken one
@@ -605,16 +619,26 @@ class Learning:
         reason = None
         if is_late and (is_overtaken or not estimate.is_known):  # it may just be slow: others are preferred at once
             self._count(model, {field: 1.0}, unix_s)
-            reason = "hangs" if self._suspects.hangs(deployment) else None
+            reason = "hangs" if self._suspects.hangs(deployment, loser.client) else None
         else:
             self._suspects.hold_back(model, deployment, field, unix_s)
             if not is_lost:
                 reason = self._suspects.left(deployment, estimate, loser.client, corrected_s)
             elif is_late:
                 self._strike(model, loser, "hangs", ago_s)
-            elif self._suspects.is_silent(deployment, estimate, corrected_s / factor):
+            elif self._suspects.is_silent(deployment, estimate, loser.client, corrected_s / factor):
                 reason = "silent"
-        if reason is not None and health.open_breaker(now_s):
+        if reason is not None:
+            self._is_silent(model, loser, reason, ago_s)
+
+    def _is_silent(self, model: str, loser: AttemptRecord, reason: str, ago_s: float) -> None:
+        """Open the breaker of a deployment that stays silent, for the clients that have met it."""
+        deployment, now_s = loser.deployment, self._clock() - ago_s
+        met = self._suspects.met(deployment)
+        if loser.client is not None:
+            self.own.of(loser.client, deployment).open_breaker(now_s)
+            self.held.add(deployment)
+        if self.health_of(deployment).open_breaker(now_s, met):
             self._strikes.struck(deployment, loser.provider, opened=True, ago_s=ago_s)
             self._opened(deployment, reason, model, ago_s)
 
@@ -628,7 +652,7 @@ class Learning:
 
     def _strike(self, model: str, attempt: AttemptStart | AttemptRecord, cause: str | None, ago_s: float) -> None:
         health, now_s = self.health_of(attempt.deployment), self._clock() - ago_s
-        client = self._met_by(attempt) if isinstance(attempt, AttemptRecord) else None
+        client = self._met_by(attempt)
         if client is not None:
             self.own.of(client, attempt.deployment).strike(now_s)
             self.held.add(attempt.deployment)
@@ -651,10 +675,13 @@ class Learning:
             self._opened(deployment, "other replicas")
 
     @staticmethod
-    def _met_by(attempt: AttemptRecord) -> str | None:
+    def _met_by(attempt: AttemptStart | AttemptRecord) -> str | None:
         """Return the client whose request may have caused a failure; None: no request can have."""
-        is_certain = attempt.is_certain or attempt.error_kind in _CERTAIN or not attempt.number
-        return None if is_certain else attempt.client
+        if not attempt.number:
+            return None  # the gateway's own
+        if not isinstance(attempt, AttemptRecord):
+            return attempt.sent_by
+        return None if attempt.is_certain or attempt.error_kind in _CERTAIN else attempt.client
 
     def _has_met(self, attempt: AttemptRecord, ago_s: float) -> None:
         """Note the end of an attempt of a client that has met failures: there they end with an answer."""
@@ -664,7 +691,7 @@ class Learning:
             return
         if attempt.role is Role.PROBE:
             own.probe_ended()
-        if attempt.ttft_ms is not None and not attempt.outcome.failed:
+        if attempt.ttft_ms is not None and not attempt.outcome.failed and attempt.id not in self._slow:
             now_s = self._clock() - ago_s
             own.delivered(0.0, 0.0, now_s)
             self.own.forget(client, attempt.deployment, now_s)

@@ -37,6 +37,10 @@ def overloaded(replica: VirtualReplica, client: str) -> object:
 
 
 MET = {"forbidden": forbidden, "unknown": unknown, "limited": limited, "crashed": crashed, "overloaded": overloaded}
+SLOW: dict[str, Fail] = {
+    "slow": lambda replica, client: [replica.win("a", 5.0, client=client) for _ in range(STRIKES)],
+    "left": lambda replica, client: [replica.leave("a", 6.0, client) for _ in range(12)],
+}
 OUT = {
     "forbidden": "out",
     "unknown": "out",
@@ -119,6 +123,21 @@ def test_a_second_client_confirms_what_a_lone_one_has_met(replica: VirtualReplic
     MET[what](replica, "two")
     assert not uses(replica, "two")
     assert not uses(replica, "three")
+
+
+@pytest.mark.parametrize("what", SLOW)
+def test_whose_requests_take_long_takes_the_deployment_from_no_other(replica: VirtualReplica, what: str) -> None:
+    for _ in range(2):  # until it is known what is usual
+        replica.now_s += 120.0
+        replica.warm_up(60, a=0.1, b=0.9)
+    busy(replica, "mallory", "fair", "other")
+    SLOW[what](replica, "mallory")
+    assert replica.state("a") == "ok"
+    assert uses(replica, "fair")
+    assert not uses(replica, "mallory")
+    SLOW[what](replica, "fair")
+    SLOW[what](replica, "other")
+    assert replica.state("a") == "open"
 
 
 CERTAIN: dict[str, Fail] = {

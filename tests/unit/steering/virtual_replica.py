@@ -99,10 +99,14 @@ class VirtualReplica:
         race = RaceSettings(mode=mode, budget=budget)
         return self.steering.permit(model, Launch("a", 0.0, role), race, cost_usd=None)
 
-    def launch(self, deployment: str, role: Role = Role.PRIMARY, weight: float = 1.0) -> AttemptStart:
+    def launch(
+        self, deployment: str, role: Role = Role.PRIMARY, weight: float = 1.0, client: str | None = None
+    ) -> AttemptStart:
         """Start an attempt."""
         self._attempts += 1
-        start = AttemptStart(str(self._attempts), 1, EPOCH, role, deployment, deployment, 0.0, weight=weight)
+        start = AttemptStart(
+            str(self._attempts), 1, EPOCH, role, deployment, deployment, 0.0, weight=weight, sent_by=client
+        )
         self.steering.attempt_started(MODEL, start)
         return start
 
@@ -122,7 +126,7 @@ class VirtualReplica:
         client: str | None = None,
     ) -> AttemptRecord:
         """Run an attempt that delivers after ``ttft_s`` and streams for two seconds."""
-        start = self.launch(deployment, role, weight)
+        start = self.launch(deployment, role, weight, client)
         self.steering.first_token(MODEL, prompt_class, start, ttft_s)
         return self._end(
             start,
