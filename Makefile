@@ -51,9 +51,11 @@ bench: $(VENV)/.dev  ## measure beside a plain proxy and nginx (twelve minutes; 
 	$(bench_$(or $(WHAT),speed))
 
 # make test WHAT=…
-TESTS := all defects wall real monitoring servers clients programs oidc stores fuzz clickhouse hostile
-# all of what `make test` searches a part of each day: schedules, defects, snippets, patterns, examples (half an hour)
+TESTS := all search defects wall real monitoring servers clients programs oidc stores fuzz clickhouse hostile
+# all of what `make test` runs a part of: schedules, defects, snippets, patterns, examples (half an hour)
 test_all = WHOLE=1 $(MAKE) --no-print-directory test
+# search with new seeds what `make test` runs a fixed part of, for SECONDS=600; SEED=7 begins with that one
+test_search = SECONDS=$(SECONDS) SEED=$(SEED) $(BIN)/python -m tests.search
 # put defects into a copy of the product, one at a time: the tests find each (five minutes); NAMES="limit key" narrows it
 test_defects = $(BIN)/python tests/defects/run.py $(NAMES)
 # tests that wait for time to pass, as nothing tells when it has (half a minute)

@@ -27,7 +27,7 @@ hypothesis.settings.load_profile("searched")
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """Have Hypothesis draw its examples by the day's seed, unless it is given another."""
+    """Have Hypothesis draw its examples by the seed of the run, unless it is given another."""
     if config.option.hypothesis_seed is None:
         config.option.hypothesis_seed = SEED
 

@@ -101,7 +101,7 @@ def test_a_defect_takes_what_its_original_does(mutation: Mutation) -> None:
             assert named <= named_here or "**" in named_here, name
 
 
-@pytest.mark.parametrize("mutation", some(MUTATIONS, always=0, today=16), ids=lambda mutation: mutation.__name__)
+@pytest.mark.parametrize("mutation", some(MUTATIONS, always=0, drawn=16), ids=lambda mutation: mutation.__name__)
 def test_a_defect_is_caught(mutation: Mutation, monkeypatch: pytest.MonkeyPatch) -> None:
     # A run without an end leaves coroutines that cannot be closed: no other test shall meet them.
     monkeypatch.setattr(sys, "unraisablehook", lambda _: None)

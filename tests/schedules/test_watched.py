@@ -9,7 +9,7 @@ from tests.schedules.simulation import Evidence, run
 from tests.schedules.spectators import Look
 from tests.support.searched import some
 
-SEEDS = some(range(1, 201), always=20, today=10)
+SEEDS = some(range(1, 201), always=20, drawn=10)
 
 
 def problems_of(evidence: Evidence) -> list[str]:

@@ -14,7 +14,7 @@ from tests.unit.patterns import Found, patterns, worst_inputs
 _SHORTEST = 22  # characters: an exponential pattern takes some ten milliseconds
 _SCREENED = 1_000  # long enough for a quadratic pattern to be fifty times as slow as a linear one
 _LONGEST = 32_000 if WHOLE else 8_000
-_ALWAYS, _TODAY = 60, 60  # inputs, of several hundred
+_ALWAYS, _DRAWN = 60, 60  # inputs, of several hundred
 _WORST = 3  # inputs that are tried at full length
 _NOTICED_S = 0.002  # what takes less at full length is of no consequence
 
@@ -53,7 +53,7 @@ def _is_too_slow(quarter_s: float, whole_s: float) -> bool:
 def slowest(found: Found) -> str | None:
     """Return an input with which twice the length takes more than three times as long; None if there is none."""
     pattern = found.compiled()
-    inputs = some(worst_inputs(found), _ALWAYS, _TODAY)
+    inputs = some(worst_inputs(found), _ALWAYS, _DRAWN)
     for method in found.methods:
         took = []
         for parts in inputs:

@@ -222,7 +222,7 @@ def test_whatever_a_shell_or_python_is_given_is_marked_or_run() -> None:
 TYPED = sorted({each.page for each in snippets(*SHELL, "python") if not each.is_file})
 
 
-@pytest.mark.parametrize("page", some(TYPED, always=["README.md", "docs/start.md"], today=3))
+@pytest.mark.parametrize("page", some(TYPED, always=["README.md", "docs/start.md"], drawn=3))
 async def test_what_is_typed_works(page: str, tmp_path: Path, migrated_file: Path) -> None:
     async with demo(tmp_path, migrated_file) as run:
         for snippet in snippets(*RUN):

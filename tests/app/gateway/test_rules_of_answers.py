@@ -1,6 +1,6 @@
 """Each rule of answers is one: in each API of a provider, for clients of each, in every form of asking.
 
-Of all pairs of a rule and a form a part is tried: always some, and what was wrong once, and some by the day's seed.
+Of all pairs of a rule and a form a part is tried: always some, and what was wrong once, and some by the seed.
 ``WHOLE=1`` tries all.
 """
 
@@ -29,8 +29,8 @@ from tests.app.gateway.rules.table import RULES
 from tests.app.gateway.running_gateway import RunningGateway
 from tests.support.searched import some
 
-# Of the pairs of a rule and a form, for each pair of APIs: each of so many is always tried, and so many more today.
-EACH, TODAY = 12, 15
+# Of the pairs of a rule and a form, for each pair of APIs: so many are always tried, and so many by the seed.
+EACH, DRAWN = 12, 15
 ALL = [*RULES, *ODD]
 
 
@@ -45,7 +45,7 @@ async def test_an_answer_says_the_same_in_every_form(api: str, client: str, tmp_
     ]
     firsts = {rule.name: (rule, form) for rule, form in reversed(pairs) if rule.once_wrong}
     async with running(tmp_path) as (desk, gateway):
-        for rule, form in some(pairs, always=[*pairs[::EACH], *firsts.values()], today=TODAY):
+        for rule, form in some(pairs, always=[*pairs[::EACH], *firsts.values()], drawn=DRAWN):
             if difference := await found(desk, gateway, rule, client, form):
                 wrong[f"{rule.name}, {form}"] = difference
     assert wrong == {}

@@ -99,7 +99,7 @@ class Case(NamedTuple):
 
 
 def drawn(api: str, firsts: Sequence[str], thens: Sequence[str]) -> list[Case]:
-    """Return a case of each who may go on, and some of the day."""
+    """Return a case of each who may go on, and some that the seed draws."""
     cases = [
         Case(api, first, then, history)
         for then, first, history in itertools.product(thens, firsts, HISTORIES)
