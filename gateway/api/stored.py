@@ -349,6 +349,7 @@ async def _conversation(request: web.Request, admitted: Admitted) -> web.Respons
                 RESPONSES,
                 own_headers=deployment.extra_headers,
                 once=True,
+                client=client.name,
                 key_name=key_name,
                 first_key=key_name,
                 sendings=sendings,

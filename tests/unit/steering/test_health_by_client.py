@@ -230,3 +230,17 @@ def test_what_ten_clients_meet_at_two_replicas_is_known_to_both_as_soon_as_ever(
             replica.win("b", client=client)
     sync(*replicas)
     assert {each.state("a") for each in replicas} == {"open"}
+
+
+@pytest.mark.parametrize("silent", [[], TEN[1:]], ids=["alone", "beside nine silent ones"])
+def test_what_the_one_active_client_meets_at_two_replicas_is_known_to_both_as_soon_as_ever(silent: list[str]) -> None:
+    one, other, *_ = replicas = [Replica() for _ in range(3)]
+    for each in replicas:
+        busy(each, *silent)
+        each.now_s += 10.0 * CLIENTS_HALF_LIFE_S
+    for replica in (one, other):
+        for _ in range(STRIKES // 2):
+            replica.fail("a", status_code=500, client=TEN[0])
+            replica.win("b", client=TEN[0])
+    sync(*replicas)
+    assert {each.state("a") for each in replicas} == {"open"}
