@@ -47,7 +47,9 @@ def test_every_column_is_a_field_of_the_record_and_what_a_provider_asked_for_is_
         *(
             "asked_tokens",
             "headroom",
+            "is_certain",
             "is_restricted",
+            "sent_by",
             "learnt_as",
             "limit_usd",
             "other_units",
