@@ -151,7 +151,7 @@ class BedrockUpstream(HttpUpstream):
         try:
             return await self._ask(head, CHAT.name, request, body)
         except UpstreamError as error:
-            if error.kind is ErrorKind.BAD_REQUEST and _WRONG_MODEL.search(error.message):
+            if error.kind is ErrorKind.BAD_REQUEST and _WRONG_MODEL.search(error.said):
                 error.kind, error.body = ErrorKind.NOT_FOUND, None
             elif error.kind is ErrorKind.PROVIDER_AUTH and self._signing is not None:
                 self._signing.refused()

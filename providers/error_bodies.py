@@ -3,7 +3,7 @@
 import html
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
@@ -222,11 +222,21 @@ _TAG = re.compile(r"<[^<>]*>")
 
 
 def error_of_response(
-    status: int, headers: Mapping[str, str], body: bytes, secrets: Sequence[str], now_s: float
+    status: int,
+    headers: Mapping[str, str],
+    body: bytes,
+    secrets: Sequence[str],
+    now_s: float,
+    *,
+    own: Callable[[str], str] | None = None,
 ) -> UpstreamError:
-    """Return the error of a response. ``headers`` have lower-case names; ``now_s`` is Unix time."""
-    error = _error_object(_decode(body))
-    message = _message(error) if error else message_of_text(body)
+    """Return the error of a response. ``headers`` have lower-case names; ``now_s`` is Unix time.
+
+    ``own`` returns of a message what is the vendor's own words (``quotes``): by these alone its kind is known.
+    """
+    told = _error_object(_decode(body))
+    whole = _message(told) if told else message_of_text(body)
+    error, message = (told, whole) if own is None else _unquoted(told, whole, own)
     wait_s = _told_delay_s(headers, now_s)
     kind = _kind(status, error or {}, meters_quota=any(name.startswith(_OF_ALIBABA) for name in headers), wait_s=wait_s)
     if status == _FORBIDDEN and error is None and _is_page(body):
@@ -240,16 +250,16 @@ def error_of_response(
         retry = retry_after_s(headers, now_s)
         if retry is None and error:
             retry = _google_retry_delay_s(error)
-    words = _presentable(message, secrets) or None
+    words = _presentable(whole, secrets) or None
     about = refused(status, error or {}, message)
-    return UpstreamError(
+    refusal = UpstreamError(
         kind,
         words or f"answered {status} without a message",
         words=words,
         names=names_of(error or {}),
         status=status,
         retry_after_s=retry,
-        body=_client_body(error or {"message": message}, secrets) if kind is ErrorKind.BAD_REQUEST else None,
+        body=_client_body(told or {"message": whole}, secrets) if kind is ErrorKind.BAD_REQUEST else None,
         is_bound=kind is ErrorKind.BAD_REQUEST and _is_bound(error or {}),
         is_outsized=kind is ErrorKind.BAD_REQUEST and (about is About.SIZE or _is_outsized(error or {})),
         is_declined=kind is ErrorKind.BAD_REQUEST and about is About.TERMS,
@@ -257,6 +267,22 @@ def error_of_response(
         or (kind is ErrorKind.RATE_LIMITED and headroom(headers) == 0.0)
         or (kind is ErrorKind.PROVIDER_AUTH and headers.get("x-amzn-errortype", "").startswith(_KEYS_OF_AWS)),
     )
+    if own is not None:
+        refusal.said = own(refusal.message) if words else refusal.message
+    return refusal
+
+
+def _unquoted(
+    error: dict[str, Any] | None, message: str, own: Callable[[str], str]
+) -> tuple[dict[str, Any] | None, str]:
+    """Return an error object, and its message, without what they quote of the request."""
+    said = own(message)
+    if error is None or said == message:
+        return error, said
+    metadata = error.get("metadata")
+    if isinstance(metadata, dict) and isinstance(metadata.get("raw"), str):
+        error = {**error, "metadata": {**metadata, "raw": ""}}  # it is a part of the message
+    return {**error, "message": said}, said
 
 
 def error_in(data: bytes, secrets: Sequence[str], *, otherwise: ErrorKind) -> UpstreamError:

@@ -169,7 +169,22 @@ class UpstreamError(Exception):
         self.brief = brief
         self.note = ""
         self.before = b""
+        self._said: str | None = None
         self._kept: str | None = None
+
+    @property
+    def said(self) -> str:
+        """What rules read: the message without what we have added; once it is marked, without the client's words."""
+        return self.message.removesuffix(self.note) if self._said is None else self._said
+
+    @said.setter
+    def said(self, said: str) -> None:
+        self._said = said
+
+    @property
+    def is_marked(self) -> bool:
+        """Whether the client's own words are told from the provider's (``quotes.mark``)."""
+        return self._said is not None
 
     @property
     def is_of_one_key(self) -> bool:
@@ -192,7 +207,7 @@ class UpstreamError(Exception):
         if self.kind is not ErrorKind.BAD_REQUEST or self.is_outsized or self.is_declined:
             return False
         is_large = self.status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE
-        return is_large or is_too_long(f"{self.message} {' '.join(self.names)}")
+        return is_large or is_too_long(f"{self.said} {' '.join(self.names)}")
 
     @property
     def is_barred(self) -> bool:
@@ -230,7 +245,7 @@ class UpstreamError(Exception):
             names=self.names,
             brief=self.brief,
         )
-        same.note = self.note
+        same.note, same._said = self.note, self._said
         return same
 
     def noted(self, note: str) -> None:

@@ -27,6 +27,7 @@ from providers.errors import UNREADABLE, ErrorKind, UpstreamError
 from providers.exchange import Request
 from providers.large_bodies import raw_json
 from providers.learnt import NOTHING, Fact, Facts, Kind, Learnt
+from providers.quotes import mark
 from providers.refusals import Reading, Refused, is_within_answer, mentions, read, refuses_to_stream
 from providers.wrong_api import Lacking, lacking
 
@@ -53,6 +54,7 @@ _OF_MAKING = frozenset(
 )
 _OF_MESSAGES = frozenset({"content", "name", "role", "tool_calls"})
 _EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
+_OF_USAGE = ("stream_options", "include_usage")  # whose client set them means its own
 _AROUND_SCHEMAS = ("function", "json_schema", "format")
 _DIGEST = 16  # characters
 _PRIVATE = frozenset({"client_metadata", "labels", "metadata", "prompt_cache_key", "safety_identifier", "user"})
@@ -165,6 +167,7 @@ def with_strict(quirks: Quirks, facts: Facts) -> Quirks:
 
 def may_teach(refusal: UpstreamError, request: Request) -> bool:
     """Whether a refusal may be about the form of its request, and not about the API or streaming it for a race."""
+    mark(refusal, request.fields)
     if lacking(refusal) in _OF_THE_API or (request.takes_whole and refuses_to_stream(refusal)):
         return False
     if refusal.status == HTTPStatus.OK:
@@ -202,6 +205,7 @@ def learn(learnt: Learnt, asked: Asked, error: UpstreamError, say: Callable[[Fac
     It is remembered when the next answer has begun: this provider's status says nothing.
     """
     request = asked.request
+    mark(error, request.fields)
     if not is_within_answer(error) or lacking(error) in _OF_THE_API:
         return NOTHING
     known = known_of(learnt, request)
@@ -315,12 +319,12 @@ def understood(reading: Reading, fields: Fields, asked: Asked) -> Facts:
         found += [
             Fact(Kind.FIELD, path, value=bytes(value).decode(errors="replace"), dialect=api)
             for path, value in values.items()
-            if value is not None
+            if value is not None and _may_be_told(Place(path), bytes(value).decode(errors="replace"), formats)
         ]
     if (most := reading.longest or reading.room) and asked.request.is_ceiling:
         limits, here = (name for name in formats.parameters.answer_limits if name in fields), not reading.longest
         found += [Fact(Kind.LIMIT, name, dialect=api, tokens=most, passing=here) for name in limits]
-    if reading.of_usage and "stream_options" not in asked.request.fields:
+    if reading.of_usage and asked.request.fields.keys().isdisjoint(_OF_USAGE):
         found.append(Fact(Kind.FIELD, "stream_options", dialect=api))
     if reading.of_history and formats.with_history is not None:
         found.append(Fact(Kind.HISTORY, dialect=api))
@@ -359,7 +363,8 @@ def _fact_of(refused: Refused, place: Place, fields: Fields, asked: Asked) -> Fa
             return Fact(Kind.NAME, place.top, other, dialect=api)
     value = bytes(_value_at(fields, place) or b"").decode(errors="replace")
     if refused.is_of_value and place.path == asked.formats.thinking_kind:
-        return Fact(Kind.VALUE, place.path, f'"{refused.values[0]}"', value, api) if refused.values else None
+        may_be_told = refused.values and _SHORT.fullmatch(value) is not None
+        return Fact(Kind.VALUE, place.path, f'"{refused.values[0]}"', value, api) if may_be_told else None
     if refused.is_of_value and place.path in asked.formats.thinking and (nearest := _nearest(value, refused.values)):
         return Fact(Kind.VALUE, place.path, nearest, value, api)
     may_tell = not refused.is_of_value or _may_be_told(place, value, asked.formats)
@@ -372,7 +377,7 @@ def _fact_of(refused: Refused, place: Place, fields: Fields, asked: Asked) -> Fa
 def _may_be_told(place: Place, value: str, formats: RequestFormat) -> bool:
     """Whether a value may be in a fact, which the log and the page show: it says nothing of who asked what."""
     if place.path in formats.thinking:
-        return True
+        return not value.startswith('"') or _SHORT.fullmatch(value) is not None
     return place.top not in _PRIVATE and _SHORT.fullmatch(value) is not None
 
 

@@ -41,6 +41,7 @@ from providers.learnt import NOTHING, Facts, Learnt
 from providers.listings import Listing, read_pages
 from providers.multipart import Steps
 from providers.one_request import decide
+from providers.quotes import mark, vendors_words
 from providers.redaction import Fleeting, redact
 from providers.refusals import blames_request
 from providers.sse import masked_body
@@ -347,6 +348,8 @@ class HttpUpstream:
             beginning, rest = await read_beginning(path, response, self._secrets, fewest)
         except UpstreamError as error:
             error.status = error.status or response.status
+            requests, texts = _held(request)
+            mark(error, *requests, texts=texts)
             raise
         finally:
             if rest is None:
@@ -407,16 +410,16 @@ class HttpUpstream:
         sent = HttpRequest(head, checked(asked) if asked else (), body, once=request.once, sendings=sendings)
         response = await self._client.send(sent, request.connect_timeout_s)
         try:
-            return await self._checked(response)
+            return await self._checked(response, lambda said: vendors_words(said, *_held(request)))
         except UpstreamError as error:
             if error.kind is ErrorKind.BAD_REQUEST and _knows_no(request.model, error):
                 error.kind, error.body, error.is_certain = ErrorKind.NOT_FOUND, None, True
-            if error.status == _INTERNAL_ERROR and blames_request(error.message):
+            if error.status == _INTERNAL_ERROR and blames_request(error.said):
                 error.kind, error.body = ErrorKind.BAD_REQUEST, None  # its type says that the server is at fault
             decide(error, _asked_by_client(request))
             if path != PIVOT.name and lacks_path(error):
                 error.kind = ErrorKind.NO_SUCH_API  # the model may still work in chat
-            if (needed := _NEWER.search(error.message)) is not None:
+            if (needed := _NEWER.search(error.said)) is not None:
                 error.noted(f' (set query: {{ api-version: "{needed[1]}" }} of the provider, or a later one)')
             self._name_url(error, path, request.model)
             raise
@@ -430,19 +433,22 @@ class HttpUpstream:
         hint = "; is /v1 missing at the end of its base_url?" if lacks_version else ""
         error.noted(redact(f" (asked was {url}{hint})", self._secrets))
 
-    async def _checked(self, response: Response) -> Body:
-        """Return a response's body if its status is 2xx; raise its error otherwise."""
+    async def _checked(self, response: Response, own: Callable[[str], str] | None = None) -> Body:
+        """Return a response's body if its status is 2xx; raise its error otherwise.
+
+        ``own`` returns of a message what is the vendor's own words.
+        """
         try:
             if response.status in _SUCCESS:
                 return decoded(response)
-            refusal = await self._refusal(response)
+            refusal = await self._refusal(response, own)
         except BaseException:
             response.abort()
             raise
         response.abort()
         raise refusal
 
-    async def _refusal(self, response: Response) -> UpstreamError:
+    async def _refusal(self, response: Response, own: Callable[[str], str] | None) -> UpstreamError:
         status = response.status
         if status < _CLIENT_ERROR:
             # Not followed: the key must not be sent elsewhere.
@@ -453,7 +459,7 @@ class HttpUpstream:
                 ErrorKind.INVALID_RESPONSE, told, status=status, caller=caller, words=told, brief=caller
             )
         body = await _read_at_most(response, _LARGEST_ERROR_BYTES)
-        return error_of_response(status, response.headers, body, self._secrets, self._wall_clock())
+        return error_of_response(status, response.headers, body, self._secrets, self._wall_clock(), own=own)
 
     async def _read_whole(self, response: Body, *, may_be_array: bool = False) -> bytes:
         try:
@@ -510,6 +516,11 @@ class HttpUpstream:
         return self._base_url.joinpath(*filled.split("/"), encoded=True)
 
 
+def _held(request: Request) -> tuple[tuple[Fields, ...], tuple[str, ...]]:
+    """Return what of a request its refusal may quote: fields, and other texts."""
+    return (request.fields,), () if request.form is None else tuple(request.form.texts())
+
+
 def _asked_by_client(request: Request) -> Mapping[str, msgspec.Raw]:
     """Return the fields of a request without the operator's and the gateway's own."""
     if not request.extra_body and not request.added:
@@ -520,7 +531,7 @@ def _asked_by_client(request: Request) -> Mapping[str, msgspec.Raw]:
 
 def _knows_no(model: str, error: UpstreamError) -> bool:
     """Whether an error with 400 says that there is no such model; clients of OpenRouter may name others beside it."""
-    found = _UNKNOWN_MODEL.match(error.message)
+    found = _UNKNOWN_MODEL.match(error.said)
     return found is not None and found["id"] in {None, model}
 
 

@@ -131,7 +131,7 @@ def refused(status: int | None, error: Mapping[str, Any], message: str) -> About
 
 def decide(error: UpstreamError, asked: Mapping[str, msgspec.Raw]) -> None:
     """Make ``error`` one of this request alone if what its client ``asked`` for shows that it is."""
-    about = _found(error.status, {name.lower() for name in error.names}, error.message, asked)
+    about = _found(error.status, {name.lower() for name in error.names}, error.said, asked)
     if about is not None and not (error.kind is ErrorKind.BAD_REQUEST or error.kind is ErrorKind.PROVIDER_AUTH):
         error.kind, error.body = ErrorKind.BAD_REQUEST, None
         error.is_declined, error.is_outsized = about is About.TERMS, about is About.SIZE

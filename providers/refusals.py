@@ -193,7 +193,18 @@ _OF_SYSTEM = re.compile(
 )
 # And of ``stream_options``, without which they send no usage, or send it all the same
 # (earendil-works/pi/pull/596, anomalyco/opencode/pull/35446, openkursar/hello-halo/issues/237).
-_OF_USAGE = re.compile(r"stream_options|include_usage", re.IGNORECASE)
+# The name alone may be a value that a client wrote: it must be that of a parameter, or be said to be none.
+_NO_VALUE = "".join(rf"(?<!{word} )(?<!{word} ['\"`])" for word in ("function", "tool", "value", "value:", "variant"))
+_NOUN = r"(?:param|parameter|argument|field|property|key|option)(?:s|\(s\))?"
+_OF_USAGE = re.compile(
+    rf"\b{_NOUN}(?: in object| supplied)?\W{{1,4}}(?:body\.)?(?:stream_options|include_usage)\b"
+    rf"|{_NO_VALUE}(?<![.\w\]])(?:body\.)?(?:stream_options(?:[.\]]include_usage)?|include_usage)['\"`]?:?"
+    rf" (?:{_NOUN} |(?:is |are )?(?:not (?:supported|allowed|permitted|available|enabled|recogni[sz]ed)"
+    r"|only |un[ksr]\w+|extra (?:inputs|fields)))"
+    r"|(?:not|n't) support(?: the)? ['\"`]?(?:stream_options|include_usage)\b"
+    r"|loc['\"]: ?[\[(]['\"]body['\"], ?['\"]stream_options['\"]",
+    re.IGNORECASE,
+)
 
 # Of a schema that is to be kept strictly, and does not fit the rules for that: OpenAI, whose Responses are strict
 # unless told otherwise (kevinwatt/mysql-mcp/issues/5, bytedance/trae-agent/issues/173, vercel/ai/issues/6484).
@@ -303,7 +314,7 @@ class Reading(NamedTuple):
 
 def read(refusal: UpstreamError) -> Reading:
     """Return what the words, codes and parameters of a refusal say."""
-    text = refusal.message[:_LONGEST].replace("\\", "")
+    text = refusal.said[:_LONGEST].replace("\\", "")
     param, code = _param_of(refusal.body)
     found: dict[tuple[str, ...], Refused] = {}
     for each in (*_named(text, param), *((Refused(_path(param)),) if param and code in _CODES else ())):
@@ -385,7 +396,7 @@ def refuses_to_stream(error: UpstreamError) -> bool:
     """Whether an error refuses to stream an answer, or to stream it with what was asked for."""
     if error.status not in _REFUSING_STREAMS and not (error.status is None and error.kind in _WITHIN_ANSWERS):
         return False
-    return _OF_STREAMING.search(error.message[:_LONGEST]) is not None or _param_of(error.body)[0] == "stream"
+    return _OF_STREAMING.search(error.said[:_LONGEST]) is not None or _param_of(error.body)[0] == "stream"
 
 
 def is_within_answer(error: UpstreamError) -> bool:
@@ -400,10 +411,10 @@ def blames_request(said: str) -> bool:
 
 def blames_request_within(error: UpstreamError) -> bool:
     """Whether an error that came within an answer says so, whatever its code."""
-    return is_within_answer(error) and blames_request(error.message)
+    return is_within_answer(error) and blames_request(error.said)
 
 
 def mentions(refusal: UpstreamError, names: Iterable[str]) -> bool:
     """Whether a refusal names one of these, as words."""
-    text = refusal.message[:_LONGEST]
+    text = refusal.said[:_LONGEST]
     return any(re.search(rf"(?<![A-Za-z0-9_]){re.escape(name)}(?![A-Za-z0-9_])", text) for name in names if name)

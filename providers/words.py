@@ -31,7 +31,7 @@ _DECODED_TIMES = 3
 _WORD_BYTES = 8  # compared at once
 # A request beyond these takes too long to be searched while the event loop waits: code and type are kept.
 LARGEST_REQUEST_BYTES = 8 * 1024 * 1024
-_MOST_VALUES = 100_000
+MOST_VALUES = 100_000
 _MOST_SEARCHED_BYTES = 64 * 1024 * 1024  # for one error: some tens of milliseconds
 
 _SIGNS = bytes(each for each in range(128) if chr(each) not in string.ascii_letters + string.digits)
@@ -61,12 +61,12 @@ def keep(
     """
     kept = None
     if error.words is not None and requests is not None and (content := _content(requests, texts)) is not None:
-        with suppress(_TooCostlyError):
+        with suppress(TooCostlyError):
             kept = _kept(error.words[:_EXAMINED_CHARS], error.names, content, models)
     error.keep(kept)
 
 
-def _kept(words: str, names: Iterable[str], content: "_Content", models: Collection[str]) -> str:
+def _kept(words: str, names: Iterable[str], content: "Content", models: Collection[str]) -> str:
     kept = _without(words, content, models)
     if kept == words:
         return " ".join(kept.split())
@@ -74,11 +74,11 @@ def _kept(words: str, names: Iterable[str], content: "_Content", models: Collect
     return f"{kept} ({said})" if said and kept != REMOVED else said or kept
 
 
-class _TooCostlyError(Exception):
+class TooCostlyError(Exception):
     """A search takes too long while the event loop waits."""
 
 
-class _Content:
+class Content:
     """The letters and digits of a request's texts, in which so much may be searched."""
 
     __slots__ = ("_left", "_letters")
@@ -103,7 +103,7 @@ class _Content:
     def _pay(self) -> None:
         self._left -= len(self._letters)
         if self._left < 0:
-            raise _TooCostlyError
+            raise TooCostlyError
 
 
 def names_of(error: Mapping[str, Any]) -> tuple[str, ...]:
@@ -112,11 +112,11 @@ def names_of(error: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for name in found if name is not None))
 
 
-def _content(requests: Iterable[Mapping[str, msgspec.Raw]], texts: Iterable[str]) -> "_Content | None":
+def _content(requests: Iterable[Mapping[str, msgspec.Raw]], texts: Iterable[str]) -> "Content | None":
     """Return the letters and digits of all texts of a request, as they are and decoded; None if it is too large."""
     found = list(texts)
     raws = {bytes(raw): name in _FREE for each in requests for name, raw in each.items() if name not in _NO_CONTENT}
-    if sum(map(len, (*raws, *found))) > LARGEST_REQUEST_BYTES or sum(raw.count(b",") for raw in raws) > _MOST_VALUES:
+    if sum(map(len, (*raws, *found))) > LARGEST_REQUEST_BYTES or sum(raw.count(b",") for raw in raws) > MOST_VALUES:
         return None
     for raw, is_free in raws.items():
         try:
@@ -124,8 +124,8 @@ def _content(requests: Iterable[Mapping[str, msgspec.Raw]], texts: Iterable[str]
         except UNREADABLE:
             found.append(raw.decode(errors="replace"))
     text = "\n".join(found)
-    decoded = _decoded(text)
-    return _Content(_squeezed(text if decoded == text else f"{text}\n{decoded}"))
+    plain = decoded(text)
+    return Content(squeezed(text if plain == text else f"{text}\n{plain}"))
 
 
 def _gather(value: Any, found: list[str], *, is_free: bool) -> None:
@@ -142,24 +142,26 @@ def _gather(value: Any, found: list[str], *, is_free: bool) -> None:
                 _gather(each, found, is_free=is_free or name in _FREE)
 
 
-def _squeezed(text: str) -> bytes:
-    return text.casefold().encode("utf-8", "replace").translate(None, _SIGNS)
+def squeezed(text: str, keep: bytes = b"") -> bytes:
+    """Return the letters and digits of a text, in lower case, and the signs to ``keep``."""
+    signs = _SIGNS.translate(None, keep) if keep else _SIGNS
+    return text.casefold().encode("utf-8", "replace").translate(None, signs)
 
 
-def _without(text: str, content: _Content, models: Collection[str]) -> str:
+def _without(text: str, content: Content, models: Collection[str]) -> str:
     """Return ``text`` without what is in ``content``; decoded if that is found only in the decoded text."""
     forms = [text]
     for _ in range(_DECODED_TIMES):
-        if (decoded := _decoded(forms[-1])) == forms[-1]:
+        if (form := decoded(forms[-1])) == forms[-1]:
             break
-        forms.append(decoded)
+        forms.append(form)
     for form in reversed(forms):
         if spans := _spans(form, content):
             return _cut(form, spans, models)
     return text
 
 
-def _decoded(text: str) -> str:
+def decoded(text: str) -> str:
     """Undo one escaping of each kind."""
     if "\\" in text:
         text = _BYTES.sub(_of_bytes, text)
@@ -192,23 +194,21 @@ def _of_escape(match: re.Match[str]) -> str:
     return " " if match[2] is not None else match[3]
 
 
-def _spans(text: str, content: _Content, depth: int = 0) -> list[tuple[int, int]]:
+def _spans(text: str, content: Content, depth: int = 0) -> list[tuple[int, int]]:
     """Return the begin and end of each run of ``text`` that is in ``content``, too, sorted."""
     letters, places = bytearray(), []
     for place, character in enumerate(text):
-        folded = _squeezed(character)
+        folded = squeezed(character)
         letters += folded
         places += [place] * len(folded)
-    runs = _runs(bytes(letters), places, content)
-    spans = [(places[begin], places[end - 1] + 1) for begin, end in runs]
+    found = runs(bytes(letters), places, content)
+    spans = [(places[begin], places[end - 1] + 1) for begin, end in found]
     if depth < _DECODED_TIMES:
         spans += [
             match.span()
             for pattern, decode in ((_BASE64, _from_base64), (_HEX, _from_hex))
             for match in pattern.finditer(text)
-            if any(
-                _spans(decoded, content, depth + 1) for each in decode(match[0]) for decoded in (each, _decoded(each))
-            )
+            if any(_spans(form, content, depth + 1) for each in decode(match[0]) for form in (each, decoded(each)))
         ]
     return sorted(spans)
 
@@ -228,7 +228,7 @@ def _from_hex(text: str) -> Iterator[str]:
     yield bytes.fromhex(digits[1:-1]).decode(errors="replace")
 
 
-def _runs(letters: bytes, places: list[int], content: _Content) -> Iterator[tuple[int, int]]:
+def runs(letters: bytes, places: list[int], content: Content) -> Iterator[tuple[int, int]]:
     """Yield begin and end of each run in ``letters`` that is long enough, and stands in ``content``.
 
     ``places`` are those of the letters in the text, where a gap separates words.
@@ -258,7 +258,7 @@ def _runs(letters: bytes, places: list[int], content: _Content) -> Iterator[tupl
         after = end
 
 
-def _longest(letters: bytes, begin: int, end: int, content: _Content) -> int:
+def _longest(letters: bytes, begin: int, end: int, content: Content) -> int:
     """Return the end of the longest run from ``begin`` that is in ``content``; up to ``end`` it is."""
     beyond = len(letters) + 1
     while end + 1 < beyond:

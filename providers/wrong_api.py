@@ -70,7 +70,7 @@ _OF_STORED = re.compile(
 
 def lacking(error: UpstreamError) -> Lacking | None:
     """Return what an error says to be missing in the API that was asked; None if it says no such thing."""
-    said = _said(error)
+    said = error.said
     if error.kind in _REFUSING:
         if _OF_TOOLS.search(said) is not None:
             return Lacking.TOOLS
@@ -99,7 +99,7 @@ def offered(message: str) -> str | None:
 
 def names_model(error: UpstreamError) -> bool:
     """Whether a 404 is about the model, and not about the path. OpenRouter says that a model has no endpoints."""
-    said = _said(error)
+    said = error.said
     return "model" in said.lower() or said.startswith("No endpoints found") or "model_not_found" in error.names
 
 
@@ -110,8 +110,3 @@ def kind_of_404(message: str, names: Container[str]) -> ErrorKind:
     """
     is_of_stored = "previous_response_not_found" in names or _OF_STORED.search(message) is not None
     return ErrorKind.BAD_REQUEST if is_of_stored else ErrorKind.NOT_FOUND
-
-
-def _said(error: UpstreamError) -> str:
-    """Return an error's message without what we have added to it, which may have a path."""
-    return error.message.removesuffix(error.note)

@@ -14,7 +14,7 @@ import msgspec
 from gateway.core.attempts import AttemptStart, Role
 from gateway.core.calls import Call, Maker
 from gateway.fleet.models import Deployment
-from gateway.racing.validation import requested
+from gateway.racing.validation import STILL_READ, requested
 from providers import (
     ErrorKind,
     Exchange,
@@ -28,6 +28,7 @@ from providers import (
     blames_request_within,
     lacking,
     learnt_of,
+    mark,
     offered,
     parameters_of,
     refuses_to_stream,
@@ -118,6 +119,8 @@ class OtherForms:
 
         What continues an answer, or must not be sent twice, is not repeated.
         """
+        if error.words is not None and not error.is_marked:
+            mark(error, None if call.fields.keys() <= STILL_READ else request().fields)
         if blames_request_within(error):
             error.kind = ErrorKind.BAD_REQUEST
         if error.is_too_long:
@@ -150,7 +153,7 @@ class OtherForms:
         if learnt is not None:
             learnt.forget(model, _facts(refusals[:-1], spoken))
         asked = {refusal.spoken for refusal in refusals}
-        for dialect in attempt.deployment.others(offered(error.message)):
+        for dialect in attempt.deployment.others(offered(error.said)):
             if dialect not in asked and (found := await reword(call, attempt.deployment, dialect)) is not None:
                 error.kind = ErrorKind.NO_SUCH_API
                 if learnt is not None:
@@ -331,7 +334,7 @@ def _refusals(attempt: Asked) -> Iterator[Refusal]:
 
 def _suppose_another(deployment: Deployment, refusal: Refusal) -> None:
     """Have the next request asked in another API at once, where this one must not be sent twice."""
-    others = deployment.others(offered(refusal.error.message))
+    others = deployment.others(offered(refusal.error.said))
     instead = next((each for each in others if each is not refusal.spoken), None)
     learnt = _learnt_of(deployment)
     if learnt is not None and instead is not None:
@@ -354,7 +357,7 @@ def _is_long(deployment: Deployment, call: Call, error: UpstreamError) -> bool:
     conversation, and of one with a large picture.
     """
     answer = requested(call.fields, call.dialect).max_tokens or 0
-    limit = stated_limit(error.message) or deployment.capabilities.context_tokens
+    limit = stated_limit(error.said) or deployment.capabilities.context_tokens
     if limit is None:
         return call.inline_bytes is not None and answer <= call.prompt_tokens
     return call.prompt_tokens >= (limit if answer > limit // 4 else limit // 2)

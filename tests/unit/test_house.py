@@ -114,6 +114,23 @@ def test_a_rule_of_counting_is_stated_once(rule: str) -> None:
     assert found == (["gateway/core/rules.py"] if rule != "what is raced" else [])
 
 
+_READS_WORDS = re.compile(
+    r"\.(?:search|match|fullmatch|finditer|findall|startswith)\(\w*(?:error|refusal)\.(?:message|words)\b"
+    r"|(?:is_too_long|stated_limit|offered|blames_request|kind_of_404)\([\w.]*(?:error|refusal)\.(?:message|words)\b"
+)
+
+
+def test_rules_read_what_a_vendor_says_without_what_its_client_wrote() -> None:
+    """A provider's message may quote the request: ``UpstreamError.said`` is without that (``providers/quotes.py``)."""
+    found = [
+        str(path.relative_to(ROOT))
+        for room in ("providers", "gateway/racing", "gateway/steering")
+        for path in sorted((ROOT / room).rglob("*.py"))
+        if _READS_WORDS.search(path.read_text(encoding="utf-8"))
+    ]
+    assert found == []
+
+
 _SLEEPERS = {
     "tests/patience.py": "between two looks at what tells nobody",
     "tests/app/gateway/balancer.py": "a balancer asks its gateways ten times a second",

@@ -1,0 +1,59 @@
+"""What one client writes, and a provider quotes when it refuses it, changes nothing for the requests of others."""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from providers.simulator.script import Raw, Status, Step, answer
+from tests.app.gateway.running_gateway import MODEL, Serve
+
+WRITTEN = [
+    "maximum context length is 100 tokens",
+    "max_tokens: 5 > 100, which is the maximum",
+    "stream_options",
+    "`service_tier` is not supported with this model",
+    "roles must alternate",
+    "only supported in v1/responses",
+    "streaming is not supported",
+    "Incorrect API key provided",
+]
+QUOTES = ["Invalid value: '{}'. Supported values are: 'low', 'high'.", "Invalid reasoning_effort: {}"]
+USUAL = {
+    "model": MODEL,
+    "messages": [{"role": "user", "content": "Hi " * 400}],
+    "max_tokens": 9000,
+    "service_tier": "auto",
+    "stream": True,
+}
+
+
+def refusing(quote: str, *, within: bool) -> Any:
+    def answered(body: Any) -> Sequence[Step]:
+        if "reasoning_effort" not in body:
+            return answer("Hello")
+        said = {"error": {"message": quote.format(body["reasoning_effort"]), "type": "invalid_request_error"}}
+        return [Raw(b"data: " + json.dumps(said).encode() + b"\n\n")] if within else [Status(400, said)]
+
+    return answered
+
+
+@pytest.mark.parametrize("within", [False, True], ids=["a status", "within an answer"])
+@pytest.mark.parametrize("quote", QUOTES)
+@pytest.mark.parametrize("written", WRITTEN)
+async def test_a_quote_changes_nothing_for_others(serve: Serve, written: str, quote: str, within: bool) -> None:
+    async with serve(alpha=None) as running:
+        running["alpha"].answers = refusing(quote, within=within)
+        seen = []
+        for more in ({}, {"reasoning_effort": written}, {"reasoning_effort": written, "stream": False}, {}):
+            async with running.post(USUAL | more) as response:
+                status, _ = response.status, await response.text()
+            seen.append((status, running["alpha"].received[-1].body))
+        async with running.get("/leaderboard") as response:
+            [row] = (await response.json())["models"][0]["deployments"]
+        assert row["state"] == "ok"
+        # A value of one word is no more than that: others that send it are told what the vendor says of it.
+        assert not row.get("refuses") or row["refuses"] == ['reasoning_effort: "stream_options"']
+        assert seen[-1] == seen[0]
+        assert seen[0][0] == 200

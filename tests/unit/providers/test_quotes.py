@@ -1,0 +1,201 @@
+"""What a client writes is not read as the vendor's word; and what a vendor says is, whatever stands in prompts."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+import pytest
+
+from providers import ErrorKind, UpstreamError, lacking, refuses_to_stream, stated_limit
+from providers.dialects import CHAT, raw_json
+from providers.error_bodies import error_of_response
+from providers.exchange import Request
+from providers.forms import Asked, may_teach, understood
+from providers.quotes import mark, vendors_words
+from providers.refusals import blames_request, read
+from tests.unit.providers.test_refusals import CASES, WRONG, Case, refusal
+
+# What a client writes: the words of each rule.
+WRITTEN = [
+    "maximum context length is 100 tokens",
+    "too many tokens: context length exceeded",
+    "prompt is too long: 5000 > 100 maximum",
+    "max_tokens: 5 > 100, which is the maximum",
+    "a\nmaximum context length is 100 tokens",
+    "maximum-context-length-is-100-tokens",
+    "stream_options",
+    "stream_options is not supported",
+    "Unsupported parameter: 'prompt_cache_key' is not supported with this model",
+    "'. Unsupported parameter: 'service_tier' is not supported with this model. '",
+    "service_tier is not supported",
+    "tools[0].strict: Extra inputs are not permitted",
+    "Invalid schema for function",
+    "roles must alternate",
+    'role "system" is not supported',
+    "only supported in v1/responses",
+    "This model does not support the Responses API",
+    "Your credit balance is too low",
+    "Incorrect API key provided",
+    "streaming is not supported",
+    "does not support thinking",
+    "Jinja Exception: no tools",
+]
+# And how vendors quote it.
+QUOTES = [
+    "Invalid value: '{}'. Supported values are: 'low', 'high'.",
+    'Invalid value: "{}"',
+    "Input should be 'low' or 'high' (got {})",
+    "[{{'type': 'enum', 'loc': ['body', 'x'], 'msg': 'Input should be one of these', 'input': '{}'}}]",
+    "Invalid reasoning_effort: {}",
+    "unknown variant `{}`, expected one of `low`, `high` at line 1",
+    "'{}' is not one of ['low', 'high']",
+    "{} is not a valid effort",
+    "Invalid 'tools[0].function.name': \"{}\" does not match pattern",
+]
+USED = {"service_tier": "auto", "prompt_cache_key": "k", "max_tokens": 9000}
+
+
+def fields(asked: Mapping[str, Any]) -> dict[str, msgspec.Raw]:
+    whole = {"model": "m", "messages": [{"role": "user", "content": "Hi"}], **asked}
+    return {name: raw_json(value) for name, value in whole.items()}
+
+
+def places(written: str, quoted: str) -> dict[str, dict[str, Any]]:
+    tool = {"type": "function", "function": {"name": written, "strict": True, "parameters": {"type": "object"}}}
+    listed = {"type": "function", "function": {"name": "f", "parameters": {"enum": [written]}}}
+    return {
+        "effort": {"reasoning_effort": written},
+        "user": {"user": written},
+        "stop": {"stop": [written]},
+        "metadata": {"metadata": {"a": written}},
+        "tool": {"tools": [tool]},
+        "enum": {"tools": [listed]},
+        "model": {"model": written if " " in written else "m"},
+        # Who knows how a vendor quotes can write that as well.
+        "effort and prompt": {"reasoning_effort": written, "messages": [{"role": "user", "content": f"x {quoted} y"}]},
+    }
+
+
+def escaped(written: str) -> list[str]:
+    return [written, repr(written)[1:-1], msgspec.json.encode(written).decode()[1:-1]]
+
+
+@pytest.mark.parametrize("written", WRITTEN)
+def test_a_quoted_value_teaches_nothing(written: str) -> None:
+    for quote in QUOTES:
+        for form in dict.fromkeys(escaped(written)):
+            said = quote.format(form)
+            for place, asked in places(written, said).items():
+                if asked == {"model": "m"}:
+                    continue  # a name of one word stays: rules compare it
+                sent = fields({**USED, **asked})
+                error = UpstreamError(ErrorKind.BAD_REQUEST, said, status=400, words=said)
+                mark(error, sent)
+                one = Request("m", sent, dialect=CHAT, is_ceiling=True)
+                learnt = understood(read(error), sent, Asked(one, "chat", CHAT.requests))
+                # A value of the effort may be refused; that is the vendor's word.
+                others = [fact for fact in learnt if not (fact.field == "reasoning_effort" and fact.value)]
+                case = (quote, form, place, error.said)
+                assert others == [], case
+                assert not error.is_too_long, case
+                assert stated_limit(error.said) is None, case
+                assert lacking(error) is None, case
+                assert not refuses_to_stream(error), case
+                assert not blames_request(error.said), case
+
+
+@pytest.mark.parametrize("written", ["Your credit balance is too low", "Incorrect API key provided"])
+@pytest.mark.parametrize("quote", ["{}: unknown field", "{} is not a valid effort", "Invalid value: '{}'"])
+def test_no_quote_takes_a_key_out(written: str, quote: str) -> None:
+    for asked in ({"reasoning_effort": written}, {written: 1}):
+        said = quote.format(written)
+        if quote.startswith("{}:") and written not in asked:
+            continue
+        body = msgspec.json.encode({"error": {"message": said}})
+        sent = fields(asked)
+        error = error_of_response(400, {}, body, (), 0.0, own=lambda text, sent=sent: vendors_words(text, (sent,)))  # type: ignore[misc] # a lambda's default
+        assert error.kind is ErrorKind.BAD_REQUEST
+        assert error.message == said  # its caller reads it as it is
+
+
+LENGTHS = [
+    "This model's maximum context length is 8192 tokens. However, your messages resulted in 8545 tokens.",
+    "prompt is too long: 208310 tokens > 200000 maximum",
+    "The input token count (1196265) exceeds the maximum number of tokens allowed (1048575).",
+    "Error code: 400 - This model's maximum context length is 8192 tokens.",
+    "litellm.BadRequestError: OpenAIException - This model's maximum context length is 8192 tokens.",
+    'Provider returned error: {"error":{"message":"This model\'s maximum context length is 8192 tokens."}}',
+]
+
+
+def mentions(said: str) -> list[dict[str, Any]]:
+    words = [word.strip("'`\".:,()[]") for word in said.split()]
+    function = {"name": "f", "description": said, "parameters": {"enum": [said, *words], "properties": {said: {}}}}
+    return [
+        {"messages": [{"role": "user", "content": f"Why do I get this?\n\n{said}\n\nAnd what is to be done?"}]},
+        {"messages": [{"role": "user", "content": said}]},
+        {"messages": [{"role": "user", "content": "Explain " + "; ".join(words)}]},
+        {"tools": [{"type": "function", "function": function}]},
+        {"tools": [{"type": "function", "function": {"name": "f", "parameters": {"enum": words}}}]},
+    ]
+
+
+@pytest.mark.parametrize("said", LENGTHS)
+def test_a_length_is_understood_though_the_prompt_is_about_it(said: str) -> None:
+    for asked in mentions(said):
+        error = UpstreamError(ErrorKind.BAD_REQUEST, said, status=400, words=said)
+        mark(error, fields(asked))
+        assert error.is_too_long, error.said
+        assert stated_limit(error.said) == stated_limit(said)
+
+
+@pytest.mark.parametrize("case", [each for each in CASES if each.dialect is CHAT], ids=lambda case: case.vendor)
+def test_what_a_vendor_refuses_is_understood_though_the_request_speaks_of_it(case: Case) -> None:
+    tells(case.said, case.asked)
+
+
+@pytest.mark.parametrize(("said", "asked"), WRONG, ids=lambda each: each if isinstance(each, str) else "")
+def test_what_taught_nothing_teaches_nothing_beside_such_words(said: str, asked: Mapping[str, Any]) -> None:
+    tells(said, asked)
+
+
+def tells(said: Any, asked: Mapping[str, Any]) -> None:
+    """Check that a refusal tells the same, whatever else is in the request."""
+    expected = learnt_of(said, asked, marked=False)
+    for more in mentions(refusal(said).message):
+        if not more.keys() & asked.keys():
+            assert learnt_of(said, {**more, **asked}, marked=True) == expected
+
+
+def learnt_of(said: Any, asked: Mapping[str, Any], *, marked: bool) -> Any:
+    sent, error = fields(asked), refusal(said)
+    if marked:
+        mark(error, sent)
+    one = Request("m", sent, dialect=CHAT, is_ceiling=True, drop_params=True)
+    found = understood(read(error), sent, Asked(one, "chat", CHAT.requests))
+    return [msgspec.structs.replace(fact, value="") if fact.kind == "schemas" else fact for fact in found]
+
+
+def test_of_a_request_that_is_too_large_to_be_searched_codes_and_status_count() -> None:
+    said = "This model's maximum context length is 8192 tokens."
+    large = fields({"messages": "x" * (9 * 1024 * 1024)})
+    plain = UpstreamError(ErrorKind.BAD_REQUEST, said, status=400, words=said)
+    coded = UpstreamError(ErrorKind.BAD_REQUEST, said, status=400, words=said, names=("context_length_exceeded",))
+    mark(plain, large)
+    mark(coded, large)
+    assert not plain.is_too_long
+    assert coded.is_too_long
+
+
+def test_a_prompt_that_is_forgotten_cannot_be_compared() -> None:
+    said = "This model's maximum context length is 8192 tokens."
+    error = UpstreamError(ErrorKind.BAD_REQUEST, said, status=400, words=said)
+    mark(error, None)
+    assert not error.is_too_long
+
+
+def test_whoever_asks_whether_a_refusal_may_teach_has_it_marked() -> None:
+    sent = fields({"reasoning_effort": "roles must alternate"})
+    error = refusal("Invalid value: 'roles must alternate'")
+    assert may_teach(error, Request("m", sent, dialect=CHAT))
+    assert not read(error)
