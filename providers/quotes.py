@@ -19,6 +19,8 @@ from providers.words import LARGEST_REQUEST_BYTES, MOST_VALUES, Content, TooCost
 
 _EXAMINED_CHARS: Final = 4200  # of a message: as many as rules read
 _DECODED_TIMES: Final = 3
+_MOST_QUOTES: Final = 200  # in a message: one with more was written to be slow
+_AROUND_CHARS: Final = 64  # of a quote, which say what it is
 _BLANK: Final = "x"
 _END: Final = "\0"  # of a text of the request
 _LEAST_PARTS: Final = 4  # of a word with hyphens that is taken for a sentence
@@ -38,7 +40,8 @@ _PRESENTS: Final = re.compile(
     r"|\b(?:got|received|values?|given|provided|effort|level|tier|function|tool|name|named|type|role|model|user)\W*)$",
     re.IGNORECASE,
 )
-_GIVES: Final = re.compile(r"\b(?:got|received|input|input_value|value|given|provided)\W*$", re.IGNORECASE)
+_GIVEN: Final = r"\b(?:(?:got|received|value|given|provided)\b|input(?:_value)?['\"]?[:=])"
+_GIVES, _GIVEN_ANYWHERE = re.compile(rf"{_GIVEN}\W*$", re.IGNORECASE), re.compile(_GIVEN, re.IGNORECASE)
 _WORDS: Final = re.compile(r"\W*(?:['\"`][\w.-]+['\"`][^\w'\"`]*){2,}")  # several, each in quotes
 # Behind these stands what a vendor says, also where its error is quoted by a proxy.
 _SAYS: Final = re.compile(r"(\w*(?:error|exception|message|msg|detail|raw))['\"]?\s*[:=]\s*['\"]?$", re.IGNORECASE)
@@ -168,8 +171,9 @@ def _without(text: str, request: _Request) -> str:
         *_whole(text, found, places, request),
         *(
             (places[begin], places[end - 1] + 1)
-            for begin, end in runs(found, places, request.texts)
-            if _GIVES.search(text[: places[begin]]) is not None
+            # Searching costs the more, the longer the prompt is: only where something may be found.
+            for begin, end in (runs(found, places, request.texts) if _GIVEN_ANYWHERE.search(text) is not None else ())
+            if _GIVES.search(text[max(0, places[begin] - _AROUND_CHARS) : places[begin]]) is not None
         ),
     ]
     for begin, end in spans:
@@ -178,15 +182,17 @@ def _without(text: str, request: _Request) -> str:
 
 
 def _in_quotes(text: str, request: _Request) -> Iterator[tuple[int, int]]:
-    at = 0
+    at = count = 0
     while (match := _QUOTED.search(text, at)) is not None:
-        at = match.end()
+        at, count = match.end(), count + 1
+        if count > _MOST_QUOTES:
+            raise TooCostlyError
         inner, (begin, end) = match[2], match.span(2)
-        letters, before = squeezed(inner), text[: match.start(1)]
+        letters, before = squeezed(inner), text[max(0, match.start(1) - _AROUND_CHARS) : match.start(1)]
         if not letters or _WORDS.fullmatch(inner) is not None:
             continue
         if not _is_sentence(inner):
-            follows = text[match.end() :].startswith(" does not support")
+            follows = text.startswith(" does not support", match.end())
             is_value = _OF_VALUE.search(before) is not None and _OF_NAMES.search(before) is None
             if inner in request.words and is_value and not follows:
                 yield begin, end
@@ -202,9 +208,13 @@ def _in_quotes(text: str, request: _Request) -> Iterator[tuple[int, int]]:
 
 def _whole(text: str, letters: bytes, places: Sequence[int], request: _Request) -> Iterator[tuple[int, int]]:
     """Yield where names and values of several words stand from end to end."""
+    count = 0
     for value in request.whole:
         at = letters.find(value)
         while at >= 0:
+            count += 1
+            if count > _MOST_QUOTES:
+                raise TooCostlyError
             end = at + len(value)
             if _may_be(value, text, (places[at], places[end - 1] + 1), request):
                 yield places[at], places[end - 1] + 1
@@ -213,7 +223,7 @@ def _whole(text: str, letters: bytes, places: Sequence[int], request: _Request) 
 
 def _may_be(value: bytes, text: str, span: tuple[int, int], request: _Request) -> bool:
     begin, end = span
-    before, after = text[:begin], text[end:]
+    before, after = text[max(0, begin - _AROUND_CHARS) : begin], text[end : end + _AROUND_CHARS]
     if before[-1:].isalnum() or after[:1].isalnum() or _is_vendors(before, value, request):
         return False
     if not any(map(str.isalnum, before + after)):

@@ -199,3 +199,8 @@ def test_whoever_asks_whether_a_refusal_may_teach_has_it_marked() -> None:
     error = refusal("Invalid value: 'roles must alternate'")
     assert may_teach(error, Request("m", sent, dialect=CHAT))
     assert not read(error)
+
+
+@pytest.mark.parametrize("said", ["'a b' " * 700, "x: a b " * 600])
+def test_a_message_that_was_written_to_be_slow_is_not_read(said: str) -> None:
+    assert not vendors_words(said, (fields({"user": "a b"}),))
