@@ -326,6 +326,8 @@ RESPONSES_MEDIA = Media.of(
 STORE_HEADER = "x-holeshot-store"
 _ITEM_ID = re.compile(rb'"id"\s*:')  # also an item of nothing else stands for a stored one
 
+_NESTING = "namespace"  # a tool that has tools
+
 _RESPONSES_CLIENT_TOOLS = BY_CLIENTS | ALSO_BY_CLIENTS
 _TRUE, _FALSE = msgspec.Raw(b"true"), msgspec.Raw(b"false")
 
@@ -422,6 +424,7 @@ def read_response(contents: Contents, race_header: str | None, *, store: bool) -
         converses="conversation" if is_set(fields.get("conversation")) else None,
         runs_on=bool(found("background")),
         has_ids=_ITEM_ID.search(prompt) is not None,
+        nests=_NESTING in [tool.type for tool in tools],
         stores=stores,
         unstored=not (is_asked or runs_on or store),
         cache_key=found("prompt_cache_key"),

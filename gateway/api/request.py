@@ -106,6 +106,7 @@ class ParsedRequest(msgspec.Struct, frozen=True, kw_only=True):
     continues: str | None = None  # the id of the stored response that it continues
     converses: str | None = None  # the field that continues a conversation which one provider stores
     has_ids: bool = False  # the prompt may stand for items that a provider stores, though it has text only
+    nests: bool = False  # a tool has tools, which may name what a provider stores
     runs_on: bool = False  # in the background: its answer is only the beginning of one
     stores: bool = False  # the provider stores the answer, so that a later request can continue it
     unstored: bool = False  # the gateway has asked that it does not, and the client has not
@@ -127,7 +128,7 @@ class ParsedRequest(msgspec.Struct, frozen=True, kw_only=True):
     def may_name_stored(self) -> bool:
         """Whether it may name what a provider stores: if not, its body need not be searched for that."""
         is_read = self.relayed is None and self.needs.inline
-        return not is_read or self.stateful or self.has_ids or not NAMES_STORED.isdisjoint(self.fields)
+        return not is_read or self.stateful or self.has_ids or self.nests or not NAMES_STORED.isdisjoint(self.fields)
 
     def inline_bytes(self, fields: Mapping[str, msgspec.Raw]) -> int | None:
         """Return the bytes of the body if it is all the provider reads; None if it may read or do more.

@@ -60,20 +60,26 @@ def _is_reference(item: Mapping[str, Any]) -> bool:
 
 
 _K = StoredKind
-_OPENAIS_TOOLS = (
-    Place("tools[].vector_store_ids[]", _K.STORE),
-    Place("tools[].container", _K.CONTAINER),
-    Place("tools[].container.file_ids[]", _K.FILE),
-    Place("tools[].container.skills[].skill_id", _K.SKILL),
-    Place("tools[].environment.container_id", _K.CONTAINER),
-    Place("tools[].environment.file_ids[]", _K.FILE),
-    Place("tools[].environment.skills[].skill_id", _K.SKILL),
-    Place("tools[].file_ids[]", _K.FILE),
-    Place("tools[].input_image_mask.file_id", _K.FILE),
-    Place("tools[].server_url", _K.SERVER),
-    Place("tools[].connector_id", _K.CONNECTOR),
-    Place("tools[].tunnel_id", _K.CONNECTOR),
+_OF_A_TOOL = (
+    ("vector_store_ids[]", _K.STORE),
+    ("container", _K.CONTAINER),
+    ("container.file_ids[]", _K.FILE),
+    ("container.skills[].skill_id", _K.SKILL),
+    ("environment.container_id", _K.CONTAINER),
+    ("environment.file_ids[]", _K.FILE),
+    ("environment.skills[].skill_id", _K.SKILL),
+    ("file_ids[]", _K.FILE),
+    ("input_image_mask.file_id", _K.FILE),
+    ("server_url", _K.SERVER),
+    ("connector_id", _K.CONNECTOR),
+    ("tunnel_id", _K.CONNECTOR),
 )
+# A list of tools may have a namespace, which has tools itself.
+_OPENAIS_TOOLS = tuple(
+    Place(f"{tools}.{path}", kind) for tools in ("tools[]", "tools[].**.tools[]") for path, kind in _OF_A_TOOL
+)
+# And items add some: additional_tools, tool_search_output.
+_TOOLS_OF_ITEMS = tuple(Place(f"input[].**.tools[].{path}", kind) for path, kind in _OF_A_TOOL)
 _OPENAIS_STATE = (
     Place("conversation", _K.CONVERSATION),
     Place("conversation.id", _K.CONVERSATION),
@@ -106,7 +112,9 @@ ASKED: Mapping[str, tuple[Place, ...]] = {
     ),
     "responses": (
         *_OPENAIS_TOOLS,
+        *_TOOLS_OF_ITEMS,
         *_OPENAIS_STATE,
+        Place("previous_response_id", _K.RESPONSE),  # also of what counts tokens or makes a conversation shorter
         Place("prompt.variables.*.file_id", _K.FILE),
         Place("prompt_cache_options.comparison_response_id", _K.RESPONSE),
         Place("input[].id", _K.ITEM, _is_reference),

@@ -185,3 +185,17 @@ async def test_what_is_not_offered_says_so_by_name(serve: Serve, path: str) -> N
         assert f"/{path}" in error["error"]["message"]
         assert "does not have" in error["error"]["message"]
         assert "conversations" in error["error"]["message"]  # what it has
+
+
+@pytest.mark.parametrize("path", ["responses/compact", "responses/input_tokens"])
+async def test_a_response_of_another_client_is_not_found_by_any_path(serve: Serve, path: str) -> None:
+    async with keeper() as (base_url, asked), serve(config=kept_at(base_url), key=MINE) as running:
+        headers = {"authorization": f"Bearer {MINE}"}
+        body = {"model": MODEL, "input": "Hi", "store": True}
+        async with running.http.post(f"{running.url}/v1/responses", json=body, headers=headers) as response:
+            made = (await response.json())["id"]
+        again = {"model": MODEL, "input": "And?", "previous_response_id": made}
+        status, said = await asks(running, "POST", path, again, OTHERS)
+        assert (status, said["error"]["param"], len(asked)) == (404, "previous_response_id", 1)
+        assert (await asks(running, "POST", path, again))[0] == 200
+        assert asked[-1] == (f"POST {path}", {**again, "model": "m"})

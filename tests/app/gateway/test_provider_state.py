@@ -1,6 +1,7 @@
 """Who may name what a provider stores: what one client's answers named, another client cannot use."""
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -445,6 +446,81 @@ async def test_a_stored_response_is_continued_with_the_key_that_made_it(serve: S
                 assert response.status == 200, await response.text()
         made_by, *others = [each.headers["authorization"] for each in running["alpha"].received]
         assert others == [made_by] * 4
+
+
+# Where a request of Responses may have tools, with the path to the first of them.
+NESTED: dict[str, tuple[Callable[[dict[str, Any]], dict[str, Any]], str]] = {
+    "additional_tools": (
+        lambda tool: {"input": [USER, {"type": "additional_tools", "role": "developer", "tools": [tool]}]},
+        "input[1].tools[0]",
+    ),
+    "tool_search_output": (
+        lambda tool: {"input": [USER, {"type": "tool_search_output", "call_id": "c", "tools": [tool]}]},
+        "input[1].tools[0]",
+    ),
+    "namespace": (
+        lambda tool: {"tools": [{"type": "namespace", "name": "n", "description": "d", "tools": [tool]}]},
+        "tools[0].tools[0]",
+    ),
+    "namespace of an item": (
+        lambda tool: {
+            "input": [
+                USER,
+                {"type": "additional_tools", "tools": [{"type": "namespace", "name": "n", "tools": [tool]}]},
+            ]
+        },
+        "input[1].tools[0].tools[0]",
+    ),
+}
+TOOLS: list[tuple[dict[str, Any], str, int]] = [
+    ({"type": "file_search", "vector_store_ids": ["vs_theirs"]}, "vector_store_ids[0]", 404),
+    ({"type": "code_interpreter", "container": "cntr_theirs"}, "container", 404),
+    ({"type": "code_interpreter", "container": {"type": "auto", "file_ids": ["file-x"]}}, "container.file_ids[0]", 404),
+    (
+        {"type": "shell", "environment": {"type": "container_auto", "skills": [{"skill_id": "skill_1"}]}},
+        "environment.skills[0].skill_id",
+        404,
+    ),
+    (
+        {"type": "shell", "environment": {"type": "container_reference", "container_id": "cntr_theirs"}},
+        "environment.container_id",
+        404,
+    ),
+    ({"type": "image_generation", "input_image_mask": {"file_id": "file-x"}}, "input_image_mask.file_id", 404),
+    ({"type": "mcp", "server_label": "m", "server_url": "http://169.254.169.254/latest"}, "server_url", 403),
+    ({"type": "mcp", "server_label": "m", "connector_id": "connector_gmail"}, "connector_id", 403),
+]
+
+
+@pytest.mark.parametrize("path", ["/v1/responses", "/v1/responses/compact", "/v1/responses/input_tokens"])
+@pytest.mark.parametrize("where", NESTED)
+async def test_what_tools_may_not_name_no_other_list_of_tools_may(serve: Serve, where: str, path: str) -> None:
+    within, at = NESTED[where]
+    config = {"providers": {"alpha": speaking("responses")}, **clients(guest={})}
+    async with serve(alpha=[Raw(answer_of({}))], config=config) as running:
+        for tool, field, status in TOOLS:
+            body = body_of("responses", within(tool))
+            async with running.post(body, path=path, headers=key_of("guest")) as response:
+                said = await response.json()
+            assert (response.status, running.requests) == (status, 0), said
+            assert said["error"]["param"] == f"{at}.{field}"
+
+
+@pytest.mark.parametrize("where", NESTED)
+async def test_tools_that_name_nothing_of_a_providers_pass_wherever_they_are(serve: Serve, where: str) -> None:
+    within, _ = NESTED[where]
+    words = {each: {"type": "string"} for each in ("server_url", "container", "vector_store_ids", "file_ids", "tools")}
+    tool = {
+        "type": "function",
+        "name": "f",
+        "parameters": {"type": "object", "properties": words, "default": TOOLS[0][0]},
+    }
+    config = {"providers": {"alpha": speaking("responses")}, **clients(guest={})}
+    async with serve(alpha=[Raw(answer_of({}))], config=config) as running:
+        body = body_of("responses", within(tool))
+        async with running.post(body, path=PATHS["responses"], headers=key_of("guest")) as response:
+            assert response.status == 200, await response.text()
+        assert running.requests == 1
 
 
 HARMLESS: list[tuple[str, dict[str, Any]]] = [
