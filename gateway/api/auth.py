@@ -2,6 +2,7 @@
 
 import asyncio
 import hashlib
+import json
 import re
 from collections import OrderedDict
 from collections.abc import Collection, Hashable, Mapping, Sequence
@@ -283,17 +284,19 @@ def tenant_keys(said: Sequence[str], providers: Collection[str] | None) -> Mappi
                 f"the key for {provider!r} is empty, longer than {LONGEST_KEY} characters, or has a blank or another"
                 " character of no key"
             )
-        if keys.setdefault(provider, key) != key:
-            raise _invalid(f"it has two keys for {provider!r}")
+        if provider in keys:
+            raise _invalid(f"it names {provider!r} twice: send one key for each provider")
+        keys[provider] = key
     return keys
 
 
 def _pairs(line: str) -> list[tuple[str, str]]:
     if line.lstrip().startswith("{"):
         try:
-            return list(msgspec.json.decode(line.encode(errors="surrogateescape"), type=dict[str, str]).items())
+            msgspec.json.decode(line.encode(errors="surrogateescape"), type=dict[str, str])
         except (msgspec.DecodeError, UnicodeDecodeError):
             raise _invalid("it is not a JSON object of strings") from None
+        return json.loads(line, object_pairs_hook=list)  # type: ignore[no-any-return] # also names that are there twice
     pairs = [part.partition("=") for part in line.split(",")]
     if any(not (provider.strip() and equals) for provider, equals, _ in pairs):
         raise _invalid("it must read 'provider=key, provider=key', or be a JSON object of strings")
