@@ -67,10 +67,9 @@ class _Turn(msgspec.Struct):
 
 
 class _Share:
-    """What one client has."""
+    """What one client has with the same keys."""
 
     def __init__(self) -> None:
-        self.size = 0  # bytes
         self.turns: OrderedDict[str, _Turn] = OrderedDict()  # by the answer's id, the latest used last
         self.items: dict[str, bytes] = {}  # by their ids
         self.pieces: dict[bytes, _Piece] = {}
@@ -91,6 +90,7 @@ class AnswerMemory:
         self.size = 0  # bytes
         self._clock, self._start, self._sealed = clock, start, sealed
         self._shares: dict[Scope, _Share] = {}
+        self._sizes: dict[str | None, int] = {}  # bytes by client, with all keys that it brings
         self._sharing = 0
         self._timer: asyncio.TimerHandle | None = None
         self.configure(settings)
@@ -181,6 +181,7 @@ class AnswerMemory:
             self._timer.cancel()
             self._timer = None
         self._shares.clear()
+        self._sizes.clear()
         self.size = 0
 
     # The conversations of one client share their parts, which count once.
@@ -217,7 +218,7 @@ class AnswerMemory:
             piece = share.pieces.get(data)
             if piece is None:
                 piece = share.pieces[data] = _Piece(data)
-                self._count(share, len(data) + _PIECE_BYTES)
+                self._count(scope, len(data) + _PIECE_BYTES)
             piece.users += 1
             pieces.append(piece)
         named = [(name, share.pieces[data].data) for name, data in said[:MOST_NAMES] if name is not None]
@@ -225,7 +226,7 @@ class AnswerMemory:
             if share.items.setdefault(name, data) != data:
                 del share.items[name]
         turn = share.turns[response_id] = _Turn(tuple(pieces), tuple(named), answer, self._clock() + self._ttl_s)
-        self._count(share, _weight(turn))
+        self._count(scope, _weight(turn))
         self._make_room()
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(self._ttl_s / _SWEEPS, self._sweep)
@@ -242,18 +243,28 @@ class AnswerMemory:
         for name, item in turn.named:
             if share.items.get(name) is item:  # and not another answer's
                 del share.items[name]
-        self._count(share, -freed)
+        self._count(scope, -freed)
         if not share.turns:
             self._shares.pop(scope, None)
 
-    def _count(self, share: _Share, size: int) -> None:
-        share.size += size
+    def _count(self, scope: Scope, size: int) -> None:
+        own = self._sizes.get(scope.client, 0) + size
+        if own:
+            self._sizes[scope.client] = own
+        else:
+            self._sizes.pop(scope.client, None)
         self.size += size
 
     def _make_room(self) -> None:
-        """Forget the oldest of who has most: many conversations of one client displace no other's."""
+        """Forget the oldest of who has most: many conversations of one client displace none of another's.
+
+        A client counts with all the keys that it brings: making up more of them gets it no more room. Where no keys of
+        clients are configured, all programs are one client, like everywhere.
+        """
         while self.size > self._most_bytes and self._shares:
-            scope, share = max(self._shares.items(), key=_size_of)
+            client = max(self._sizes, key=self._sizes.__getitem__)
+            own = [(scope, share) for scope, share in self._shares.items() if scope.client == client]
+            scope, share = min(own, key=_last_used)
             self._drop(scope, share, next(iter(share.turns)))
 
     def _sweep(self) -> None:
@@ -310,8 +321,9 @@ def _weight(turn: _Turn) -> int:
     return _TURN_BYTES + 8 * len(turn.pieces) + _PIECE_BYTES * len(turn.named) + len(turn.answer.about)
 
 
-def _size_of(entry: tuple[Scope, _Share]) -> int:
-    return entry[1].size
+def _last_used(entry: tuple[Scope, _Share]) -> float:
+    """Return until when the oldest conversation is kept: all live equally long after their last use."""
+    return next(iter(entry[1].turns.values())).until
 
 
 # One answer that is to be remembered, from its request to its end.

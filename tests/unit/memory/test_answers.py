@@ -57,6 +57,28 @@ async def test_ten_thousand_conversations_of_one_client_take_what_they_may_and_l
     kept.close()
 
 
+async def test_made_up_keys_of_one_client_displace_nothing_of_another() -> None:
+    kept, size = memory(), 100_000
+    kept.keep(BOB, "resp_of_bob", [text(number, size) for number in range(2)], [])
+    for number in range(40):
+        kept.keep(Scope("ann", f"key-{number}"), "resp", [text(100 + number, size)], [])
+        assert kept.size <= MIB
+    assert await kept.conversation(BOB, "resp_of_bob") is not None
+    assert await kept.conversation(Scope("ann", "key-0"), "resp") is None  # hers that was not used for longest
+    assert await kept.conversation(Scope("ann", "key-39"), "resp") is not None
+    assert await kept.conversation(Scope("ann", "key-38"), "resp") is not None
+    kept.close()
+
+
+async def test_a_client_alone_has_all_the_room_with_many_keys() -> None:
+    kept, size = memory(), 100_000
+    for number in range(9):
+        kept.keep(Scope("ann", f"key-{number}"), "resp", [text(number, size)], [])
+    for number in range(9):
+        assert await kept.conversation(Scope("ann", f"key-{number}"), "resp") is not None
+    kept.close()
+
+
 async def test_what_is_said_again_in_each_turn_counts_once() -> None:
     kept, said = memory(), list[bytes]()
     for number in range(50):
