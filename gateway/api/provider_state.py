@@ -23,8 +23,10 @@ from providers.dialects import (
     Named,
     StoredKind,
     asked_fields,
+    hinted_stray,
     named_in_answer,
     plain,
+    strays_in,
 )
 
 if TYPE_CHECKING:
@@ -87,12 +89,12 @@ def names_of(api: str, fields: Mapping[str, msgspec.Raw], most_values: int) -> S
     table, found = asked_fields(api), list[Named]()
     for name, raw in fields.items():
         field = table.get(plain(name))
-        if field is None or not (yield from field.hinted(raw)):
+        if not (yield from (hinted_stray(name, raw) if field is None else field.hinted(raw))):
             continue
         size = len(memoryview(raw))
         if size > most_values and (yield from values_outside_strings(raw, most_values)) > most_values:
             raise too_many_values(most_values, "where something stored at a provider is named", name)
-        for each in field.named_in(name, raw):
+        for each in strays_in(name, raw) if field is None else field.named_in(name, raw):
             if each is None:
                 yield
             else:

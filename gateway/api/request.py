@@ -128,7 +128,10 @@ class ParsedRequest(msgspec.Struct, frozen=True, kw_only=True):
     def may_name_stored(self) -> bool:
         """Whether it may name what a provider stores: if not, its body need not be searched for that."""
         is_read = self.relayed is None and self.needs.inline
-        return not is_read or self.stateful or self.has_ids or self.nests or not NAMES_STORED.isdisjoint(self.fields)
+        fields = self.fields
+        if not is_read or self.stateful or self.has_ids or self.nests or not NAMES_STORED.isdisjoint(fields):
+            return True
+        return not fields.keys() <= INLINE or ("tool_choice" in fields and bytes(fields["tool_choice"])[:1] == b"{")
 
     def inline_bytes(self, fields: Mapping[str, msgspec.Raw]) -> int | None:
         """Return the bytes of the body if it is all the provider reads; None if it may read or do more.

@@ -1,5 +1,6 @@
 """The parts of requests and answers that name what a provider stores under the operator's key: a table of all APIs."""
 
+import itertools
 import re
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
@@ -289,6 +290,74 @@ def named_in_answer(api: str, answer: bytes) -> Iterator[Named]:
                 named = _name(rule, path, found)
                 if named is not None and (rule.place.when is None or rule.place.when(holder)):
                     yield named
+
+
+# Names at places that the table does not have: only what is called so, and has the form of such a name. Not within
+# schemas, arguments and outputs of functions, and labels.
+_STRAYS: Mapping[str, tuple[StoredKind, str]] = {
+    "fileid": (_K.FILE, r"file[-_]\w|assistant-\w"),
+    "fileids": (_K.FILE, r"file[-_]\w|assistant-\w"),
+    "vectorstoreid": (_K.STORE, r"vs_\w"),
+    "vectorstoreids": (_K.STORE, r"vs_\w"),
+    "container": (_K.CONTAINER, r"(?:cntr|container)_\w"),
+    "containerid": (_K.CONTAINER, r"(?:cntr|container)_\w"),
+    "skillid": (_K.SKILL, r"skill_\w"),
+    "previousresponseid": (_K.RESPONSE, r"resp_\w"),
+    "responseid": (_K.RESPONSE, r"resp_\w"),
+    "conversation": (_K.CONVERSATION, r"conv_\w"),
+    "conversationid": (_K.CONVERSATION, r"conv_\w"),
+    "cachedcontent": (_K.CACHE, r"cachedContents/\w|projects/"),
+    "serverurl": (_K.SERVER, r"\s*(?:https?|wss?):"),
+    "connectorid": (_K.CONNECTOR, r"connector_\w"),
+    "tunnelid": (_K.CONNECTOR, r"tunnel_\w"),
+}
+_STRAY_FORMS = {name: re.compile(form, re.IGNORECASE) for name, (_, form) in _STRAYS.items()}
+_LONGEST_STRAY_FIRST = sorted(_STRAYS, key=len, reverse=True)
+_STRAY = re.compile(
+    f'"(?:{"|".join(map("_?".join, _LONGEST_STRAY_FIRST))})"\\s*:\\s*(?:\\[\\s*)?"|{_ESCAPED}'.encode(), re.IGNORECASE
+)
+_NO_STRAYS = frozenset({"default", "enum", "examples", "output", "properties", "result"})
+_VALUES_AT_ONCE = 1_000  # are looked at before a pause
+_SCHEMA = "schema"  # how the names of fields end that have one
+
+
+def hinted_stray(field: str, raw: msgspec.Raw) -> Generator[None, None, bool]:
+    """Return whether a field that no table has may name something, slice by slice if it is long."""
+    name = plain(field)
+    if name in _STRAYS:
+        return True
+    if name in OPAQUE or name.endswith(_SCHEMA):
+        return False
+    view = memoryview(raw)
+    for at in range(0, len(view), _SLICE_BYTES):
+        if _STRAY.search(view[at : at + _SLICE_BYTES + _STRADDLING_BYTES]):
+            return True
+        yield
+    return False
+
+
+def strays_in(field: str, raw: msgspec.Raw) -> Iterator[Named | None]:
+    """Yield what JSON names at places that no table has: by its name there, and the form of its value.
+
+    None wherever work may pause.
+    """
+    left: list[tuple[str, str, object]] = [(plain(field), field, msgspec.json.decode(raw))]
+    for count in itertools.count(1):
+        if not left:
+            return
+        if count % _VALUES_AT_ONCE == 0:
+            yield None
+        name, path, value = left.pop()
+        if isinstance(value, dict):
+            left += [
+                (key_name, f"{path}.{key}", each)
+                for key, each in value.items()
+                if not ((key_name := plain(key)) in OPAQUE or key_name in _NO_STRAYS or key_name.endswith(_SCHEMA))
+            ]
+        elif isinstance(value, list):
+            left += [(name, f"{path}[{n}]", each) for n, each in enumerate(value)]
+        elif isinstance(value, str) and (form := _STRAY_FORMS.get(name)) is not None and form.match(value):
+            yield Named(path, _STRAYS[name][0], value)
 
 
 _Steps = Sequence[tuple[str, bool]]

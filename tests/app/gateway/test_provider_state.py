@@ -128,6 +128,13 @@ NAMED: list[tuple[str, dict[str, Any], str]] = [
     ),
     ("images", {"images": [{"file_id": "f"}]}, "images[0].file_id"),
     ("audio", {"voice": {"id": "voice_1"}}, "voice.id"),
+    # At places that no table has: what is called so, and has the form of such an id.
+    ("messages", {"tools": [{"type": "later", "vector_store_ids": ["vs_68"]}]}, "tools[0].vector_store_ids[0]"),
+    ("responses", {"tool_choice": {"type": "x", "containerId": "cntr_68"}}, "tool_choice.containerId"),
+    ("responses", {"later": {"previous_response_id": "resp_68"}}, "later.previous_response_id"),
+    ("images", {"reference": {"file_id": "file-68"}}, "reference.file_id"),
+    ("audio", {"previous_response_id": "resp_68"}, "previous_response_id"),
+    ("audio", {"later": {"skill\u005fid": "skill_68"}}, "later.skill_id"),
 ]
 
 
@@ -547,6 +554,27 @@ HARMLESS: list[tuple[str, dict[str, Any]]] = [
         },
     ),
     ("messages", {"container": {"skills": [{"type": "anthropic", "skill_id": "xlsx"}]}}),
+    ("messages", {"tools": [{"name": "f", "input_schema": {"properties": {"file_id": {"default": "file-1"}}}}]}),
+    ("messages", {"tools": [{"name": "f", "input_schema": {}, "input_examples": [{"file_id": "file name"}]}]}),
+    ("chat", {"metadata": {"vector_store_id": "vs_1", "server_url": "https://example.com"}}),
+    (
+        "chat",
+        {
+            "response_format": {
+                "type": "json_schema",
+                "json_schema": {
+                    "name": "n",
+                    "schema": {
+                        "properties": {
+                            "container": {"const": "cntr_1"},
+                            "server_url": {"default": "https://example.com"},
+                        }
+                    },
+                },
+            }
+        },
+    ),
+    ("responses", {"text": {"format": {"type": "text"}, "note": {"file_id": "not of that form"}}}),
 ]
 
 
@@ -574,6 +602,12 @@ async def test_names_written_with_escapes_are_found(serve: Serve) -> None:
 SERVERS: list[tuple[str, dict[str, Any], str]] = [
     ("responses", {"tools": [{"type": "mcp", "server_url": "https://mcp.example.com/sse"}]}, "tools[0].server_url"),
     ("responses", {"tools": [{"type": "mcp", "connector_id": "connector_gmail"}]}, "tools[0].connector_id"),
+    ("responses", {"tool_choice": {"type": "mcp", "server_url": "https://mcp.example.com/"}}, "tool_choice.server_url"),
+    (
+        "messages",
+        {"tools": [{"type": "mcp", "server_url": "https://mcp.example.com/sse"}]},
+        "tools[0].server_url",
+    ),
     (
         "messages",
         {"mcp_servers": [{"type": "url", "url": "https://mcp.example.com", "name": "x"}]},
