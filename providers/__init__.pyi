@@ -48,6 +48,7 @@ from .exchange import Upstream as Upstream
 from .exchange import UpstreamAnswer as UpstreamAnswer
 from .exchange import sound_has_begun as sound_has_begun
 from .forms import taught as taught
+from .forms import why_of as why_of
 from .hosted import ALSO_BY_CLIENTS as ALSO_BY_CLIENTS
 from .hosted import BY_CLIENTS as BY_CLIENTS
 from .hosted import BY_CLIENTS_ANYWHERE as BY_CLIENTS_ANYWHERE
@@ -76,10 +77,14 @@ from .large_bodies import check_room_for_answer as check_room_for_answer
 from .large_bodies import encoded as encoded
 from .large_bodies import packed as packed
 from .large_bodies import raw_json as raw_json
+from .learnt import FORMER as FORMER
+from .learnt import LONGEST_NAME as LONGEST_NAME
 from .learnt import Fact as Fact
 from .learnt import Facts as Facts
 from .learnt import Kind as Kind
+from .learnt import Known as Known
 from .learnt import Learnt as Learnt
+from .learnt import Met as Met
 from .learnt import learnt_of as learnt_of
 from .listings import Listed as Listed
 from .listings import Listing as Listing

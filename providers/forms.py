@@ -26,7 +26,7 @@ from providers.dialects import Malformed, RequestFormat
 from providers.errors import UNREADABLE, ErrorKind, UpstreamError
 from providers.exchange import Request
 from providers.large_bodies import raw_json
-from providers.learnt import NOTHING, Fact, Facts, Kind, Learnt
+from providers.learnt import LONGEST_NAME, NOTHING, Fact, Facts, Kind, Learnt
 from providers.quotes import mark
 from providers.refusals import Reading, Refused, is_within_answer, mentions, read, refuses_to_stream
 from providers.wrong_api import Lacking, lacking
@@ -181,12 +181,12 @@ def answered(learnt: Learnt, request: Request, facts: Facts, sent: Sent) -> None
     """Note that a form to which ``facts`` led was answered, and what it lacked."""
     request.sendings.left_out = sent.told
     if learnt.supposed:
-        learnt.confirm(request.model, tuple(fact for fact in facts if fact not in request.taught))
+        learnt.confirm(request.model, tuple(fact for fact in facts if fact not in request.taught), request.client)
 
 
 def known_of(learnt: Learnt, request: Request) -> Facts:
     """Return what is known of the model of ``request``, and what was taught by the answers to it."""
-    facts = learnt.of(request.model)
+    facts = learnt.of(request.model, request.client)
     return facts if not request.taught else (*facts, *(fact for fact in request.taught if fact not in facts))
 
 
@@ -212,9 +212,10 @@ def learn(learnt: Learnt, asked: Asked, error: UpstreamError, say: Callable[[Fac
     sent = say(known)
     found = tuple(fact for fact in understood(read(error), sent.fields, asked) if fact not in known)
     if say((*known, *found)).fields == sent.fields:
-        learnt.forget(request.model, [fact for fact in known if fact.dialect and mentions(error, _names(fact))])
+        wrong = [fact for fact in known if fact.dialect and mentions(error, _names(fact))]
+        learnt.forget(request.model, wrong, request.client)
         return NOTHING
-    _suppose(learnt, request.model, found)
+    _suppose(learnt, request, found, error)
     return found
 
 
@@ -269,7 +270,7 @@ async def in_another_form(
         if sent.fields == before.fields:
             break
         if request.once:  # it may have effects: the next one is sent so
-            _suppose(learnt, request.model, tried[len(known) :])
+            _suppose(learnt, request, tried[len(known) :], refusal)
             break
         try:
             answer = await ask(sent)
@@ -278,26 +279,33 @@ async def in_another_form(
             if not may_teach(refusal, request):
                 break
         except asyncio.CancelledError:  # as of a race's loser, which would ask twice in each race
-            _suppose(learnt, request.model, tried[len(known) :])
+            _suppose(learnt, request, tried[len(known) :], refusal)
             raise
         else:
             for fact in tried[len(known) :]:
-                learnt.note(request.model, fact)
+                learnt.note(request.model, fact, client=request.client, why=why_of(refusal))
             request.sendings.left_out = sent.told
             return answer
-    learnt.forget(request.model, [fact for fact in known if fact.dialect and mentions(refusal, _names(fact))])
+    wrong = [fact for fact in known if fact.dialect and mentions(refusal, _names(fact))]
+    learnt.forget(request.model, wrong, request.client)
     # The last refusal is about the request in a form that lacks only what the first ones were about; unless what was
     # changed is the matter of it.
     changed = [fact for fact in tried[len(known) :] if mentions(refusal, _names(fact))]
     if refusal.kind is first.kind:
-        _suppose(learnt, request.model, [fact for fact in tried[len(known) :] if _names(fact) and fact not in changed])
+        unchanged = [fact for fact in tried[len(known) :] if _names(fact) and fact not in changed]
+        _suppose(learnt, request, unchanged, refusal)
         refusal = first if changed else refusal
     raise refusal
 
 
-def _suppose(learnt: Learnt, model: str, facts: Iterable[Fact]) -> None:
+def _suppose(learnt: Learnt, request: Request, facts: Iterable[Fact], refusal: UpstreamError) -> None:
     for fact in facts:
-        learnt.suppose(model, fact)
+        learnt.suppose(request.model, fact, client=request.client, why=why_of(refusal))
+
+
+def why_of(refusal: UpstreamError) -> str:
+    """Return the status of a refusal and the provider's names of it, as the log and the page may show them."""
+    return " ".join((str(refusal.status or ""), *refusal.names)).strip()[:LONGEST_NAME]
 
 
 def understood(reading: Reading, fields: Fields, asked: Asked) -> Facts:

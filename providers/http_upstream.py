@@ -269,7 +269,7 @@ class HttpUpstream:
     async def _accepted(self, head: Head, request: Request) -> Body:
         """Return the response to ``request``, which is asked again in another form where it was refused for that."""
         api = request.dialect.name
-        facts = self.learnt.of(request.model) if self.learnt.is_any else NOTHING
+        facts = self.learnt.of(request.model, request.client) if self.learnt.is_any else NOTHING
         if request.taught:
             facts = known_of(self.learnt, request)
         sent = _said(request, self._quirks, facts, as_it_is=self._is_plain)

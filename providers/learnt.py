@@ -1,8 +1,12 @@
-"""What the refusals of one provider have taught about its models: the form in which each takes a request."""
+"""What the refusals of one provider have taught about its models: the form in which each takes a request.
+
+What one client has met holds for that client alone. From the second client on it holds for all: a client's request may
+have led a provider to say what is not so. Without clients it holds for all at once.
+"""
 
 import re
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from enum import StrEnum
 
 import msgspec
@@ -12,6 +16,9 @@ HOUR_S = 3_600.0  # of what costs more than a refused request, if it has changed
 DAY_S = 86_400.0  # then a model is asked in the usual form again: its vendor may have changed it
 MOST_MODELS = 1_000  # clients may name any model
 MOST_FACTS = 32  # of one model: clients may send any field
+MOST_CLIENTS = 128  # with facts that no other client has met; of each so many models:
+MOST_MODELS_OF_CLIENT = 16
+FORMER = "\0"  # in place of a client: a replica of a version that did not tell which
 LONGEST_NAME = 200  # characters of a field's or model's name
 _WORD = re.compile(r'"\w{1,40}"', re.ASCII)  # as JSON
 
@@ -64,95 +71,179 @@ class Fact(msgspec.Struct, frozen=True, omit_defaults=True):
 
 _STEERING = frozenset({Kind.API, Kind.TOOLS, Kind.LENGTH})
 _SHORT = frozenset({Kind.LENGTH, Kind.STREAM})  # one prompt's estimate; and whole answers are late in races
+_MEASURED = frozenset({Kind.LENGTH, Kind.LIMIT})  # two that differ in their tokens alone are about the same
+_NO_KINDS: frozenset[Kind] = frozenset()
 Facts = tuple[Fact, ...]
 NOTHING: Facts = ()
-OnFact = Callable[[str, Fact, float], object]
 
 
-def _tell_nobody(_model: str, _fact: Fact, _until: float) -> None:
+class Met(msgspec.Struct, frozen=True):
+    """Who has met a fact, when and why; Unix times."""
+
+    until: float
+    at: float  # when it was met first
+    why: str = ""  # the status and the code of the refusal
+    clients: tuple[str | None, ...] = (None,)  # None: a call without a client, as a probe, or all calls without keys
+    doubted_by: str | None = None  # the client for which it did not hold; the second one ends it
+
+    @property
+    def is_for_all(self) -> bool:
+        """Whether it holds for all clients."""
+        return None in self.clients or len(self.clients) > 1
+
+
+class Known(msgspec.Struct, frozen=True):
+    """A fact as it is listed."""
+
+    model: str
+    fact: Fact
+    met: Met
+
+
+# Called with a model, a fact that is new here, its end in Unix time, which is 0 for one that holds no more, and who has
+# met it: the last of the clients now.
+OnFact = Callable[[str, Fact, float, Met], object]
+_Models = dict[str, dict[Fact, Met]]
+
+
+def _tell_nobody(_model: str, _fact: Fact, _until: float, _met: Met) -> None:
     pass
 
 
 class Learnt:
-    """The facts of one provider's models, with any of its keys, for a day each; bounded.
+    """The facts of one provider's models, with any of its keys, for a day each; bounded, for each client apart.
 
-    ``on_fact`` is called with a model, a fact that is new here, and its end in Unix time, which is 0 for one that was
-    wrong: the log and the other replicas are told by it.
+    The log and the other replicas are told by ``on_fact``.
     """
 
     def __init__(self, on_fact: OnFact = _tell_nobody, *, wall_clock: Callable[[], float] = time.time) -> None:
         self._on_fact = on_fact
         self._wall_clock = wall_clock
-        self._until: dict[str, dict[Fact, float]] = {}  # Unix time, by model
-        self.steers = False  # whether anything is known of APIs or lengths, which decides who is asked, and in what
-        self.stops_streams = False  # whether anything is known of streams
-        self.is_any = False  # whether anything is known at all
-        self.supposed: set[tuple[str, Fact]] = set()  # of them, those that no answer has confirmed
+        self._met: dict[str | None, _Models] = {}  # by client; None: what holds for all
+        self._kinds: dict[str | None, frozenset[Kind]] = {}  # likewise
+        # For all, whoever has met it, as most providers have taught nothing: whether anything is known
+        self.steers = False  # of APIs or lengths, which decides who is asked, and in what
+        self.stops_streams = False  # of streams
+        self.is_any = False  # at all
+        self.supposed: set[tuple[str | None, str, Fact]] = set()  # those that no answer has confirmed
 
-    def of(self, model: str) -> Facts:
-        """Return what is known of ``model``, in the order in which it was learnt."""
-        if (known := self._until.get(model)) is None:
-            return NOTHING
-        now = self._wall_clock()
-        if ended := [fact for fact, until in known.items() if until <= now]:
-            known = self._without(model, ended)
-        return tuple(known)
+    def of(self, model: str, client: str | None = None) -> Facts:
+        """Return what is known of ``model`` for ``client``, in the order in which it was learnt.
 
-    def note(self, model: str, fact: Fact, *, until: float | None = None) -> None:
-        """Note what ``model`` refused. ``until`` (Unix time): another replica told it; else it is told to them."""
-        if fact.passing or max(len(model), len(fact.field), len(fact.instead), len(fact.value)) > LONGEST_NAME:
-            return
-        if fact.kind is Kind.VALUE and _WORD.fullmatch(fact.instead) is None:
+        Of what is about the same, the client's own goes before that of all.
+        """
+        shared = self._alive(None, model)
+        own = self._alive(FORMER if client is None else client, model)  # without clients there is nobody to doubt
+        if client is None or not (own or shared):
+            return (*shared, *(fact for fact in own if fact not in shared))
+        holding = [
+            fact
+            for fact, met in shared.items()
+            if met.doubted_by != client and not any(_replaces(each, fact) for each in own)
+        ]
+        return (*holding, *(fact for fact in own if fact not in holding))
+
+    def note(
+        self,
+        model: str,
+        fact: Fact,
+        *,
+        client: str | None = None,
+        why: str = "",
+        until: float | None = None,
+        at: float | None = None,
+    ) -> None:
+        """Note what ``model`` refused to ``client``.
+
+        ``until`` (Unix time): another replica told it, with when it was met (``at``); else it is told to them.
+        """
+        if not _may_be_kept(model, fact):
             return
         is_own, now = until is None, self._wall_clock()
         latest = now + (HOUR_S if fact.kind in _SHORT else DAY_S)
         until = latest if until is None else min(until, latest)
         if until <= now:
             return
-        before = self._until.get(model, {})
-        replaced = [each for each in before if _replaces(fact, each)]
-        known = {each: end for each, end in before.items() if each not in replaced}
-        known[fact] = max(until, known.get(fact, 0.0))
-        while len(known) > MOST_FACTS:  # what is about one schema or value goes before what is about all requests
-            del known[next((each for each in known if each.value), next(iter(known)))]
-        self._set(model, known)
-        if (is_own and fact not in before) or (model, fact) in self.supposed:
-            self.supposed.discard((model, fact))
-            self._on_fact(model, fact, until)
-            for each in replaced:
-                self._on_fact(model, each, 0.0)
+        if client is not None and self._is_shared(model, fact, client):
+            self._confirm_shared(model, fact)
+            return
+        known = self._alive(client, model)
+        before = known.get(fact)
+        was_supposed = (client, model, fact) in self.supposed
+        met = Met(
+            max(until, 0.0 if before is None else before.until),
+            (now if at is None else at) if before is None else before.at,
+            why or ("" if before is None else before.why),
+            (client,) if before is None else before.clients,
+        )
+        self.supposed.discard((client, model, fact))
+        replaced = self._put(client, model, fact, met)
+        others = self._share(model, fact, client)
+        if (is_own and before is None) or was_supposed:
+            self._on_fact(model, fact, until, msgspec.structs.replace(met, clients=(*others, *met.clients)))
+            for each, its in replaced.items():
+                self._on_fact(model, each, 0.0, its)
 
-    def suppose(self, model: str, fact: Fact) -> None:
+    def suppose(self, model: str, fact: Fact, *, client: str | None = None, why: str = "") -> None:
         """Use a fact for a minute, though no form without it has been answered: the request was cut, a loser's say.
 
         ``confirm`` notes it once it has led to an answer.
         """
-        known = self._until.get(model, {})
-        if fact.passing:
+        known, now = self._alive(client, model), self._wall_clock()
+        if fact.passing or fact in self.of(model, client):
             return
-        if fact not in known and len(known) < MOST_FACTS and len(self.supposed) < MOST_MODELS:
-            self._set(model, {**known, fact: self._wall_clock() + SUPPOSED_S})
-            self.supposed.add((model, fact))
+        if len(known) < MOST_FACTS and (client is not None or len(self.supposed) < MOST_MODELS):
+            self.supposed.add((client, model, fact))
+            self._put(client, model, fact, Met(now + SUPPOSED_S, now, why, (client,)), replaces=False)
+            self._share(model, fact, client)
 
-    def confirm(self, model: str, facts: Facts) -> None:
+    def confirm(self, model: str, facts: Facts, client: str | None = None) -> None:
         """Note those of ``facts`` that were supposed: a form that they led to was answered."""
         for fact in facts:
-            if (model, fact) in self.supposed:
-                self.note(model, fact)
+            if (None, model, fact) in self.supposed and client is not None:
+                self._confirm_shared(model, fact)
+            elif (client, model, fact) in self.supposed:
+                self.note(model, fact, client=client)
 
-    def forget(self, model: str, facts: Collection[Fact]) -> None:
-        """Forget facts of ``model``: the form that they lead to was refused as well."""
-        told = [fact for fact in self._until.get(model, {}) if fact in facts and (model, fact) not in self.supposed]
-        self._without(model, facts)
-        for fact in told:
-            self._on_fact(model, fact, 0.0)
+    def forget(self, model: str, facts: Collection[Fact], client: str | None = None) -> None:
+        """Forget facts of ``model`` for ``client``: the form that they lead to was refused as well.
 
-    def instead_of(self, model: str, dialect: str, *, tools: bool) -> str:
+        What holds for all is forgotten for the others when a second client says so.
+        """
+        if not facts:
+            return
+        if client is None:
+            self._without(FORMER, model, facts)
+            self._without(None, model, facts)
+            return
+        self._without(client, model, facts)
+        shared = self._met.get(None, {}).get(model, {})
+        doubted = [fact for fact in facts if fact in shared]
+        self._without(None, model, [each for each in doubted if shared[each].doubted_by not in {None, client}])
+        for fact in doubted:
+            if fact in shared and (met := shared[fact]).doubted_by is None:
+                shared[fact] = msgspec.structs.replace(met, doubted_by=client)
+
+    def drop(self, model: str, fact: Fact, *, before: float | None = None) -> bool:
+        """Forget a fact for all clients, as an operator wants; return whether it was known.
+
+        ``before``: only what was met until then, in Unix time.
+        """
+        holders = [
+            client
+            for client, models in self._met.items()
+            if fact in models.get(model, ()) and (before is None or models[model][fact].at <= before)
+        ]
+        for client in holders:
+            self._without(client, model, (fact,))
+        return bool(holders)
+
+    def instead_of(self, model: str, dialect: str, *, tools: bool, client: str | None = None) -> str:
         """Return the name of the dialect that ``model`` is asked in, in place of ``dialect``, which it may lack.
 
         ``tools``: the request has some.
         """
-        facts, passed = self.of(model), [dialect]
+        facts, passed = self.of(model, client), [dialect]
         while True:
             refusals = (fact for fact in facts if fact.field == passed[-1] and _is_api(fact, tools=tools))
             if (refusal := next(refusals, None)) is None:
@@ -161,30 +252,169 @@ class Learnt:
                 return dialect
             passed.append(refusal.instead)
 
-    def refused_length(self, model: str) -> int | None:
+    def refused_length(self, model: str, client: str | None = None) -> int | None:
         """Return the tokens of a prompt that was too long for ``model``; None: none was."""
-        return next((fact.tokens for fact in self.of(model) if fact.kind is Kind.LENGTH), None)
+        return next((fact.tokens for fact in self.of(model, client) if fact.kind is Kind.LENGTH), None)
+
+    def steers_for(self, client: str | None) -> bool:
+        """Whether what is known for ``client`` decides who is asked, and in what."""
+        return self.steers and not _STEERING.isdisjoint(self._kinds_for(client))
+
+    def stops_streams_for(self, client: str | None) -> bool:
+        """Whether anything is known of streams for ``client``."""
+        return self.stops_streams and Kind.STREAM in self._kinds_for(client)
 
     @property
     def models(self) -> Mapping[str, Facts]:
-        """All that is known, by model."""
-        return {model: facts for model in list(self._until) if (facts := self.of(model))}
+        """All that is known, of any client, by model."""
+        found: dict[str, Facts] = {}
+        for known in self.listed():
+            before = found.get(known.model, ())
+            found[known.model] = before if known.fact in before else (*before, known.fact)
+        return found
 
-    def _without(self, model: str, facts: Collection[Fact]) -> dict[Fact, float]:
-        known = {fact: until for fact, until in self._until.get(model, {}).items() if fact not in facts}
-        self.supposed.difference_update((model, fact) for fact in facts)
-        self._set(model, known)
+    def listed(self) -> Iterator[Known]:
+        """Yield all that is known, with who has met it; first what holds for all."""
+        for client in sorted(self._met, key=lambda client: (client is not None, client or "")):
+            for model in list(self._met.get(client, ())):
+                for fact, met in self._alive(client, model).items():
+                    yield Known(model, fact, met)
+
+    def _kinds_for(self, client: str | None) -> frozenset[Kind]:
+        own = self._kinds.get(FORMER if client is None else client, _NO_KINDS)
+        return self._kinds.get(None, _NO_KINDS) | own
+
+    def _is_shared(self, model: str, fact: Fact, client: str) -> bool:
+        shared = self._alive(None, model)
+        if (met := shared.get(fact)) is not None and met.doubted_by == client:
+            shared[fact] = msgspec.structs.replace(met, doubted_by=None)
+        return fact in shared
+
+    def _share(self, model: str, fact: Fact, client: str | None) -> tuple[str, ...]:
+        """Have a fact hold for all, if another client has met it too; return which."""
+        if client is None or client == FORMER:
+            return ()
+        found: tuple[Fact, str] | None = None
+        for other in [each for each in self._met if each is not None and each not in {FORMER, client}]:
+            for each in self._alive(other, model):
+                if _is_alike(each, fact):
+                    wider = each if each.tokens > fact.tokens else fact
+                    found = (wider, other) if found is None or wider.tokens < found[0].tokens else found
+        if found is None:
+            return ()
+        shared, other = found
+        one, two = (
+            next(each for each in self._met[who][model].items() if _is_alike(each[0], fact)) for who in (other, client)
+        )
+        if any(known.tokens <= shared.tokens for known in self._alive(None, model) if _is_alike(known, fact)):
+            return (other,)
+        met = Met(max(one[1].until, two[1].until), min(one[1].at, two[1].at), two[1].why, (other, client))
+        is_sure = any((who, model, its[0]) not in self.supposed for who, its in ((other, one), (client, two)))
+        if not is_sure:
+            self.supposed.add((None, model, shared))
+        self._put(None, model, shared, met, replaces=is_sure)
+        if is_sure:
+            self._confirm_shared(model, shared)
+        return (other,)
+
+    def _confirm_shared(self, model: str, fact: Fact) -> None:
+        """Have what two clients have met hold for as long as a fact does, and tell it as that of both."""
+        met = self._met[None][model][fact]
+        is_new = (None, model, fact) in self.supposed
+        self.supposed.discard((None, model, fact))
+        if is_new:
+            until = self._wall_clock() + (HOUR_S if fact.kind in _SHORT else DAY_S)
+            met = self._met[None][model][fact] = msgspec.structs.replace(met, until=until)
+        for client in met.clients:
+            if client is None:
+                continue
+            if is_new or (client, model, fact) in self.supposed:
+                others = tuple(each for each in met.clients if each != client)
+                self._on_fact(model, fact, met.until, msgspec.structs.replace(met, clients=(*others, client)))
+            self._without(client, model, (fact,), tells=False)
+
+    def _alive(self, client: str | None, model: str) -> dict[Fact, Met]:
+        """Return what ``client`` has met of ``model``, without what has ended."""
+        models = self._met.get(client)
+        if models is None or (known := models.get(model)) is None:
+            return {}
+        now = self._wall_clock()
+        if ended := [fact for fact, met in known.items() if met.until <= now]:
+            self._without(client, model, ended, tells=False)
+            return self._met.get(client, {}).get(model, {})
         return known
 
-    def _set(self, model: str, known: dict[Fact, float]) -> None:
-        self._until.pop(model, None)
-        if known:
-            self._until[model] = known
-        while len(self._until) > MOST_MODELS:
-            del self._until[next(iter(self._until))]
-        self.is_any = bool(self._until)
-        kinds = {fact.kind for facts in self._until.values() for fact in facts}
-        self.steers, self.stops_streams = not _STEERING.isdisjoint(kinds), Kind.STREAM in kinds
+    def _put(
+        self, client: str | None, model: str, fact: Fact, met: Met, *, replaces: bool = True
+    ) -> Mapping[Fact, Met]:
+        """Keep what ``client`` has met, within the bounds; return what it replaces."""
+        models = self._met.pop(client, {})
+        before = models.pop(model, {})
+        replaced = {each: its for each, its in before.items() if replaces and _replaces(fact, each)}
+        known = {each: its for each, its in before.items() if each not in replaced}
+        known[fact] = met
+        gone: list[tuple[str | None, str, Fact, Met]] = []
+        while len(known) > MOST_FACTS:  # what is about one schema or value goes before what is about all requests
+            each = next((each for each in known if each.value), next(iter(known)))
+            gone.append((client, model, each, known.pop(each)))
+        models[model] = known
+        self._met[client] = models
+        while len(models) > (MOST_MODELS if client is None else MOST_MODELS_OF_CLIENT):
+            name = next(iter(models))
+            gone += [(client, name, *each) for each in models.pop(name).items()]
+        while len(self._met) > MOST_CLIENTS + 2:  # ``None`` and ``FORMER``
+            oldest = next(each for each in self._met if each is not None)
+            of_oldest = self._met.pop(oldest)
+            gone += [(oldest, name, *each) for name, facts in of_oldest.items() for each in facts.items()]
+            self._kinds.pop(oldest, None)
+        for who, name, each, its in gone:  # who names ever new fields fills no store either
+            if (who, name, each) not in self.supposed:
+                self._tell_end(name, each, its)
+            self.supposed.discard((who, name, each))
+        self.supposed.difference_update((client, model, each) for each in replaced)
+        self._look(client)
+        return replaced
+
+    def _without(self, client: str | None, model: str, facts: Collection[Fact], *, tells: bool = True) -> None:
+        """Forget what ``client`` has met of ``model``."""
+        models = self._met.get(client, {})
+        known = models.get(model, {})
+        for fact in [each for each in known if each in facts]:
+            met, was_supposed = known.pop(fact), (client, model, fact) in self.supposed
+            self.supposed.discard((client, model, fact))
+            if tells and not was_supposed:
+                self._tell_end(model, fact, met)
+        if not known and models.pop(model, None) is not None and not models:
+            del self._met[client]
+        self._look(client)
+
+    def _tell_end(self, model: str, fact: Fact, met: Met) -> None:
+        for client in met.clients:
+            self._on_fact(model, fact, 0.0, msgspec.structs.replace(met, clients=(client,)))
+
+    def _look(self, client: str | None) -> None:
+        """Note of which kinds there are facts for ``client``."""
+        kinds = frozenset(fact.kind for facts in self._met.get(client, {}).values() for fact in facts)
+        if kinds:
+            self._kinds[client] = kinds
+        else:
+            self._kinds.pop(client, None)
+        every = _NO_KINDS.union(*self._kinds.values())
+        self.is_any = bool(every)
+        self.steers, self.stops_streams = not _STEERING.isdisjoint(every), Kind.STREAM in every
+
+
+def _may_be_kept(model: str, fact: Fact) -> bool:
+    if fact.passing or max(len(model), len(fact.field), len(fact.instead), len(fact.value)) > LONGEST_NAME:
+        return False
+    return fact.kind is not Kind.VALUE or _WORD.fullmatch(fact.instead) is not None
+
+
+def _is_alike(fact: Fact, other: Fact) -> bool:
+    """Whether two clients have met the same."""
+    if fact.kind not in _MEASURED:
+        return fact == other
+    return (fact.kind, fact.field, fact.dialect) == (other.kind, other.field, other.dialect)
 
 
 def _is_api(fact: Fact, *, tools: bool) -> bool:
@@ -205,4 +435,4 @@ def _replaces(fact: Fact, known: Fact) -> bool:
         return known.field in {fact.field, fact.instead}
     if fact.kind is Kind.VALUE:
         return (fact.field, fact.value) == (known.field, known.value)
-    return fact.kind in {Kind.LENGTH, Kind.LIMIT}
+    return fact.kind in _MEASURED

@@ -92,7 +92,8 @@ def explained(context: Context, model: Model, query: Mapping[str, str], client: 
     excluded: Mapping[str, str] = {}
     try:
         needs = Needs(call.prompt_tokens, call.max_tokens, call.tools, call.json_schema, call.vision)
-        fitting = fitted(Question(model.name, PIVOT, call.fields, needs, client.require), client.deployments(model))
+        question = Question(model.name, PIVOT, call.fields, needs, client.require, client=client.name)
+        fitting = fitted(question, client.deployments(model))
         able, excluded = [deployment.name for deployment in fitting.deployments], fitting.excluded
     except NoDeploymentFits as error:
         excluded = error.reasons

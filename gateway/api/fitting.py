@@ -90,6 +90,7 @@ class Question(msgspec.Struct, frozen=True):
     most_values: int = 0  # the maximum for a translation
     unstored: bool = False  # see ``ParsedRequest.unstored``
     served: frozenset[str] = frozenset()  # fields whose loss harms nobody: the gateway does what they ask for
+    client: str | None = None  # whose request it is: what refusals have taught may hold for it alone
 
     @property
     def is_too_many(self) -> bool:
@@ -116,7 +117,7 @@ def fitted(question: Question, deployments: Iterable[Deployment]) -> Fitting:
             _check_policy(deployment, question.policy)
             _check_abilities(deployment, demanded)
             translations.fit(deployment, fitting)
-            _check_length(deployment, needs, is_ceiling=translations.lowers)
+            _check_length(deployment, question, is_ceiling=translations.lowers)
         except _Unfit as reason:
             unfit.setdefault(type(reason), []).append(deployment)
             excluded[deployment.name] = str(reason)
@@ -161,7 +162,7 @@ class _Translations:
     def holds(self, deployment: Deployment) -> bool:
         """Whether its context holds the prompt."""
         try:
-            _check_length(deployment, self._question.needs, is_ceiling=self.lowers)
+            _check_length(deployment, self._question, is_ceiling=self.lowers)
         except _Unfit:
             return False
         return True
@@ -171,7 +172,7 @@ class _Translations:
         usual = deployment.spoken_to(self._dialect)
         if usual.name not in deployment.apis:
             raise _Unfit(f"answers {', '.join(sorted(deployment.apis))} only")
-        spoken = deployment.asked_in(self._dialect, tools=self._question.needs.tools)
+        spoken = deployment.asked_in(self._dialect, tools=self._question.needs.tools, client=self._question.client)
         if spoken is not usual:
             fitting.spoken[deployment.name] = spoken
         fields, lowered = self._within(deployment)
@@ -337,13 +338,14 @@ def _check_abilities(deployment: Deployment, demanded: Iterable[str]) -> None:
             raise _Unfit(_ABILITIES[ability])
 
 
-def _check_length(deployment: Deployment, needs: Needs, *, is_ceiling: bool) -> None:
-    capabilities = deployment.capabilities
+def _check_length(deployment: Deployment, question: Question, *, is_ceiling: bool) -> None:
+    capabilities, needs = deployment.capabilities, question.needs
     context = capabilities.context_tokens
     if context is not None and needs.prompt_tokens > context:
         raise _TooLong(f"holds {context} tokens, the prompt has about {needs.prompt_tokens}")
     learnt = deployment.learnt
-    refused = learnt.refused_length(deployment.model) if learnt is not None and learnt.steers else None
+    is_taught = learnt is not None and learnt.steers
+    refused = learnt.refused_length(deployment.model, question.client) if learnt is not None and is_taught else None
     if refused is not None and needs.prompt_tokens >= refused:
         raise _RefusedLength(
             f"has refused a prompt of about {refused} tokens, this one has about {needs.prompt_tokens}"
@@ -382,6 +384,7 @@ class ResolvedModel:
         self.parsed = parsed  # as this model is asked: its parameters set, its limits counted among the needs
         self.response_headers = dict(parsed.response_headers)
         self.key_name: str | None = None  # the only key of the provider that has what the request names
+        self._client = client.name
         self._deployments = client.deployments(model)
         self._chosen: Chosen | None = None
         self._is_kept = False
@@ -417,7 +420,7 @@ class ResolvedModel:
         found = having(self._deployments, stored)
         dialect, tools = self.parsed.dialect, self.parsed.needs.tools
         is_read = self.parsed.relayed is None
-        if not is_read or any(each.asked_in(dialect, tools=tools) is dialect for each in found):
+        if not is_read or any(each.asked_in(dialect, tools=tools, client=self._client) is dialect for each in found):
             self.key_name = stored.key_name
             self._is_kept = True
             self._deployments = found
@@ -479,7 +482,7 @@ class ResolvedModel:
     def _is_native(self) -> bool:
         """Whether all deployments are asked in the request's own dialect."""
         dialect, tools = self.parsed.dialect, self.parsed.needs.tools
-        return all(each.asked_in(dialect, tools=tools) is dialect for each in self._deployments)
+        return all(each.asked_in(dialect, tools=tools, client=self._client) is dialect for each in self._deployments)
 
     def fitted(self, client: Client, most_values: int) -> Fitting:
         """Return the deployments that can answer and that the preferences permit; the others with reasons.
@@ -489,7 +492,7 @@ class ResolvedModel:
         parsed, common, needs = self.parsed, self.model.common, self.parsed.needs
         is_taught = False
         for learnt in self.model.learnt:
-            is_taught = is_taught or learnt.steers
+            is_taught = is_taught or (learnt.steers and learnt.steers_for(self._client))
         if (
             self._chosen is None
             and not is_taught
@@ -513,6 +516,7 @@ class ResolvedModel:
             most_values,
             parsed.unstored,
             self._served(),
+            self._client,
         )
         try:
             fitting = fitted(question, self._deployments)
@@ -560,7 +564,7 @@ class ResolvedModel:
         if not parsed.stores or parsed.remembering is None:
             return frozenset()
         dialect, tools = parsed.dialect, parsed.needs.tools
-        if any(each.asked_in(dialect, tools=tools) is dialect for each in self._deployments):
+        if any(each.asked_in(dialect, tools=tools, client=self._client) is dialect for each in self._deployments):
             return frozenset()
         return _STORING
 

@@ -287,7 +287,7 @@ def _as_it_may_be(plan: Plan, parsed: ParsedRequest, call: Call, model: Model) -
     if parsed.runs_on:
         plan = msgspec.structs.replace(plan, rescue_s=None)  # however late, it is started once
     if call.maker is not None:
-        strangers = [name for name, each in model.deployments.items() if cannot_read(call.maker, each)]
+        strangers = [name for name, each in model.deployments.items() if cannot_read(call.maker, each, call.client)]
         plan = led_by(call.maker, strangers, plan)
     return plan
 

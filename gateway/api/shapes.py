@@ -73,7 +73,9 @@ class Decided(msgspec.Struct, frozen=True):
         """
         common, needs = self.model.common, parsed.needs
         for learnt in self.model.learnt:
-            if learnt.steers or learnt.stops_streams:
+            if (learnt.steers or learnt.stops_streams) and (
+                learnt.steers_for(client := self.call.client) or learnt.stops_streams_for(client)
+            ):
                 return False
         return (
             needs.prompt_tokens <= common.context_tokens

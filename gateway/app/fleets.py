@@ -15,6 +15,7 @@ from providers import (
     Kind,
     Learnt,
     LiteLLM,
+    Met,
     Rotation,
     Upstream,
     Vendor,
@@ -28,12 +29,12 @@ from providers.http import Batches, TlsContexts
 
 
 _STRICT = "history: { alternating: true, one_system: true, plain_texts: true, user_after_tool: false }"
-OnFact = Callable[[str, str, Fact, float], object]
+OnFact = Callable[[str, str, Fact, float, Met], object]
 
 
-def log_fact(provider: str, model: str, fact: Fact, until: float) -> None:
+def log_fact(provider: str, model: str, fact: Fact, until: float, met: Met) -> None:
     """Say in the log what a refusal has taught, unless it turned out to be wrong."""
-    deployment = f"{provider}/{model}"
+    deployment, whose = f"{provider}/{model}", _whose(met)
     if not until:
         return
     if fact.kind is Kind.HISTORY and not fact.field:
@@ -41,15 +42,23 @@ def log_fact(provider: str, model: str, fact: Fact, until: float) -> None:
         # its roles, or for lists of texts, and took it in the strictest form, which it gets for a day.
         # Do: Set what the line says for the provider, or only what `holeshot check --live` finds: the first call after
         # each start is then sent once, not twice.
-        get_logger().warning("deployment.strict_order", deployment=deployment, set=_STRICT)
+        get_logger().warning("deployment.strict_order", deployment=deployment, set=_STRICT, **whose)
         return
     # Event deployment.learnt: A provider refused a request and named what it does not take; the request was sent again
-    # in another form, which this deployment gets for a day. Callers are told in x-holeshot-dropped.
+    # in another form, which this deployment gets for a day. `client` has met it, `why` is the status and the code. It
+    # holds for that client alone, until a second one meets it: then `for_all` is true, and `others` has the first.
+    # Callers are told in x-holeshot-dropped.
     # Do: Nothing. If callers need the field, use another deployment.
-    get_logger().warning("deployment.learnt", deployment=deployment, refused=fact.kind, **_told(fact))
+    get_logger().warning("deployment.learnt", deployment=deployment, refused=fact.kind, **_told(fact), **whose)
 
 
-def _tell_nobody(_provider: str, _model: str, _fact: Fact, _until: float) -> None:
+def _whose(met: Met) -> dict[str, object]:
+    *others, client = met.clients
+    told = {"client": client, "others": ", ".join(filter(None, others)), "why": met.why}
+    return {"for_all": met.is_for_all, **{name: said for name, said in told.items() if said}}
+
+
+def _tell_nobody(_provider: str, _model: str, _fact: Fact, _until: float, _met: Met) -> None:
     pass
 
 
@@ -63,7 +72,7 @@ class Upstreams:
 
     With ``rotates`` it remembers each provider's keys, so that a new one replaces the former without a failed call. A
     command that opens one upstream for each key does not need this. ``on_fact`` is called with a provider, a model of
-    it, what a refusal of it has taught, and when that ends, in Unix time.
+    it, what a refusal of it has taught, when that ends, in Unix time, and who has met it.
     """
 
     def __init__(
@@ -194,10 +203,10 @@ class Fleets:
         """Return what refusals have taught about a provider's models; None: it is not opened."""
         return self._upstreams.learnt(provider)
 
-    def _on_fact(self, provider: str, model: str, fact: Fact, until: float) -> None:
-        log_fact(provider, model, fact, until)
+    def _on_fact(self, provider: str, model: str, fact: Fact, until: float, met: Met) -> None:
+        log_fact(provider, model, fact, until, met)
         if self.tell is not None:
-            self.tell(provider, model, fact, until)
+            self.tell(provider, model, fact, until, met)
 
     def warm_up(self, fleet: Fleet) -> None:
         """Import litellm, and fetch credentials, in the background, before one of the fleet's deployments is raced."""

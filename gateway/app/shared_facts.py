@@ -1,6 +1,10 @@
 """What refusals have taught one replica, known to all: in one hash of Redis, with an end for each fact.
 
-It has names of models, fields and deployments, kinds of values, and no more of any request.
+It has names of models, fields and deployments, kinds of values, who has met what, and no more of any request. Each
+client that has met a fact has its own entry: where two have, it holds for all in each replica, also after a restart. An
+entry without a client is of a replica of a version that did not tell who: it may be one client's work alone, and two
+such entries may be the same one's. So it does not count, and holds only where calls have no clients. Such replicas
+pass over the entries of this version.
 """
 
 import asyncio
@@ -12,7 +16,7 @@ import msgspec
 
 from gateway.core.log import get_logger
 from gateway.core.tasks import end_if_cancelled
-from providers import UNREADABLE, Fact, Learnt
+from providers import FORMER, LONGEST_NAME, UNREADABLE, Fact, Learnt, Met
 
 if TYPE_CHECKING:
     from gateway.topology.nodes import Nodes
@@ -23,7 +27,13 @@ ALL_EVERY = 60  # looks: then they are read in any case
 MOST = 10_000  # facts that are read: Redis has other writers
 _DAY_S = 86_400
 
-_names = msgspec.json.Decoder(tuple[str, str, Fact])  # a provider, a model of it, and a fact
+
+class _Value(msgspec.Struct, omit_defaults=True):
+    """Until when an entry holds, when the fact was met first, and why; Unix times."""
+
+    until: float
+    at: float = 0.0
+    why: str = ""
 
 
 async def shared(store: "Nodes", unix_clock: Callable[[], float]) -> Mapping[str, Learnt]:
@@ -53,10 +63,12 @@ class SharedFacts:
         self._is_away = False
         self._telling = asyncio.Lock()  # one after the other: a fact, and that it holds no more
 
-    def tell(self, provider: str, model: str, fact: Fact, until: float) -> None:
-        """Tell the others a fact until its end, in Unix time; 0: that it holds no more."""
-        name = msgspec.json.encode((provider, model, fact)).decode()
-        self._start(self._tell(name, until))
+    def tell(self, provider: str, model: str, fact: Fact, until: float, met: Met) -> None:
+        """Tell the others a fact until its end, in Unix time, and who has met it; 0: that it holds no more."""
+        client = met.clients[-1]
+        named = (provider, model, fact) if client == FORMER else (provider, model, fact, client)
+        value = msgspec.json.encode(_Value(until, met.at, met.why)).decode() if until else None
+        self._start(self._tell(msgspec.json.encode(named).decode(), value))
 
     async def run(self) -> None:
         """Learn from the others until it is cancelled."""
@@ -78,23 +90,22 @@ class SharedFacts:
         ended = []
         for name, end in pairs:
             try:
-                provider, model, fact = _names.decode(name)
-                until = float(end)
+                provider, model, fact, client, value = _read(name, end)
             except (*UNREADABLE, ValueError):
                 continue
-            if until <= self._unix_clock():
+            if value.until <= self._unix_clock():
                 ended.append(name)
             elif (known := self._learnt(provider)) is not None:
-                known.note(model, fact, until=until)
+                known.note(model, fact, client=client, until=value.until, at=value.at, why=value.why[:LONGEST_NAME])
         if ended:
             await self._call("HDEL", KEY, *ended)
 
-    async def _tell(self, name: str, until: float) -> None:
+    async def _tell(self, name: str, value: str | None) -> None:
         async with self._telling:
-            if not until:
+            if value is None:
                 await self._call("HDEL", KEY, name)
             else:
-                await self._call("HSET", KEY, name, str(until))
+                await self._call("HSET", KEY, name, value)
                 await self._call("EXPIRE", KEY, _DAY_S)
 
     async def _call(self, *command: str | int) -> Any:
@@ -110,3 +121,19 @@ class SharedFacts:
             return None
         self._is_away = False
         return reply
+
+
+def _read(name: bytes | str, value: bytes | str) -> tuple[str, str, Fact, str | None, _Value]:
+    """Return what an entry says, with who has met it.
+
+    Raises:
+        DecodeError, ValueError: it is another writer's.
+
+    """
+    provider, model, fact, *client = msgspec.json.decode(name, type=list[msgspec.Raw])
+    texts = msgspec.json.decode(provider, type=str), msgspec.json.decode(model, type=str)
+    told = msgspec.json.decode(fact, type=Fact)
+    if not client:
+        return *texts, told, FORMER, _Value(float(value))
+    (who,) = client
+    return *texts, told, msgspec.json.decode(who, type=str | None), msgspec.json.decode(value, type=_Value)

@@ -23,6 +23,7 @@ from providers import (
     Kind,
     Listed,
     Listing,
+    Met,
     Request,
     Upstream,
     UpstreamError,
@@ -356,7 +357,7 @@ class _Refused:
         self.histories: set[str] = set()  # those that refused one
         self._others: dict[str, list[str]] = {}
 
-    def note(self, provider: str, model: str, fact: Fact, _until: float) -> None:
+    def note(self, provider: str, model: str, fact: Fact, _until: float, _met: Met) -> None:
         """Note what a refusal has taught."""
         name = f"{provider}/{model}"
         if fact.kind is Kind.HISTORY:

@@ -152,12 +152,12 @@ class Deployment(MaskedRecord, frozen=True):
         dialect = call.dialect
         return dialect if dialect in self.speaks else self.speaks[0]
 
-    def asked_in(self, dialect: Dialect, *, tools: bool) -> Dialect:
-        """Return the dialect in which it gets requests in ``dialect``, by what its refusals have taught."""
+    def asked_in(self, dialect: Dialect, *, tools: bool, client: str | None) -> Dialect:
+        """Return the dialect in which it gets requests of ``client`` in ``dialect``, by what refusals have taught."""
         usual, learnt = self.spoken_to(dialect), self.learnt
         if learnt is None or not learnt.steers:
             return usual
-        return DIALECTS.get(learnt.instead_of(self.model, usual.name, tools=tools), usual)
+        return DIALECTS.get(learnt.instead_of(self.model, usual.name, tools=tools, client=client), usual)
 
     def others(self, offered: str | None) -> tuple[Dialect, ...]:
         """Return the dialects in which it may be asked if it refuses one; first the one that it has ``offered``.

@@ -34,6 +34,7 @@ from providers import (
     refuses_to_stream,
     stated_limit,
     taught,
+    why_of,
 )
 from providers.dialects import Dialect
 
@@ -126,7 +127,8 @@ class OtherForms:
         if error.is_too_long:
             _note_length(attempt.deployment, call, error)
         if error.is_bound and call.maker is not None and (learnt := _learnt_of(attempt.deployment)) is not None:
-            learnt.note(attempt.deployment.model, reasoning_of(call.maker))
+            fact, model = reasoning_of(call.maker), attempt.deployment.model
+            learnt.note(model, fact, client=call.client, why=why_of(error))
         if (again := _whole_after(attempt, call, error)) is None and attempt.exchange is not None:
             again = _taught_after(attempt, call, error, request)
         if again is None and self._reword is not None:
@@ -145,20 +147,20 @@ class OtherForms:
             return None, error
         spoken = attempt.deployment.spoken_in(call)
         if call.stateful:
-            _suppose_another(attempt.deployment, Refusal(spoken, lacks, error, error.kind))
+            _suppose_another(attempt.deployment, call, Refusal(spoken, lacks, error, error.kind))
             return None, error
         refusals = [*_refusals(attempt), Refusal(spoken, lacks, error, error.kind)]
         attempt.lacks = refusals[-1]
         learnt, model = _learnt_of(attempt.deployment), attempt.deployment.model
         if learnt is not None:
-            learnt.forget(model, _facts(refusals[:-1], spoken))
+            learnt.forget(model, _facts(refusals[:-1], spoken), call.client)
         asked = {refusal.spoken for refusal in refusals}
         for dialect in attempt.deployment.others(offered(error.said)):
             if dialect not in asked and (found := await reword(call, attempt.deployment, dialect)) is not None:
                 error.kind = ErrorKind.NO_SUCH_API
                 if learnt is not None:
                     for fact in _facts(refusals, dialect):  # as a loser may be cut before its answer, in each race
-                        learnt.suppose(model, fact)
+                        learnt.suppose(model, fact, client=call.client, why=why_of(error))
                 return Again(Role.API, found), error
         return None, _told(refusals)
 
@@ -171,13 +173,15 @@ class OtherForms:
         spoken = deployment.spoken_in(call)
         for fact in facts_of(attempt):
             if spoken.name in {fact.dialect, fact.field}:  # else it was about another API
-                learnt.note(model, fact)
+                learnt.note(model, fact, client=call.client)
         refusals = list(_refusals(attempt))
         if not refusals:
             return
-        learnt.forget(model, [fact for fact in learnt.of(model) if fact.kind is Kind.API and fact.field == spoken.name])
+        known = learnt.of(model, call.client)
+        wrong = [fact for fact in known if fact.kind is Kind.API and fact.field == spoken.name]
+        learnt.forget(model, wrong, call.client)
         for fact in _facts(refusals, spoken):
-            learnt.note(model, fact)
+            learnt.note(model, fact, client=call.client, why=why_of(refusals[-1].error))
 
 
 def _learnt_of(deployment: Deployment) -> Learnt | None:
@@ -216,13 +220,13 @@ def _taught_after(attempt: Asked, call: Call, error: UpstreamError, request: Req
 def asked_whole(call: Call, deployment: Deployment) -> bool:
     """Whether the answer to a ``call`` has to be asked for whole. If its client streams, it never is."""
     learnt, rules = deployment.learnt, deployment.whole
-    is_taught = learnt is not None and learnt.stops_streams
+    is_taught = learnt is not None and learnt.stops_streams_for(call.client)
     if call.streamed or not (rules or is_taught):
         return False
     parameters = _parameters(call, deployment)
     if any(kind in rules.get(name, ()) or "*" in rules.get(name, ()) for name, kind in parameters):
         return True
-    return is_taught and learnt is not None and _stream_of(call, deployment) in learnt.of(deployment.model)
+    return is_taught and learnt is not None and _stream_of(call, deployment) in learnt.of(deployment.model, call.client)
 
 
 def _whole_after(attempt: Asked, call: Call, error: UpstreamError) -> Again | None:
@@ -233,12 +237,12 @@ def _whole_after(attempt: Asked, call: Call, error: UpstreamError) -> Again | No
     deployment = attempt.deployment
     learnt, model = _learnt_of(deployment), deployment.model
     if attempt.whole and error.kind is ErrorKind.BAD_REQUEST and learnt is not None and learnt.stops_streams:
-        learnt.forget(model, [_stream_of(call, deployment)])
+        learnt.forget(model, [_stream_of(call, deployment)], call.client)
     if attempt.whole or call.streamed or not deployment.upstream_stream or not refuses_to_stream(error):
         return None
     error.kind, fact = ErrorKind.BAD_REQUEST, _stream_of(call, deployment)
     if learnt is not None:
-        learnt.suppose(model, fact)
+        learnt.suppose(model, fact, client=call.client, why=why_of(error))
     return None if call.stateful else Again(Role.WHOLE, facts=(fact,))
 
 
@@ -263,12 +267,12 @@ def _stream_of(call: Call, deployment: Deployment) -> Fact:
 def accepted(attempt: Asked, call: Call, learnt: Learnt) -> None:
     """Forget what the deployment of ``attempt`` was known to refuse of ``call``: to stream it, or a prompt so long."""
     deployment, model = attempt.deployment, attempt.deployment.model
-    refused = learnt.refused_length(model)
+    refused = learnt.refused_length(model, call.client)
     wrong = {Fact(Kind.LENGTH, tokens=refused)} if refused is not None and call.prompt_tokens >= refused else set()
     if learnt.stops_streams and call.streamed and deployment.upstream_stream:
         wrong.add(_stream_of(call, deployment))
-    if not wrong.isdisjoint(learnt.of(model)):
-        learnt.forget(model, wrong)
+    if not wrong.isdisjoint(learnt.of(model, call.client)):
+        learnt.forget(model, wrong, call.client)
 
 
 # Of reasoning that is encrypted or signed.
@@ -280,16 +284,16 @@ def reasoning_of(maker: Maker) -> Fact:
     return Fact(Kind.REASONING, maker.deployment, value=account)
 
 
-def cannot_read(maker: Maker, deployment: Deployment) -> bool:
-    """Whether ``deployment`` is known to refuse what ``maker`` made."""
+def cannot_read(maker: Maker, deployment: Deployment, client: str | None) -> bool:
+    """Whether ``deployment`` is known to refuse what ``maker`` made, where ``client`` sends it."""
     learnt = deployment.learnt
-    return learnt is not None and reasoning_of(maker) in learnt.of(deployment.model)
+    return learnt is not None and reasoning_of(maker) in learnt.of(deployment.model, client)
 
 
-def read_after_all(maker: Maker, learnt: Learnt | None, model: str) -> None:
-    """Forget that ``model`` cannot read what ``maker`` made."""
-    if learnt is not None and (fact := reasoning_of(maker)) in learnt.of(model):
-        learnt.forget(model, (fact,))
+def read_after_all(maker: Maker, learnt: Learnt | None, request: Request) -> None:
+    """Forget that the model of ``request`` cannot read what ``maker`` made."""
+    if learnt is not None and (fact := reasoning_of(maker)) in learnt.of(request.model, request.client):
+        learnt.forget(request.model, (fact,), request.client)
 
 
 def without_reasoning(call: Call, deployment: Deployment) -> Reworded | None:
@@ -332,22 +336,23 @@ def _refusals(attempt: Asked) -> Iterator[Refusal]:
             yield before.lacks
 
 
-def _suppose_another(deployment: Deployment, refusal: Refusal) -> None:
+def _suppose_another(deployment: Deployment, call: Call, refusal: Refusal) -> None:
     """Have the next request asked in another API at once, where this one must not be sent twice."""
     others = deployment.others(offered(refusal.error.said))
     instead = next((each for each in others if each is not refusal.spoken), None)
     learnt = _learnt_of(deployment)
     if learnt is not None and instead is not None:
         for fact in _facts([refusal], instead):
-            learnt.suppose(deployment.model, fact)
+            learnt.suppose(deployment.model, fact, client=call.client, why=why_of(refusal.error))
 
 
 def _note_length(deployment: Deployment, call: Call, error: UpstreamError) -> None:
     """Remember that a prompt as long as that of ``call`` is too long for ``deployment``, if its own length was it."""
     learnt, model = _learnt_of(deployment), deployment.model
     if learnt is not None and call.prompt_tokens > 0 and _is_long(deployment, call, error):
-        known = learnt.refused_length(model) or call.prompt_tokens
-        learnt.note(model, Fact(Kind.LENGTH, tokens=min(known, call.prompt_tokens)))
+        known = learnt.refused_length(model, call.client) or call.prompt_tokens
+        fact = Fact(Kind.LENGTH, tokens=min(known, call.prompt_tokens))
+        learnt.note(model, fact, client=call.client, why=why_of(error))
 
 
 def _is_long(deployment: Deployment, call: Call, error: UpstreamError) -> bool:

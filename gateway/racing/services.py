@@ -203,7 +203,7 @@ class Makers:
         """
         for each in bound_reasoning(bytes(request.fields.get(request.dialect.requests.prompt, b""))):
             if (before := self._known.get(each)) is not None:
-                read_after_all(before, learnt, request.model)
+                read_after_all(before, learnt, request)
             self.remember(each, maker)
         return BoundReasoningExchange(exchange, partial(self.remember, maker=maker))
 

@@ -15,13 +15,14 @@ from typer.testing import CliRunner
 
 from gateway.app.shared_facts import KEY, SharedFacts
 from gateway.cli.main import application
-from providers import Fact, Facts, Kind
+from providers import Fact, Facts, Kind, Met
 from providers.simulator.script import Raw, ScriptedProvider, Status
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, serving
 from tests.app.gateway.test_dialects import speaking
 from tests.app.gateway.test_moved_conversations import ANSWERS as OPENED
 from tests.app.gateway.test_moved_conversations import RESPONSES, asked, reads
 from tests.app.gateway.test_refused_fields import ANSWERS, QUESTION, refused, refusing, told
+from tests.app.gateway.test_who_taught_it import clients, said
 from tests.patience import eventually, until
 
 if TYPE_CHECKING:
@@ -77,11 +78,11 @@ async def _two(
     ]
 
 
-def _known(running: RunningGateway) -> Facts:
-    """Return what a replica knows of alpha's model."""
+def _known(running: RunningGateway, client: str | None = None) -> Facts:
+    """Return what a replica knows of alpha's model, for a client."""
     known = running.gateway.fleets.learnt("alpha")
     assert known is not None
-    return known.of("m")
+    return known.of("m", client)
 
 
 async def _is_empty(redis: Redis) -> bool:
@@ -117,8 +118,8 @@ async def test_what_is_taken_back_at_once_is_not_told_after_it(redis_url: str, r
         lambda telling: tasks.append(asyncio.create_task(telling)),
         unix_clock=time.time,
     )
-    shared.tell("alpha", "m", EFFORT, 9e99)
-    shared.tell("alpha", "m", EFFORT, 0.0)
+    shared.tell("alpha", "m", EFFORT, 9e99, Met(9e99, 0.0))
+    shared.tell("alpha", "m", EFFORT, 0.0, Met(9e99, 0.0))
     await asyncio.gather(*tasks)
     assert await redis.hgetall(KEY) == {}
 
@@ -201,6 +202,46 @@ async def test_check_tells_what_all_replicas_have_learnt(tmp_path: Path, redis_u
         "alpha/m refuses reasoning_effort, streaming, in chat with response_format=json_object" in each for each in told
     )
     assert not any("gone/m" in each for each in told)
+
+
+async def test_who_met_it_goes_with_a_fact_to_other_replicas_and_through_a_restart(
+    tmp_path: Path, redis_url: str, redis: Redis
+) -> None:
+    config = {**clients("ann", "bob", "cid"), "redis_url": redis_url}
+    async with AsyncExitStack() as stack:
+        one, other = [
+            await stack.enter_async_context(serving(tmp_path / name, {"alpha": None}, **copy.deepcopy(config)))
+            for name in ("one", "other")
+        ]
+        for each in (one, other):
+            each["alpha"].answers = refusing("reasoning_effort")
+        assert await said(one, "ann") == (200, "reasoning_effort")
+        await until(lambda: _known(other, "ann") == (EFFORT,))
+        assert await said(other, "ann") == (200, "reasoning_effort")
+        assert len(other["alpha"].received) == 1
+        assert _known(other, "bob") == ()
+        assert await said(other, "bob") == (200, "reasoning_effort")
+        assert len(other["alpha"].received) == 3
+        await until(lambda: _known(one, "cid") == (EFFORT,))
+        assert await said(one, "cid") == (200, "reasoning_effort")
+        assert len(one["alpha"].received) == 3
+    async with serving(tmp_path / "again", {"alpha": None}, **copy.deepcopy(config)) as running:
+        running["alpha"].answers = refusing("reasoning_effort")
+        await until(lambda: _known(running, "cid") == (EFFORT,))
+        assert await said(running, "cid") == (200, "reasoning_effort")
+        assert len(running["alpha"].received) == 1
+
+
+async def test_a_fact_of_a_replica_that_does_not_tell_who_met_it_changes_nothing_for_clients(
+    tmp_path: Path, redis_url: str, redis: Redis
+) -> None:
+    name = msgspec.json.encode(("alpha", "m", EFFORT)).decode()
+    await redis.hset(KEY, name, "9e99")
+    config = {**clients("ann", "bob"), "redis_url": redis_url}
+    async with serving(tmp_path, {"alpha": None}, **config) as running:
+        await until(lambda: _known(running) == (EFFORT,))
+        for who in ("ann", "bob"):
+            assert await said(running, who) == (200, None)
 
 
 async def _only(redis: Redis, field: str) -> bool:

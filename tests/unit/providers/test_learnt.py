@@ -1,6 +1,18 @@
 """What refusals have taught about a provider's models: for a day, bounded, and told once."""
 
-from providers.learnt import DAY_S, LONGEST_NAME, MOST_FACTS, MOST_MODELS, SUPPOSED_S, Fact, Kind, Learnt
+from providers.learnt import (
+    DAY_S,
+    FORMER,
+    LONGEST_NAME,
+    MOST_CLIENTS,
+    MOST_FACTS,
+    MOST_MODELS,
+    MOST_MODELS_OF_CLIENT,
+    SUPPOSED_S,
+    Fact,
+    Kind,
+    Learnt,
+)
 
 EFFORT = Fact(Kind.FIELD, "reasoning_effort", dialect="chat")
 LIMIT = Fact(Kind.NAME, "max_tokens", "max_completion_tokens", dialect="chat")
@@ -16,7 +28,7 @@ class Clock:
 def learnt() -> tuple[Learnt, Clock, list[tuple[str, Fact, float]]]:
     told: list[tuple[str, Fact, float]] = []
     clock = Clock()
-    return Learnt(lambda *fact: told.append(fact), wall_clock=clock), clock, told
+    return Learnt(lambda *fact: told.append(fact[:3]), wall_clock=clock), clock, told
 
 
 def test_a_fact_holds_for_a_day_and_is_told_once() -> None:
@@ -119,3 +131,86 @@ def test_an_api_is_tried_anew_after_a_day_and_a_length_after_an_hour() -> None:
     clock.now += 86_400.0
     assert known.instead_of("m", "messages", tools=False) == "messages"
     assert not known.steers
+
+
+def test_what_one_client_has_met_holds_for_it_alone_and_from_the_second_on_for_all() -> None:
+    known, _, _ = learnt()
+    known.note("m", EFFORT, client="ann")
+    assert [known.of("m", client) for client in ("ann", "bob", None)] == [(EFFORT,), (), ()]
+    known.note("m", EFFORT, client="ann")
+    assert known.of("m", "bob") == ()
+    known.note("m", EFFORT, client="bob")
+    assert {known.of("m", client) for client in ("ann", "bob", "cid", None)} == {(EFFORT,)}
+    assert [each.met.clients for each in known.listed()] == [("ann", "bob")]
+
+
+def test_of_two_lengths_the_one_that_both_clients_have_met_holds_for_all() -> None:
+    known, _, _ = learnt()
+    for client, tokens in (("eve", 10), ("ann", 9_000), ("bob", 8_000), ("cid", 7_000)):
+        known.note("m", Fact(Kind.LENGTH, tokens=tokens), client=client)
+    told = {client: known.refused_length("m", client) for client in ("eve", "ann", "cid", "dan")}
+    assert told == {"eve": 10, "ann": 7_000, "cid": 7_000, "dan": 7_000}
+
+
+def test_what_clients_suppose_is_theirs_until_an_answer_confirms_it_for_those_that_met_it() -> None:
+    known, clock, told = learnt()
+    known.suppose("m", EFFORT, client="ann")
+    assert (known.of("m", "ann"), known.of("m", "bob"), told) == ((EFFORT,), (), [])
+    known.suppose("m", EFFORT, client="bob")
+    assert known.of("m", "cid") == (EFFORT,)
+    clock.now += SUPPOSED_S
+    assert known.of("m", "cid") == ()
+    for client in ("ann", "bob"):
+        known.suppose("m", EFFORT, client=client)
+    known.confirm("m", (EFFORT,), "cid")
+    clock.now += SUPPOSED_S
+    assert known.of("m", "dan") == (EFFORT,)
+    assert [fact for _, fact, _ in told] == [EFFORT, EFFORT]
+
+
+def test_what_holds_for_all_is_forgotten_for_all_once_two_clients_find_it_wrong() -> None:
+    known, _, told = learnt()
+    for client in ("ann", "bob"):
+        known.note("m", EFFORT, client=client)
+    for _ in range(2):
+        known.forget("m", [EFFORT], "eve")
+    assert [known.of("m", client) for client in ("eve", "ann", "cid")] == [(), (EFFORT,), (EFFORT,)]
+    known.forget("m", [EFFORT], "cid")
+    assert known.models == {}
+    assert [until for *_, until in told][2:] == [0.0, 0.0]
+
+
+def test_clients_that_name_any_field_displace_nothing_of_others() -> None:
+    known, _, told = learnt()
+    known.note("m", EFFORT, client="ann")
+    known.note("m", LIMIT, client="bob")
+    known.note("m", LIMIT, client="cid")
+    for number in range(2_000):
+        known.note(f"m{number % 40}", Fact(Kind.FIELD, f"f{number}", dialect="chat"), client="eve")
+        known.suppose("m", Fact(Kind.FIELD, f"g{number}", dialect="chat"), client="eve")
+    assert known.of("m", "ann") == (LIMIT, EFFORT)
+    assert sum(each.met.clients == ("eve",) for each in known.listed()) <= MOST_FACTS * MOST_MODELS_OF_CLIENT
+    ended = {fact for _, fact, until in told if not until}
+    assert Fact(Kind.FIELD, "f0", dialect="chat") in ended
+    for number in range(2 * MOST_CLIENTS):
+        known.note("m", Fact(Kind.FIELD, f"f{number}", dialect="chat"), client=f"c{number}")
+    assert known.of("m", "zoe") == (LIMIT,)
+    assert len({client for each in known.listed() for client in each.met.clients}) <= MOST_CLIENTS + 3
+
+
+def test_what_a_former_replica_tells_without_a_client_counts_as_nobodys() -> None:
+    known, _, _ = learnt()
+    known.note("m", EFFORT, client=FORMER, until=1e12)
+    assert (known.of("m"), known.of("m", "ann")) == ((EFFORT,), ())
+    known.note("m", EFFORT, client="ann")
+    assert (known.of("m", "ann"), known.of("m", "bob")) == ((EFFORT,), ())
+
+
+def test_what_an_operator_drops_holds_for_nobody() -> None:
+    known, clock, _ = learnt()
+    known.note("m", EFFORT, client="ann")
+    known.note("m", LIMIT)
+    clock.now += 5.0
+    assert known.drop("m", EFFORT, before=999.0) is False
+    assert (known.drop("m", EFFORT), known.drop("m", LIMIT)) == (True, True)
+    assert (known.models, known.is_any) == ({}, False)

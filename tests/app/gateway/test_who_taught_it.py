@@ -1,0 +1,113 @@
+"""What refusals teach, by client: at once for the one that met it, for all from the second one on."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from structlog.typing import EventDict
+
+from providers.simulator.script import Step
+from tests.app.gateway.key_desk import bearer, sha256
+from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve
+from tests.app.gateway.test_refused_fields import ANSWERS, QUESTION, refused, refusing, told
+
+EFFORT = {"messages": QUESTION, "reasoning_effort": "low"}
+NAMES = ("ann", "bob", "cid", "dan", "eva", "fay", "gus", "hal", "ivy", "joe")
+
+
+def clients(*names: str) -> dict[str, Any]:
+    return {"clients": {name: {"key_sha256": sha256(f"hs-{name}")} for name in names}}
+
+
+async def said(running: RunningGateway, name: str, body: Any = EFFORT) -> Any:
+    """Return the status of a call of a client, and what it is told was left out."""
+    async with running.chat(bearer(f"hs-{name}"), **body) as response:
+        await response.read()
+    return response.status, response.headers.get("x-holeshot-dropped")
+
+
+def too_long(tokens: int) -> list[Step]:
+    return refused(f"This model's maximum context length is {tokens} tokens.", code="context_length_exceeded")
+
+
+async def test_a_lone_clients_true_refusal_costs_it_one_and_then_never_again(serve: Serve) -> None:
+    async with serve(alpha=None, config=clients("ann", "bob")) as running:
+        running["alpha"].answers = refusing("reasoning_effort")
+        for sendings in (2, 3, 4):
+            assert await said(running, "ann") == (200, "reasoning_effort")
+            assert len(running["alpha"].received) == sendings
+
+
+async def test_ten_clients_meet_it_by_two_refusals_in_all(serve: Serve, logged: list[EventDict]) -> None:
+    async with serve(alpha=None, config=clients(*NAMES)) as running:
+        running["alpha"].answers = refusing("reasoning_effort")
+        for name in NAMES * 2:
+            assert await said(running, name) == (200, "reasoning_effort")
+        assert len(running["alpha"].received) == 2 * len(NAMES) + 2
+    lines = [entry for entry in logged if entry["event"] == "deployment.learnt"]
+    assert [(line["client"], line["for_all"], line.get("others"), line["why"]) for line in lines] == [
+        ("ann", False, None, "400 invalid_request_error"),
+        ("bob", True, "ann", "400 invalid_request_error"),
+    ]
+
+
+async def test_what_one_client_alone_has_met_changes_no_field_of_others(serve: Serve) -> None:
+    def answers(body: Any) -> Sequence[Step]:
+        return refusing("reasoning_effort")(body) if b"attack" in str(body).encode() else ANSWERS["chat"]
+
+    attack = {**EFFORT, "messages": [{"role": "user", "content": "attack"}]}
+    async with serve(alpha=None, config=clients("eve", "bob")) as running:
+        running["alpha"].answers = answers
+        for _ in range(3):
+            assert await said(running, "eve", attack) == (200, "reasoning_effort")
+        assert await said(running, "bob") == (200, None)
+        assert running["alpha"].received[-1].body["reasoning_effort"] == "low"
+
+
+async def test_a_prompt_that_is_too_long_for_one_client_keeps_nobody_out_until_a_second_meets_it(serve: Serve) -> None:
+    long = {"messages": [{"role": "user", "content": "word " * 3000}]}
+    config = {**clients("eve", "bob", "cid"), "models": {MODEL: {"race": {"mode": "single"}}}}
+    async with serve(alpha=None, beta=None, config=config) as running:
+        running.prefer("alpha", "beta")
+        running["alpha"].answers = lambda _: too_long(2000)
+        for _ in range(2):
+            assert (await said(running, "eve", long))[0] == 200
+        assert len(running["alpha"].received) == 1
+        assert (await said(running, "bob", long))[0] == 200
+        assert len(running["alpha"].received) == 2
+        for name in ("cid", "bob", "eve"):
+            assert (await said(running, name, long))[0] == 200
+        assert len(running["alpha"].received) == 2
+
+
+async def test_without_clients_it_holds_at_once_for_everybody(serve: Serve) -> None:
+    async with serve(alpha=None) as running:
+        running["alpha"].answers = refusing("reasoning_effort")
+        for sendings in (2, 3):
+            assert await told(running, EFFORT) == (200, "reasoning_effort")
+            assert len(running["alpha"].received) == sendings
+
+
+async def test_two_end_users_of_one_client_are_one_client(serve: Serve) -> None:
+    async with serve(alpha=None, config=clients("ann", "bob")) as running:
+        running["alpha"].answers = refusing("reasoning_effort")
+        for user in ("u1", "u2"):
+            assert await said(running, "ann", {**EFFORT, "user": user}) == (200, "reasoning_effort")
+        assert len(running["alpha"].received) == 3
+        assert await said(running, "bob") == (200, "reasoning_effort")
+        assert len(running["alpha"].received) == 5
+
+
+async def test_a_client_that_finds_it_wrong_forgets_it_for_itself_alone(serve: Serve) -> None:
+    said_of = "Unsupported parameter: '{}' is not supported with this model."
+    limit = {"messages": QUESTION, "max_tokens": 9}
+    async with serve(alpha=None, config=clients("ann", "bob", "eve")) as running:
+        running["alpha"].answers = refusing("max_tokens", said=said_of)
+        for name in ("ann", "bob"):
+            assert await said(running, name, limit) == (200, None)
+        running["alpha"].answers = refusing("max_completion_tokens", said=said_of)
+        assert await said(running, "eve", limit) == (200, None)
+        running["alpha"].answers = None
+        running["alpha"].script = ANSWERS["chat"]
+        for name, field in (("eve", "max_tokens"), ("ann", "max_completion_tokens")):
+            await said(running, name, limit)
+            assert running["alpha"].received[-1].body[field] == 9
