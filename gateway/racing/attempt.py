@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from gateway.core.attempts import AttemptRecord, AttemptStart, Flaw, Outcome, WinOn
 from gateway.core.calls import Call
+from gateway.core.tasks import retrieve
 from gateway.fleet.models import Deployment
 from gateway.racing.call import OpenCall
 from gateway.racing.measurement import (
@@ -24,7 +25,7 @@ from gateway.racing.measurement import (
     WatchEnd,
 )
 from gateway.racing.other_forms import Again, Refusal
-from gateway.racing.reader import LONG_BYTES, Block, drain, reading
+from gateway.racing.reader import LONG_BYTES, Block, drain
 from gateway.racing.records import Ending, keep_words, outcome_of
 from gateway.racing.sinks import ClientGone, Forward, Sink
 from gateway.racing.timeouts import AttemptClocks
@@ -446,7 +447,9 @@ class Attempt:
             broken: UpstreamError | None = None
             try:
                 data = await (
-                    exchange.read() if self._hold_over is None else self._read_held(self._hold_over, exchange, answer)
+                    exchange.read()
+                    if self._hold_over is None
+                    else self._read_held(self._hold_over, exchange, answer, clocks)
                 )
             except UpstreamError as error:
                 data, broken = _taken_before(error)
@@ -537,14 +540,40 @@ class Attempt:
         if self.state is AttemptState.HELD:
             await self._begin(answer, self.race.open_call.services.clock())
 
-    async def _read_held(self, hold_over: asyncio.Future[None], exchange: Exchange, answer: Answer) -> bytes:
-        """Read on while held, so that token times are correct; begin as soon as the hold is over."""
-        async with reading(exchange, until=hold_over) as data:
+    async def _read_held(
+        self, hold_over: asyncio.Future[None], exchange: Exchange, answer: Answer, clocks: AttemptClocks
+    ) -> bytes:
+        """Read on while held, so that token times are correct; begin as soon as the hold is over.
+
+        Raises:
+            UpstreamError: a timeout came in the same turn of the loop as what was read, which is ``before`` it.
+
+        """
+        read, begins = asyncio.ensure_future(exchange.read()), False
+        try:
+            waiting: set[asyncio.Future[Any]] = {read, hold_over}
+            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
             if hold_over.done():
                 self._hold_over = None
                 if self.state is not AttemptState.WATCHED:
+                    begins = True
                     await self._begin(answer, self.race.open_call.services.clock())
-            return await data
+                    begins = False
+                await asyncio.wait({read})  # unlike awaiting it, a cancellation leaves it its turn
+            return read.result()
+        except asyncio.CancelledError:
+            if begins or self.ending is not None or (expiry := clocks.take_expiry()) is None:
+                raise
+            await asyncio.sleep(0)  # the reading task has its turn: what has come must not be lost with it
+            if read.done() and not read.cancelled() and read.exception() is None:
+                expiry.before = read.result()
+            self._drop()
+            raise expiry from None
+        finally:
+            if not read.done():
+                read.cancel()
+                await asyncio.wait({read})
+            retrieve(read)
 
     def _announce(self, answer: Answer) -> None:
         """Report the first token, once."""

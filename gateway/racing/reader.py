@@ -5,13 +5,11 @@ that is not certainly plain is parsed, event by event.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
-from contextlib import asynccontextmanager, suppress
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 
 import msgspec
 
-from gateway.core.tasks import retrieve
 from gateway.racing.measurement import Measurement
 from gateway.racing.thoughts import AnswersThoughts, Found, Thoughts, may_begin
 from gateway.racing.timeouts import AttemptClocks, Came, came
@@ -576,24 +574,9 @@ class _Draft(msgspec.Struct):
         return Block(whole if at == len(whole) else whole[:at], tuple(self.parts), self.error)
 
 
-# Reads of an exchange: the next one, until something else happens, and all to its end after the answer.
+# The reads of an exchange to its end, after the answer.
 
 DRAIN_S = 0.25  # maximum wait for the end of the body after [DONE]; then the connection is dropped
-
-
-@asynccontextmanager
-async def reading(exchange: Exchange, *, until: asyncio.Future[None]) -> AsyncIterator[asyncio.Future[bytes]]:
-    """Yield the next read of ``exchange`` when it or ``until`` is done; cancel it if it is not done at the exit."""
-    read = asyncio.ensure_future(exchange.read())
-    try:
-        waiting: set[asyncio.Future[Any]] = {read, until}
-        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-        yield read
-    finally:
-        if not read.done():
-            read.cancel()
-            await asyncio.wait({read})
-        retrieve(read)
 
 
 async def drain(exchange: Exchange) -> None:
