@@ -77,6 +77,7 @@ from .large_bodies import check_room_for_answer as check_room_for_answer
 from .large_bodies import encoded as encoded
 from .large_bodies import packed as packed
 from .large_bodies import raw_json as raw_json
+from .learnt import FORGOTTEN as FORGOTTEN
 from .learnt import FORMER as FORMER
 from .learnt import LONGEST_NAME as LONGEST_NAME
 from .learnt import Fact as Fact

@@ -2,7 +2,7 @@
 
 Who may lose what:
 
-- What the gateway has added is left out, without a word to the client.
+- What the gateway has added is left out, without a word to the client; only that usage is not asked for is told.
 - A *preference* of the client's is left out, and told: how hard to think, how much to write, which queue, how prompts
   are cached, whose request it is. The answer is one to the same question. Each dialect lists its own.
 - A value that is the default is left out: nothing is lost.
@@ -419,7 +419,7 @@ def _may_lose(fields: Fields, place: Place, asked: Asked) -> _Why | None:
     if top in _KEPT or top in essential or top == formats.choices or top in formats.items:
         return None
     if given not in request.fields:
-        return _Why(is_told=False)
+        return _Why(is_told=top in _OF_USAGE)  # the gateway has added it, and without it the usage is an estimate
     return _Why(is_told=True) if request.drop_params else None
 
 

@@ -19,6 +19,7 @@ MOST_FACTS = 32  # of one model: clients may send any field
 MOST_CLIENTS = 128  # with facts that no other client has met; of each so many models:
 MOST_MODELS_OF_CLIENT = 16
 FORMER = "\0"  # in place of a client: a replica of a version that did not tell which
+FORGOTTEN = "\1"  # likewise: an operator has had it forgotten
 LONGEST_NAME = 200  # characters of a field's or model's name
 _WORD = re.compile(r'"\w{1,40}"', re.ASCII)  # as JSON
 
@@ -227,7 +228,7 @@ class Learnt:
     def drop(self, model: str, fact: Fact, *, before: float | None = None) -> bool:
         """Forget a fact for all clients, as an operator wants; return whether it was known.
 
-        ``before``: only what was met until then, in Unix time.
+        ``before``: another replica was asked to, at this Unix time; what was met since then stays.
         """
         holders = [
             client
@@ -236,6 +237,9 @@ class Learnt:
         ]
         for client in holders:
             self._without(client, model, (fact,))
+        if holders and before is None:
+            now = self._wall_clock()
+            self._on_fact(model, fact, 0.0, Met(now + DAY_S, now, clients=(FORGOTTEN,)))
         return bool(holders)
 
     def instead_of(self, model: str, dialect: str, *, tools: bool, client: str | None = None) -> str:

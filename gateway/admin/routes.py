@@ -152,8 +152,9 @@ class Later:
         return self._loaded
 
 
-configuration, leaderboard, live, reports, usage, visitors = (
-    Later(f"gateway.admin.{name}") for name in ("configuration", "leaderboard", "live", "reports", "usage", "visitors")
+configuration, facts, leaderboard, live, reports, usage, visitors = (
+    Later(f"gateway.admin.{name}")
+    for name in ("configuration", "facts", "leaderboard", "live", "reports", "usage", "visitors")
 )
 
 
@@ -176,6 +177,8 @@ ROUTES = (
     _route("GET", "/metrics", operations.metrics),
     _route("GET", "/leaderboard", leaderboard.leaderboard),
     *_keys("/admin/keys", Later("gateway.admin.keys", "FOR_PROGRAMS")),
+    _route("GET", "/admin/facts", facts.list_facts),
+    _route("DELETE", "/admin/facts/{id}", facts.forget_fact),
     _route("GET", "/openapi.json", describe),
     _route("GET", "/docs", docs),
     _route("GET", "/", home),

@@ -9,6 +9,7 @@ from gateway.core.tasks import BackgroundTasks
 from gateway.fleet.fleet import Fleet, OpenUpstream
 from gateway.settings import ConfigurationError, Datasheets, Problem, ProviderSettings, Settings
 from providers import (
+    FORGOTTEN,
     DatasheetTable,
     Fact,
     Keys,
@@ -35,6 +36,10 @@ OnFact = Callable[[str, str, Fact, float, Met], object]
 def log_fact(provider: str, model: str, fact: Fact, until: float, met: Met) -> None:
     """Say in the log what a refusal has taught, unless it turned out to be wrong."""
     deployment, whose = f"{provider}/{model}", _whose(met)
+    if met.clients[-1] == FORGOTTEN:
+        # Event deployment.forgotten: An operator had a deployment forget what a refusal has taught, in all replicas.
+        # Do: Nothing. If the provider still refuses it, that is learnt again.
+        get_logger().info("deployment.forgotten", deployment=deployment, refused=fact.kind, **_told(fact))
     if not until:
         return
     if fact.kind is Kind.HISTORY and not fact.field:

@@ -10,13 +10,14 @@ pass over the entries of this version.
 import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Coroutine, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from gateway.core.log import get_logger
 from gateway.core.tasks import end_if_cancelled
-from providers import FORMER, LONGEST_NAME, UNREADABLE, Fact, Learnt, Met
+from providers import FORGOTTEN, FORMER, LONGEST_NAME, UNREADABLE, Fact, Learnt, Met
 
 if TYPE_CHECKING:
     from gateway.topology.nodes import Nodes
@@ -67,6 +68,8 @@ class SharedFacts:
         """Tell the others a fact until its end, in Unix time, and who has met it; 0: that it holds no more."""
         client = met.clients[-1]
         named = (provider, model, fact) if client == FORMER else (provider, model, fact, client)
+        if client == FORGOTTEN:  # its entry outlives the fact, so that all replicas read it
+            until = met.until
         value = msgspec.json.encode(_Value(until, met.at, met.why)).decode() if until else None
         self._start(self._tell(msgspec.json.encode(named).decode(), value))
 
@@ -87,15 +90,23 @@ class SharedFacts:
         self._seen = number
         told = await self._call("HGETALL", KEY) if number else {}
         pairs = told.items() if isinstance(told, dict) else zip(told[::2], told[1::2], strict=False) if told else ()
-        ended = []
+        entries, ended = [], []
         for name, end in pairs:
-            try:
-                provider, model, fact, client, value = _read(name, end)
-            except (*UNREADABLE, ValueError):
-                continue
-            if value.until <= self._unix_clock():
+            with suppress(*UNREADABLE, ValueError):
+                entries.append((name, *_read(name, end)))
+        forgotten_at = {
+            (provider, model, fact): value.at
+            for _, provider, model, fact, client, value in entries
+            if client == FORGOTTEN
+        }
+        for name, provider, model, fact, client, value in entries:
+            known, forgotten = self._learnt(provider), forgotten_at.get((provider, model, fact))
+            is_forgotten = forgotten is not None and client != FORGOTTEN and value.at <= forgotten
+            if value.until <= self._unix_clock() or is_forgotten:
                 ended.append(name)
-            elif (known := self._learnt(provider)) is not None:
+            elif known is not None and client == FORGOTTEN:
+                known.drop(model, fact, before=value.at)
+            elif known is not None:
                 known.note(model, fact, client=client, until=value.until, at=value.at, why=value.why[:LONGEST_NAME])
         if ended:
             await self._call("HDEL", KEY, *ended)

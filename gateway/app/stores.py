@@ -6,6 +6,7 @@ redis-py takes 14 MB that most gateways do not need, so it is imported only if R
 import asyncio
 import time
 from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -20,6 +21,7 @@ from gateway.limits import Leases, OwnShare
 from gateway.live.live import Live
 from gateway.settings import Settings
 from gateway.steering import Spending, Strikes
+from providers import Known
 
 if TYPE_CHECKING:
     from gateway.keys.tokens import Tokens
@@ -68,16 +70,28 @@ async def ask_redis(settings: Settings, *, everything: bool = False) -> RedisFou
             await nodes.check()
             if not everything:
                 return RedisFound(nodes.name)
-            facts = {
-                f"{provider}/{model}": tuple(fact.words for fact in known)
-                for provider, learnt in (await shared(nodes, time.time)).items()
-                for model, known in learnt.models.items()
-            }
+            facts: dict[str, tuple[str, ...]] = {}
+            for provider, learnt in (await shared(nodes, time.time)).items():
+                for known in learnt.listed():
+                    name = f"{provider}/{known.model}"
+                    facts[name] = (*facts.get(name, ()), in_words(known))
             return RedisFound(nodes.name, doubts=tuple(await nodes.doubts()), learnt=facts)
     except (RedisError, OSError, TimeoutError) as error:  # away: calls go on without it
         return RedisFound(nodes.name, away=why(error))
     finally:
         await nodes.aclose()
+
+
+def in_words(known: Known) -> str:
+    """Return what a deployment refuses, and where that is known, who has met it, when and why."""
+    met, said = known.met, known.fact.words
+    if not met.at:
+        return said
+    clients = [each for each in met.clients if each is not None]
+    since = f"{datetime.fromtimestamp(met.at, UTC):%Y-%m-%d %H:%M} UTC"
+    whose = f"met by {' and '.join(clients)}, {since}" if clients else f"met {since}"
+    why = f": {met.why}" if met.why else ""
+    return f"{said} ({whose}{why}{'' if met.is_for_all else '; for that client alone'})"
 
 
 def leases(settings: Settings, runtime: Runtime) -> Leases:

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from gateway.admin import answers
+from gateway.admin.facts import Facts
 from gateway.admin.keys import Clients, Revoked, Rotation
 from gateway.admin.leaderboard import HypotheticalCall, Leaderboards, Plans
 from gateway.admin.openapi import calls
@@ -190,6 +191,26 @@ _KEYS = (
         _ROTATE, "rotateKey", "Give a client a new key", Tag.KEYS, ADMIN, _WITH_KEY, _NAME, _OF_CHANGE, _ROTATION
     ),
 )
+_FACTS = (
+    Operation(
+        "GET /admin/facts",
+        "listFacts",
+        "What refusals have taught of deployments: when, why and by whom",
+        Tag.STATUS,
+        VIEWER,
+        {200: Answer("What this replica knows.", {JSON: Facts})},
+    ),
+    Operation(
+        "DELETE /admin/facts/{id}",
+        "forgetFact",
+        "Forget what a refusal has taught, in all replicas",
+        Tag.STATUS,
+        ADMIN,
+        {200: Answer("What was forgotten.", {JSON: Facts})},
+        in_path("id", "As `GET /admin/facts` lists it."),
+        (errors.NotFound,),
+    ),
+)
 _KEYS_OF_PAGE = tuple(
     msgspec.structs.replace(
         each,
@@ -234,6 +255,7 @@ def _file(path: str, name: str, summary: str, content: Mapping[str, Any]) -> Ope
 
 OPERATIONS = (
     *_STATUS,
+    *_FACTS,
     *_KEYS,
     _figures("session", "getSession", "Who looks, and at which gateway", answers.Session),
     _figures(

@@ -59,6 +59,7 @@ GETS = (
     "/health/ready",
     "/metrics",
     "/leaderboard",
+    "/admin/facts",
     f"/leaderboard?model={MODEL}",
     "/leaderboard?model=no-such-model",
     "/leaderboard?explain=1&tools=true",
@@ -163,6 +164,7 @@ STORED = (
     ("GET", "/v1/conversations/conv_of_nobody/items/msg_1"),
     ("DELETE", "/v1/conversations/conv_of_nobody/items/msg_1"),
 )
+FORGOTTEN = "/admin/facts/of_nobody"
 KEYS: tuple[tuple[str, str, Any], ...] = (
     ("POST", "", {"name": "app", "models": [MODEL], "rpm": 60, "require": {"zdr": True}, "expires": "2099-01-01"}),
     ("POST", "", {"name": "app"}),
@@ -270,6 +272,12 @@ async def test_answers_about_keys_are_as_described(serve: Serve, desk: str) -> N
                 await description.check(description.path_of(method, desk + path), response)
 
 
+async def test_an_answer_to_forgetting_what_is_not_known_is_as_described(serve: Serve) -> None:
+    async with described(serve) as (running, description), running.http.delete(running.url + FORGOTTEN) as response:
+        assert response.status == 404
+        await description.check(description.path_of("DELETE", FORGOTTEN), response)
+
+
 async def test_answers_to_signing_in_and_out_are_as_described(serve: Serve) -> None:
     async with described(serve, **in_database()) as (running, description):
         for method, body, status in SIGNED:
@@ -325,7 +333,11 @@ async def test_every_operation_is_held_against_its_description(serve: Serve) -> 
     async with described(serve) as (_, description):
         asked = {("GET", path) for path in GETS} | {("POST", path) for path, _ in CALLS} | set(STORED)
         asked |= {(method, desk + path) for desk in DESKS for method, path, _ in KEYS}
-        asked |= {(method, SESSION) for method, _, _ in SIGNED} | {("GET", LIVE), ("GET", SOCKET)}
+        asked |= {(method, SESSION) for method, _, _ in SIGNED} | {
+            ("GET", LIVE),
+            ("GET", SOCKET),
+            ("DELETE", FORGOTTEN),
+        }
         held = {(method, description.path_of(method, path)) for method, path in asked}
         unheld = description.operations - held
         assert not unheld, f"{sorted(unheld)}: add a request of each to GETS, CALLS, STORED, KEYS or SIGNED above"

@@ -111,3 +111,34 @@ async def test_a_client_that_finds_it_wrong_forgets_it_for_itself_alone(serve: S
         for name, field in (("eve", "max_tokens"), ("ann", "max_completion_tokens")):
             await said(running, name, limit)
             assert running["alpha"].received[-1].body[field] == 9
+
+
+async def test_an_operator_sees_who_met_what_and_can_have_it_forgotten(serve: Serve) -> None:
+    keys = clients("ann", "bob")
+    keys["clients"]["root"] = {"key_sha256": sha256("hs-root"), "role": "admin"}
+    async with serve(alpha=None, config=keys) as running:
+
+        async def asked(method: str, name: str, path: str = "") -> Any:
+            url = f"{running.url}/admin/facts{path}"
+            async with running.http.request(method, url, headers=bearer(f"hs-{name}")) as response:
+                return response.status, await response.json()
+
+        running["alpha"].answers = refusing("reasoning_effort")
+        assert (await said(running, "ann"))[0] == 200
+        assert (await asked("GET", "ann"))[0] == 403
+        [fact] = (await asked("GET", "root"))[1]["data"]
+        assert (fact["deployment"], fact["refuses"], fact["clients"]) == ("alpha/m", "reasoning_effort", ["ann"])
+        assert (fact["for_all"], fact["why"]) == (False, "400 invalid_request_error")
+        assert (await asked("DELETE", "ann", f"/{fact['id']}"))[0] == 403
+        assert (await asked("DELETE", "root", f"/{fact['id']}"))[1]["data"] == [fact]
+        assert (await asked("DELETE", "root", f"/{fact['id']}"))[0] == 404
+        running["alpha"].answers = None
+        assert await said(running, "ann") == (200, None)
+        assert running["alpha"].received[-1].body["reasoning_effort"] == "low"
+
+
+async def test_a_client_is_told_that_its_usage_is_not_asked_for(serve: Serve) -> None:
+    async with serve(alpha=None) as running:
+        running["alpha"].answers = refusing("stream_options")
+        for _ in range(2):
+            assert await told(running, {"messages": QUESTION, "stream": True}) == (200, "stream_options")

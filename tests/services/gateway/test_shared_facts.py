@@ -232,6 +232,22 @@ async def test_who_met_it_goes_with_a_fact_to_other_replicas_and_through_a_resta
         assert len(running["alpha"].received) == 1
 
 
+async def test_what_an_operator_has_forgotten_in_one_replica_is_forgotten_in_all(
+    tmp_path: Path, redis_url: str, redis: Redis
+) -> None:
+    async with AsyncExitStack() as stack:
+        one, other = await _two(stack, tmp_path, redis_url, ["alpha"])
+        one["alpha"].answers = refusing("reasoning_effort")
+        assert await told(one, {"messages": QUESTION, "reasoning_effort": "low"}) == (200, "reasoning_effort")
+        await until(lambda: _known(other) == (EFFORT,))
+        learnt = one.gateway.fleets.learnt("alpha")
+        assert learnt is not None
+        assert learnt.drop("m", EFFORT)
+        await until(lambda: _known(other) == ())
+        assert await told(one, {"messages": QUESTION, "reasoning_effort": "low"}) == (200, "reasoning_effort")
+        await until(lambda: _known(other) == (EFFORT,))
+
+
 async def test_a_fact_of_a_replica_that_does_not_tell_who_met_it_changes_nothing_for_clients(
     tmp_path: Path, redis_url: str, redis: Redis
 ) -> None:
