@@ -36,15 +36,17 @@ _CONTENT: Final = frozenset(
 ) - {"output_config"}  # which has the effort, too
 _QUOTED: Final = re.compile(r"(?:(?<![^\W_])|(?<![^\W_])[bru])(['\"`])(.*?)(?:\1(?![^\W_])|\Z)", re.DOTALL)
 _PRESENTS: Final = re.compile(
-    r"(?:[^\w]*[`'\"\u201c\u2018\u00ab:=(\[{<>][^\w]*"
-    r"|\b(?:got|received|values?|given|provided|effort|level|tier|function|tool|name|named|type|role|model|user)\W*)$",
+    r"(?:[`'\"\u201c\u2018\u00ab:=(\[{<>][^\w]{0,64}"
+    r"|\b(?:got|received|values?|given|provided|effort|level|tier|function|tool|name|named|type|role|model|user)\W{0,64})$",
     re.IGNORECASE,
 )
 _GIVEN: Final = r"\b(?:(?:got|received|value|given|provided)\b|input(?:_value)?['\"]?[:=])"
-_GIVES, _GIVEN_ANYWHERE = re.compile(rf"{_GIVEN}\W*$", re.IGNORECASE), re.compile(_GIVEN, re.IGNORECASE)
-_WORDS: Final = re.compile(r"\W*(?:['\"`][\w.-]+['\"`][^\w'\"`]*){2,}")  # several, each in quotes
+_GIVES, _GIVEN_ANYWHERE = re.compile(rf"{_GIVEN}\W{{0,64}}$", re.IGNORECASE), re.compile(_GIVEN, re.IGNORECASE)
+_WORDS: Final = re.compile(r"\W{0,64}(?:['\"`][\w.-]{1,100}['\"`][^\w'\"`]{0,64}){2,}")  # several, each in quotes
 # Behind these stands what a vendor says, also where its error is quoted by a proxy.
-_SAYS: Final = re.compile(r"(\w*(?:error|exception|message|msg|detail|raw))['\"]?\s*[:=]\s*['\"]?$", re.IGNORECASE)
+_SAYS: Final = re.compile(
+    r"(\w{0,64}(?:error|exception|message|msg|detail|raw))['\"]?\s{0,64}[:=]\s{0,64}['\"]?$", re.IGNORECASE
+)
 _REFUSED: Final = re.compile(
     r"\W{0,2} ?(?:(?:is|was|are) (?:not|an? |in|un)|isn.t |does not exist|not in )", re.IGNORECASE
 )

@@ -307,7 +307,7 @@ _STRAYS: Mapping[str, tuple[StoredKind, str]] = {
     "conversation": (_K.CONVERSATION, r"conv_\w"),
     "conversationid": (_K.CONVERSATION, r"conv_\w"),
     "cachedcontent": (_K.CACHE, r"cachedContents/\w|projects/"),
-    "serverurl": (_K.SERVER, r"\s*(?:https?|wss?):"),
+    "serverurl": (_K.SERVER, r"\s{0,64}(?:https?|wss?):"),
     "connectorid": (_K.CONNECTOR, r"connector_\w"),
     "tunnelid": (_K.CONNECTOR, r"tunnel_\w"),
 }
