@@ -128,8 +128,7 @@ async def _beside(serve: Serve, refusal: Refusal, *, settled: bool) -> None:
                 await response.read()
         for _ in range(6):
             assert await fair() == before
-        async with running.get("/leaderboard", headers=FAIR) as response:
-            assert response.status in {200, 403}
+        assert {row.state for row in running.gateway.steering.leaderboard(MODEL).deployments} == {"ok"}
 
 
 @pytest.mark.parametrize("settled", [True, False], ids=["among recent traffic", "first of all"])
@@ -195,3 +194,32 @@ async def test_a_prompt_that_quotes_an_error_hides_no_true_refusal_and_teaches_n
             assert response.status == 200
         fair = running["alpha"].received[-1].body
         assert all(fair[name] == FAIRS[name] for name in FAIRS)
+
+
+@pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
+async def test_a_refusal_in_the_vendors_own_words_holds_for_others_once_two_have_met_it(
+    serve: Serve, stream: bool
+) -> None:
+    said = openai("Unsupported parameter: 'temperature' is not supported with this model.", "unsupported_parameter")
+    models = {MODEL: {"deployments": [{"deployment": "alpha/m", "drop_params": True}], "race": {"mode": "single"}}}
+    async with serve(alpha=None, in_one_minute=True, config={"clients": CLIENTS, "models": models}) as running:
+        running["alpha"].answers = lambda body: (
+            [Status(400, said(body), JSON)]
+            if body["messages"][-1]["content"] == "attack" and "temperature" in body
+            else answer("well")
+        )
+
+        async def arrived(headers: Mapping[str, str], **fields: Any) -> list[Any]:
+            before = len(running["alpha"].received)
+            async with running.chat(headers, stream=stream, **fields) as response:
+                assert response.status == 200, await response.text()
+                await response.read()
+            return [each.body.get("temperature") for each in running["alpha"].received[before:]]
+
+        usual = {"messages": FAIRS["messages"], "temperature": 0.3}
+        assert await arrived(WEAK, **attack({"temperature": 0.7})) == [0.7, None]
+        assert await arrived(WEAK, **usual) == [None]  # it holds at once for whoever met it
+        for _ in range(3):
+            assert await arrived(FAIR, **usual) == [0.3]
+        assert await arrived(FAIR, **attack({"temperature": 0.7})) == [0.7, None]
+        assert await arrived(THIRD, **usual) == [None]
