@@ -253,10 +253,11 @@ def test_a_large_gathered_answer_for_which_there_is_no_memory_is_an_error(name: 
 # adds a place looks which it is: ``encoded``, ``raw_json`` and ``packed`` are for what may be large.
 SHORT_ELSEWHERE = ("gateway/cli/", "gateway/bench/", "providers/simulator/")  # processes without clients
 SHORT = {  # of our own words, the operator's, or a field with a bound
-    "gateway/admin/operations.py": 2, "gateway/admin/routes.py": 2, "gateway/admin/sign_in.py": 1,
+    "gateway/admin/facts.py": 1, "gateway/admin/operations.py": 2, "gateway/admin/routes.py": 2,
+    "gateway/admin/sign_in.py": 1,
     "gateway/admin/visitors.py": 1, "gateway/alerts/sender.py": 1, "gateway/api/stored_responses.py": 2,
     "gateway/api/responses_socket.py": 1, "gateway/api/vectors.py": 1, "gateway/app/prober.py": 1,
-    "gateway/app/shared_facts.py": 1, "gateway/core/errors.py": 1, "gateway/core/targets.py": 1,
+    "gateway/app/shared_facts.py": 2, "gateway/core/errors.py": 1, "gateway/core/targets.py": 1,
     "gateway/fleet/fleet.py": 1, "gateway/fleet/models.py": 2, "gateway/keys/stored.py": 1,
     "gateway/ledger/clickhouse/sink.py": 1, "gateway/ledger/entries.py": 2, "gateway/ledger/reports/reader.py": 2,
     "gateway/ledger/reports/reports.py": 1, "gateway/live/events.py": 1, "gateway/memory/sealed.py": 1,
