@@ -65,6 +65,7 @@ class _Request(NamedTuple):
     texts: Content
     whole: frozenset[bytes]  # names and values of several words
     names: frozenset[bytes]  # the names among them
+    values: frozenset[bytes]  # the values among them of fields that are no content
     words: frozenset[str]  # values of one word, of fields that are no content
     said: frozenset[tuple[str, bytes]]  # with the names below which vendors tell their errors
 
@@ -122,6 +123,7 @@ def _read(requests: Sequence[Mapping[str, msgspec.Raw]], texts: Iterable[str]) -
         Content(b"\0".join((*own, *told))),
         frozenset(_several(values)) | frozenset(_several(names)),
         frozenset(_several(names)),
+        frozenset(_several(words)),
         frozenset(words),
         frozenset((name, squeezed(each)) for name, each in said),
     )
@@ -234,7 +236,7 @@ def _may_be(value: bytes, text: str, span: tuple[int, int], request: _Request) -
         return True
     if len(re.split(r"[\s-]+", text[begin:end])) < _LEAST_WORDS:
         return False
-    return value in request.names or _REFUSED.match(after) is not None
+    return value in request.names or value in request.values or _REFUSED.match(after) is not None
 
 
 def _is_vendors(before: str, letters: bytes, request: _Request) -> bool:

@@ -50,6 +50,7 @@ QUOTES = [
     "unknown variant `{}`, expected one of `low`, `high` at line 1",
     "'{}' is not one of ['low', 'high']",
     "{} is not a valid effort",
+    "reasoning_effort does not support {} with this model.",
     "Invalid 'tools[0].function.name': \"{}\" does not match pattern",
 ]
 USED = {"service_tier": "auto", "prompt_cache_key": "k", "max_tokens": 9000}
