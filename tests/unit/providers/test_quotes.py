@@ -50,7 +50,6 @@ QUOTES = [
     "unknown variant `{}`, expected one of `low`, `high` at line 1",
     "'{}' is not one of ['low', 'high']",
     "{} is not a valid effort",
-    "reasoning_effort does not support {} with this model.",
     "Invalid 'tools[0].function.name': \"{}\" does not match pattern",
 ]
 USED = {"service_tier": "auto", "prompt_cache_key": "k", "max_tokens": 9000}
@@ -79,6 +78,16 @@ def places(written: str, quoted: str) -> dict[str, dict[str, Any]]:
 
 def escaped(written: str) -> list[str]:
     return [written, repr(written)[1:-1], msgspec.json.encode(written).decode()[1:-1]]
+
+
+def test_a_value_of_several_words_is_a_quote_also_where_nothing_presents_it() -> None:
+    for written in (
+        "This is not a chat model and thus not supported in the v1/chat/completions endpoint",
+        *WRITTEN[:2],
+    ):
+        said = f"verbosity does not support {written} with this model."
+        assert written not in vendors_words(said, [fields({"verbosity": written})])
+        assert vendors_words(said, [fields({"messages": [{"role": "user", "content": written}]})]) == said
 
 
 @pytest.mark.parametrize("written", WRITTEN)
