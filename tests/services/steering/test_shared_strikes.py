@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack
-from itertools import product
+from itertools import cycle, product
 
 import msgspec
 import pytest
@@ -10,7 +10,7 @@ from redis.asyncio import Redis
 from structlog.testing import capture_logs
 
 from gateway.steering import redis_board
-from gateway.steering.constants import KEY_EXPIRY_S, REPORT_AGE_S, REPORT_KEPT_S, STRIKES
+from gateway.steering.constants import CLIENTS_HALF_LIFE_S, KEY_EXPIRY_S, REPORT_AGE_S, REPORT_KEPT_S, STRIKES, WELL_S
 from gateway.steering.outages import Report, Strike
 from gateway.steering.redis_board import STRIKES_KEY, STRIKING_KEY, RedisBoard
 from gateway.topology.nodes import connect
@@ -18,6 +18,7 @@ from providers import ErrorKind
 from tests.patience import PATIENCE_S
 from tests.support.servers import free_port
 from tests.unit.steering.replica import Replica, later, struck, well
+from tests.unit.steering.test_health_by_client import CERTAIN, TEN, busy, crashed, uses
 
 
 class Shared(Replica):
@@ -84,6 +85,66 @@ async def test_one_alone_opens_its_own_breaker_only(replica: NewReplica) -> None
     struck(one, STRIKES)
     await sync(one, other, one, other)
     assert states(one, other) == ["open", "ok"]
+
+
+@pytest.mark.parametrize(
+    ("were", "silent_s", "now"),
+    [
+        (TEN[:1], 0.0, TEN[:1]),
+        (TEN[:2], 0.0, TEN[:2]),
+        (TEN, 0.0, TEN),
+        (TEN, 10.0 * CLIENTS_HALF_LIFE_S, TEN[:1]),
+        (TEN[1:], 10.0 * CLIENTS_HALF_LIFE_S, TEN[:1]),
+    ],
+    ids=["one client", "two", "ten", "one beside nine silent ones", "one that is new"],
+)
+async def test_a_dead_vendor_is_found_by_as_many_failures_at_two_replicas_as_ever(
+    replica: NewReplica, were: list[str], silent_s: float, now: list[str]
+) -> None:
+    one, other, third = replicas = replica(), replica(), replica()
+    for each in replicas:
+        busy(each, *were)
+    later(WELL_S + 1.0 + silent_s, *replicas)  # the last answer is no news
+    clients = cycle(now)
+    for met, client in zip((one, one, other, other), clients, strict=False):
+        assert states(one, other) == ["ok", "ok"]
+        met.fail("a", status_code=500, client=client)
+        met.win("b", client=client)
+    for _ in range(2):
+        await sync(*replicas)
+    assert states(one, other, third) == ["open"] * 3
+    assert not any(uses(third, client) for client in (*TEN, None))
+
+
+@pytest.mark.parametrize("what", CERTAIN)
+@pytest.mark.parametrize("clients", [TEN[:1], TEN], ids=["one client", "ten"])
+async def test_what_no_request_can_cause_takes_each_replica_one_call(
+    replica: NewReplica, what: str, clients: list[str]
+) -> None:
+    one, other = replicas = replica(), replica()
+    for each in replicas:
+        busy(each, *clients)
+        CERTAIN[what](each, clients[0])
+        await sync(*replicas)
+        assert each.state("a") != "ok"
+    assert not any(uses(each, client) for each in replicas for client in TEN)
+    assert {each.state(name) for each, name in product((one, other), "bcdef")} == {"ok"}
+
+
+async def test_what_one_of_several_clients_meets_at_all_replicas_takes_nothing_from_the_others(
+    replica: NewReplica,
+) -> None:
+    replicas = [replica() for _ in range(3)]
+    for each in replicas:
+        busy(each, "mallory", "fair", "other")
+    later(WELL_S + 1.0, *replicas)
+    for each in replicas * 2:
+        crashed(each, "mallory")
+        each.win("b", client="mallory")
+        await sync(*replicas)
+    assert states(*replicas) == ["ok"] * 3
+    for each in replicas:
+        assert (uses(each, "mallory"), uses(each, "fair"), uses(each, "other")) == (False, True, True)
 
 
 async def test_a_replica_whose_network_is_cut_opens_nothing_elsewhere(replica: NewReplica) -> None:
