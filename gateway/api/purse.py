@@ -70,6 +70,7 @@ class Purse:
             payer=model.payer,
             is_needed=is_needed,
             learnt_as=learnt_as,
+            client=self.open_call.call.client,
         )
         return None if is_permitted else steering.refused_by or Narrowed.BUDGET
 
@@ -95,7 +96,7 @@ class Purse:
             if stopped is Stopped.BROKE:
                 return True
             if stopped is Stopped.SLOW:
-                return self._context.services.rescues.spend()
+                return self._context.services.rescues.spend(self.open_call.call.client)
             if beside is None:
                 is_needed = launch.role is Role.FAILOVER
                 return self.refusal(planned.model, launch, planned.plan, is_needed=is_needed) is None

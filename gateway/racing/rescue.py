@@ -179,7 +179,8 @@ class Rescue:
         self._open_call.rescue = self
         self._forward = await self._sink.begin(winner)
         if self._delivered.obstacle is None and self._slow is not None:
-            self._open_call.services.rescues.earn(self._slow.budget)
+            client, now_s = self._open_call.call.client, self._clock()
+            self._open_call.services.rescues.earn(self._slow.budget, client, now_s)
             self._sleep()
         return None if self._forward is None else self._forward_events
 

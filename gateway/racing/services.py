@@ -11,6 +11,7 @@ import msgspec
 
 from gateway.core.calls import Maker, Recorder
 from gateway.core.log import get_logger
+from gateway.core.shares import Shares
 from gateway.core.tasks import retrieve
 from gateway.fleet.models import Deployment
 from gateway.racing.measurement import Paces
@@ -141,20 +142,25 @@ MOST_RESCUES = 10.0  # in a row, after a long time without any
 
 
 class RescueBudget:
-    """A budget of rescues of slow streams: each streamed answer that could be rescued adds a share of one."""
+    """A budget of rescues of slow streams: each streamed answer that could be rescued adds a share of one.
 
-    __slots__ = ("_credit",)
+    Clients share it: beyond what its own streams add, each may use what others leave.
+    """
+
+    __slots__ = ("_credit", "_shares")
 
     def __init__(self) -> None:
         self._credit = MOST_RESCUES
+        self._shares = Shares(MOST_RESCUES)
 
-    def earn(self, share: float) -> None:
+    def earn(self, share: float, client: str | None = None, now_s: float = 0.0) -> None:
         """Add the share of one stream."""
         self._credit = min(MOST_RESCUES, self._credit + share)
+        self._shares.earn(client, share, now_s)
 
-    def spend(self) -> bool:
+    def spend(self, client: str | None = None) -> bool:
         """Use up one rescue; return whether there was one."""
-        if self._credit < 1.0:
+        if self._credit < 1.0 or not self._shares.takes(client, self._credit):
             return False
         self._credit -= 1.0
         return True

@@ -7,6 +7,7 @@ from math import exp, inf
 
 from gateway.core.attempts import Narrowed, Role
 from gateway.core.calls import HourlySum, Mode, Spent
+from gateway.core.shares import Shares
 from gateway.settings import RaceSettings
 from gateway.steering.constants import (
     BURST_CALLS,
@@ -45,15 +46,20 @@ class Budget:
 
     If ``extra_usd_per_call`` is set, dollars are counted as well. They start at 0, so any number of calls spends at
     most that amount per call, plus the last attempt.
+
+    Each of these is shared by the clients: who races each call uses up what its own calls add, and what others leave.
     """
 
-    __slots__ = ("_calls", "_rescued", "tokens", "usd")
+    __slots__ = ("_calls", "_rescued", "_shares", "_shares_of_rescues", "_shares_of_usd", "tokens", "usd")
 
     def __init__(self) -> None:
         self.tokens = BURST_TOKENS
         self.usd = 0.0  # saved
         self._calls = 0
         self._rescued: deque[int] = deque()  # the number of the call at each of the latest rescues
+        self._shares = Shares(BURST_TOKENS)
+        self._shares_of_rescues = Shares(_FREE_RESCUES)
+        self._shares_of_usd = Shares(BURST_CALLS)  # in what a call saves
 
     @property
     def rescues(self) -> int:
@@ -62,51 +68,74 @@ class Budget:
             self._rescued.popleft()
         return len(self._rescued)
 
-    def rescue(self, ratio: float) -> bool:
+    def rescue(self, ratio: float, client: str | None = None) -> bool:
         """Whether an attempt may start beside one that hangs; if so, count it, and charge it if there were many."""
-        if self.rescues >= RESCUED_SHARE * RESCUED_OF:
-            if ratio <= 0 or self.tokens < 1.0:
+        free = _FREE_RESCUES - self.rescues
+        if free <= 0 or not self._shares_of_rescues.takes(client, free):
+            if ratio <= 0 or self.tokens < 1.0 or not self._shares.takes(client, self.tokens):
                 return False
             self.tokens -= 1.0
         self._rescued.append(self._calls)
         return True
 
-    def accrue(self, ratio: float) -> None:
-        """Count one call."""
+    def accrue(self, ratio: float, client: str | None = None, now_s: float = 0.0) -> None:
+        """Count one call, of ``client``."""
         self._calls += 1
         self.tokens = min(BURST_TOKENS, self.tokens + ratio)
+        for shares, amount in ((self._shares, ratio), (self._shares_of_rescues, RESCUED_SHARE)):
+            own = shares.known.get(client)
+            if own is None or own.due_s <= now_s:
+                shares.earn(client, amount, now_s)
+            else:  # likewise, without its call
+                own.left = min(shares.half, own.left + amount)
 
-    def draw(self, role: Role, ratio: float, *, alone: bool = False) -> bool:
+    def draw(self, role: Role, ratio: float, *, alone: bool = False, client: str | None = None) -> bool:
         """Whether an attempt in this role may start now; if so, charge it. ``alone``: the call has one attempt."""
         if role in FREE:
             return True
         if role is Role.FAILOVER or (alone and role is Role.EXPLORE):
-            return self.rescue(ratio)
-        if role is Role.FALLBACK:
-            if not self.rescue(ratio):
-                return False
+            return self.rescue(ratio, client)
+        if role in _OVERDRAW:
+            may = (
+                self.rescue(ratio, client) if role is Role.FALLBACK else ratio > 0 and self.tokens >= 1.0 - BURST_TOKENS
+            )
+        else:
+            may = ratio > 0 and self.tokens >= 1.0 and self._shares.takes(client, self.tokens)
+        if may:
             self.tokens = max(-BURST_TOKENS, self.tokens - 1.0)
-            return True
-        floor = 1.0 - BURST_TOKENS if role is Role.EXPLORE else 1.0
-        if ratio <= 0 or self.tokens < floor:
-            return False
-        self.tokens -= 1.0
-        return True
+            if role in _OVERDRAW:
+                self._shares.overdraw(client)
+        return may
 
-    def earn(self, usd_per_call: float) -> None:
+    def earn(self, usd_per_call: float, client: str | None = None, now_s: float = 0.0) -> None:
         """Save the dollars of one call, up to those of 20 calls."""
         self.usd = min(BURST_CALLS * usd_per_call, self.usd + usd_per_call)
+        self._shares_of_usd.earn(client, 1.0, now_s)
 
-    def affords(self, cost_usd: float, usd_per_call: float) -> bool:
+    def affords(self, cost_usd: float, usd_per_call: float, client: str | None = None) -> bool:
         """Whether an attempt of this maximum cost can be paid.
 
         One that costs more than the maximum savings starts when these are full; later calls pay off the debt.
         """
-        return cost_usd <= 0 or (usd_per_call > 0 and self.usd >= min(cost_usd, BURST_CALLS * usd_per_call) * _ROUNDING)
+        if cost_usd <= 0:
+            return True
+        if usd_per_call <= 0 or self.usd < min(cost_usd, BURST_CALLS * usd_per_call) * _ROUNDING:
+            return False
+        return self._shares_of_usd.permits(client, *self._in_calls(cost_usd, usd_per_call))
 
-    def pay(self, cost_usd: float) -> None:
+    def pay(self, cost_usd: float, usd_per_call: float = 0.0, client: str | None = None) -> None:
         """Charge the dollars of an extra attempt that starts now."""
+        if usd_per_call > 0:
+            self._shares_of_usd.takes(client, *self._in_calls(cost_usd, usd_per_call))
         self.usd -= cost_usd
+
+    def _in_calls(self, cost_usd: float, usd_per_call: float) -> tuple[float, float]:
+        """Return what is saved and what an attempt costs, each in what one call saves."""
+        return self.usd / usd_per_call, cost_usd / usd_per_call * _ROUNDING
+
+
+_OVERDRAW = frozenset({Role.EXPLORE, Role.FALLBACK})
+_FREE_RESCUES = RESCUED_SHARE * RESCUED_OF
 
 
 def within(race: RaceSettings, costs: Mapping[str, float], free: Container[str] | None = None) -> RaceSettings:
@@ -482,13 +511,14 @@ class Budgets:
         now_s: float,
         budget: str | None = None,
         is_clients: bool = False,
+        client: str | None = None,
     ) -> Narrowed | None:
         """Charge an attempt that starts beside another one now; return the limit that refuses it, None if it may start.
 
         ``room`` is what rate limits leave for extra attempts in a minute: rescues and probes are not refused by it, but
         count there; a fallback runs at another model's deployments. ``is_needed``: the call's first rescue or fallback,
         which no limit in dollars refuses. ``budget``: whose it is, if not the payer's. ``is_clients``: it has a key of
-        its client's, and takes nothing of what the model's rate limits leave.
+        its client's, and takes nothing of what the model's rate limits leave. ``client``: whose call it is.
         """
         extra = self._extra.get(model) or self._extra_of(model)
         if role in FREE:
@@ -498,12 +528,16 @@ class Budgets:
         name = budget or payer
         drawn = self._budgets.get(name) or self.of(name)
         costs_nothing = cost_usd is None
-        limit = None if costs_nothing else self.exceeded_limit(race, cost_usd=cost_usd, payer=payer, budget=name)
+        limit = (
+            None
+            if costs_nothing
+            else self.exceeded_limit(race, cost_usd=cost_usd, payer=payer, budget=name, client=client)
+        )
         if role in {Role.FAILOVER, Role.FALLBACK}:
             limit = None if is_needed else limit
         elif limit is None and room < inf and extra.in_minute(now_s) >= room:
             limit = Narrowed.RATE_LIMITS
-        if limit is not None or not drawn.draw(role, race.budget, alone=race.mode is Mode.SINGLE):
+        if limit is not None or not drawn.draw(role, race.budget, alone=race.mode is Mode.SINGLE, client=client):
             return limit or Narrowed.BUDGET
         if role is not Role.FALLBACK and not is_clients:
             extra.add(now_s)
@@ -512,11 +546,17 @@ class Budgets:
             if (pace := self._paces.get(model)) is not None:
                 pace.paid(payer, cost_usd)
         if cost_usd is not None and race.extra_usd_per_call is not None:
-            drawn.pay(cost_usd)
+            drawn.pay(cost_usd, race.extra_usd_per_call, client)
         return None
 
     def exceeded_limit(
-        self, race: RaceSettings, *, cost_usd: float | None, payer: str, budget: str | None = None
+        self,
+        race: RaceSettings,
+        *,
+        cost_usd: float | None,
+        payer: str,
+        budget: str | None = None,
+        client: str | None = None,
     ) -> Narrowed | None:
         """Return the limit on dollars that an attempt would exceed; None for none, or without a known price."""
         if cost_usd is None:
@@ -524,9 +564,9 @@ class Budgets:
         if race.usd_per_day is not None and not self._spending.may_spend(payer, cost_usd, race.usd_per_day):
             return Narrowed.USD
         per_call = race.extra_usd_per_call
-        return (
-            None if per_call is None or self.of(budget or payer).affords(cost_usd, per_call) else Narrowed.USD_PER_CALL
-        )
+        if per_call is None or self.of(budget or payer).affords(cost_usd, per_call, client):
+            return None
+        return Narrowed.USD_PER_CALL
 
 
 # What a budget for extra attempts buys: hedges first, then races. Shared by the planner and the replay.

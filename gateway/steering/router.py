@@ -121,7 +121,7 @@ class Steering:
     ) -> Plan:
         """Plan a call's launches. Counts the call for the model's budget, or that of ``payer``, if given.
 
-        ``explain`` fills ``Plan.explanation``. ``client`` made up the model's name, if another one pays.
+        ``explain`` fills ``Plan.explanation``. ``client``: whose call it is; if another one pays, it made up the name.
         """
         self._catch_up()
         if not payer:
@@ -130,17 +130,16 @@ class Steering:
             self._payers[model] = payer
             for name in self._clients_names.asked(model, client):
                 self._drop(name)
-        budget = self._budgets.of(payer if terms.learnt_as is None else of_keys(payer))
+        budget, now_s = self._budgets.of(payer if terms.learnt_as is None else of_keys(payer)), self._clock()
         if terms.learnt_as is None or race.usd_per_day is not None:  # others take nothing of the operator's rate limits
-            self._budgets.call(model, race, self._clock(), payer)
-        budget.accrue(race.budget)
+            self._budgets.call(model, race, now_s, payer)
+        budget.accrue(race.budget, client, now_s)
         if race.extra_usd_per_call is not None:
-            budget.earn(race.extra_usd_per_call)
+            budget.earn(race.extra_usd_per_call, client, now_s)
         plan = self._planned_for(
             model, deployments, race, terms, prompt_class, budget=budget, explain=explain, client=client
         )
         if plan.explores:
-            now_s = self._clock()
             for launch in plan.launches:
                 if launch.role in EXPLORING or launch.why is Why.TRIAL:
                     self._health_of(launch.deployment, terms.learnt_as).probed(now_s, launch.watch_s)
@@ -242,12 +241,13 @@ class Steering:
         payer: str | None = None,
         is_needed: bool = False,
         learnt_as: Mapping[str, str] | None = None,
+        client: str | None = None,
     ) -> bool:
         """Whether an attempt may start now; if it is extra, charge it to the model, or to ``payer``, if given.
 
         Called when the attempt would start. ``cost_usd`` is its maximum cost at list price (``Plan.cost_usd``), None if
         no price of the model is known. ``is_needed``: the call's first rescue, which no limit in dollars refuses.
-        ``learnt_as`` as in ``Terms``.
+        ``learnt_as`` as in ``Terms``. ``client``: whose call it is; all clients share what a model may start.
         """
         now_s = self._clock()
         is_clients = learnt_as is not None and launch.deployment in learnt_as
@@ -269,6 +269,7 @@ class Steering:
             now_s=now_s,
             budget=None if learnt_as is None else of_keys(payer or model),
             is_clients=is_clients,
+            client=client,
         )
         if limit is not None and self._on_refused is not None:
             self._on_refused(model, limit)

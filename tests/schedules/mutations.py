@@ -168,7 +168,7 @@ def nobody_asks_for_a_permit(patch: pytest.MonkeyPatch) -> None:
 
 
 def an_extra_attempt_costs_nothing(patch: pytest.MonkeyPatch) -> None:
-    def draw(self: Budget, role: Role, ratio: float, *, alone: bool = False) -> bool:
+    def draw(self: Budget, role: Role, ratio: float, **_: Any) -> bool:
         return ratio > 0 or role.value in {"primary", "failover", "probe"}
 
     patch.setattr(Budget, "draw", draw)
