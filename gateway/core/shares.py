@@ -38,9 +38,8 @@ class Shares:
         else:
             own.left, own.due_s = min(self.half, own.left + amount), now_s + NOTED_EVERY_S
         known[client] = own
-        oldest = next(iter(known))
-        if len(known) > MOST_CLIENTS or known[oldest].due_s < now_s - REMEMBERED_S:
-            del known[oldest]
+        while len(known) > MOST_CLIENTS or next(iter(known.values())).due_s < now_s - REMEMBERED_S:
+            del known[next(iter(known))]
 
     def permits(self, client: str | None, stock: float, amount: float) -> bool:
         """Whether ``client`` may use ``amount`` of a ``stock`` that has it.

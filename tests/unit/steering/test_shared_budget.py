@@ -156,7 +156,8 @@ def used(shares: Shares, client: str, stock: float) -> float:
 
 def test_who_has_not_called_for_long_leaves_its_part_to_the_others() -> None:
     shares = Shares(20.0)
-    shares.earn("gone", 0.1, 0.0)
+    for number in range(10):
+        shares.earn(f"gone-{number}", 0.1, 0.0)
     shares.earn("app", 0.1, 1.0)
     assert used(shares, "app", 20.0) == 10.0
     shares.earn("app", 0.0, REMEMBERED_S + 2.0)
