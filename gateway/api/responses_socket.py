@@ -165,7 +165,6 @@ class _Session:
                 keeping = self._tasks.create_task(self._keep_up())
                 try:
                     while (message := await self._socket.receive()) is not None:
-                        await self._pace.turn()  # others have theirs, however many it sends on however many connections
                         await self._read(message)
                         await self._rest()
                 finally:
@@ -219,6 +218,7 @@ class _Session:
         """Read one message, and begin its turn if it is due."""
         stream, taken, begun = None, False, None
         try:
+            await self._pace.turn()  # others have theirs, however many it sends on however many connections
             begun, limit = await self._begin(message)
             contents = await self._contents(message)
             stream, kind = stream_of(contents), kind_of(contents)

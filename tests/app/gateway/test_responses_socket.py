@@ -295,6 +295,22 @@ async def test_messages_that_nobody_reads_any_more_do_not_count(serve: Serve) ->
         await until(lambda: not bodies.size)
 
 
+async def test_a_message_that_waits_for_its_turn_to_be_read_does_not_count_once_its_client_has_left(
+    serve: Serve,
+) -> None:
+    async with serve(alpha=None, config=SPEAKS) as running:
+        context = running.gateway.context
+        async with connected(running) as socket:
+            [own] = context.sockets._clients.values()
+            async with own._reads:  # another connection of this client is read
+                await socket.create("x" * 100_000)
+                await until(lambda: own._reads._waiters)
+                assert context.bodies.size > 100_000
+                socket.wire.get_extra_info("socket").shutdown(2)
+                await until(lambda: not own.open)
+        assert not context.bodies.size
+
+
 async def test_a_message_whose_client_leaves_while_it_is_read_is_forgotten_without_the_collector(serve: Serve) -> None:
     def known_frames() -> list[Any]:
         frames = (each for each in gc.get_objects() if isinstance(each, FrameType))
