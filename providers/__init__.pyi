@@ -113,6 +113,7 @@ from .sse import LARGE_BYTES as LARGE_BYTES
 from .sse import Event as Event
 from .sse import EventSplitter as EventSplitter
 from .sse import Masking as Masking
+from .sse import as_utf8 as as_utf8
 from .sse import broken_within as broken_within
 from .sse import check_values as check_values
 from .sse import complains as complains

@@ -268,6 +268,17 @@ def events(block: bytes) -> list[Event]:
     return found
 
 
+def as_utf8(data: bytes) -> bytes:
+    """Return an event's data as a reader of the stream takes them: bytes that are no UTF-8 are replaced by U+FFFD."""
+    if data.isascii():
+        return data
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return data.decode(errors="replace").encode()
+    return data
+
+
 def end_of_event(block: bytes, at: int = 0) -> int:
     """Return where the event that begins at ``at`` ends, with its blank line; the end of the block if it has none."""
     end = block.find(b"\n\n", at)

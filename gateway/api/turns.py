@@ -26,7 +26,7 @@ from gateway.limits import Begun
 from gateway.memory.answers import Remembering
 from gateway.overload.bodies import Body
 from gateway.racing import ClientGone
-from providers import encoded, events
+from providers import as_utf8, encoded, events
 from providers.dialects import DONE, ELSEWHERE, Heard, Malformed, items_of, joined, warmed_up
 
 # The errors that only a WebSocket has. All are sent as events.
@@ -267,7 +267,7 @@ class SocketTurn:
         """
         texts = []
         for event in events(block):
-            data = event.data.strip()
+            data = as_utf8(event.data.strip())  # clients must end a WebSocket with a text frame that is none
             if not data or data == DONE:
                 continue
             self.heard.hear(data)

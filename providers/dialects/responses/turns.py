@@ -14,7 +14,7 @@ from providers.dialects.responses.stream_from_chat import TRANSLATED, Echo
 from providers.dialects.wording import Loss, Wording, decoded, googles, raw_json
 from providers.errors import UNREADABLE
 from providers.large_bodies import encoded
-from providers.sse import events
+from providers.sse import as_utf8, events
 
 _TELLING = re.compile(rb'"type"\s*:\s*"response\.(?:created|completed|incomplete|output_item\.done)"')
 # Items whose ids are names only: another provider may refuse a foreign one.
@@ -90,6 +90,7 @@ class Heard:
         """Read the data of one event."""
         if _TELLING.search(data) is None:
             return
+        data = as_utf8(data)  # the next provider is asked with it
         try:
             event = _event.decode(data)
             response = _response.decode(event.response) if memoryview(event.response) else None
@@ -120,6 +121,7 @@ class Heard:
 
     def read(self, body: bytes) -> None:
         """Read an answer that came whole."""
+        body = as_utf8(body)
         try:
             whole = _response.decode(body)
         except UNREADABLE:

@@ -246,6 +246,21 @@ async def test_a_message_that_makes_no_sense_is_an_error_event_and_the_connectio
     assert told["error"]["type"] == "invalid_request_error"
 
 
+@pytest.mark.parametrize("kept", [{}, {"store": False}], ids=["in the memory", "on the connection"])
+async def test_bytes_of_a_provider_that_are_no_text_end_neither_the_connection_nor_the_conversation(
+    serve: Serve, kept: dict[str, bool]
+) -> None:
+    async with serve(alpha=None, config=SPEAKS) as running:
+        running["alpha"].once([Raw(said("Hello ?!").data.replace(b"?!", b"\xff\xe2\x82"), token=True)])
+        running["alpha"].once([said("Bye", "resp_2")])
+        async with connected(running) as socket:
+            response = await socket.turn(**kept)
+            await socket.turn("And?", previous_response_id="resp_1", **kept)
+        continued = running["alpha"].received[-1].body["input"]
+    assert response["output"][0]["content"][0]["text"] == "Hello \ufffd\ufffd"
+    assert continued[1]["content"][0]["text"] == "Hello \ufffd\ufffd"
+
+
 async def test_a_client_that_leaves_in_the_middle_stops_all_of_its_turns(serve: Serve) -> None:
     async with serve(alpha=[RoleOnly(), Delta("a"), Hang()]) as running:
         async with connected(running) as socket:

@@ -71,6 +71,34 @@ async def test_fragments_count_together(serve: Serve) -> None:
         assert await close_code(reader) == 1009
 
 
+_CREATE = b'{"type":"response.create","model":"llama","input":"%b"%b}'
+
+
+@pytest.mark.parametrize("bad", [b"\xff", b"\xc3", b"\xe2\x82", b"\xc0\x80", b"\xed\xa0\x80"])
+async def test_bytes_that_are_no_text_end_their_message_alone(serve: Serve, bad: bytes) -> None:
+    messages = [
+        bad,
+        b'{"type":"%b"}' % bad,
+        b'{"%b":1}' % bad,
+        b'{"type":"response.cancel","stream_id":"%b"}' % bad,
+        _CREATE % (b"Hi" + bad, b""),
+        _CREATE % (b"Hi", b',"metadata":{"%b":""}' % bad),
+    ]
+    async with serve(alpha=[RoleOnly(), Delta("a"), Hang()]) as running, raw(running) as (reader, writer):
+        writer.write(frame(_CREATE % (b"runs", b',"stream_id":"other"')))
+        while b'"response.output_text.delta"' not in (await received(reader))[1]:
+            pass
+        for message in messages:
+            half = len(message) // 2  # also within a character
+            writer.write(frame(message[:half], final=False) + frame(message[half:], opcode=0))
+        for _ in messages:
+            opcode, told = await received(reader)
+            assert (opcode, b"UTF-8" in told) == (1, True)
+        writer.write(frame(b'{"type":"response.cancel","stream_id":"other"}'))
+        assert b'"response_cancelled"' in (await received(reader))[1]
+    assert running.requests == 1
+
+
 async def test_a_message_in_fragments_is_one_with_a_ping_between_them(serve: Serve) -> None:
     message = b'{"type":"no-such-type"}'
     sent = frame(message[:5], final=False) + frame(b"hey", opcode=9) + frame(b"", opcode=0, final=False)
