@@ -7,6 +7,7 @@ asks and how its answer is read (``Reading``): as ``Events`` (``events.py``), or
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence, Sized
+from contextlib import suppress
 from enum import Enum, StrEnum
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
@@ -280,9 +281,9 @@ class Attempt:
     """A running upstream request. Its race lets it win or cuts it."""
 
     __slots__ = (
-        "__weakref__", "_hold_over", "_watch", "again", "answer", "claimed_at", "deployment", "ending", "exchange",
-        "failed_at", "lacks", "measurement", "overtaken", "race", "record", "refused", "seat", "sendings", "start",
-        "state", "still", "task", "whole",
+        "__weakref__", "_ahead", "_hold_over", "_watch", "again", "answer", "claimed_at", "deployment", "ending",
+        "exchange", "failed_at", "lacks", "measurement", "overtaken", "race", "record", "refused", "seat", "sendings",
+        "start", "state", "still", "task", "whole",
     )  # fmt: skip
 
     def __init__(
@@ -314,6 +315,7 @@ class Attempt:
         self.whole, self.measurement = race.reading.begin(self, at)
         self.answer: Answer | None = None  # set when the request is sent
         self._hold_over: asyncio.Future[None] | None = None  # done when its hold is over
+        self._ahead: asyncio.Future[bytes] | None = None  # what a held one reads: in a task of its own
         self._watch: WatchEnd | None = None  # set when it is WATCHED
 
     async def run(self) -> None:
@@ -378,6 +380,8 @@ class Attempt:
     def end(self, outcome: Outcome, error: UpstreamError | None = None) -> None:
         """Drop the exchange, and set the attempt's ending, unless it has one."""
         self._drop()
+        if self._ahead is not None and self.ending is None:
+            self._note_read(self._ahead)
         self._settle(Outcome.SUPERSEDED if outcome is Outcome.LOST and self.token_at() is not None else outcome, error)
 
     def token_at(self) -> float | None:
@@ -433,6 +437,16 @@ class Attempt:
     def _drop(self) -> None:
         if self.exchange is not None:
             self.exchange.abort()
+
+    def _note_read(self, ahead: asyncio.Future[bytes]) -> None:
+        """Count what a held one has read in the very turn in which it is cut: its task will not come to it."""
+        answer = self.answer
+        if answer is None or self.state is AttemptState.ANSWERING or not ahead.done() or ahead.cancelled():
+            return
+        data = b"" if ahead.exception() is not None else ahead.result()
+        if data and len(data) + len(answer.reader.held) <= LONG_BYTES:
+            with suppress(UpstreamError):
+                answer.read(data, self.race.open_call.services.clock())
 
     def _learn_calls(self, calls: ToolCalls, answer: Answer) -> None:
         """Learn how the deployment sends calls; a translation may have joined their pieces."""
@@ -550,6 +564,7 @@ class Attempt:
 
         """
         read, begins = asyncio.ensure_future(exchange.read()), False
+        self._ahead = read
         try:
             waiting: set[asyncio.Future[Any]] = {read, hold_over}
             await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
@@ -570,6 +585,7 @@ class Attempt:
             self._drop()
             raise expiry from None
         finally:
+            self._ahead = None
             if not read.done():
                 read.cancel()
                 await asyncio.wait({read})

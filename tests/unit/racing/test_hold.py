@@ -14,7 +14,7 @@ from gateway.steering import Launch, Plan
 from providers import ErrorKind, UpstreamError
 from providers.dialects import CHAT, Begun, Continuing
 from tests.unit.racing.test_race import answers
-from tests.unit.racing.track import DONE, FINISH, ROLE, RememberingSink, Timetable, Track, delta
+from tests.unit.racing.track import DONE, FINISH, ROLE, RememberingSink, Timetable, Track, delta, usage
 from tests.unit.racing.virtual_time import run
 from tests.unit.steering.virtual_replica import VirtualReplica
 
@@ -35,6 +35,17 @@ def test_a_faster_decoder_overtakes_within_the_hold() -> None:
     assert (record.held_ms, record.held_for, record.held_gain_ms) == (pytest.approx(1000), "fast-decoder", 8000)
     assert track.sink.bytes.startswith(delta(role="assistant", content=""))  # type: ignore[union-attr]
     assert b"from fast-decoder" in track.sink.bytes  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(("before_s", "tokens"), [(1e-12, 7), (-1e-12, 1)])
+def test_what_a_held_attempt_had_read_as_another_won_is_in_its_row(before_s: float, tokens: int) -> None:
+    thinks, says = (0.2, ROLE + delta(reasoning_content="Hm")), (1.2 - before_s, delta("Oh") + usage(10, 7))
+    track = Track(Timetable("slow-decoder", [thinks, says]), answers("fast-decoder", 1.2), decode_s=SPEEDS)
+    held = run(track.run()).attempts[0]
+    assert track.outcomes == {"slow-decoder": "superseded", "fast-decoder": "won"}
+    assert held.ttft_ms == pytest.approx(200)
+    assert held.ttft_answer_ms == (None if before_s < 0 else pytest.approx(1200))
+    assert held.completion_tokens == tokens
 
 
 def test_a_held_attempt_wins_when_its_time_is_up_and_what_was_kept_goes_out_at_once() -> None:
