@@ -396,6 +396,10 @@ class HttpUpstream:
             self._name_url(error, "models", "")
             raise
 
+    def retire(self) -> None:
+        """Keep no connection without a request from now on. Running requests go on, and more may be sent."""
+        self._client.retire()
+
     async def aclose(self) -> None:
         """Close kept connections."""
         await self._client.aclose()

@@ -16,6 +16,7 @@ from gateway.settings import LONGEST_KEY
 from providers import (
     Exchange,
     Facts,
+    HttpUpstream,
     Learnt,
     Listing,
     MaskedRecord,
@@ -89,7 +90,7 @@ KEPT_S = 600.0  # without a call
 class TenantUpstreams:
     """The upstreams of clients' keys, opened when they are first asked, and forgotten when they are not used any more.
 
-    A forgotten one may still have running requests. When these have ended its connections close by themselves.
+    A forgotten one may still have running requests. It keeps no connection beside theirs.
     """
 
     def __init__(
@@ -131,7 +132,7 @@ class TenantUpstreams:
             oldest = next(iter(self._kept))
             if self._kept[oldest][1] > before_s:
                 return
-            del self._kept[oldest]
+            self._let_go(oldest)
 
     async def aclose(self) -> None:
         """Close all connections."""
@@ -142,9 +143,14 @@ class TenantUpstreams:
     def _make_room(self, client: str | None) -> None:
         own = [place for place in self._kept if place[0] == client]
         if len(own) >= MOST_KEPT_A_CLIENT:
-            del self._kept[own[0]]
+            self._let_go(own[0])
         elif len(self._kept) >= MOST_KEPT:
-            del self._kept[next(iter(self._kept))]
+            self._let_go(next(iter(self._kept)))
+
+    def _let_go(self, place: tuple[str | None, str, str]) -> None:
+        upstream, _ = self._kept.pop(place)
+        if isinstance(upstream, HttpUpstream):
+            upstream.retire()
 
 
 class LazyUpstream:

@@ -66,6 +66,7 @@ class Pool:
         self._connect_timeout_s = 0.0  # that of the last request
         self._lost_at = -IDLE_S  # when a lost race last closed a connection
         self._closed = False
+        self._retired = False
 
     async def send(self, request: Request, connect_timeout_s: float, *, fresh: bool = False) -> Response:
         """Send ``request`` over the next connection with room; return before the response arrives.
@@ -110,6 +111,14 @@ class Pool:
         for connection in [each for each in self._free if not each.streams]:
             connection.close()
 
+    def retire(self) -> None:
+        """Keep no connection without an exchange from now on. Exchanges go on, and more may be sent."""
+        self._retired = True
+        if self._sweeping is not None:
+            self._sweeping.cancel()
+            self._sweeping = None
+        self.drop_idle()
+
     async def aclose(self) -> None:
         """Drop all connections with their exchanges, and fail the requests that wait."""
         self._closed = True
@@ -142,15 +151,15 @@ class Pool:
         if connection.room:
             self._free.pop(connection, None)  # moves it to the end
             self._free[connection] = None
-            if len(self._free) > MAX_IDLE and not connection.streams:
+            if not connection.streams and (self._retired or len(self._free) > MAX_IDLE):
                 connection.close()
-            elif self._sweeping is None:
+            elif self._sweeping is None and not self._retired:
                 self._sweeping = self._loop.call_later(IDLE_S, self._sweep)
 
     def wearing(self, connection: Connection) -> None:
         """Open another connection in advance."""
         if connection in self._all and not self._dials and len(self._free) <= 1:
-            self._start_dial()
+            self._dial_spare()
 
     def gone(self, connection: Connection, *, dropped: bool) -> None:
         """Forget a connection; replace it if a lost race has closed it, unless there are enough spare ones."""
@@ -159,7 +168,7 @@ class Pool:
         if dropped and not self._closed:
             self._lost_at = self._loop.time()
             if len(self._free) + len(self._dials) - len(self._waiting) < MAX_IDLE:
-                self._start_dial()
+                self._dial_spare()
 
     def _take(self) -> Connection | None:
         while self._free:
@@ -168,7 +177,7 @@ class Pool:
                 if connection.room == 1:
                     del self._free[connection]
                     if not (self._free or self._dials) and (connection.version == "2" or self._loses()):
-                        self._start_dial()  # so that the next request need not wait
+                        self._dial_spare()  # so that the next request need not wait
                 return connection
             self._free.pop(connection, None)
             if not connection.alive():
@@ -186,6 +195,10 @@ class Pool:
         elif self.version is None and self._may_share:
             wanted = min(wanted, UNKNOWN_DIALS)
         while len(self._dials) < wanted:
+            self._start_dial()
+
+    def _dial_spare(self) -> None:
+        if not self._retired:
             self._start_dial()
 
     def _start_dial(self) -> None:
@@ -286,6 +299,7 @@ class Client:
         self._requests = 0  # sent over HTTP/2, while either protocol may be used
         self._refusals: deque[int] = deque(maxlen=_REFUSALS)  # the numbers of requests that the server refused
         self._http1_until = 0.0
+        self._retired = False
         checked(self._headers)
 
     def use_headers(self, headers: Mapping[str, str]) -> None:
@@ -343,6 +357,12 @@ class Client:
                 return response
         raise UpstreamError(ErrorKind.DISCONNECTED, "the connection was closed before the answer at every try")
 
+    def retire(self) -> None:
+        """Keep no connection without an exchange from now on. Exchanges go on, and more may be sent."""
+        self._retired = True
+        for pool in self._pools.values():
+            pool.retire()
+
     async def aclose(self) -> None:
         """Drop all connections."""
         for pool in self._pools.values():
@@ -368,6 +388,8 @@ class Client:
             self._scheme, self._host, self._port, loop=loop, versions=versions, tls=self._tls, proxy=self._proxy
         )
         pool = self._pools[versions] = Pool(dialer.dial, loop, may_share=may_share, batches=self._batches)
+        if self._retired:
+            pool.retire()
         return pool
 
     def _refused(self, pool: Pool, now_s: float) -> None:

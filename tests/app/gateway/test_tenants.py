@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from structlog.typing import EventDict
 
+from gateway.fleet.tenants import MOST_KEPT_A_CLIENT
 from providers.simulator.script import Delta, Gate, Hang, Headers, RoleOnly, Status, Step, answer
 from providers.simulator.wire import error
 from tests.app.gateway.collector import collecting
@@ -497,6 +498,31 @@ async def test_what_a_clients_own_key_costs_need_not_be_known(serve: Serve, unpr
         async with running.chat({**bearer("hs-app"), **brings()}, web_search_options={}) as response:
             assert response.status == 200, await response.text()
         assert sent_to(running, "alpha") == [KEY]
+
+
+def descriptors() -> int:
+    return sum(1 for _ in Path("/proc/self/fd").iterdir())
+
+
+async def test_made_up_keys_hold_few_connections_and_a_running_call_of_one_let_go_ends_as_it_should(
+    serve: Serve,
+) -> None:
+    go_on = asyncio.Event()
+    script = by_user(long=[Delta("one"), Gate(go_on), Delta(" two"), *answer(" three")])
+    config = {**ON, "clients": APP}
+    async with serve(alpha=None, config=config) as running:
+        running["alpha"].answers = script
+
+        async with running.chat({**bearer("hs-app"), **brings()}, user="long", stream=True) as response:
+            assert b"one" in await response.content.readany()
+            before, most = descriptors(), 0
+            for number in range(300):
+                key = brings(f"alpha=made-up-{number}")
+                assert (await asked(running, {**bearer("hs-app"), **key}))[0] == 200
+                most = max(most, descriptors() - before)
+            assert 0 < most <= 2 * MOST_KEPT_A_CLIENT + 10  # both ends of each connection are in this process
+            go_on.set()
+            assert b" three" in await response.read()
 
 
 OWN = "key-of-another-account"

@@ -62,6 +62,17 @@ def test_the_oldest_of_all_goes_where_there_are_too_many() -> None:
     assert opened.number == MOST_KEPT
 
 
+def test_one_that_is_let_go_keeps_no_connections_whyever_it_is() -> None:
+    opened = Opened()
+    long_ago = opened.kept.of("other", "alpha", "key")
+    opened.now_s += KEPT_S
+    opened.kept.forget()
+    all_of_one = [opened.kept.of("app", "alpha", f"key-{number}") for number in range(MOST_KEPT_A_CLIENT + 1)]
+    others = [opened.kept.of(f"client-{number}", "alpha", "key") for number in range(MOST_KEPT)]
+    retired = [each for each in (long_ago, *all_of_one, *others) if each._client._retired]  # type: ignore[attr-defined] # of HttpUpstream
+    assert retired == [long_ago, *all_of_one]
+
+
 def test_nothing_of_a_clients_key_stays_in_what_the_process_remembers() -> None:
     def remembered() -> list[int]:
         return [each.cache_info().currsize for each in (redaction._sought, sse.as_sent, records._clean)]

@@ -330,6 +330,39 @@ async def test_what_is_cancelled_as_it_is_sent_is_aborted() -> None:
 
 
 @in_virtual_time
+async def test_one_that_is_retired_keeps_what_runs_only_as_long_as_it_runs() -> None:
+    dialling = Dialling()
+    async with pooling(dialling) as pool:
+        await used_at_a_time(pool, dialling, 3)
+        running = await pool.send(POST, TIMEOUT_S)
+        pool.retire()
+        [busy] = [line for line in dialling.lines if line.heard()]
+        assert [line for line in dialling.lines if not line.wire.aborted] == [busy]
+        await asyncio.sleep(IDLE_S * 2)
+        await finished(busy, running)
+        await asyncio.sleep(0)
+        assert busy.wire.aborted
+        assert not pool._all
+        assert pool._sweeping is None
+
+
+@in_virtual_time
+async def test_one_that_is_retired_opens_what_is_asked_of_it_and_no_spare() -> None:
+    dialling = Dialling(takes_s=0.1)
+    async with pooling(dialling) as pool:
+        (await pool.send(POST, TIMEOUT_S)).abort()  # a spare is under way
+        pool.retire()
+        await asyncio.sleep(1)
+        assert not pool._all
+        response, next_one = await asyncio.gather(asking(pool), asking(pool))
+        next_one.abort()  # a lost race
+        await finished(dialling.lines[2], response)
+        await asyncio.sleep(1)
+        assert not pool._all
+    assert dialling.begun == 4
+
+
+@in_virtual_time
 async def test_closing_ends_all_that_waits_and_runs() -> None:
     dialling = Dialling()
     async with pooling(dialling) as pool:
