@@ -47,6 +47,7 @@ from .exchange import Rest as Rest
 from .exchange import Upstream as Upstream
 from .exchange import UpstreamAnswer as UpstreamAnswer
 from .exchange import sound_has_begun as sound_has_begun
+from .forms import concerns as concerns
 from .forms import taught as taught
 from .forms import why_of as why_of
 from .hosted import ALSO_BY_CLIENTS as ALSO_BY_CLIENTS

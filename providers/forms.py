@@ -55,6 +55,7 @@ _OF_MAKING = frozenset(
 _OF_MESSAGES = frozenset({"content", "name", "role", "tool_calls"})
 _EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 _OF_USAGE = ("stream_options", "include_usage")  # whose client set them means its own
+_OF_ONE_FIELD = frozenset({Kind.FIELD, Kind.LIMIT, Kind.NAME, Kind.VALUE})
 _AROUND_SCHEMAS = ("function", "json_schema", "format")
 _DIGEST = 16  # characters
 _PRIVATE = frozenset({"client_metadata", "labels", "metadata", "prompt_cache_key", "safety_identifier", "user"})
@@ -197,6 +198,23 @@ def taught(upstream: object, request: Request, error: UpstreamError) -> Facts:
     """
     learn: Callable[[Request, UpstreamError], Facts] | None = getattr(upstream, "learn", None)
     return NOTHING if learn is None else learn(request, error)
+
+
+def concerns(fact: Fact, fields: Fields, dialect: str, prompt_tokens: int, *, tools: bool) -> bool:
+    """Whether a request of these ``fields`` may meet the refusal that ``fact`` is of. Its prompt is not read for that.
+
+    So a stricter history, schemas and whole answers concern no request.
+    """
+    if fact.kind is Kind.LENGTH:
+        return prompt_tokens >= fact.tokens
+    if fact.kind is Kind.API or fact.kind is Kind.TOOLS:
+        return fact.field == dialect and (tools or fact.kind is Kind.API)
+    if fact.dialect != dialect or fact.kind not in _OF_ONE_FIELD or (place := _place_of(fields, fact.field)) is None:
+        return False
+    value = bytes(_value_at(fields, place) or b"")
+    if fact.kind is Kind.LIMIT:
+        return value.isdigit() and int(value) > fact.tokens
+    return not fact.value or value.decode(errors="replace") == fact.value
 
 
 def learn(learnt: Learnt, asked: Asked, error: UpstreamError, say: Callable[[Facts], Sent]) -> Facts:

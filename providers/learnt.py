@@ -126,6 +126,7 @@ class Learnt:
         self.steers = False  # of APIs or lengths, which decides who is asked, and in what
         self.stops_streams = False  # of streams
         self.is_any = False  # at all
+        self.is_of_some = False  # what does not hold for all
         self.supposed: set[tuple[str | None, str, Fact]] = set()  # those that no answer has confirmed
 
     def of(self, model: str, client: str | None = None) -> Facts:
@@ -255,6 +256,15 @@ class Learnt:
             if refusal.instead in passed:
                 return dialect
             passed.append(refusal.instead)
+
+    def met_by_others(self, model: str, client: str | None) -> Facts:
+        """Return what only other clients have met of ``model``: for ``client`` it is no more than a supposition."""
+        if not self.is_of_some or client is None:
+            return NOTHING
+        own, now = self.of(model, client), self._wall_clock()
+        others = (models[model] for who, models in self._met.items() if who not in {None, FORMER} and model in models)
+        found = (fact for known in others for fact, met in known.items() if met.until > now and fact not in own)
+        return tuple(dict.fromkeys(found))
 
     def refused_length(self, model: str, client: str | None = None) -> int | None:
         """Return the tokens of a prompt that was too long for ``model``; None: none was."""
@@ -405,6 +415,7 @@ class Learnt:
             self._kinds.pop(client, None)
         every = _NO_KINDS.union(*self._kinds.values())
         self.is_any = bool(every)
+        self.is_of_some = not self._kinds.keys() <= {None, FORMER}
         self.steers, self.stops_streams = not _STEERING.isdisjoint(every), Kind.STREAM in every
 
 

@@ -51,6 +51,7 @@ from gateway.steering import (
     prefix_of,
     rescued_in_time,
 )
+from providers import concerns
 from providers.dialects import Lasting, RequestFormat, bound_reasoning
 
 if TYPE_CHECKING:
@@ -228,6 +229,10 @@ def _planned(  # noqa: PLR0917 - what is known of a call
     client_context: ClientContext,
 ) -> Plan:
     """Return the plan of a call, which is counted."""
+    for learnt in model.learnt:
+        if learnt.is_of_some and (supposed := _supposed(call, model, names)):
+            terms = msgspec.structs.replace(terms, supposed=supposed)
+            break
     return context.steering.plan(
         model.name,
         names,
@@ -238,6 +243,21 @@ def _planned(  # noqa: PLR0917 - what is known of a call
         payer=model.payer,
         client=call.client,
     )
+
+
+def _supposed(call: Call, model: Model, names: Sequence[str]) -> list[str]:
+    """Return which of the deployments ``names`` have refused other clients alone what this ``call`` asks for."""
+    return [name for name in names if _is_supposed_at(model.deployments[name], call)]
+
+
+def _is_supposed_at(deployment: Deployment, call: Call) -> bool:
+    learnt, dialect = deployment.learnt, deployment.spoken_in(call)
+    facts = () if learnt is None else learnt.met_by_others(deployment.model, call.client)
+    if not facts:
+        return False
+    fields, tools = call.wordings.get(deployment.name, call.fields), dialect.requests.tools
+    has_tools = any(name in fields for name in tools)
+    return any(concerns(fact, fields, dialect.name, call.prompt_tokens, tools=has_tools) for fact in facts)
 
 
 def _resolved(  # noqa: PLR0917 - what is known of a request

@@ -1,6 +1,6 @@
 """The planner: decides which attempts are launched for a call, and when. Pure: no I/O, clock or global state."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from math import inf
 from operator import attrgetter
 from random import Random
@@ -506,6 +506,8 @@ def plan(
     else:
         chosen, weights_up_to = lineup.eligible(held) if held else (lineup.near, lineup.weights_up_to)
         primary = chosen[0] if len(chosen) == 1 else _draw(chosen, weights_up_to, random)
+        if primary.deployment in terms.supposed:
+            primary = _an_equal(primary, chosen, terms.supposed)
         why = Why.DRAWN if chosen is lineup.near else Why.CACHE_WARM
     if primary.condition.trial_in_s == 0.0:
         why = Why.TRIAL
@@ -562,6 +564,15 @@ def _draw(chosen: Sequence[Candidate], weights_up_to: Sequence[float], random: R
     if second.condition.in_flight * first.weight < first.condition.in_flight * second.weight:
         return second
     return first
+
+
+def _an_equal(primary: Candidate, chosen: Sequence[Candidate], supposed: Collection[str]) -> Candidate:
+    """Return the best that is as good as ``primary`` but for a hair, and has refused no client what this call asks for.
+
+    Else the primary: what other clients have met must make no call slower.
+    """
+    most_s = HAIR * primary.score_s
+    return next((each for each in chosen if each.deployment not in supposed and each.score_s <= most_s), primary)
 
 
 def _canary(canaries: Sequence[Candidate], random: Random) -> Candidate | None:

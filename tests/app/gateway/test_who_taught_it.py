@@ -79,6 +79,33 @@ async def test_a_prompt_that_is_too_long_for_one_client_keeps_nobody_out_until_a
         assert len(running["alpha"].received) == 2
 
 
+async def test_of_equals_others_are_sent_first_to_the_one_that_has_not_refused_the_same(serve: Serve) -> None:
+    config = {**clients("eve", "bob"), "models": {MODEL: {"race": {"mode": "single"}}}}
+    async with serve(alpha=None, beta=None, config=config) as running:
+        running["alpha"].answers = running["beta"].answers = refusing("reasoning_effort")
+        assert await said(running, "eve") == (200, "reasoning_effort")
+        met, other = ("alpha", "beta") if running["alpha"].received else ("beta", "alpha")
+        running[met].answers = running[other].answers = None
+        running[met].script = running[other].script = ANSWERS["chat"]
+        asked = len(running[met].received)
+        for _ in range(8):
+            assert await said(running, "bob") == (200, None)
+        assert (len(running[met].received), len(running[other].received)) == (asked, 8)
+        for _ in range(40):
+            assert await said(running, "bob", {"messages": QUESTION}) == (200, None)
+        assert len(running[met].received) > asked
+
+
+async def test_what_others_have_met_makes_no_call_slower(serve: Serve) -> None:
+    config = {**clients("eve", "bob"), "models": {MODEL: {"race": {"mode": "single"}}}}
+    async with serve(alpha=None, beta=None, config=config) as running:
+        running.prefer("alpha", "beta")
+        running["alpha"].answers = refusing("reasoning_effort")
+        assert await said(running, "eve") == (200, "reasoning_effort")
+        assert await said(running, "bob") == (200, "reasoning_effort")
+        assert not running["beta"].received
+
+
 async def test_without_clients_it_holds_at_once_for_everybody(serve: Serve) -> None:
     async with serve(alpha=None) as running:
         running["alpha"].answers = refusing("reasoning_effort")

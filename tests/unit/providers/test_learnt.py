@@ -214,3 +214,15 @@ def test_what_an_operator_drops_holds_for_nobody() -> None:
     assert known.drop("m", EFFORT, before=999.0) is False
     assert (known.drop("m", EFFORT), known.drop("m", LIMIT)) == (True, True)
     assert (known.models, known.is_any) == ({}, False)
+
+
+def test_what_only_others_have_met_is_a_supposition_until_it_holds_for_all() -> None:
+    known, clock, _ = learnt()
+    known.note("m", EFFORT, client="eve")
+    assert [known.met_by_others("m", each) for each in ("bob", "eve", None)] == [(EFFORT,), (), ()]
+    assert known.met_by_others("n", "bob") == ()
+    known.note("m", EFFORT, client="bob")
+    assert (known.met_by_others("m", "cid"), known.of("m", "cid"), known.is_of_some) == ((), (EFFORT,), False)
+    known.note("m", LIMIT, client="eve")
+    clock.now += DAY_S
+    assert known.met_by_others("m", "cid") == ()

@@ -353,3 +353,26 @@ def test_a_deployment_is_launched_once_whatever_the_plan() -> None:
         assert bool(made.launches) != (made.retry_after_s is not None)
         if made.launches:
             assert made.launches[0].role is Role.PRIMARY
+
+
+@pytest.mark.parametrize(
+    ("other_s", "supposed", "first"),
+    [
+        (1.0, [], "drawn"),
+        (1.0, ["drawn"], "other"),
+        (1.0, ["other"], "drawn"),
+        (1.2, ["drawn"], "other"),
+        (1.3, ["drawn"], "drawn"),
+        (1.0, ["drawn", "other"], "drawn"),
+    ],
+)
+def test_of_equals_the_one_that_has_refused_nobody_this_is_asked_first(
+    other_s: float, supposed: list[str], first: str
+) -> None:
+    lineup = line_up([candidate("other", other_s), candidate("drawn", 1.0)])
+    settings = RaceSettings.model_validate({"mode": Mode.SINGLE})
+    terms = Terms(Objective.FIRST_TOKEN, 1, supposed=supposed)
+    draw = NEVER if other_s == 1.0 else ALWAYS
+    made = plan(lineup, settings, terms, tokens=0.0, random=Draws(draw), now_s=0.0)
+    assert [each.deployment for each in made.launches if each.delay_s == 0.0] == [first]
+    assert {*(each.deployment for each in made.launches), *made.rest} == {"drawn", "other"}  # it keeps nobody out
