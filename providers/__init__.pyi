@@ -56,6 +56,7 @@ from .hosted import BY_CLIENTS_ANYWHERE as BY_CLIENTS_ANYWHERE
 from .hosted import BY_CLIENTS_IN as BY_CLIENTS_IN
 from .hosted import DECLARED as DECLARED
 from .hosted import SEARCH_NAMES as SEARCH_NAMES
+from .hosted import has_hosted as has_hosted
 from .hosted import is_added as is_added
 from .hosted import is_switched_off as is_switched_off
 from .hosted import lets_search as lets_search

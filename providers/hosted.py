@@ -147,7 +147,24 @@ def is_added(body: Mapping[str, msgspec.Raw]) -> bool:
 
 def runs_among(tools: msgspec.Raw) -> bool:
     """Whether one of ``tools`` runs at the provider, in the form of any API."""
-    return _has_hosted(_decoded(tools))
+    return has_hosted(_decoded(tools))
+
+
+def has_hosted(value: Any) -> bool:
+    """Whether one of decoded tools, or of those within them, runs at the provider, in the form of any API."""
+    left = [*value] if isinstance(value, list) else [value]
+    while left:
+        each = left.pop()
+        if not isinstance(each, dict):
+            continue
+        within = each.get("tools")  # of a namespace
+        left += within if isinstance(within, list) else []
+        kind = each.get("type")
+        if kind and isinstance(kind, str) and not _is_clients(kind, each) and not is_switched_off(each.get(kind, {})):
+            return True
+        if not kind and _OF_FUNCTIONS.isdisjoint(each) and _has_googles(each):
+            return True
+    return False
 
 
 def searches_by_field(fields: Mapping[str, msgspec.Raw]) -> bool:
@@ -206,7 +223,7 @@ def _asks_among(asked: Mapping[str, Any], ways: tuple[_Asking, ...]) -> bool:
     own = asked.get(_OWN_BODY)  # what a program's SDK would have put beside the others
     if not isinstance(own, dict):
         return False
-    has_tool = _has_hosted if ways is FIELDS else _has_search
+    has_tool = has_hosted if ways is FIELDS else _has_search
     return _asks_among({**own, _OWN_BODY: None}, ways) or has_tool(own.get("tools"))
 
 
@@ -254,19 +271,6 @@ def _has_model(value: Any) -> bool:
 
 def _is_preset(value: Any) -> bool:
     return isinstance(value, str) and value in _PRESETS
-
-
-def _has_hosted(value: Any) -> bool:
-    listed = value if isinstance(value, list) else [value]
-    for each in listed:
-        if not isinstance(each, dict):
-            continue
-        kind = each.get("type")
-        if kind and isinstance(kind, str) and not _is_clients(kind, each) and not is_switched_off(each.get(kind, {})):
-            return True
-        if not kind and _OF_FUNCTIONS.isdisjoint(each) and _has_googles(each):
-            return True
-    return False
 
 
 def _has_search(value: Any) -> bool:

@@ -1,7 +1,7 @@
 """The list of raced APIs, each with its dialect. A new one is a file, and a line here."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -29,6 +29,7 @@ from providers import (
     BY_CLIENTS_ANYWHERE,
     BY_CLIENTS_IN,
     DECLARED,
+    has_hosted,
     is_switched_off,
     runs_among,
     runs_there,
@@ -42,10 +43,10 @@ from providers.dialects import (
     RESPONSES,
     Dialect,
     Malformed,
-    added_tools,
     camel,
     flattened,
     raw_json,
+    tools_of_items,
 )
 
 if TYPE_CHECKING:
@@ -326,8 +327,6 @@ RESPONSES_MEDIA = Media.of(
 STORE_HEADER = "x-holeshot-store"
 _ITEM_ID = re.compile(rb'"id"\s*:')  # also an item of nothing else stands for a stored one
 
-_NESTING = "namespace"  # a tool that has tools
-
 _RESPONSES_CLIENT_TOOLS = BY_CLIENTS | ALSO_BY_CLIENTS
 _TRUE, _FALSE = msgspec.Raw(b"true"), msgspec.Raw(b"false")
 
@@ -339,6 +338,7 @@ class _Format(msgspec.Struct):
 class _ResponsesTool(msgspec.Struct):
     type: str = "function"
     environment: Any = None
+    tools: Any = None  # of a namespace
 
     @property
     def is_clients(self) -> bool:
@@ -393,8 +393,10 @@ def read_response(contents: Contents, race_header: str | None, *, store: bool) -
         fields["store"] = _TRUE if store else _FALSE
         response_headers[STORE_HEADER] = "true" if store else "false"
     found = decoded_fields(fields, _RESPONSES_DECODERS).get
-    tools: tuple[_ResponsesTool, ...] = (*(found("tools") or ()), *_added(prompt))
+    added, within = _of_items(prompt)
+    tools: tuple[_ResponsesTool, ...] = (*(found("tools") or ()), *added)
     is_clients = [tool.is_clients for tool in tools]
+    within += [tool.tools for tool in tools if tool.tools]
     text = found("text")
     format_ = text.format.type if text is not None and text.format is not None else "text"
     stores = bool(found("store")) or (runs_on and found("store") is None)
@@ -418,13 +420,18 @@ def read_response(contents: Contents, race_header: str | None, *, store: bool) -
         race=race,
         preferences=preferences,
         stream=bool(found("stream")),
-        stateful=stores or continued or bool(found("background")) or not all(is_clients) or runs_there(fields),
+        stateful=stores
+        or continued
+        or bool(found("background"))
+        or not all(is_clients)
+        or (bool(within) and any(map(has_hosted, within)))
+        or runs_there(fields),
         for_program=bool(tools) or format_ != "text",
         continues=found("previous_response_id"),
         converses="conversation" if is_set(fields.get("conversation")) else None,
         runs_on=bool(found("background")),
         has_ids=_ITEM_ID.search(prompt) is not None,
-        nests=_NESTING in [tool.type for tool in tools],
+        nests=bool(within),
         stores=stores,
         unstored=not (is_asked or runs_on or store),
         cache_key=found("prompt_cache_key"),
@@ -432,12 +439,12 @@ def read_response(contents: Contents, race_header: str | None, *, store: bool) -
     )
 
 
-def _added(prompt: msgspec.Raw) -> Iterator[_ResponsesTool]:
-    """Yield the tools that the input adds."""
+def _of_items(prompt: msgspec.Raw) -> tuple[list[_ResponsesTool], list[Any]]:
+    """Return the tools that the input adds, and the lists of those that are within its items otherwise."""
     try:
-        for tool in added_tools(prompt):
-            yield _responses_tool.decode(tool)
-    except (Malformed, msgspec.ValidationError) as error:
+        added, found = tools_of_items(prompt)
+        return ([_responses_tool.decode(tool) for tool in added] if added else []), [*map(msgspec.json.decode, found)]
+    except (Malformed, msgspec.ValidationError, RecursionError) as error:
         raise InvalidRequest(f"'input' is not understood: {error}", param="input") from None
 
 

@@ -49,7 +49,7 @@ from .index import DIALECTS as DIALECTS
 from .index import PIVOT as PIVOT
 from .messages.dialect import MESSAGES as MESSAGES
 from .responses.dialect import RESPONSES as RESPONSES
-from .responses.fields import added_tools as added_tools
+from .responses.fields import tools_of_items as tools_of_items
 from .responses.request_to_chat import ELSEWHERE as ELSEWHERE
 from .responses.turns import Heard as Heard
 from .responses.turns import answered_again as answered_again

@@ -82,9 +82,10 @@ def thinking_of(encrypted: msgspec.Raw | None, text: str) -> dict[str, Any] | No
     return {"type": kind, "data": bound} if kind == REDACTED else {"type": kind, "thinking": text, "signature": bound}
 
 
-# Tools that the input of a request adds to those beside it: Codex may have all of them there.
+# Tools that the input of a request adds to those beside it: Codex may have all of them there. And those that a search
+# among deferred ones has found.
 
-_ADDED = b'"additional_tools"'
+_ADDED, _FOUND = b'"additional_tools"', b'"tool_search_output"'
 
 
 def all_tools(asked: Mapping[str, msgspec.Raw]) -> msgspec.Raw | None:
@@ -95,7 +96,7 @@ def all_tools(asked: Mapping[str, msgspec.Raw]) -> msgspec.Raw | None:
 
     """
     raw, given = asked.get("tools"), asked.get("input", msgspec.Raw(b"null"))
-    if added := added_tools(given):
+    if added := tools_of_items(given)[0]:
         return raw_json([*(decoded(raw, list[msgspec.Raw], "tools") or ()), *added])
     return raw
 
@@ -109,19 +110,23 @@ def with_added_tools(asked: Mapping[str, msgspec.Raw]) -> Mapping[str, msgspec.R
     return asked if tools is None or tools is asked.get("tools") else {**asked, "tools": tools}
 
 
-def added_tools(given: msgspec.Raw) -> list[msgspec.Raw]:
-    """Return the tools that an ``input`` adds.
+def tools_of_items(given: msgspec.Raw) -> tuple[list[msgspec.Raw], list[msgspec.Raw]]:
+    """Return the tools that an ``input`` adds, and the lists of those that searches in it have found.
 
     Raises:
-        Malformed: they are no list.
+        Malformed: those that it adds are no list.
 
     """
-    if _ADDED not in bytes(given):
-        return []
-    adding = [(path, item) for path, item in each_at(given, "input") if item.get("type") == msgspec.Raw(_ADDED)]
-    return [
-        tool for path, item in adding for tool in decoded(item.get("tools"), list[msgspec.Raw], f"{path}.tools") or ()
-    ]
+    said, added, found = bytes(given), list[msgspec.Raw](), list[msgspec.Raw]()
+    if _ADDED not in said and _FOUND not in said:
+        return added, found
+    for path, item in each_at(given, "input"):
+        kind, tools = item.get("type"), item.get("tools")
+        if kind == msgspec.Raw(_ADDED):
+            added += decoded(tools, list[msgspec.Raw], f"{path}.tools") or ()
+        elif kind == msgspec.Raw(_FOUND) and tools is not None:
+            found.append(tools)
+    return added, found
 
 
 # Tools in namespaces. Chat completions have none: there the namespace becomes a part of the tool's name.

@@ -4,8 +4,10 @@ from typing import Any
 
 import pytest
 
-from providers.simulator.script import answer
+from providers.simulator.script import Raw, answer
 from tests.app.gateway.running_gateway import MODEL, Serve
+from tests.app.gateway.test_dialects import speaking
+from tests.app.gateway.test_provider_state import answer_of
 
 SEARCH = {"tools": [{"type": "web_search"}]}
 RACE = {"mode": "race", "width": 2, "audit_share": 0}
@@ -122,3 +124,37 @@ async def test_of_two_deployments_the_one_that_can_search_answers(serve: Serve) 
             await response.read()
         assert not running["alpha"].received
         assert running["beta"].received[0].body["tools"] == body["tools"]
+
+
+NAMESPACE = {"type": "namespace", "name": "n", "description": "d"}
+SPEAK = {"providers": {name: speaking("responses") for name in ("alpha", "beta")}, **of_model("alpha/m", "beta/m")}
+
+
+@pytest.mark.parametrize(
+    ("within", "launched"),
+    [
+        ([READ, {"type": "web_search"}], "1"),
+        ([{**NAMESPACE, "tools": [READ, {"type": "code_interpreter", "container": {"type": "auto"}}]}], "1"),
+        ([READ], "2"),
+        ([{**NAMESPACE, "tools": [READ]}], "2"),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("where", ["namespace", "additional_tools", "tool_search_output"])
+async def test_what_runs_there_is_asked_for_once_also_among_tools_within_others(
+    serve: Serve, where: str, within: list[dict[str, Any]], launched: str
+) -> None:
+    turn: dict[str, Any] = {"role": "user", "content": "Hi"}
+    fields = (
+        {"input": "Hi", "tools": [{**NAMESPACE, "tools": within}]}
+        if where == "namespace"
+        else {"input": [turn, {"type": where, "role": "developer", "call_id": "c", "tools": within}]}
+    )
+    script = [Raw(answer_of({}))]
+    async with (
+        serve(alpha=script, beta=script, config=SPEAK) as running,
+        running.post({"model": MODEL, **fields}, path="/v1/responses") as response,
+    ):
+        assert response.status == 200, await response.read()
+        assert response.headers["x-holeshot-launched"] == launched
+        assert response.headers.get("x-holeshot-narrowed") == ("stateful" if launched == "1" else None)

@@ -274,3 +274,38 @@ def test_a_search_is_known_among_tools(tool: dict[str, Any]) -> None:
 
 def test_what_nobody_can_read_asks_for_nothing() -> None:
     assert not runs_there({"extra_body": msgspec.Raw(b"[" * 2_000_000), "plugins": msgspec.Raw(b"\xff")})
+
+
+SEARCH, OWN = {"type": "web_search"}, {"type": "function", "name": "f", "parameters": {"tools": {"type": "mcp"}}}
+
+
+def namespace(*tools: Any) -> dict[str, Any]:
+    return {"type": "namespace", "name": "n", "description": "d", "tools": [*tools]}
+
+
+WITHIN: list[tuple[dict[str, Any], bool]] = [
+    ({"tools": [namespace(OWN, SEARCH)]}, True),
+    ({"tools": [OWN, namespace(namespace(OWN), namespace({"type": "mcp", "server_label": "m"}))]}, True),
+    ({"tools": [namespace({"type": "shell", "environment": {"type": "container_auto"}})]}, True),
+    ({"tools": [namespace({"type": "shell", "environment": {"type": "local"}}, OWN)]}, False),
+    ({"tools": [namespace(OWN, {"type": "custom", "name": "g"}), namespace()]}, False),
+    ({"input": [{"type": "additional_tools", "role": "developer", "tools": [OWN, SEARCH]}]}, True),
+    ({"input": [{"type": "additional_tools", "role": "developer", "tools": [namespace(OWN, SEARCH)]}]}, True),
+    ({"input": [{"type": "additional_tools", "role": "developer", "tools": [namespace(OWN)]}]}, False),
+    ({"input": [{"type": "tool_search_output", "call_id": "c", "tools": [namespace(SEARCH)]}]}, True),
+    ({"input": [{"type": "tool_search_output", "call_id": "c", "tools": [SEARCH]}]}, True),
+    ({"input": [{"type": "tool_search_output", "call_id": "c", "tools": [OWN, namespace(OWN)]}]}, False),
+    ({"input": [{"type": "tool_search_output", "call_id": "c", "tools": "odd"}]}, False),
+    ({"tools": [{**namespace(), "tools": None}, {**namespace(), "tools": "odd"}]}, False),
+]
+
+
+@pytest.mark.parametrize(("said", "there"), WITHIN, ids=str)
+def test_what_runs_at_a_provider_is_found_within_other_tools(said: dict[str, Any], there: bool) -> None:
+    assert parsed("responses", **said).stateful is there
+
+
+def test_tools_as_deep_as_json_may_be_are_looked_through() -> None:
+    said = "[" + '{"type":"namespace","tools":[' * 400 + '{"type":"web_search"}' + "]}" * 400 + "]"
+    fields = {**raw({"model": "m", **PROMPT["responses"]}), "tools": msgspec.Raw(said.encode())}
+    assert read_response(Contents(fields, len(said)), None, store=False).stateful
