@@ -69,7 +69,7 @@ def client_context_of(request: web.Request, context: Context, admitted: Admitted
 
 ClientHandler = Callable[[web.Request, Admitted], Awaitable[web.StreamResponse]]
 Admit = Callable[[web.Request], Client]
-Receive = Callable[[Hashable], ReceivedBody]
+Receive = Callable[[Hashable], Awaitable[ReceivedBody]]
 _UNREAD = ReceivedBody(b"", None)
 _RUNS = frozenset({"max_parallel"})
 
@@ -106,7 +106,8 @@ def admitted_call(
                 begun = await _begun(context, client, before)
             if not runs_model:
                 return await answer(request, Admitted(client, _UNREAD, begun=begun))
-            received = await read_body(request, context, owner, client.priority) if receive is None else receive(owner)
+            receiving = read_body(request, context, owner, client.priority) if receive is None else receive(owner)
+            received = await receiving
             try:
                 if not intake.enter(owner):
                     received.queue(context.bodies, owner)

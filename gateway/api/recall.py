@@ -6,24 +6,29 @@ It is then a request as any other: it names nothing that is stored anywhere, may
 import asyncio
 import re
 from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 import msgspec
 
-from gateway.api.bodies import most_bytes, read_contents, too_large
+from gateway.api.bodies import LARGE_BYTES, most_bytes, read_contents, too_large
 from gateway.api.client import Client
 from gateway.api.context import Context
 from gateway.api.json_body import Contents, Media, decoded, is_set
 from gateway.api.provider_state import MOST_NAMES, StoredAt
 from gateway.core.errors import InvalidRequest
 from gateway.memory.answers import Scope
-from providers import UNREADABLE, encoded
+from providers import UNREADABLE, Steps, aside, encoded, finished
 from providers.dialects import id_of, is_bare, items_of, single_items
 
+_T = TypeVar("_T")
 _PREVIOUS, _PROMPT = "previous_response_id", "input"
 # An item that stands for another one: by its type, or as it has nothing but an id.
 _NAMING = re.compile(
     rb'"(?:item_reference|reasoning)"|\{\s*(?:"type"\s*:\s*null\s*,\s*)?"id"\s*:\s*"[^"]{1,500}"\s*[,}]'
 )
+_NAMES = (b'"id"', b'"item_reference"', b'"reasoning"')  # one of which is in each of these, and in few prompts
+_SLICE_BYTES = 2**17  # a search takes two milliseconds
+_STRADDLING_BYTES = 4096  # a match that begins in a slice ends within these
 _AT_ONCE = 50  # questions to the memory
 _optional_text = msgspec.json.Decoder(str | None)
 
@@ -56,29 +61,28 @@ async def recalled(
     raw = fields.get(_PREVIOUS)
     previous = None if raw is None or not is_set(raw) else decoded(_PREVIOUS, raw, _optional_text)
     prompt = fields.get(_PROMPT)
-    names_items = prompt is not None and _NAMING.search(prompt) is not None
+    size = 0 if prompt is None else len(memoryview(prompt))
+    if prompt is None or size <= _SLICE_BYTES:  # nearly always: without a call
+        names_items = prompt is not None and _NAMING.search(prompt) is not None
+    else:
+        names_items = await context.body_work.run(_naming_steps(prompt))
     if previous is None and not names_items:
         return Recalled(contents)
     scope, before = scope_of(client), None
     if previous is not None:
         before = await context.memory.conversation(scope, previous)
-    new = items_of(prompt)
-    try:
-        items = None if new is None else single_items(new)
-    except UNREADABLE:
-        items = None
+    items = await _items(prompt)
     if items is None:
         if before is not None:
             raise InvalidRequest("'input' must be a string, or an array of items", param="input")
         return Recalled(contents)
-    found = await _found(context, client, items) if names_items else {}
+    named = await _in_slices(context, _named_steps(items), size) if names_items else ()
+    found = await _found(context, client, named) if named else {}
     if before is None and not found:
         return Recalled(contents)
-    said = [found.get(at, item) for at, item in enumerate(items)]
-    changed = {**fields, _PROMPT: msgspec.Raw(b"[%b]" % b",".join([*(before or ()), *said]))}
-    if before is not None:
-        del changed[_PREVIOUS]
-    body = encoded(changed)
+    said = [*(before or ()), *(found.get(at, item) for at, item in enumerate(items))]
+    changed = {name: value for name, value in fields.items() if before is None or name != _PREVIOUS}
+    body = await _in_slices(context, _body_steps(changed, said), sum(map(len, said)))
     if len(body) > most_bytes(context):
         raise too_large(context)
     count(len(body))
@@ -92,6 +96,32 @@ async def recalled(
     return Recalled(again, previous if before is not None else None)
 
 
+def _body_steps(fields: dict[str, msgspec.Raw], items: Sequence[bytes]) -> Steps[bytes]:
+    """Return a body with these items."""
+    joined = b",".join(items)
+    yield
+    fields[_PROMPT] = msgspec.Raw(b"[%b]" % joined)
+    del joined
+    yield
+    return encoded(fields)
+
+
+async def _in_slices(context: Context, steps: Steps[_T], size: int) -> _T:
+    """Return the result of ``steps``; others have their turns in between if ``size`` bytes are many."""
+    return finished(steps) if size <= _SLICE_BYTES else await context.body_work.run(steps)
+
+
+async def _items(prompt: msgspec.Raw | None) -> list[bytes] | None:
+    """Return each item of a prompt; None: it is neither a text nor an array."""
+    new = items_of(prompt)
+    if new is None:
+        return None
+    try:
+        return single_items(new) if len(new) <= LARGE_BYTES else await aside(single_items, new)
+    except UNREADABLE:
+        return None
+
+
 class _Asked(msgspec.Struct, gc=False):
     type: str | None = None
     role: msgspec.Raw | None = None
@@ -101,10 +131,35 @@ _asked = msgspec.json.Decoder(_Asked)
 _object = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
+def _naming_steps(data: bytes | msgspec.Raw) -> Steps[bool]:
+    """Return whether ``data`` may name an item that stands for another one."""
+    view = memoryview(data)
+    size = len(view)
+    if size <= _SLICE_BYTES:
+        return _NAMING.search(data) is not None
+    for at in range(0, size, _SLICE_BYTES):
+        part = bytes(view[at : at + _SLICE_BYTES + _STRADDLING_BYTES])
+        if any(name in part for name in _NAMES) and _NAMING.search(part) is not None:
+            return True
+        yield
+    return False
+
+
+def _named_steps(items: Sequence[bytes]) -> Steps[list[tuple[int, str]]]:
+    """Return where an item stands for another one, and the other's id."""
+    named, read = [], 0
+    for at, item in enumerate(items):
+        if (yield from _naming_steps(item)) and (name := _named(item)) is not None:
+            named.append((at, name))
+        read += len(item)
+        if read >= _SLICE_BYTES:
+            read = 0
+            yield
+    return named
+
+
 def _named(item: bytes) -> str | None:
     """Return the id by which an item stands for another one; None: it is one itself."""
-    if _NAMING.search(item) is None:
-        return None
     try:
         asked = _asked.decode(item)
         if asked.type == "item_reference" or (asked.type is None and asked.role is None):
@@ -114,13 +169,12 @@ def _named(item: bytes) -> str | None:
         return None
 
 
-async def _found(context: Context, client: Client, items: Sequence[bytes]) -> dict[int, bytes]:
+async def _found(context: Context, client: Client, named: Sequence[tuple[int, str]]) -> dict[int, bytes]:
     """Return the items that are known, by the place where they are named."""
     scope = scope_of(client)
-    named = [(at, name) for at, item in enumerate(items) if (name := _named(item)) is not None][:MOST_NAMES]
     known: dict[int, bytes] = {}
-    for first in range(0, len(named), _AT_ONCE):
-        part = named[first : first + _AT_ONCE]
+    for first in range(0, min(MOST_NAMES, len(named)), _AT_ONCE):
+        part = named[first : min(MOST_NAMES, first + _AT_ONCE)]
         for (at, _), item in zip(
             part, await asyncio.gather(*(context.memory.item(scope, name) for _, name in part)), strict=True
         ):
@@ -134,14 +188,13 @@ async def kept_at(context: Context, client: Client, prompt: msgspec.Raw | None) 
 
     A provider that has another account does not find them.
     """
-    if prompt is None or _NAMING.search(prompt) is None or context.settings.provider_state == "none":
+    if prompt is None or context.settings.provider_state == "none":
         return None
-    try:
-        items = single_items(items_of(prompt) or b"")
-    except UNREADABLE:
+    size = len(memoryview(prompt))
+    if not await _in_slices(context, _naming_steps(prompt), size) or (items := await _items(prompt)) is None:
         return None
-    named = [name for item in items if (name := _named(item)) is not None]
-    for name in named[: -_AT_ONCE - 1 : -1]:  # the latest first: it is what goes on
+    named = await _in_slices(context, _named_steps(items), size)
+    for _, name in named[: -_AT_ONCE - 1 : -1]:  # the latest first: it is what goes on
         maker = await context.responses.maker(client.name, name)
         if maker is not None and client.made(maker, context.fleet):
             return StoredAt(maker.deployment, _PROMPT, key_name=maker.key_name)

@@ -339,9 +339,9 @@ class _Session:
             self._request
         )
 
-    def _received(self, turn: SocketTurn, owner: Hashable) -> ReceivedBody:
+    async def _received(self, turn: SocketTurn, owner: Hashable) -> ReceivedBody:
         """Return a body, counted. The caller keeps none, as the call forgets it when its answer begins."""
-        body = turn.body(self._context)
+        body = await turn.body(self._context)
         is_short = len(body) <= SEATED_BYTES
         return ReceivedBody(body, None if is_short else self._context.bodies.whole(owner, len(body)))
 

@@ -26,7 +26,7 @@ from gateway.limits import Begun
 from gateway.memory.answers import Remembering
 from gateway.overload.bodies import Body
 from gateway.racing import ClientGone
-from providers import as_utf8, encoded, events
+from providers import Steps, as_utf8, encoded, events, finished
 from providers.dialects import DONE, ELSEWHERE, Heard, Malformed, items_of, joined, warmed_up
 
 # The errors that only a WebSocket has. All are sent as events.
@@ -86,6 +86,7 @@ class ResponseCancelled(ApiError):
 # `store: false`, or the gateway remembers nothing. Others are in its memory of answers (``gateway/memory``).
 
 MOST_KEPT_BYTES = 8 * 2**20  # of one
+COPIED_BYTES = 2**18  # up to this, copies in one go take a tenth of a millisecond; of megabytes each takes some
 
 
 class KeptConversation(msgspec.Struct, frozen=True):
@@ -231,7 +232,7 @@ class SocketTurn:
         self._items = b""  # of its conversation, with its own input
         self._counted: Body | None = None  # counts them; None: it cannot be continued here
 
-    def body(self, context: Context) -> bytes:
+    async def body(self, context: Context) -> bytes:
         """Return the body of its request over HTTP, with the conversation before it, if that is kept here. Once.
 
         Raises:
@@ -239,19 +240,28 @@ class SocketTurn:
             BodyTooLarge: together they are too long.
 
         """
+        before = self._conversations.find(self._continues)
+        size = self._message.size + (0 if before is None else len(before.items))
+        steps = self._body_steps(context, before)
+        return finished(steps) if size <= COPIED_BYTES else await context.body_work.run(steps)
+
+    def _body_steps(self, context: Context, before: KeptConversation | None) -> Steps[bytes]:
+        """Make the body: each step copies the conversation once."""
         fields, self._fields = self._fields, {}
         new = items_of(fields.get("input"))
-        before = self._conversations.find(self._continues)
         if before is not None:
             if new is None:
                 raise InvalidRequest("'input' must be a string, or an array of items", param="input")
+            yield
             del fields["previous_response_id"]
             new = joined(before.items, new)
+            yield
             fields["input"] = msgspec.Raw(b"[" + new + b"]")
         if new is not None and not any(is_set(fields.get(name)) for name in ELSEWHERE):
             self._counted = self._conversations.count(len(new))
             self._items = b"" if self._counted is None else new
         fields["stream"] = _TRUE
+        yield
         body = encoded(fields)
         self._message.release()
         if len(body) > most_bytes(context):
@@ -320,7 +330,7 @@ def preparing(turn: SocketTurn) -> ClientHandler:
 
     async def answer(request: web.Request, admitted: Admitted) -> web.StreamResponse:
         context = request.app[CONTEXT]
-        turn.send(await _prepared(context, admitted.client, turn.body(context)))
+        turn.send(await _prepared(context, admitted.client, await turn.body(context)))
         return web.StreamResponse()  # never sent: it stands for the events
 
     return answer

@@ -12,7 +12,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from gateway.api import responses_socket, turns
+from gateway.api import bodies, recall, responses_socket, turns
 from gateway.api.bodies import read_contents
 from providers.simulator.script import (
     Delta,
@@ -572,6 +572,18 @@ async def test_a_kept_conversation_counts_in_the_budget_and_goes_with_its_connec
             await until(lambda: bodies.size <= 101_000)  # without what the call itself took
             assert bodies.size > 100_000
         await until(lambda: not bodies.size)
+
+
+async def test_others_have_their_turns_while_a_long_conversation_is_gone_through(serve: Serve) -> None:
+    size = 3 * 2**20
+    async with serve(alpha=[said("Hello")], config=SPEAKS) as running, connected(running) as socket:
+        work = running.gateway.context.body_work
+        await socket.turn("x" * size, store=False)
+        began = work.slices
+        await socket.turn("And?", previous_response_id="resp_1", store=False)
+        passes = (bodies._SLICE_BYTES, recall._SLICE_BYTES)  # its values are counted, its names looked for
+        copies = 4
+        assert work.slices - began >= sum(size // each for each in passes) + copies
 
 
 async def test_a_conversation_that_is_too_long_to_be_kept_is_not_known(
