@@ -51,8 +51,8 @@ from gateway.steering import (
     prefix_of,
     rescued_in_time,
 )
-from providers import concerns
-from providers.dialects import Lasting, RequestFormat, bound_reasoning
+from providers import aside, concerns
+from providers.dialects import SEARCHED_BYTES, Lasting, RequestFormat, bound_reasoning
 
 if TYPE_CHECKING:
     from gateway.api.vectors import VectorComparisons
@@ -443,7 +443,8 @@ async def _with_maker(context: CallContext, call: Call, requests: RequestFormat,
     """Return the call with who made the reasoning in its history that only its maker can read, if that is known."""
     if requests.without_bound_reasoning is None:
         return call
-    found = bound_reasoning(bytes(call.fields.get(requests.prompt, b"")))
+    prompt = bytes(call.fields.get(requests.prompt, b""))
+    found = bound_reasoning(prompt) if len(prompt) <= SEARCHED_BYTES else await aside(bound_reasoning, prompt)
     maker = await context.services.makers.find(found) if found else None
     return msgspec.structs.replace(call, maker=maker) if client.made(maker, fleet) else call
 

@@ -1,6 +1,6 @@
 """One answer: its request is sent, its data are parsed as they arrive, kept until the win, then written to the sink."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -72,16 +72,17 @@ def translated(
     clocks: AttemptClocks,
     *,
     makers: "Makers | None" = None,
+    bound: Sequence[bytes] | None = None,
 ) -> Exchange:
     """Return the ``exchange`` of ``request`` with events in the client's dialect.
 
     The ``clocks`` hear of thoughts, a call's pieces and ends that the client is not told (yet); the ``makers`` of
-    reasoning.
+    reasoning; ``bound`` is what they know of the request's, if it was looked for.
     """
     spoken = request.dialect
     if makers is not None and spoken.answers.binds:
         maker = Maker(deployment.name, request.sendings.key_name, deployment.tenant)
-        exchange = makers.watched(exchange, request, maker, deployment.learnt)
+        exchange = makers.watched(exchange, request, maker, deployment.learnt, bound)
     if spoken is call.dialect:
         return exchange
     read_event, secrets = spoken.answers.read_event, exchange.secrets

@@ -3,6 +3,7 @@
 from typing import cast
 
 from gateway.core.attempts import AnswerKind, AttemptRecord, Outcome, Role
+from gateway.core.tasks import retrieve
 from gateway.racing.answer import AnswerStream, request_of, translated
 from gateway.racing.attempt import Answer, Attempt, AttemptState
 from gateway.racing.measurement import FOR_S, NONE, UNKNOWN, Measurement
@@ -11,7 +12,8 @@ from gateway.racing.plausibility import most_tokens
 from gateway.racing.records import Ending, attempt_record
 from gateway.racing.timeouts import AttemptClocks, in_background
 from gateway.racing.validation import Judgement, answers_made, may_call_tools
-from providers import Exchange, Form, Request, TranslatedExchange, UpstreamError
+from providers import Exchange, Form, Request, TranslatedExchange, UpstreamError, aside
+from providers.dialects import SEARCHED_BYTES, bound_reasoning
 
 
 class Events:
@@ -60,8 +62,16 @@ class Events:
         race.loop.call_soon(_expect, attempt, clocks)  # while the provider works
         taught = () if attempt.refused is None else facts_of(attempt)
         request = request_of(deployment, call, attempt.start.id, attempt.sendings, whole=attempt.whole, taught=taught)
+        prompt, searching = request.fields.get(request.dialect.requests.prompt, b""), None
+        if len(prompt) > SEARCHED_BYTES and request.dialect.answers.binds:
+            searching = aside(bound_reasoning, bytes(prompt))  # while the provider works
+            searching.add_done_callback(retrieve)
         raw = await deployment.upstream.stream(request)
-        exchange = attempt.exchange = translated(raw, request, deployment, call, clocks, makers=services.makers)
+        exchange = attempt.exchange = raw  # closed with the attempt, if that ends meanwhile
+        bound = None if searching is None else await searching
+        exchange = attempt.exchange = translated(
+            raw, request, deployment, call, clocks, makers=services.makers, bound=bound
+        )
         measurement.headers_at, measurement.connect_ms = services.clock(), exchange.connect_ms
         if attempt.refused is not None and attempt.refused.exchange is None:  # else a status says nothing
             services.forms.answered(attempt, call)

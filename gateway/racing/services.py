@@ -202,12 +202,22 @@ class Makers:
         if is_new and self._shared is not None and self._start is not None:
             self._start(self._shared.share(reasoning.hex(), msgspec.json.encode(maker).decode()))
 
-    def watched(self, exchange: Exchange, request: Request, maker: Maker, learnt: Learnt | None) -> Exchange:
+    def watched(
+        self,
+        exchange: Exchange,
+        request: Request,
+        maker: Maker,
+        learnt: Learnt | None,
+        bound: Sequence[bytes] | None = None,
+    ) -> Exchange:
         """Remember that ``maker`` could read the reasoning of ``request``, and made what comes by ``exchange``.
 
-        ``learnt``: of the provider's models, which may have refused what others made.
+        ``learnt``: of the provider's models, which may have refused what others made. ``bound``: the hashes of that
+        reasoning, as ``bound_reasoning`` finds them; None: they are looked for.
         """
-        for each in bound_reasoning(bytes(request.fields.get(request.dialect.requests.prompt, b""))):
+        if bound is None:
+            bound = bound_reasoning(bytes(request.fields.get(request.dialect.requests.prompt, b"")))
+        for each in bound:
             if (before := self._known.get(each)) is not None:
                 read_after_all(before, learnt, request)
             self.remember(each, maker)

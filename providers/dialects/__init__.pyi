@@ -79,6 +79,7 @@ from .translation import named_in as named_in
 from .translation import rendered as rendered
 from .translation import translations as translations
 from .wording import GEMINIS as GEMINIS
+from .wording import SEARCHED_BYTES as SEARCHED_BYTES
 from .wording import Fields as Fields
 from .wording import Loss as Loss
 from .wording import Malformed as Malformed

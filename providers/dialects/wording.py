@@ -561,12 +561,21 @@ _BOUND: Sequence[tuple[bytes, re.Pattern[bytes]]] = [  # what it must contain, a
     (b'"redacted_thinking"', re.compile(rb'"data"\s*:\s*"([^"]+)"\s*,\s*"type"\s*:\s*"redacted_thinking"')),
 ]
 _ESCAPED = ((b"\\u003d", b"="), (b"\\/", b"/"))  # as some write Base64
+SEARCHED_BYTES = 2**18  # in one go; what is longer is for the thread, which gives way only between two searches
 BOUND_REASON = "only the key that made this reasoning can read it"
 
 
 def bound_reasoning(data: bytes) -> list[bytes]:
     """Return the hashes of such reasoning in ``data``, in order: a conversation, or a part of an answer, as JSON."""
-    found = [each for word, pattern in _BOUND if word in data for each in pattern.finditer(data)]
+    bound = _BOUND
+    if len(data) > SEARCHED_BYTES:
+        slices = range(0, len(data), SEARCHED_BYTES)
+        bound = [
+            (word, pattern)
+            for word, pattern in bound
+            if any(data.find(word, at, at + SEARCHED_BYTES + len(word)) >= 0 for at in slices)
+        ]
+    found = [each for word, pattern in bound if word in data for each in pattern.finditer(data)]
     found.sort(key=re.Match.start)
     hashes: list[bytes] = []
     for text in (_plain(each[1]) for each in found):

@@ -8,7 +8,7 @@ import pytest
 
 from gateway.core.calls import Maker
 from gateway.racing.services import MOST_MAKERS, Makers
-from providers.dialects.wording import bound_reasoning
+from providers.dialects.wording import SEARCHED_BYTES, bound_reasoning
 from providers.exchange import BoundReasoningExchange
 
 TEXTS = {
@@ -138,3 +138,10 @@ async def test_without_others_only_this_process_knows_and_the_oldest_is_forgotte
     assert await makers.find([(0).to_bytes(4)]) is None
     assert await makers.find([(1).to_bytes(4)]) == Maker("a/m")
     assert await makers.find([]) is None
+
+
+@pytest.mark.parametrize("shift", range(-60, 4))
+def test_reasoning_is_found_in_a_long_conversation_wherever_a_slice_of_it_ends(shift: int) -> None:
+    data = b'["' + b"x" * (SEARCHED_BYTES + shift) + b'",{"type":"reasoning","signature":"bWFkZQ=="},"' + b"x" * 999
+    assert bound_reasoning(data) == [HASH]
+    assert bound_reasoning(data.replace(b"signature", b"assignature")) == []
