@@ -59,12 +59,10 @@ class KeyRingExchange(WrappedExchange):
         exchange: Exchange,
         headers: Mapping[str, str],
         *,
-        failed: Callable[[UpstreamError], object],
         over: Callable[[], None],  # called once, at the end
     ) -> None:
         super().__init__(exchange)
         self.headers = headers
-        self._failed = failed
         self._over: Callable[[], None] | None = over
 
     async def read(self) -> bytes:
@@ -76,10 +74,6 @@ class KeyRingExchange(WrappedExchange):
         """
         try:
             block = await self._exchange.read()
-        except UpstreamError as error:
-            self._failed(error)
-            self._end()
-            raise
         except BaseException:
             self._end()
             raise
@@ -342,13 +336,8 @@ class KeyRing:
         key.answered(model, exchange.headers, self._clock(), request.client)
         if request.conversation is not None:
             self._conversations.answered(model, request.conversation, key.number, self._clock())
-        failed = request.sendings.failed = self._failed_with(key, model, request)
-        return KeyRingExchange(
-            exchange,
-            self._headers(model, exchange.headers),
-            failed=failed,
-            over=lambda: self._over(key),
-        )
+        request.sendings.failed = self._failed_with(key, model, request)
+        return KeyRingExchange(exchange, self._headers(model, exchange.headers), over=lambda: self._over(key))
 
     async def send(self, path: str, request: Request) -> UpstreamAnswer:
         """Post with the best key, and with the next one if that is rate-limited or refused.

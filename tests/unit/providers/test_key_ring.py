@@ -332,11 +332,14 @@ async def test_what_has_nothing_to_do_with_keys_is_not_tried_again(three_keys: T
     assert three_keys.in_flight == [0, 0, 0]
 
 
-async def test_a_rate_limit_inside_a_stream_cools_the_key_too(three_keys: ThreeKeys) -> None:
+async def test_a_rate_limit_inside_a_stream_cools_the_key_once_it_is_judged(three_keys: ThreeKeys) -> None:
     exchange = await three_keys.ring.stream(REQUEST)
     three_keys.keys[0].exchanges[0].blocks = [limited(20)]
-    with pytest.raises(UpstreamError):
+    with pytest.raises(UpstreamError) as raised:
         await exchange.read()
+    assert three_keys.cooling_s(0) == 0
+    assert REQUEST.sendings.failed is not None
+    REQUEST.sendings.failed(raised.value)
     assert three_keys.cooling_s(0) == 20
     assert three_keys.in_flight == [0, 0, 0]
 
