@@ -100,6 +100,7 @@ from .multipart import finished as finished
 from .multipart import form_steps as form_steps
 from .multipart import read_form as read_form
 from .opening import open_upstream as open_upstream
+from .quotes import VendorsWords as VendorsWords
 from .quotes import mark as mark
 from .redaction import MASK as MASK
 from .redaction import Fleeting as Fleeting

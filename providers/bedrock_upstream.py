@@ -32,7 +32,7 @@ from providers.exchange import Exchange, Request, UpstreamAnswer
 from providers.forms import Asked, Sent, adapted, learn, taken
 from providers.http import Body
 from providers.http_exchange import masked_headers, read_body
-from providers.http_upstream import HttpUpstream
+from providers.http_upstream import HttpUpstream, words_of_vendor
 from providers.large_bodies import encoded
 from providers.learnt import Facts
 from providers.listings import Listing
@@ -199,15 +199,16 @@ class BedrockUpstream(HttpUpstream):
         try:
             wording = converse_from_chat(request.fields, request.model)
         except Malformed as malformed:
-            raise self._refused(malformed.message) from None
+            raise self._refused(malformed.message, request) from None
         lost = [] if request.drop_params else [loss for loss in wording.losses if not loss.hint]
         if lost:
             told = "; ".join(f"{loss.field} ({loss.reason})" for loss in lost)
-            raise self._refused(f"provider {self._provider!r} does not support {told}")
+            raise self._refused(f"provider {self._provider!r} does not support {told}", request)
         return wording
 
-    def _refused(self, message: str) -> UpstreamError:
-        return error_of_response(_BAD_REQUEST, {}, message.encode(), self._secrets, self._wall_clock())
+    def _refused(self, message: str, request: Request) -> UpstreamError:
+        own = words_of_vendor(request)
+        return error_of_response(_BAD_REQUEST, {}, message.encode(), self._secrets, self._wall_clock(), own=own)
 
 
 class ConverseExchange:

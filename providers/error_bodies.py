@@ -237,6 +237,8 @@ def error_of_response(
     told = _error_object(_decode(body))
     whole = _message(told) if told else message_of_text(body)
     error, message = (told, whole) if own is None else _unquoted(told, whole, own)
+    if not message and refused(status, told or {}, whole) is not None:
+        error, message = told, whole  # words that cannot be told from the client's blame nobody, but excuse
     wait_s = _told_delay_s(headers, now_s)
     kind = _kind(status, error or {}, meters_quota=any(name.startswith(_OF_ALIBABA) for name in headers), wait_s=wait_s)
     if status == _FORBIDDEN and error is None and _is_page(body):
@@ -287,25 +289,45 @@ def _unquoted(
 
 def error_in(data: bytes, secrets: Sequence[str], *, otherwise: ErrorKind) -> UpstreamError:
     """Return the error in a JSON object with status 200, of the kind of its code; ``otherwise``, if that is unknown."""
-    error = _error_object(_decode(data)) or {}
-    status = _status(error)
-    meant = _meant_status(error) if status is None else status
-    kind = _kind(meant, error, kind=otherwise if meant is None else None)
-    words = _presentable(_message(error), secrets) or None
-    about = refused(meant, error, _message(error))
-    return UpstreamError(
-        kind,
+    told = _error_object(_decode(data)) or {}
+    words = _presentable(_message(told), secrets) or None
+    error = UpstreamError(
+        otherwise,
         words or "sent an error without a message",
         words=words,
-        names=names_of(error),
-        status=status,
-        retry_after_s=_google_retry_delay_s(error),
-        body=_client_body(error, secrets) if kind is ErrorKind.BAD_REQUEST else None,
-        is_bound=kind is ErrorKind.BAD_REQUEST and _is_bound(error),
-        is_outsized=kind is ErrorKind.BAD_REQUEST and (about is About.SIZE or _is_outsized(error)),
-        is_declined=kind is ErrorKind.BAD_REQUEST and about is About.TERMS,
-        is_certain=is_certain(kind, meant, error),
+        names=names_of(told),
+        status=_status(told),
+        retry_after_s=_google_retry_delay_s(told),
     )
+    _judge(error, told, told, secrets, otherwise)
+
+    def judge(error: UpstreamError, own: Callable[[str], str]) -> None:
+        said, message = _unquoted(told, _message(told), own)
+        # Words that cannot be told from the client's blame nobody, but excuse.
+        if said is not told and said is not None and (message or error.kind is not ErrorKind.BAD_REQUEST):
+            _judge(error, said, told, secrets, otherwise)
+
+    error.judge = judge
+    return error
+
+
+def _judge(
+    error: UpstreamError,
+    said: Mapping[str, Any],
+    told: Mapping[str, Any],
+    secrets: Sequence[str],
+    otherwise: ErrorKind,
+) -> None:
+    """Decide what an error within an answer is by what is ``said`` in it; ``told`` is all that its client is told."""
+    status = _status(said)
+    meant = _meant_status(said) if status is None else status
+    kind = error.kind = _kind(meant, said, kind=otherwise if meant is None else None)
+    about, is_own = refused(meant, said, _message(said)), kind is ErrorKind.BAD_REQUEST
+    error.body = _client_body(told, secrets) if is_own else None
+    error.is_bound = is_own and _is_bound(said)
+    error.is_outsized = is_own and (about is About.SIZE or _is_outsized(said))
+    error.is_declined = is_own and about is About.TERMS
+    error.is_certain = is_certain(kind, meant, said)
 
 
 def named_error(raw: bytes, data: bytes, secrets: Sequence[str]) -> UpstreamError | None:

@@ -23,7 +23,7 @@ import os
 import re
 import socket
 import ssl
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from enum import StrEnum
 from http import HTTPStatus
 from typing import Final
@@ -133,6 +133,8 @@ class UpstreamError(Exception):
     about more tokens than this key may use in a minute, which another key or provider may take. ``is_declined``: that
     is about how the request should be served here, in a tier or by some vendors, which another provider may do.
     ``is_certain``: no request can have caused it, as its code says; else it may be of the one client that met it.
+    ``judge``: decides again what one that came within an answer is, by what is left of its words once the client's are
+    told from them; None: that is done.
     ``before`` are the events that a translation has made of what came before it, in the same read.
     """
 
@@ -169,6 +171,7 @@ class UpstreamError(Exception):
         self.brief = brief
         self.note = ""
         self.before = b""
+        self.judge: Callable[[UpstreamError, Callable[[str], str]], object] | None = None
         self._said: str | None = None
         self._kept: str | None = None
 

@@ -27,7 +27,7 @@ from providers.errors import UNREADABLE, ErrorKind, UpstreamError
 from providers.exchange import Request
 from providers.large_bodies import raw_json
 from providers.learnt import LONGEST_NAME, NOTHING, Fact, Facts, Kind, Learnt
-from providers.quotes import mark
+from providers.quotes import VendorsWords, mark
 from providers.refusals import Reading, Refused, is_within_answer, mentions, read, refuses_to_stream
 from providers.wrong_api import Lacking, lacking
 
@@ -168,7 +168,7 @@ def with_strict(quirks: Quirks, facts: Facts) -> Quirks:
 
 def may_teach(refusal: UpstreamError, request: Request) -> bool:
     """Whether a refusal may be about the form of its request, and not about the API or streaming it for a race."""
-    mark(refusal, request.fields)
+    mark(refusal, VendorsWords(request.fields))
     if lacking(refusal) in _OF_THE_API or (request.takes_whole and refuses_to_stream(refusal)):
         return False
     if refusal.status == HTTPStatus.OK:
@@ -223,7 +223,7 @@ def learn(learnt: Learnt, asked: Asked, error: UpstreamError, say: Callable[[Fac
     It is remembered when the next answer has begun: this provider's status says nothing.
     """
     request = asked.request
-    mark(error, request.fields)
+    mark(error, VendorsWords(request.fields))
     if not is_within_answer(error) or lacking(error) in _OF_THE_API:
         return NOTHING
     known = known_of(learnt, request)

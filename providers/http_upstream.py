@@ -41,10 +41,11 @@ from providers.learnt import NOTHING, Facts, Learnt
 from providers.listings import Listing, read_pages
 from providers.multipart import Steps
 from providers.one_request import decide
-from providers.quotes import mark, vendors_words
+from providers.quotes import VendorsWords, mark
 from providers.redaction import Fleeting, redact
 from providers.refusals import blames_request
 from providers.sse import masked_body
+from providers.words import LARGEST_REQUEST_BYTES
 from providers.wrong_api import lacks_path, names_model
 
 # The bodies of requests to providers: the client's fields in the vendor's shape, with the deployment's own.
@@ -348,8 +349,7 @@ class HttpUpstream:
             beginning, rest = await read_beginning(path, response, self._secrets, fewest)
         except UpstreamError as error:
             error.status = error.status or response.status
-            requests, texts = _held(request)
-            mark(error, *requests, texts=texts)
+            mark(error, words_of_vendor(request))
             raise
         finally:
             if rest is None:
@@ -414,7 +414,7 @@ class HttpUpstream:
         sent = HttpRequest(head, checked(asked) if asked else (), body, once=request.once, sendings=sendings)
         response = await self._client.send(sent, request.connect_timeout_s)
         try:
-            return await self._checked(response, lambda said: vendors_words(said, *_held(request)))
+            return await self._checked(response, request)
         except UpstreamError as error:
             if error.kind is ErrorKind.BAD_REQUEST and _knows_no(request.model, error):
                 error.kind, error.body, error.is_certain = ErrorKind.NOT_FOUND, None, True
@@ -437,22 +437,19 @@ class HttpUpstream:
         hint = "; is /v1 missing at the end of its base_url?" if lacks_version else ""
         error.noted(redact(f" (asked was {url}{hint})", self._secrets))
 
-    async def _checked(self, response: Response, own: Callable[[str], str] | None = None) -> Body:
-        """Return a response's body if its status is 2xx; raise its error otherwise.
-
-        ``own`` returns of a message what is the vendor's own words.
-        """
+    async def _checked(self, response: Response, request: Request | None = None) -> Body:
+        """Return a response's body if its status is 2xx; raise its error otherwise, which may quote the ``request``."""
         try:
             if response.status in _SUCCESS:
                 return decoded(response)
-            refusal = await self._refusal(response, own)
+            refusal = await self._refusal(response, request)
         except BaseException:
             response.abort()
             raise
         response.abort()
         raise refusal
 
-    async def _refusal(self, response: Response, own: Callable[[str], str] | None) -> UpstreamError:
+    async def _refusal(self, response: Response, request: Request | None) -> UpstreamError:
         status = response.status
         if status < _CLIENT_ERROR:
             # Not followed: the key must not be sent elsewhere.
@@ -463,6 +460,7 @@ class HttpUpstream:
                 ErrorKind.INVALID_RESPONSE, told, status=status, caller=caller, words=told, brief=caller
             )
         body = await _read_at_most(response, _LARGEST_ERROR_BYTES)
+        own = None if request is None else words_of_vendor(request)
         return error_of_response(status, response.headers, body, self._secrets, self._wall_clock(), own=own)
 
     async def _read_whole(self, response: Body, *, may_be_array: bool = False) -> bytes:
@@ -520,9 +518,12 @@ class HttpUpstream:
         return self._base_url.joinpath(*filled.split("/"), encoded=True)
 
 
-def _held(request: Request) -> tuple[tuple[Fields, ...], tuple[str, ...]]:
-    """Return what of a request its refusal may quote: fields, and other texts."""
-    return (request.fields,), () if request.form is None else tuple(request.form.texts())
+def words_of_vendor(request: Request) -> VendorsWords:
+    """Return what tells a vendor's own words from those of a request that it refuses."""
+    form = request.form
+    if form is not None and len(form.body) > LARGEST_REQUEST_BYTES:
+        return VendorsWords(None)
+    return VendorsWords(request.fields, texts=() if form is None else form.texts())
 
 
 def _asked_by_client(request: Request) -> Mapping[str, msgspec.Raw]:

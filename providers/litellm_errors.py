@@ -2,7 +2,7 @@
 
 import ast
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import aiohttp
 import httpx
@@ -31,10 +31,13 @@ _NO_CREDENTIALS = frozenset({  # exceptions of botocore and google-auth, which a
 _PACKAGES = {"google": "google-auth"}  # packages whose name differs from the module's
 
 
-def upstream_error(error: Exception, secrets: Sequence[str], now_s: float, *, opened: bool) -> UpstreamError:
+def upstream_error(
+    error: Exception, secrets: Sequence[str], now_s: float, own: Callable[[str], str], *, opened: bool
+) -> UpstreamError:
     """Return the error with a kind of ``providers.errors``.
 
-    ``opened`` tells whether the answer had begun; ``now_s`` is Unix time.
+    ``opened`` tells whether the answer had begun; ``now_s`` is Unix time. ``own`` returns of a message what is the
+    vendor's own words.
     """
     original = getattr(error, "original_exception", None) or error  # litellm wraps errors inside streams
     message = _WRAPPING.sub("", str(getattr(original, "message", original))[:_LONGEST_MESSAGE])
@@ -47,7 +50,11 @@ def upstream_error(error: Exception, secrets: Sequence[str], now_s: float, *, op
             told = _said(ErrorKind.PROVIDER_AUTH, message, secrets)
             told.is_certain = True
             return told
-    kind = ErrorKind.UPSTREAM_TRUNCATED if _CUT in message else _transport_failure(original, opened=opened)
+    kind = (
+        ErrorKind.UPSTREAM_TRUNCATED
+        if _CUT in message and _CUT in own(message)
+        else _transport_failure(original, opened=opened)
+    )
     if kind is not None:
         return _said(kind, message, secrets)
     status = getattr(original, "status_code", None)
@@ -61,6 +68,7 @@ def upstream_error(error: Exception, secrets: Sequence[str], now_s: float, *, op
         _body(message),
         secrets,
         now_s,
+        own=own,
     )
     if opened and told.kind is ErrorKind.SERVER_ERROR:
         told.kind = ErrorKind.STREAM_ERROR

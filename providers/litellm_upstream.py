@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from providers.dialects import CHAT, Dialect, Loss, events_of_answer
+from providers.dialects import CHAT, Dialect, Loss, events_of_answer, raw_json
 from providers.error_bodies import error_of_response
 from providers.errors import ErrorKind, UpstreamError, is_shortage, out_of_descriptors
 from providers.exchange import Exchange, Request, UpstreamAnswer
@@ -18,6 +18,7 @@ from providers.large_bodies import encoded
 from providers.learnt import Facts, Learnt
 from providers.listings import Listing
 from providers.litellm_library import LiteLLM
+from providers.quotes import VendorsWords
 
 # One answer from litellm as an ``Exchange``: its chunks as OpenAI's events, passed from one task to another.
 
@@ -293,6 +294,9 @@ _EMBEDDING_FIELDS = frozenset({"dimensions", "encoding_format", "input", "user"}
 # not report when it is connected, so a request's connect_timeout_s cannot be applied here.
 _TIMEOUT_S = 600.0
 _BAD_REQUEST = 400
+_OWN_ARGUMENTS = frozenset(  # of what it is called with
+    {"api_base", "api_key", "extra_headers", "max_retries", "model", "num_retries", "timeout"}
+)
 _PROVIDER_HEADER = "llm_provider-"  # litellm's prefix on the provider's own headers
 
 
@@ -404,10 +408,11 @@ class LiteLLMUpstream:
         }
         started = perf_counter()
         request.sendings.is_known = False
+        arguments = self._arguments(request, asked)
         try:
-            response = await litellm.aembedding(**self._arguments(request, asked))
+            response = await litellm.aembedding(**arguments)
         except Exception as error:  # noqa: BLE001  # litellm raises whatever its many modules raise
-            raise self._error(error, opened=False) from None
+            raise self._error(error, arguments, opened=False) from None
         headers_ms = (perf_counter() - started) * 1000
         request.sendings.number, request.sendings.is_known = 1, True
         body = response.model_dump_json(exclude_none=True).encode()
@@ -468,7 +473,7 @@ class LiteLLMUpstream:
         except UpstreamError as error:
             exchange.end(error)
         except Exception as error:  # noqa: BLE001  # litellm raises whatever its many modules raise
-            exchange.end(self._error(error, opened=opened))
+            exchange.end(self._error(error, arguments, opened=opened))
 
     async def _module(self) -> Any:
         try:
@@ -484,7 +489,8 @@ class LiteLLMUpstream:
         lost = [] if request.drop_params else self._supported.losses(request.model, request.fields)
         if told := "; ".join(f"{loss.field} ({loss.reason})" for loss in lost if not loss.hint):
             message = f"provider {self._provider!r} does not support {told}; drop_params: true leaves it out"
-            raise error_of_response(_BAD_REQUEST, {}, message.encode(), self._secrets, self._wall_clock())
+            own = VendorsWords(request.fields)
+            raise error_of_response(_BAD_REQUEST, {}, message.encode(), self._secrets, self._wall_clock(), own=own)
 
     def _arguments(self, request: Request, asked: Mapping[str, Any]) -> dict[str, Any]:
         """Return litellm's keyword arguments for a request."""
@@ -506,10 +512,11 @@ class LiteLLMUpstream:
             arguments["extra_headers"] = headers
         return arguments
 
-    def _error(self, error: Exception, *, opened: bool) -> UpstreamError:
+    def _error(self, error: Exception, arguments: Mapping[str, Any], *, opened: bool) -> UpstreamError:
         from providers.litellm_errors import upstream_error  # noqa: PLC0415  # needs litellm's dependencies
 
-        return upstream_error(error, self._secrets, self._wall_clock(), opened=opened)
+        own = VendorsWords({name: raw_json(said) for name, said in arguments.items() if name not in _OWN_ARGUMENTS})
+        return upstream_error(error, self._secrets, self._wall_clock(), own, opened=opened)
 
 
 def _headers(response: Any) -> dict[str, str]:

@@ -70,21 +70,45 @@ class _Request(NamedTuple):
     said: frozenset[tuple[str, bytes]]  # with the names below which vendors tell their errors
 
 
-def mark(error: UpstreamError, *requests: Mapping[str, msgspec.Raw] | None, texts: Iterable[str] = ()) -> None:
-    """Have rules read of ``error`` only what did not stand in its request; the first to say so decides.
+def mark(error: UpstreamError, own: "VendorsWords") -> None:
+    """Have rules read of ``error`` only its vendor's ``own`` words; the first to say so decides.
 
-    ``requests`` are its fields in each form; None: they are no longer held, so no words count. ``texts`` are more of
-    its content.
+    An error that came within an answer is judged again by what is left of it.
     """
-    if not error.is_marked:
-        error.said = vendors_words(error.said, requests, texts)
+    if error.is_marked:
+        return
+    error.said = own(error.said)
+    if (judge := error.judge) is not None:
+        error.judge = None
+        judge(error, own)
 
 
-def vendors_words(message: str, requests: Sequence[Mapping[str, msgspec.Raw] | None], texts: Iterable[str] = ()) -> str:
-    """Return a ``message`` without what it quotes of ``requests``; nothing if they are too large."""
-    held = [fields for fields in requests if fields is not None]
-    if len(held) < len(requests) or (request := _read(held, texts)) is None:
-        return ""
+class VendorsWords:
+    """Returns a message without what it quotes of ``requests``; nothing if they are too large, or no longer held.
+
+    ``requests`` are its fields in each form; None: they are no longer held. ``texts`` are more of its content. They are
+    read once, and not before there is a message.
+    """
+
+    __slots__ = ("_request", "_requests", "_said", "_texts")
+
+    def __init__(self, *requests: Mapping[str, msgspec.Raw] | None, texts: Iterable[str] = ()) -> None:
+        self._requests, self._texts = requests, texts
+        self._request: _Request | None = None
+        self._said: dict[str, str] = {}  # of each message: it is often asked for twice
+
+    def __call__(self, message: str) -> str:
+        """Return a ``message`` without what it quotes."""
+        if not self._said:
+            held = [fields for fields in self._requests if fields is not None]
+            self._request = _read(held, self._texts) if len(held) == len(self._requests) else None
+        said = self._said.get(message)
+        if said is None:
+            said = self._said[message] = "" if self._request is None else _vendors_words(message, self._request)
+        return said
+
+
+def _vendors_words(message: str, request: _Request) -> str:
     message = message[:_EXAMINED_CHARS]
     forms = [message]
     while len(forms) <= _DECODED_TIMES and (form := decoded(forms[-1])) != forms[-1]:

@@ -82,7 +82,7 @@ def cause_of(error: ApiError) -> Cause | None:
     if isinstance(error, NoDeploymentFits):
         return Cause.CONTEXT if error.too_long else Cause.FAILED
     if isinstance(error, RejectedByProvider):
-        said = f"{error.code_there or ''} {error.message}"
+        said = f"{error.code_there or ''} {error.said_there}"
         if error.status_code == HTTPStatus.TOO_MANY_REQUESTS:  # too large for a minute of its key, not for the model
             return Cause.FAILED
         if error.status_code == HTTPStatus.REQUEST_ENTITY_TOO_LARGE or _CONTEXT.search(said):

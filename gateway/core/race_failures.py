@@ -210,6 +210,7 @@ class RejectedByProvider(RaceFailed):
 
     def __init__(self, error: UpstreamError) -> None:
         super().__init__(error.message)
+        self.said_there = error.said  # the provider's own words, without what they quote of the request
         self.is_of_one_model = error.is_of_one_model or error.is_declined
         self._status = _KNOWN_AS.get(error.status or 400, error.status or 400)
         self._body = error.body

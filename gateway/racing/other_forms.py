@@ -14,7 +14,7 @@ import msgspec
 from gateway.core.attempts import AttemptStart, Role
 from gateway.core.calls import Call, Maker
 from gateway.fleet.models import Deployment
-from gateway.racing.validation import STILL_READ, requested
+from gateway.racing.validation import requested
 from providers import (
     ErrorKind,
     Exchange,
@@ -28,7 +28,6 @@ from providers import (
     blames_request_within,
     lacking,
     learnt_of,
-    mark,
     offered,
     parameters_of,
     refuses_to_stream,
@@ -120,8 +119,6 @@ class OtherForms:
 
         What continues an answer, or must not be sent twice, is not repeated.
         """
-        if error.words is not None and not error.is_marked:
-            mark(error, None if call.fields.keys() <= STILL_READ else request().fields)
         if blames_request_within(error):
             error.kind = ErrorKind.BAD_REQUEST
         if error.is_too_long:

@@ -44,8 +44,10 @@ from providers import (
     Fleeting,
     Form,
     UpstreamError,
+    VendorsWords,
     headroom,
     keep,
+    mark,
     redact,
     redact_word,
 )
@@ -87,6 +89,14 @@ def outcome_of(error: UpstreamError) -> Outcome:
     return _OUTCOMES.get(error.kind, Outcome.FAILED)
 
 
+def mark_words(error: UpstreamError, call: Call, deployment: Deployment, form: Form | None = None) -> None:
+    """Have all who read an attempt's ``error`` tell its provider's words from the client's; ``form`` as below."""
+    if error.words is not None and not error.is_marked:
+        held = _held(call, deployment, form)
+        texts = () if form is None or held is None else form.texts()
+        mark(error, VendorsWords(None) if held is None else VendorsWords(*held, texts=texts))
+
+
 def keep_words(error: UpstreamError, call: Call, deployment: Deployment, form: Form | None = None) -> None:
     """Remove from an attempt's ``error`` what others must not read, and from its message what its caller must not.
 
@@ -96,15 +106,21 @@ def keep_words(error: UpstreamError, call: Call, deployment: Deployment, form: F
     if error.words is None:
         error.keep()
     else:
-        sent = call.wordings.get(deployment.name, call.fields)
-        is_held = not sent.keys() <= STILL_READ if form is None else len(form.body) <= LARGEST_REQUEST_BYTES
+        held = _held(call, deployment, form)
         keep(
             error,
-            (call.fields, sent) if is_held else None,
-            texts=form.texts() if form is not None and is_held else (),
+            held,
+            texts=() if form is None or held is None else form.texts(),
             models=(deployment.model, call.model, call.asked_model or ""),
         )
     deployment.hide_addresses(error)
+
+
+def _held(call: Call, deployment: Deployment, form: Form | None) -> tuple[Mapping[str, msgspec.Raw], ...] | None:
+    """Return the fields of a request in each form; None: the prompt is forgotten, or too large to be searched."""
+    sent = call.wordings.get(deployment.name, call.fields)
+    is_held = not sent.keys() <= STILL_READ if form is None else len(form.body) <= LARGEST_REQUEST_BYTES
+    return (call.fields, sent) if is_held else None
 
 
 _NOTHING_ELSE = (None,) * 4

@@ -114,19 +114,70 @@ def test_a_rule_of_counting_is_stated_once(rule: str) -> None:
     assert found == (["gateway/core/rules.py"] if rule != "what is raced" else [])
 
 
-_READS_WORDS = re.compile(
-    r"\.(?:search|match|fullmatch|finditer|findall|startswith)\(\w*(?:error|refusal)\.(?:message|words)\b"
-    r"|(?:is_too_long|stated_limit|offered|blames_request|kind_of_404)\([\w.]*(?:error|refusal)\.(?:message|words)\b"
-)
+_OF_ERRORS = re.compile(r"error|refus|fail|broken|last|told|original|trouble")
+_READING = {"endswith", "findall", "finditer", "find", "fullmatch", "match", "search", "split", "startswith"}
+_RULES_OF_WORDS = {"blames_request", "is_spent", "is_too_long", "kind_of_404", "offered", "read", "stated_limit"}
+
+
+def _words_read(function: ast.AST) -> Iterator[str]:
+    """Yield where the message of an error is searched, compared or handed to a rule, also by another name."""
+    whole: set[str] = set()  # names of messages
+
+    def is_whole(node: ast.AST) -> bool:
+        return any(
+            (isinstance(each, ast.Name) and each.id in whole)
+            or (
+                isinstance(each, ast.Attribute)
+                and each.attr in {"message", "words", "caller"}
+                and _OF_ERRORS.search(ast.unparse(each.value)) is not None
+            )
+            for each in ast.walk(node)
+        )
+
+    for node in ast.walk(function):
+        if isinstance(node, ast.Assign | ast.AnnAssign | ast.NamedExpr) and node.value is not None:
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            if not isinstance(node.value, ast.Call) and is_whole(node.value):
+                whole |= {target.id for target in targets if isinstance(target, ast.Name)}
+    for node in ast.walk(function):
+        match node:
+            case ast.Call(func=ast.Attribute(attr=name) | ast.Name(id=name)) if name in _READING | _RULES_OF_WORDS:
+                of = [*node.args, *([node.func.value] if isinstance(node.func, ast.Attribute) else [])]
+                if any(map(is_whole, of)):
+                    yield ast.unparse(node)
+            case ast.Compare(ops=[ast.In() | ast.NotIn()]) if is_whole(node.comparators[0]):
+                yield ast.unparse(node)
 
 
 def test_rules_read_what_a_vendor_says_without_what_its_client_wrote() -> None:
-    """A provider's message may quote the request: ``UpstreamError.said`` is without that (``providers/quotes.py``)."""
+    """A provider's message may quote the request: ``UpstreamError.said`` is without that (``providers/quotes.py``).
+
+    The command line reads answers to its own requests.
+    """
     found = [
-        str(path.relative_to(ROOT))
-        for room in ("providers", "gateway/racing", "gateway/steering")
+        f"{path.relative_to(ROOT)}: {read}"
+        for room in ("providers", "gateway")
         for path in sorted((ROOT / room).rglob("*.py"))
-        if _READS_WORDS.search(path.read_text(encoding="utf-8"))
+        if "cli" not in path.parts
+        if re.search(r"\.(?:message|words|caller)\b", code := path.read_text(encoding="utf-8"))
+        for node in ast.walk(ast.parse(code))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        for read in _words_read(node)
+    ]
+    assert found == []
+
+
+def test_the_kind_of_a_refusal_is_known_by_its_vendor_s_own_words() -> None:
+    """Whoever reads a refusal says how these are told from its client's."""
+    found = [
+        f"{path.relative_to(ROOT)}: {ast.unparse(node)}"
+        for path in sorted((ROOT / "providers").rglob("*.py"))
+        if "error_of_response(" in (code := path.read_text(encoding="utf-8"))
+        for node in ast.walk(ast.parse(code))
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Name)
+        and node.func.id == "error_of_response"
+        and not any(each.arg == "own" for each in node.keywords)
     ]
     assert found == []
 

@@ -18,8 +18,13 @@ WRITTEN = [
     "only supported in v1/responses",
     "streaming is not supported",
     "Incorrect API key provided",
+    "Your credit balance is too low",
 ]
-QUOTES = ["Invalid value: '{}'. Supported values are: 'low', 'high'.", "Invalid reasoning_effort: {}"]
+QUOTES = [
+    "Invalid value: '{}'. Supported values are: 'low', 'high'.",
+    "Invalid reasoning_effort: {}",
+    "{} is not a valid effort",
+]
 USUAL = {
     "model": MODEL,
     "messages": [{"role": "user", "content": "Hi " * 400}],
@@ -52,6 +57,8 @@ async def test_a_quote_changes_nothing_for_others(serve: Serve, written: str, qu
             seen.append((status, running["alpha"].received[-1].body))
         async with running.get("/leaderboard") as response:
             [row] = (await response.json())["models"][0]["deployments"]
+        kinds = await running.rows("select distinct error_kind from attempts")
+        assert {each["error_kind"] for each in kinds} <= {None, "bad_request"}
         assert row["state"] == "ok"
         # A value of one word is no more than that: others that send it are told what the vendor says of it.
         assert not row.get("refuses") or row["refuses"] == ['reasoning_effort: "stream_options"']

@@ -230,7 +230,7 @@ def test_what_this_machine_lacks_is_no_connect_error(number: int) -> None:
     error = RuntimeError("litellm.InternalServerError: AnthropicException - Cannot connect to host")
     where = ConnectionKey("a", 1, is_ssl=False, ssl=True, proxy=None, proxy_auth=None, proxy_headers_hash=None)
     error.__cause__ = aiohttp.ClientConnectorError(where, lacking)
-    assert upstream_error(error, (), 0.0, opened=False).kind is ErrorKind.LOCAL_RESOURCES
+    assert upstream_error(error, (), 0.0, str, opened=False).kind is ErrorKind.LOCAL_RESOURCES
 
 
 async def test_a_cancelled_attempt_is_seen_by_the_provider_before_headers(

@@ -6,12 +6,15 @@ from typing import Any
 import msgspec
 import pytest
 
+from gateway.api.call_runner import cause_of
+from gateway.core.race_failures import RejectedByProvider
+from gateway.settings import Cause
 from providers import ErrorKind, UpstreamError, lacking, refuses_to_stream, stated_limit
 from providers.dialects import CHAT, raw_json
-from providers.error_bodies import error_of_response
+from providers.error_bodies import error_in, error_of_response
 from providers.exchange import Request
 from providers.forms import Asked, may_teach, understood
-from providers.quotes import mark, vendors_words
+from providers.quotes import VendorsWords, mark
 from providers.refusals import blames_request, read
 from tests.unit.providers.test_refusals import CASES, WRONG, Case, refusal
 
@@ -86,8 +89,8 @@ def test_a_value_of_several_words_is_a_quote_also_where_nothing_presents_it() ->
         *WRITTEN[:2],
     ):
         said = f"verbosity does not support {written} with this model."
-        assert written not in vendors_words(said, [fields({"verbosity": written})])
-        assert vendors_words(said, [fields({"messages": [{"role": "user", "content": written}]})]) == said
+        assert written not in VendorsWords(fields({"verbosity": written}))(said)
+        assert VendorsWords(fields({"messages": [{"role": "user", "content": written}]}))(said) == said
 
 
 @pytest.mark.parametrize("written", WRITTEN)
@@ -100,7 +103,7 @@ def test_a_quoted_value_teaches_nothing(written: str) -> None:
                     continue  # a name of one word stays: rules compare it
                 sent = fields({**USED, **asked})
                 error = UpstreamError(ErrorKind.BAD_REQUEST, said, status=400, words=said)
-                mark(error, sent)
+                mark(error, VendorsWords(sent))
                 one = Request("m", sent, dialect=CHAT, is_ceiling=True)
                 learnt = understood(read(error), sent, Asked(one, "chat", CHAT.requests))
                 # A value of the effort may be refused; that is the vendor's word.
@@ -123,9 +126,52 @@ def test_no_quote_takes_a_key_out(written: str, quote: str) -> None:
             continue
         body = msgspec.json.encode({"error": {"message": said}})
         sent = fields(asked)
-        error = error_of_response(400, {}, body, (), 0.0, own=lambda text, sent=sent: vendors_words(text, (sent,)))  # type: ignore[misc] # a lambda's default
+        error = error_of_response(400, {}, body, (), 0.0, own=VendorsWords(sent))
         assert error.kind is ErrorKind.BAD_REQUEST
         assert error.message == said  # its caller reads it as it is
+
+
+@pytest.mark.parametrize("written", ["Your credit balance is too low", "Incorrect API key provided"])
+@pytest.mark.parametrize("code", [{}, {"type": "invalid_request_error"}, {"code": 400}])
+def test_no_quote_within_an_answer_takes_a_key_out_and_a_vendor_s_word_does(
+    written: str, code: Mapping[str, Any]
+) -> None:
+    said = {"error": {"message": f"{written} is not a valid effort", **code}}
+    quote = error_in(msgspec.json.encode(said), (), otherwise=ErrorKind.STREAM_ERROR)
+    mark(quote, VendorsWords(fields({"reasoning_effort": written})))
+    assert quote.kind is (ErrorKind.BAD_REQUEST if code else ErrorKind.STREAM_ERROR)
+    assert not quote.is_certain
+    assert quote.message == said["error"]["message"]  # its caller reads it as it is
+    for asked in mentions(written):
+        true = error_in(
+            msgspec.json.encode({"error": {"message": written, **code}}), (), otherwise=ErrorKind.STREAM_ERROR
+        )
+        mark(true, VendorsWords(fields(asked)))
+        if code:
+            assert (true.kind, true.is_certain) == (ErrorKind.PROVIDER_AUTH, True), asked
+
+
+def test_words_that_cannot_be_told_from_the_client_s_blame_nobody_but_excuse() -> None:
+    spent = {"error": {"message": "Your credit balance is too low", "code": 400}}
+    flagged = {"error": {"message": "Content violates usage guidelines.", "code": 403}}
+    for said in (spent, flagged):
+        error = error_in(msgspec.json.encode(said), (), otherwise=ErrorKind.STREAM_ERROR)
+        mark(error, VendorsWords(None))
+        assert error.kind is ErrorKind.BAD_REQUEST
+    large = VendorsWords(fields({"messages": "x" * (9 * 1024 * 1024)}))
+    assert error_of_response(403, {}, msgspec.json.encode(flagged), (), 0.0, own=large).kind is ErrorKind.BAD_REQUEST
+
+
+def test_no_quote_has_a_fallback_asked_and_a_vendor_s_word_has() -> None:
+    written = "blocked by the content policy"
+    said = f"Invalid value: '{written}'"
+    for message, asked, cause in (
+        (said, {"reasoning_effort": written}, None),
+        (f"Your request was {written}.", {"messages": written}, Cause.CONTENT_FILTER),
+    ):
+        error = UpstreamError(ErrorKind.BAD_REQUEST, message, status=400, words=message)
+        mark(error, VendorsWords(fields(asked)))
+        assert cause_of(RejectedByProvider(error)) is cause
 
 
 LENGTHS = [
@@ -154,7 +200,7 @@ def mentions(said: str) -> list[dict[str, Any]]:
 def test_a_length_is_understood_though_the_prompt_is_about_it(said: str) -> None:
     for asked in mentions(said):
         error = UpstreamError(ErrorKind.BAD_REQUEST, said, status=400, words=said)
-        mark(error, fields(asked))
+        mark(error, VendorsWords(fields(asked)))
         assert error.is_too_long, error.said
         assert stated_limit(error.said) == stated_limit(said)
 
@@ -180,7 +226,7 @@ def tells(said: Any, asked: Mapping[str, Any]) -> None:
 def learnt_of(said: Any, asked: Mapping[str, Any], *, marked: bool) -> Any:
     sent, error = fields(asked), refusal(said)
     if marked:
-        mark(error, sent)
+        mark(error, VendorsWords(sent))
     one = Request("m", sent, dialect=CHAT, is_ceiling=True, drop_params=True)
     found = understood(read(error), sent, Asked(one, "chat", CHAT.requests))
     return [msgspec.structs.replace(fact, value="") if fact.kind == "schemas" else fact for fact in found]
@@ -191,8 +237,8 @@ def test_of_a_request_that_is_too_large_to_be_searched_codes_and_status_count() 
     large = fields({"messages": "x" * (9 * 1024 * 1024)})
     plain = UpstreamError(ErrorKind.BAD_REQUEST, said, status=400, words=said)
     coded = UpstreamError(ErrorKind.BAD_REQUEST, said, status=400, words=said, names=("context_length_exceeded",))
-    mark(plain, large)
-    mark(coded, large)
+    mark(plain, VendorsWords(large))
+    mark(coded, VendorsWords(large))
     assert not plain.is_too_long
     assert coded.is_too_long
 
@@ -200,7 +246,7 @@ def test_of_a_request_that_is_too_large_to_be_searched_codes_and_status_count() 
 def test_a_prompt_that_is_forgotten_cannot_be_compared() -> None:
     said = "This model's maximum context length is 8192 tokens."
     error = UpstreamError(ErrorKind.BAD_REQUEST, said, status=400, words=said)
-    mark(error, None)
+    mark(error, VendorsWords(None))
     assert not error.is_too_long
 
 
@@ -213,4 +259,4 @@ def test_whoever_asks_whether_a_refusal_may_teach_has_it_marked() -> None:
 
 @pytest.mark.parametrize("said", ["'a b' " * 700, "x: a b " * 600])
 def test_a_message_that_was_written_to_be_slow_is_not_read(said: str) -> None:
-    assert not vendors_words(said, (fields({"user": "a b"}),))
+    assert not VendorsWords(fields({"user": "a b"}))(said)
