@@ -19,8 +19,9 @@ from collections.abc import Callable
 from tests.hostile.attacks import ATTACKS, ORDINARY, Attack, Sent, whole
 
 HOST = "127.0.0.1"
-_LENGTH = re.compile(rb"content-length: (\d+)", re.IGNORECASE)
+LENGTH = re.compile(rb"content-length: (\d+)", re.IGNORECASE)
 _PIECE = 2**18
+ASKED_THERE = "asked there"  # requests that reached its provider
 _NICE = 10  # whoever attacks has machines of his own
 
 
@@ -34,34 +35,39 @@ async def play(writer: asyncio.StreamWriter, sent: Sent) -> None:
             await asyncio.sleep(sent.pause_s)
 
 
-async def provide(answer: Callable[[], Sent], reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+async def provide(answer: Callable[[bytes], Sent], reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     """Answer each request of a connection."""
     with contextlib.suppress(OSError, asyncio.IncompleteReadError):
         while True:
             head = await reader.readuntil(b"\r\n\r\n")
-            length = _LENGTH.search(head)
-            left = int(length[1]) if length else 0
+            length = LENGTH.search(head)
+            left, body = int(length[1]) if length else 0, b""
             while left:
-                left -= len(await reader.readexactly(min(left, _PIECE)))
-            sent = answer()
+                body = await reader.readexactly(min(left, _PIECE))  # of a long one the end is enough
+                left -= len(body)
+            sent = answer(body)
             await play(writer, sent)
             if b"connection: close" in sent.pieces[0]:
                 break
     writer.close()
 
 
-async def ask(port: int, sent: Sent) -> str:
-    """Send one request; return the status of its answer, or why there is none."""
+async def ask(port: int, sent: Sent, says: bytes = b"") -> str:
+    """Send one request; return the status of its answer, or why there is none. ``says`` must be in it."""
     try:
         reader, writer = await asyncio.open_connection(HOST, port)
     except OSError:
         return "refused"
-    status = b""
+    status, said = b"", b""
     sending = asyncio.create_task(play(writer, sent))
     try:
         async with asyncio.timeout(sent.leaves_after_s):
             while data := await reader.read(_PIECE):
                 status = status or data[9:12]
+                if says and says in (said := said[-len(says) :] + data):
+                    return status.decode()
+                if says:
+                    continue
                 if sending.done() and data.endswith((b"}", b"\n\n", b"0\r\n\r\n")):
                     break  # the end of most answers; the others end with their connection
     except TimeoutError:
@@ -72,10 +78,10 @@ async def ask(port: int, sent: Sent) -> str:
         sending.cancel()
         await asyncio.gather(sending, return_exceptions=True)
         writer.transport.abort()
-    return status.decode() or "closed"
+    return f"{status.decode() or 'closed'}{' without it' if says else ''}"
 
 
-async def attacked(request: Callable[[int], Sent], parallel: int, port: int, seconds: float) -> Counter[str]:
+async def attacked(attack: Attack, request: Callable[[int], Sent], port: int, seconds: float) -> Counter[str]:
     """Attack for so long; return the answers, counted by status."""
     loop = asyncio.get_running_loop()
     end_s, number, told = loop.time() + seconds, 0, Counter[str]()
@@ -84,9 +90,9 @@ async def attacked(request: Callable[[int], Sent], parallel: int, port: int, sec
         nonlocal number
         while loop.time() < end_s:
             number += 1
-            told[await ask(port, request(number))] += 1
+            told[await ask(port, request(number), attack.says)] += 1
 
-    attackers = [asyncio.create_task(again()) for _ in range(parallel)]
+    attackers = [asyncio.create_task(again()) for _ in range(attack.parallel)]
     _, running = await asyncio.wait(attackers, timeout=seconds)
     for each in running:
         each.cancel()
@@ -111,10 +117,18 @@ async def main(name: str) -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(most, 16_384), most))
     [attack] = (each for each in ATTACKS if each.name == name)
     answer, request = prepared(attack)
-    server = await asyncio.start_server(lambda *pair: provide(lambda: answer, *pair), HOST, 0)
+    asked = 0
+
+    def answered(_: bytes) -> Sent:
+        nonlocal asked
+        asked += 1
+        return answer
+
+    server = await asyncio.start_server(lambda *pair: provide(answered, *pair), HOST, 0)
     print(server.sockets[0].getsockname()[1], flush=True)
     port, seconds = json.loads(await asyncio.to_thread(sys.stdin.readline))
-    print(json.dumps(await attacked(request, attack.parallel, port, seconds)), flush=True)
+    told = await attacked(attack, request, port, seconds)
+    print(json.dumps({**told, ASKED_THERE: asked}), flush=True)
     os._exit(0)  # its connections end with it
 
 

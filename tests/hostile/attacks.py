@@ -20,6 +20,7 @@ _CLIENTS: dict[str, dict[str, Any]] = {
     "adhoc": {"adhoc": True},
     "fair": {},
     "rare": {"rpm": 5},
+    "weakest": {"rpm": 60, "usd_per_day": 0.01, "models": ["fair", "hostile"]},
 }
 _CLIENTS["viewer"] = {"role": "viewer"}
 CLIENTS = {name: {**more, "key_sha256": sha256(f"hs-{name}".encode()).hexdigest()} for name, more in _CLIENTS.items()}
@@ -45,10 +46,16 @@ class Attack(msgspec.Struct, frozen=True):
     speaks: str = "chat"  # the API of its provider
     parallel: int = 3
     varies: bool = False  # a request is not as the one before it
+    refusal: Callable[[bytes], Sent] | None = None  # what the fair client's own provider makes of a request with MARK
+    says: bytes = b""  # what each answer must have
+    gets: frozenset[str] = frozenset()  # the statuses that may come; none: any
+    reaches: bool = True  # whether its provider may be asked
+    descriptors: int = 16_384  # that the gateway may have open
 
 
 # Requests.
 
+MARK = b"attack"  # in requests that the fair client's provider refuses
 PATHS = {
     "chat": "/v1/chat/completions",
     "messages": "/v1/messages",
@@ -56,6 +63,8 @@ PATHS = {
     "gemini": "/v1beta/models/hostile:generateContent",
     "embeddings": "/v1/embeddings",
     "audio": "/v1/audio/transcriptions",
+    "compact": "/v1/responses/compact",
+    "count": "/v1/responses/input_tokens",
 }
 # A request, and where its prompt is.
 BODIES = {
@@ -136,6 +145,60 @@ def socket(message: bytes, number: int = 1, key: str = "weak", *, repeats: int =
     return Sent((shake.encode(), frame * number), repeats=repeats)
 
 
+# What the fair client asks, long and with fields: what others make the gateway learn would keep it out, or change it.
+USUAL = {
+    "model": "fair",
+    "stream": True,
+    "max_tokens": 9000,
+    "service_tier": "auto",
+    "temperature": 0.3,
+    "tools": [{"type": "function", "function": {"name": "f", "strict": True, "parameters": {"type": "object"}}}],
+}
+PROMPT = "Summarise this. " * 100
+
+
+def at_fair(**more: Any) -> Sent:
+    """Ask the same with the weakest of keys, and be refused."""
+    asked = [{"role": "user", "content": PROMPT}, {"role": "user", "content": MARK.decode()}]
+    return post("chat", json.dumps({**USUAL, "messages": asked, **more}).encode(), "weakest")
+
+
+def refused(status: str, message: str, **fields: str) -> Callable[[bytes], Sent]:
+    """Refuse a request in these words, whatever it says."""
+    error = json.dumps({"error": {"message": message, "type": "invalid_request_error", **fields}}).encode()
+    return lambda _: whole(error, status)
+
+
+def quoting(body: bytes) -> bytes:
+    """Return a refusal that quotes a value of a request."""
+    effort = json.loads(body).get("reasoning_effort", "none")
+    said = {"message": f"Invalid value: '{effort}'. Supported values are: 'low', 'high'."}
+    return json.dumps({"error": {**said, "type": "invalid_request_error"}}).encode()
+
+
+def naming(api: str, **fields: Any) -> Callable[[int], Sent]:
+    """Name what others have at the provider."""
+    return lambda _: post(api, json.dumps({"model": "hostile", "input": "Hi", **fields}).encode(), "weakest")
+
+
+def within(kind: str, tool: Any) -> list[Any]:
+    """Return an input that has a list of tools."""
+    return [{"role": "user", "content": "Hi"}, {"type": kind, "tools": [tool]}]
+
+
+# Values that read as what vendors say when a fact is learnt.
+ERRORS = (
+    "maximum context length is 100 tokens",
+    "max_tokens: 9000 > 100, which is the maximum",
+    "`stream_options` is not permitted",
+    "Unsupported parameter: 'service_tier' is not supported with this model",
+    "temperature is not supported with this model",
+    "tools[0].function.strict: Extra inputs are not permitted",
+    "roles must alternate user/assistant/user/assistant/...",
+    "only supported in v1/responses",
+    "The API key you provided is invalid",
+    "Your credit balance is too low to access the API",
+)
 CHAT = b'{"model":"hostile","messages":[{"role":"user","content":"'
 PICTURE = CHAT[:-1] + b'[{"type":"image_url","image_url":{"url":"data:image/png;base64,'
 ESCAPES = b'"%b"' % (rb"\u0041\"" * 10)
@@ -200,6 +263,11 @@ ORDINARY = {
     "responses": RESPONSE % (b"", OUTPUT % SAID),
     "gemini": GOOGLES % b'{"text":"Hello."}',
 }
+XAIS = json.dumps({
+    "code": "The caller does not have permission to execute the specified operation",
+    "error": "Content violates usage guidelines. Failed check: SAFETY_CHECK_TYPE_BIO",
+}).encode()  # fmt: skip
+NOT_THEIRS = frozenset({"403", "404", "429"})  # 429: beyond the key's own limit
 FIRST, WROTE = delta(b'{"role":"assistant","content":"Hello"}'), delta(b'{"content":"a"}')
 BEGUN = delta(b'{"tool_calls":[{"index":0,"id":"t","type":"function","function":{"name":"f","arguments":""}}]}')
 PART = delta(b'{"tool_calls":[{"index":0,"function":{"arguments":"1"}}]}')
@@ -240,6 +308,10 @@ def asked(api: str = "chat", *, stream: bool = False) -> Callable[[int], Sent]:
 
 
 ASKED, STREAM, WELL = asked(), asked(stream=True), None
+SEARCH = {"type": "file_search", "vector_store_ids": ["vs_0123456789abcdef01234567"]}
+RESPONSE_OF_OTHERS = "resp_" + "0" * 48
+MCP = {"type": "mcp", "server_label": "x", "server_url": "http://169.254.169.254/"}  # of another machine
+TWICE = '{"hostile": "one-0123456789", "hostile": "two-0123456789"}'
 # Who sends what: (name, row in docs/security.md, request, answer, the provider's API, connections at a time, varies).
 _TABLE: dict[str, tuple[tuple[Any, ...], ...]] = {
     "nobody's key": (
@@ -343,4 +415,37 @@ _TABLE: dict[str, tuple[tuple[Any, ...], ...]] = {
         ("pings as fast as can be", 12, STREAM, flowing(lambda: FIRST + PING * 1_000_000)),
     ),
 }  # fmt: skip
-ATTACKS = tuple(Attack(who, *line) for who, lines in _TABLE.items() for line in lines)
+# What the weakest of keys does with few requests, which ask little; of the same form: more is said of what may come.
+_WEAKEST = (
+    *(Attack("weakest key", name, 15, lambda number: at_fair(reasoning_effort=ERRORS[number % len(ERRORS)]),
+             parallel=1, varies=True, refusal=refusal) for name, refusal in (
+        ("errors in values that are quoted", lambda body: whole(quoting(body), "400 Bad Request")),
+        ("errors in values, quoted within an answer", lambda body: streamed(b"data: %b\n\n" % quoting(body))),
+    )),
+    Attack("weakest key", "a content that xAI refuses", 16, lambda _: at_fair(), parallel=1,
+           refusal=lambda _: whole(XAIS, "403 Forbidden")),
+    Attack("weakest key", "a tier that is full", 16, lambda _: at_fair(service_tier="flex"), parallel=1,
+           refusal=refused("498 Custom", "Flex tier capacity exceeded", code="capacity_exceeded")),
+    Attack("weakest key", "an input that breaks its server", 16, lambda _: at_fair(seed=7), parallel=1,
+           refusal=refused("500 Error", "list index out of range")),
+    Attack("weakest key", "a 429 of one kind of request", 16, lambda _: at_fair(seed=7), parallel=3,
+           refusal=refused("429 Too Many", "Requests of this kind are throttled")),
+    *(Attack("weakest key", f"{what} of another{where}", 17, asks, speaks="responses", parallel=1, gets=NOT_THEIRS,
+             reaches=False) for what, where, asks in (
+        ("a response", ", to be compacted", naming("compact", previous_response_id=RESPONSE_OF_OTHERS)),
+        ("a response", ", to be counted", naming("count", previous_response_id=RESPONSE_OF_OTHERS)),
+        ("a vector store", "", naming("responses", tools=[SEARCH])),
+        ("a vector store", ", within the input", naming("responses", input=within("additional_tools", SEARCH))),
+        ("a server", ", within the input", naming("responses", input=within("tool_search_output", MCP))),
+    )),
+    Attack("a key", "1,000 keys of providers that are made up", 18,
+           lambda number: post("chat", asking(), x_holeshot_provider_keys=f"hostile=made-up-{number:08}"),
+           parallel=8, varies=True, descriptors=512),
+    Attack("a key", "a provider named twice", 18, lambda _: post("chat", asking(), x_holeshot_provider_keys=TWICE),
+           parallel=1, gets=frozenset({"400"}), reaches=False),
+    Attack("a provider", "bytes that are no text, over a WebSocket", 14,
+           lambda _: Sent(socket(TURN % b"").pieces, leaves_after_s=0.5),
+           lambda: streamed(echoing(9).replace(b'"Hello"', b'"Hello \xff"')), "responses", 1,
+           says="Hello \ufffd".encode(), gets=frozenset({"101", "429 without it"})),
+)  # fmt: skip
+ATTACKS = (*(Attack(who, *line) for who, lines in _TABLE.items() for line in lines), *_WEAKEST)

@@ -8,7 +8,9 @@ import asyncio
 import contextlib
 import json
 import re
+import resource
 import sys
+from collections.abc import Mapping
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -17,19 +19,20 @@ import msgspec
 
 from gateway.ledger import migrate
 from tests.app.gateway.process import COMMAND, started
-from tests.hostile.attacker import HOST
-from tests.hostile.attacks import BODIES, CLIENTS, TEXT, Attack, delta, many, post
+from tests.hostile.attacker import ASKED_THERE, HOST, LENGTH
+from tests.hostile.attacks import BODIES, CLIENTS, MARK, PROMPT, TEXT, USUAL, Attack, delta, many, post
 from tests.patience import PATIENCE_S
 
 MEMORY_BYTES = 512 * 2**20
 FIRST_TOKEN_S = 0.06
+SPARES_S = 0.4  # of the model that answers while the fair client's own is out
 CALL_EACH_S = 0.03
 LONGEST_MS = 300.0
 BACK_WITHIN_S = 10.0
 BACK_SHARE = 1.1  # of the memory before
 _ROOT = Path(__file__).parents[2]
-_LIMITED = ("sh", "-c", f'ulimit -d {MEMORY_BYTES // 1024}; exec "$@"', "sh", *COMMAND)
-_ASKED = b'{"model":"fair","stream":true,"messages":[{"role":"user","content":"Hi"}]}'
+_LIMITS = f'ulimit -d {MEMORY_BYTES // 1024}; ulimit -n {{}}; exec "$@"'
+_ASKED = json.dumps({**USUAL, "messages": [{"role": "user", "content": PROMPT}]}).encode()
 _CALL = b"POST /v1/chat/completions HTTP/1.1\r\nauthorization: Bearer hs-fair\r\ncontent-length: %d\r\n" % len(_ASKED)
 _CALL += b"content-type: application/json\r\nhost: h\r\nconnection: close\r\n\r\n" + _ASKED
 # A long request that is translated, in the thread: what it loads stays, and is no attack's.
@@ -48,6 +51,8 @@ class Figures(msgspec.Struct):
     answers: dict[str, int]  # of the attack, by status
     memory_mb: tuple[float, float, float]  # before, the most, and after
     back_s: float | None  # until the memory was back; None: it did not come back in time
+    told: list[str]  # what of the answers may not be
+    forms: int  # in which the fair client's requests reached its provider
     turns_ms: dict[str, float]  # the longest of the gateway's loop, by what ran
     exit_code: int | None  # None: it lives, as it should
 
@@ -68,8 +73,9 @@ class Figures(msgspec.Struct):
             f"{self.beside_ms.count(inf)} fair calls failed": inf in self.beside_ms,
             f"it took {peak_mb:.0f} MB": peak_mb * 1e6 > MEMORY_BYTES,
             f"of {before_mb:.0f} MB it kept {after_mb:.0f} MB": self.back_s is None,
+            f"a fair client's requests arrived in {self.forms} forms": self.forms > 1,
         }
-        return [text for text, misses in said.items() if misses]
+        return self.told + [text for text, misses in said.items() if misses]
 
 
 def share(values: list[float], share: float) -> float:
@@ -77,13 +83,38 @@ def share(values: list[float], share: float) -> float:
     return sorted(values)[min(len(values) - 1, int(len(values) * share))]
 
 
-async def _provide(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    with contextlib.suppress(OSError, asyncio.IncompleteReadError):
-        await reader.readuntil(b"\r\n\r\n")
-        await asyncio.sleep(FIRST_TOKEN_S)
-        writer.write(_ANSWER)
-        await writer.drain()
-    writer.close()
+class _FairProvider:
+    """Answers the fair client, and refuses what an attack asks of it."""
+
+    def __init__(self, attack: Attack) -> None:
+        self._refusal = attack.refusal
+        self.forms = set[bytes]()  # of the fair client's requests
+
+    async def provide(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Answer one request."""
+        with contextlib.suppress(OSError, asyncio.IncompleteReadError):
+            head = await reader.readuntil(b"\r\n\r\n")
+            length = LENGTH.search(head)
+            body = await reader.readexactly(int(length[1])) if length else b""
+            if self._refusal is not None and MARK in body:
+                said = b"".join(self._refusal(body).pieces)
+                writer.write(said.replace(b"\r\n", b"\r\nconnection: close\r\n", 1))
+            else:
+                if PROMPT.encode() in body:
+                    self.forms.add(body)
+                await asyncio.sleep(SPARES_S if b"/spare/" in head else FIRST_TOKEN_S)
+                writer.write(_ANSWER)
+            await writer.drain()
+        writer.close()
+
+
+def _told(attack: Attack, answers: Mapping[str, int]) -> list[str]:
+    """Return which answers to an attack should not have come."""
+    others = {each for each in answers if answers[each]} - attack.gets - {"unanswered", ASKED_THERE}
+    return [
+        *(f"it got {each}" for each in sorted(others) if attack.gets),
+        *([] if attack.reaches or not answers.get(ASKED_THERE) else ["its provider was asked"]),
+    ]
 
 
 async def _ask(port: int, request: bytes, until: bytes = b"") -> tuple[bytes, float]:
@@ -129,12 +160,18 @@ def configuration(folder: Path, fair_port: int, hostile_port: int, api: str) -> 
         "log_format": "json",
         "lame_duck_s": 0,
         "clients": CLIENTS,
+        "tenant_keys": {"header": True},
         "providers": {
-            "fair": {"base_url": f"http://{HOST}:{fair_port}/v1", "api_key": "k"},
+            "fair": {"base_url": f"http://{HOST}:{fair_port}/v1", "api_keys": ["k-1", "k-2", "k-3"]},
+            "spare": {"base_url": f"http://{HOST}:{fair_port}/spare/v1", "api_key": "k"},
             "hostile": hostile | ({"kind": "gemini"} if api == "gemini" else {}),
         },
         "models": {
-            "fair": {"deployments": ["fair/m"]},
+            "fair": {
+                "deployments": [{"deployment": "fair/m", "price_per_mtok": {"input": 0.1, "output": 0.4}}],
+                "fallbacks": ["spare"],
+            },
+            "spare": {"deployments": ["spare/m"]},
             "hostile": {"deployments": [deployment], "race": {"mode": "single"}},
         },
     }
@@ -149,12 +186,15 @@ async def beside(attack: Attack, seconds: float, folder: Path, back_within_s: fl
     )
     assert attacker.stdin is not None
     assert attacker.stdout is not None
-    server = await asyncio.start_server(_provide, HOST, 0)
+    provider = _FairProvider(attack)
+    server = await asyncio.start_server(provider.provide, HOST, 0)
     try:
         hostile_port = int(await attacker.stdout.readline())
         config = configuration(folder, server.sockets[0].getsockname()[1], hostile_port, attack.speaks)
         await migrate(config["database_url"])
-        async with started(config, folder, command=_LIMITED) as running:
+        most = min(attack.descriptors, resource.getrlimit(resource.RLIMIT_NOFILE)[1])
+        limits = _LIMITS.format(most)
+        async with started(config, folder, command=("sh", "-c", limits, "sh", *COMMAND)) as running:
             port = int(running.url.rsplit(":", 1)[1])
             alone_ms = await fair(port, asyncio.ensure_future(asyncio.sleep(seconds)))
             await _ask(port, post("messages", _LONG, connection="close").pieces[0])
@@ -168,12 +208,15 @@ async def beside(attack: Attack, seconds: float, folder: Path, back_within_s: fl
                 if memory_mb(running.pid) <= before_mb * BACK_SHARE:
                     back_s = loop.time() - ended_s
                 await asyncio.sleep(CALL_EACH_S)
+            answers = json.loads(await attacking)
             return Figures(
                 alone_ms=alone_ms,
                 beside_ms=beside_ms + await fair(port, asyncio.ensure_future(asyncio.sleep(0))),  # it still answers
-                answers=json.loads(await attacking),
+                answers=answers,
                 memory_mb=(before_mb, memory_mb(running.pid, "VmHWM"), memory_mb(running.pid)),
                 back_s=back_s,
+                told=_told(attack, answers),
+                forms=len(provider.forms),
                 turns_ms={work.decode(): float(value) * 1000 for work, value in _LONGEST.findall(page)},
                 exit_code=running.exit_code,
             )

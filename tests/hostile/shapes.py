@@ -118,7 +118,7 @@ class Gateways:
     async def _provide(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         assert self._attack is not None
         answer, _ = prepared(self._attack)
-        await provide(lambda: answer, reader, writer)
+        await provide(lambda _: answer, reader, writer)
 
     def longest_s(self, attack: Attack) -> float:
         """Return the CPU seconds of the longest turn of ``attack``, sent once; the least of three if it is long."""
