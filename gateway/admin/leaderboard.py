@@ -27,7 +27,7 @@ from gateway.fleet.models import Deployment, Model
 from gateway.racing import tier_wanted
 from gateway.settings import Cause, Profile
 from gateway.steering import Explanation, Leaderboard, Terms
-from providers import encoded, learnt_of
+from providers import FORMER, Learnt, encoded, learnt_of
 from providers.dialects import PIVOT
 
 _MOST_TOKENS = 10**9  # far beyond any model's
@@ -244,9 +244,20 @@ def _standings(context: Context, model: Model) -> Leaderboard:
     for row in board.deployments:
         deployment = model.deployments.get(row.deployment)
         known = None if deployment is None else learnt_of(deployment.upstream)
-        facts = () if deployment is None or known is None else known.of(deployment.model)
-        rows.append(msgspec.structs.replace(row, refuses=tuple(fact.words for fact in facts)) if facts else row)
+        refuses = {} if deployment is None or known is None else _refusals(known, deployment.model)
+        rows.append(msgspec.structs.replace(row, refuses=tuple(refuses)) if refuses else row)
     return msgspec.structs.replace(board, deployments=tuple(rows))
+
+
+def _refusals(learnt: Learnt, model: str) -> dict[str, None]:
+    """Return in words what ``model`` is known to refuse, and which client alone has met it, if only one has."""
+    found: dict[str, None] = {}
+    for known in learnt.listed():
+        if known.model == model:
+            client = None if known.met.is_for_all else known.met.clients[-1]
+            alone = "" if client is None or client == FORMER else f" (for {client} alone)"
+            found[f"{known.fact.words}{alone}"] = None
+    return found
 
 
 def _board(context: Context, model: Model, gaps: Gaps) -> answers.PageBoard:

@@ -116,6 +116,7 @@ def _parts(model: Mapping[str, Any], width: int) -> Iterator[Any]:
     notes += [f"{mark} {meaning}" for mark, meaning in _LEGEND.items() if mark in marks]
     notes += [f"{row.get('deployment')}: {reason}" for row in rows if (reason := _state_reason(row))]
     notes += [f"{row.get('deployment')}: {probe}" for row in rows if (probe := _last_probe(row))]
+    notes += [f"{row.get('deployment')}: for {met}" for row in rows for met in row.get("held") or ()]
     notes += [
         f"{row.get('deployment')}: refuses {', '.join(map(str, row['refuses']))}" for row in rows if row.get("refuses")
     ]

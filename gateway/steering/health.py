@@ -276,12 +276,12 @@ class Trouble(msgspec.Struct, frozen=True):
     message: str | None = None  # the provider's message, without secrets
 
     def __str__(self) -> str:
-        return f"{self._head}: {self.message}" if self.message else self._head
+        return f"{self.head}: {self.message}" if self.message else self.head
 
     @property
     def for_others(self) -> str:
         """Return what other callers may read: messages about key, model name or limits, without addresses."""
-        return self._without_requests(self._head)
+        return self._without_requests(self.head)
 
     @property
     def in_words(self) -> str:
@@ -295,7 +295,8 @@ class Trouble(msgspec.Struct, frozen=True):
         return f"{head}: {without_addresses(self.message)}"
 
     @property
-    def _head(self) -> str:
+    def head(self) -> str:
+        """The kind and the status, without the provider's words."""
         return self.kind if self.status is None else f"{self.kind} ({self.status})"
 
 
@@ -723,6 +724,10 @@ class OwnHealths:
         """Return what a client has met at a deployment; None if that is nothing."""
         met = self.by_client.get(client) if client is not None else None
         return None if met is None else met.get(deployment)
+
+    def at(self, deployment: str) -> dict[str, Health]:
+        """Return what each client that has met something at a deployment has met there."""
+        return {client: met[deployment] for client, met in self.by_client.items() if deployment in met}
 
     def has(self, deployment: str) -> bool:
         """Whether any client has met something there."""

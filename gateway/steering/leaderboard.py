@@ -12,6 +12,7 @@ import msgspec
 
 from gateway.core.prompt_classes import PromptClass, answer_class, encoded_class
 from gateway.core.race_failures import NotAsked
+from gateway.core.terminal_text import counted
 from gateway.steering.constants import (
     BUFFERED_ANSWERS,
     LEAST_AUDITS,
@@ -21,7 +22,7 @@ from gateway.steering.constants import (
 )
 from gateway.steering.counts import Counts, Tally, add_counts, merged, read_tallies
 from gateway.steering.estimates import Standings
-from gateway.steering.health import Condition, Health, HealthState, Trouble
+from gateway.steering.health import Condition, Health, HealthState, OwnHealths, Trouble
 from gateway.steering.narrowing import Narrowing
 from gateway.steering.survival import AuditedCounts, Quantile, audited_quantiles, dense, quantiles, wilson
 
@@ -87,6 +88,7 @@ _SHARES = (0.50, 0.95, 0.99)
 _UNKNOWN = Quantile(inf, inf, inf)
 
 
+MOST_HELD = 20  # clients that are named of one deployment
 WINDOW_S = SLOT_S * SLOTS_KEPT  # of the board; its last half-minute is incomplete
 
 
@@ -131,6 +133,7 @@ class Row(msgspec.Struct, frozen=True):
     flaw_rate_high: float | None
     in_flight: int | None  # of this replica, now
     probed_s_ago: float | None  # if this replica's last attempt there was a probe of its own
+    held: tuple[str, ...] = ()  # what single clients have met there, by which only their own calls avoid it
     refuses: tuple[str, ...] = ()  # of requests, by its refusals of the last day: fields, values, orders of roles, APIs
 
 
@@ -179,6 +182,7 @@ def row(
     condition: Condition | None = None,
     trouble: Trouble | None = None,
     probed_s_ago: float | None = None,
+    held: tuple[str, ...] = (),
 ) -> Row:
     """Return the row of a deployment; ``rank`` adds the ranks."""
     tally = window.tallies.get(deployment) or Tally()
@@ -224,6 +228,7 @@ def row(
         flaw_rate_high=round(flaws[1], 4) if tally.judged else None,
         in_flight=condition.in_flight if condition is not None else None,
         probed_s_ago=probed_s_ago,
+        held=held,
     )
 
 
@@ -236,6 +241,7 @@ def of_gateway(
     healths: Mapping[str, Health],
     now_s: float,
     narrowed: Narrowing | None = None,
+    own: OwnHealths | None = None,
 ) -> Leaderboard:
     """Return the leaderboard of a running gateway: counts, and its predictions and deployments' health."""
     rows = []
@@ -245,10 +251,34 @@ def of_gateway(
         score_s = standings.of(name).score_s + condition.price_s
         probed_s_ago = round(now_s - health.launched_at_s, 1) if health.is_probed else None
         known = row(
-            name, window, score_s=score_s, condition=condition, trouble=health.trouble, probed_s_ago=probed_s_ago
+            name,
+            window,
+            score_s=score_s,
+            condition=condition,
+            trouble=health.trouble,
+            probed_s_ago=probed_s_ago,
+            held=() if own is None else _held(own.at(name), now_s),
         )
         rows.append(known)
     return Leaderboard(model, WINDOW_S, encoded_class(window.busiest_class), rank(rows), narrowed)
+
+
+def _held(met: Mapping[str, Health], now_s: float) -> tuple[str, ...]:
+    """Return in words what single clients have met at a deployment; of many the first."""
+    found = [f"{client}: {words}" for client, health in met.items() if (words := _in_words(health, now_s)) is not None]
+    more = len(found) - MOST_HELD
+    return (*found[:MOST_HELD], f"and {counted(more, 'other')}") if more > 0 else tuple(found)
+
+
+def _in_words(health: Health, now_s: float) -> str | None:
+    """Return what one client has met, without what its requests may have led the provider to say."""
+    condition, strikes = health.condition(now_s), int(health.strikes)
+    state = state_of(condition)
+    if condition.state is HealthState.OK and condition.trial_in_s is None:
+        if not strikes:
+            return None
+        state = f"{counted(strikes, 'failure')} in a row"
+    return state if health.trouble is None else f"{state}, {health.trouble.head}"
 
 
 def of_counts(model: str, slots: Mapping[int, Mapping[str, float]], window_s: float) -> Leaderboard:

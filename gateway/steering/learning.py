@@ -556,7 +556,7 @@ class Learning:
         trouble = Trouble(kind, attempt.status_code, attempt.error_message)
         client = self._met_by(attempt)
         if client is not None:
-            self._meet(client, attempt, trouble, now_s)
+            self._meet(client, attempt, trouble, now_s, is_alone=health.clients.share() < 1.0)
         if kind == ErrorKind.RATE_LIMITED:
             if health.counts_limit(client, now_s):
                 health.trouble = trouble
@@ -654,7 +654,8 @@ class Learning:
         health, now_s = self.health_of(attempt.deployment), self._clock() - ago_s
         client = self._met_by(attempt)
         if client is not None:
-            self.own.of(client, attempt.deployment).strike(now_s)
+            if self.own.of(client, attempt.deployment).strike(now_s) and health.clients.share() < 1.0:
+                _tell_held(client, attempt.deployment, cause)
             self.held.add(attempt.deployment)
         opened = health.strike(now_s, client)
         if opened or not health.is_of_one:  # else other replicas must not count what may be one client's doing
@@ -696,21 +697,31 @@ class Learning:
             own.delivered(0.0, 0.0, now_s)
             self.own.forget(client, attempt.deployment, now_s)
 
-    def _meet(self, client: str, attempt: AttemptRecord, trouble: Trouble, now_s: float) -> None:
-        """Hold a failure against the deployment for the client that met it."""
-        own = self.own.of(client, attempt.deployment)
+    def _meet(self, client: str, attempt: AttemptRecord, trouble: Trouble, now_s: float, *, is_alone: bool) -> None:
+        """Hold a failure against the deployment for the client that met it; ``is_alone``: of several."""
+        own, is_new = self.own.of(client, attempt.deployment), False
         own.trouble = trouble
         self.held.add(attempt.deployment)
         if attempt.error_kind == ErrorKind.RATE_LIMITED:
-            own.rate_limited(attempt.retry_after_s, now_s)
+            is_new = own.rate_limited(attempt.retry_after_s, now_s)
         elif attempt.error_kind in OPERATORS:
-            own.refuse(now_s)
+            is_new = own.refuse(now_s)
         elif attempt.retry_after_s is not None:
+            is_new = not own.cooling_s(now_s)
             own.cool(attempt.retry_after_s, now_s)
+        if is_new and is_alone:
+            _tell_held(client, attempt.deployment, attempt.error_kind)
 
     def _count(self, model: str, counts: Counts, unix_s: float | None = None) -> None:
         if counts:
             self._board.add(model, counts, self._unix_clock() if unix_s is None else unix_s)
+
+
+def _tell_held(client: str, deployment: str, kind: str | None) -> None:
+    # Event steering.held: A deployment failed for one client (`client`, `kind`), which may be the doing of its
+    # requests. Only its own calls avoid the deployment, until others have met the like.
+    # Do: Nothing. If others meet it, another event follows.
+    get_logger().info("steering.held", deployment=deployment, client=client, kind=kind)
 
 
 _HINTS: Mapping[str, str] = {

@@ -385,6 +385,7 @@ class Steering:
             healths=self._learning.healths,
             now_s=self._clock(),
             narrowed=self._narrowings.of(model),
+            own=self._learning.own,
         )
 
     def healths(self) -> Mapping[str, Health]:

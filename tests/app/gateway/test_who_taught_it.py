@@ -164,6 +164,35 @@ async def test_an_operator_sees_who_met_what_and_can_have_it_forgotten(serve: Se
         assert running["alpha"].received[-1].body["reasoning_effort"] == "low"
 
 
+async def test_the_leaderboard_tells_what_holds_for_one_client_alone(serve: Serve, logged: list[EventDict]) -> None:
+    attack = {"messages": [{"role": "user", "content": "attack"}]}
+
+    def answers(body: Any) -> Sequence[Step]:
+        if "attack" in str(body):
+            return refused("a secret of the prompt", 403)
+        return refusing("reasoning_effort")(body) if "reasoning_effort" in body else ANSWERS["chat"]
+
+    async def row(running: RunningGateway) -> Any:
+        async with running.get("/leaderboard", headers=bearer("hs-root")) as response:
+            [known] = (await response.json())["models"][0]["deployments"]
+        return known["state"], known["held"], known["refuses"]
+
+    keys = clients("ann", "bob", "cid", "eve")
+    keys["clients"]["root"] = {"key_sha256": sha256("hs-root"), "role": "admin"}
+    async with serve(alpha=None, config=keys) as running:
+        running["alpha"].answers = answers
+        for name in ("ann", "bob", "cid", "bob", "cid"):
+            assert (await said(running, name, {"messages": QUESTION}))[0] == 200
+        assert await row(running) == ("ok", [], [])
+        assert (await said(running, "ann"))[0] == 200
+        assert (await said(running, "eve", attack))[0] == 424
+        assert await row(running) == ("ok", ["eve: out, provider_auth (403)"], ["reasoning_effort (for ann alone)"])
+        assert (await said(running, "bob"))[0] == 200
+        assert await row(running) == ("ok", ["eve: out, provider_auth (403)"], ["reasoning_effort"])
+    [line] = [entry for entry in logged if entry["event"] == "steering.held"]
+    assert (line["client"], line["deployment"], line["kind"]) == ("eve", "alpha/m", "provider_auth")
+
+
 async def test_a_client_is_told_that_its_usage_is_not_asked_for(serve: Serve) -> None:
     async with serve(alpha=None) as running:
         running["alpha"].answers = refusing("stream_options")

@@ -194,6 +194,7 @@ function state(row) {
   return h("span", {}, h("span", { class: `chip ${stateKind(row.state)}` }, stateWords(row.state)),
     row.rate_limited ? h("span", { class: "reason warn", title: "Rate-limited attempts" }, `${count(row.rate_limited)} × 429`) : null,
     row.reason ? h("span", { class: "reason" }, row.reason) : null,
+    row.held.length ? h("span", { class: "reason", title: "Met by these clients alone: only their calls avoid it" }, row.held.join(" · ")) : null,
     row.refuses.length ? h("span", { class: "reason", title: "Left out or sent otherwise, after a refusal" }, `refuses ${row.refuses.join(", ")}`) : null);
 }
 
