@@ -256,7 +256,7 @@ class SocketTurn:
             del fields["previous_response_id"]
             new = joined(before.items, new)
             yield
-            fields["input"] = msgspec.Raw(b"[" + new + b"]")
+            fields["input"] = msgspec.Raw(b"[%b]" % new)
         if new is not None and not any(is_set(fields.get(name)) for name in ELSEWHERE):
             self._counted = self._conversations.count(len(new))
             self._items = b"" if self._counted is None else new
