@@ -164,6 +164,11 @@ class Spending:
     that is cut early this is too much, but running calls can never overdraw. Replicas share their totals through Redis
     every second or two; without Redis, each applies the limit to what it knows. From before its start it knows what the
     ledger has: what extra attempts did cost.
+
+    Clients share a day's dollars. Each of those that have called within a day may spend an equal part of them at any
+    time. From when it has, what the others leave of theirs is freed for it evenly until midnight. So one client uses up
+    no other's part at once, and all is used if one of them can. A client alone may spend all. The replicas know of each
+    other what their clients have spent.
     """
 
     def __init__(self, unix_clock: Callable[[], float]) -> None:
@@ -173,25 +178,76 @@ class Spending:
         self._others: dict[str, float] = {}
         self._before = self._day, self._own, self._others
         self._recollected: tuple[str, Mapping[str, float]] = "", {}  # by the ledger: a day, and what was spent on it
+        self._clients: dict[str, dict[str | None, float]] = {}  # by model, the last that called at the end
+        self._beyond: dict[str, float] = {}  # since when today a client asks for more than its part
+        self._called_before: dict[str, set[str]] = {}  # likewise, today before the start, until its next call
 
     def unix_s(self) -> float:
         """Return the Unix time that determines the current day."""
         return self._unix_clock()
 
-    def may_spend(self, model: str, usd: float, limit_usd: float) -> bool:
+    def may_spend(self, model: str, usd: float, limit_usd: float, client: str | None = None) -> bool:
         """Whether ``usd`` more is within the day's limit. Marks the model as one whose total is read from Redis."""
         self._start_day()
         self._own.setdefault(model, 0.0)
-        return self.today_usd(model) + usd <= limit_usd
+        spent_usd = self._spent_usd(model)
+        if spent_usd + usd > limit_usd:
+            return False
+        clients = self._clients.get(model, {})
+        if len(clients) == (client in clients):  # there is no other one
+            return True
+        part_usd = limit_usd / (len(clients) + (client not in clients))
+        if client is not None and self._spent_usd(_of_client(model, client)) + usd <= part_usd:
+            return True
+        by_client = self._by_client(model)
+        if by_client.pop(client, 0.0) + usd <= part_usd:
+            return True
+        kept_usd = sum(part_usd - others_usd for others_usd in by_client.values() if others_usd < part_usd)
+        now_s = self._unix_clock()
+        began_s = self._beyond.setdefault(_of_client(model, client), now_s)
+        return limit_usd - spent_usd - usd >= kept_usd * (_left_s(now_s) / _left_s(min(began_s, now_s)))
 
-    def charge(self, model: str, usd: float) -> None:
+    def _by_client(self, model: str) -> dict[str | None, float]:
+        """Return what each client that is known has spent today; who has no name has spent what the others have not."""
+        clients = self._clients[model]
+        spent: dict[str | None, float] = {
+            each: self._spent_usd(_of_client(model, each)) for each in clients if each is not None
+        }
+        unnamed_usd = self._spent_usd(model) - sum(spent.values())
+        return {each: spent.get(each, unnamed_usd) for each in clients}
+
+    def called(self, model: str, client: str | None) -> None:
+        """Note that ``client`` has called: a part of the day's dollars is its own."""
+        self._start_day()
+        self._own.setdefault(model, 0.0)
+        for each in self._called_before.pop(model, ()):
+            self.called(model, each)
+        clients, now_s = self._clients.setdefault(model, {}), self._unix_clock()
+        clients.pop(client, None)
+        clients[client] = now_s
+        if client is not None:
+            self._own.setdefault(_of_client(model, client), 0.0)
+        while len(clients) > _MOST_CLIENTS or next(iter(clients.values())) < now_s - _DAY_S:
+            oldest = next(iter(clients))
+            del clients[oldest]
+            for known in (self._own, self._others, self._beyond):
+                known.pop(_of_client(model, oldest), None)
+
+    def charge(self, model: str, usd: float, client: str | None = None) -> None:
         """Charge an extra attempt that starts now."""
         self._start_day()
         self._own[model] = self._own.get(model, 0.0) + usd
+        if client is not None and client in self._clients.get(model, ()):
+            name = _of_client(model, client)
+            self._own[name] = self._own.get(name, 0.0) + usd
 
     def today_usd(self, model: str) -> float:
         """Return what all replicas have spent on ``model`` today, as far as this one knows."""
         self._start_day()
+        return self._spent_usd(model)
+
+    def _spent_usd(self, model: str) -> float:
+        """Return the same of a model, or of one of its clients, of the day that has begun."""
         day, recollected = self._recollected
         before_usd = recollected.get(model, 0.0) if day == self._day else 0.0
         # The others' total has it too, unless there is no Redis, or it has lost its data.
@@ -207,7 +263,7 @@ class Spending:
     def own_usd(self) -> tuple[str, Mapping[str, float]]:
         """Return the day (2026-03-04) and this replica's own spending by model, for the other replicas.
 
-        Numbers of calls are included, under names with the suffix ``_CALLS``.
+        Numbers of calls are included, under names with the suffix ``_CALLS``, and what each client has spent.
         """
         self._start_day()
         return self._day, self._own
@@ -223,7 +279,14 @@ class Spending:
 
         ``payer_of`` returns the model that pays for the calls of a name, as of a list.
         """
+        rows = list(rows)
         spent: dict[str, float] = {}
+        for row in rows:
+            if row.client is not None and row.day_usd > 0.0:
+                payer = payer_of(row.model)
+                name = _of_client(payer, row.client)
+                spent[name] = spent.get(name, 0.0) + row.extra_usd
+                self._called_before.setdefault(payer, set()).add(row.client)
         for model, usd in _by_model_that_ran(rows).items():
             payer = payer_of(model)
             spent[payer] = spent.get(payer, 0.0) + usd
@@ -235,6 +298,7 @@ class Spending:
         if day != self._day:
             before, self._before = self._before, (self._day, self._own, self._others)
             self._day, self._own, self._others = before if before[0] == day else (day, {}, {})
+            self._beyond = {}
 
 
 def _by_model_that_ran(rows: Iterable[Spent]) -> dict[str, float]:
@@ -257,6 +321,16 @@ def _by_model_that_ran(rows: Iterable[Spent]) -> dict[str, float]:
 
 
 _CALLS = "\0calls"  # no model has such a name
+_MOST_CLIENTS = 100  # of a model, whose parts are known: each is a command of Redis in each round
+
+
+def _left_s(unix_s: float) -> float:
+    """Return the seconds until midnight UTC."""
+    return _DAY_S - unix_s % _DAY_S
+
+
+def _of_client(model: str, client: str | None) -> str:
+    return f"{model}\0of\0{client or ''}"  # no model has such a name
 
 
 def _day_of(unix_s: float) -> str:
@@ -419,7 +493,9 @@ class Budgets:
             budget = self._budgets[model] = Budget()
         return budget
 
-    def call(self, model: str, race: RaceSettings, now_s: float, payer: str | None = None) -> None:
+    def call(
+        self, model: str, race: RaceSettings, now_s: float, payer: str | None = None, client: str | None = None
+    ) -> None:
         """Count a call. ``payer`` is the model whose limit in dollars applies; None: the model itself."""
         (self._calls.get(model) or self._calls.setdefault(model, Launches())).add(now_s)
         if race.usd_per_day is not None:
@@ -427,6 +503,7 @@ class Budgets:
             if pace is None:
                 # Calls may arrive before the ledger's data about the day before.
                 pace = self._paces[model] = Pace(payer or model, self._days.setdefault(model, {}))
+            self._spending.called(payer or model, client)
             pace.call(
                 self._spending.unix_s(),
                 self._spending.today_usd(pace.payer),
@@ -542,7 +619,7 @@ class Budgets:
         if role is not Role.FALLBACK and not is_clients:
             extra.add(now_s)
         if cost_usd is not None and race.usd_per_day is not None:
-            self._spending.charge(payer, cost_usd)
+            self._spending.charge(payer, cost_usd, client)
             if (pace := self._paces.get(model)) is not None:
                 pace.paid(payer, cost_usd)
         if cost_usd is not None and race.extra_usd_per_call is not None:
@@ -561,7 +638,7 @@ class Budgets:
         """Return the limit on dollars that an attempt would exceed; None for none, or without a known price."""
         if cost_usd is None:
             return None
-        if race.usd_per_day is not None and not self._spending.may_spend(payer, cost_usd, race.usd_per_day):
+        if race.usd_per_day is not None and not self._spending.may_spend(payer, cost_usd, race.usd_per_day, client):
             return Narrowed.USD
         per_call = race.extra_usd_per_call
         if per_call is None or self.of(budget or payer).affords(cost_usd, per_call, client):

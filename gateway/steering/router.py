@@ -132,7 +132,7 @@ class Steering:
                 self._drop(name)
         budget, now_s = self._budgets.of(payer if terms.learnt_as is None else of_keys(payer)), self._clock()
         if terms.learnt_as is None or race.usd_per_day is not None:  # others take nothing of the operator's rate limits
-            self._budgets.call(model, race, now_s, payer)
+            self._budgets.call(model, race, now_s, payer, client)
         budget.accrue(race.budget, client, now_s)
         if race.extra_usd_per_call is not None:
             budget.earn(race.extra_usd_per_call, client, now_s)

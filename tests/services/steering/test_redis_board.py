@@ -541,6 +541,22 @@ async def test_replicas_share_what_they_have_spent_today(redis_url: str, redis: 
         await board.close()
 
 
+async def test_what_a_client_has_spent_today_is_known_in_all_replicas(redis_url: str, clock: Clock) -> None:
+    purses = [Spending(clock) for _ in range(2)]
+    boards = [RedisBoard(connect(redis_url, PATIENCE_S), unix_clock=clock, spending=purse) for purse in purses]
+    here, there = purses
+    for purse in purses:
+        for client in ("greedy", "fair"):
+            purse.called("m", client)
+    here.charge("m", 0.5, "greedy")
+    for board in boards * 2:
+        await board.sync()
+    assert not there.may_spend("m", 0.125, 1.0, "greedy")
+    assert there.may_spend("m", 0.5, 1.0, "fair")
+    for board in boards:
+        await board.close()
+
+
 async def test_replicas_share_how_many_calls_their_dollars_are_for(redis_url: str, clock: Clock) -> None:
     purses = [Spending(clock) for _ in range(2)]
     boards = [RedisBoard(connect(redis_url, PATIENCE_S), unix_clock=clock, spending=purse) for purse in purses]

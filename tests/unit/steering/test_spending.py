@@ -185,3 +185,118 @@ def test_a_lull_of_ten_seconds_makes_no_more_room_under_rate_limits() -> None:
     limited.rate_limited(30.0, 29.9)
     rooms = [budgets.room("m", [limited, other], now_s)[0] for now_s in (31.0, 40.0)]
     assert rooms == [0.0, 0.0]
+
+
+# Clients share a day's dollars.
+
+DAY_S = 86_400.0
+
+
+def spent(spending: Spending, client: str | None, *, usd: float = 0.01, limit_usd: float = 1.0) -> float:
+    """Let ``client`` spend as much as it may at once; return how much that was."""
+    total_usd = 0.0
+    spending.called("m", client)
+    while spending.may_spend("m", usd, limit_usd, client):
+        spending.charge("m", usd, client)
+        total_usd += usd
+    return total_usd
+
+
+def at_midnight() -> tuple[Clock, Spending]:
+    clock = Clock()
+    clock.now_s = MIDNIGHT_S
+    return clock, Spending(clock)
+
+
+@pytest.mark.parametrize("client", ["app", None])
+def test_a_client_alone_may_spend_all_of_a_day_at_once(client: str | None) -> None:
+    _, spending = at_midnight()
+    assert spent(spending, client) == pytest.approx(1.0, abs=0.011)
+
+
+@pytest.mark.parametrize("greedy", ["greedy", None])
+@pytest.mark.parametrize("fair", [("fair",), tuple(f"fair-{number}" for number in range(9))])
+def test_who_races_each_call_leaves_the_others_their_part_of_the_day(greedy: str | None, fair: tuple[str, ...]) -> None:
+    _, spending = at_midnight()
+    for each in fair:
+        spending.called("m", each)
+    part_usd = 1.0 / (len(fair) + 1)
+    assert spent(spending, greedy) == pytest.approx(part_usd, abs=0.011)
+    for each in fair:
+        assert spent(spending, each) == pytest.approx(part_usd, abs=0.011)
+
+
+def test_nor_do_several_that_race_each_call() -> None:
+    _, spending = at_midnight()
+    for each in ("one", "other", "fair"):
+        spending.called("m", each)
+    assert spent(spending, "one") + spent(spending, "other") == pytest.approx(2 / 3, abs=0.021)
+    assert spent(spending, "fair") == pytest.approx(1 / 3, abs=0.011)
+
+
+def test_nor_does_one_that_begins_late_in_the_day() -> None:
+    clock, spending = at_midnight()
+    clock.now_s += DAY_S - 3600.0
+    spending.called("m", "fair")
+    assert spent(spending, "greedy") == pytest.approx(0.5, abs=0.011)
+    clock.now_s += 1800.0
+    assert spent(spending, "greedy") == pytest.approx(0.25, abs=0.011)
+    assert spent(spending, "fair") == pytest.approx(0.25, abs=0.011)
+
+
+def test_what_others_do_not_spend_is_spent_in_the_course_of_the_day() -> None:
+    clock, spending = at_midnight()
+    for number in range(9):
+        spending.called("m", f"silent-{number}")
+    total_usd, by_hour = 0.0, list[float]()
+    for hour in range(24):
+        clock.now_s = MIDNIGHT_S + hour * 3600.0
+        total_usd += spent(spending, "app")
+        by_hour.append(total_usd)
+    assert by_hour[0] == pytest.approx(0.1, abs=0.011)
+    assert by_hour[12] == pytest.approx(0.55, abs=0.02)
+    assert total_usd > 0.95
+    fair_usd = spent(spending, "silent-1")
+    assert total_usd + fair_usd <= 1.0 + 1e-9
+
+
+def test_whoever_called_on_the_day_before_has_a_part_and_nobody_for_longer() -> None:
+    clock, spending = at_midnight()
+    spending.called("m", "gone")
+    clock.now_s = MIDNIGHT_S + DAY_S - 60
+    spending.called("m", "fair")
+    clock.now_s = MIDNIGHT_S + DAY_S + 60
+    assert spent(spending, "app") == pytest.approx(0.5, abs=0.011)
+    clock.now_s = MIDNIGHT_S + 2 * DAY_S
+    assert spent(spending, "app") == pytest.approx(1.0, abs=0.011)
+
+
+def test_after_a_restart_each_client_goes_on_with_what_it_had_spent() -> None:
+    clock, spending = at_midnight()
+    rows = [Spent("greedy", "m", 9.0, 9.0, 0.5), Spent("fair", "m", 1.0, 1.0, 0.0), Spent("old", "m", 0.0, 3.0)]
+    spending.recollect([*rows, lost("m", 0.5)], clock())
+    assert spent(spending, "greedy") == 0.0
+    assert spent(spending, "fair") == pytest.approx(0.5, abs=0.011)
+
+
+def test_what_a_client_has_spent_elsewhere_counts_as_its_own() -> None:
+    _, here = at_midnight()
+    _, there = at_midnight()
+    for spending in (here, there):
+        spending.called("m", "greedy")
+        spending.called("m", "fair")
+    assert spent(here, "greedy") == pytest.approx(0.5, abs=0.011)
+    day, own = here.own_usd()
+    for name, usd in own.items():
+        there.learn(day, name, usd)
+    assert spent(there, "greedy") == 0.0
+    assert spent(there, "fair") == pytest.approx(0.5, abs=0.011)
+
+
+def test_the_clients_whose_parts_are_known_are_bounded() -> None:
+    _, spending = at_midnight()
+    for number in range(1000):
+        spending.called("m", f"client-{number}")
+        spending.charge("m", 0.001, f"client-{number}")
+    assert len(spending.own_usd()[1]) == 101
+    assert spending.today_usd("m") == pytest.approx(1.0)
