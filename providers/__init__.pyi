@@ -94,6 +94,7 @@ from .listings import Listing as Listing
 from .litellm_errors import upstream_error as upstream_error
 from .litellm_library import LiteLLM as LiteLLM
 from .litellm_upstream import LiteLLMUpstream as LiteLLMUpstream
+from .multipart import LONGEST_VALUE_BYTES as LONGEST_VALUE_BYTES
 from .multipart import Form as Form
 from .multipart import Steps as Steps
 from .multipart import finished as finished

@@ -15,7 +15,7 @@ from providers.dialects import Malformed
 from providers.redaction import MaskedRecord
 
 _MAX_PARTS = 1000
-_LONGEST_VALUE_BYTES = 64 * 1024  # of a field that is read here, such as a name or an option
+LONGEST_VALUE_BYTES = 64 * 1024  # of a field that is read here, such as a name or an option
 _LONGEST_HEAD_BYTES = 16 * 1024  # of a part's headers
 # A form may have 64 MB, which takes a tenth of a second to read and longer to copy: so work on it comes in steps.
 _STEP_BYTES = 2**19
@@ -23,6 +23,7 @@ _LONGEST_BOUNDARY = 200  # characters; the standard allows 70
 _KIND = "multipart/form-data"
 _DISPOSITION = b"content-disposition"
 _FORM_DATA = b"form-data"
+_FILE = b"filename"  # the parameter that a part has which is one
 # Parameters are matched one after the other, so that none is found inside a quoted file name.
 _PARAMETER = re.compile(r'\s*;\s*([\w*.-]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^;\s"]*))', re.DOTALL)
 _BREAKS = frozenset(b"\r\n\0")
@@ -88,12 +89,18 @@ class Form(MaskedRecord, frozen=True):
         part = next((part for part in self.parts if part.name == name), None)
         if part is None:
             return None
-        if part.end - part.content > _LONGEST_VALUE_BYTES:
-            raise Malformed(f"{name!r} is longer than {_LONGEST_VALUE_BYTES} bytes", name)
+        if part.end - part.content > LONGEST_VALUE_BYTES:
+            raise Malformed(f"{name!r} is longer than {LONGEST_VALUE_BYTES} bytes", name)
         try:
             return self.body[part.content : part.end].decode()
         except UnicodeDecodeError:
             raise Malformed(f"{name!r} is not valid UTF-8", name) from None
+
+    def values(self) -> list[tuple[str, memoryview]]:
+        """Return the names and contents of its parts that are no files."""
+        body = self.body
+        plain = (part for part in self.parts if _FILE not in body[part.at : part.content].lower())
+        return [(part.name, memoryview(body)[part.content : part.end]) for part in plain]
 
     def texts(self) -> list[str]:
         """Return what its parts contain but the model's name, with their headers, as text."""

@@ -65,6 +65,7 @@ class _Tool(msgspec.Struct):
     type: str | None = None
     name: Any = None  # of a tool in the shape of Responses or Messages
     web_search: Any = None  # Zhipu's, which may be switched off
+    tools: Any = None  # within it
 
 
 class _ResponseFormat(msgspec.Struct):
@@ -122,6 +123,7 @@ def read_chat(contents: Contents, race_header: str | None, _: object = None) -> 
         stream=bool(found("stream")),
         wants_usage=bool(options and options.include_usage),
         stateful=bool(found("store") or found("background")) or _acts(fields, tools),
+        nests=any(tool.tools for tool in tools),
         for_program=bool(tools) or (answer is not None and answer.type in JSON_FORMATS),
         cache_key=found("prompt_cache_key"),
         response_headers={IGNORED: ", ".join(lost)} if lost else {},
@@ -229,6 +231,7 @@ _STATE = ("container", "fallback_credit_token", "thread")  # what the provider s
 class _MessagesTool(msgspec.Struct):
     type: str | None = None
     name: str | None = None
+    tools: Any = None  # within it
 
 
 class _Thread(msgspec.Struct):
@@ -286,6 +289,7 @@ def read_messages(contents: Contents, race_header: str | None, _: object = None)
         or (any(not tool.type and tool.name is None for tool in tools) and runs_among(fields["tools"]))
         or runs_there(fields),
         for_program=bool(tools),
+        nests=any(tool.tools for tool in tools),
         converses="thread" if thread is not None and thread.previous_message_id is not None else None,
     )
 

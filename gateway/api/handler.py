@@ -1,7 +1,7 @@
 """The handler of every API of calls: a request is read, planned, raced, and answered."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
 
@@ -26,7 +26,7 @@ from gateway.api.preferences import NOTHING as NO_PREFERENCES
 from gateway.api.provider_state import StoredAt, check_names, given_by, not_recent
 from gateway.api.recall import kept_at, recalled, scope_of
 from gateway.api.relayed_api import RelayedApi
-from gateway.api.relayed_requests import default_model, multipart_steps, read_json
+from gateway.api.relayed_requests import default_model, form_fields, multipart_steps, read_json
 from gateway.api.request import ParsedRequest
 from gateway.api.stored import begin_in_background
 from gateway.core.attempts import WinOn
@@ -145,7 +145,11 @@ async def _place_of(
     """
     dialect = parsed.dialect
     api = dialect.name if parsed.relayed is None else parsed.relayed.of
-    named = await check_names(context, client, api, parsed.fields, before=made_by)
+    fields: Mapping[str, msgspec.Raw] = parsed.fields
+    if parsed.form is not None:
+        steps = form_fields(parsed.form)
+        fields = finished(steps) if parsed.size <= LARGE_BYTES else await context.body_work.run(steps)
+    named = await check_names(context, client, api, fields, before=made_by)
     found = made_by or named
     if found is None and parsed.stores:
         found = await kept_at(context, client, parsed.fields.get(dialect.requests.prompt))

@@ -44,7 +44,8 @@ class Media(msgspec.Struct, frozen=True):
 
         Objects with a type of ``text`` contain all of their text.
         """
-        odd = re.compile(rb'"(?:type"\s*:\s*"(?!(?:%b)")|audio"\s*:)' % text.encode())  # audio: {"id": …} is stored
+        # audio: {"id": …} is stored, as what a file's id and tools may name
+        odd = re.compile(rb'"(?:type"\s*:\s*"(?!(?:%b)")|(?:audio|file_ids?|tools)"\s*:)' % text.encode())
         return cls(odd, *map(_object_of, (f"{vision}|{audio}|{documents}", vision, audio, documents)))
 
 

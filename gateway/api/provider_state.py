@@ -22,11 +22,8 @@ from providers.dialects import (
     HOLDING,
     Named,
     StoredKind,
-    asked_fields,
-    hinted_stray,
+    asked_field,
     named_in_answer,
-    plain,
-    strays_in,
 )
 
 if TYPE_CHECKING:
@@ -86,21 +83,21 @@ def names_of(api: str, fields: Mapping[str, msgspec.Raw], most_values: int) -> S
         InvalidRequest: they name too much.
 
     """
-    table, found = asked_fields(api), list[Named]()
+    found = list[Named]()
     for name, raw in fields.items():
-        field = table.get(plain(name))
-        if not (yield from (hinted_stray(name, raw) if field is None else field.hinted(raw))):
+        field = asked_field(api, name)
+        if not (yield from field.hinted(raw)):
             continue
         size = len(memoryview(raw))
         if size > most_values and (yield from values_outside_strings(raw, most_values)) > most_values:
             raise too_many_values(most_values, "where something stored at a provider is named", name)
-        for each in strays_in(name, raw) if field is None else field.named_in(name, raw):
+        for each in field.named_in(name, raw):
             if each is None:
                 yield
-            else:
-                found.append(each)
-        if len(found) > MOST_NAMES:
-            raise InvalidRequest(f"{name!r} names more than {MOST_NAMES} things that a provider stores", param=name)
+                continue
+            found.append(each)
+            if len(found) > MOST_NAMES:
+                raise InvalidRequest(f"{name!r} names more than {MOST_NAMES} things that a provider stores", param=name)
     return found
 
 

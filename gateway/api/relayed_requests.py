@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 
 import msgspec
 
@@ -14,7 +15,7 @@ from gateway.api.request import Needs, ParsedRequest
 from gateway.core.errors import InvalidRequest
 from gateway.fleet.fleet import Fleet
 from gateway.settings import parsed_name
-from providers import Steps, form_steps, raw_json
+from providers import LONGEST_VALUE_BYTES, UNREADABLE, Form, Steps, form_steps, raw_json
 from providers.dialects import PIVOT, Malformed
 
 
@@ -50,6 +51,9 @@ _OWN = CONSUMED | {"race"}
 _STREAM = msgspec.json.Decoder(bool | None)
 _STREAM_FORMAT = msgspec.json.Decoder(str | None)
 _YES = frozenset({"true", "1"})
+_BETWEEN_STEPS = re.compile(r"[\[\].]+")  # of a path that is the name of a form's field
+_MOST_STEPS = 50
+_TEXTS = frozenset({"input", "instructions", "model", "prompt"})  # which may look like JSON
 
 
 def read_json(
@@ -124,6 +128,29 @@ def multipart_steps(
         stateful=not api.is_short(len(body)),
         form=form,
     )
+
+
+def form_fields(form: Form) -> Steps[dict[str, msgspec.Raw]]:
+    """Return what a form says, but for its files, as a body of JSON does: ``image[0][file_id]`` is within ``image``.
+
+    Raises:
+        InvalidRequest: a field that contains JSON is too long.
+
+    """
+    found: dict[str, list[object]] = {}
+    for name, content in form.values():
+        head, *steps = [each for each in _BETWEEN_STEPS.split(name) if each][:_MOST_STEPS] or [name]
+        value: object = bytes(content[:LONGEST_VALUE_BYTES]).decode(errors="replace")
+        if head not in _TEXTS and str(value).lstrip()[:1] in {"{", "["}:
+            if len(content) > LONGEST_VALUE_BYTES:
+                raise InvalidRequest(f"{name!r} is longer than {LONGEST_VALUE_BYTES} bytes", param=name)
+            with suppress(*UNREADABLE):
+                value = msgspec.json.decode(content, type=msgspec.Raw)
+        for step in reversed(steps):
+            value = value if step.isdigit() else {step: value}
+        found.setdefault(head, []).append(value)
+        yield
+    return {name: raw_json(values[0] if len(values) == 1 else values) for name, values in found.items()}
 
 
 def _needs(api: RelayedApi, fields: Mapping[str, msgspec.Raw], size: int) -> Needs:

@@ -69,11 +69,8 @@ from .stored import NAMES_STORED as NAMES_STORED
 from .stored import Named as Named
 from .stored import StoredField as StoredField
 from .stored import StoredKind as StoredKind
-from .stored import asked_fields as asked_fields
-from .stored import hinted_stray as hinted_stray
+from .stored import asked_field as asked_field
 from .stored import named_in_answer as named_in_answer
-from .stored import plain as plain
-from .stored import strays_in as strays_in
 from .translation import as_asked as as_asked
 from .translation import named_in as named_in
 from .translation import rendered as rendered

@@ -1,8 +1,11 @@
-"""The parts of requests and answers that name what a provider stores under the operator's key: a table of all APIs."""
+"""The parts of requests and answers that name what a provider stores under the operator's key: a table of all APIs.
+
+One walk over JSON, which the table leads, finds them.
+"""
 
 import itertools
 import re
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from enum import StrEnum
 from functools import lru_cache
 from typing import Any
@@ -50,6 +53,9 @@ class Place(msgspec.Struct, frozen=True):
     path: str
     kind: StoredKind
     when: Callable[[Mapping[str, Any]], bool] | None = None  # of the object with the name; None: always
+    form: re.Pattern[str] | None = (
+        None  # how a name begins, after spaces; other values name nothing. None: every value is one
+    )
 
 
 def _is_reference(item: Mapping[str, Any]) -> bool:
@@ -61,35 +67,99 @@ def _is_reference(item: Mapping[str, Any]) -> bool:
 
 
 _K = StoredKind
+# Files by URL: those that a provider reads with the operator's rights, not as anybody could.
+_PRIVATE_URL = re.compile(
+    r"(?:files/|(?!https?:|data:)[a-z][a-z0-9+.-]{0,64}:"
+    r"|https?:[/\\]{0,64}[^/\\?#]{0,256}\b(?:generativelanguage|[a-z0-9-]{0,64}aiplatform)\.googleapis\.com)",
+    re.IGNORECASE,
+)
+_OWN_SKILL = re.compile("skill_")  # vendors' own are everybody's
+
+
+def _form(pattern: str) -> re.Pattern[str]:
+    return re.compile(pattern, re.IGNORECASE)
+
+
+_ADDRESS = _form(r"(?:https?|wss?):")
+_CLOUD = _form(
+    r"(?:(?:gs|s3|abfss?|wasbs?):|files/\w"
+    r"|https?://(?:generativelanguage|[a-z0-9-]{0,64}aiplatform)\.googleapis\.com)"
+)
+# Of a tool, wherever a list of tools is: beside a prompt, in its items, in a namespace, in another API's request.
 _OF_A_TOOL = (
-    ("vector_store_ids[]", _K.STORE),
-    ("container", _K.CONTAINER),
-    ("container.file_ids[]", _K.FILE),
-    ("container.skills[].skill_id", _K.SKILL),
-    ("environment.container_id", _K.CONTAINER),
-    ("environment.file_ids[]", _K.FILE),
-    ("environment.skills[].skill_id", _K.SKILL),
-    ("file_ids[]", _K.FILE),
-    ("input_image_mask.file_id", _K.FILE),
-    ("server_url", _K.SERVER),
-    ("connector_id", _K.CONNECTOR),
-    ("tunnel_id", _K.CONNECTOR),
+    Place("vector_store_ids[]", _K.STORE),
+    Place("container", _K.CONTAINER),
+    Place("container.file_ids[]", _K.FILE),
+    Place("container.skills[].skill_id", _K.SKILL, form=_OWN_SKILL),
+    Place("environment.container_id", _K.CONTAINER),
+    Place("environment.file_ids[]", _K.FILE),
+    Place("environment.skills[].skill_id", _K.SKILL, form=_OWN_SKILL),
+    Place("file_ids[]", _K.FILE),
+    Place("input_image_mask.file_id", _K.FILE),
+    Place("server_url", _K.SERVER),
+    Place("url", _K.SERVER, form=_ADDRESS),
+    Place("connector_id", _K.CONNECTOR),
+    Place("tunnel_id", _K.CONNECTOR),
 )
-# A list of tools may have a namespace, which has tools itself.
-_OPENAIS_TOOLS = tuple(
-    Place(f"{tools}.{path}", kind) for tools in ("tools[]", "tools[].**.tools[]") for path, kind in _OF_A_TOOL
+# Names at all other places: only what is called so, and has the form of such a name.
+_ELSEWHERE = (
+    Place("file_id[]", _K.FILE, form=_form(r"file[-_]\w|assistant-\w")),
+    Place("file_ids[]", _K.FILE, form=_form(r"file[-_]\w|assistant-\w")),
+    Place("file_uri[]", _K.FILE, form=_CLOUD),
+    Place("file_url[]", _K.FILE, form=_CLOUD),
+    Place("image_url[]", _K.FILE, form=_CLOUD),
+    Place("image_url.url", _K.FILE, form=_CLOUD),
+    Place("vector_store_id[]", _K.STORE, form=_form(r"vs_\w")),
+    Place("vector_store_ids[]", _K.STORE, form=_form(r"vs_\w")),
+    Place("file_search_store_names[]", _K.STORE, form=_form(r"fileSearchStores/\w")),
+    Place("container[]", _K.CONTAINER, form=_form(r"(?:cntr|container)_\w")),
+    Place("container_id[]", _K.CONTAINER, form=_form(r"(?:cntr|container)_\w")),
+    Place("skill_id[]", _K.SKILL, form=_form(r"skill_\w")),
+    Place("prompt_id[]", _K.PROMPT, form=_form(r"pmpt_\w")),
+    Place("response_id[]", _K.RESPONSE, form=_form(r"resp_\w")),
+    Place("previous_response_id[]", _K.RESPONSE, form=_form(r"resp_\w")),
+    Place("conversation[]", _K.CONVERSATION, form=_form(r"conv_\w")),
+    Place("conversation.id", _K.CONVERSATION, form=_form(r"conv_\w")),
+    Place("conversation_id[]", _K.CONVERSATION, form=_form(r"conv_\w")),
+    Place("cached_content[]", _K.CACHE, form=_form(r"cachedContents/\w|projects/\w")),
+    Place("server_url[]", _K.SERVER, form=_ADDRESS),
+    Place("mcp_servers[].url", _K.SERVER, form=_ADDRESS),
+    Place("connector_id[]", _K.CONNECTOR, form=_form(r"connector_\w")),
+    Place("tunnel_id[]", _K.CONNECTOR, form=_form(r"tunnel_\w")),
 )
-# And items add some: additional_tools, tool_search_output.
-_TOOLS_OF_ITEMS = tuple(Place(f"input[].**.tools[].{path}", kind) for path, kind in _OF_A_TOOL)
+
+
+def _within(path: str, places: Iterable[Place]) -> tuple[Place, ...]:
+    """Return the places, which are below ``path``."""
+    return tuple(msgspec.structs.replace(place, path=f"{path}.{place.path}") for place in places)
+
+
+# Of every API. Both are looked for also where ``OPAQUE`` has the name of a prompt.
+_ANYWHERE = tuple(
+    place
+    for path in ("**", "input[].**", "messages[].input[].**")
+    for place in (*_within(f"{path}.tools[]", _OF_A_TOOL), *_within(path, _ELSEWHERE))
+)
 _OPENAIS_STATE = (
     Place("conversation", _K.CONVERSATION),
     Place("conversation.id", _K.CONVERSATION),
     Place("prompt.id", _K.PROMPT),
 )
+_OF_ITEMS = (
+    Place("id", _K.ITEM, _is_reference),
+    Place("approval_request_id", _K.ITEM),
+    Place("**.file_id", _K.FILE),
+    Place("**.image_url", _K.FILE, form=_PRIVATE_URL),
+    Place("**.file_url", _K.FILE, form=_PRIVATE_URL),
+    Place("**.container_id", _K.CONTAINER),
+    Place("output[].file_id", _K.FILE),  # of parts and pictures; what else a function has answered is the client's
+    Place("output[].image_url", _K.FILE, form=_PRIVATE_URL),
+    Place("output[].file_url", _K.FILE, form=_PRIVATE_URL),
+)
 _GOOGLES = (
     Place("cachedContent", _K.CACHE),
-    Place("contents[].**.fileUri", _K.FILE),
-    Place("systemInstruction.**.fileUri", _K.FILE),
+    Place("contents[].**.fileUri", _K.FILE, form=_PRIVATE_URL),
+    Place("systemInstruction.**.fileUri", _K.FILE, form=_PRIVATE_URL),
     Place("tools[].fileSearch.fileSearchStoreNames[]", _K.STORE),
     Place("tools[].retrieval.vertexAiSearch.datastore", _K.STORE),
     Place("tools[].retrieval.vertexAiSearch.engine", _K.STORE),
@@ -100,53 +170,44 @@ _GOOGLES = (
     Place("tools[].mcpServers[].streamableHttpTransport.url", _K.SERVER),
 )
 
-# By API (of the relayed ones, their path at the provider): what a request may name.
+# By API (of the relayed ones, their path at the provider): what a request may name besides.
 ASKED: Mapping[str, tuple[Place, ...]] = {
     "chat": (
-        *_OPENAIS_TOOLS,
         *_OPENAIS_STATE,
         Place("previous_response_id", _K.RESPONSE),
         Place("messages[].**.file_id", _K.FILE),
-        Place("messages[].**.url", _K.FILE),
+        Place("messages[].**.url", _K.FILE, form=_PRIVATE_URL),
+        *_within("messages[].input[]", _OF_ITEMS),
         Place("messages[].audio.id", _K.AUDIO),
         Place("data_sources[].type", _K.SOURCE),  # Azure reads them under the operator's identity
     ),
     "responses": (
-        *_OPENAIS_TOOLS,
-        *_TOOLS_OF_ITEMS,
         *_OPENAIS_STATE,
         Place("previous_response_id", _K.RESPONSE),  # also of what counts tokens or makes a conversation shorter
         Place("prompt.variables.*.file_id", _K.FILE),
+        Place("prompt.variables.*.image_url", _K.FILE, form=_PRIVATE_URL),
+        Place("prompt.variables.*.file_url", _K.FILE, form=_PRIVATE_URL),
         Place("prompt_cache_options.comparison_response_id", _K.RESPONSE),
-        Place("input[].id", _K.ITEM, _is_reference),
-        Place("input[].approval_request_id", _K.ITEM),
-        Place("input[].**.file_id", _K.FILE),
-        Place("input[].**.image_url", _K.FILE),
-        Place("input[].**.file_url", _K.FILE),
-        Place("input[].**.container_id", _K.CONTAINER),
+        *_within("input[]", _OF_ITEMS),
     ),
     "messages": (
         Place("messages[].**.file_id", _K.FILE),
-        Place("messages[].**.url", _K.FILE),
+        Place("messages[].**.url", _K.FILE, form=_PRIVATE_URL),
         Place("container", _K.CONTAINER),
         Place("container.id", _K.CONTAINER),
-        Place("container.skills[].skill_id", _K.SKILL),
+        Place("container.skills[].skill_id", _K.SKILL, form=_OWN_SKILL),
         Place("mcp_servers[].url", _K.SERVER),
         Place("thread.previous_message_id", _K.MESSAGE),
         Place("diagnostics.previous_message_id", _K.MESSAGE),
         Place("fallback_credit_token", _K.CREDIT),
         Place("fallback_credit_token.token", _K.CREDIT),
     ),
-    "gemini": (
-        *_GOOGLES,
-        *(
-            Place(f"generateContentRequest.{place.path}", place.kind) for place in _GOOGLES
-        ),  # of which tokens are counted
-    ),
+    # The second: of which tokens are counted.
+    "gemini": (*_GOOGLES, *_within("generateContentRequest", _GOOGLES)),
     "images/edits": (
         Place("image[].file_id", _K.FILE),
         Place("images[].file_id", _K.FILE),
-        Place("mask.file_id", _K.FILE),
+        Place("mask[].file_id", _K.FILE),
     ),
     "audio/speech": (Place("voice.id", _K.VOICE),),
 }
@@ -193,35 +254,114 @@ ANSWERED: Mapping[str, tuple[Place, ...]] = {
     ),
 }
 
-# Fields whose values are the client's own data, whatever it is called: arguments of calls, schemas, labels.
+# Fields whose values are the client's own data, whatever it is called: arguments and outputs of calls, schemas, labels.
 OPAQUE = frozenset(
-    {"args", "arguments", "attributes", "input", "inputschema", "metadata", "parameters", "response", "schema"}
+    {"args", "arguments", "attributes", "input", "metadata", "output", "parameters", "response", "result"}
+    | {"default", "enum", "examples", "properties"}
 )
-# Files by URL: those that a provider reads with the operator's rights, not as anybody could.
-_PRIVATE_URL = re.compile(
-    r"\s*(?:files/|(?!https?:|data:)[a-z][a-z0-9+.-]*:"
-    r"|https?:[/\\]*[^/\\?#]*\b(?:generativelanguage|[a-z0-9-]*aiplatform)\.googleapis\.com)",
-    re.IGNORECASE,
-)
-_URLS = frozenset({"fileuri", "fileurl", "imageurl", "url"})
-_OWN_SKILL = "skill_"  # how the ids of uploaded skills begin; vendors' own are everybody's
+_SCHEMA = "schema"  # how the names of further ones end
 _SLICE_BYTES = 2**17  # searched, or done else, before a pause: one to three milliseconds
 _STRADDLING_BYTES = 256  # a name that begins in a slice ends within these
 _ELEMENT, _DECODED = 50, 2_500  # what an element, and one that is decoded, takes: in bytes that are searched
+_VALUES_AT_ONCE = 1_000  # are looked at before a pause
+_LONGEST_KEY = 100  # characters; longer ones are no names of fields
+_LONGEST_PATH = 1_000  # characters of it, which is told
 _LOWER = bytes(range(256)).lower()
 _ESCAPED = r"\\u00[4-7]"  # a letter or underscore of a name may be written so
 
 
-class _Rule(msgspec.Struct, frozen=True):
-    place: Place
-    steps: tuple[tuple[str, bool], ...]  # the plain name, and whether its elements follow
+class _Node(msgspec.Struct, eq=False):
+    """What a table says of one field: what is named there, and what is below it."""
+
+    is_list: bool = False  # its elements are meant
+    is_deep: bool = False  # it is an object and all objects within it
+    places: list[Place] = []
+    below: dict[str, "_Node"] = {}
+
+
+_Nodes = tuple[_Node, ...]  # of one field: by its own name, by ``*``, and of each ``**`` that it is within
+
+
+def _tree(places: Iterable[Place]) -> _Nodes:
+    root = _Node()
+    for place in places:
+        node = root
+        for part in place.path.split("."):
+            node = node.below.setdefault(plain(part.removesuffix("[]")), _Node(is_deep=part == "**"))
+            node.is_list = node.is_list or part.endswith("[]")
+        node.places.append(place)
+    return _opened(root)
+
+
+def _opened(node: _Node) -> _Nodes:
+    return (node, node.below["**"]) if "**" in node.below else (node,)
+
+
+@lru_cache(maxsize=4096)
+def _below(nodes: _Nodes, key: str) -> _Nodes:
+    """Return what a table says of the field ``key`` of an object of which it says ``nodes``."""
+    name, found = plain(key), list[_Node]()
+    for node in nodes:
+        for each in (name, "*"):
+            if each in node.below:
+                found += _opened(node.below[each])
+        if node.is_deep and name not in OPAQUE and not name.endswith(_SCHEMA):
+            found.append(node)
+    return tuple(dict.fromkeys(found))
+
+
+def _field_of(nodes: _Nodes, key: str) -> _Nodes:
+    return _below(nodes, key if len(key) <= _LONGEST_KEY else "")
+
+
+_At = tuple[Any, str | int] | None  # a path: what is before, and its last step
+
+
+def _walked(nodes: _Nodes, value: object, at: _At) -> Iterator[Named | None]:
+    """Yield what ``value`` names, of which a table says ``nodes``; None wherever work may pause."""
+    left: list[tuple[_Nodes, object, _At, Mapping[str, Any]]] = [(nodes, value, at, {})]
+    for count in itertools.count(1):
+        if not left:
+            return
+        if count % _VALUES_AT_ONCE == 0:
+            yield None
+        nodes, value, at, holder = left.pop()
+        if isinstance(value, dict):
+            fields = [(_field_of(nodes, key), each, (at, key), value) for key, each in value.items()]
+            left += [field for field in reversed(fields) if field[0]]
+        elif isinstance(value, list):
+            if lists := tuple(node for node in nodes if node.is_list or node.is_deep):
+                left += [(lists, value[n], (at, n), holder) for n in range(len(value) - 1, -1, -1)]
+        elif (named := _named(nodes, value, at, holder)) is not None:
+            yield named
+
+
+def _named(nodes: _Nodes, value: object, at: _At, holder: Mapping[str, Any]) -> Named | None:
+    """Return what a value names that is no object or list; None if it is another form of the field, or everybody's."""
+    if isinstance(value, bool) or not isinstance(value, str | int | float) or value == "":
+        return None
+    name = str(value)
+    for node in nodes:
+        for place in node.places:
+            if (place.form is None or place.form.match(name.lstrip())) and (place.when is None or place.when(holder)):
+                return Named(_path(at), place.kind, name)
+    return None
+
+
+def _path(at: _At) -> str:
+    """Return a path as it is told."""
+    steps = []
+    while at is not None:
+        at, step = at
+        steps.append(f"[{step}]" if isinstance(step, int) else f".{step[:_LONGEST_KEY]}")
+    return "".join(reversed(steps))[1 : _LONGEST_PATH + 1]
 
 
 class StoredField(msgspec.Struct, frozen=True):
     """What one field at the top level of a body, or of an event, may name."""
 
-    rules: tuple[_Rule, ...]
-    names: tuple[bytes, ...]  # the last ones of the rules, plain and with their quotes; none if all JSON may be a name
+    nodes: _Nodes
+    names: tuple[bytes, ...]  # the last ones of its places, plain and with their quotes; none if all JSON may be a name
     hint: re.Pattern[bytes]  # is found in its JSON wherever there may be a name
 
     def hinted(self, raw: msgspec.Raw) -> Generator[None, None, bool]:
@@ -229,6 +369,8 @@ class StoredField(msgspec.Struct, frozen=True):
 
         Of a long one all underscores are left out: that takes a tenth of the pattern's time.
         """
+        if not self.nodes:
+            return False
         view = memoryview(raw)
         if len(view) <= _SLICE_BYTES or not self.names:
             return self.hint.search(raw) is not None
@@ -245,197 +387,73 @@ class StoredField(msgspec.Struct, frozen=True):
 
         Only elements in which the hint is found are decoded.
         """
+        at = (None, field)
         if not _ARRAY.match(raw):
-            yield from self._named(field, msgspec.json.decode(raw), is_element=False)
+            yield from _walked(self.nodes, msgspec.json.decode(raw), at)
             return
+        nodes = tuple(node for node in self.nodes if node.is_list or node.is_deep)
         elements, worked = _elements.decode(raw), 0
         yield None
         for index, element in enumerate(elements):
             worked += len(memoryview(element)) + _ELEMENT
             if (yield from self.hinted(element)):
-                yield from self._named(f"{field}[{index}]", msgspec.json.decode(element), is_element=True)
+                yield from _walked(nodes, msgspec.json.decode(element), (at, index))
                 worked += _DECODED
             if worked > _SLICE_BYTES:
                 worked = 0
                 yield None
 
-    def _named(self, path: str, value: object, *, is_element: bool) -> Iterator[Named]:
-        for rule in self.rules:
-            (_, each), *rest = rule.steps
-            if is_element and not each:
-                continue
-            for field, found, holder in _found(value, rest, path, {}):
-                named = _name(rule, field, found)
-                if named is not None and (rule.place.when is None or rule.place.when(holder)):
-                    yield named
 
-
-def asked_fields(api: str) -> Mapping[str, StoredField]:
-    """Return what requests of ``api`` may name, by the plain name of the field at the top level."""
-    return _ASKED.get(api, {})
+def asked_field(api: str, name: str) -> StoredField:
+    """Return what the field ``name``, at the top level of a request of ``api``, may name."""
+    return _stored_field(_field_of(_ASKED.get(api, _OTHER), name))
 
 
 def named_in_answer(api: str, answer: bytes) -> Iterator[Named]:
     """Yield what an answer, or the data of one of its events, gives a client to name. None in what is not an object."""
-    table = _ANSWERED.get(api)
-    if not table or not any(field.hint.search(answer) for field in table.values()):
+    nodes = _ANSWERED.get(api)
+    if nodes is None or not _hint(nodes).search(answer):
         return
     try:
         said = msgspec.json.decode(answer)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return
-    for field in table.values():
-        for rule in field.rules:
-            for path, found, holder in _found(said, rule.steps, "", {}):
-                named = _name(rule, path, found)
-                if named is not None and (rule.place.when is None or rule.place.when(holder)):
-                    yield named
+    if isinstance(said, dict):
+        yield from (named for named in _walked(nodes, said, None) if named is not None)
 
 
-# Names at places that the table does not have: only what is called so, and has the form of such a name. Not within
-# schemas, arguments and outputs of functions, and labels.
-_STRAYS: Mapping[str, tuple[StoredKind, str]] = {
-    "fileid": (_K.FILE, r"file[-_]\w|assistant-\w"),
-    "fileids": (_K.FILE, r"file[-_]\w|assistant-\w"),
-    "vectorstoreid": (_K.STORE, r"vs_\w"),
-    "vectorstoreids": (_K.STORE, r"vs_\w"),
-    "container": (_K.CONTAINER, r"(?:cntr|container)_\w"),
-    "containerid": (_K.CONTAINER, r"(?:cntr|container)_\w"),
-    "skillid": (_K.SKILL, r"skill_\w"),
-    "previousresponseid": (_K.RESPONSE, r"resp_\w"),
-    "responseid": (_K.RESPONSE, r"resp_\w"),
-    "conversation": (_K.CONVERSATION, r"conv_\w"),
-    "conversationid": (_K.CONVERSATION, r"conv_\w"),
-    "cachedcontent": (_K.CACHE, r"cachedContents/\w|projects/"),
-    "serverurl": (_K.SERVER, r"\s{0,64}(?:https?|wss?):"),
-    "connectorid": (_K.CONNECTOR, r"connector_\w"),
-    "tunnelid": (_K.CONNECTOR, r"tunnel_\w"),
-}
-_STRAY_FORMS = {name: re.compile(form, re.IGNORECASE) for name, (_, form) in _STRAYS.items()}
-_LONGEST_STRAY_FIRST = sorted(_STRAYS, key=len, reverse=True)
-_STRAY = re.compile(
-    f'"(?:{"|".join(map("_?".join, _LONGEST_STRAY_FIRST))})"\\s*:\\s*(?:\\[\\s*)?"|{_ESCAPED}'.encode(), re.IGNORECASE
-)
-_NO_STRAYS = frozenset({"default", "enum", "examples", "output", "properties", "result"})
-_VALUES_AT_ONCE = 1_000  # are looked at before a pause
-_SCHEMA = "schema"  # how the names of fields end that have one
-
-
-def hinted_stray(field: str, raw: msgspec.Raw) -> Generator[None, None, bool]:
-    """Return whether a field that no table has may name something, slice by slice if it is long."""
-    name = plain(field)
-    if name in _STRAYS:
-        return True
-    if name in OPAQUE or name.endswith(_SCHEMA):
-        return False
-    view = memoryview(raw)
-    for at in range(0, len(view), _SLICE_BYTES):
-        if _STRAY.search(view[at : at + _SLICE_BYTES + _STRADDLING_BYTES]):
-            return True
-        yield
-    return False
-
-
-def strays_in(field: str, raw: msgspec.Raw) -> Iterator[Named | None]:
-    """Yield what JSON names at places that no table has: by its name there, and the form of its value.
-
-    None wherever work may pause.
-    """
-    left: list[tuple[str, str, object]] = [(plain(field), field, msgspec.json.decode(raw))]
-    for count in itertools.count(1):
-        if not left:
-            return
-        if count % _VALUES_AT_ONCE == 0:
-            yield None
-        name, path, value = left.pop()
-        if isinstance(value, dict):
-            left += [
-                (key_name, f"{path}.{key}", each)
-                for key, each in value.items()
-                if not ((key_name := plain(key)) in OPAQUE or key_name in _NO_STRAYS or key_name.endswith(_SCHEMA))
-            ]
-        elif isinstance(value, list):
-            left += [(name, f"{path}[{n}]", each) for n, each in enumerate(value)]
-        elif isinstance(value, str) and (form := _STRAY_FORMS.get(name)) is not None and form.match(value):
-            yield Named(path, _STRAYS[name][0], value)
-
-
-_Steps = Sequence[tuple[str, bool]]
-_Object = Mapping[str, Any]
 _ARRAY = re.compile(rb"\s*\[")
 _elements = msgspec.json.Decoder(list[msgspec.Raw])
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=256)
+def _stored_field(nodes: _Nodes) -> StoredField:
+    is_name = any(node.places for node in nodes)
+    names = () if is_name else tuple(f'"{name}"'.encode() for name in _last_names(nodes))
+    return StoredField(nodes, names, re.compile(b"") if is_name else _hint(nodes))
+
+
+@lru_cache(maxsize=256)
+def _hint(nodes: _Nodes) -> re.Pattern[bytes]:
+    """Return what JSON has wherever there may be a name below ``nodes``."""
+    return re.compile(f'"(?:{"|".join(map("_?".join, _last_names(nodes)))})"|{_ESCAPED}'.encode(), re.IGNORECASE)
+
+
+def _last_names(nodes: _Nodes) -> list[str]:
+    """Return the plain names of fields that may be a name, the longest first."""
+    found, left = set[str](), [*nodes]
+    while left:
+        below = left.pop().below
+        found |= {name for name, node in below.items() if node.places}
+        left += below.values()
+    return sorted(found, key=lambda name: (-len(name), name))
+
+
 def plain(name: str) -> str:
     """Return a field's name without case and underscores."""
     return name.replace("_", "").lower()
 
 
-def _found(value: object, steps: _Steps, path: str, holder: _Object) -> Iterator[tuple[str, object, _Object]]:
-    """Yield where ``steps`` lead: the path, the value, and the object that has it."""
-    if not steps:
-        yield path, value, holder
-        return
-    (name, each), *rest = steps
-    if name == "**":
-        for inner, at in _objects(value, path):
-            yield from _found(inner, rest, at, inner)
-    elif isinstance(value, dict):
-        for key, inner in value.items():
-            if name not in ("*", plain(key)):
-                continue
-            at = f"{path}.{key}" if path else key
-            if each and isinstance(inner, list):
-                for index, element in enumerate(inner):
-                    yield from _found(element, rest, f"{at}[{index}]", value)
-            else:
-                yield from _found(inner, rest, at, value)
-
-
-def _objects(value: object, path: str) -> Iterator[tuple[_Object, str]]:
-    left = [(value, path)]
-    while left:
-        inner, at = left.pop()
-        if isinstance(inner, dict):
-            yield inner, at
-            left += [
-                (each, f"{at}.{key}")
-                for key, each in inner.items()
-                if isinstance(each, dict | list) and plain(key) not in OPAQUE
-            ]
-        elif isinstance(inner, list):
-            left += [(each, f"{at}[{n}]") for n, each in enumerate(inner) if isinstance(each, dict | list)]
-
-
-def _name(rule: _Rule, field: str, value: object) -> Named | None:
-    """Return what ``value`` names; None if it is another form of the field, or what anybody may use."""
-    if isinstance(value, bool) or not isinstance(value, str | int | float) or value == "":
-        return None
-    place, name = rule.place, str(value)
-    if rule.steps[-1][0] in _URLS and place.kind is StoredKind.FILE and not _PRIVATE_URL.match(name):
-        return None
-    if place.kind is StoredKind.SKILL and not name.startswith(_OWN_SKILL):
-        return None
-    return Named(field, place.kind, name)
-
-
-def _fields(places: Iterable[Place]) -> dict[str, StoredField]:
-    rules: dict[str, list[_Rule]] = {}
-    for place in places:
-        steps = tuple((plain(part.removesuffix("[]")), part.endswith("[]")) for part in place.path.split("."))
-        rules.setdefault(steps[0][0], []).append(_Rule(place, steps))
-    return {name: _field(tuple(each)) for name, each in rules.items()}
-
-
-def _field(rules: tuple[_Rule, ...]) -> StoredField:
-    """Return a field whose hint JSON with one of the last names has; all JSON has it if the field is a name itself."""
-    if any(len(rule.steps) == 1 for rule in rules):
-        return StoredField(rules, (), re.compile(b""))
-    names = sorted({rule.steps[-1][0] for rule in rules})
-    hint = re.compile(f'"(?:{"|".join(map("_?".join, names))})"|{_ESCAPED}'.encode(), re.IGNORECASE)
-    return StoredField(rules, tuple(f'"{name}"'.encode() for name in names), hint)
-
-
-_ASKED = {api: _fields(places) for api, places in ASKED.items()}
-_ANSWERED = {api: _fields(places) for api, places in ANSWERED.items()}
+_ASKED = {api: _tree((*places, *_ANYWHERE)) for api, places in ASKED.items()}
+_OTHER = _tree(_ANYWHERE)
+_ANSWERED = {api: _tree(places) for api, places in ANSWERED.items()}
