@@ -1,5 +1,6 @@
 """What a client writes is not read as the vendor's word; and what a vendor says is, whatever stands in prompts."""
 
+from base64 import b64encode
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,13 +11,13 @@ from gateway.api.call_runner import cause_of
 from gateway.core.race_failures import RejectedByProvider
 from gateway.settings import Cause
 from providers import ErrorKind, UpstreamError, lacking, refuses_to_stream, stated_limit
-from providers.dialects import CHAT, raw_json
+from providers.dialects import CHAT, GEMINI, RESPONSES, Dialect, raw_json
 from providers.error_bodies import error_in, error_of_response
 from providers.exchange import Request
 from providers.forms import Asked, may_teach, understood
 from providers.quotes import VendorsWords, mark
 from providers.refusals import blames_request, read
-from tests.unit.providers.test_refusals import CASES, WRONG, Case, refusal
+from tests.unit.providers.test_refusals import CASES, WRONG, Case, refusal, request
 
 # What a client writes: the words of each rule.
 WRITTEN = [
@@ -213,6 +214,74 @@ def test_what_a_vendor_refuses_is_understood_though_the_request_speaks_of_it(cas
 @pytest.mark.parametrize(("said", "asked"), WRONG, ids=lambda each: each if isinstance(each, str) else "")
 def test_what_taught_nothing_teaches_nothing_beside_such_words(said: str, asked: Mapping[str, Any]) -> None:
     tells(said, asked)
+
+
+def prompts(dialect: Dialect, said: str) -> list[dict[str, Any]]:
+    """Return requests of an API that speak of ``said``: in their prompt, tools and schemas."""
+    words = [word.strip("'`\".:,()[]") for word in said.split()]
+    schema: dict[str, Any] = {
+        "type": "object",
+        "description": said,
+        "properties": {"a": {"enum": [said, *words]}, said: {}},
+    }
+    tool: dict[str, Any] = {"name": "f", "description": said}
+    asked: list[dict[str, Any]]
+    tools: dict[str, Any]
+    texts = [f"Why do I get this?\n\n{said}\n\nAnd what is to be done?", said, "Explain " + "; ".join(words)]
+    if dialect is GEMINI:
+        asked = [{"contents": [{"role": "user", "parts": [{"text": text}]}]} for text in texts]
+        tools = {"tools": [{"functionDeclarations": [{**tool, "parameters": schema}]}]}
+    elif dialect is RESPONSES:
+        asked = [{"input": text} for text in texts]
+        tools = {"tools": [{**tool, "type": "function", "parameters": schema}]}
+    else:
+        asked = [{"messages": [{"role": "user", "content": [{"type": "text", "text": text}]}]} for text in texts]
+        tools = {"tools": [{**tool, "input_schema": schema}]}
+    return [*asked, tools]
+
+
+@pytest.mark.parametrize("case", [each for each in CASES if each.dialect is not CHAT], ids=lambda case: case.vendor)
+def test_in_its_own_api_too(case: Case) -> None:
+    one = request(case.asked, case.dialect, drop_params=case.drop_params)
+    asked = Asked(one, case.dialect.name, case.dialect.requests)
+    expected = understood(read(refusal(case.said)), one.fields, asked)
+    for more in prompts(case.dialect, refusal(case.said).message):
+        error = refusal(case.said)
+        mark(error, VendorsWords({**{name: raw_json(said) for name, said in more.items()}, **one.fields}))
+        assert understood(read(error), one.fields, asked) == expected, error.said
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.vendor)
+@pytest.mark.parametrize("within", [False, True], ids=["a status", "within an answer"])
+def test_a_developers_prompt_that_quotes_an_error_teaches_nothing_where_it_is_quoted(case: Case, within: bool) -> None:
+    told = refusal(case.said).message
+    one = request(case.asked, case.dialect, drop_params=True)
+    asked = Asked(one, case.dialect.name, case.dialect.requests)
+    for prompt in prompts(case.dialect, told)[:3]:
+        sent = {**one.fields, **{name: raw_json(said) for name, said in prompt.items()}}
+        [content] = texts_in(prompt)
+        for quote in ("Invalid value: '{}'", 'messages.0.content: Input is wrong (got "{}")', "[{{'input': '{}'}}]"):
+            for form in dict.fromkeys((content, *escaped(content), b64encode(content.encode()).decode())):
+                body = msgspec.json.encode({"error": {"message": quote.format(form), "type": "invalid_request_error"}})
+                own = VendorsWords(sent)
+                if within:
+                    error = error_in(body, (), otherwise=ErrorKind.STREAM_ERROR)
+                    mark(error, own)
+                else:
+                    error = error_of_response(400, {}, body, (), 0.0, own=own)
+                assert error.kind is ErrorKind.BAD_REQUEST
+                assert not understood(read(error), sent, asked), error.said
+                assert lacking(error) is None
+                assert not error.is_too_long
+                assert not refuses_to_stream(error)
+
+
+def texts_in(value: Any) -> list[str]:
+    """Return the texts below ``text``, ``input`` and ``content``."""
+    if isinstance(value, dict):
+        own = [said for name, said in value.items() if name in {"text", "input", "content"} and isinstance(said, str)]
+        return own + [text for said in value.values() for text in texts_in(said)]
+    return [text for each in value for text in texts_in(each)] if isinstance(value, list) else []
 
 
 def tells(said: Any, asked: Mapping[str, Any]) -> None:
