@@ -8,6 +8,7 @@ from structlog.typing import EventDict
 from providers.simulator.script import Step
 from tests.app.gateway.key_desk import bearer, sha256
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve
+from tests.app.gateway.test_probes import ended, probing
 from tests.app.gateway.test_refused_fields import ANSWERS, QUESTION, refused, refusing, told
 
 EFFORT = {"messages": QUESTION, "reasoning_effort": "low"}
@@ -198,3 +199,34 @@ async def test_a_client_is_told_that_its_usage_is_not_asked_for(serve: Serve) ->
         running["alpha"].answers = refusing("stream_options")
         for _ in range(2):
             assert await told(running, {"messages": QUESTION, "stream": True}) == (200, "stream_options")
+
+
+async def test_what_a_probe_meets_holds_for_all_at_once(serve: Serve) -> None:
+    limit = {"messages": QUESTION, "max_tokens": 9}
+    async with serve(alpha=None, config={**clients("ann", "bob"), **probing("alpha")}) as running:
+        running["alpha"].answers = refusing(
+            "max_tokens", said="Unsupported parameter: '{}' is not supported with this model."
+        )
+        assert await said(running, "ann", limit) == (200, None)
+        await ended(running)
+        known = running.gateway.fleets.learnt("alpha")
+        assert known is not None
+        assert [each.met.is_for_all for each in known.listed()][:1] == [True]
+        asked = len(running["alpha"].received)
+        assert await said(running, "bob", limit) == (200, None)
+        assert running["alpha"].received[asked].body["max_completion_tokens"] == 9
+
+
+async def test_what_is_met_with_a_clients_own_key_stays_with_that_key(serve: Serve) -> None:
+    config = {**clients("ann", "bob"), "tenant_keys": {"header": True}}
+    async with serve(alpha=None, config=config) as running:
+        running["alpha"].answers = refusing("reasoning_effort")
+        for name in ("ann", "bob"):
+            own = bearer(f"hs-{name}") | {"x-holeshot-provider-keys": f"alpha=sk-own-{name}-0123456789abcdef"}
+            async with running.chat(own, **EFFORT) as response:
+                assert (response.status, response.headers["x-holeshot-dropped"]) == (200, "reasoning_effort")
+        known = running.gateway.fleets.learnt("alpha")
+        assert known is None or not [*known.listed()]
+        asked = len(running["alpha"].received)
+        assert await said(running, "ann") == (200, "reasoning_effort")
+        assert running["alpha"].received[asked].body["reasoning_effort"] == "low"  # with the operator's it is new
