@@ -199,7 +199,7 @@ def _counted_usd(begun: AttemptRecord) -> float | None:
     """Return what limits in dollars count for an answer that has begun; None: not known, or its client pays."""
     if begun.learnt_as is not None:
         return None
-    return begun.limit_usd if begun.cost_high_usd is None else begun.cost_high_usd
+    return begun.limit_usd if begun.counted_high_usd is None else begun.counted_high_usd
 
 
 def _paid(context: Context, deployment: Deployment, response: bytes) -> AttemptRecord | None:

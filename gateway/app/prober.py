@@ -468,7 +468,7 @@ def _end(record: CallRecord, services: Services) -> ProbeEnd:
         outcome=outcome,
         error_kind=attempt.error_kind,
         ttft_ms=attempt.ttft_ms,
-        cost_usd=attempt.cost_high_usd if attempt.cost_high_usd is not None else attempt.cost_usd,
+        cost_usd=attempt.counted_high_usd if attempt.counted_high_usd is not None else attempt.cost_usd,
     )
 
 

@@ -453,6 +453,12 @@ class AttemptRecord(AttemptStart, frozen=True, kw_only=True, omit_defaults=True,
     other_units: Mapping[str, int] | None = None  # the counts of ``units``, as reported
     stated_usd: float | None = None  # what it cost, as reported
     limit_usd: float | None = None  # without a cost: what limits in dollars count
+    usual_high_usd: float | None = None  # the most that it usually costs, if that is less than ``cost_high_usd``
+
+    @property
+    def counted_high_usd(self) -> float | None:
+        """What limits count for what may go on, and bill what nobody saw; None: not known."""
+        return self.cost_high_usd if self.usual_high_usd is None else self.usual_high_usd
 
     @property
     def failed(

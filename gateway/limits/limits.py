@@ -367,7 +367,8 @@ class Limits:
             usd = self._cost_usd(attempt, model)
             if attempt.outcome is Outcome.CLIENT_GONE or attempt.is_begun:  # it may go on, and bill what nobody saw
                 held_usd = max(hold.amounts.get("usd_per_day", 0.0), attempt.limit_usd or 0.0)
-                usd = max(usd, held_usd if attempt.cost_high_usd is None else attempt.cost_high_usd)
+                high_usd = attempt.counted_high_usd
+                usd = max(usd, held_usd if high_usd is None else high_usd)
             costs[model] = costs.get(model, 0.0) + usd
         if hold.mine:
             tokens, usd = float((record.prompt_tokens or 0) + (record.completion_tokens or 0)), sum(costs.values())

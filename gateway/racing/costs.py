@@ -463,6 +463,7 @@ def _as_stated(record: AttemptRecord, deployment: Deployment) -> AttemptRecord:
         cost_is_lower_bound=False,
         units_cost_usd=None if units_usd is None else min(units_usd, usd),
         limit_usd=None,
+        usual_high_usd=None,
     )
 
 

@@ -56,6 +56,7 @@ def test_every_column_is_a_field_of_the_record_and_what_a_provider_asked_for_is_
             "retry_after_s",
             "stated_usd",
             "tier",
+            "usual_high_usd",
             "weight",
         ),
     }

@@ -639,6 +639,13 @@ async def test_a_call_that_its_client_left_counts_at_what_it_may_still_cost() ->
     assert [each.used for each in process.limits.standings(level_of_key("team", limits))] == [pytest.approx(0.95)]
 
 
+async def test_a_call_that_its_client_left_counts_at_what_such_calls_usually_cost_at_most() -> None:
+    process, limits = Process(), {"usd_per_day": 2.0}
+    gone = attempt(0.0001, outcome=Outcome.CLIENT_GONE, cost_low_usd=0.0, usual_high_usd=0.2, cost_high_usd=1.5)
+    process.end(await process.begin(limits, usd=0.001, most_usd=1.0), gone)
+    assert [each.used for each in process.limits.standings(level_of_key("team", limits))] == [0.2]
+
+
 async def test_a_call_that_its_client_left_counts_in_its_models_limit_at_what_is_known_of_it() -> None:
     process, payer = Process(), Payer("llama", "llama", usd_per_day=1.0)
     gone = attempt(0.0001, outcome=Outcome.CLIENT_GONE, limit_usd=0.3)  # and searches that nobody has counted
