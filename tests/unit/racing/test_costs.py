@@ -11,11 +11,14 @@ from gateway.fleet.models import Deployment
 from gateway.racing.costs import LONGER, UNSEEN_TOKENS, Bill, settle
 from gateway.racing.services import ServedTiers
 from gateway.racing.validation import Requested
-from providers import ErrorKind, Price
+from providers import Capabilities, ErrorKind, Price
 from providers.datasheets import read
 from tests.unit.racing.track import CLOCKS, Timetable
 
 PRICE = Price(1e-3, 1e-2, cached_input_usd=1e-4, cache_write_usd=2e-3, reasoning_usd=2e-2)
+
+
+PLAIN_MODEL = Capabilities(reasoning=False)
 
 
 def attempt(name: str, outcome: Outcome, **facts: Any) -> AttemptRecord:
@@ -41,12 +44,13 @@ def bill(
     estimate: int = 1000,
     is_text: bool = True,
     states_cost: bool = False,
+    capabilities: Capabilities = PLAIN_MODEL,
 ) -> Bill:
     deployments = {
         one.deployment: Deployment(
             name=one.deployment, provider=one.provider, model="m", upstream=Timetable(one.provider), clocks=CLOCKS,
             price=price, bills_after_disconnect=bills_on, extra_body={}, upstream_stream=True,
-            states_cost=states_cost,
+            states_cost=states_cost, capabilities=capabilities,
         )
         for one in attempts
     }  # fmt: skip
@@ -653,7 +657,7 @@ def test_what_a_winner_was_billed_beside_its_tokens_is_unknown_where_it_does_not
 def _listed(price: Price | None = LISTED) -> Deployment:
     return Deployment(
         name="winner", provider="winner", model="m", upstream=Timetable("winner"), clocks=CLOCKS, price=price,
-        bills_after_disconnect=None, extra_body={}, upstream_stream=True,
+        bills_after_disconnect=None, extra_body={}, upstream_stream=True, capabilities=PLAIN_MODEL,
     )  # fmt: skip
 
 
