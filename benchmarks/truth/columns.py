@@ -373,7 +373,8 @@ def _generated(one: Attempt) -> int:
 
 def _most_generated(one: Attempt) -> int:
     """Return how many tokens a loser can have generated: all that it may, or those on the way when it was cut."""
-    return MAX_TOKENS if one.persona.bills_on else 2 * TOO_MANY * sum(seen.sent for seen in one.requests) + ON_THE_WAY
+    may_go_on = one.persona.bills_on or one.persona.thinks
+    return MAX_TOKENS if may_go_on else 2 * TOO_MANY * sum(seen.sent for seen in one.requests) + ON_THE_WAY
 
 
 def _crawls(one: Attempt) -> bool:

@@ -263,7 +263,12 @@ def _deployment(persona: Persona) -> dict[str, Any]:
             for tier, factor in persona.tiers.items()
             if tier
         }
-    return {"deployment": f"{persona.name}/m", "price_per_mtok": price, "bills_after_disconnect": persona.bills_on}
+    return {
+        "deployment": f"{persona.name}/m",
+        "price_per_mtok": price,
+        "bills_after_disconnect": persona.bills_on,
+        "capabilities": {"reasoning": bool(persona.thinks)},  # else it may think unseen, and its bounds are wide
+    }
 
 
 async def drive(port: int, todo: Sequence[Scenario], done: Callable[[], None]) -> list[Made]:

@@ -315,8 +315,9 @@ class AttemptRecord(AttemptStart, frozen=True, kw_only=True, omit_defaults=True,
     wasted_high_tokens: Annotated[
         int | None,
         Column(
-            "The same at most: twice those received and 32 more if the vendor stops when the connection is "
-            "closed, else up to `max_tokens` or the model's most, or four times the winner's answer, or "
+            "The same at most: `max_tokens` or the longest answer of a model that may have thought unseen. Of "
+            "one that does not think: twice those received and 32 more if the vendor stops when the connection "
+            "is closed, else up to `max_tokens` or the model's most, or four times the winner's answer, or "
             "4,096."
         ),
     ] = None
@@ -376,7 +377,14 @@ class AttemptRecord(AttemptStart, frozen=True, kw_only=True, omit_defaults=True,
         ),
     ] = None
     cost_low_usd: Annotated[float | None, Column("The least that it cost.")] = None
-    cost_high_usd: Annotated[float | None, Column("The most that it cost.")] = None
+    cost_high_usd: Annotated[
+        float | None,
+        Column(
+            "The most that it cost. Where its usage was not told and its model may think unseen (its capability "
+            "`reasoning` is not `false`), an answer as long as was asked for: `max_tokens`, or the model's longest. "
+            "Limits count less of a call that its client left: as if nothing was thought unseen."
+        ),
+    ] = None
     is_overtaken: Annotated[bool | None, Column("Another attempt answered before its first token.")] = None
     overtaken_at_ms: Annotated[
         float | None, Column("Its age when another attempt answered before its first token.", traced=True)
@@ -453,12 +461,13 @@ class AttemptRecord(AttemptStart, frozen=True, kw_only=True, omit_defaults=True,
     other_units: Mapping[str, int] | None = None  # the counts of ``units``, as reported
     stated_usd: float | None = None  # what it cost, as reported
     limit_usd: float | None = None  # without a cost: what limits in dollars count
-    usual_high_usd: float | None = None  # the most that it usually costs, if that is less than ``cost_high_usd``
+    usual_high_usd: float | None = None  # the most that is known of its cost, if nothing was thought unseen
 
     @property
     def counted_high_usd(self) -> float | None:
-        """What limits count for what may go on, and bill what nobody saw; None: not known."""
-        return self.cost_high_usd if self.usual_high_usd is None else self.usual_high_usd
+        """What limits count for what may go on and be billed unseen; None: not known."""
+        high_usd, usual_usd = self.cost_high_usd, self.usual_high_usd
+        return high_usd if high_usd is None or usual_usd is None else usual_usd
 
     @property
     def failed(

@@ -335,7 +335,9 @@ class CallRecord(CallHead, frozen=True, kw_only=True, omit_defaults=True, gc=Fal
             "before its headers came."
         ),
     ] = None
-    cost_high_usd: Annotated[float | None, Column("The most that all attempts cost.")] = None
+    cost_high_usd: Annotated[
+        float | None, Column("The most that all attempts cost, with what may have been thought unseen.")
+    ] = None
     duplicate_cost_low_usd: Annotated[float | None, Column("The least that racing added.")] = None
     duplicate_cost_high_usd: Annotated[float | None, Column("The most that racing added.")] = None
     abandoned_cost_low_usd: Annotated[

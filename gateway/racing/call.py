@@ -225,7 +225,7 @@ class OpenCall:
             services.recorder.attempt_ended(told.model or call.model, prompt_class, told, ago_s)
         finally:
             if record is not None:
-                asked = requested(call.fields, call.dialect)
+                asked = requested(call.fields, call.dialect, writes=call.kind is not None)
                 bill = settle(
                     [attempt],
                     self._winner,

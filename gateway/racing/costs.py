@@ -19,7 +19,7 @@ from gateway.fleet.models import Deployment
 from gateway.racing.measurement import estimated_tokens
 from gateway.racing.plausibility import LONGEST_TOKENS, MOST_TOKENS
 from gateway.racing.services import ServedTiers
-from gateway.racing.validation import NOTHING_ASKED, Requested
+from gateway.racing.validation import LIMITS, NOTHING_ASKED, Requested
 from providers import (
     OFF_PEAK,
     STANDARD,
@@ -41,7 +41,8 @@ from providers import (
 # A loser that was cut before its provider reported usage cost at least its prompt, at the lowest price it may have had
 # (the cache's), and the part of its answer that was received. At most it cost its prompt at the highest price, and what
 # may have been generated but not received: one chunk if the vendor stops at a disconnect, else an answer as long as
-# request or model allow. One that failed or was cut before it began may have cost nothing, as did one never accepted.
+# request or model allow. Where the model may have thought unseen it is always such an answer; limits do not count that.
+# One that failed or was cut before it began may have cost nothing, as did one never accepted.
 
 UNSEEN_TOKENS = 32  # maximum generated before the server notices a disconnect: one large chunk
 LONGER = 4  # a loser's answer may be this many times the winner's, if neither request nor model sets a limit
@@ -70,7 +71,7 @@ class Bounds(msgspec.Struct, frozen=True):
 
     low_usd: float
     high_usd: float | None  # None: a price is unknown
-    counted_usd: float = 0.0  # the upper bound of what is known of it
+    counted_usd: float = 0.0  # what limits count: the most that is known of it, if nothing was thought unseen
 
 
 class Sent(msgspec.Struct, frozen=True):
@@ -103,11 +104,12 @@ def generated(
     if _is_refused(record):
         return _NO_TOKENS
     seen = record.completion_tokens or 0
-    if record.tokens_source is TokensSource.REPORTED and seen:
-        is_whole = record.outcome is Outcome.WON or record.finish_reason is not None
-        return Generated(seen, seen if is_whole else ceil(_most_tokens(record, deployment, winner, asked)))
-    least = int(max(0, seen - FEW_TOKENS) / MISCOUNT)
-    return Generated(least, ceil(_most_tokens(record, deployment, winner, asked)))
+    is_counted = record.tokens_source is TokensSource.REPORTED and seen > 0
+    if is_counted and _is_whole(record):
+        return Generated(seen, seen)
+    usual = _most_tokens(record, deployment, winner, asked)
+    most = min(_LARGEST, ceil(_most_with_thoughts(usual, record, deployment, asked)))
+    return Generated(seen if is_counted else int(max(0, seen - FEW_TOKENS) / MISCOUNT), most)
 
 
 def bounds(
@@ -151,11 +153,13 @@ def bounds(
         low += answer  # some report usage with every event: this may not be the final one
     else:
         low += max(0, seen - FEW_TOKENS) / MISCOUNT * least_out
-    high += _most_tokens(record, deployment, winner, asked) * most_out
+    usual = _most_tokens(record, deployment, winner, asked)
+    unseen_usd = (_most_with_thoughts(usual, record, deployment, asked) - usual) * most_out
+    high += usual * most_out
     is_maybe_free = not seen and (record.outcome.is_error or _is_unheard(record))
     is_known = is_known and not (asked.searches or deployment.searches) and price.request_usd is not None
     high += price.request_usd or 0.0
-    return Bounds(0.0 if is_maybe_free else low, high if is_known else None, high)
+    return Bounds(0.0 if is_maybe_free else low, high + unseen_usd if is_known else None, high)
 
 
 _extremes = lru_cache(maxsize=256)(least_and_most)
@@ -212,7 +216,7 @@ def _is_unheard(record: AttemptRecord) -> bool:
 def _most_tokens(
     record: AttemptRecord, deployment: Deployment, winner: AttemptRecord | None, asked: Requested
 ) -> float:
-    """Return the maximum of answer tokens that may be billed without having been reported."""
+    """Return the maximum of answer tokens that may be billed without a report, if none were thought unseen."""
     seen = (record.completion_tokens or 0) * MISCOUNT
     if record.is_begun:
         return most_answer_tokens(asked.max_tokens, deployment.capabilities) * asked.answers
@@ -228,6 +232,19 @@ def _most_tokens(
         return max(seen, min(MOST_TOKENS, min(known) * asked.answers))
     answered = 0 if winner is None else answer_tokens(winner)
     return max(seen + UNSEEN_TOKENS, LONGER * answered if answered else ANSWER_TOKENS * asked.answers)
+
+
+def _most_with_thoughts(usual: float, record: AttemptRecord, deployment: Deployment, asked: Requested) -> float:
+    """Return the same where the model may have thought unseen: what it was asked for at most, if that is more.
+
+    Nothing that was received says how long it thought: it is ended at the limit of its answer, or by itself.
+    """
+    is_told = record.tokens_source is TokensSource.REPORTED and _is_whole(record)
+    if is_told or deployment.capabilities.reasoning is False or not asked.writes:
+        return usual
+    # The operator's own fields are sent in place of the client's.
+    max_tokens = asked.max_tokens if LIMITS.isdisjoint(deployment.extra_body) else None
+    return max(usual, most_answer_tokens(max_tokens, deployment.capabilities) * asked.answers)
 
 
 def tier_wanted(deployment: Deployment, asked: str | None) -> str | None:
@@ -428,7 +445,7 @@ def _priced(  # noqa: PLR0917 - of each attempt
             applied, bound = _by_tier(record, deployment, price, sent, winner, asked, seen)
         else:
             applied, bound = price, bounds(record, deployment, sent, price=price, winner=winner, asked=asked)
-        changes |= {"cost_low_usd": bound.low_usd, "cost_high_usd": bound.high_usd}
+        changes |= {"cost_low_usd": bound.low_usd, "cost_high_usd": bound.high_usd, "usual_high_usd": bound.counted_usd}
         if applied is not None and (stated := per_million(applied)):
             changes["price"] = stated
         if sent_tokens is not None and not record.is_begun:
@@ -535,7 +552,7 @@ def _estimate(  # noqa: PLR0917 - the parts of one sum
     if applied is None or found.unknown:
         return {"limit_usd": _counted_usd(price, found)}
     if runs_on and bound.high_usd is not None:
-        usd = min(usd, bound.high_usd)  # the winner's answer may be longer than this one's limit
+        usd = min(usd, bound.counted_usd)  # the winner's answer may be longer than this one's limit
     is_least = usd <= bound.low_usd and (bound.high_usd is None or bound.low_usd < bound.high_usd)
     changes: dict[str, Any] = {
         "cost_usd": usd,
@@ -570,7 +587,7 @@ def _by_tier(  # noqa: PLR0917
     if price.off_peak and is_off_peak(price, record.started_at, ends_s):
         tiers = [OFF_PEAK if tier == STANDARD else tier for tier in tiers]
     applied = price.at(tiers[-1], sent.tokens)
-    low_usd, high_usd, is_known = inf, 0.0, True
+    low_usd, high_usd, counted_usd, is_known = inf, 0.0, 0.0, True
     if bought := [tier for tier in tiers if tier and is_bought(deployment.vendor, tier, price)]:
         applied = None if tiers[-1] in bought else applied
         tiers = [tier for tier in tiers if tier not in bought]
@@ -580,9 +597,9 @@ def _by_tier(  # noqa: PLR0917
             low_usd, is_known = 0.0, is_known and _is_refused(record)
             continue
         bound = bounds(record, deployment, sent, price=one, winner=winner, asked=asked)
-        low_usd, high_usd = min(low_usd, bound.low_usd), max(high_usd, bound.counted_usd)
-        is_known = is_known and bound.high_usd is not None
-    return applied, Bounds(low_usd, high_usd if is_known else None, high_usd)
+        low_usd, counted_usd = min(low_usd, bound.low_usd), max(counted_usd, bound.counted_usd)
+        high_usd, is_known = max(high_usd, bound.high_usd or 0.0), is_known and bound.high_usd is not None
+    return applied, Bounds(low_usd, high_usd if is_known else None, counted_usd)
 
 
 def _tiers(  # noqa: PLR0917 - likewise

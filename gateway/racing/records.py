@@ -376,7 +376,7 @@ def call_record(
 
     ``launched`` may exceed the number of ``attempts``: audited ones may still run. ``cached`` as for ``with_caches``.
     """
-    asked = requested(call.fields, call.dialect)
+    asked = requested(call.fields, call.dialect, writes=call.kind is not None)
     is_text = call.inline_bytes is not None
     bill = settle(attempts, winner, deployments, call.prompt_tokens, asked, is_text=is_text, seen=tiers)
     bill = with_caches(bill, winner, cached) if cached or (winner is not None and winner.role in BESIDE) else bill

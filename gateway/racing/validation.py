@@ -152,12 +152,13 @@ class Requested(msgspec.Struct, frozen=True):
     tier: str | None = None  # of service, in the words of `Price.at`
     searches: bool = False  # it lets its vendor search the web
     searches_untold: bool = False  # by a field after which not every vendor's usage tells how often it searched
+    writes: bool = True  # its answer is written token by token
 
 
-def requested(fields: Mapping[str, msgspec.Raw], dialect: Dialect) -> Requested:
-    """Read the parameters from the top level of a body in ``dialect``."""
+def requested(fields: Mapping[str, msgspec.Raw], dialect: Dialect, *, writes: bool = True) -> Requested:
+    """Read the parameters from the top level of a body in ``dialect``; ``writes`` as there."""
     if fields.keys().isdisjoint(REQUESTED) and not dialect.requests.batched:
-        return NOTHING_ASKED
+        return NOTHING_ASKED if writes else NOTHING_WRITTEN
     may_be_several = dialect.requests.batched or dialect.requests.choices in fields or "best_of" in fields
     length = next((fields[name] for name in dialect.requests.parameters.answer_limits if name in fields), None)
     max_tokens = None if length is None else _number(length)
@@ -172,6 +173,7 @@ def requested(fields: Mapping[str, msgspec.Raw], dialect: Dialect) -> Requested:
         asked_tier(fields),
         untold or ("tools" in fields and lets_search(fields)),
         untold,
+        writes,
     )
 
 
@@ -212,12 +214,14 @@ def _count(raw: msgspec.Raw) -> int | None:
 
 
 NOTHING_ASKED = Requested()
+NOTHING_WRITTEN = Requested(writes=False)
 _TEMPERATURES = {
     dialect: name for dialect in DIALECTS.values() for name in dialect.requests.parameters.of("temperature")
 }
+LIMITS = frozenset[str]().union(*(dialect.requests.parameters.answer_limits for dialect in DIALECTS.values()))
 # The fields that are read, in all dialects.
 REQUESTED = frozenset({"best_of", "tools", *_SEARCH_FIELDS, *_TIERS, *_TEMPERATURES.values()}).union(
-    *(dialect.requests.parameters.answer_limits for dialect in DIALECTS.values()),
+    LIMITS,
     *({dialect.requests.choices} for dialect in DIALECTS.values() if dialect.requests.choices is not None),
 )
 

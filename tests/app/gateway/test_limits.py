@@ -290,6 +290,32 @@ COSTLY = {"deployment": "alpha/m", "price_per_mtok": {"input": 1.0, "output": 20
 LONGEST = 16_384  # tokens, which cost 33 cents
 
 
+@pytest.mark.parametrize("thinks", [None, True, False])
+async def test_a_call_that_its_client_left_may_have_cost_what_was_thought_unseen_and_limits_do_not_count_that(
+    serve: Serve, thinks: bool | None
+) -> None:
+    capabilities = {"max_output_tokens": LONGEST} | ({} if thinks is None else {"reasoning": thinks})
+    deployment = {**COSTLY, "bills_after_disconnect": False, "capabilities": capabilities}
+    config = {"models": {MODEL: {"deployments": [deployment]}}, **client(usd_per_day=0.5)}
+    async with serve(alpha=[RoleOnly(), Hang()], config=config, key=KEY) as running:
+        for number in range(3):
+            left = asyncio.ensure_future(
+                running.http.post(f"{running.url}/v1/chat/completions", json=chat_body(stream=True), headers=keyed())
+            )
+            await running["alpha"].reach(requests=number + 1)
+            left.cancel()
+            await running["alpha"].reach(disconnects=number + 1)
+        running["alpha"].script = answer("a")
+        assert await statuses(running, 1) == [200]
+        columns = "cost_high_usd, abandoned_cost_high_usd"
+        rows = await running.rows(f"select {columns} from calls where error_kind = 'client_disconnected'")
+    assert len(rows) == 3
+    for row in rows:
+        assert row["cost_high_usd"] == row["abandoned_cost_high_usd"]
+        assert (row["cost_high_usd"] >= LONGEST * 20e-6) is (thinks is not False)
+        assert thinks is not False or row["cost_high_usd"] < 0.01
+
+
 async def forty_at_once(running: RunningGateway, **fields: Any) -> tuple[list[int], float]:
     """Return the statuses of forty calls at once, and the dollars that they cost."""
     found = await asyncio.gather(*(statuses(running, 1, **fields) for _ in range(40)))

@@ -674,3 +674,92 @@ def test_a_deployment_that_searches_whatever_it_is_asked_is_billed_for_it(
     deployment = msgspec.structs.replace(_listed(price), acts=True, searches=True)
     [priced] = settle([record], None, {"winner": deployment}, 1000).attempts
     assert priced.cost_high_usd == (high if high is None else pytest.approx(high))
+
+
+LONGEST = 100_000
+THINKERS = [Capabilities(reasoning=may, max_output_tokens=LONGEST) for may in (True, None)]
+UNTOLD = [
+    attempt("loser", Outcome.LOST),
+    attempt("loser", Outcome.LOST, headers_ms=None),
+    attempt("loser", Outcome.SUPERSEDED, completion_tokens=20, tokens_source=TokensSource.ESTIMATED),
+    attempt("loser", Outcome.SUPERSEDED, completion_tokens=5, prompt_tokens=9, tokens_source=TokensSource.REPORTED),
+    attempt("loser", Outcome.CLIENT_GONE, completion_tokens=20, tokens_source=TokensSource.ESTIMATED),
+    attempt("loser", Outcome.TIMEOUT),
+    attempt("loser", Outcome.STALLED, completion_tokens=20, tokens_source=TokensSource.ESTIMATED),
+    attempt("winner", Outcome.WON, completion_tokens=20, tokens_source=TokensSource.ESTIMATED),
+    attempt("winner", Outcome.WON, completion_tokens=20, tokens_source=TokensSource.IMPLAUSIBLE),
+]
+
+
+def of_one(record: AttemptRecord, **facts: Any) -> AttemptRecord:
+    others = () if record.outcome is Outcome.WON else (won(),)
+    return bill(*others, record, **facts).attempts[-1]
+
+
+@pytest.mark.parametrize("record", UNTOLD)
+@pytest.mark.parametrize("capabilities", THINKERS)
+@pytest.mark.parametrize("bills_on", [True, False, None])
+@pytest.mark.parametrize(("max_tokens", "answers", "most"), [
+    (None, 1, LONGEST), (9000, 1, 9000), (9000, 3, 27_000), (2 * LONGEST, 1, LONGEST)
+])  # fmt: skip
+def test_what_may_have_been_thought_unseen_cost_at_most_what_was_asked_for(
+    record: AttemptRecord, capabilities: Capabilities, *, bills_on: bool | None, max_tokens: int | None, answers: int,
+    most: int,
+) -> None:  # fmt: skip
+    asked: dict[str, Any] = {"price": PLAIN, "bills_on": bills_on, "max_tokens": max_tokens, "answers": answers}
+    priced = of_one(record, capabilities=capabilities, **asked)
+    assert priced.cost_high_usd is not None
+    assert priced.cost_high_usd >= (priced.prompt_tokens or 0) * 1e-3 + most * 1e-2 - 1e-9
+    assert priced.wasted_high_tokens in {None, most}
+    usual = of_one(record, capabilities=Capabilities(reasoning=False, max_output_tokens=LONGEST), **asked)
+    assert priced.counted_high_usd == usual.cost_high_usd  # what limits count
+    assert (priced.cost_low_usd, priced.cost_usd) == (usual.cost_low_usd, usual.cost_usd)
+
+
+def test_a_model_of_which_nothing_is_known_may_have_thought_as_long_as_is_usual_at_most() -> None:
+    priced = of_one(UNTOLD[0], price=PLAIN, bills_on=False, capabilities=Capabilities())
+    assert priced.cost_high_usd == pytest.approx(1.0 + 128_000 * 1e-2)
+
+
+@pytest.mark.parametrize("capabilities", THINKERS)
+def test_a_model_that_thinks_cost_what_its_usage_says_where_that_is_told(capabilities: Capabilities) -> None:
+    told = {"prompt_tokens": 1000, "tokens_source": TokensSource.REPORTED, "finish_reason": "stop"}
+    whole = attempt("loser", Outcome.SUPERSEDED, completion_tokens=500, reasoning_tokens=400, **told)
+    priced = bill(won(), whole, price=PLAIN, capabilities=capabilities).attempts
+    assert [each.cost_high_usd for each in priced] == [pytest.approx(2.0), pytest.approx(6.0)]
+    empty = bill(won(completion_tokens=0), price=PLAIN, capabilities=capabilities)
+    assert empty.total.high_usd == pytest.approx(1.0)
+    refused = attempt("loser", Outcome.FAILED, error_kind=ErrorKind.RATE_LIMITED)
+    assert of_one(refused, price=PLAIN, capabilities=capabilities).cost_high_usd == 0.0
+
+
+def test_what_is_not_written_token_by_token_is_not_thought_about() -> None:
+    record = won(completion_tokens=None)
+    asked = Requested(writes=False)
+    unknown = msgspec.structs.replace(_listed(PLAIN), capabilities=Capabilities())
+    [priced] = settle([record], record, {"winner": unknown}, 1000, asked).attempts
+    assert priced.cost_high_usd == pytest.approx(1.0)
+
+
+def test_a_limit_that_an_operator_sends_in_place_of_the_clients_is_not_the_clients() -> None:
+    own = {"max_tokens": msgspec.Raw(b"50000")}
+    deployment = msgspec.structs.replace(_listed(PLAIN), capabilities=THINKERS[0], extra_body=own)
+    [priced] = settle([UNTOLD[-2]], None, {"winner": deployment}, 1000, Requested(max_tokens=10)).attempts
+    assert priced.cost_high_usd is not None
+    assert priced.cost_high_usd >= 1.0 + 50_000 * 1e-2
+
+
+def test_thoughts_that_nobody_saw_are_bounded_in_every_tier_that_may_have_served() -> None:
+    thinking, plain = (
+        msgspec.structs.replace(_listed(), capabilities=each, bills_after_disconnect=False)
+        for each in (THINKERS[0], PLAIN_MODEL)
+    )
+    gone = msgspec.structs.replace(UNTOLD[4], deployment="winner")
+    priced, usual = (
+        settle([gone], None, {"winner": each}, 400, Requested(tier="priority")).attempts[0]
+        for each in (thinking, plain)
+    )
+    assert priced.counted_high_usd == usual.cost_high_usd
+    assert priced.cost_high_usd is not None
+    assert usual.cost_high_usd is not None
+    assert priced.cost_high_usd > LONGEST * 3e-2 > usual.cost_high_usd
