@@ -60,6 +60,7 @@ COMMANDS = {
     "leaderboard": "leaderboard:leaderboard",
     "tail": "tail:tail",
     "explain": "explain:explain",
+    "facts": "facts:facts()",
     "slowdowns": "slo:slowdowns",
     "version": "main:version",
 }

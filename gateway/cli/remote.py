@@ -17,6 +17,10 @@ _KEYS = {
     403: "the key is neither an admin's nor a viewer's: set `role: viewer` for this client",
 }
 _KEYS_OF_CLIENTS = {401: "the key is missing or wrong: give a client's key with --key or HOLESHOT_KEY"}
+KEYS_OF_ADMINS = {
+    401: "the key is missing or wrong: give the key of an admin with --key or HOLESHOT_KEY",
+    403: "only an admin may change this, and the key is no admin's: give one whose client has `role: admin`",
+}
 _NO_HEADERS: Mapping[str, str] = {}
 
 Answer = http.client.HTTPResponse
@@ -30,19 +34,30 @@ class GatewayError(Exception):
         self.status = status
 
 
-def get(url: str, key: str | None, *, is_clients: bool = False) -> bytes:
+def get(url: str, key: str | None, *, is_clients: bool = False, advice: Mapping[int, str] = _KEYS) -> bytes:
     """Return the body of a GET to ``url``; ``is_clients``: of a path that every client may read.
 
     Raises:
         GatewayError: there is no gateway, or it refuses.
 
     """
-    with _answer(url, key, _TIMEOUT_S, advice=_KEYS_OF_CLIENTS if is_clients else _KEYS) as response:
+    with _answer(url, key, _TIMEOUT_S, advice=_KEYS_OF_CLIENTS if is_clients else advice) as response:
         return response.read()
 
 
-def told(url: str, key: str | None, *names: str) -> dict[str, Any]:
-    """Return the JSON object of a GET to ``url``, which has at least these names.
+def delete(url: str, key: str | None) -> None:
+    """Delete what ``url`` names, which takes an admin.
+
+    Raises:
+        GatewayError: there is no gateway, it refuses, or has no such thing.
+
+    """
+    with _answer(url, key, _TIMEOUT_S, method="DELETE", advice=KEYS_OF_ADMINS) as response:
+        response.read()
+
+
+def told(url: str, key: str | None, *names: str, advice: Mapping[int, str] = _KEYS) -> dict[str, Any]:
+    """Return the JSON object of a GET to ``url``, which has at least these names; ``advice``: on keys, by status.
 
     Raises:
         GatewayError: there is no gateway, it refuses, or what answers is none.
@@ -52,7 +67,7 @@ def told(url: str, key: str | None, *names: str) -> dict[str, Any]:
 
     found: dict[str, Any] = {}
     with suppress(msgspec.DecodeError):
-        found = msgspec.json.decode(get(url, key), type=dict[str, Any])
+        found = msgspec.json.decode(get(url, key, advice=advice), type=dict[str, Any])
     if not set(names) <= found.keys():
         raise GatewayError(f"{url} does not answer like a Holeshot gateway")
     return found
@@ -90,6 +105,7 @@ def _answer(
     body: bytes | None = None,
     headers: Mapping[str, str] = _NO_HEADERS,
     *,
+    method: str | None = None,
     advice: Mapping[int, str] = _KEYS,
 ) -> Iterator[Answer]:
     if "@" in url.partition("?")[0]:
@@ -103,7 +119,7 @@ def _answer(
     sent = {**headers, **({"authorization": f"Bearer {key}"} if key else {})}
     if body is not None:
         sent["content-type"] = "application/json"
-    request = urllib.request.Request(url, body, sent)  # noqa: S310 - the scheme was checked
+    request = urllib.request.Request(url, body, sent, method=method)  # noqa: S310 - the scheme was checked
     handlers: list[urllib.request.BaseHandler] = [_NoRedirects()]
     if is_loopback(urlsplit(url).hostname or ""):
         handlers.append(
