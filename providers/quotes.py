@@ -4,7 +4,7 @@ A vendor that refuses a value quotes it, and the value may be any sentence, also
 quote is told from the vendor's own sentence, which may as well stand in a prompt, by how the message presents it: in
 quotes, after a colon, ``got`` or ``received``; or it is a name or a value of the request from end to end. Letters and
 digits are compared, so it does not matter how it was escaped. A name of one word stays what it is, unless it is the
-value that is refused.
+value that is refused, or the message presents it as a tool and the request has one of that name.
 """
 
 import re
@@ -57,6 +57,27 @@ _OF_NAMES: Final = re.compile(
     r"(?:s|\(s\))?(?: in object| supplied)?: ?$",
     re.IGNORECASE,
 )
+# Of a word: that it names a tool. Without quotes only what is written, or called, as names are is one: "function tools"
+# are any.
+_OPEN, _CLOSE = r"(?P<open>['\"`\u2018\u201c\u00ab]?)", r"(?P<close>['\"`\u2019\u201d\u00bb]?)"
+_TOOL: Final = r"(?<![\w.])(?:tool|function)"
+_WORD: Final = rf"{_OPEN}(?P<word>(?<![\w.-])[\w.-]{{0,99}}\w){_CLOSE}(?![\w-])"
+_TOOL_NAMED: Final = (
+    re.compile(
+        rf"(?:{_TOOL}s?(?:[ _](?:names?|choice|calls?(?: to)?|named|called|with (?:the )?name))?|(?:\w|\])\.name)"
+        rf"['\"`]?(?:[:=] ?| )\[?{_WORD}",
+        re.IGNORECASE,
+    ),
+    re.compile(
+        rf"{_WORD} (?:(?:is|was) not an? (?:\w{{1,20}} ){{0,2}}"
+        r"|(?:is |was )?not (?:found )?(?:among|in|one of) (?:the )?(?:\w{1,20} )?['\"`]?"
+        r"|(?=(?:tool|function)\b(?! (?:call|use|choice))))(?:tool|function)s?\b",
+        re.IGNORECASE,
+    ),
+)
+_IS_WRITTEN_AS_NAME: Final = re.compile(r"_|[a-z][A-Z]|\d|\w[.-]\w")
+_CALLS_A_NAME: Final = re.compile(r"[:=]|name|called", re.IGNORECASE)
+_NAMES_TOOLS: Final = frozenset({"name", "allowedFunctionNames"})
 
 
 class _Request(NamedTuple):
@@ -67,6 +88,7 @@ class _Request(NamedTuple):
     names: frozenset[bytes]  # the names among them
     values: frozenset[bytes]  # the values among them of fields that are no content
     words: frozenset[str]  # values of one word, of fields that are no content
+    tools: frozenset[str]  # what may be the names of tools
     said: frozenset[tuple[str, bytes]]  # with the names below which vendors tell their errors
 
 
@@ -128,7 +150,7 @@ def _read(requests: Sequence[Mapping[str, msgspec.Raw]], texts: Iterable[str]) -
     size = sum(len(raw) for _, raw in raws) + sum(map(len, more))
     if size > LARGEST_REQUEST_BYTES or sum(raw.count(b",") for _, raw in raws) > MOST_VALUES:
         return None
-    names, values, words, said = set[str](), list(more), set[str](), set[tuple[str, str]]()
+    names, values, words, tools, said = set[str](), list(more), set[str](), set[str](), set[tuple[str, str]]()
     for name, raw in raws:
         names.add(name)
         try:
@@ -137,7 +159,7 @@ def _read(requests: Sequence[Mapping[str, msgspec.Raw]], texts: Iterable[str]) -
             values.append(raw.decode(errors="replace"))
             continue
         begin = len(values)
-        _gather(value, names, values, said)
+        _gather(value, names, values, tools, said)
         if name == "model" and not re.search(r"\s", str(value)):
             del values[begin:]  # a name that vendors say
         elif name not in _CONTENT:
@@ -149,23 +171,26 @@ def _read(requests: Sequence[Mapping[str, msgspec.Raw]], texts: Iterable[str]) -
         frozenset(_several(names)),
         frozenset(_several(words)),
         frozenset(words),
+        frozenset(tools),
         frozenset((name, squeezed(each)) for name, each in said),
     )
 
 
-def _gather(value: Any, names: set[str], found: list[str], said: set[tuple[str, str]]) -> None:
+def _gather(value: Any, names: set[str], found: list[str], tools: set[str], said: set[tuple[str, str]]) -> None:
     match value:
         case str():
             found.append(value)
         case list():
             for each in value:
-                _gather(each, names, found, said)
+                _gather(each, names, found, tools, said)
         case dict():
             for name, each in value.items():
                 names.add(name)
                 if isinstance(each, str) and _SAYS.search(f"{name}:") is not None:
                     said.add((name.lower(), each))
-                _gather(each, names, found, said)
+                if name in _NAMES_TOOLS:
+                    tools.update(text for text in (each if isinstance(each, list) else [each]) if isinstance(text, str))
+                _gather(each, names, found, tools, said)
 
 
 def _letters(texts: Sequence[str]) -> list[bytes]:
@@ -197,6 +222,7 @@ def _without(text: str, request: _Request) -> str:
     spans = [
         *_in_quotes(text, request),
         *_whole(text, found, places, request),
+        *_tools(text, request),
         *(
             (places[begin], places[end - 1] + 1)
             # Searching costs the more, the longer the prompt is: only where something may be found.
@@ -232,6 +258,17 @@ def _in_quotes(text: str, request: _Request) -> Iterator[tuple[int, int]]:
             places = [at for at, character in enumerate(inner) for _ in squeezed(character)]
             for first, last in runs(letters, places, request.texts):
                 yield begin + places[first], begin + places[last - 1] + 1
+
+
+def _tools(text: str, request: _Request) -> Iterator[tuple[int, int]]:
+    """Yield where tools of the request are named."""
+    if request.tools:
+        for pattern in _TOOL_NAMED:
+            for match in pattern.finditer(text):
+                word, before = match["word"], text[match.start() : match.start("word")]
+                is_name = (match["open"] and match["close"]) or _IS_WRITTEN_AS_NAME.search(word) is not None
+                if word in request.tools and (is_name or _CALLS_A_NAME.search(before) is not None):
+                    yield match.span("word")
 
 
 def _whole(text: str, letters: bytes, places: Sequence[int], request: _Request) -> Iterator[tuple[int, int]]:

@@ -118,6 +118,97 @@ def test_a_quoted_value_teaches_nothing(written: str) -> None:
                 assert not blames_request(error.said), case
 
 
+# Names by which a rule, or a field of the request, is known.
+NAMES = [
+    *("stream_options", "include_usage", "service_tier", "prompt_cache_key", "max_tokens", "context_length_exceeded"),
+    *("exceed_context_size", "request_too_large", "invalid_role", "TemplateError"),
+]
+OF_TOOLS = [
+    "Invalid 'tools[0].function.name': '{}' is not supported",
+    'tools.0.custom.name: "{}" is not supported',
+    "Tool '{}' is not supported with this model.",
+    "Tool \u201c{}\u201d is not supported with this model.",
+    "'{}' is not a valid tool name",
+    "`{}` is not one of the available tools",
+    "The function `{}` is not supported",
+    "No tool named '{}' is not unsupported",
+    "Tool choice '{}' not found in 'tools' parameter",
+    '{{"detail": "Tool \\"{}\\" is not supported"}}',
+    "Invalid function name: {}",
+    "Unsupported tool: {}",
+]
+OF_TOOLS_UNQUOTED = [
+    *("Function {} is not supported", "unknown tool {}", "does not support the tool {}.", "Tool {} not allowed"),
+]
+
+
+def declaring(name: str) -> list[tuple[Dialect, dict[str, Any]]]:
+    function = {"name": name, "parameters": {"type": "object"}}
+    chosen = {"type": "function", "function": {"name": name}}
+    only = {"functionCallingConfig": {"mode": "ANY", "allowedFunctionNames": [name]}}
+    return [
+        (CHAT, {"tools": [{"type": "function", "function": function}]}),
+        (CHAT, {"tools": [{"type": "function", "function": {"name": "f"}}], "tool_choice": chosen}),
+        (CHAT, {"functions": [function], "function_call": {"name": name}}),
+        (RESPONSES, {"input": "Hi", "tools": [{"type": "function", **function}]}),
+        (GEMINI, {"contents": [], "tools": [{"functionDeclarations": [function]}]}),
+        (GEMINI, {"contents": [], "toolConfig": only}),
+    ]
+
+
+@pytest.mark.parametrize("name", [*NAMES, "streaming"])
+def test_a_tools_name_teaches_nothing_where_it_is_said_to_be_one(name: str) -> None:
+    for quote in OF_TOOLS if name == "streaming" else OF_TOOLS + OF_TOOLS_UNQUOTED:
+        said = quote.format(name)
+        for dialect, asked in declaring(name):
+            sent = fields({**USED, "stream_options": {"include_usage": True}, **asked})
+            error = UpstreamError(ErrorKind.BAD_REQUEST, said, status=400, words=said)
+            mark(error, VendorsWords(sent))
+            one = Request("m", sent, dialect=dialect, is_ceiling=True, drop_params=True)
+            assert not understood(read(error), sent, Asked(one, dialect.name, dialect.requests)), error.said
+            assert name not in error.said
+            assert not error.is_too_long
+            assert not blames_request(error.said)
+            assert not refuses_to_stream(error)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "Unsupported parameter: '{}' is not supported with this model.",
+        "Unknown parameter: '{}'",
+        "property '{}' is unsupported",
+        "{} is not supported",
+        "`{}` is not supported with function calling",
+        "{} function calling is not supported",
+        "This model does not support the parameter {}.",
+        "[{{'type': 'extra_forbidden', 'loc': ('body', '{}'), 'msg': 'Extra inputs are not permitted'}}]",
+        "tools.0.function.{}: Extra inputs are not permitted",
+    ],
+)
+def test_a_field_is_understood_beside_a_tool_of_its_name(said: str) -> None:
+    for name in NAMES:
+        for _, asked in declaring(name):
+            message = said.format(name)
+            assert VendorsWords(fields({**USED, **asked}))(message) == message
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "Function tools with reasoning_effort are not supported for gpt-5.4 in /v1/chat/completions.",
+        "tool choice is not supported",
+        "Unsupported tool choice",
+        "Function calling is not enabled for this model",
+        "This model does not support tool use.",
+        "Tool streaming is not supported: streaming tool calls needs another model",
+    ],
+)
+def test_a_plain_word_behind_tool_is_no_name_of_one(said: str) -> None:
+    named = [{"type": "function", "function": {"name": word.strip(".:,")}} for word in said.split()]
+    assert VendorsWords(fields({"tools": named}))(said) == said
+
+
 @pytest.mark.parametrize("written", ["Your credit balance is too low", "Incorrect API key provided"])
 @pytest.mark.parametrize("quote", ["{}: unknown field", "{} is not a valid effort", "Invalid value: '{}'"])
 def test_no_quote_takes_a_key_out(written: str, quote: str) -> None:
@@ -194,6 +285,7 @@ def mentions(said: str) -> list[dict[str, Any]]:
         {"messages": [{"role": "user", "content": "Explain " + "; ".join(words)}]},
         {"tools": [{"type": "function", "function": function}]},
         {"tools": [{"type": "function", "function": {"name": "f", "parameters": {"enum": words}}}]},
+        {"tools": [{"type": "function", "function": {"name": word, "parameters": {}}} for word in words]},
     ]
 
 
@@ -237,7 +329,10 @@ def prompts(dialect: Dialect, said: str) -> list[dict[str, Any]]:
     else:
         asked = [{"messages": [{"role": "user", "content": [{"type": "text", "text": text}]}]} for text in texts]
         tools = {"tools": [{**tool, "input_schema": schema}]}
-    return [*asked, tools]
+    [[whole]] = tools.values()
+    declared = [{**tool, "name": word} for word in words]
+    named = {"tools": [{"functionDeclarations": declared} if dialect is GEMINI else {**whole, "name": "f"}, *declared]}
+    return [*asked, tools, named]
 
 
 @pytest.mark.parametrize("case", [each for each in CASES if each.dialect is not CHAT], ids=lambda case: case.vendor)
