@@ -123,7 +123,7 @@ def read_chat(contents: Contents, race_header: str | None, _: object = None) -> 
         stream=bool(found("stream")),
         wants_usage=bool(options and options.include_usage),
         stateful=bool(found("store") or found("background")) or _acts(fields, tools),
-        nests=any(tool.tools for tool in tools),
+        nests=bool(tools) and any(tool.tools for tool in tools),
         for_program=bool(tools) or (answer is not None and answer.type in JSON_FORMATS),
         cache_key=found("prompt_cache_key"),
         response_headers={IGNORED: ", ".join(lost)} if lost else {},
@@ -289,7 +289,7 @@ def read_messages(contents: Contents, race_header: str | None, _: object = None)
         or (any(not tool.type and tool.name is None for tool in tools) and runs_among(fields["tools"]))
         or runs_there(fields),
         for_program=bool(tools),
-        nests=any(tool.tools for tool in tools),
+        nests=bool(tools) and any(tool.tools for tool in tools),
         converses="thread" if thread is not None and thread.previous_message_id is not None else None,
     )
 

@@ -28,7 +28,9 @@ class Events:
         """Return whether the answer has to be asked for whole, and the measurement of an attempt launched ``at``."""
         race, deployment, refused = attempt.race, attempt.deployment, attempt.refused
         call, learnt = race.call, deployment.learnt
-        may_be = deployment.whole or (learnt is not None and learnt.stops_streams_for(call.client))
+        may_be = deployment.whole or (
+            learnt is not None and learnt.stops_streams and learnt.stops_streams_for(call.client)
+        )
         again = attempt.start.role is Role.WHOLE or (refused is not None and refused.whole)
         whole = again or call.runs_on or bool(may_be and asked_whole(call, deployment))
         # Text that is added to the client's prompt has an unknown length.

@@ -217,7 +217,7 @@ def _taught_after(attempt: Asked, call: Call, error: UpstreamError, request: Req
 def asked_whole(call: Call, deployment: Deployment) -> bool:
     """Whether the answer to a ``call`` has to be asked for whole. If its client streams, it never is."""
     learnt, rules = deployment.learnt, deployment.whole
-    is_taught = learnt is not None and learnt.stops_streams_for(call.client)
+    is_taught = learnt is not None and learnt.stops_streams and learnt.stops_streams_for(call.client)
     if call.streamed or not (rules or is_taught):
         return False
     parameters = _parameters(call, deployment)
