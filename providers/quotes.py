@@ -24,7 +24,8 @@ _AROUND_CHARS: Final = 64  # of a quote, which say what it is
 _BLANK: Final = "x"
 _END: Final = "\0"  # of a text of the request
 _LEAST_PARTS: Final = 4  # of a word with hyphens that is taken for a sentence
-_LEAST_WORDS: Final = 3  # of a value that nothing presents as one
+_LEAST_WORDS: Final = 3  # of a value that nothing presents as one, and is not said to be wrong
+_WITHOUT_SPACES: Final = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")  # so a sentence may be one word
 # Whose texts are content: a word of theirs is no value that a vendor may refuse.
 _FORMATS: Final = tuple(dialect.requests for dialect in DIALECTS.values())
 _CONTENT: Final = frozenset(
@@ -208,7 +209,9 @@ def _several(texts: Collection[str]) -> Iterator[bytes]:
 
 def _is_sentence(text: str) -> bool:
     text = text.strip()
-    return re.search(r"\s", text) is not None or text.count("-") >= _LEAST_PARTS - 1
+    if re.search(r"\s", text) is not None or text.count("-") >= _LEAST_PARTS - 1:
+        return True
+    return not text.isascii() and len(_WITHOUT_SPACES.findall(text)) >= _LEAST_PARTS
 
 
 def _without(text: str, request: _Request) -> str:
@@ -295,9 +298,10 @@ def _may_be(value: bytes, text: str, span: tuple[int, int], request: _Request) -
         return False  # nothing is said of it
     if _PRESENTS.search(before) is not None:
         return True
+    is_refused = _REFUSED.match(after) is not None
     if len(re.split(r"[\s-]+", text[begin:end])) < _LEAST_WORDS:
-        return False
-    return value in request.names or value in request.values or _REFUSED.match(after) is not None
+        return is_refused and value in request.values
+    return value in request.names or value in request.values or is_refused
 
 
 def _is_vendors(before: str, letters: bytes, request: _Request) -> bool:

@@ -19,6 +19,8 @@ WRITTEN = [
     "streaming is not supported",
     "Incorrect API key provided",
     "Your credit balance is too low",
+    "Insufficient Balance",
+    "用户额度不足",
 ]
 QUOTES = [
     "Invalid value: '{}'. Supported values are: 'low', 'high'.",
@@ -34,22 +36,24 @@ USUAL = {
 }
 
 
-def refusing(quote: str, *, within: bool) -> Any:
+def refusing(quote: str, how: str) -> Any:
     def answered(body: Any) -> Sequence[Step]:
         if "reasoning_effort" not in body:
             return answer("Hello")
         said = {"error": {"message": quote.format(body["reasoning_effort"]), "type": "invalid_request_error"}}
-        return [Raw(b"data: " + json.dumps(said).encode() + b"\n\n")] if within else [Status(400, said)]
+        if how == "an event":
+            return [Raw(b"data: " + json.dumps(said).encode() + b"\n\n")]
+        return [Status(200 if how == "a JSON body with 200" else 400, said)]
 
     return answered
 
 
-@pytest.mark.parametrize("within", [False, True], ids=["a status", "within an answer"])
+@pytest.mark.parametrize("how", ["a status", "an event", "a JSON body with 200"])
 @pytest.mark.parametrize("quote", QUOTES)
 @pytest.mark.parametrize("written", WRITTEN)
-async def test_a_quote_changes_nothing_for_others(serve: Serve, written: str, quote: str, within: bool) -> None:
+async def test_a_quote_changes_nothing_for_others(serve: Serve, written: str, quote: str, how: str) -> None:
     async with serve(alpha=None) as running:
-        running["alpha"].answers = refusing(quote, within=within)
+        running["alpha"].answers = refusing(quote, how)
         seen = []
         for more in ({}, {"reasoning_effort": written}, {"reasoning_effort": written, "stream": False}, {}):
             async with running.post(USUAL | more) as response:
