@@ -100,6 +100,7 @@ from .multipart import Steps as Steps
 from .multipart import finished as finished
 from .multipart import form_steps as form_steps
 from .multipart import read_form as read_form
+from .one_request import decide_by_fields as decide_by_fields
 from .opening import open_upstream as open_upstream
 from .quotes import VendorsWords as VendorsWords
 from .quotes import mark as mark

@@ -321,6 +321,7 @@ def _judge(
     """Decide what an error within an answer is by what is ``said`` in it; ``told`` is all that its client is told."""
     status = _status(said)
     meant = _meant_status(said) if status is None else status
+    error.meant = meant
     kind = error.kind = _kind(meant, said, kind=otherwise if meant is None else None)
     about, is_own = refused(meant, said, _message(said)), kind is ErrorKind.BAD_REQUEST
     error.body = _client_body(told, secrets) if is_own else None

@@ -133,6 +133,7 @@ class UpstreamError(Exception):
     about more tokens than this key may use in a minute, which another key or provider may take. ``is_declined``: that
     is about how the request should be served here, in a tier or by some vendors, which another provider may do.
     ``is_certain``: no request can have caused it, as its code says; else it may be of the one client that met it.
+    ``meant``: the status that the code of one that came within an answer stands for; None: that of the answer counts.
     ``judge``: decides again what one that came within an answer is, by what is left of its words once the client's are
     told from them; None: that is done.
     ``before`` are the events that a translation has made of what came before it, in the same read.
@@ -171,6 +172,7 @@ class UpstreamError(Exception):
         self.brief = brief
         self.note = ""
         self.before = b""
+        self.meant: int | None = None
         self.judge: Callable[[UpstreamError, Callable[[str], str]], object] | None = None
         self._said: str | None = None
         self._kept: str | None = None
@@ -248,7 +250,7 @@ class UpstreamError(Exception):
             names=self.names,
             brief=self.brief,
         )
-        same.note, same._said = self.note, self._said
+        same.note, same.meant, same._said = self.note, self.meant, self._said
         return same
 
     def noted(self, note: str) -> None:

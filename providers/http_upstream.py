@@ -40,7 +40,7 @@ from providers.large_bodies import check_room, encoded, raw_json
 from providers.learnt import NOTHING, Facts, Learnt
 from providers.listings import Listing, read_pages
 from providers.multipart import Steps
-from providers.one_request import decide
+from providers.one_request import decide_by_fields
 from providers.quotes import VendorsWords, mark
 from providers.redaction import Fleeting, redact
 from providers.refusals import blames_request
@@ -350,6 +350,7 @@ class HttpUpstream:
         except UpstreamError as error:
             error.status = error.status or response.status
             mark(error, words_of_vendor(request))
+            decide_by_fields(error, _asked_by_client(request))
             raise
         finally:
             if rest is None:
@@ -420,7 +421,7 @@ class HttpUpstream:
                 error.kind, error.body, error.is_certain = ErrorKind.NOT_FOUND, None, True
             if error.status == _INTERNAL_ERROR and blames_request(error.said):
                 error.kind, error.body = ErrorKind.BAD_REQUEST, None  # its type says that the server is at fault
-            decide(error, _asked_by_client(request))
+            decide_by_fields(error, _asked_by_client(request))
             if path != PIVOT.name and lacks_path(error):
                 error.kind = ErrorKind.NO_SUCH_API  # the model may still work in chat
             if (needed := _NEWER.search(error.said)) is not None:

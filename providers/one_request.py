@@ -85,6 +85,12 @@ RULES: Final = (
         but=r"rate.?limit|\bper (?:minute|day|hour)|\b[RT]P[MD]\b|\bquota\b",
         fields=_TIER,
     ),
+    Rule(
+        About.TERMS,  # both of them within an answer, which tells no status
+        f"console.groq.com/docs/flex-processing, developers.openai.com/api/docs/guides/flex-processing, {_READ}",
+        codes=("capacity_exceeded", "resource_unavailable"),
+        fields=_TIER,
+    ),
     # Of what it allows an aggregator, or needs of its vendors.
     Rule(
         About.TERMS,  # OpenRouter: "but your request's provider.only preference permits only: anthropic"
@@ -129,9 +135,10 @@ def refused(status: int | None, error: Mapping[str, Any], message: str) -> About
     return _found(status, codes, message, {})
 
 
-def decide(error: UpstreamError, asked: Mapping[str, msgspec.Raw]) -> None:
+def decide_by_fields(error: UpstreamError, asked: Mapping[str, msgspec.Raw]) -> None:
     """Make ``error`` one of this request alone if what its client ``asked`` for shows that it is."""
-    about = _found(error.status, {name.lower() for name in error.names}, error.said, asked)
+    status = error.status if error.meant is None else error.meant
+    about = _found(status, {name.lower() for name in error.names}, error.said, asked)
     if about is not None and not (error.kind is ErrorKind.BAD_REQUEST or error.kind is ErrorKind.PROVIDER_AUTH):
         error.kind, error.body = ErrorKind.BAD_REQUEST, None
         error.is_declined, error.is_outsized = about is About.TERMS, about is About.SIZE

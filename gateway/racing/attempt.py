@@ -27,7 +27,7 @@ from gateway.racing.measurement import (
 )
 from gateway.racing.other_forms import Again, Refusal
 from gateway.racing.reader import LONG_BYTES, Block, drain
-from gateway.racing.records import Ending, keep_words, mark_words, outcome_of
+from gateway.racing.records import Ending, decide_within, keep_words, mark_words, outcome_of
 from gateway.racing.sinks import ClientGone, Forward, Sink
 from gateway.racing.timeouts import AttemptClocks
 from gateway.racing.validation import UNJUDGED, Judgement
@@ -606,6 +606,8 @@ class Attempt:
         """Handle an error of the stream: after a finish reason the answer still counts as complete."""
         now = self.race.open_call.services.clock()
         mark_words(error, self.race.call, self.deployment, self.race.reading.form)
+        if self.exchange is not None and self.measurement.first_at is None:  # what has begun was not refused
+            decide_within(error, self.race.call, self.deployment)
         if self.sendings.failed is not None:
             self.sendings.failed(error)
         try:

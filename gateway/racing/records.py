@@ -45,6 +45,7 @@ from providers import (
     Form,
     UpstreamError,
     VendorsWords,
+    decide_by_fields,
     headroom,
     keep,
     mark,
@@ -95,6 +96,15 @@ def mark_words(error: UpstreamError, call: Call, deployment: Deployment, form: F
         held = _held(call, deployment, form)
         texts = () if form is None or held is None else form.texts()
         mark(error, VendorsWords(None) if held is None else VendorsWords(*held, texts=texts))
+
+
+def decide_within(error: UpstreamError, call: Call, deployment: Deployment) -> None:
+    """Make an ``error`` that came in place of an answer one of this request alone if what was asked for shows it.
+
+    After a status its upstream has done so.
+    """
+    fields, own = call.wordings.get(deployment.name, call.fields), deployment.extra_body
+    decide_by_fields(error, {name: raw for name, raw in fields.items() if name not in own} if own else fields)
 
 
 def keep_words(error: UpstreamError, call: Call, deployment: Deployment, form: Form | None = None) -> None:

@@ -5,7 +5,7 @@ import pytest
 
 from providers.error_bodies import error_in, error_of_response
 from providers.errors import ErrorKind, UpstreamError
-from providers.one_request import RULES, decide
+from providers.one_request import RULES, decide_by_fields
 
 XAI_BIO = """{"code":"The caller does not have permission to execute the specified operation",
  "error":"Content violates usage guidelines. Team: t, API key ID: k, Failed check: SAFETY_CHECK_TYPE_BIO"}"""
@@ -43,7 +43,7 @@ ONLY: dict[str, object] = {"provider": {"only": ["y"]}}
 
 def told(status: int, said: str, asked: dict[str, object]) -> UpstreamError:
     error = error_of_response(status, {}, said.encode(), (), 0.0)
-    decide(error, {name: msgspec.Raw(msgspec.json.encode(value)) for name, value in asked.items()})
+    decide_by_fields(error, {name: msgspec.Raw(msgspec.json.encode(value)) for name, value in asked.items()})
     return error
 
 

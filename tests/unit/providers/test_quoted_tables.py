@@ -7,7 +7,7 @@ import pytest
 
 from providers import ErrorKind, UpstreamError, lacking, offered
 from providers.error_bodies import error_of_response
-from providers.one_request import decide
+from providers.one_request import decide_by_fields
 from providers.quotes import VendorsWords, mark
 from tests.unit.providers import test_one_request as one_request
 from tests.unit.providers import test_wrong_api as wrong_api
@@ -35,7 +35,7 @@ def answered(status: int, said: Any, asked: dict[str, Any] | None) -> UpstreamEr
     sent = None if asked is None else fields(asked)
     body = said.encode() if isinstance(said, str) else msgspec.json.encode(said)
     error = error_of_response(status, {}, body, (), 0.0, own=None if sent is None else VendorsWords(sent))
-    decide(error, sent or {})
+    decide_by_fields(error, sent or {})
     return error
 
 
@@ -69,7 +69,7 @@ def test_what_is_of_one_request_is_known_whatever_its_prompt_is_about_and_a_quot
     said: str, status: int, more: dict[str, object]
 ) -> None:
     plain = error_of_response(status, {}, said.encode(), (), 0.0)
-    decide(plain, fields(more))
+    decide_by_fields(plain, fields(more))
     for asked in mentions(plain.message):
         assert meaning(answered(status, said, {**asked, **more})) == meaning(plain), asked
     for quote in QUOTES:
