@@ -10,6 +10,7 @@ from tests.app.gateway.key_desk import bearer, sha256
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve
 from tests.app.gateway.test_probes import ended, probing
 from tests.app.gateway.test_refused_fields import ANSWERS, QUESTION, refused, refusing, told
+from tests.identity import AUDIENCE, Identity
 
 EFFORT = {"messages": QUESTION, "reasoning_effort": "low"}
 NAMES = ("ann", "bob", "cid", "dan", "eva", "fay", "gus", "hal", "ivy", "joe")
@@ -123,6 +124,26 @@ async def test_two_end_users_of_one_client_are_one_client(serve: Serve) -> None:
         assert len(running["alpha"].received) == 3
         assert await said(running, "bob") == (200, "reasoning_effort")
         assert len(running["alpha"].received) == 5
+
+
+async def test_two_tokens_of_one_client_are_one_client(serve: Serve) -> None:
+    async with Identity() as issuer:
+        config = clients("bob")
+        config["clients"] |= {"app": {}}
+        config["issuers"] = {"company": {"issuer": issuer.url, "audience": AUDIENCE, "algorithms": ["RS256"]}}
+        async with serve(alpha=None, config=config) as running:
+            running["alpha"].answers = refusing("reasoning_effort")
+            for token in (issuer.token(jti="one", sub="ann"), issuer.token(jti="two", sub="eve")):
+                async with running.chat(bearer(token), messages=QUESTION, reasoning_effort="low") as response:
+                    assert (response.status, response.headers["x-holeshot-dropped"]) == (200, "reasoning_effort")
+            assert [row["client"] for row in await running.rows("select client from calls")] == ["app", "app"]
+            assert len(running["alpha"].received) == 3
+            known = running.gateway.fleets.learnt("alpha")
+            assert known is not None
+            assert [(each.met.clients, each.met.is_for_all) for each in known.listed()] == [(("app",), False)]
+            running["alpha"].answers = None
+            assert await said(running, "bob") == (200, None)
+            assert running["alpha"].received[-1].body["reasoning_effort"] == "low"
 
 
 async def test_a_client_that_finds_it_wrong_forgets_it_for_itself_alone(serve: Serve) -> None:
