@@ -10,7 +10,6 @@ from .catalog import OIDC as OIDC
 from .catalog import OTEL as OTEL
 from .catalog import VERTEX as VERTEX
 from .catalog import Api as Api
-from .catalog import ModelRules as ModelRules
 from .catalog import ProviderKind as ProviderKind
 from .catalog import Quirks as Quirks
 from .catalog import Vendor as Vendor
@@ -47,6 +46,9 @@ from .exchange import Rest as Rest
 from .exchange import Upstream as Upstream
 from .exchange import UpstreamAnswer as UpstreamAnswer
 from .exchange import sound_has_begun as sound_has_begun
+from .families import UNKNOWN_MODEL as UNKNOWN_MODEL
+from .families import Traits as Traits
+from .families import traits_of as traits_of
 from .forms import concerns as concerns
 from .forms import taught as taught
 from .forms import why_of as why_of

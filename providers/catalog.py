@@ -3,7 +3,6 @@
 import tomllib
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
-from fnmatch import fnmatchcase
 from functools import cache
 from importlib.resources import files
 from importlib.util import find_spec
@@ -26,6 +25,7 @@ from providers.dialects import (
     with_signed_details,
 )
 from providers.errors import UNREADABLE
+from providers.families import Traits
 
 # How a vendor's chat API differs from OpenAI's, as data, and how requests are adapted to it. A row of the catalog
 # lists parameters that the vendor rejects or renames, so that one client request can be sent to all. Only the top
@@ -158,8 +158,8 @@ def ignored(fields: Mapping[str, msgspec.Raw], names: Collection[str]) -> tuple[
     )
 
 
-# What single models of a vendor take of its parameters, as data: what they refuse is renamed or left out. A request
-# is adapted before it is sent, in chat and in Responses, whose parameters have the same names.
+# What single models of a vendor take of its parameters (providers/families.toml): what they refuse is renamed or left
+# out. A request is adapted before it is sent, in chat and in Responses, whose parameters have the same names.
 
 # From the least to the most: a model that lacks one is asked for the nearest that it has.
 _EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
@@ -167,50 +167,19 @@ _EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 _LEAST = frozenset({"parallel_tool_calls", "prediction"})
 
 
-class ModelRules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What some models of a vendor take, where they differ from what the table of them says."""
-
-    names: tuple[str, ...]  # of the models, as patterns with *; ``ft:BASE:…`` has those of BASE
-    takes: frozenset[str] = frozenset()  # parameters that they take although the table drops them; *: all
-    also: frozenset[str] = frozenset()  # others that they refuse
-    rests: bool = False  # they do not think unless a request asks for it
-    efforts: tuple[str, ...] = ()  # the efforts of thinking that they take; empty: unknown
-    drop: frozenset[str] = frozenset()  # all that they refuse, made of the table's
-    at_rest: frozenset[str] = frozenset()  # likewise
-    rename: Mapping[str, str] = {}  # likewise
-
-
-class ModelTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The models of a vendor that take less than others."""
-
-    drop: frozenset[str]  # parameters that they answer with an error
-    at_rest: frozenset[str] = frozenset()  # of these, those that they take where they are not to think
-    rename: Mapping[str, str] = {}  # from a parameter's older name to the only one that they take
-    of: tuple[ModelRules, ...]  # the first that fits counts
-
-    def rules(self, model: str) -> ModelRules | None:
-        """Return the rules for ``model``; None if it takes all."""
-        name = model.rpartition("/")[2].removeprefix("ft:").partition(":")[0].lower()
-        found = next((each for each in self.of if any(fnmatchcase(name, pattern) for pattern in each.names)), None)
-        if found is None:
-            return None
-        drop = frozenset() if "*" in found.takes else (self.drop | found.also) - found.takes
-        return msgspec.structs.replace(found, drop=drop, at_rest=self.at_rest, rename=self.rename)
-
-
-def fitted_to(rules: ModelRules, fields: Fields) -> Wording:
-    """Return a request of chat or Responses as a model with these ``rules`` takes it, and what was lost."""
-    said = {name: value for name, value in fields.items() if name not in rules.rename}
-    for name, own in rules.rename.items():
+def fitted_to(traits: Traits, fields: Fields) -> Wording:
+    """Return a request of chat or Responses as a model with these ``traits`` takes it, and what was lost."""
+    said = {name: value for name, value in fields.items() if name not in traits.rename}
+    for name, own in traits.rename.items():
         if name in fields:
             said.setdefault(own, fields[name])
     losses: list[Loss] = []
     effort = _effort(fields)
-    if effort in _EFFORTS and rules.efforts and effort not in rules.efforts:
-        effort, reason = _nearest(effort, rules.efforts), f"this model takes {', '.join(rules.efforts)}"
+    if effort in _EFFORTS and traits.efforts and effort not in traits.efforts:
+        effort, reason = _nearest(effort, traits.efforts), f"this model takes {', '.join(traits.efforts)}"
         losses.append(Loss(_set_effort(said, effort), reason, hint=True))
-    rests = rules.rests if effort is None else effort == "none"
-    for name in [name for name in said if name in rules.drop and not (rests and name in rules.at_rest)]:
+    rests = traits.rests if effort is None else effort == "none"
+    for name in [name for name in said if name in traits.drop and not (rests and name in traits.at_rest)]:
         value = bytes(said.pop(name))
         if value not in DEFAULTS.get(name, _NOTHING):
             losses.append(Loss(name, "this model does not take it", hint=name in _LEAST))
@@ -454,12 +423,9 @@ class Vendor(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     quirks: Quirks = Quirks()
     continues: tuple[Way, ...] | None = None  # how to request the continuation of another's answer; None: unknown
     continues_at: str | None = None  # it continues at this base URL only
-    continues_models: tuple[str, ...] | None = None  # these models continue, as patterns with *; None: all
     bills_after_disconnect: bool | None = None  # None: unknown
     # The APIs in which it takes a ``prompt_cache_key``, and keeps what is asked with the same one together.
     cache_keys: frozenset[str] = frozenset()
-    models: ModelTable | None = None  # what single models take of its parameters; None: all take the same
-    models_as: str | None = None  # the vendor whose models, with the same rules, it has
     litellm_prefix: str | None = None  # the vendor's name in litellm and its price table; None: no prices
     docs_url: str | None = None
 
@@ -482,11 +448,7 @@ def apis_perhaps(vendor: Vendor | None, kind: ProviderKind | None) -> tuple[Api,
 def load_catalog() -> Mapping[str, Vendor]:
     """Return the catalog: vendors by name, in the order of the file, which is read once."""
     rows = tomllib.loads(files("providers").joinpath("vendors.toml").read_text(encoding="utf-8"))
-    shared = {name: rows[row["models_as"]]["models"] for name, row in rows.items() if "models_as" in row}
-    named = {
-        name: {"name": name, **row, **({"models": shared[name]} if name in shared else {})}
-        for name, row in rows.items()
-    }
+    named = {name: {"name": name, **row} for name, row in rows.items()}
     return MappingProxyType(msgspec.convert(named, dict[str, Vendor]))
 
 

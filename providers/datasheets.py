@@ -23,6 +23,7 @@ from zoneinfo import ZoneInfo
 
 import msgspec
 
+from providers.families import is_plain
 from providers.usage import FAST, OF_TOKENS, OFF_PEAK, OWN, STANDARD, TIER_WORDS, WEEK_MIN, Card, Price
 
 # litellm's names of prices, in ours. The longest name that a field begins with is its unit.
@@ -344,20 +345,6 @@ class Datasheet(msgspec.Struct, frozen=True):
 UNLISTED = Datasheet()
 
 
-# Families of models that do not think, and what in a name says that one was made to think all the same.
-_PLAIN = re.compile(
-    r"non-(?:reasoning|thinking)"
-    r"|(?<![a-z0-9])(?:"
-    r"gpt-?(?:3|4(?![.]?[5-9])|audio)|chatgpt-4o|claude-(?:instant|2|3(?![.-]?7)|v[12])|gemini-(?:1|2[.]0-flash)"
-    r"|(?:code|meta-?|firel|v)?-?llama|mixtral|(?:open-)?mistral-(?:7b|nemo|tiny|large(?!-?4)|saba)|codestral|ministral"
-    r"|pixtral|gemma-?[123](?!\d)|codegemma|qwen(?:-v)?-?[12](?!\d)|command-(?:a|r|text|light)|c4ai-aya|jamba|titan|yi-"
-    r"|nova-(?:micro|lite|pro|premier)(?!-2)|phi-?[123](?!\d)|dbrx|falcon|starcoder|moonshot-v1|grok-[12](?!\d)|vicuna|zephyr"
-    r")",
-    re.IGNORECASE,
-)
-_TAUGHT = re.compile(
-    r"(?<!non-)(?:think|reason)|(?<![a-z])r1|distill|nemotron|hermes-?4|deephermes|cogito|magistral", re.IGNORECASE
-)
 _CHATS = frozenset({"chat", "responses"})
 
 
@@ -365,8 +352,7 @@ def thinks(model: str, mode: str | None, flag: bool | None) -> bool | None:
     """Return whether a model of the table thinks before it answers; None: the table does not tell."""
     if flag is not None or mode not in _CHATS:
         return flag
-    name = model.rpartition("/")[2]
-    return False if _PLAIN.search(name) and not _TAUGHT.search(name) else None
+    return False if is_plain(model.rpartition("/")[2]) else None
 
 
 class _Abilities(msgspec.Struct, frozen=True):

@@ -209,9 +209,9 @@ class _Translations:
 
     def _ruled(self, deployment: Deployment, spoken: Dialect, wording: Wording) -> Wording:
         """Return a request without what the vendor's rules say that the model refuses."""
-        if deployment.rules is None or not spoken.requests.takes_rules:
+        if not deployment.traits.narrows or not spoken.requests.takes_rules:
             return wording
-        fit, losses = fitted_to(deployment.rules, wording.fields), wording.losses
+        fit, losses = fitted_to(deployment.traits, wording.fields), wording.losses
         named = fit.losses if spoken is self._dialect else as_asked(fit.losses, self._dialect, wording)
         for loss, its in zip(fit.losses, named, strict=True):
             name = self._dialect.requests.effort if loss.field == spoken.requests.effort else its.field

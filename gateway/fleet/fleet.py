@@ -47,8 +47,9 @@ from providers import (
     lets_search,
     runs_itself,
     tier_of,
+    traits_of,
 )
-from providers.dialects import DIALECTS, PIVOT, Dialect, least_tokens
+from providers.dialects import DIALECTS, PIVOT, Dialect
 
 # A comma list of models as one model: all their deployments, with the strictest of their limits.
 
@@ -236,7 +237,7 @@ class Resolver:
             canary=settings.canary,
             vendor=vendor.name if vendor else None,
             continues=ways_of(settings, vendor, provided.base_url),
-            rules=vendor.models.rules(settings.same_as or model) if vendor is not None and vendor.models else None,
+            traits=traits_of(settings.same_as or model, vendor.name if vendor is not None else ""),
             takes_thoughts=vendor is not None and vendor.quirks.takes_thoughts,
             takes_signed=vendor.quirks.signer(model) if vendor is not None else "",
             beyond=vendor.quirks.beyond_chat(model) if vendor is not None else frozenset(),
@@ -264,11 +265,11 @@ class Resolver:
         Not one whose requests get a mark of the operator's: with four others that is one too many.
         """
         kind = kind_of(deployment.provider, self._settings.providers[deployment.provider], self._catalog)
-        is_claude = "claude" in (deployment.same_as or deployment.model)
+        is_claude = deployment.traits.family == "claude"
         is_told = "cache_control" in deployment.extra_body
         if not is_claude or is_told or not (kind == "anthropic" or (kind == "bedrock" and deployment.takes_marks)):
             return deployment
-        return msgspec.structs.replace(deployment, marks_from=least_tokens(deployment.same_as or deployment.model))
+        return msgspec.structs.replace(deployment, marks_from=deployment.traits.marks_from)
 
     def _clocked(self, deployment: Deployment, *timeouts: Timeouts) -> Deployment:
         """Return the deployment with ``timeouts``, the first taking precedence, else its provider's."""

@@ -23,12 +23,13 @@ from gateway.settings import (
 from providers import (
     MASK,
     UNKNOWN,
+    UNKNOWN_MODEL,
     Api,
     Capabilities,
     Learnt,
     MaskedRecord,
-    ModelRules,
     Price,
+    Traits,
     Upstream,
     UpstreamError,
     has_several_keys,
@@ -78,7 +79,7 @@ class Deployment(MaskedRecord, frozen=True):
     canary: float | None = None
     vendor: str | None = None  # its provider's name in the catalog
     continues: tuple[Way, ...] | None = None  # the ways in which it continues another's answer; None: it does not
-    rules: ModelRules | None = None  # what its model takes of the vendor's parameters; None: all
+    traits: Traits = UNKNOWN_MODEL  # what its model is and takes
     takes_thoughts: bool = False  # its model needs its own reasoning back in later turns
     takes_signed: str = ""  # in chat, its model reads the thoughts that this vendor has signed
     beyond: frozenset[str] = frozenset()  # what it takes though chat has no place for it, as in ``Habits``
@@ -321,7 +322,7 @@ class Common(msgspec.Struct, frozen=True):
     def of(cls, deployments: Iterable[Deployment]) -> "Common":
         """Return the abilities that all ``deployments`` share."""
         each = list(deployments)
-        free = [one.upstream.accepts_all_parameters and one.rules is None for one in each]
+        free = [one.upstream.accepts_all_parameters and not one.traits.narrows for one in each]
         spoken = [set(one.speaks) if is_free else set() for one, is_free in zip(each, free, strict=True)]
         common = set.intersection(*spoken) if spoken else set()
         return cls(

@@ -40,6 +40,7 @@ from providers import (
     has_botocore,
     has_google_auth,
     has_litellm,
+    traits_of,
 )
 from providers.dialects import DIALECTS
 from providers.http import checked
@@ -98,7 +99,9 @@ def doubtful(settings: Settings) -> Iterator[str]:
             yield f"model {name!r}: all its deployments are disabled, so {others}"
             continue
         yield from _lonely_canaries(name, enabled)
-        if model.cache_marks is not None and not any("claude" in (each.same_as or each.deployment) for each in enabled):
+        if model.cache_marks is not None and not any(
+            traits_of(each.same_as or each.deployment).family == "claude" for each in enabled
+        ):
             yield f"model {name!r}: cache_marks does nothing here: it is for deployments of Claude"
         longest_s = max(_ttft_timeout_s(settings, model, deployment) for deployment in enabled)
         if model.keepalive_s is not None and model.keepalive_s > longest_s:

@@ -3,7 +3,6 @@
 import ipaddress
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from fnmatch import fnmatchcase
 from types import MappingProxyType
 from typing import Any
 from urllib.parse import urlsplit
@@ -15,7 +14,7 @@ from gateway.settings.document import Complaint, Place, nearest, written
 from gateway.settings.model import ClientSettings, ModelSettings, RaceSettings, Settings, signing_secret
 from gateway.settings.presets import Catalog, vendor_of
 from gateway.settings.sections import FASTEST_TOK_S, SOONEST_TTFT_MS, Cause, Role, TargetSettings, When
-from providers import MASK, OIDC, OTEL, Api, Vendor, apis_of, has_oidc, has_otel
+from providers import MASK, OIDC, OTEL, Api, Vendor, apis_of, has_oidc, has_otel, traits_of
 from providers.dialects import DIALECTS, Dialect, Way
 from providers.http import checked
 
@@ -315,8 +314,7 @@ def ways_of(settings: DeploymentSettings, vendor: Vendor | None, base_url: str |
         return None
     model = settings.deployment.partition("/")[2]
     is_there = vendor.continues_at is None or vendor.continues_at == (base_url or vendor.base_url or "").rstrip("/")
-    is_able = vendor.continues_models is None or any(fnmatchcase(model, each) for each in vendor.continues_models)
-    return vendor.continues if is_there and is_able else None
+    return vendor.continues if is_there and traits_of(settings.same_as or model).prefill else None
 
 
 def doubtful_takeovers(settings: Settings, catalog: Catalog) -> Iterator[str]:

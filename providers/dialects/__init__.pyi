@@ -1,5 +1,4 @@
 from .cache_marks import Lasting as Lasting
-from .cache_marks import least_tokens as least_tokens
 from .chat.answers import events_of_answer as events_of_answer
 from .chat.details import with_signed_details as with_signed_details
 from .chat.dialect import CHAT as CHAT

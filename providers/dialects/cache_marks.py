@@ -5,7 +5,6 @@ A mark reads the longest beginning that was marked before, up to twenty blocks b
 marked as well: a turn may have many blocks, as an agent's results have.
 """
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
@@ -16,15 +15,6 @@ from providers.errors import UNREADABLE
 _MARK = msgspec.Raw(b'{"type":"ephemeral"}')
 _MARKS = (b'"cache_control"', b'"cachePoint"')
 _TOKEN_BYTES = 4  # of JSON, estimated
-# The shortest beginning that is cached, in tokens; a mark before that is passed over, without a word. From
-# platform.claude.com/docs/en/build-with-claude/prompt-caching, as summed up on 2026-11-28 by
-# dev.to/creeta/claudes-prompt-cache-fails-silently-below-1024-tokens-1ch1; Bedrock's are the same or lower.
-_LEAST: Sequence[tuple[re.Pattern[str], int]] = (
-    (re.compile(r"opus-5|fable|mythos"), 512),
-    (re.compile(r"opus-4[.-]7|haiku-3|3(?:[.-]5)?-haiku"), 2048),
-    (re.compile(r"opus-4[.-][56]|haiku-4[.-]5"), 4096),
-)
-_USUAL_LEAST = 1024
 
 
 class Lasting(msgspec.Struct, frozen=True):
@@ -36,11 +26,6 @@ class Lasting(msgspec.Struct, frozen=True):
     def has(self, end: int) -> bool:
         """Whether the beginning up to ``end`` lasts."""
         return end < self.below
-
-
-def least_tokens(model: str) -> int:
-    """Return the length of the shortest beginning that the vendors of a Claude cache."""
-    return next((least for pattern, least in _LEAST if pattern.search(model)), _USUAL_LEAST)
 
 
 def with_marks(fields: Fields, least: int, lasting: Lasting) -> Fields:

@@ -321,9 +321,9 @@ def _claude(model: str, hard: tuple[str | None, int | None], inference: Object, 
     within = {"max_tokens": limit or habits.max_tokens, "messages": _as_messages(said["messages"])}
     if said.get("toolConfig", {}).get("toolChoice", {}).keys() & {"any", "tool"}:
         within["tool_choice"] = {"type": "any"}
-    adaptive, always = habits.adaptive_thinking, habits.always_thinks
+    adaptive, least = habits.adaptive_thinking, habits.least_thinking
     thinking = thinking_of_effort(
-        effort, within, losses, adaptive=adaptive, limited=limit is not None, always=always, budget=budget
+        effort, within, losses, adaptive=adaptive, limited=limit is not None, least=least, budget=budget
     )
     if "max_tokens" in thinking:
         inference["maxTokens"] = thinking.pop("max_tokens")

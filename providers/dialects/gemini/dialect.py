@@ -37,15 +37,9 @@ from providers.dialects.gemini.fields import (
     TIERS,
     UNSIGNED,
     body_of,
-    gives_several,
     is_said,
     json_schema_of,
     kind_at,
-    least_effort,
-    reads_addresses,
-    takes_levels,
-    takes_penalties,
-    tells_logprobs,
     thinking_of,
     without_blocks,
     without_effort,
@@ -82,6 +76,7 @@ from providers.dialects.wording import (
     results_first,
 )
 from providers.errors import UNREADABLE
+from providers.families import traits_of
 from providers.large_bodies import encoded
 
 # Translates a chat completion request into a Gemini request.
@@ -518,17 +513,17 @@ class GeminiHabits(Habits, frozen=True):
 def habits_of(model: str, max_output_tokens: int | None, known: Habits) -> GeminiHabits:
     """Return the habits of ``model``."""
     del max_output_tokens  # without a limit, an answer may be as long as the model allows
-    levels = takes_levels(model)
+    traits = traits_of(model)
     return GeminiHabits(
         thinks=known.thinks,
-        levels=levels,
-        least=least_effort(model),
-        penalties=takes_penalties(model),
-        several=gives_several(model),
-        logprobs=tells_logprobs(model),
+        levels=traits.takes_levels,
+        least=traits.least_effort,
+        penalties=traits.penalties,
+        several=traits.several,
+        logprobs=traits.logprobs,
         # Gemini 3 sees pictures in a function's response (ai.google.dev/gemini-api/docs/function-calling#multimodal).
-        beyond=frozenset({"choices", "thoughts", "top_k", "results" if levels else "thinking_budget"})
-        | ({"addresses"} if reads_addresses(model) else frozenset()),
+        beyond=frozenset({"choices", "thoughts", "top_k", "results" if traits.takes_levels else "thinking_budget"})
+        | ({"addresses"} if traits.addresses else frozenset()),
     )
 
 

@@ -200,73 +200,13 @@ def read_json_schema(raw: msgspec.Raw, path: str) -> Any:
         raise Malformed(f"{path!r} is nested too deeply", path) from None
 
 
-# How long a model thinks. The newer generation takes a level, the one before it a budget of tokens. The figures are
-# those of Google's own translation from OpenAI's efforts. Some models cannot stop thinking, and the lowest level is not
-# for all: Google refuses what a model does not have.
+# How long a model thinks: a level, or a budget of tokens. The figures are those of Google's own translation from
+# OpenAI's efforts.
 
-_FIRST_WITHOUT_PENALTIES = (2, 5)
-_FIRST_WITH_ADDRESSES = _FIRST_WITHOUT_LOGPROBS = (2, 5)
-_FIRST_WITH_LEVELS = (3, 0)
-_FIRST_FLASH_WITHOUT_MINIMAL = (3, 7)
-_NEWEST = (1000, 0)
 _LEAST_BUDGET_TOKENS = 128  # of a model that cannot stop thinking
 _BUDGETS_TOKENS: Mapping[str, int] = {"none": 0, "minimal": 1024, "low": 1024, "medium": 8192, "high": 24576}
 _LEVELS = frozenset({"minimal", "low", "medium", "high"})
 HIGHER: Mapping[str, str] = {"xhigh": "high", "max": "high"}  # there is nothing above high
-_MODEL = re.compile(r"gemini-(?:(\d+)(?:\.(\d+))?-?)?(pro|flash-lite|flash)?")
-
-
-def takes_levels(model: str) -> bool:
-    """Whether ``model`` takes a level of thinking, and not a budget; what is not known does, as the newest ones."""
-    version, _ = _version_and_line(model)
-    return version >= _FIRST_WITH_LEVELS
-
-
-def reads_addresses(model: str) -> bool:
-    """Whether ``model`` reads what is at an address that is not Google's own."""
-    version, _ = _version_and_line(model)
-    return version >= _FIRST_WITH_ADDRESSES
-
-
-def gives_several(model: str) -> bool:
-    """Whether ``model`` gives several answers: Gemini 3 does not; what is not known may.
-
-    github.com/googleapis/js-genai/issues/1609, read on 2026-11-28.
-    """
-    version, _ = _version_and_line(model)
-    return version < _FIRST_WITH_LEVELS or version == _NEWEST
-
-
-def tells_logprobs(model: str) -> bool:
-    """Whether ``model`` tells log probabilities: "Logprobs is not enabled for models/gemini-2.5-pro", as of newer ones.
-
-    github.com/mscraftsman/generative-ai/issues/135 and langchain-ai/langchain-google/pull/1266, read on 2026-11-28; at
-    Vertex AI, which has another API here, 2.5 does (github.com/vercel/ai/issues/5418).
-    """
-    version, _ = _version_and_line(model)
-    return version < _FIRST_WITHOUT_LOGPROBS
-
-
-def takes_penalties(model: str) -> bool:
-    """Whether ``model`` takes penalties for repeated tokens; the newer ones refuse any but 0."""
-    version, _ = _version_and_line(model)
-    return version < _FIRST_WITHOUT_PENALTIES
-
-
-def least_effort(model: str) -> str:
-    """Return the least effort of ``model``: none, minimal or low. That of what is not known is low, which all take."""
-    version, line = _version_and_line(model)
-    if version < _FIRST_WITH_LEVELS:
-        return "minimal" if line == "pro" else "none"
-    takes_minimal = line == "flash-lite" or (line == "flash" and version < _FIRST_FLASH_WITHOUT_MINIMAL)
-    return "minimal" if takes_minimal else "low"
-
-
-def _version_and_line(model: str) -> tuple[tuple[int, int], str]:
-    found = _MODEL.search(model)
-    if found is None:
-        return _NEWEST, ""
-    return (_NEWEST if found[1] is None else (int(found[1]), int(found[2] or 0))), found[3] or ""
 
 
 def thinking_of(effort: str, *, levels: bool, least: str, budget: int | None = None) -> dict[str, Any] | None:

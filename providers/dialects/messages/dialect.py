@@ -33,7 +33,7 @@ from providers.dialects.messages.fields import (
     lacks_thoughts,
     thinking_as,
 )
-from providers.dialects.messages.request_from_chat import DEFAULT_MAX_TOKENS, Sampling, from_chat
+from providers.dialects.messages.request_from_chat import DEFAULT_MAX_TOKENS, from_chat
 from providers.dialects.messages.request_to_chat import A_BILL, A_BILLS_BEGIN, found, is_bill, to_chat
 from providers.dialects.messages.streams import FromChat, ToChat
 from providers.dialects.reading import RawObject, object_at, objects_at, text_at
@@ -52,17 +52,9 @@ from providers.dialects.wording import (
     signer_of,
 )
 from providers.errors import UNREADABLE
+from providers.families import LeastThinking, Sampling, traits_of
 
 # In what models that speak Messages differ: their limits, their way of thinking, their sampling parameters.
-
-_VERSION = re.compile(r"claude-(?:[a-z]+-)?(\d+)(?:[.-](\d{1,2}))?(?!\d)")
-_FIRST_ADAPTIVE = (4, 6)  # older models take a budget of tokens, not an effort; only this one of them does
-_TAKES_EFFORT = re.compile(r"claude-opus-4[.-]5")
-_FIRST_WITHOUT_BUDGET = (4, 7)
-_FIRST_TO_TAKE_ONE = (4, 1)  # temperature or top_p, not both
-_FIRST_TO_TAKE_NONE = (4, 7)  # neither of them, nor top_k
-_ALWAYS_THINKS = re.compile(r"claude-(?:fable|mythos)")
-_SIGNS = re.compile("claude", re.IGNORECASE)
 
 
 class MessagesHabits(Habits, frozen=True):
@@ -73,40 +65,24 @@ class MessagesHabits(Habits, frozen=True):
     adaptive_thinking: bool = True  # it decides itself how long it thinks, and takes an effort
     takes_effort: bool = True
     takes_budget: bool = True
-    always_thinks: bool = False  # it refuses to stop
+    least_thinking: LeastThinking = "off"  # what it does where a request forbids it to think
     sampling: Sampling = "free"
 
 
 def habits_of(model: str, max_output_tokens: int | None, known: Habits) -> MessagesHabits:
     """Return the habits of ``model``, whose answers have ``max_output_tokens`` at most (None: unknown)."""
-    found = _VERSION.search(model)
-    limit, is_longest = max_output_tokens or DEFAULT_MAX_TOKENS, max_output_tokens is not None
-    always = _ALWAYS_THINKS.search(model) is not None
-    signs = _SIGNS.search(model) is not None
-    if found is None:
-        return MessagesHabits(
-            thinks=known.thinks,
-            signs=signs,
-            reads_bills=known.reads_bills,
-            max_tokens=limit,
-            is_longest=is_longest,
-            always_thinks=always,
-        )
-    version = (int(found[1]), int(found[2] or 0))
-    sampling: Sampling = "free" if version < _FIRST_TO_TAKE_ONE else "one"
-    if version >= _FIRST_TO_TAKE_NONE:
-        sampling = "none"
+    traits = traits_of(model)
     return MessagesHabits(
         thinks=known.thinks,
-        signs=signs,
+        signs=traits.signs,
         reads_bills=known.reads_bills,
-        max_tokens=limit,
-        is_longest=is_longest,
-        adaptive_thinking=version >= _FIRST_ADAPTIVE,
-        takes_effort=version >= _FIRST_ADAPTIVE or _TAKES_EFFORT.search(model) is not None,
-        takes_budget=version < _FIRST_WITHOUT_BUDGET,
-        always_thinks=always,
-        sampling=sampling,
+        max_tokens=max_output_tokens or DEFAULT_MAX_TOKENS,
+        is_longest=max_output_tokens is not None,
+        adaptive_thinking=traits.adaptive,
+        takes_effort=traits.takes_effort,
+        takes_budget=traits.takes_budget,
+        least_thinking=traits.least_thinking,
+        sampling=traits.sampling,
     )
 
 
@@ -485,7 +461,7 @@ def _from_chat(fields: Fields, habits: Habits) -> Wording:
         default_max_tokens=own.max_tokens,
         is_longest=own.is_longest,
         adaptive_thinking=own.adaptive_thinking,
-        always_thinks=own.always_thinks,
+        least_thinking=own.least_thinking,
         sampling=own.sampling,
         signs=own.signs,
     )

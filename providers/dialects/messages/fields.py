@@ -27,6 +27,7 @@ from providers.dialects.wording import (
     signer_of,
 )
 from providers.errors import UNREADABLE
+from providers.families import LeastThinking
 
 CANNOT_THINK_ON = "Messages cannot continue reasoning after a tool without the earlier thinking blocks"
 CANNOT_STOP_THINKING = "this model cannot stop thinking: it thinks its least"
@@ -315,19 +316,19 @@ def thinking_of_effort(
     *,
     adaptive: bool,
     limited: bool,
-    always: bool,
+    least: LeastThinking,
     budget: int | None = None,
 ) -> Object:
     """Return the fields of a Messages request for an effort; ``said`` are the fields that the request has already.
 
     The budget counts towards max_tokens, and is added to that, unless it is the client's limit or the highest that the
-    model takes (``limited``). ``always``: the model cannot stop thinking. ``budget``: what the client has asked for,
-    where an effort stands for it.
+    model takes (``limited``). ``least``: what it does instead of not thinking. ``budget``: what the client has asked
+    for, where an effort stands for it.
     """
     if effort is None:
         return {}
     if effort == "none":
-        return _as_little_as_possible(losses, always=always)
+        return _as_little_as_possible(losses, least)
     limit: int = said["max_tokens"]
     if reason := _reason_not_to_think(effort, said, adaptive=adaptive, limit=limit if limited else None):
         losses.add("reasoning_effort", reason)
@@ -371,11 +372,11 @@ def thinking_as(fields: Fields, kind: str) -> Fields:
     return {**fields, "thinking": raw_json({"type": kind, "budget_tokens": budget, **shown})}
 
 
-def _as_little_as_possible(losses: Losses, *, always: bool) -> Object:
-    if not always:
+def _as_little_as_possible(losses: Losses, least: LeastThinking) -> Object:
+    if least == "off":
         return {"thinking": {"type": "disabled"}}
     losses.add("reasoning_effort", CANNOT_STOP_THINKING, hint=True)
-    return {"output_config": {"effort": "low"}}
+    return {"thinking": {"type": least}} if least == "between_tools" else {"output_config": {"effort": least}}
 
 
 def _reason_not_to_think(effort: str, said: Object, *, adaptive: bool, limit: int | None) -> str | None:

@@ -4,7 +4,6 @@ import base64
 import binascii
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Literal
 
 import msgspec
 
@@ -43,6 +42,7 @@ from providers.dialects.wording import (
     raw_json,
     results_first,
 )
+from providers.families import LeastThinking, Sampling
 
 _IMAGE = re.compile(r"data:(image/(?:jpe?g|png|gif|webp));base64,(.*)", re.DOTALL)
 _FILE = re.compile(r"data:(application/pdf|text/plain);base64,(.*)", re.DOTALL)
@@ -433,7 +433,6 @@ _REASONS: Mapping[str, str] = {
     "web_search_options": "Messages has its own web search tool",
 }
 # Whether a model takes both temperature and top_p, one of them, or neither (nor top_k).
-Sampling = Literal["free", "one", "none"]
 
 _NO_FIELD = "Messages has no such field"
 _NOT_AT_THE_TOP = frozenset({"allOf", "anyOf", "oneOf"})
@@ -451,7 +450,7 @@ def from_chat(
     default_max_tokens: int = DEFAULT_MAX_TOKENS,
     is_longest: bool = False,
     adaptive_thinking: bool = True,
-    always_thinks: bool = False,
+    least_thinking: LeastThinking = "off",
     sampling: Sampling = "free",
     signs: bool = False,
 ) -> Wording:
@@ -459,7 +458,8 @@ def from_chat(
 
     ``default_max_tokens`` is the limit of an answer for clients that set none; ``is_longest``: no answer may be longer,
     its thoughts included. With ``adaptive_thinking``, which Claude has since 4.6, an effort stays an effort; otherwise
-    it becomes a budget of tokens. ``always_thinks``: the model refuses to stop. ``sampling`` says which of temperature,
+    it becomes a budget of tokens. ``least_thinking``: what becomes of
+    a request that forbids it, as some models cannot stop. ``sampling`` says which of temperature,
     top_p and top_k it takes. A temperature or top_p of 1, the default in both APIs, is not sent: newer models refuse
     any value. ``signs``: it reads the thoughts that it has signed.
 
@@ -487,7 +487,7 @@ def from_chat(
     effort = decoded(asked.get("reasoning_effort"), str, "reasoning_effort")
     limited = limit is not None or is_longest
     thinking = thinking_of_effort(
-        effort, said, losses, adaptive=adaptive_thinking, limited=limited, always=always_thinks, budget=budget_of(asked)
+        effort, said, losses, adaptive=adaptive_thinking, limited=limited, least=least_thinking, budget=budget_of(asked)
     )
     if "output_config" in thinking and "output_config" in said:
         thinking["output_config"] = {**said["output_config"], **thinking["output_config"]}

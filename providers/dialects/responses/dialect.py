@@ -41,6 +41,7 @@ from providers.dialects.responses.request_to_chat import to_chat
 from providers.dialects.responses.stream_from_chat import FromChat
 from providers.dialects.responses.stream_to_chat import ToChat
 from providers.dialects.responses.turns import with_thoughts, without_lost_thoughts
+from providers.families import traits_of
 
 # The text that one event of a Responses stream adds to the answer.
 
@@ -80,12 +81,9 @@ def texts(data: bytes) -> Iterator[tuple[int, str]]:
                     yield index, part.text
 
 
-_ENCRYPTS = re.compile(r"(?:^|/)(?:gpt-(?!oss)|o\d|codex-)")  # OpenAI's own models
-
-
 def _habits_of(model: str, _: int | None, habits: Habits) -> Habits:
     """Return the habits of a model: OpenAI's give no thoughts in words, and refuse those of others."""
-    return msgspec.structs.replace(habits, signs=True) if _ENCRYPTS.search(model) else habits
+    return msgspec.structs.replace(habits, signs=True) if traits_of(model).family == "gpt" else habits
 
 
 RESPONSES = Dialect(

@@ -7,8 +7,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from providers.dialects.cache_marks import Lasting, least_tokens, with_marks
+from providers.dialects.cache_marks import Lasting, with_marks
 from providers.dialects.converse.request_from_chat import converse_from_chat
+from providers.families import traits_of
 
 LONG = "Be brief and polite. " * 250  # 5 KB
 ALL = Lasting(inf, goes_on=True)
@@ -152,4 +153,4 @@ def test_in_chat_the_marks_become_converses() -> None:
     ],
 )
 def test_each_model_has_its_least(model: str, least: int) -> None:
-    assert least_tokens(model) == least
+    assert traits_of(model).marks_from == least

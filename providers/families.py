@@ -1,0 +1,168 @@
+"""What a model is and takes, by its family, read from ``families.toml`` beside this file: a model is a row of data.
+
+Everybody who has to know how a model differs from others asks `traits_of`. No other file has a model's name.
+"""
+
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from fnmatch import fnmatchcase
+from functools import cache, lru_cache
+from importlib.resources import files
+from typing import Any, Literal
+
+import msgspec
+
+Sampling = Literal["free", "one", "none"]  # of temperature and top_p: both, one of them, or neither, nor top_k
+# What a request that forbids thinking becomes: nothing else, that kind of thinking, or that effort.
+LeastThinking = Literal["off", "between_tools", "low"]
+ForcedTools = Literal["taken", "not_while_thinking", "never"]
+Bound = Literal["prefix", "models", "account"]  # what a thought is read with: all before it, its readers, whose key
+
+
+class Traits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a model is and takes. The defaults are those of a model that is not known: it is taken for a newest one."""
+
+    family: str = ""  # the name of its family in ``families.toml``; "": not known
+    thinks: bool | None = None  # False: it is known not to think; None: the price table tells, if anything does
+    least_thinking: LeastThinking = "off"
+    rests: bool = False  # it does not think unless a request asks for it
+    thinks_by_default: bool = False  # it does, unless a request forbids it
+    forced_tools: ForcedTools = "taken"  # whether a request may force a call of a tool
+    # How it is told how hard to think: by an effort, a budget of tokens, or a level of Google's.
+    adaptive: bool = True  # it decides itself how long it thinks
+    takes_effort: bool = True
+    takes_budget: bool = True
+    takes_levels: bool = True
+    efforts: tuple[str, ...] = ()  # those that it takes; empty: not known
+    least_effort: str = "low"  # in Google's words: none, minimal or low
+    # What of a request's parameters it takes.
+    sampling: Sampling = "free"
+    penalties: bool = False  # of Google's models: they take some
+    several: bool = True  # it gives several answers
+    logprobs: bool = False  # of Google's models: they tell them
+    addresses: bool = True  # of Google's models: they read what is at an address of others
+    drop: frozenset[str] = frozenset()  # parameters that it answers with an error
+    at_rest: frozenset[str] = frozenset()  # of those, what it takes where it is not to think
+    rename: Mapping[str, str] = {}  # from a parameter's older name to the only one that it takes
+    prefill: bool = True  # it continues an answer that the request begins
+    # What it keeps of a conversation.
+    instructions_last: bool = False  # in Responses, ``instructions`` stand behind the input, outside of what is cached
+    signs: bool = False  # it signs, or encrypts, its thoughts, and refuses those of others
+    bound: frozenset[Bound] = frozenset()
+    marks_from: int = 1024  # tokens: a shorter beginning is not cached, where what to cache is marked
+
+    @property
+    def narrows(self) -> bool:
+        """Whether it takes other parameters than the rest of its vendor's models."""
+        return bool(self.drop or self.rename or self.efforts)
+
+
+UNKNOWN_MODEL = Traits()
+
+
+class _Row(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which models of a family a row is of: all that fit each thing that it names."""
+
+    names: tuple[str, ...] = ()  # patterns with *; of a fine-tuned model that of its base
+    lines: tuple[str, ...] = ()
+    since: str = ""  # the first version
+    before: str = ""  # the first version that it is not of
+    at: tuple[str, ...] = ()  # vendors, by their names in the catalog
+    page: str = ""  # where it is said
+    read: str = ""  # when, ISO
+    also: frozenset[str] = frozenset()  # what they refuse besides what the rows above say
+    takes: frozenset[str] = frozenset()  # what they take although the rows above say that they refuse it; *: all
+    traits: Mapping[str, Any]
+
+    def fits(self, name: str, line: str, version: tuple[int, int] | None, vendor: str) -> bool:
+        if self.at and vendor not in self.at:
+            return False
+        if self.names and not any(fnmatchcase(name, pattern) for pattern in self.names):
+            return False
+        if self.lines and line not in self.lines:
+            return False
+        if self.since and (version is None or version < _version(self.since)):
+            return False
+        return not (self.before and (version is None or version >= _version(self.before)))
+
+
+class _Family(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    name: str  # a regular expression that finds a model of it, with the groups line, older (line), major and minor
+    all: Mapping[str, Any] = {}  # the traits that all models of it have
+    rows: tuple[_Row, ...] = ()
+
+
+_ROW_FIELDS = frozenset(_Row.__struct_fields__) - {"traits"}
+
+
+def _version(said: str) -> tuple[int, int]:
+    major, _, minor = said.partition(".")
+    return int(major), int(minor or 0)
+
+
+@cache
+def _told() -> Mapping[str, Any]:
+    return tomllib.loads(files("providers").joinpath("families.toml").read_text(encoding="utf-8"))
+
+
+@cache
+def _plain() -> tuple[re.Pattern[str], re.Pattern[str]]:
+    told = _told()["plain"]
+    return re.compile(told["families"], re.IGNORECASE), re.compile(told["unless"], re.IGNORECASE)
+
+
+def is_plain(name: str) -> bool:
+    """Whether a model, without its publisher's name, is of a family that does not think."""
+    plain, taught = _plain()
+    return plain.search(name) is not None and taught.search(name) is None
+
+
+@cache
+def _families() -> Mapping[str, tuple[re.Pattern[str], _Family]]:
+    """Return the families by name, in the order of the file, which is read once."""
+    found = {}
+    for family, given in _told().items():
+        if family == "plain":
+            continue
+        rows = [
+            {name: value for name, value in row.items() if name in _ROW_FIELDS}
+            | {"traits": {name: value for name, value in row.items() if name not in _ROW_FIELDS}}
+            for row in given.get("rows", ())
+        ]
+        parsed = msgspec.convert({**given, "rows": rows}, _Family)
+        found[family] = re.compile(parsed.name, re.IGNORECASE), parsed
+    return found
+
+
+@lru_cache(maxsize=4096)
+def traits_of(model: str, vendor: str = "") -> Traits:
+    """Return the traits of ``model`` at a ``vendor``, by any name of it: ``us.anthropic.claude-opus-5-5-v1:0``.
+
+    A model of a known family that no row names has what the rows before it say: it inherits.
+    """
+    name = model.rpartition("/")[2].lower()
+    for family, (pattern, told) in _families().items():
+        found = pattern.search(name)
+        if found is None:
+            continue
+        said: dict[str, Any] = {"family": family, **told.all}
+        groups = found.groupdict()
+        line = groups.get("line") or groups.get("older") or ""
+        major, minor = groups.get("major"), groups.get("minor")
+        version = None if major is None else (int(major), int(minor or 0))
+        bare = name.removeprefix("ft:").partition(":")[0]
+        for row in told.rows:
+            if row.fits(bare, line.lower(), version, vendor):
+                said.update(row.traits)
+                dropped = frozenset() if "*" in row.takes else frozenset(said.get("drop", ())) | row.also
+                said["drop"] = dropped - row.takes
+        return msgspec.convert(said, Traits)
+    return UNKNOWN_MODEL
+
+
+def sources() -> Iterator[tuple[str, str, str]]:
+    """Yield each row's family, page and day, for those who keep up."""
+    for family, (_, told) in _families().items():
+        for row in told.rows:
+            yield family, row.page, row.read
