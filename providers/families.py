@@ -27,8 +27,8 @@ class Traits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     thinks: bool | None = None  # False: it is known not to think; None: the price table tells, if anything does
     least_thinking: LeastThinking = "off"
     rests: bool = False  # it does not think unless a request asks for it
-    thinks_by_default: bool = False  # it does, unless a request forbids it
     forced_tools: ForcedTools = "taken"  # whether a request may force a call of a tool
+    not_thinking: Mapping[str, Any] = {}  # the fields of a chat request by which it does not think
     # How it is told how hard to think: by an effort, a budget of tokens, or a level of Google's.
     adaptive: bool = True  # it decides itself how long it thinks
     takes_effort: bool = True
@@ -51,6 +51,11 @@ class Traits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     signs: bool = False  # it signs, or encrypts, its thoughts, and refuses those of others
     bound: frozenset[Bound] = frozenset()
     marks_from: int = 1024  # tokens: a shorter beginning is not cached, where what to cache is marked
+
+    @property
+    def takes_forced(self) -> bool:
+        """Whether a request may force a call of a tool, if need be without thinking."""
+        return self.forced_tools != "never"
 
     @property
     def narrows(self) -> bool:

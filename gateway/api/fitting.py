@@ -22,9 +22,11 @@ from gateway.settings import DataPolicy, RaceSettings, Unpriced
 from gateway.steering import Launch, Plan, Start
 from providers import finished, fitted_to, lets_search, searches_offered
 from providers.dialects import (
+    AS_CALL,
     DIALECTS,
     Dialect,
     Fields,
+    Forced,
     Habits,
     Loss,
     Malformed,
@@ -59,6 +61,7 @@ class Fitting(msgspec.Struct, frozen=True):
     wordings: dict[str, Fields]  # deployment → the translated request, if it differs from the client's
     dropped: dict[str, tuple[str, ...]]  # deployment → fields that are left out
     lowered: dict[str, tuple[str, ...]]  # deployment → limits that are lowered to its longest answer
+    second: dict[str, str] = {}  # deployment → why it is asked only where no other can be
     spoken: dict[str, Dialect] = {}  # deployment → the dialect of its request, if its refusals have taught another
 
 
@@ -108,7 +111,7 @@ def fitted(question: Question, deployments: Iterable[Deployment]) -> Fitting:
 
     """
     translations = _Translations(question)
-    fitting = Fitting([], {}, {}, {}, {})
+    fitting = Fitting([], {}, {}, {}, {}, {})
     needs, excluded = question.needs, fitting.excluded
     demanded = [ability for ability in _ABILITIES if getattr(needs, ability)]
     unfit: dict[type[_Unfit], list[Deployment]] = {}
@@ -159,6 +162,12 @@ class _Translations:
         """The searches that the model may use, or leave."""
         return searches_offered(self._question.fields)
 
+    @cached_property
+    def forced(self) -> Forced | None:
+        """The call of a tool that the request forces."""
+        forced = self._dialect.requests.forced
+        return None if forced is None else forced(self._fields)
+
     def holds(self, deployment: Deployment) -> bool:
         """Whether its context holds the prompt."""
         try:
@@ -177,6 +186,7 @@ class _Translations:
             fitting.spoken[deployment.name] = spoken
         fields, lowered = self._within(deployment)
         wording = self._ruled(deployment, spoken, self._for(deployment, spoken, fields))
+        wording = self._called(deployment, spoken, wording, fitting)
         try:
             refused = deployment.upstream.losses(spoken, deployment.model, wording.fields)
             losses = [*wording.losses, *as_asked(refused, self._dialect, wording)] if refused else wording.losses
@@ -218,6 +228,24 @@ class _Translations:
             losses = (*losses, Loss(name or its.field, loss.reason, loss.hint))
         return msgspec.structs.replace(wording, fields=fit.fields, losses=losses)
 
+    def _called(self, deployment: Deployment, spoken: Dialect, wording: Wording, fitting: Fitting) -> Wording:
+        """Return a request that forces a call in the way that the model takes.
+
+        Without thinking, if it takes it so; else it is asked for JSON, where no other deployment obeys.
+        """
+        traits = deployment.traits
+        if traits.forced_tools == "taken" or self.forced is None:
+            return wording
+        if traits.takes_forced:
+            if spoken.requests.without_thinking is None:
+                return wording
+            calm = spoken.requests.without_thinking(wording.fields, traits.not_thinking)
+            losses = (*wording.losses, *as_asked(calm.losses, self._dialect, wording))
+            return msgspec.structs.replace(wording, fields=calm.fields, losses=losses)
+        fitting.second[deployment.name] = AS_CALL
+        unforced = spoken.requests.unforced if spoken is self._dialect else None  # else it was said in translating
+        return wording if unforced is None else unforced(wording, self.forced)
+
     def _within(self, deployment: Deployment) -> tuple[Fields, tuple[str, ...]]:
         """Return the request with a limit that ``deployment`` allows, and the names of what was lowered for it."""
         asked, most = self._question.needs.max_tokens, deployment.capabilities.max_output_tokens
@@ -241,6 +269,7 @@ class _Translations:
             takes_signed=deployment.takes_signed,
             beyond=deployment.beyond,
             reads_bills=deployment.vendor == "anthropic",
+            takes_forced=deployment.traits.takes_forced,
         )
         if spoken.pivoting is not None and spoken.pivoting.habits_of is not None:
             habits = spoken.pivoting.habits_of(deployment.model, capabilities.max_output_tokens, habits)

@@ -421,6 +421,7 @@ def _terms_of(
         _prefix(sent.fields, parsed, model, whose) if model.race.cache_affinity else None,
         call.kind,
         answer_kind=call.answer_kind,
+        second=fitting.second or None,
         bills_losers=model.bills_losers,
         leased=seats.leased,
         is_counted=is_counted(call, model) or is_fallback,  # a fallback may run beside the other model

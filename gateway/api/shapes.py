@@ -109,6 +109,7 @@ def shape_of(model: Model | None, parsed: ParsedRequest, client: Client) -> Shap
         or model.adhoc
         or model.parameters is not None
         or model.common.acts
+        or (not model.common.takes_forced and "tool_choice" in parsed.fields)
     ):
         return None
     needs, fields, requests = parsed.needs, parsed.fields, parsed.dialect.requests

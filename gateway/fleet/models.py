@@ -316,6 +316,7 @@ class Common(msgspec.Struct, frozen=True):
     binds: bool = False  # the answers of one of them may have reasoning that only it can read
     acts: bool = False  # one of them runs something at its provider, whatever it is asked
     thinks: bool = True  # none of them is known not to think
+    takes_forced: bool = True  # a request may force a call of a tool at all of them
     has_keys: bool = False  # the provider of one of them has several keys
 
     @classmethod
@@ -333,6 +334,7 @@ class Common(msgspec.Struct, frozen=True):
             any(dialect.answers.binds for one in each for dialect in one.speaks),
             any(one.acts for one in each),
             all(one.capabilities.reasoning is not False for one in each),
+            all(one.traits.forced_tools == "taken" for one in each),
             any(has_several_keys(one.upstream) for one in each),
         )
 

@@ -14,7 +14,7 @@ from gateway.racing.thoughts import Habit, Thoughts
 from gateway.racing.timeouts import AttemptClocks, came
 from gateway.racing.validation import UNJUDGED, Judgement, Validity, answers_asked, judge
 from providers import ErrorKind, Exchange, Facts, Request, SendCount, TranslatedExchange, UpstreamError, events
-from providers.dialects import Splicer, translations
+from providers.dialects import Splicer, as_call, translations
 
 if TYPE_CHECKING:
     from gateway.racing.services import Makers
@@ -83,7 +83,10 @@ def translated(
     if makers is not None and spoken.answers.binds:
         maker = Maker(deployment.name, request.sendings.key_name, deployment.tenant)
         exchange = makers.watched(exchange, request, maker, deployment.learnt, bound)
-    if spoken is call.dialect:
+    called = None
+    if "tool_choice" in request.fields and not deployment.traits.takes_forced:
+        called = as_call(call.dialect, call.fields, spoken, request.fields)
+    if spoken is call.dialect and called is None:
         return exchange
     read_event, secrets = spoken.answers.read_event, exchange.secrets
     # A translation into chat knows only the choices that have begun; into the others, how many were asked for.
@@ -98,8 +101,9 @@ def translated(
         if is_exact and finishing:
             clocks.finish()
 
-    steps = translations(spoken, call.dialect, call.fields, secrets)
-    return TranslatedExchange(exchange, steps, unsaid, splicer=Splicer(spoken, call.dialect, steps))
+    steps = translations(spoken, call.dialect, call.fields, secrets, called)
+    splicer = Splicer(spoken, call.dialect, steps) if called is None else None  # the text is no text any more
+    return TranslatedExchange(exchange, steps, unsaid, splicer=splicer)
 
 
 # What its answer is read and forwarded by.

@@ -55,6 +55,7 @@ class Terms(msgspec.Struct, frozen=True):
     answer_tokens: float | None = None  # the expected length, if already known
     answer_kind: AnswerKind = AnswerKind.PLAIN
     flawed: Mapping[str, str] | None = None  # by deployment: why it is a last resort for such answers
+    second: Mapping[str, str] | None = None  # by deployment: why it is a last resort for this request
     leased: Collection[str] = ()  # deployments whose limit is the leased part of max_in_flight_fleet
     is_counted: bool = False  # whether the call's usage counts against limits
     bills_losers: frozenset[str] = frozenset()  # deployments whose vendors bill the whole answer after a disconnect
@@ -80,7 +81,8 @@ class Tier(IntEnum):
     FREE = 0
     MISSES = 1  # below min_tok_s, or too often later than the deadline
     FLAWED = 2  # its answers have flaws more often than its peers'
-    FULL = 3  # max_in_flight is reached
+    SECOND = 3  # others do just what the request asks for
+    FULL = 4  # max_in_flight is reached
 
 
 class Candidate(msgspec.Struct, frozen=True):
@@ -114,7 +116,7 @@ def candidates(
     cost_first = objective is Objective.COST
     costs = costs_usd(conditions, answer_tokens, terms) if cost_first else {}
     timed = cost_first or race.ttft_ms is not None
-    choosy = timed or bool(terms.limits) or race.min_tok_s is not None or bool(terms.flawed)
+    choosy = timed or bool(terms.limits) or race.min_tok_s is not None or bool(terms.flawed or terms.second)
     estimates, unseen = standings.estimates, standings.unseen
     weights, canaries = terms.weights or _NONE, terms.canaries or _NONE
     alike = weights is _NONE and canaries is _NONE
@@ -167,6 +169,8 @@ def _after_s(
 def _tier(name: str, estimate: Estimate, condition: Condition, race: RaceSettings, terms: Terms) -> Tier:
     if terms.limits and condition.in_flight >= terms.limits.get(name, inf):
         return Tier.FULL
+    if terms.second and name in terms.second:
+        return Tier.SECOND
     if terms.flawed and name in terms.flawed:
         return Tier.FLAWED
     if race.min_tok_s is not None and estimate.slower_than(race.min_tok_s):
@@ -497,6 +501,7 @@ class Lineups:
             race.reading_tok_s,
             race.ttft_ms,
             tuple(terms.flawed or ()),
+            tuple(terms.second or ()),
             *conditions,
         )
         known = self._known.get(key) or self._older.pop(key, None)
@@ -580,6 +585,7 @@ class _Known(msgspec.Struct):
             and before.canaries == terms.canaries
             and (before.prices is terms.prices or before.prices == terms.prices)
             and before.flawed == terms.flawed
+            and before.second == terms.second
         )
 
 

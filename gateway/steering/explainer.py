@@ -193,7 +193,7 @@ def _passed_over(candidate: Candidate, race: RaceSettings, terms: Terms, *, prob
     if candidate.tier >= Tier.FLAWED:
         name = candidate.deployment
         full = _NO_SLOT if name in terms.leased else "max_in_flight requests are in flight"
-        return full if candidate.tier is Tier.FULL else (terms.flawed or {})[name]
+        return full if candidate.tier is Tier.FULL else {**(terms.flawed or {}), **(terms.second or {})}[name]
     if candidate.canary:
         return "canary: primary for its share of the calls, otherwise a last resort"
     if candidate.tier is Tier.FREE:

@@ -3,6 +3,7 @@ from .chat.answers import events_of_answer as events_of_answer
 from .chat.details import with_signed_details as with_signed_details
 from .chat.dialect import CHAT as CHAT
 from .chat.events import read_event as read_event
+from .chat.forced_call import AS_CALL as AS_CALL
 from .chat.one_call import OneCall as OneCall
 from .chat.one_call import wants_one_call as wants_one_call
 from .completions.dialect import COMPLETIONS as COMPLETIONS
@@ -19,6 +20,7 @@ from .converse.request_from_chat import converse_from_chat as converse_from_chat
 from .dialect import JSON_FORMATS as JSON_FORMATS
 from .dialect import AnswerFormat as AnswerFormat
 from .dialect import Dialect as Dialect
+from .dialect import Forced as Forced
 from .dialect import Habits as Habits
 from .dialect import JsonFormat as JsonFormat
 from .dialect import ParameterNames as ParameterNames
@@ -71,6 +73,7 @@ from .stored import StoredKind as StoredKind
 from .stored import asked_field as asked_field
 from .stored import named_in_answer as named_in_answer
 from .translation import as_asked as as_asked
+from .translation import as_call as as_call
 from .translation import named_in as named_in
 from .translation import rendered as rendered
 from .translation import translations as translations

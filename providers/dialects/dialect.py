@@ -5,7 +5,7 @@ Each has a folder beside this file and is one ``Dialect``; ``index.py`` lists th
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import msgspec
 
@@ -33,7 +33,17 @@ class Habits(msgspec.Struct, frozen=True):
     # of its servers; and ``outputs``: in Responses, results of tools with pictures.
     beyond: frozenset[str] = frozenset()
     signs: bool = False  # it signs its thoughts, and refuses others
+    takes_forced: bool = True  # a request may force a call of a tool
+    instructions_last: bool = (
+        False  # in Responses, ``instructions`` stand behind the input: a prompt's beginning is in it
+    )
     reads_bills: bool = True  # Anthropic's own, to which Claude Code addresses a note that changes with each call
+
+
+class Forced(msgspec.Struct, frozen=True):
+    """The tools, by name, of which a request forces a call; none: of any that it offers."""
+
+    names: tuple[str, ...] = ()
 
 
 # A dialect's names for the parameters of requests. The configuration uses chat's names.
@@ -305,6 +315,12 @@ class RequestFormat(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     without_bound_reasoning: Callable[[Fields], Wording] | None = None
     # Marks what a vendor is to cache, from so many tokens on, where the client marks nothing. None: nothing is marked.
     with_marks: Callable[[Fields, int, Lasting], Fields] | None = None
+    # What call of a tool a request forces; None: none can force one.
+    forced: Callable[[Fields], Forced | None] | None = None
+    # From the fields to those that forbid thinking, by fields that the model's vendor has for that. None: it has none.
+    without_thinking: Callable[[Fields, Mapping[str, Any]], Wording] | None = None
+    # Asks for JSON in place of a forced call, for a model that takes no such choice. None: it cannot.
+    unforced: Callable[[Wording, Forced], Wording] | None = None
     # Offers those tools alone among which a request lets its model choose, for a vendor without such a choice. None:
     # vendors are not known to differ in that.
     offering: Callable[[Wording], Wording] | None = None

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from providers.dialects.chat.allowed_tools import offering_those_alone
+from providers.dialects.chat.forced_call import AsCall, asked_for_json, forced_in_chat
 from providers.dialects.chat.one_call import OneCall
 from providers.dialects.dialect import Dialect, Habits, Translation
 from providers.dialects.wording import PLAIN, Fields, Loss, Wording, check_calls
@@ -44,6 +45,11 @@ def rendered(fields: Fields, source: Dialect, target: Dialect, habits: Habits) -
         wording = msgspec.structs.replace(wording, fields=rest, losses=(*wording.losses, loss))
     if "choices" not in habits.beyond and "tool_choice" in wording.fields:
         before, wording = wording, offering_those_alone(wording)
+        own = as_asked(wording.losses[len(before.losses) :], source, before)
+        wording = msgspec.structs.replace(wording, losses=(*before.losses, *own))
+    forced = None if habits.takes_forced else forced_in_chat(wording.fields)
+    if forced is not None:
+        before, wording = wording, asked_for_json(wording, forced)
         own = as_asked(wording.losses[len(before.losses) :], source, before)
         wording = msgspec.structs.replace(wording, losses=(*before.losses, *own))
     if target.pivoting is not None:
@@ -104,16 +110,35 @@ def _nothing_left(source: Dialect, target: Dialect) -> Loss:
     return Loss(source.requests.prompt, f"nothing of it can be said in {target.name}")
 
 
-def translations(source: Dialect, target: Dialect, asked: Fields, secrets: Sequence[str]) -> list[Translation]:
+def as_call(target: Dialect, asked: Fields, source: Dialect, sent: Fields) -> AsCall | None:
+    """Return what makes a call of JSON; None unless that was ``sent`` for where a call was ``asked`` for."""
+    choice = bytes(sent.get("tool_choice", b""))
+    if source.requests.unforced is None or b'"none"' not in choice or target.requests.forced is None:
+        return None
+    forced = target.requests.forced(asked)
+    if forced is None:
+        return None
+    readers = target.requests.tools.items()
+    offered = [tool.name for field, read in readers if field in asked for tool in read(asked[field])]
+    names = [name for name in offered if not forced.names or name in forced.names]
+    return AsCall(names[0] if len(names) == 1 else None)
+
+
+def translations(
+    source: Dialect, target: Dialect, asked: Fields, secrets: Sequence[str], called: AsCall | None = None
+) -> list[Translation]:
     """Return the steps that translate an answer from ``source`` to ``target``, the dialect of the request ``asked``.
 
-    ``secrets`` are masked in errors.
+    ``secrets`` are masked in errors. ``called``: makes a call of its text.
     """
     steps: list[Translation] = []
-    if source is target:
+    if source is target and called is None:
         return steps
     if source.pivoting is not None:
         steps.append(source.pivoting.stream_to_chat(secrets))
+    if called is not None:
+        steps.append(called)
+    if source.pivoting is not None:
         wants_one = target.requests.one_call
         if not source.pivoting.takes_one_call and wants_one is not None and wants_one(asked):
             steps.append(OneCall())

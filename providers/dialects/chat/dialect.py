@@ -12,6 +12,7 @@ from providers.dialects.chat.allowed_tools import offering_those_alone
 from providers.dialects.chat.answers import ENDING, ChatGathering, events_of_answer, failure
 from providers.dialects.chat.continuing import EFFORTS, ChatContinuing, repairs_of
 from providers.dialects.chat.events import choices, read_event
+from providers.dialects.chat.forced_call import asked_for_json, forced_in_chat, without_thinking
 from providers.dialects.chat.one_call import wants_one_call
 from providers.dialects.dialect import (
     AnswerFormat,
@@ -102,6 +103,9 @@ CHAT = Dialect(
         takes_quirks=True,
         takes_rules=True,
         one_call=wants_one_call,
+        forced=forced_in_chat,
+        unforced=asked_for_json,
+        without_thinking=without_thinking,
         offering=offering_those_alone,
         with_marks=with_marks,
         with_history=chat_history,

@@ -11,6 +11,7 @@ from providers.dialects.chat.deltas import googles_in
 from providers.dialects.dialect import (
     AnswerFormat,
     Dialect,
+    Forced,
     Habits,
     JsonFormat,
     OfferedTool,
@@ -40,6 +41,7 @@ from providers.dialects.gemini.fields import (
     is_said,
     json_schema_of,
     kind_at,
+    spelt_at,
     thinking_of,
     without_blocks,
     without_effort,
@@ -586,6 +588,19 @@ def _offered_tools(raw: msgspec.Raw) -> Iterator[OfferedTool]:
                 yield OfferedTool(each.name, schema)
 
 
+def _forced(fields: Fields) -> Forced | None:
+    """Return what call a request forces; None if its model may choose."""
+    if b"ANY" not in bytes(fields.get("toolConfig", b"")).upper():
+        return None
+    try:
+        calling = spelt_at(spelt_at(fields["toolConfig"], "toolConfig").get("functionCallingConfig"), "toolConfig")
+        mode = decoded(calling.get("mode"), str, "mode") or ""
+        names = decoded(calling.get("allowedFunctionNames"), list[str], "allowedFunctionNames") or ()
+    except Malformed:  # the provider reports the error in its own words
+        return None
+    return Forced(tuple(names)) if mode.upper() == "ANY" else None
+
+
 _PARAMETERS = ("temperature", "topP", "topK", "candidateCount", "presencePenalty", "frequencyPenalty", "seed")
 
 GEMINI = Dialect(
@@ -636,6 +651,7 @@ GEMINI = Dialect(
             IN_CONFIG + "responseMimeType": _mime_type,
         },
         tools={"tools": _offered_tools},
+        forced=_forced,
         body=body_of,
         without_foreign_thoughts=lambda fields, _: without_blocks(fields),
         without_bound_reasoning=without_signatures,

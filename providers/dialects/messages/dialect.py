@@ -8,9 +8,11 @@ from typing import Any
 import msgspec
 
 from providers.dialects.cache_marks import with_marks
+from providers.dialects.chat.forced_call import AS_AUTO, AS_CALL, ForcedTool, is_object_schema, schema_of
 from providers.dialects.dialect import (
     AnswerFormat,
     Dialect,
+    Forced,
     Habits,
     OfferedTool,
     ParameterNames,
@@ -44,6 +46,7 @@ from providers.dialects.wording import (
     PLAIN,
     Fields,
     Loss,
+    Malformed,
     Wording,
     decoded,
     googles,
@@ -83,6 +86,7 @@ def habits_of(model: str, max_output_tokens: int | None, known: Habits) -> Messa
         takes_budget=traits.takes_budget,
         least_thinking=traits.least_thinking,
         sampling=traits.sampling,
+        takes_forced=known.takes_forced,
     )
 
 
@@ -483,6 +487,62 @@ def _wants_one_call(fields: Fields) -> bool:
     return choice is not None and choice.disable_parallel_tool_use is True
 
 
+class _Forcing(msgspec.Struct):
+    type: str
+    name: str | None = None
+
+
+_forcing = msgspec.json.Decoder(_Forcing)
+_FREE = frozenset({"auto", "none"})
+
+
+def _forced(fields: Fields) -> Forced | None:
+    """Return what call a request forces; None if its model may choose."""
+    if "tool_choice" not in fields:
+        return None
+    try:
+        choice = _forcing.decode(fields["tool_choice"])
+    except UNREADABLE:  # the provider reports the error in its own words
+        return None
+    if choice.type in _FREE:
+        return None
+    return Forced() if choice.name is None else Forced((choice.name,))
+
+
+class _Callable(msgspec.Struct):
+    name: str = ""
+    input_schema: dict[str, Any] | None = None
+
+
+_callables = msgspec.json.Decoder(list[_Callable])
+_NO_CALL, _FREE_CHOICE = raw_json({"type": "none"}), raw_json({"type": "auto"})
+
+
+def _asked_for_json(wording: Wording, forced: Forced) -> Wording:
+    """Return a Messages request that asks for JSON in place of a forced call, as chat's does."""
+    fields = wording.fields
+    said = dict(fields)
+    try:
+        named = [
+            each
+            for each in _callables.decode(fields.get("tools", b"[]"))
+            if not forced.names or each.name in forced.names
+        ]
+        config = object_at(fields.get("output_config"), "output_config")
+        schemas = [each.input_schema for each in named]
+        usable = bool(named) and all(schema is not None and is_object_schema(schema) for schema in schemas)
+        if usable and "format" not in config and "output_format" not in fields:
+            tools = [ForcedTool(each.name, each.input_schema or {}) for each in named]
+            asked = {"type": "json_schema", "schema": schema_of(tools)}
+            said["output_config"] = raw_json({**config, "format": asked})
+            said["tool_choice"] = _NO_CALL
+            return Wording(said, (*wording.losses, Loss("tool_choice", AS_CALL, hint=True)))
+    except (*UNREADABLE, Malformed):
+        return wording  # the provider reports the error in its own words
+    said["tool_choice"] = _FREE_CHOICE
+    return Wording(said, (*wording.losses, Loss("tool_choice", AS_AUTO, hint=True)))
+
+
 MESSAGES = Dialect(
     name="messages",
     path="messages",
@@ -522,6 +582,8 @@ MESSAGES = Dialect(
         json_formats={"output_format": json_format, "output_config": json_format_within},
         tools={"tools": _offered_tools},
         one_call=_wants_one_call,
+        forced=_forced,
+        unforced=_asked_for_json,
         with_marks=with_marks,
         with_history=messages_history,
         without_foreign_thoughts=without_foreign,

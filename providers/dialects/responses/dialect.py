@@ -10,6 +10,7 @@ from providers.dialects.chat.one_call import wants_one_call
 from providers.dialects.dialect import (
     AnswerFormat,
     Dialect,
+    Forced,
     Habits,
     ParameterNames,
     Pivoting,
@@ -41,6 +42,8 @@ from providers.dialects.responses.request_to_chat import to_chat
 from providers.dialects.responses.stream_from_chat import FromChat
 from providers.dialects.responses.stream_to_chat import ToChat
 from providers.dialects.responses.turns import with_thoughts, without_lost_thoughts
+from providers.dialects.wording import Fields
+from providers.errors import UNREADABLE
 from providers.families import traits_of
 
 # The text that one event of a Responses stream adds to the answer.
@@ -83,7 +86,46 @@ def texts(data: bytes) -> Iterator[tuple[int, str]]:
 
 def _habits_of(model: str, _: int | None, habits: Habits) -> Habits:
     """Return the habits of a model: OpenAI's give no thoughts in words, and refuse those of others."""
-    return msgspec.structs.replace(habits, signs=True) if traits_of(model).family == "gpt" else habits
+    traits = traits_of(model)
+    return msgspec.structs.replace(
+        habits,
+        signs=traits.family == "gpt",
+        instructions_last=traits.instructions_last,
+        takes_forced=habits.takes_forced,
+    )
+
+
+class _Tool(msgspec.Struct):
+    type: str
+    name: str | None = None
+
+
+class _ToolChoice(msgspec.Struct):
+    type: str
+    name: str | None = None
+    mode: str = "auto"
+    tools: list[_Tool] = []
+
+
+_choices = msgspec.json.Decoder(_ToolChoice)
+_CHOOSES = frozenset({b"", b"null", b'"auto"', b'"none"'})
+
+
+def _forced(fields: Fields) -> Forced | None:
+    """Return what call a request forces; None if its model may choose, or the tool runs at the provider."""
+    raw = bytes(fields.get("tool_choice", b""))
+    if raw in _CHOOSES:
+        return None
+    if raw == b'"required"':
+        return Forced()
+    try:
+        choice = _choices.decode(raw)
+    except UNREADABLE:  # the provider reports the error in its own words
+        return None
+    if choice.type == "allowed_tools":
+        named = tuple(tool.name for tool in choice.tools if tool.name is not None)
+        return Forced(named) if choice.mode == "required" and named else None
+    return Forced((choice.name,)) if choice.name is not None else None
 
 
 RESPONSES = Dialect(
@@ -117,6 +159,7 @@ RESPONSES = Dialect(
         takes_rules=True,
         with_all_tools=with_added_tools,
         one_call=wants_one_call,
+        forced=_forced,
         without_foreign_thoughts=without_lost_thoughts,
         with_thoughts=with_thoughts,
         with_history=responses_history,
@@ -147,7 +190,7 @@ RESPONSES = Dialect(
         to_chat=to_chat,
         keeps=frozenset({"signed", "beyond"}),
         beyond=frozenset({"addresses", "thoughts"}),
-        from_chat=lambda fields, _: from_chat(fields),  # models do not differ
+        from_chat=lambda fields, habits: from_chat(fields, instructs_in_input=habits.instructions_last),
         stream_to_chat=lambda _: ToChat(),  # passes errors on, and raises none
         stream_from_chat=FromChat,
         habits_of=_habits_of,

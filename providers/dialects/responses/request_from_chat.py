@@ -325,8 +325,10 @@ _READ = frozenset({
 })  # fmt: skip
 
 
-def from_chat(fields: Mapping[str, msgspec.Raw]) -> Wording:
+def from_chat(fields: Mapping[str, msgspec.Raw], *, instructs_in_input: bool = False) -> Wording:
     """Translate a chat completion request into a Responses request that is not stored.
+
+    ``instructs_in_input``: its model reads ``instructions`` behind the input, where no cache has them.
 
     Raises:
         Malformed: it has no messages, or a field has another type than the API requires.
@@ -335,7 +337,8 @@ def from_chat(fields: Mapping[str, msgspec.Raw]) -> Wording:
     asked, losses = present(fields), Losses(once=True, changing_nothing=CHANGING_NOTHING)
     said: dict[str, Any] = said_of(asked, *SHARED, "parallel_tool_calls")
     # OpenAI looks for the word JSON, if that is asked for, in the input alone.
-    transcript = Transcript(losses, instructs=_ANY_JSON not in bytes(fields.get("response_format", b"")))
+    is_any_json = _ANY_JSON in bytes(fields.get("response_format", b""))
+    transcript = Transcript(losses, instructs=not (is_any_json or instructs_in_input))
     for path, message in each_at(needed_at(asked, "messages", ""), "messages"):
         transcript.add(message, path)
     if transcript.instructions is not None:

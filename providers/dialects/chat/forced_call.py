@@ -1,0 +1,209 @@
+"""A tool that must be called, at a model that takes no such choice: its answer in JSON is given back as the call.
+
+The model is asked in its native format for JSON that matches the tool's parameters, and the client gets the call that
+it has asked for, whole or streamed.
+"""
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from providers.dialects.dialect import Forced
+from providers.dialects.messages.fields import KeptSchema
+from providers.dialects.wording import Fields, Loss, Wording, raw_json
+from providers.errors import UNREADABLE
+from providers.large_bodies import encoded
+from providers.sse import events
+from providers.usage import Usage
+
+AS_CALL = "this model takes no forced tool: it is asked for JSON, which is given back as the call"
+AS_AUTO = "this model takes no forced tool, so that it may answer without a call"
+THINKS_NOT = "this model calls no forced tool while it thinks"
+NAME, ARGUMENTS = "tool", "arguments"  # of the JSON, where one of several tools must be called
+_FUNCTION = "function"
+
+_chunk = msgspec.json.Decoder(dict[str, Any])
+
+
+class ForcedTool(msgspec.Struct, frozen=True):
+    """A tool that a model may be asked for as JSON."""
+
+    name: str
+    schema: Mapping[str, Any]  # of its parameters, an object's
+    description: str = ""
+
+
+def forced_in_chat(fields: Fields) -> Forced | None:
+    """Return what a chat request forces; None if its model may choose."""
+    raw = bytes(fields.get("tool_choice", b""))
+    if raw in {b"", b"null", b'"auto"', b'"none"'}:
+        return None
+    if raw == b'"required"':
+        return Forced()
+    try:
+        choice = msgspec.json.decode(raw, type=dict[str, Any])
+        kind = choice.get("type")
+        if kind == "allowed_tools":
+            allowed = choice["allowed_tools"]
+            named = tuple(each[each["type"]]["name"] for each in allowed["tools"])
+            return Forced(named) if allowed.get("mode") == "required" else None
+        return Forced((choice[kind]["name"],)) if kind in {_FUNCTION, "custom"} else None
+    except (*UNREADABLE, AttributeError, KeyError, TypeError):
+        return None  # the provider reports the error in its own words
+
+
+def schema_of(tools: Sequence[ForcedTool]) -> Any:
+    """Return the schema of the JSON that stands for a call of one of ``tools``, without what the format cannot keep."""
+    return KeptSchema(raw_json(_schema_of(tools)), "tools").kept
+
+
+def _schema_of(tools: Sequence[ForcedTool]) -> dict[str, Any]:
+    if len(tools) == 1:
+        return {"type": "object", **tools[0].schema}
+    return {
+        "anyOf": [
+            {
+                "type": "object",
+                "properties": {NAME: {"type": "string", "enum": [tool.name]}, ARGUMENTS: dict(tool.schema)},
+                "required": [NAME, ARGUMENTS],
+                "additionalProperties": False,
+            }
+            for tool in tools
+        ]
+    }
+
+
+def asked_for_json(wording: Wording, forced: Forced) -> Wording:
+    """Return a chat request that asks for JSON instead of a call; for a free choice, where that cannot be asked for."""
+    fields = wording.fields
+    tools = _tools(fields, forced)
+    has_format = bytes(fields.get("response_format", b"null")) not in {b"null", b'{"type":"text"}'}
+    said = {name: value for name, value in fields.items() if name != "parallel_tool_calls"}
+    if not tools or has_format:
+        said["tool_choice"] = raw_json("auto")
+        return msgspec.structs.replace(
+            wording, fields=said, losses=(*wording.losses, Loss("tool_choice", AS_AUTO, hint=True))
+        )
+    name = tools[0].name if len(tools) == 1 else "call"
+    schema = {"name": name, "schema": schema_of(tools)}
+    said["response_format"] = raw_json({"type": "json_schema", "json_schema": schema})
+    said["tool_choice"] = raw_json("none")
+    return msgspec.structs.replace(
+        wording, fields=said, losses=(*wording.losses, Loss("tool_choice", AS_CALL, hint=True))
+    )
+
+
+def _tools(fields: Fields, forced: Forced) -> list[ForcedTool]:
+    """Return the tools of which one must be called; none if one of them cannot be asked for as JSON."""
+    try:
+        listed = msgspec.json.decode(fields.get("tools", b"[]"), type=list[dict[str, Any]])
+        found = []
+        for tool in listed:
+            own = tool.get(_FUNCTION)
+            name = str((own or tool.get("custom") or {}).get("name"))
+            if forced.names and name not in forced.names:
+                continue
+            if own is None or not is_object_schema(schema := own.get("parameters") or {"type": "object"}):
+                return []
+            found.append(ForcedTool(name, schema, own.get("description") or ""))
+    except (*UNREADABLE, AttributeError, TypeError):
+        return []
+    return found
+
+
+def is_object_schema(schema: Any) -> bool:
+    """Whether a schema of parameters says that they are an object."""
+    return isinstance(schema, dict) and schema.get("type", "object") == "object"
+
+
+_EFFORTS = frozenset({"reasoning_effort", "reasoning", "thinking", "enable_thinking", "thinking_budget"})
+
+
+def without_thinking(fields: Fields, not_thinking: Mapping[str, Any]) -> Wording:
+    """Return a chat request that does not think, by its vendor's fields for that, ``not_thinking``."""
+    said = {name: value for name, value in fields.items() if name not in _EFFORTS}
+    asked = [name for name in fields if name in _EFFORTS and name not in not_thinking]
+    said |= {name: raw_json(value) for name, value in not_thinking.items()}
+    return Wording(said, tuple(Loss(name, THINKS_NOT, hint=True) for name in asked))
+
+
+class AsCall:
+    """A ``Translation`` of chat chunks: the text of each choice, JSON, becomes a tool call.
+
+    ``name``: of the only tool; None: the JSON says which, so that it is read as a whole.
+    """
+
+    def __init__(self, name: str | None) -> None:
+        self._name = name
+        self._begun: set[int] = set()
+        self._texts: dict[int, list[str]] = {}
+
+    @property
+    def finishing(self) -> bool:
+        """False: it holds no end back."""
+        return False
+
+    @property
+    def usage_so_far(self) -> Usage | None:
+        """None: it holds no usage back."""
+        return None
+
+    def feed(self, block: bytes) -> bytes:
+        """Return whole chunks with calls in place of texts."""
+        return b"".join(self._with_call(event.raw, event.data) for event in events(block))
+
+    def end(self) -> bytes:
+        """Return nothing: a text without its end is no call."""
+        return b""
+
+    def _with_call(self, raw: bytes, data: bytes) -> bytes:
+        if b'"choices"' not in data:
+            return raw
+        try:
+            chunk = _chunk.decode(data)
+            choices = [each for choice in chunk["choices"] for each in self._called(choice, str(chunk.get("id", "")))]
+        except (*UNREADABLE, AttributeError, KeyError, TypeError):
+            return raw
+        if not choices and not chunk.get("usage"):
+            return b""
+        return b"data: %b\n\n" % encoded({**chunk, "choices": choices})
+
+    def _called(self, choice: dict[str, Any], answer_id: str) -> Iterator[dict[str, Any]]:
+        """Yield a choice of a chunk with its text as a piece of a call; nothing if the text is kept for later."""
+        index, delta, ends = choice.get("index", 0), choice["delta"], choice.get("finish_reason")
+        text = delta.pop("content", None)
+        if "role" in delta:
+            delta["content"] = None
+        if text and self._name is not None:
+            delta["tool_calls"] = [self._piece(index, answer_id, self._name, text)]
+        elif text:
+            self._texts.setdefault(index, []).append(text)
+        if ends is not None and index in self._texts:
+            name, arguments = _read("".join(self._texts.pop(index)))
+            if name is not None:
+                delta["tool_calls"] = [self._piece(index, answer_id, name, arguments)]
+            else:
+                delta["content"] = arguments
+        if ends == "stop" and index in self._begun:
+            choice["finish_reason"] = "tool_calls"
+        if delta or ends is not None:
+            yield choice
+
+    def _piece(self, index: int, answer_id: str, name: str, arguments: str) -> dict[str, Any]:
+        if index in self._begun:
+            return {"index": 0, _FUNCTION: {"arguments": arguments}}
+        self._begun.add(index)
+        call_id = hashlib.sha256(f"{answer_id}\0{index}".encode()).hexdigest()[:24]
+        called = {"name": name, "arguments": arguments}
+        return {"index": 0, "id": f"call_{call_id}", "type": _FUNCTION, _FUNCTION: called}
+
+
+def _read(text: str) -> tuple[str | None, str]:
+    """Return the tool that JSON calls, with its arguments; no tool, and the text, if it calls none."""
+    try:
+        said = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
+        return msgspec.json.decode(said[NAME], type=str), bytes(said[ARGUMENTS]).decode()
+    except (*UNREADABLE, KeyError):
+        return None, text
