@@ -1,1 +1,151 @@
 """A request that forces a call of a tool gets the call, whatever its model thinks of that."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from providers.simulator.script import Raw, Step, answer
+from tests.app.gateway.running_gateway import MODEL, Serve
+from tests.app.gateway.test_refused_fields import refused
+
+Json = dict[str, Any]
+SCHEMA: Json = {"type": "object", "properties": {"city": {"type": "string", "minLength": 2}}, "required": ["city"]}
+OTHER: Json = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+QUESTION = [{"role": "user", "content": "Where?"}]
+
+
+def chat(*schemas: tuple[str, Json], **more: Any) -> Json:
+    tools = [{"type": "function", "function": {"name": name, "parameters": each}} for name, each in schemas]
+    return {"messages": QUESTION, "tools": tools, "tool_choice": "required", **more}
+
+
+def messages(*schemas: tuple[str, Json], **more: Any) -> Json:
+    tools = [{"name": name, "input_schema": each} for name, each in schemas]
+    return {"max_tokens": 500, "messages": QUESTION, "tools": tools, "tool_choice": {"type": "any"}, **more}
+
+
+def said(*texts: str) -> list[Step]:
+    """Return the stream of a Claude that thinks, then answers with these pieces of text."""
+
+    def event(kind: str, **more: Any) -> str:
+        return f"event: {kind}\ndata: {json.dumps({'type': kind, **more})}\n\n"
+
+    message = {"id": "msg_1", "type": "message", "role": "assistant", "model": "c", "content": []}
+    usage = {"input_tokens": 5, "output_tokens": 1}
+    events = [
+        event("message_start", message={**message, "stop_reason": None, "stop_sequence": None, "usage": usage}),
+        event("content_block_start", index=0, content_block={"type": "text", "text": ""}),
+        *(event("content_block_delta", index=0, delta={"type": "text_delta", "text": text}) for text in texts),
+        event("content_block_stop", index=0),
+        event("message_delta", delta={"stop_reason": "end_turn", "stop_sequence": None}, usage={"output_tokens": 9}),
+        event("message_stop"),
+    ]
+    return [Raw("".join(events).encode(), token=True)]
+
+
+def answers(body: Mapping[str, Any]) -> Sequence[Step]:
+    """Answer as Claude Opus 5.5, which takes no forced tool."""
+    if body.get("tool_choice", {}).get("type") in {"any", "tool"}:
+        return refused('tool_choice: "any" is not supported for this model')
+    if "format" not in body.get("output_config", {}):
+        return said("I will not.")
+    is_one = "anyOf" not in body["output_config"]["format"]["schema"]
+    return said('{"city":', '"Rome"}') if is_one else said('{"tool":"count",', '"arguments":{"n":3}}')
+
+
+def claude(model: str = "claude-opus-5-5", *others: str) -> Json:
+    deployments = [f"alpha/{model}", *others]
+    return {
+        "providers": {"alpha": {"kind": "anthropic"}},
+        "models": {MODEL: {"deployments": deployments, "race": {"mode": "single"}}},
+    }
+
+
+ONE, TWO = [("look", SCHEMA)], [("look", SCHEMA), ("count", OTHER)]
+CALLS = {"one": (ONE, "look", {"city": "Rome"}), "two": (TWO, "count", {"n": 3})}
+
+
+@pytest.mark.parametrize(
+    "model", ["claude-opus-5-5", "us.anthropic.claude-sonnet-5-5-v1:0", "claude-opus-7", "claude-fable-5-2"]
+)
+@pytest.mark.parametrize("tools", CALLS)
+async def test_claude_of_this_autumn_is_asked_for_json_which_is_given_back_as_the_call(
+    serve: Serve, tools: str, model: str
+) -> None:
+    offered, name, arguments = CALLS[tools]
+    async with serve(alpha=None, config=claude(model)) as running:
+        running["alpha"].answers = answers
+        async with running.chat(**chat(*offered)) as response:
+            assert (response.status, response.headers["x-holeshot-dropped"]) == (200, "tool_choice")
+            choice = (await response.json())["choices"][0]
+        (call,) = choice["message"]["tool_calls"]
+        assert (choice["finish_reason"], choice["message"]["content"]) == ("tool_calls", None)
+        assert (call["function"]["name"], json.loads(call["function"]["arguments"])) == (name, arguments)
+        async with running.post({"model": MODEL, **messages(*offered)}, path="/v1/messages") as response:
+            assert (response.status, response.headers["x-holeshot-dropped"]) == (200, "tool_choice")
+            answered = await response.json()
+        assert answered["stop_reason"] == "tool_use"
+        (block,) = answered["content"]
+        assert (block["type"], block["name"], block["input"]) == ("tool_use", name, arguments)
+        assert [each.body["tool_choice"] for each in running["alpha"].received] == [{"type": "none"}] * 2
+
+
+async def test_a_streamed_call_comes_in_pieces(serve: Serve) -> None:
+    async with serve(alpha=None, config=claude()) as running:
+        running["alpha"].answers = answers
+        async with running.chat(**chat(*ONE, stream=True)) as response:
+            lines = (await response.text()).splitlines()
+    chunks = [json.loads(line[6:]) for line in lines if line.startswith("data: {")]
+    pieces = [call for each in chunks for choice in each["choices"] for call in choice["delta"].get("tool_calls", ())]
+    assert "".join(each["function"]["arguments"] for each in pieces) == '{"city":"Rome"}'
+    assert [each["function"].get("name") for each in pieces] == ["look", None]
+    ends = [choice["finish_reason"] for each in chunks for choice in each["choices"] if choice["finish_reason"]]
+    assert ends == ["tool_calls"]
+
+
+async def test_where_another_deployment_obeys_it_is_asked_first_and_the_other_only_if_it_fails(serve: Serve) -> None:
+    async with serve(alpha=None, beta=answer("as forced"), config=claude("claude-opus-5-5", "beta/m")) as running:
+        running["alpha"].answers = answers
+        for _ in range(5):
+            async with running.chat(**chat(*ONE)) as response:
+                assert response.headers["x-holeshot-provider"] == "beta"
+        assert running["alpha"].received == []
+        assert [each.body["tool_choice"] for each in running["beta"].received] == ["required"] * 5
+        running["beta"].answers = lambda _: refused("broken", status=503)
+        async with running.chat(**chat(*ONE)) as response:
+            assert (response.status, response.headers["x-holeshot-provider"]) == (200, "alpha")
+
+
+async def test_models_before_are_forced_as_ever(serve: Serve) -> None:
+    async with serve(alpha=said("so"), config=claude("claude-opus-5")) as running:
+        async with running.post({"model": MODEL, **messages(*ONE)}, path="/v1/messages") as response:
+            assert (response.status, response.headers.get("x-holeshot-dropped")) == (200, None)
+        assert running["alpha"].received[0].body["tool_choice"] == {"type": "any"}
+
+
+@pytest.mark.parametrize(
+    ("preset", "model", "sent"),
+    [
+        ("deepseek", "deepseek-v4-flash", {"thinking": {"type": "disabled"}}),
+        ("moonshot", "kimi-k2.6", {"thinking": {"type": "disabled"}}),
+        ("dashscope", "qwen3.8-max", {"enable_thinking": False}),
+    ],
+)
+async def test_a_model_that_thinks_by_default_does_not_where_a_call_is_forced(
+    serve: Serve, preset: str, model: str, sent: Json
+) -> None:
+    config = {
+        "providers": {"alpha": {"preset": preset}},
+        "models": {MODEL: {"deployments": [f"alpha/{model}"]}},
+    }
+    async with serve(alpha=None, config=config) as running:
+        async with running.chat(**chat(*ONE, reasoning_effort="high")) as response:
+            assert (response.status, response.headers["x-holeshot-dropped"]) == (200, "reasoning_effort")
+        async with running.chat(**chat(*ONE, tool_choice="auto", reasoning_effort="high")) as response:
+            assert (response.status, response.headers.get("x-holeshot-dropped")) == (200, None)
+        forced, free = (each.body for each in running["alpha"].received)
+    assert {name: forced[name] for name in sent} == sent
+    assert (forced["tool_choice"], "reasoning_effort" in forced) == ("required", False)
+    assert (sent.keys() & free.keys(), free["reasoning_effort"]) == (set(), "high")
