@@ -51,16 +51,10 @@ class Traits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     signs: bool = False  # it signs, or encrypts, its thoughts, and refuses those of others
     bound: frozenset[Bound] = frozenset()
     marks_from: int = 1024  # tokens: a shorter beginning is not cached, where what to cache is marked
-
-    @property
-    def takes_forced(self) -> bool:
-        """Whether a request may force a call of a tool, if need be without thinking."""
-        return self.forced_tools != "never"
-
-    @property
-    def narrows(self) -> bool:
-        """Whether it takes other parameters than the rest of its vendor's models."""
-        return bool(self.drop or self.rename or self.efforts)
+    # Made of the others, once for all calls.
+    takes_forced: bool = True  # a request may force a call of a tool, if need be without thinking
+    narrows: bool = False  # it takes other parameters than the rest of its vendor's models
+    is_usual: bool = True  # a request to it needs none of this
 
 
 UNKNOWN_MODEL = Traits()
@@ -162,7 +156,14 @@ def traits_of(model: str, vendor: str = "") -> Traits:
                 said.update(row.traits)
                 dropped = frozenset() if "*" in row.takes else frozenset(said.get("drop", ())) | row.also
                 said["drop"] = dropped - row.takes
-        return msgspec.convert(said, Traits)
+        traits = msgspec.convert(said, Traits)
+        narrows = bool(traits.drop or traits.rename or traits.efforts)
+        return msgspec.structs.replace(
+            traits,
+            takes_forced=traits.forced_tools != "never",
+            narrows=narrows,
+            is_usual=traits.forced_tools == "taken" and not narrows,
+        )
     return UNKNOWN_MODEL
 
 

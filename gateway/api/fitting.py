@@ -185,8 +185,9 @@ class _Translations:
         if spoken is not usual:
             fitting.spoken[deployment.name] = spoken
         fields, lowered = self._within(deployment)
-        wording = self._ruled(deployment, spoken, self._for(deployment, spoken, fields))
-        wording = self._called(deployment, spoken, wording, fitting)
+        wording = self._for(deployment, spoken, fields)
+        if not deployment.traits.is_usual:
+            wording = self._called(deployment, spoken, self._ruled(deployment, spoken, wording), fitting)
         try:
             refused = deployment.upstream.losses(spoken, deployment.model, wording.fields)
             losses = [*wording.losses, *as_asked(refused, self._dialect, wording)] if refused else wording.losses
@@ -242,6 +243,8 @@ class _Translations:
             calm = spoken.requests.without_thinking(wording.fields, traits.not_thinking)
             losses = (*wording.losses, *as_asked(calm.losses, self._dialect, wording))
             return msgspec.structs.replace(wording, fields=calm.fields, losses=losses)
+        if not deployment.adapts_forced:
+            raise _Unfit("takes no forced tool (forced_tools: adapt asks it for JSON, which is given back as the call)")
         fitting.second[deployment.name] = AS_CALL
         unforced = spoken.requests.unforced if spoken is self._dialect else None  # else it was said in translating
         return wording if unforced is None else unforced(wording, self.forced)

@@ -369,7 +369,7 @@ def preferred(
         left = ordered
     left = [*ordered, *(each for each in left if each not in ordered)]
     if preferences.require_parameters:
-        left = [msgspec.structs.replace(each, drop_params=False) for each in left]
+        left = [msgspec.structs.replace(each, drop_params=False, adapts_forced=False) for each in left]
     order = tuple(each.name for each in ordered)
     asked = race = _raced(preferences, model.race, client, ordered=bool(order), left=left)
     if excluded and race.width > len(left):

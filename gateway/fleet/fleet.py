@@ -230,6 +230,7 @@ class Resolver:
             may_have=None if settings.apis else _may_have(provided, vendor, apis),
             learnt=learnt_of(self._upstreams[provider]),
             drop_params=settings.drop_params,
+            adapts_forced=settings.forced_tools == "adapt",
             extra_headers=tuple(
                 (key.lower(), value.get_secret_value()) for key, value in settings.extra_headers.items()
             ),

@@ -74,6 +74,7 @@ class Deployment(MaskedRecord, frozen=True):
     apis: frozenset[Api] = frozenset((PIVOT.name,))
     speaks: tuple[Dialect, ...] = (PIVOT,)  # the dialects among its APIs; others are translated to the first one
     drop_params: bool = False
+    adapts_forced: bool = True  # a forced tool that its model does not take is asked for in another way
     extra_headers: tuple[tuple[str, str], ...] = ()  # names in lower case
     weight: float = 1.0
     canary: float | None = None

@@ -90,6 +90,7 @@ class DeploymentSettings(Section):
     canary: Share | None = None  # the share of calls it gets, whatever its score; it gets no others
     apis: tuple[Api, ...] | None = None  # default: those of its provider
     capabilities: CapabilitySettings = CapabilitySettings()
+    forced_tools: Literal["adapt", "refuse"] = "adapt"  # what becomes of a forced tool that its model does not take
     drop_params: bool = False  # leave out unsupported parameters, and report them, instead of not using the deployment
     zdr: bool | None = None  # whether it stores neither prompts nor answers (zero data retention)
     region: str | None = None

@@ -264,6 +264,11 @@ REASONS: Mapping[str, Reasons] = {
         "weight": "Its chance against others about as fast: 2 is chosen twice as often as 1.",
         "canary": "It gets this share of calls and no others, whatever its speed.",
         "apis": "Which APIs it has. Not set: its provider's.",
+        "forced_tools": (
+            "What becomes of a call that a request forces (`tool_choice`) where its model takes no such choice, as"
+            " Claude since Opus 5.5. `adapt`: it is asked for JSON, which is given back as the call, and only where"
+            " no other deployment obeys. `refuse`: it is not asked."
+        ),
         "drop_params": (
             "Whether parameters that it does not support are left out, and listed in `x-holeshot-dropped`. Else it"
             " is not asked."

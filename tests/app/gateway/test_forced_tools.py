@@ -149,3 +149,14 @@ async def test_a_model_that_thinks_by_default_does_not_where_a_call_is_forced(
     assert {name: forced[name] for name in sent} == sent
     assert (forced["tool_choice"], "reasoning_effort" in forced) == ("required", False)
     assert (sent.keys() & free.keys(), free["reasoning_effort"]) == (set(), "high")
+
+
+async def test_an_operator_may_keep_the_refusal(serve: Serve) -> None:
+    config = claude()
+    config["models"][MODEL]["deployments"] = [{"deployment": "alpha/claude-opus-5-5", "forced_tools": "refuse"}]
+    async with serve(alpha=None, config=config) as running:
+        running["alpha"].answers = answers
+        async with running.chat(**chat(*ONE)) as response:
+            assert response.status == 400
+            assert "takes no forced tool" in await response.text()
+        assert running["alpha"].received == []

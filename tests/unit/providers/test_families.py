@@ -1,0 +1,66 @@
+"""What a model is and takes, by any name that vendors give it, and of models that nobody has seen."""
+
+import pytest
+
+from providers.families import UNKNOWN_MODEL, sources, traits_of
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "claude-opus-5-5",
+        "claude-opus-5.5",
+        "anthropic/claude-opus-5.5",
+        "us.anthropic.claude-opus-5-5-v1:0",
+        "claude-opus-5-5@20260922",
+        "claude-opus-5-5-20260922",
+        "claude-opus-5-7",
+        "claude-opus-6",
+        "databricks-claude-opus-5-5",
+    ],
+)
+def test_a_claude_has_its_traits_by_any_name_and_a_later_one_inherits_them(name: str) -> None:
+    traits = traits_of(name)
+    assert (traits.family, traits.forced_tools, traits.least_thinking) == ("claude", "never", "low")
+    assert (traits.sampling, traits.takes_budget, traits.prefill) == ("none", False, False)
+    assert traits.bound == {"prefix", "models"}
+
+
+@pytest.mark.parametrize(
+    ("name", "least", "forced"),
+    [
+        ("claude-sonnet-5-5", "between_tools", "never"),
+        ("claude-haiku-5-5", "off", "taken"),
+        ("claude-fable-5-2", "low", "never"),
+        ("claude-fable-5", "low", "taken"),
+        ("claude-sonnet-5", "off", "taken"),
+        ("claude-opus-5", "off", "taken"),
+        ("claude-opus-4-20250514", "off", "taken"),
+    ],
+)
+def test_lines_of_claude_differ(name: str, least: str, forced: str) -> None:
+    traits = traits_of(name)
+    assert (traits.least_thinking, traits.forced_tools) == (least, forced)
+
+
+@pytest.mark.parametrize(
+    ("name", "last"), [("gpt-6.2-astra", True), ("openai/gpt-6.2-sol", True), ("gpt-6.5", True), ("gpt-6.1-sol", False)]
+)
+def test_from_gpt_6_2_on_instructions_stand_behind_the_input(name: str, last: bool) -> None:
+    assert traits_of(name).instructions_last == last
+
+
+def test_what_one_vendor_refuses_others_may_take() -> None:
+    assert traits_of("gpt-5.2", "openai").drop == traits_of("gpt-5.2", "azure").drop != frozenset()
+    assert traits_of("gpt-5.2", "openrouter").drop == frozenset()
+    assert traits_of("deepseek-v4-pro", "deepseek").forced_tools == "not_while_thinking"
+    assert traits_of("deepseek-v4-pro", "fireworks").forced_tools == "taken"
+
+
+@pytest.mark.parametrize("name", ["m", "", "llama-4-maverick", "gpt-oss-120b", "mistral-large-latest"])
+def test_of_what_is_not_known_nothing_is_said(name: str) -> None:
+    assert traits_of(name) == UNKNOWN_MODEL
+
+
+def test_each_row_says_where_it_is_said_and_when_it_was_read() -> None:
+    assert [each for each in sources() if not all(each)] == []
