@@ -185,9 +185,7 @@ class _Translations:
         if spoken is not usual:
             fitting.spoken[deployment.name] = spoken
         fields, lowered = self._within(deployment)
-        wording = self._for(deployment, spoken, fields)
-        if not deployment.traits.is_usual:
-            wording = self._called(deployment, spoken, self._ruled(deployment, spoken, wording), fitting)
+        wording = self._ruled(deployment, spoken, self._for(deployment, spoken, fields), fitting)
         try:
             refused = deployment.upstream.losses(spoken, deployment.model, wording.fields)
             losses = [*wording.losses, *as_asked(refused, self._dialect, wording)] if refused else wording.losses
@@ -218,10 +216,16 @@ class _Translations:
             return wording.losses
         raise self._refused(malformed) from None
 
-    def _ruled(self, deployment: Deployment, spoken: Dialect, wording: Wording) -> Wording:
-        """Return a request without what the vendor's rules say that the model refuses."""
-        if not deployment.traits.narrows or not spoken.requests.takes_rules:
+    def _ruled(self, deployment: Deployment, spoken: Dialect, wording: Wording, fitting: Fitting) -> Wording:
+        """Return a request as the model's traits say that it takes it."""
+        if deployment.traits.is_usual:
             return wording
+        if deployment.traits.narrows and spoken.requests.takes_rules:
+            wording = self._narrowed(deployment, spoken, wording)
+        return self._called(deployment, spoken, wording, fitting)
+
+    def _narrowed(self, deployment: Deployment, spoken: Dialect, wording: Wording) -> Wording:
+        """Return a request without the parameters that the model refuses."""
         fit, losses = fitted_to(deployment.traits, wording.fields), wording.losses
         named = fit.losses if spoken is self._dialect else as_asked(fit.losses, self._dialect, wording)
         for loss, its in zip(fit.losses, named, strict=True):

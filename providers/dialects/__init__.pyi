@@ -3,7 +3,6 @@ from .chat.answers import events_of_answer as events_of_answer
 from .chat.details import with_signed_details as with_signed_details
 from .chat.dialect import CHAT as CHAT
 from .chat.events import read_event as read_event
-from .chat.forced_call import AS_CALL as AS_CALL
 from .chat.one_call import OneCall as OneCall
 from .chat.one_call import wants_one_call as wants_one_call
 from .completions.dialect import COMPLETIONS as COMPLETIONS
@@ -17,6 +16,7 @@ from .converse.answers import ConverseToChat as ConverseToChat
 from .converse.answers import events_of_converse as events_of_converse
 from .converse.frames import Frames as Frames
 from .converse.request_from_chat import converse_from_chat as converse_from_chat
+from .dialect import AS_CALL as AS_CALL
 from .dialect import JSON_FORMATS as JSON_FORMATS
 from .dialect import AnswerFormat as AnswerFormat
 from .dialect import Dialect as Dialect

@@ -40,6 +40,9 @@ class Habits(msgspec.Struct, frozen=True):
     reads_bills: bool = True  # Anthropic's own, to which Claude Code addresses a note that changes with each call
 
 
+AS_CALL = "this model takes no forced tool: it is asked for JSON, which is given back as the call"
+
+
 class Forced(msgspec.Struct, frozen=True):
     """The tools, by name, of which a request forces a call; none: of any that it offers."""
 

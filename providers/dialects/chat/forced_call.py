@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from providers.dialects.dialect import Forced
+from providers.dialects.dialect import AS_CALL, Forced
 from providers.dialects.messages.fields import KeptSchema
 from providers.dialects.wording import Fields, Loss, Wording, raw_json
 from providers.errors import UNREADABLE
@@ -18,7 +18,6 @@ from providers.large_bodies import encoded
 from providers.sse import events
 from providers.usage import Usage
 
-AS_CALL = "this model takes no forced tool: it is asked for JSON, which is given back as the call"
 AS_AUTO = "this model takes no forced tool, so that it may answer without a call"
 THINKS_NOT = "this model calls no forced tool while it thinks"
 NAME, ARGUMENTS = "tool", "arguments"  # of the JSON, where one of several tools must be called

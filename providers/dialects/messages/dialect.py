@@ -8,8 +8,9 @@ from typing import Any
 import msgspec
 
 from providers.dialects.cache_marks import with_marks
-from providers.dialects.chat.forced_call import AS_AUTO, AS_CALL, ForcedTool, is_object_schema, schema_of
+from providers.dialects.chat.forced_call import AS_AUTO, ForcedTool, is_object_schema, schema_of
 from providers.dialects.dialect import (
+    AS_CALL,
     AnswerFormat,
     Dialect,
     Forced,
