@@ -34,19 +34,24 @@ __all__ = ["NAMES", "Refusal", "Refused", "Reply", "Request", "Served", "Vendor"
 NAMES = tuple(sorted(path.stem for path in (Path(__file__).parent / "known").glob("*.py") if path.stem != "__init__"))
 
 
-def made(name: str, *, seed: str = "", account: str = "") -> Vendor:
+def made(name: str, *, seed: str = "", account: str = "", key: str = "") -> Vendor:
     """Return a new stand-in of a vendor, which has seen and kept nothing yet.
 
-    Two of one ``account`` open what the other has sealed, but keep nothing for each other.
+    Two of one ``account`` open what the other has sealed, but keep nothing for each other. Another ``key`` than the
+    vendor's usual one is another account's, unless both are told one.
     """
     if name not in NAMES:
         raise LookupError(f"no stand-in of {name!r}; there are: {', '.join(NAMES)}")
     vendor: type[Vendor] = importlib.import_module(f"tests.support.vendors.known.{name}").VENDOR
-    return vendor(seed, account)
+    found = vendor(seed, account or key)
+    found.key = key or vendor.key
+    return found
 
 
 @asynccontextmanager
-async def running_vendor(name: str, *, port: int = 0, seed: str = "", account: str = "") -> AsyncIterator[Served]:
-    """Serve a new stand-in on loopback while the block runs."""
-    async with served(made(name, seed=seed, account=account), port) as vendor:
+async def running_vendor(
+    name: str, *, port: int = 0, seed: str = "", account: str = "", key: str = ""
+) -> AsyncIterator[Served]:
+    """Serve a new stand-in on loopback while the block runs; with another ``key`` it is another account's."""
+    async with served(made(name, seed=seed, account=account, key=key), port) as vendor:
         yield vendor

@@ -89,7 +89,7 @@ class Vendor:
 
     name: ClassVar[str]
     base: ClassVar[str] = "/v1"  # what its base URL ends with
-    key: ClassVar[str] = "sk-strict-vendor"
+    key: str = "sk-strict-vendor"
     pages: ClassVar[Sequence[str]] = ()  # where its rules come from
 
     def __init__(self, seed: str = "", account: str = "") -> None:

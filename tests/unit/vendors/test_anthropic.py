@@ -178,7 +178,8 @@ def test_max_tokens_is_needed_but_for_a_count(anthropic: Vendor) -> None:
 
 def test_a_beta_brings_its_fields(anthropic: Vendor) -> None:
     field: dict[str, Any] = {"context_management": {"edits": []}}
-    assert speak(anthropic, beta="context-management-2025-06-27", **field).status == 200
+    for beta in ("context-management-2025-06-27", "compact-2026-01-12"):
+        assert speak(anthropic, beta=beta, **field).status == 200
     assert said(speak(anthropic, beta="nonsense")).startswith("Unexpected value(s) `nonsense` for the `anthropic-beta`")
 
 
@@ -210,3 +211,171 @@ def test_newer_models_tell_a_signature_and_no_thoughts_unless_asked(anthropic: V
     assert told["thinking"] == "Let me think about it."
     for block in (silent, told):
         assert speak(anthropic, USER, {"role": "assistant", "content": [block]}, USER, model=OPUS).status == 200
+
+
+# This autumn's models: https://platform.claude.com/docs/en/build-with-claude/preserved-thinking, read on 2026-11-29.
+
+OPUS_5_5, SONNET_5_5, HAIKU_5_5 = "claude-opus-5-5", "claude-sonnet-5-5", "claude-haiku-5-5"
+ALWAYS = (OPUS_5_5, SONNET_5_5, "claude-fable-5-1", "claude-fable-5-2", "claude-mythos-5-2")
+CONTROLS = "thinking-binding-controls-2026-08-01"
+DROPS = {"type": "adaptive", "block_binding": {"prefix_mismatch_behavior": "drop_block"}}
+
+
+@pytest.mark.parametrize("model", ALWAYS)
+def test_some_models_always_think_and_take_no_forced_tool(anthropic: Vendor, model: str) -> None:
+    off = said(speak(anthropic, model=model, thinking={"type": "disabled"}))
+    assert off.startswith('"thinking.type.disabled" is not supported for this model.')
+    assert ('"between_tools"' in off) is (model == SONNET_5_5)
+    budget = said(speak(anthropic, model=model, thinking=THINKING))
+    assert budget.startswith('"thinking.type.enabled" is not supported for this model.')
+    for choice in ({"type": "any"}, {"type": "tool", "name": "get_weather"}):
+        assert said(speak(anthropic, model=model, tools=[TOOL], tool_choice=choice)) == (
+            'tool_choice: type "tool" and "any" are not supported for this model.'
+        )
+    assert speak(anthropic, model=model).body["content"][0]["type"] == "thinking"
+    assert speak(anthropic, model=model, tools=[TOOL], tool_choice={"type": "none"}).status == 200
+
+
+def test_sonnet_thinks_between_tools_alone_where_it_is_told_so_and_not_hard(anthropic: Vendor) -> None:
+    least: dict[str, Any] = {"model": SONNET_5_5, "tools": [TOOL], "thinking": {"type": "between_tools"}}
+    content = speak(anthropic, ASK, **least, output_config={"effort": "high"}).body["content"]
+    assert {block["type"] for block in content} == {"tool_use"}
+    turn = [ASK, {"role": "assistant", "content": content}, {"role": "user", "content": results(content)}]
+    assert [block["type"] for block in speak(anthropic, *turn, **least).body["content"]] == ["thinking", "text"]
+    for effort in ("xhigh", "max"):
+        assert "between_tools" in said(speak(anthropic, **least, output_config={"effort": effort}))
+    assert "between_tools" in said(speak(anthropic, **{**least, "model": OPUS_5_5}))
+    assert "between_tools" in said(speak(anthropic, **{**least, "model": "claude-sonnet-5"}))
+
+
+def test_haiku_may_be_told_not_to_think_and_may_be_forced(anthropic: Vendor) -> None:
+    off: dict[str, Any] = {"model": HAIKU_5_5, "tools": [TOOL], "thinking": {"type": "disabled"}}
+    content = speak(anthropic, **off, tool_choice={"type": "any"}).body["content"]
+    assert [block["type"] for block in content] == ["tool_use"]
+
+
+@pytest.mark.parametrize("model", [*ALWAYS, HAIKU_5_5])
+def test_thoughts_are_bound_to_all_that_came_before_them(anthropic: Vendor, model: str) -> None:
+    system = [{"type": "text", "text": "It is noon.", "cache_control": {"type": "ephemeral"}}]
+    first = speak(anthropic, ASK, model=model, tools=[TOOL], system=system).body["content"]
+    turn = [ASK, {"role": "assistant", "content": first}, {"role": "user", "content": results(first)}]
+
+    def go_on(*messages: Any, beta: str = "", **fields: Any) -> Came:
+        said = {"model": model, "tools": [TOOL], "system": "It is noon.", **fields}
+        return speak(anthropic, *(messages or turn), beta=beta, **said)
+
+    second = go_on()  # marks of the cache, and whether a text is a block, are no change
+    assert second.status == 200, second.body
+    longer = [*turn, {"role": "assistant", "content": second.body["content"]}, USER]
+    assert go_on(*longer).status == 200
+    late = {"system": "It is one o'clock."}
+    words = said(go_on(*longer, **late))
+    assert words.startswith("messages.1.content.0: Invalid `signature` in `thinking` block. The block is bound to a")
+    assert words.endswith("The `system` prompt differs from the one this block was created with.")
+    other = {**TOOL, "description": "Tells the weather."}
+    assert "bound to a different conversation" in said(go_on(*longer, tools=[other]))
+    edited = [
+        *longer[:2],
+        {"role": "user", "content": [{**each, "content": "snow"} for each in results(first)]},
+        *longer[3:],
+    ]
+    assert said(go_on(*edited)).startswith("messages.3.content.0: ")
+    came = go_on(*edited, beta=CONTROLS, thinking=DROPS)
+    assert came.body["input_transformations"] == [
+        {"type": "thinking_dropped", "path": "messages.3.content.0", "reason": "prefix_binding_mismatch"}
+    ]
+    came = go_on(*longer, beta=CONTROLS, thinking=DROPS, stream=True, **late)
+    told = came.events[0]["message"]["input_transformations"]
+    assert [each["path"] for each in told] == ["messages.1.content.0", "messages.3.content.0"]
+    assert go_on(*longer, beta=CONTROLS).body["input_transformations"] == []
+    refused = said(go_on(*longer, thinking=DROPS))
+    assert refused == "thinking.adaptive.block_binding: Extra inputs are not permitted"
+    silent = [ASK, {"role": "assistant", "content": first[1:]}, *longer[2:]]  # thoughts left out of the middle
+    assert "bound to a different conversation" in said(go_on(*silent))
+
+
+@pytest.mark.parametrize("model", [SONNET_5_5, HAIKU_5_5, OPUS_5_5])
+def test_some_thoughts_are_read_by_the_account_alone_that_made_them(anthropic: Vendor, model: str) -> None:
+    content = speak(anthropic, ASK, model=model, tools=[TOOL]).body["content"]
+    turn = [ASK, {"role": "assistant", "content": content}, {"role": "user", "content": results(content)}]
+    for other, told in (
+        (made("anthropic"), []),
+        (made("anthropic", key="sk-ant-another"), ["organization_binding_mismatch"] * (model != OPUS_5_5)),
+    ):
+        came = speak(other, *turn, model=model, tools=[TOOL], beta=CONTROLS)
+        assert [each["reason"] for each in came.body["input_transformations"]] == told
+        came = speak(other, *turn, model=model, tools=[TOOL])
+        assert (came.status, "input_transformations" in came.body) == (200, False)
+        assert [each.reason for each in other.dropped] == told * 2  # type: ignore[attr-defined] # Anthropic's has it
+
+
+@pytest.mark.parametrize(
+    ("maker", "reader", "is_read"),
+    [
+        ("claude-opus-5-5", "claude-fable-5-1", True),
+        ("claude-fable-5-1", "claude-opus-5-5", False),
+        ("claude-haiku-5-5", "claude-opus-5-5", True),
+        ("claude-opus-5-5", "claude-haiku-5-5", False),
+        ("claude-opus-5-5", "claude-opus-5", False),
+    ],
+)
+def test_a_model_reads_its_own_thoughts_and_those_of_some_others(
+    anthropic: Vendor, maker: str, reader: str, is_read: bool
+) -> None:
+    content = speak(anthropic, ASK, model=maker, tools=[TOOL]).body["content"]
+    turn = [ASK, {"role": "assistant", "content": content}, {"role": "user", "content": results(content)}]
+    told = speak(anthropic, *turn, model=reader, tools=[TOOL], beta=CONTROLS).body["input_transformations"]
+    assert [each["reason"] for each in told] == ([] if is_read else ["model_binding_mismatch"])
+
+
+def test_an_altered_signature_is_always_refused(anthropic: Vendor) -> None:
+    first, *_ = speak(anthropic, ASK, model=OPUS_5_5).body["content"]
+    wrong = {**first, "signature": first["signature"][:-4]}
+    came = speak(
+        anthropic, ASK, {"role": "assistant", "content": [wrong]}, USER, model=OPUS_5_5, beta=CONTROLS, thinking=DROPS
+    )
+    assert said(came) == "messages.1.content.0: Invalid `signature` in `thinking` block"
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"temperature": 1.0}, "temperature: Extra inputs are not permitted"),
+        ({"top_k": 5}, "top_k: Extra inputs are not permitted"),
+        ({"messages": [USER, {"role": "assistant", "content": [
+            {"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": "x"}}]}, USER]},
+         "messages.1.content.0: `document` blocks are not permitted in `assistant` messages"),
+        ({"messages": [{"role": "user", "content": [{"type": "text", "text": "x", "citations": [{"type": "char_location"}]}]}]},
+         "messages.0.content.0.text.citations: citations are not permitted in `user` messages"),
+    ],
+)  # fmt: skip
+def test_the_newest_version_has_no_sampling_and_less_in_messages(
+    anthropic: Vendor, fields: dict[str, Any], words: str
+) -> None:
+    body = {"model": SONNET, "max_tokens": 4000, "messages": [USER], **fields}
+
+    def asked(version: str) -> Came:
+        headers = {"authorization": f"Bearer {anthropic.key}", "anthropic-version": version}
+        return ask(anthropic, "/v1/messages", body, headers=headers)
+
+    assert asked("2023-06-01").status == 200
+    assert said(asked("2026-10-21")) == words
+
+
+def test_instructions_stand_within_messages_of_newer_models_or_with_their_beta(anthropic: Vendor) -> None:
+    late = [ASK, {"role": "system", "content": "Be brief."}]
+    echo = [{"role": "user", "content": "echo: system"}, late[1]]
+    assert speak(anthropic, *echo, model=OPUS_5_5).body["content"][-1]["text"] == '"Be brief."'
+    assert said(speak(anthropic, *late)) == "messages.1.role: Input should be 'user' or 'assistant'"
+    assert speak(anthropic, *late, beta="mid-conversation-system-2026-07-01").status == 200
+    harder = [{**ASK, "output_config": {"effort": "high"}}]
+    assert said(speak(anthropic, *harder)) == "messages.0.output_config: Extra inputs are not permitted"
+    assert speak(anthropic, *harder, beta="per-turn-control-2026-07-01").status == 200
+
+
+def test_a_failed_result_says_why(anthropic: Vendor) -> None:
+    content = speak(anthropic, ASK, tools=[TOOL]).body["content"]
+    failed = [{**each, "is_error": True, "content": []} for each in results(content)]
+    turn = [ASK, {"role": "assistant", "content": content}, {"role": "user", "content": failed}]
+    words = "messages.2.content.0.tool_result: content cannot be empty if `is_error` is true"
+    assert said(speak(anthropic, *turn, tools=[TOOL])) == words

@@ -9,6 +9,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
+from tests.support.vendors.apis import bound_thoughts
 from tests.support.vendors.caches import NONE_USED, Block, Caches, Used
 from tests.support.vendors.models import Model, Models
 from tests.support.vendors.script import Asked, Broken, Given, Said, Tool, answered, tokens_of
@@ -43,6 +44,9 @@ class MessagesVendor(Vendor):
         super().__init__(seed, account)
         self.caches = Caches()
         self.threads: dict[str, Json] = {}  # the requests so far, with their answers, by the answers' ids
+        self.dropped: list[
+            bound_thoughts.Dropped
+        ] = []  # thoughts that were sent and that no model was shown, told or not
 
     def routes(self) -> Sequence[Route]:
         """Return the routes of Messages and of the list of models."""
@@ -84,13 +88,18 @@ class MessagesVendor(Vendor):
         self.check_fields(request.body, self.fields_of(request, self.messages))
         body = self.continued(request.body)
         model = self.model_of(body["model"])
+        self.check_version(request, body)
         self.check_model(body, model)
         self.check_history(body, model)
+        lost = bound_thoughts.dropped(body, model, self.account, drops=_drops(body))
+        self.dropped += lost
         asked = self.read(body, model)
-        self.check_context(body, model)
+        shown = {**body, "messages": bound_thoughts.without(body["messages"], lost)}
+        self.check_context(shown, model)
         given = answered(asked, self.failures)
-        used = self.caches.used(body["model"], list(_blocks_to_cache(body)))
-        writing = Writing(self, asked, given, omits=self.omits(body, model), used=used)
+        used = self.caches.used(body["model"], list(_blocks_to_cache(shown)))
+        told = [each.told for each in lost] if self.tells_dropped(request) else None
+        writing = Writing(self, asked, given, model, omits=self.omits(body, model), used=used, told=told)
         headers = {"request-id": self.ids.next("req_011C", 20, LETTERS)}
         if "thread" in body:
             whole = writing.whole()
@@ -127,6 +136,13 @@ class MessagesVendor(Vendor):
     def fields_of(self, _request: Request, usual: Record) -> Record:
         """Return the table of a request: its headers may ask for more fields."""
         return usual
+
+    def tells_dropped(self, _request: Request) -> bool:
+        """Say whether an answer tells which thoughts were dropped."""
+        return False
+
+    def check_version(self, request: Request, body: Json) -> None:
+        """Refuse what the version of the API that is asked for does not have."""
 
     def check_fields(self, body: Any, shape: Record) -> None:
         """Refuse a body that is not as the table has it."""
@@ -282,6 +298,12 @@ class MessagesVendor(Vendor):
                     "https://github.com/anthropics/claude-code/issues/8612",
                 )
             for inner, block in enumerate(blocks):
+                if block["type"] == "tool_result" and block.get("is_error") and not block.get("content"):
+                    raise _refused(
+                        f"messages.{number}.content.{inner}.tool_result: content cannot be empty if `is_error` is true",
+                        "failed without a word",
+                        "https://github.com/jlevy/markform/issues/153",
+                    )
                 if block["type"] == "tool_result" and block["tool_use_id"] not in waiting:
                     raise _refused(
                         f"messages.{number}.content.{inner}: unexpected `tool_use_id` found in `tool_result` blocks:"
@@ -312,13 +334,17 @@ class MessagesVendor(Vendor):
 
     # How it reads and answers.
 
-    def sign(self, thoughts: str) -> str:
-        """Return the signature of some thoughts."""
+    def sign(self, thoughts: str, body: Json | None = None, model: Model | None = None) -> str:
+        """Return the signature of some thoughts; of models whose thoughts are bound, by the request that they answer."""
+        if body is not None and model is not None and bound_thoughts.is_bound(model):
+            return bound_thoughts.sealed(thoughts, body, model, self.account)
         made = hashlib.sha256(thoughts.encode()).hexdigest()
         return "Eo" + self._signed(made) + made
 
     def is_signed(self, signature: str, thoughts: str | None) -> bool:
         """Say whether it signed these thoughts; what it told without its words is empty."""
+        if (seal := bound_thoughts.opened(signature)) is not None:
+            return bound_thoughts.is_of(seal, thoughts)
         signed, made = signature[2:66], signature[66:]
         if not signature.startswith("Eo") or not hmac.compare_digest(signed, self._signed(made)):
             return False
@@ -330,10 +356,14 @@ class MessagesVendor(Vendor):
     def thinks(self, body: Json, model: Model) -> bool:
         """Say whether the model thinks about this request."""
         kind = (body.get("thinking") or {}).get("type") or model.usual
+        if kind == "between_tools":  # short notes, once tools have answered: .../whats-new-sonnet-5-5
+            return any(turn.who == "tool" for turn in list(turns_of(body["messages"]))[-1:])
         return model.thinks and kind in {"enabled", "adaptive"}
 
     def omits(self, body: Json, model: Model) -> bool:
         """Say whether thoughts are told without their words."""
+        if (body.get("thinking") or {}).get("type") == "between_tools":
+            return False
         display = (body.get("thinking") or {}).get("display")
         return display == "omitted" or (display is None and "omits thoughts" in model.marks)
 
@@ -345,7 +375,14 @@ class MessagesVendor(Vendor):
             model=body["model"],
             body=body,
             turns=list(turns_of(body["messages"])),
-            system=text_of(body.get("system") or ""),
+            system="\n".join(
+                text_of(content)
+                for content in (
+                    body.get("system") or "",
+                    *(message["content"] for message in body["messages"] if message["role"] == "system"),
+                )
+                if content
+            ),
             stream=bool(body.get("stream")),
             tools=[
                 Tool(tool["name"], tool["input_schema"]) for tool in body.get("tools") or () if "input_schema" in tool
@@ -377,9 +414,18 @@ class Writing:
     """One answer as Messages."""
 
     def __init__(
-        self, vendor: MessagesVendor, asked: Asked, given: Given, *, omits: bool, used: Used = NONE_USED
+        self,
+        vendor: MessagesVendor,
+        asked: Asked,
+        given: Given,
+        model: Model | None = None,
+        *,
+        omits: bool,
+        used: Used = NONE_USED,
+        told: Sequence[Json] | None = None,
     ) -> None:
         self._vendor, self._asked, self._given, self._omits, self._used = vendor, asked, given, omits, used
+        self._model, self._told = model, told
         self._id = vendor.ids.next("msg_01", 22, LETTERS)
         self._made = list(self._blocks())
 
@@ -413,7 +459,7 @@ class Writing:
         """Yield each block as it begins, what it has besides at its end, and the deltas between."""
         given = self._given
         if self._asked.thinks:
-            signed = {"signature": self._vendor.sign(given.thoughts)}
+            signed = {"signature": self._vendor.sign(given.thoughts, self._asked.body, self._model)}
             told = [] if self._omits else given.thought_pieces
             deltas = [{"type": "thinking_delta", "thinking": piece} for piece in told]
             yield (
@@ -441,7 +487,8 @@ class Writing:
             )
 
     def _head(self) -> Json:
-        return {"id": self._id, "type": "message", "role": "assistant", "model": self._asked.model}
+        told = {} if self._told is None else {"input_transformations": list(self._told)}
+        return {"id": self._id, "type": "message", "role": "assistant", "model": self._asked.model, **told}
 
     def _usage(self, tokens_out: int) -> Json:
         used = self._used
@@ -473,6 +520,12 @@ def in_pydantics_words(fault: Fault) -> Refused:
     """Return the refusal of a fault as Anthropic writes it: the place, and pydantic's message."""
     path = fault.path[:-1] if fault.kind == "tag" else fault.path
     return _refused(f"{pydantics_place(path)}: {pydantics_message(fault)}", fault.kind, fault.page or _TEXT_PAGE)
+
+
+def _drops(body: Json) -> bool:
+    """Say whether thoughts behind another beginning are dropped: they are refused unless a request says that."""
+    binding = (body.get("thinking") or {}).get("block_binding") or {}
+    return binding.get("prefix_mismatch_behavior") == "drop_block"
 
 
 def _refused(message: str, rule: str, page: str) -> Refused:
@@ -507,6 +560,8 @@ def turns_of(messages: Sequence[Json]) -> Iterator[Said]:
     for message in messages:
         content = message["content"]
         blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
+        if message["role"] == "system":
+            continue
         if message["role"] == "assistant":
             yield Said("assistant", text_of(content), calls=sum(block["type"] == "tool_use" for block in blocks))
             continue

@@ -176,7 +176,7 @@ class _Signing:
     def __init__(self, vendor: OwnServer) -> None:
         self.ids, self._signature = vendor.ids, vendor.signature
 
-    def sign(self, _thoughts: str) -> str:
+    def sign(self, _thoughts: str, *_more: Any) -> str:
         return self._signature or ""
 
 

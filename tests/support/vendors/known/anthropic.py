@@ -3,10 +3,25 @@
 from collections.abc import Sequence
 from typing import ClassVar
 
+from tests.support.vendors.apis.bound_thoughts import CONTROLS
 from tests.support.vendors.apis.messages import MessagesVendor
 from tests.support.vendors.models import Model
-from tests.support.vendors.rules.anthropic import API, BETA, BETA_FIELDS, COUNT, MESSAGES, MODELS
-from tests.support.vendors.shapes import Record
+from tests.support.vendors.rules.anthropic import (
+    ALWAYS_THINKS,
+    API,
+    BETA,
+    BETA_FIELDS,
+    BOUND_THINKING,
+    COUNT,
+    MESSAGE,
+    MESSAGES,
+    MODELS,
+    NO_FORCED_TOOLS,
+    PER_TURN,
+    ROLES_WITH_SYSTEM,
+    WITHIN,
+)
+from tests.support.vendors.shapes import ListOf, MapOf, Record, Shape
 from tests.support.vendors.vendor import Json, Refused, Request
 
 _THINKING_DOCS = "https://docs.claude.com/en/docs/build-with-claude/extended-thinking"
@@ -16,7 +31,10 @@ _CONSIDERATIONS = (
 _HIGHER = ("xhigh", "max")
 
 # The newest is in _constants.py of https://github.com/anthropics/anthropic-sdk-python, 2.14.
-VERSIONS = ("2023-01-01", "2023-06-01", "2026-10-21")
+_NEWEST = "2026-10-21"
+VERSIONS = ("2023-01-01", "2023-06-01", _NEWEST)
+_VERSIONING = "https://platform.claude.com/docs/en/api/versioning"  # of 2026-10-21, read on 2026-11-29
+_GONE = ("temperature", "top_p", "top_k")
 
 
 class Anthropic(MessagesVendor):
@@ -65,14 +83,52 @@ class Anthropic(MessagesVendor):
             )
 
     def fields_of(self, request: Request, usual: Record) -> Record:
-        """Add the fields of the betas that are asked for."""
+        """Add the fields of the betas that are asked for, and leave out those that the version has no more."""
         betas = betas_of(request)
-        more = {
-            name: shape
-            for name, (word, shape) in BETA_FIELDS.items()
-            if any(beta.startswith(word) for beta in betas if word)
+        more: dict[str, Shape] = {
+            name: shape for name, (words, shape) in BETA_FIELDS.items() if any(beta.startswith(words) for beta in betas)
         }
+        if CONTROLS in betas:
+            more["thinking"] = BOUND_THINKING
+        asked = request.body.get("model") if isinstance(request.body, dict) else None
+        model = self.models.find(asked) if isinstance(asked, str) else None
+        message: dict[str, Shape] = {}
+        if (model is not None and WITHIN in model.marks) or any(beta.startswith("mid-conversation") for beta in betas):
+            message["role"] = ROLES_WITH_SYSTEM
+        if any(beta.startswith(PER_TURN) for beta in betas):
+            message["output_config"] = MapOf(nullable=True)
+        if message:
+            more["messages"] = ListOf(of=MESSAGE.also((), **message), most=100_000)
+        if request.headers.get("anthropic-version") == _NEWEST:
+            usual = usual.without(*_GONE)
         return usual.also((), **more) if more else usual
+
+    def tells_dropped(self, request: Request) -> bool:
+        """Say whether an answer tells which thoughts were dropped: only with the beta that asks for it."""
+        return CONTROLS in betas_of(request)
+
+    def check_version(self, request: Request, body: Json) -> None:
+        """Refuse what the newest version of the API has no more."""
+        if request.headers.get("anthropic-version") != _NEWEST:
+            return
+        for number, message in enumerate(body["messages"]):
+            for inner, block in enumerate(message["content"] if isinstance(message["content"], list) else ()):
+                where = f"messages.{number}.content.{inner}"
+                if message["role"] == "assistant" and block["type"] == "document":
+                    raise self._wrong(
+                        f"{where}: `document` blocks are not permitted in `assistant` messages",
+                        "document of the assistant",
+                        _VERSIONING,
+                    )
+                texts = [block, *(block.get("content") or ())] if block["type"] == "search_result" else [block]
+                if message["role"] == "user" and any(
+                    each["type"] == "text" and each.get("citations") for each in texts
+                ):
+                    raise self._wrong(
+                        f"{where}.text.citations: citations are not permitted in `user` messages",
+                        "citations of the user",
+                        _VERSIONING,
+                    )
 
     def check_model(self, body: Json, model: Model) -> None:
         """Refuse what this model does not take."""
@@ -94,7 +150,7 @@ class Anthropic(MessagesVendor):
             )
         self._check_thinking(body, model)
         self._check_effort(body, model)
-        self._check_tools(body)
+        self._check_tools(body, model)
         if any(not stop.strip() for stop in body.get("stop_sequences") or ()):
             raise self._wrong(
                 "stop_sequences: each stop sequence must contain non-whitespace",
@@ -105,6 +161,12 @@ class Anthropic(MessagesVendor):
     def _check_thinking(self, body: Json, model: Model) -> None:
         thinking = body.get("thinking") or {}
         kind = thinking.get("type", "disabled")
+        if thinking and kind in {"disabled", "between_tools"} and ALWAYS_THINKS in model.marks:
+            self._check_least(body, model, kind)
+        elif kind == "between_tools":
+            raise self._wrong(
+                f'"thinking.type.{kind}" is not supported for this model.', "no such thinking", model.page
+            )
         if kind == "enabled" and kind not in model.efforts:
             raise self._wrong(
                 '"thinking.type.enabled" is not supported for this model. Use "thinking.type.adaptive" and'
@@ -151,6 +213,25 @@ class Anthropic(MessagesVendor):
                 "https://github.com/can1357/oh-my-pi/issues/341",
             )
 
+    def _check_least(self, body: Json, model: Model, kind: str) -> None:
+        """Refuse that a model does not think, or thinks less than it can."""
+        if kind not in model.efforts:
+            least = (
+                'To turn thinking off on this model, send "thinking": {"type": "between_tools"}.'
+                if "between_tools" in model.efforts
+                else 'Use "thinking.type.adaptive" and "output_config.effort" to control thinking behavior.'
+            )
+            raise self._wrong(
+                f'"thinking.type.{kind}" is not supported for this model. {least}', "always thinks", model.page
+            )
+        effort = (body.get("output_config") or {}).get("effort")
+        if effort in _HIGHER:
+            raise self._wrong(
+                f'"thinking.type.{kind}" is not supported with "output_config.effort" "{effort}" on this model.',
+                "between tools with such an effort",
+                "https://platform.claude.com/docs/en/models/sonnet-5-5/whats-new-sonnet-5-5",
+            )
+
     def _check_effort(self, body: Json, model: Model) -> None:
         effort = (body.get("output_config") or {}).get("effort")
         if effort is None:
@@ -165,9 +246,9 @@ class Anthropic(MessagesVendor):
                 "https://platform.claude.com/docs/en/build-with-claude/effort",
             )
 
-    def _check_tools(self, body: Json) -> None:
+    def _check_tools(self, body: Json, model: Model) -> None:
         page = "https://platform.claude.com/docs/en/agents-and-tools/tool-use/implement-tool-use"
-        names = [tool["name"] for tool in body.get("tools") or ()]
+        names = [tool.get("name") or tool["type"] for tool in body.get("tools") or ()]
         if len(set(names)) < len(names):
             raise self._wrong("tools: Tool names must be unique.", "two tools with one name", page)
         for number, tool in enumerate(body.get("tools") or ()):
@@ -180,6 +261,12 @@ class Anthropic(MessagesVendor):
                     "https://github.com/anthropics/claude-code/issues/40075",
                 )
         choice = body.get("tool_choice")
+        if NO_FORCED_TOOLS in model.marks and (choice or {}).get("type") in {"any", "tool"}:
+            raise self._wrong(
+                'tool_choice: type "tool" and "any" are not supported for this model.',
+                "no forced tools",
+                "https://github.com/can1357/oh-my-pi/issues/12939",
+            )
         if choice is not None and not names:
             raise self._wrong(
                 "tool_choice: tool_choice may only be specified while providing tools", "choice without tools", page

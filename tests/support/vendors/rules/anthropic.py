@@ -7,6 +7,9 @@ stricter, the page is beside the rule.
 
 import re
 
+from msgspec import structs
+
+from tests.support.vendors.apis.bound_thoughts import ACCOUNT, PAGE, PREFIX
 from tests.support.vendors.models import Model, Models, alike
 from tests.support.vendors.shapes import (
     Anything,
@@ -116,7 +119,8 @@ BLOCKS = {
         (
             "server_tool_use", "web_search_tool_result", "web_fetch_tool_result", "code_execution_tool_result",
             "bash_code_execution_tool_result", "text_editor_code_execution_tool_result", "tool_search_tool_result",
-            "container_upload", "mcp_tool_use", "mcp_tool_result", "compaction",
+            "container_upload", "mcp_tool_use", "mcp_tool_result", "compaction", "advisor_tool_result", "tool_addition",
+            "tool_removal", "mcp_tool_listing", "fallback",
         ),
         _HOSTED,
     ),
@@ -129,6 +133,12 @@ MESSAGE = Record(
     needed=("role", "content"),
     page=f"{API}#body-messages",
 )
+# Instructions within messages, and what a single turn is told beside its content:
+# https://platform.claude.com/docs/build-with-claude/mid-conversation-system-messages, read on 2026-11-29. Claude Code
+# 2.1.332 asks for both by their betas.
+WITHIN = "system within messages"
+PER_TURN = "per-turn-control"
+ROLES_WITH_SYSTEM = Text(only=("user", "assistant", "system"))
 _CALLERS = ListOf(of=Text())
 _CUSTOM = Record(
     fields={
@@ -147,6 +157,7 @@ _CUSTOM = Record(
     page=f"{SDK}/tool_param.py",
 )
 _OWN = Record(fields={"type": Text(), "name": Text(), "cache_control": CACHE}, needed=("name",), open=True)
+_TOOLSET = Record(fields={"type": Text(), "cache_control": CACHE}, open=True)
 TOOL = ByTag(
     usual="custom",
     shapes={
@@ -158,10 +169,12 @@ TOOL = ByTag(
                 "text_editor_20250728", "web_search_20250305", "web_fetch_20250910", "web_search_20260209",
                 "web_fetch_20260209", "web_fetch_20260309", "web_search_20260318", "web_fetch_20260318",
                 "tool_search_tool_bm25_20251119", "tool_search_tool_regex_20251119", "computer_20250124",
-                "computer_20251124",
+                "computer_20251124", "bash_20241022", "text_editor_20241022", "computer_20241022", "advisor_20260301",
             ),
             _OWN,
         ),
+        # https://platform.claude.com/docs/agents-and-tools/tool-use/tool-reference, read on 2026-11-29
+        **dict.fromkeys(("computer_toolset_20260801", "browser_toolset_20260801", "mcp_toolset"), _TOOLSET),
     },
     page=f"{SDK}/tool_union_param.py",
 )  # fmt: skip
@@ -177,6 +190,7 @@ THINKING = ByTag(
             needed=("budget_tokens",),
         ),
         "adaptive": Record(fields={"type": Text(), "display": Text(only=("summarized", "omitted"), nullable=True)}),
+        "between_tools": Record(fields={"type": Text()}),
         "disabled": Record(fields={"type": Text()}),
     },
     page=f"{API}#body-thinking",
@@ -193,6 +207,7 @@ _BOTH: dict[str, Shape] = {  # what counting takes too
                 shapes={"json_schema": Record(fields={"type": Text(), "schema": MapOf()}, needed=("schema",))},
                 nullable=True,
             ),
+            "task_budget": MapOf(nullable=True),
         },
         page=f"{SDK}/output_config_param.py",
     ),
@@ -214,6 +229,13 @@ MESSAGES = Record(
         "metadata": Record(fields={"user_id": Text(longest=256, nullable=True)}),
         "container": Anything(),
         "inference_geo": Text(nullable=True),
+        "speed": Text(only=("standard", "fast"), nullable=True),
+        "diagnostics": Anything(),
+        "billing_policy": Anything(),
+        "compaction": Anything(),
+        "fallback_credit_token": Text(nullable=True),
+        "user_profile_id": Text(nullable=True),
+        "workspace_id": Text(nullable=True),
         "service_tier": Text(only=("auto", "standard_only")),
         "stop_sequences": ListOf(of=Text()),
         "stream": Flag(),
@@ -237,17 +259,34 @@ _THREAD = ByTag(
         ),
     }
 )
-BETA_FIELDS: dict[str, tuple[str, Shape]] = {
-    "context_management": ("context-management", MapOf(nullable=True)),
-    "mcp_servers": ("mcp-client", ListOf(of=MapOf())),
-    "output_format": ("structured-outputs", MapOf(nullable=True)),
-    "speed": ("fast-mode", Text(only=("standard", "fast"), nullable=True)),
-    "fallbacks": ("server-side-fallback", Anything()),
-    "diagnostics": ("cache-diagnosis", Anything()),
-    "thread": ("message-threads", _THREAD),
+BETA_FIELDS: dict[str, tuple[tuple[str, ...], Shape]] = {
+    "context_management": (("context-management", "compact"), MapOf(nullable=True)),  # compact-2026-01-12 of the SDK
+    "mcp_servers": (("mcp-client",), ListOf(of=MapOf())),
+    "output_format": (("structured-outputs",), MapOf(nullable=True)),
+    "fallbacks": (("server-side-fallback",), Anything()),
+    "thread": (("message-threads",), _THREAD),
 }
+# Thoughts are bound for all, but only the beta has the field that says what becomes of those that fail (``REASONS`` of
+# apis/bound_thoughts.py: "400 thinking.adaptive.block_binding: Extra inputs are not permitted").
+_BINDING = Record(
+    fields={
+        "prefix_mismatch_behavior": Text(only=("error", "drop_block"), nullable=True),
+        "bind_to_additional_organizations": ListOf(nullable=True),
+        "bind_to_end_user": Flag(nullable=True),
+    },
+    nullable=True,
+)
+BOUND_THINKING = ByTag(
+    shapes={
+        name: shape.also(block_binding=_BINDING) if name == "adaptive" and isinstance(shape, Record) else shape
+        for name, shape in THINKING.shapes.items()
+    },
+    page=THINKING.page,
+)
 BETA = re.compile(r"[a-z0-9-]+-20\d\d-?\d\d-?\d\d")
 
+# Marks of this autumn's models: thinking cannot be turned off; a call of a tool cannot be forced.
+ALWAYS_THINKS, NO_FORCED_TOOLS = "always thinks", "no forced tools"
 _MODELS = "https://platform.claude.com/docs/en/about-claude/models/overview"
 _MANUAL = Model(
     apis=frozenset({"messages"}),
@@ -284,6 +323,29 @@ _FROM_5 = Model(  # it thinks unasked: https://github.com/pydantic/pydantic-ai/p
     marks=_FROM_4_7.marks,
     page="https://github.com/pydantic/pydantic-ai/pull/7991",
 )
+_OPUS_5_5_PAGE = "https://platform.claude.com/docs/en/models/opus-5-5/migration-guide"
+_OPUS_5_5 = Model(  # read on 2026-11-29; Opus 5.5 is of 2026-09-22
+    apis=frozenset({"messages"}),
+    context=1_000_000,
+    longest=128_000,
+    efforts=("adaptive",),
+    usual="adaptive",
+    not_taken=_FROM_4_7.not_taken,
+    marks=_FROM_4_7.marks | {ALWAYS_THINKS, NO_FORCED_TOOLS, PREFIX, WITHIN},
+    page=_OPUS_5_5_PAGE,
+)
+_SONNET_5_5 = structs.replace(  # of 2026-09-28
+    _OPUS_5_5,
+    efforts=("adaptive", "between_tools"),
+    marks=_OPUS_5_5.marks | {ACCOUNT},
+    page="https://platform.claude.com/docs/en/models/sonnet-5-5/migration-guide",
+)
+_HAIKU_5_5 = structs.replace(  # it takes disabled, and a forced tool
+    _OPUS_5_5,
+    efforts=("adaptive", "disabled"),
+    marks=_SONNET_5_5.marks - {ALWAYS_THINKS, NO_FORCED_TOOLS},
+    page="https://platform.claude.com/docs/en/models/haiku-5-5/migration-guide",
+)
 MODELS = Models(
     *alike(("claude-haiku-4-5", "claude-sonnet-4-5"), _MANUAL),
     Model(
@@ -307,4 +369,12 @@ MODELS = Models(
     *alike(("claude-opus-4-6", "claude-sonnet-4-6"), _AT_4_6),
     *alike(("claude-opus-4-7", "claude-opus-4-8"), _FROM_4_7),
     *alike(("claude-opus-5", "claude-sonnet-5", "claude-fable-5", "claude-mythos-5"), _FROM_5),
+    *alike(
+        # The last one is not out yet: who meets a model of tomorrow has to take it for its family's newest.
+        ("claude-opus-5-5", "claude-fable-5-1", "claude-fable-5-2", "claude-mythos-5-2", "claude-opus-5-7"),
+        _OPUS_5_5,
+        dict.fromkeys(("claude-fable-5-1", "claude-fable-5-2", "claude-mythos-5-2"), PAGE),
+    ),
+    *alike(("claude-sonnet-5-5",), _SONNET_5_5),
+    *alike(("claude-haiku-5-5",), _HAIKU_5_5),
 )
