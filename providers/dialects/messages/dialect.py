@@ -30,6 +30,7 @@ from providers.dialects.messages.answers import ENDING, MessageGathering, events
 from providers.dialects.messages.continuing import MessageContinuing
 from providers.dialects.messages.events import error_body, read_event
 from providers.dialects.messages.fields import (
+    CANNOT_STOP_THINKING,
     CANNOT_THINK_ON,
     budget_of_effort,
     effort_of_budget,
@@ -313,6 +314,11 @@ def with_effort(fields: Fields, habits: Habits) -> Wording:
         if effort is None:
             said["output_config"] = raw_json({**config, "effort": effort_of_budget(budget)})
         losses.append(Loss("thinking.budget_tokens", _ANOTHER_FORM, hint=True))
+    elif kind in {_NO_THOUGHT, _NOTES} and own.least_thinking not in {"off", kind.decode().strip('"')}:
+        return _thinking_least(said, config, own.least_thinking)
+    elif kind == _NOTES and own.least_thinking == "off":
+        said["thinking"] = raw_json({"type": "disabled"})
+        losses.append(Loss("thinking", _ANOTHER_FORM, hint=True))
     if effort is not None and not own.takes_effort:
         losses.append(Loss("output_config.effort", _NO_EFFORT, hint=True))
         rest = {name: value for name, value in config.items() if name != "effort"}
@@ -320,6 +326,26 @@ def with_effort(fields: Fields, habits: Habits) -> Wording:
         if not rest:
             del said["output_config"]
     return Wording(said, tuple(losses)) if losses else Wording(fields)
+
+
+_NOTES = b'"between_tools"'
+# With notes between tools alone, these efforts are a 400 (platform.claude.com/docs/en/models/sonnet-5-5/
+# whats-new-sonnet-5-5, read on 2026-11-29).
+_TOO_HARD = frozenset({b'"xhigh"', b'"max"'})
+
+
+def _thinking_least(said: RawObject, config: RawObject, least: LeastThinking) -> Wording:
+    """Return a request that forbids to think, of a model that cannot stop, with as little thinking as there is."""
+    losses = [Loss("thinking", CANNOT_STOP_THINKING, hint=True)]
+    if least == "between_tools":
+        said["thinking"] = raw_json({"type": least})
+        if bytes(config.get("effort", b"")) in _TOO_HARD:
+            said["output_config"] = raw_json({**config, "effort": "high"})
+            losses.append(Loss("output_config.effort", _ANOTHER_FORM, hint=True))
+    else:
+        del said["thinking"]
+        said["output_config"] = raw_json({**config, "effort": least})
+    return Wording(said, tuple(losses))
 
 
 def _lacks_thoughts(fields: Fields) -> bool:
