@@ -1,0 +1,230 @@
+"""What the vendors changed in autumn 2026, through a gateway: nobody hears of it, and no stand-in refuses anything."""
+
+import json
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from providers import events
+from providers.dialects import DIALECTS
+from tests.app.gateway.running_gateway import RunningGateway, serving
+from tests.support.vendors import Served, running_vendor
+
+Json = dict[str, Any]
+
+# Models of this autumn, and those of families that go on under names that nobody has seen.
+ALWAYS_THINKING = ("claude-opus-5-5", "claude-sonnet-5-5", "claude-fable-5-2", "claude-opus-5-7")
+MODELS: Mapping[str, str] = {
+    **dict.fromkeys((*ALWAYS_THINKING, "claude-haiku-5-5", "claude-sonnet-5"), "anthropic"),
+    "deepseek-v4-pro": "deepseek",
+}
+PATHS = {
+    "chat": "/v1/chat/completions",
+    "messages": "/v1/messages",
+    "responses": "/v1/responses",
+    "gemini": "/v1beta/models/{model}:generateContent",
+}
+SCHEMA: Json = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+ARGUMENTS = {"city": "Oslo"}
+SAID = f"Which city?\ndata: {json.dumps(ARGUMENTS)}"
+
+
+def said(api: str, text: str = SAID) -> Json:
+    """Return a request that says this."""
+    match api:
+        case "responses":
+            return {"input": [{"role": "user", "content": text}], "store": False}
+        case "gemini":
+            return {"contents": [{"role": "user", "parts": [{"text": text}]}]}
+        case "messages":
+            return {"messages": [{"role": "user", "content": text}], "max_tokens": 2000}
+        case _:
+            return {"messages": [{"role": "user", "content": text}]}
+
+
+def offering(api: str, *names: str) -> Json:
+    """Return what offers these tools."""
+    match api:
+        case "chat":
+            return {"tools": [{"type": "function", "function": {"name": name, "parameters": SCHEMA}} for name in names]}
+        case "messages":
+            return {"tools": [{"name": name, "input_schema": SCHEMA} for name in names]}
+        case "responses":
+            return {"tools": [{"type": "function", "name": name, "parameters": SCHEMA} for name in names]}
+        case _:
+            return {"tools": [{"functionDeclarations": [{"name": name, "parameters": SCHEMA} for name in names]}]}
+
+
+NAMED: Mapping[str, Json] = {
+    "chat": {"tool_choice": {"type": "function", "function": {"name": "weather"}}},
+    "messages": {"tool_choice": {"type": "tool", "name": "weather"}},
+    "responses": {"tool_choice": {"type": "function", "name": "weather"}},
+    "gemini": {"toolConfig": {"functionCallingConfig": {"mode": "ANY", "allowedFunctionNames": ["weather"]}}},
+}
+ANY: Mapping[str, Json] = {
+    "chat": {"tool_choice": "required"},
+    "messages": {"tool_choice": {"type": "any"}},
+    "responses": {"tool_choice": "required"},
+    "gemini": {"toolConfig": {"functionCallingConfig": {"mode": "ANY"}}},
+}
+# How each API asks for as little thinking as there is.
+LEAST: Mapping[str, list[Json]] = {
+    "chat": [{"reasoning_effort": "none"}, {"reasoning_effort": "minimal"}],
+    "messages": [{"thinking": {"type": "disabled"}}, {"thinking": {"type": "enabled", "budget_tokens": 1024}}],
+    "responses": [{"reasoning": {"effort": "none"}}],
+    "gemini": [
+        {"generationConfig": {"thinkingConfig": {"thinkingBudget": 0}}},
+        {"generationConfig": {"thinkingConfig": {"thinkingBudget": 1024}}},
+    ],
+}
+
+
+def calls_of(api: str, answer: Json) -> list[tuple[str, Json]]:
+    """Return the calls of an answer, by name and arguments."""
+    match api:
+        case "chat":
+            message = answer["choices"][0]["message"]
+            functions = [each["function"] for each in message.get("tool_calls") or ()]
+            return [(each["name"], json.loads(each["arguments"])) for each in functions]
+        case "messages":
+            return [(each["name"], each["input"]) for each in answer["content"] if each["type"] == "tool_use"]
+        case "responses":
+            items = [each for each in answer["output"] if each["type"] == "function_call"]
+            return [(each["name"], json.loads(each["arguments"])) for each in items]
+        case _:
+            parts = answer["candidates"][0]["content"]["parts"]
+            return [
+                (each["functionCall"]["name"], each["functionCall"]["args"]) for each in parts if "functionCall" in each
+            ]
+
+
+def finish_of(api: str, answer: Json) -> str:
+    """Return why an answer ended."""
+    match api:
+        case "chat":
+            return str(answer["choices"][0]["finish_reason"])
+        case "messages":
+            return str(answer["stop_reason"])
+        case "responses":
+            return str(answer["status"])
+        case _:
+            return str(answer["candidates"][0]["finishReason"])
+
+
+FINISHES = {"chat": "tool_calls", "messages": "tool_use", "responses": "completed", "gemini": "STOP"}
+
+Gateway = tuple[RunningGateway, dict[str, Served]]
+
+
+@pytest.fixture
+async def gateway(tmp_path: Path) -> AsyncIterator[Gateway]:
+    """A gateway before all vendors, each model alone; at its end nobody has refused anything."""
+    async with AsyncExitStack() as stack:
+        names = sorted(set(MODELS.values()))
+        vendors = {name: await stack.enter_async_context(running_vendor(name)) for name in names}
+        providers = {
+            name: {"preset": name, "base_url": vendor.base_url, "api_key": vendor.key}
+            for name, vendor in vendors.items()
+        }
+        models = {model: {"deployments": [f"{name}/{model}"]} for model, name in MODELS.items()}
+        yield (
+            await stack.enter_async_context(serving(tmp_path, {"unused": None}, providers=providers, models=models)),
+            vendors,
+        )
+        assert {name: vendor.said for name, vendor in vendors.items() if vendor.refusals} == {}
+
+
+async def answered(
+    running: RunningGateway, api: str, model: str, body: Json, *, stream: bool = False
+) -> tuple[Json, Mapping[str, str]]:
+    """Return the whole answer, and its headers."""
+    path = PATHS[api].format(model=model)
+    path = path.replace(":generateContent", ":streamGenerateContent?alt=sse") if stream else path
+    sent = body if api == "gemini" else {**body, "model": model, "stream": stream}
+    async with running.post(sent, path=path) as response:
+        came = await response.read()
+    assert response.status == 200, (model, came, body)
+    if not stream:
+        return json.loads(came), response.headers
+    gathering = DIALECTS[api].answers.gathering()
+    for event in events(came):
+        if event.data.strip() not in {b"", b"[DONE]"}:
+            gathering.take(DIALECTS[api].answers.read_event(event.data, ()))
+    return json.loads(gathering.body()), response.headers
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+@pytest.mark.parametrize("api", PATHS)
+async def test_who_forces_a_tool_gets_its_call(gateway: Gateway, api: str, stream: bool) -> None:
+    running, _ = gateway
+    for model in (*ALWAYS_THINKING, "deepseek-v4-pro"):
+        for tools, choice in ((("weather", "time"), NAMED), (("weather",), ANY)):
+            body = {**said(api), **offering(api, *tools), **choice[api]}
+            answer, headers = await answered(running, api, model, body, stream=stream)
+            assert calls_of(api, answer) == [("weather", ARGUMENTS)], (model, answer)
+            assert finish_of(api, answer) == FINISHES[api]
+            assert "x-holeshot-dropped" in headers or model == "deepseek-v4-pro", model
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+@pytest.mark.parametrize("api", PATHS)
+async def test_who_forces_any_of_several_tools_gets_one(gateway: Gateway, api: str, stream: bool) -> None:
+    running, _ = gateway
+    for model in (*ALWAYS_THINKING, "deepseek-v4-pro"):
+        body = {**said(api, "Which?"), **offering(api, "weather", "time"), **ANY[api]}
+        [(name, arguments)] = calls_of(api, (await answered(running, api, model, body, stream=stream))[0])
+        assert name in {"weather", "time"}
+        assert arguments.keys() == {"city"}
+
+
+@pytest.mark.parametrize("api", PATHS)
+async def test_older_models_are_forced_as_they_were(gateway: Gateway, api: str) -> None:
+    running, vendors = gateway
+    for model in ("claude-haiku-5-5", "claude-sonnet-5"):
+        body = {**said(api), **offering(api, "weather", "time"), **NAMED[api]}
+        answer, _ = await answered(running, api, model, body)
+        assert calls_of(api, answer) == [("weather", ARGUMENTS)]
+        assert vendors["anthropic"].seen[-1].body["tool_choice"]["type"] == "tool"
+
+
+@pytest.mark.parametrize("api", PATHS)
+async def test_who_wants_no_thoughts_gets_as_few_as_there_are(gateway: Gateway, api: str) -> None:
+    running, vendors = gateway
+    for model in (*ALWAYS_THINKING, "claude-haiku-5-5"):
+        for least in LEAST[api]:
+            await answered(running, api, model, {**said(api, "say: well"), **least})
+            sent = vendors["anthropic"].seen[-1].body
+            thinking, effort = (sent.get("thinking") or {}).get("type"), (sent.get("output_config") or {}).get("effort")
+            if "1024" in json.dumps(least) or "minimal" in json.dumps(least):
+                continue
+            if model == "claude-sonnet-5-5":
+                assert thinking == "between_tools", sent
+            elif model == "claude-haiku-5-5":
+                assert thinking == "disabled", sent
+            else:
+                assert (thinking, effort) == (None, "low"), sent
+
+
+@pytest.mark.parametrize(
+    ("model", "sent"), [("claude-opus-5-5", (None, "low")), ("claude-sonnet-5", ("disabled", None))]
+)
+async def test_notes_between_tools_alone_are_asked_of_who_knows_them(
+    gateway: Gateway, model: str, sent: tuple[str | None, str | None]
+) -> None:
+    running, vendors = gateway
+    body = {**said("messages", "say: well"), "thinking": {"type": "between_tools"}}
+    await answered(running, "messages", model, body)
+    asked = vendors["anthropic"].seen[-1].body
+    assert ((asked.get("thinking") or {}).get("type"), (asked.get("output_config") or {}).get("effort")) == sent
+    await answered(running, "messages", "claude-sonnet-5-5", body)
+    assert vendors["anthropic"].seen[-1].body["thinking"] == {"type": "between_tools"}
+
+
+async def test_who_forbids_thinking_may_want_hard_work_all_the_same(gateway: Gateway) -> None:
+    running, vendors = gateway
+    body = {**said("messages", "say: well"), "thinking": {"type": "disabled"}, "output_config": {"effort": "max"}}
+    await answered(running, "messages", "claude-sonnet-5-5", body)
+    assert vendors["anthropic"].seen[-1].body["output_config"] == {"effort": "high"}
