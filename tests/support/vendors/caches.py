@@ -6,13 +6,16 @@ Nothing shorter than a model's least is kept. It is kept as long as the vendor i
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 PAGE = "https://platform.claude.com/docs/en/build-with-claude/prompt-caching"
 _BACK = 20  # blocks
 _LETTERS_OF_A_TOKEN = 4
-_LEAST: Mapping[str, int] = {"haiku-4-5": 4096, "opus-4-5": 4096, "opus-4-6": 4096, "opus-4-7": 2048, "opus-5": 512}
+_LEAST: Mapping[str, int] = {
+    "haiku-4-5": 4096, "opus-4-5": 4096, "opus-4-6": 4096, "opus-4-7": 2048, "opus-5": 512, "sonnet-5-5": 512,
+    "fable": 512, "mythos": 512,
+}  # fmt: skip
 _USUAL_LEAST = 1024
 
 
@@ -32,6 +35,29 @@ class Used(NamedTuple):
 
 
 NONE_USED = Used()
+
+
+class Prefixes:
+    """What a vendor caches by itself, without marks: each beginning of a prompt that an account has sent.
+
+    OpenAI's: https://developers.openai.com/api/docs/guides/prompt-caching, 1,024 tokens or more, read on 2026-11-29.
+    """
+
+    def __init__(self, least: int = 1024) -> None:
+        self._least = least
+        self._kept: set[tuple[str, bytes]] = set()
+
+    def read(self, model: str, blocks: Iterable[tuple[Block, int]]) -> int:
+        """Return how many tokens of a prompt are cached, and keep all of it."""
+        digest, tokens, read = hashlib.sha256(), 0, 0
+        for block, its in blocks:
+            digest.update(json.dumps(block.said, sort_keys=True).encode())
+            tokens += its
+            place = (model, digest.digest())
+            if place in self._kept and tokens >= self._least:
+                read = tokens
+            self._kept.add(place)
+        return read
 
 
 class Caches:

@@ -45,7 +45,7 @@ class ChatVendor(Vendor):
         asked = self.read(body, model)
         self.check_length(body, model, asked)
         given = answered(asked, self.failures)
-        writing = Writing(self, asked, given)
+        writing = Writing(self, asked, given, cached=self.cached(body))
         if asked.stream:
             return Reply(blocks=as_data(writing.events()), breaks=given.cut)
         return Reply(writing.whole(), breaks=given.cut)
@@ -188,6 +188,10 @@ class ChatVendor(Vendor):
 
     # How it reads and answers.
 
+    def cached(self, body: Json) -> int:
+        """Return how many tokens of a prompt are in its cache, and keep the prompt there."""
+        return 0
+
     def thinks(self, body: Json, model: Model) -> bool:
         """Say whether the model thinks about this request."""
         return model.thinks and (body.get("reasoning_effort") or model.usual) not in {None, "none"}
@@ -244,8 +248,9 @@ class ChatVendor(Vendor):
 class Writing:
     """One answer as chat completions."""
 
-    def __init__(self, vendor: ChatVendor, asked: Asked, given: Given) -> None:
+    def __init__(self, vendor: ChatVendor, asked: Asked, given: Given, *, cached: int = 0) -> None:
         self._vendor, self._asked, self._given = vendor, asked, given
+        self._cached = min(cached, given.tokens_in)
         self._id = vendor.ids.next("chatcmpl-", 29, LETTERS)
         self._calls = [vendor.ids.next(*vendor.call_ids) for _ in given.calls]
 
@@ -294,7 +299,7 @@ class Writing:
             "prompt_tokens": given.tokens_in,
             "completion_tokens": answer,
             "total_tokens": given.tokens_in + answer,
-            "prompt_tokens_details": {"cached_tokens": 0, "audio_tokens": 0},
+            "prompt_tokens_details": {"cached_tokens": self._cached, "audio_tokens": 0},
             "completion_tokens_details": {
                 "reasoning_tokens": given.tokens_of_thoughts,
                 "audio_tokens": 0,

@@ -94,8 +94,12 @@ def thoughts_before(items: Sequence[Json]) -> dict[str, str]:
     return found
 
 
-def resolved(items: Sequence[Json], kept: Kept, seal: "Seal", *, store: bool) -> list[Json]:
+def resolved(
+    items: Sequence[Json], kept: Kept, seal: "Seal", *, store: bool, drops_foreign: bool = False
+) -> list[Json]:
     """Return the items of an input with references replaced by what they mean.
+
+    ``drops_foreign``: reasoning that another account has sealed is no refusal (it is dropped later).
 
     Raises:
         Refused: a reference to what is not kept, reasoning that is neither kept nor sealed by this account.
@@ -121,8 +125,10 @@ def resolved(items: Sequence[Json], kept: Kept, seal: "Seal", *, store: bool) ->
             )
         if kind == "reasoning":
             sealed = item.get("encrypted_content")
-            if sealed:
+            if sealed and not (drops_foreign and seal.is_foreign(sealed)):
                 seal.check(sealed, name)
+            elif sealed:
+                pass
             elif name and name in kept.items:
                 item = kept.items[name]  # noqa: PLW2901 - what is kept counts, not what is sent
             elif name:
@@ -233,15 +239,30 @@ def _wrong(message: str, rule: str, page: str) -> Refused:
     return Refused(400, message, param="input", rule=rule, page=page)
 
 
+_PLAIN = 2  # the item and its text, in what an older model's reasoning is sealed of
+
+
 class Seal(Struct):
     """Encrypts what an account may get back: other accounts cannot open it."""
 
     secret: str
 
-    def close(self, what: str, name: str | None) -> str:
-        """Return the encrypted form of some text, for the item ``name``."""
-        inside = base64.urlsafe_b64encode(json.dumps([name, what]).encode()).decode()
+    def close(self, what: str, name: str | None, made: Sequence[str] = ()) -> str:
+        """Return the encrypted form of some text, for the item ``name``; ``made``: what it is bound to."""
+        inside = base64.urlsafe_b64encode(json.dumps([name, what, *made]).encode()).decode()
         return f"gAAAAAB{self._signed(inside)}{inside}"
+
+    def is_foreign(self, sealed: str) -> bool:
+        """Say whether another account has sealed something that is bound."""
+        try:
+            is_bound = len(json.loads(base64.urlsafe_b64decode(sealed[71:]))) > _PLAIN
+        except ValueError:
+            return False
+        return is_bound and not hmac.compare_digest(sealed[7:71], self._signed(sealed[71:]))
+
+    def made(self, sealed: str) -> list[str]:
+        """Return what something is bound to; nothing, where it is of an older model."""
+        return [str(each) for each in json.loads(base64.urlsafe_b64decode(sealed[71:]))[_PLAIN:]]
 
     def check(self, sealed: str, name: str | None) -> None:
         """Refuse what this account did not make, or made for another item.

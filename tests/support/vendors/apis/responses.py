@@ -8,8 +8,10 @@ from typing import Any, ClassVar
 
 import msgspec
 
+from tests.support.vendors.apis import bound_reasoning
 from tests.support.vendors.apis.chat import CREATED, ChatVendor
 from tests.support.vendors.apis.kept import Kept, KeptResponse, Seal, as_items, check_history, resolved
+from tests.support.vendors.caches import Prefixes
 from tests.support.vendors.models import Model
 from tests.support.vendors.rules.responses import CONVERSATION, MOVED, RESPONSES
 from tests.support.vendors.schemas import STRICT_PAGE, plain_faults, strict_faults
@@ -31,6 +33,9 @@ class ResponsesVendor(ChatVendor):
         super().__init__(seed, account)
         self.kept = Kept()
         self.seal = Seal(f"{self.name} {account}")
+        self.prefixes = Prefixes()
+        self.made_with: dict[str, bound_reasoning.Made] = {}  # by the ids of reasoning items
+        self.dropped: list[bound_reasoning.Lost] = []  # reasoning that was sent and that no model was shown
 
     def routes(self) -> Sequence[Route]:
         """Return the routes of Responses and conversations too."""
@@ -69,12 +74,24 @@ class ResponsesVendor(ChatVendor):
         self.check_response(body, model)
         store = body.get("store") is not False
         before = self._before(body, connection or {})
-        given = [self._named(item) for item in resolved(body["input"], self.kept, self.seal, store=store)]
-        check_history([*before, *given], self.kept)
-        asked = self._asked(body, model, [*before, *given])
-        self.check_context(body, model, [*before, *given])
+        drops = bound_reasoning.is_bound(model)
+        found = resolved(body["input"], self.kept, self.seal, store=store, drops_foreign=drops)
+        given = [self._named(item) for item in found]
+        items = [*before, *given]
+        check_history(items, self.kept)
+        asked = self._asked(body, model, items)
+        self.check_context(body, model, items)
         answer = answered(asked, self.failures)
-        writing = Written(self, asked, answer)
+        lost = bound_reasoning.lost(body, model, items, self._made_with(items))
+        self.dropped += lost
+        writing = Written(
+            self,
+            asked,
+            answer,
+            made=bound_reasoning.made(body, model, items) if drops else None,
+            cached=self.prefixes.read(body["model"], bound_reasoning.blocks_to_cache(body, model, items)),
+            told=[each.told for each in lost] if drops else None,
+        )
         response = writing.response(writing.items, done=True)
         if connection is not None:
             connection.clear()
@@ -204,7 +221,9 @@ class ResponsesVendor(ChatVendor):
                     page="https://github.com/UKGovernmentBEIS/inspect_ai/pull/2739",
                 )
         text = body.get("text") or {}
-        if text.get("verbosity") not in {None, "medium"} and not body["model"].startswith(("gpt-5", "ft:gpt-5")):
+        if text.get("verbosity") not in {None, "medium"} and not body["model"].startswith(
+            ("gpt-5", "gpt-6", "ft:gpt-5")
+        ):
             raise _unsupported_value("text.verbosity", text["verbosity"], body["model"], ("medium",), model)
         if (most := body.get("max_output_tokens")) is not None and most > model.longest:
             raise Refused(
@@ -214,6 +233,14 @@ class ResponsesVendor(ChatVendor):
                 code="integer_above_max_value",
                 param="max_output_tokens",
                 rule="longest answer",
+                page=model.page,
+            )
+        if "no flex" in model.marks and body.get("service_tier") == "flex":
+            raise Refused(
+                400,
+                f"Invalid service_tier argument: 'flex' is not supported with {body['model']}.",
+                param="service_tier",
+                rule="no flex",
                 page=model.page,
             )
         if body.get("background") and body.get("store") is False:
@@ -322,6 +349,21 @@ class ResponsesVendor(ChatVendor):
             return list(self.kept.conversation(conversation))
         return []
 
+    def _made_with(self, items: Sequence[Json]) -> dict[str, bound_reasoning.Made | None]:
+        """Return what reasoning items were made with, by their ids; None: another account's."""
+        found: dict[str, bound_reasoning.Made | None] = {}
+        for item in items:
+            name, sealed = str(item.get("id") or ""), item.get("encrypted_content")
+            if item["type"] != "reasoning":
+                continue
+            if name in self.made_with:
+                found[name] = self.made_with[name]
+            elif sealed and self.seal.is_foreign(sealed):
+                found[name] = None
+            elif sealed and (told := self.seal.made(sealed)):
+                found[name] = bound_reasoning.Made(*told)
+        return found
+
     def _named(self, item: Json) -> Json:
         """Return an item of an input with the id under which it is kept."""
         if item.get("id"):
@@ -410,8 +452,18 @@ class ResponsesVendor(ChatVendor):
 class Written:
     """One answer as Responses."""
 
-    def __init__(self, vendor: ResponsesVendor, asked: Asked, given: Given) -> None:
+    def __init__(
+        self,
+        vendor: ResponsesVendor,
+        asked: Asked,
+        given: Given,
+        *,
+        made: bound_reasoning.Made | None = None,
+        cached: int = 0,
+        told: Sequence[Json] | None = None,
+    ) -> None:
         self._vendor, self._asked, self._given = vendor, asked, given
+        self._made, self._cached, self._told = made, min(cached, given.tokens_in), told
         self._body: Json = asked.body
         self._id = vendor.ids.next("resp_", _HEX)
         self.items = self._items()
@@ -457,7 +509,10 @@ class Written:
             "top_logprobs": body.get("top_logprobs") or 0,
             "top_p": body.get("top_p", 1.0),
             "truncation": body.get("truncation") or "disabled",
-            "usage": _usage(given.tokens_in, given.tokens_out, given.tokens_of_thoughts) if done else None,
+            "usage": _usage(given.tokens_in, given.tokens_out, given.tokens_of_thoughts, self._cached)
+            if done
+            else None,
+            **({} if self._told is None else {"input_transformations": list(self._told)}),
             "user": body.get("user"),
             "metadata": body.get("metadata") or {},
         }
@@ -547,10 +602,13 @@ class Written:
         status = "incomplete" if given.finish == "length" else "completed"
         if self._asked.thinks:
             name = ids.next("rs_", _HEX)
+            if self._made is not None:
+                self._vendor.made_with[name] = self._made
             told = (self._body.get("reasoning") or {}).get("summary") is not None
             item: Json = {"id": name, "type": "reasoning"}
             if "reasoning.encrypted_content" in (self._body.get("include") or ()):
-                item["encrypted_content"] = self._vendor.seal.close(given.thoughts, name)
+                bound = () if self._made is None else msgspec.structs.astuple(self._made)
+                item["encrypted_content"] = self._vendor.seal.close(given.thoughts, name, bound)
             items.append({**item, "summary": [{"type": "summary_text", "text": given.thoughts}] if told else []})
         if given.text:
             part = {
@@ -590,10 +648,10 @@ def _done(place: Json, item: Json) -> Json:
     return {"type": "response.output_item.done", "output_index": place["output_index"], "item": item}
 
 
-def _usage(tokens_in: int, tokens_out: int, thought: int) -> Json:
+def _usage(tokens_in: int, tokens_out: int, thought: int, cached: int = 0) -> Json:
     return {
         "input_tokens": tokens_in,
-        "input_tokens_details": {"cached_tokens": 0},
+        "input_tokens_details": {"cached_tokens": cached},
         "output_tokens": tokens_out,
         "output_tokens_details": {"reasoning_tokens": thought},
         "total_tokens": tokens_in + tokens_out,

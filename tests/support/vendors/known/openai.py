@@ -7,7 +7,9 @@ import struct
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
+from tests.support.vendors.apis.chat import text_of
 from tests.support.vendors.apis.responses import ResponsesVendor
+from tests.support.vendors.caches import Block
 from tests.support.vendors.models import Model
 from tests.support.vendors.rules.openai import CHAT, EMBEDDINGS, MODELS
 from tests.support.vendors.schemas import STRICT_PAGE, plain_faults, strict_faults
@@ -32,6 +34,15 @@ class OpenAI(ResponsesVendor):
     def routes(self) -> Sequence[Route]:
         """Return the routes of embeddings too."""
         return [*super().routes(), ("POST", f"{self.base}/embeddings", self.embed)]
+
+    def cached(self, body: Json) -> int:
+        """Return how many tokens of a prompt are in its cache: of the same tools, and the same messages from the first."""
+        said = [(Block(["tools", body.get("tools") or []], is_marked=False), 0)]
+        said += [
+            (Block([each["role"], each], is_marked=False), tokens_of(text_of(each.get("content"))))
+            for each in body["messages"]
+        ]
+        return self.prefixes.read(body["model"], said)
 
     def embed(self, request: Request) -> Reply:
         """Answer a request of embeddings."""
@@ -188,7 +199,9 @@ class OpenAI(ResponsesVendor):
                     rule="not taken by this model",
                     page=model.page,
                 )
-        if body.get("verbosity") not in {None, "medium"} and not body["model"].startswith(("gpt-5", "ft:gpt-5")):
+        if body.get("verbosity") not in {None, "medium"} and not body["model"].startswith(
+            ("gpt-5", "gpt-6", "ft:gpt-5")
+        ):
             raise self._unsupported("verbosity", body["verbosity"], "Supported values are: 'medium'.", model)
         if "no tools with effort in chat" in model.marks and body.get("tools") and (effort or model.usual) != "none":
             raise Refused(  # https://github.com/GEMISIS/leviath/issues/333

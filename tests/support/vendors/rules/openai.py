@@ -4,6 +4,9 @@ Fields, types and bounds are those of its OpenAPI document (https://github.com/o
 where its servers are stricter than the document, the page is beside the rule.
 """
 
+from msgspec import structs
+
+from tests.support.vendors.apis.bound_reasoning import BOUND, GUIDE
 from tests.support.vendors.models import Model, Models, alike
 from tests.support.vendors.shapes import (
     Anything,
@@ -303,6 +306,20 @@ _FROM_5_5 = Model(  # it thinks unasked: https://github.com/BerriAI/litellm/pull
     marks=_FROM_5_4.marks,
     page="https://github.com/BerriAI/litellm/pull/34569",
 )
+# GPT-6: no effort none but for these, so that chat has none with tools: https://github.com/genkit-ai/genkit/pull/6303.
+_FROM_6 = Model(
+    context=1_050_000,
+    longest=128_000,
+    efforts=("low", "medium", "high", "xhigh", "max"),
+    usual="medium",
+    not_taken=_O_SERIES | {"stop"},
+    marks=frozenset({"only temperature 1", "max_completion_tokens", "no tools with effort in chat"}),
+    page="https://developers.openai.com/api/docs/guides/latest-model",
+)
+_THINKS_IF_TOLD = structs.replace(_FROM_6, efforts=("none", *_FROM_6.efforts))
+_FROM_6_2 = structs.replace(  # of 2026-11-18, read on 2026-11-29
+    _FROM_6, marks=_FROM_6.marks | {BOUND, "no flex"}, page=GUIDE
+)
 _IN_RESPONSES_ALONE = Model(  # https://github.com/docker/docker-agent/issues/313
     apis=_ALONE,
     context=400_000,
@@ -372,6 +389,9 @@ MODELS = Models(
         page=_FROM_5_1.page,
     ),
     *alike(("gpt-5.4", "gpt-5.4-mini", "gpt-5.4-nano"), _FROM_5_4),
+    *alike(("gpt-6-astra", "gpt-6.1-sol"), _FROM_6),
+    *alike(("gpt-6-sol", "gpt-6-luna", "gpt-6.1-terra"), _THINKS_IF_TOLD),
+    *alike(("gpt-6.2-astra", "gpt-6.2-sol", "gpt-6.3-sol"), _FROM_6_2),  # the last one is not out yet
     *alike(("gpt-5.5", "gpt-5.6", "gpt-5.6-sol", "gpt-5.6-terra", "gpt-5.6-luna"), _FROM_5_5),
     *alike(
         (
