@@ -46,6 +46,7 @@ class Traits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     at_rest: frozenset[str] = frozenset()  # of those, what it takes where it is not to think
     rename: Mapping[str, str] = {}  # from a parameter's older name to the only one that it takes
     prefill: bool = True  # it continues an answer that the request begins
+    tools_in: str = ""  # the only API of its vendor in which it takes tools; "": all
     # What it keeps of a conversation.
     instructions_last: bool = False  # in Responses, ``instructions`` stand behind the input, outside of what is cached
     signs: bool = False  # it signs, or encrypts, its thoughts, and refuses those of others

@@ -155,8 +155,13 @@ class Deployment(MaskedRecord, frozen=True):
         return dialect if dialect in self.speaks else self.speaks[0]
 
     def asked_in(self, dialect: Dialect, *, tools: bool, client: str | None) -> Dialect:
-        """Return the dialect in which it gets requests of ``client`` in ``dialect``, by what refusals have taught."""
+        """Return the dialect in which it gets requests of ``client`` in ``dialect``.
+
+        By where its model takes ``tools``, and by what refusals have taught.
+        """
         usual, learnt = self.spoken_to(dialect), self.learnt
+        if tools and (only := self.traits.tools_in):
+            usual = next((each for each in self.speaks if each.name == only), usual)
         if learnt is None or not learnt.steers:
             return usual
         return DIALECTS.get(learnt.instead_of(self.model, usual.name, tools=tools, client=client), usual)

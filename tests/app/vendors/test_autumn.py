@@ -20,6 +20,7 @@ ALWAYS_THINKING = ("claude-opus-5-5", "claude-sonnet-5-5", "claude-fable-5-2", "
 MODELS: Mapping[str, str] = {
     **dict.fromkeys((*ALWAYS_THINKING, "claude-haiku-5-5", "claude-sonnet-5"), "anthropic"),
     "deepseek-v4-pro": "deepseek",
+    **dict.fromkeys(("gpt-6.2-astra", "gpt-6.2-sol", "gpt-6.3-sol"), "openai"),
 }
 PATHS = {
     "chat": "/v1/chat/completions",
@@ -228,3 +229,49 @@ async def test_who_forbids_thinking_may_want_hard_work_all_the_same(gateway: Gat
     body = {**said("messages", "say: well"), "thinking": {"type": "disabled"}, "output_config": {"effort": "max"}}
     await answered(running, "messages", "claude-sonnet-5-5", body)
     assert vendors["anthropic"].seen[-1].body["output_config"] == {"effort": "high"}
+
+
+INSTRUCTIONS = "You are a coding agent. Read before you write, and be brief. " * 120
+
+
+def begun(api: str) -> Json:
+    """Return a conversation's first request but for what the user says: instructions, and tools."""
+    match api:
+        case "chat":
+            return {"messages": [{"role": "system", "content": INSTRUCTIONS}], **offering(api, "read")}
+        case _:
+            return {"messages": [], "system": INSTRUCTIONS, "max_tokens": 2000, **offering(api, "read")}
+
+
+def gone_on(api: str, answer: Json) -> list[Json]:
+    """Return the turns after an answer: itself, and results of its calls."""
+    if api == "chat":
+        message = answer["choices"][0]["message"]
+        results: list[Json] = [
+            {"role": "tool", "tool_call_id": each["id"], "content": "rain"} for each in message.get("tool_calls") or ()
+        ]
+        return [message, *results]
+    results = [
+        {"type": "tool_result", "tool_use_id": each["id"], "content": "rain"}
+        for each in answer["content"]
+        if each["type"] == "tool_use"
+    ]
+    told = [{"role": "user", "content": results}] if results else []
+    return [{"role": "assistant", "content": answer["content"]}, *told]
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+@pytest.mark.parametrize("api", ["chat", "messages"])
+@pytest.mark.parametrize("model", ["gpt-6.2-astra", "gpt-6.3-sol"])
+async def test_instructions_to_the_newest_gpt_are_cached(gateway: Gateway, model: str, api: str, stream: bool) -> None:
+    running, _ = gateway
+    body = begun(api)
+    for turn in range(5):
+        body["messages"] = [*body["messages"], {"role": "user", "content": f"Turn {turn}: look."}]
+        for _ in range(2):  # a call, and what is said of its result
+            answer, _headers = await answered(running, api, model, body, stream=stream)
+            body["messages"] = [*body["messages"], *gone_on(api, answer)]
+    rows = await running.rows("select prompt_tokens, cached_tokens from attempts where outcome = 'won'")
+    prompt, read = (sum(row[name] or 0 for row in rows) for name in ("prompt_tokens", "cached_tokens"))
+    assert len(rows) == 10
+    assert read / prompt > 0.8, (read, prompt)

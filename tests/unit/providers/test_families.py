@@ -50,6 +50,20 @@ def test_from_gpt_6_2_on_instructions_stand_behind_the_input(name: str, last: bo
     assert traits_of(name).instructions_last == last
 
 
+@pytest.mark.parametrize(
+    ("name", "vendor", "api"),
+    [
+        ("gpt-6.2-astra", "openai", "responses"),
+        ("gpt-6-sol", "azure", "responses"),
+        ("gpt-7", "openai", "responses"),
+        ("gpt-6-astra", "openrouter", ""),
+        ("gpt-5.6-sol", "openai", ""),
+    ],
+)
+def test_from_gpt_6_on_openai_takes_tools_in_one_api(name: str, vendor: str, api: str) -> None:
+    assert traits_of(name, vendor).tools_in == api
+
+
 def test_what_one_vendor_refuses_others_may_take() -> None:
     assert traits_of("gpt-5.2", "openai").drop == traits_of("gpt-5.2", "azure").drop != frozenset()
     assert traits_of("gpt-5.2", "openrouter").drop == frozenset()
