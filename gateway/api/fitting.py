@@ -20,7 +20,7 @@ from gateway.fleet.models import Deployment, Model, Parameters
 from gateway.limits import Use
 from gateway.settings import DataPolicy, RaceSettings, Unpriced
 from gateway.steering import Launch, Plan, Start
-from providers import finished, fitted_to, lets_search, searches_offered
+from providers import Traits, finished, fitted_to, lets_search, searches_offered
 from providers.dialects import (
     AS_CALL,
     DIALECTS,
@@ -239,8 +239,10 @@ class _Translations:
         Without thinking, if it takes it so; else it is asked for JSON, where no other deployment obeys.
         """
         traits = deployment.traits
-        if traits.forced_tools == "taken" or self.forced is None:
+        if traits.forced_tools == "taken":
             return wording
+        if self.forced is None:
+            return _unthinking(spoken, traits, wording)
         if traits.takes_forced:
             if spoken.requests.without_thinking is None:
                 return wording
@@ -361,6 +363,16 @@ def _fit_for(
     except Malformed:
         pass  # the provider reports the error in its own words
     return wording
+
+
+def _unthinking(spoken: Dialect, traits: Traits, wording: Wording) -> Wording:
+    """Return a request that forbids thinking by the fields that the model's vendor has for that."""
+    calm, effort = spoken.requests.without_thinking, spoken.requests.effort
+    if calm is None or effort is None or not traits.not_thinking:
+        return wording
+    if bytes(wording.fields.get(effort, b"")) != b'"none"':
+        return wording
+    return msgspec.structs.replace(wording, fields=calm(wording.fields, traits.not_thinking).fields)
 
 
 def _check_policy(deployment: Deployment, policy: DataPolicy) -> None:
