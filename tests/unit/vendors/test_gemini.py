@@ -51,9 +51,9 @@ def test_each_call_of_a_stream_comes_whole_and_is_numbered_0(google: Vendor) -> 
         (
             FLASH,
             [USER],
-            {"store": True},
+            {"prompt_cache_key": "x"},
             400,
-            'Invalid JSON payload received. Unknown name "store": Cannot find field.',
+            'Invalid JSON payload received. Unknown name "prompt_cache_key": Cannot find field.',
         ),
         (
             FLASH,

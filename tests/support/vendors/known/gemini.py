@@ -39,6 +39,17 @@ class VENDOR(ChatLike):
         )
     )
 
+    def __init__(self, seed: str = "", account: str = "") -> None:
+        super().__init__(seed, account)
+        self.stored: list[Request] = []  # as of ``known/google.py``
+
+    def admitted(self, request: Request) -> tuple[Asked, Model]:
+        """Return what is asked for and of whom, or refuse it; it is kept with its answer unless it says otherwise."""
+        found = super().admitted(request)
+        if request.body.get("store") is not False:
+            self.stored.append(request)
+        return found
+
     def refuse_key(self, given: str) -> None:
         """Refuse a key: a wrong one, and a missing one."""
         said = (

@@ -52,6 +52,7 @@ CHAT = Record(
         "response_format": MapOf(nullable=True),
         "service_tier": Text(nullable=True),
         "stop": Anything(),
+        "store": Flag(nullable=True),  # https://ai.google.dev/gemini-api/docs/logs-datasets, read on 2026-11-29
         "stream": Flag(nullable=True),
         "stream_options": Record(nullable=True, fields={"include_usage": Flag()}),
         "temperature": Decimal(nullable=True, least=0, most=2),
