@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tests.support.vendors import Vendor, made
-from tests.unit.vendors.asking import Came, ask
+from tests.unit.vendors.asking import Came, ask, chat
 
 PRO, FLASH = "gemini-3.1-pro-preview", "gemini-2.5-flash"
 SAID = {"role": "user", "parts": [{"text": "Hello"}]}
@@ -203,3 +203,33 @@ def test_wrong_keys_and_models_are_refused_as_google_does(google: Vendor) -> Non
     assert (missing.status, missing.body["error"]["status"]) == (403, "PERMISSION_DENIED")
     came = ask(google, "/v1beta/models/gemini-9:generateContent", {"contents": [SAID]}, {"x-goog-api-key": google.key})
     assert (came.status, came.body["error"]["status"]) == (404, "NOT_FOUND")
+
+
+def test_what_is_asked_is_stored_unless_the_request_says_otherwise() -> None:
+    google: Any = made("google")
+    for fields in ({}, {"store": True}, {"store": False}, {"store": None}):
+        assert generate(google, PRO, **fields).status == 200
+    assert [each.body.get("store") for each in google.stored] == [None, True, None]
+    gemini: Any = made("gemini")
+    for more in ({}, {"store": True}, {"store": False}):
+        assert chat(gemini, "gemini-3.8-flash", **more).status == 200
+    assert [each.body.get("store") for each in gemini.stored] == [None, True]
+
+
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        (
+            {"generationConfig": {"thinkingConfig": {"thinkingLevel": "MINIMAL"}}},
+            "Thinking level MINIMAL is not supported",
+        ),
+        ({"cachedContent": "cachedContents/x"}, "Explicit caching is not supported"),
+    ],
+)
+def test_argon_thinks_a_little_at_least_and_caches_by_itself_alone(fields: dict[str, Any], told: str) -> None:
+    google = made("google")
+    came = generate(google, "gemini-4-argon", **fields)
+    assert came.page.startswith("https://")
+    assert told in words(came)
+    assert generate(google, "gemini-3.8-flash", **fields).status == 200
+    assert generate(google, "gemini-4-argon", generationConfig={"temperature": 0.2, "topK": 3}).status == 200

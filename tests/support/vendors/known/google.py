@@ -33,6 +33,10 @@ class VENDOR(Vendor):
         rules.KEYS,
     )
 
+    def __init__(self, seed: str = "", account: str = "") -> None:
+        super().__init__(seed, account)
+        self.stored: list[Request] = []  # what is kept with its answer, for ``rules.STORED_DAYS``
+
     def routes(self) -> Sequence[Route]:
         """Return its addresses, which both of its versions have."""
         return [
@@ -110,17 +114,23 @@ class VENDOR(Vendor):
 
     def _generate(self, request: Request) -> Reply:
         asked = self._asked(request, stream=False)
+        self._store(request)
         given = answered(asked, self.failures)
         return Reply(gemini.whole(asked, given, self.ids), breaks=given.cut)
 
     def _stream(self, request: Request) -> Reply:
         asked = self._asked(request, stream=True)
+        self._store(request)
         given = answered(asked, self.failures)
         events = request.query.get("alt") == "sse"
         blocks = gemini.blocks(gemini.stream(asked, given, self.ids), events=events)
         return Reply(
             blocks=blocks, breaks=given.cut, content_type="text/event-stream" if events else "application/json"
         )
+
+    def _store(self, request: Request) -> None:
+        if request.body.get("store") is not False:
+            self.stored.append(request)
 
     def _count(self, request: Request) -> Reply:
         body = gemini.normal(request.body)
@@ -216,6 +226,8 @@ def wrong_for(known: rules.GoogleModel, config: Mapping[str, Any], body: Json, n
     if calling.get("allowedFunctionNames") and calling.get("mode", "AUTO").upper() not in {"ANY", "VALIDATED"}:
         said = "Please set allowed_function_names only when function calling mode is ANY."
         yield said, "allowed functions", rules.ALLOWED
+    if "cachedContent" in body and not known.caches:
+        yield f"Explicit caching is not supported for models/{name}.", "explicit caching", rules.ARGON
     yield from _wrong_thinking(known, config.get("thinkingConfig", {}))
 
 
@@ -223,6 +235,11 @@ def _wrong_thinking(known: rules.GoogleModel, thinking: Mapping[str, Any]) -> It
     level, budget = thinking.get("thinkingLevel"), thinking.get("thinkingBudget")
     if level is not None and not known.levels:
         yield "Thinking level is not supported for this model.", "level of thinking", rules.LEVELS
+    if level is not None and level.upper() == "MINIMAL" != known.least_level:
+        said = (
+            f"Thinking level {level.upper()} is not supported for this model. Please retry with other thinking level."
+        )
+        yield said, "level of thinking", rules.ARGON
     if level is not None and budget is not None:
         said = "You can only set only one of thinking budget and thinking level."
         yield said, "level and budget", rules.LEVEL_OR_BUDGET

@@ -6,7 +6,7 @@ paths of its errors those of the buffers (``function_declarations[0].parameters.
 
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from tests.support.vendors.shapes import Anything, Decimal, Flag, ListOf, MapOf, Record, Shape, Text, Whole
 
@@ -45,6 +45,12 @@ AT_ADDRESSES = frozenset(
 )
 MODELS = "https://ai.google.dev/gemini-api/docs/models"
 KEYS = "https://ai.google.dev/gemini-api/docs/troubleshooting"
+# "Stores requests by default for projects created on or after October 26, 2026", by both of its APIs, for 55 days at
+# most; read on 2026-11-29. The stand-in's project is such a one.
+STORING = "https://ai.google.dev/gemini-api/docs/logs-datasets"
+STORED_DAYS = 55
+# LOW, MEDIUM and HIGH; no explicit caching; sampling is ignored; read on 2026-11-29.
+ARGON = "https://docs.cloud.google.com/gemini-enterprise-agent-platform/models/guides/gemini-4-argon"
 
 NAME = r"[a-zA-Z_][a-zA-Z0-9_.:-]{0,63}"
 # Google's words for a call that it did not sign: signatures that are not looked at.
@@ -77,20 +83,30 @@ _schema |= {
     "minimum": Decimal(),
     "maximum": Decimal(),
 }
+_file = Record(fields={"mimeType": Text(), "fileUri": Text(), "displayName": Text()}, needed=["fileUri"])
 _blob = Record(fields={"mimeType": Text(), "data": Text(), "displayName": Text()})
 _PART = Record(
     page=FIELDS,
     fields={
         "text": Text(),
         "inlineData": _blob,
-        "fileData": Record(fields={"mimeType": Text(), "fileUri": Text(), "displayName": Text()}, needed=["fileUri"]),
-        "functionCall": Record(fields={"id": Text(), "name": Text(), "args": MapOf()}, needed=["name"]),
+        "fileData": _file,
+        "functionCall": Record(
+            fields={
+                "id": Text(),
+                "name": Text(),
+                "args": MapOf(),
+                "partialArgs": ListOf(of=MapOf()),
+                "willContinue": Flag(),
+            },
+            needed=["name"],
+        ),
         "functionResponse": Record(
             fields={
                 "id": Text(),
                 "name": Text(),
                 "response": MapOf(),
-                "parts": ListOf(of=Record(fields={"inlineData": _blob})),
+                "parts": ListOf(of=Record(fields={"inlineData": _blob, "fileData": _file})),
                 "willContinue": Flag(),
                 "scheduling": Text(),
             },
@@ -104,6 +120,8 @@ _PART = Record(
         "thoughtSignature": Text(),
         "partMetadata": MapOf(),
         "mediaResolution": MapOf(),
+        "mediaProcessing": MapOf(),
+        "audioTranscription": MapOf(),
         "videoMetadata": MapOf(),
     },
 )
@@ -236,6 +254,8 @@ class GoogleModel(Struct, frozen=True):
     json_with_tools: bool = False
     thinks: bool = True
     continues: bool = True  # from a turn of its own at the end
+    least_level: str = "MINIMAL"
+    caches: bool = True  # what a request names as cached
 
 
 _of_3 = GoogleModel(budgets=(0, 32_768), levels=True, signs=True, json_with_tools=True)
@@ -251,6 +271,9 @@ KNOWN: dict[str, GoogleModel] = {
     "gemini-3.5-flash-lite": _newest,
     "gemini-3.6-flash": _newest,
     "gemini-3.7-flash": _newest,
+    "gemini-3.8-flash": _newest,  # Gemini CLI's default
+    "gemini-3.9-flash": _newest,  # not out yet
+    "gemini-4-argon": structs.replace(_newest, least_level="LOW", caches=False),
 }
 
 
