@@ -198,7 +198,7 @@ async def test_who_wants_no_thoughts_gets_as_few_as_there_are(gateway: Gateway, 
     for model, vendor in MODELS.items():
         for least in LEAST[api]:
             await answered(running, api, model, {**said(api, "say: well"), **least})
-            if vendor == "deepseek" and ("none" in json.dumps(least) or "disabled" in json.dumps(least)):
+            if vendor == "deepseek" and '"none"' in json.dumps(least):
                 assert vendors[vendor].seen[-1].body["thinking"] == {"type": "disabled"}
             if vendor != "anthropic" or model == "claude-sonnet-5":
                 continue
