@@ -20,6 +20,8 @@ ALWAYS_THINKING = ("claude-opus-5-5", "claude-sonnet-5-5", "claude-fable-5-2", "
 MODELS: Mapping[str, str] = {
     **dict.fromkeys((*ALWAYS_THINKING, "claude-haiku-5-5", "claude-sonnet-5"), "anthropic"),
     "deepseek-v4-pro": "deepseek",
+    **dict.fromkeys(("kimi-k2.6", "kimi-k2.7-code"), "moonshot"),
+    "qwen3.7-plus": "dashscope",
     **dict.fromkeys(("gemini-3.8-flash", "gemini-3.9-flash", "gemini-4-argon"), "google"),
     **dict.fromkeys(("gpt-6.2-astra", "gpt-6.2-sol", "gpt-6.3-sol"), "openai"),
 }

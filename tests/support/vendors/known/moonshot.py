@@ -1,0 +1,48 @@
+"""Moonshot: Kimi, which thinks by default; read on 2026-11-29."""
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+from tests.support.vendors.apis.thinking_chat import ALWAYS, ThinkingChat, is_named
+from tests.support.vendors.models import Model, Models, alike
+from tests.support.vendors.vendor import Json, Refused
+
+_MODELS = "https://platform.moonshot.ai/docs"
+# Of its newest for code: "Only `enabled` is accepted, `disabled` errors."
+_ALWAYS_PAGE = "https://github.com/mnfst/modelparams.dev/pull/168"
+
+
+class VENDOR(ThinkingChat):
+    """Moonshot AI."""
+
+    name = "moonshot"
+    key = "sk-strict-moonshot"
+    pages: ClassVar[Sequence[str]] = (_MODELS, _ALWAYS_PAGE)
+    forced_page = "https://github.com/UKGovernmentBEIS/inspect_ai/pull/5152"
+    models = Models(
+        *alike(("kimi-k2.5", "kimi-k2.6"), Model(context=262_144, longest=65_536, efforts=("enabled",), page=_MODELS)),
+        Model("kimi-k2.7-code", context=262_144, longest=65_536, efforts=("enabled",), marks=frozenset({ALWAYS}), page=_ALWAYS_PAGE),
+    )  # fmt: skip
+
+    def refuse_key(self, given: str) -> None:
+        """Refuse a key."""
+        raise Refused(401, "Invalid Authentication", kind="invalid_authentication_error", rule="key")
+
+    def is_off(self, body: Json) -> bool:
+        """Say whether a request forbids thinking."""
+        return (body.get("thinking") or {}).get("type") == "disabled"
+
+    def forced(self, choice: Any) -> str:
+        """Return the words in which a forced tool is refused."""
+        return f"tool_choice '{'specified' if is_named(choice) else choice}' is incompatible with thinking enabled"
+
+    def check_model(self, body: Json, model: Model) -> None:
+        """Refuse two ways to say how hard to think, beside what the others do."""
+        if body.get("thinking") is not None and body.get("reasoning_effort") is not None:
+            raise Refused(
+                400,
+                "cannot specify both 'thinking' and 'reasoning_effort'",
+                rule="two efforts",
+                page="https://github.com/HKUDS/nanobot/issues/3939",
+            )
+        super().check_model(body, model)
