@@ -2,6 +2,7 @@
 
 import datetime as dt
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import product
 from textwrap import shorten
@@ -40,6 +41,7 @@ class Talked(msgspec.Struct, frozen=True):
     why: str
     began: float
     ended: float
+    refusals: tuple[str, ...] = ()  # what stand-ins behind a gateway refused meanwhile, also where another one answered
 
     @property
     def place(self) -> str:
@@ -101,6 +103,11 @@ class Matrix:
         return [talk for talk in self._found.values() if self._of(talk).endswith("defect")]
 
     @property
+    def unheard(self) -> list[Talked]:
+        """What worked although a stand-in refused something: another answered, or it was asked again."""
+        return [talk for talk in self._found.values() if talk.refusals and not talk.why]
+
+    @property
     def failed(self) -> bool:
         """Is anything wrong?"""
         return bool(self.defects or self._crashes)
@@ -122,6 +129,9 @@ class Matrix:
     def as_text(self) -> str:
         """Return what went wrong, and the table."""
         lines = [f"{self._of(talk):12}  {_named(talk)}: {talk.why}" for talk in self._found.values() if talk.why]
+        for talk in self.unheard:
+            told = ", ".join(f"{shorten(words, 160)} ({count})" for words, count in Counter(talk.refusals).items())
+            lines.append(f"{'unheard':12}  {_named(talk)}: {told}")
         lines += [f"CRASH  {client}: {why}" for client, why in self._crashes]
         lines += [f"no stand-in of {vendor}" for vendor in self._missing]
         lines += ["", "Four marks a cell: " + ", ".join(self._setups)]
@@ -129,7 +139,11 @@ class Matrix:
         for place in self._places:
             lines.append(place)
             lines += [f"  {' '.join(row):{width}}  {self._cell(row, place)}" for row in self._rows]
-        lines.append(f"{len(self._found)} conversations in {self.seconds:.0f} s, {len(self.defects)} defects")
+        refusals = sum(len(talk.refusals) for talk in self._found.values())
+        lines.append(
+            f"{len(self._found)} conversations in {self.seconds:.0f} s, {len(self.defects)} defects, {refusals} refusals"
+            " behind gateways"
+        )
         return "\n".join(lines)
 
     def as_markdown(self) -> str:

@@ -1,6 +1,7 @@
 """Where conversations are had: strict stand-ins of vendors, and gateways before them, alone and racing.
 
-Each vendor is served twice, so that two of it can be raced: what one keeps, the other does not know.
+Each vendor is served twice, as two accounts, so that two of it can be raced: what one keeps or seals, the other does not
+know. ``Ground.exchanges`` has each refusal, also where another one answered.
 """
 
 import time
@@ -64,6 +65,14 @@ PLACES = (
     _of("deepseek", "deepseek-v4-pro", sees=False),
     _of("xai", "grok-4.5"),
     _of("openrouter", "anthropic/claude-sonnet-4.5"),
+    # What agents use in autumn 2026.
+    _of("openai", "gpt-6.2-astra"),
+    _of("anthropic", "claude-opus-5-5"),
+    _of("anthropic", "claude-sonnet-5-5"),
+    _of("anthropic", "claude-haiku-5-5"),
+    _of("anthropic", "claude-fable-5-2"),
+    _of("google", "gemini-3.8-flash"),
+    _of("google", "gemini-4-argon"),
     _of("vllm", "Qwen/Qwen3.5-27B"),
     _of("llama_cpp", "qwen3.5-27b.gguf", sees=False, parallel=False),
     _of("ollama", "qwen3:8b", sees=False),
@@ -119,7 +128,8 @@ async def ground(folder: Path, vendors: Sequence[str], setups: Iterable[str]) ->
         needed = dict.fromkeys(place.vendor for place in (*places, *partners))
         for vendor in needed:
             for letter in "ab":
-                one = await stack.enter_async_context(running_vendor(vendor, seed=letter))
+                key = "" if letter == "a" else f"{vendor}-of-another-account"
+                one = await stack.enter_async_context(running_vendor(vendor, seed=letter, key=key))
                 _listen(one, f"{vendor}-{letter}", found.exchanges)
                 served[vendor, letter] = one
         urls = {}
@@ -134,6 +144,14 @@ async def ground(folder: Path, vendors: Sequence[str], setups: Iterable[str]) ->
                 found.targets.append(_directly(place, served[place.vendor, "a"]))
             found.targets += [_behind(place, setup, url) for setup, url in urls.items()]
         yield found
+
+
+def said(answered: Any) -> str:
+    """Return the words of a refusal."""
+    found = answered
+    while isinstance(found, list | dict) and found:
+        found = found[0] if isinstance(found, list) else found.get("error") or found.get("message") or str(found)
+    return str(found)
 
 
 def _partner(place: Place) -> Place:

@@ -30,7 +30,7 @@ from tests.clients.case import Target
 from tests.clients.conversation import as_data
 from tests.clients.gateways import GatewayFailed, mistakes_in
 from tests.clients.matrix import Matrix, Talked, page_of
-from tests.clients.places import PLACES, SETUPS, Ground, ground
+from tests.clients.places import DIRECTLY, PLACES, SETUPS, Ground, ground, said
 from tests.clients.table import Result, Table
 from tests.clients.targets import GATEWAYS, plan_of, targets
 
@@ -165,13 +165,21 @@ async def _conversations(
         for program in programs:
             if program.name in commands:
                 lines, code = await _lines_of(program, commands[program.name], plan, asked.case, folder)
-                talks = [Talked(**{**line, "client": program.name}) for line in lines]
+                talks = [_heard(Talked(**{**line, "client": program.name}), had) for line in lines]
                 matrix.add(talks)
                 if code:
                     crashes.append((program.name, f"it ended with {code}"))
                 if asked.keep is not None:
                     _keep(asked.keep, talks, had)
     return matrix, crashes
+
+
+def _heard(talk: Talked, had: Ground) -> Talked:
+    """Return a conversation with what stand-ins refused in it behind a gateway."""
+    if talk.setup == DIRECTLY:
+        return talk
+    refused = [each for each in had.between(talk.began, talk.ended) if each.status >= 400]
+    return msgspec.structs.replace(talk, refusals=tuple(f"{each.vendor}: {said(each.answered)}" for each in refused))
 
 
 def _keep(folder: Path, talks: Sequence[Talked], had: Ground) -> None:

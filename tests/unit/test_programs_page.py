@@ -3,8 +3,12 @@
 import datetime as dt
 from pathlib import Path
 
+import msgspec
+
 from tests.clients import kept
-from tests.clients.matrix import Talked, page_of
+from tests.clients.matrix import Matrix, Talked, page_of
+from tests.clients.places import SETUPS, said
+from tests.support.vendors import made
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "programs.md"
 
@@ -54,3 +58,18 @@ def test_a_model_that_is_no_longer_tried_is_left_out(tmp_path: Path) -> None:
 
 def test_the_page_is_made_of_what_is_kept() -> None:
     assert PAGE.read_text() == page_of(kept.read())
+
+
+def test_refusals_that_nobody_heard_of_are_told() -> None:
+    matrix = Matrix(SETUPS)
+    refusal = f"anthropic-a: {said({'type': 'error', 'error': {'message': 'no forced tools'}})}"
+    matrix.add([msgspec.structs.replace(talked("codex", "alone", "2026-01-01"), refusals=(refusal, refusal))])
+    matrix.add([talked("aider", "alone", "2026-01-01")])
+    assert [talk.client for talk in matrix.unheard] == ["codex"]
+    assert "codex: chat (openai gpt-5 alone), turn 0: anthropic-a: no forced tools (2)" in matrix.as_text()
+    assert "2 refusals behind gateways" in matrix.as_text()
+
+
+def test_both_stand_ins_of_a_vendor_are_accounts_of_their_own() -> None:
+    assert made("anthropic").account != made("anthropic", key="another").account
+    assert made("anthropic", account="one", key="another").account == made("anthropic", account="one").account
