@@ -85,8 +85,8 @@ def test_thoughts_come_back_as_they_were_signed(anthropic: Vendor) -> None:
     assert said(back({**thoughts, "signature": "c2lnbmVk"}, *calls)) == wrong
     assert said(back({**thoughts, "thinking": "Something else."}, *calls)) == wrong
     other = made("anthropic", account="another")
-    strange = speak(other, ASK, tools=[TOOL], thinking=THINKING).body["content"][0]
-    assert said(back(strange, *calls)) == wrong
+    others = speak(other, ASK, tools=[TOOL], thinking=THINKING).body["content"][0]
+    assert back(others, *calls).status == 200
     unsigned = {"type": "thinking", "thinking": "hm"}
     assert said(back(unsigned, *calls)) == "messages.1.content.0.thinking.signature: Field required"
     assert said(back(*calls)).startswith(

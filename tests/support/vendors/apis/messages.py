@@ -351,7 +351,11 @@ class MessagesVendor(Vendor):
         return not thoughts or hashlib.sha256(thoughts.encode()).hexdigest() == made
 
     def _signed(self, made: str) -> str:
-        return hashlib.sha256(f"{self.name} {self.account}\n{made}".encode()).hexdigest()
+        """Return what signs thoughts of older models: every account reads them, and every platform of Claude.
+
+        https://platform.claude.com/docs/en/build-with-claude/preserved-thinking ties but newer ones to an account.
+        """
+        return hashlib.sha256(f"{self.name}\n{made}".encode()).hexdigest()
 
     def thinks(self, body: Json, model: Model) -> bool:
         """Say whether the model thinks about this request."""
