@@ -141,8 +141,8 @@ class Matrix:
             lines += [f"  {' '.join(row):{width}}  {self._cell(row, place)}" for row in self._rows]
         refusals = sum(len(talk.refusals) for talk in self._found.values())
         lines.append(
-            f"{len(self._found)} conversations in {self.seconds:.0f} s, {len(self.defects)} defects, {refusals} refusals"
-            " behind gateways"
+            f"{len(self._found)} conversations in {self.seconds:.0f} s, {len(self.defects)} defects,"
+            f" {refusals} refusals behind gateways"
         )
         return "\n".join(lines)
 

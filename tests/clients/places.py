@@ -1,7 +1,7 @@
 """Where conversations are had: strict stand-ins of vendors, and gateways before them, alone and racing.
 
-Each vendor is served twice, as two accounts, so that two of it can be raced: what one keeps or seals, the other does not
-know. ``Ground.exchanges`` has each refusal, also where another one answered.
+Each vendor is served twice, as two accounts, so that two of it can be raced: what one keeps or seals, the other does
+not know. ``Ground.exchanges`` has each refusal, also where another one answered.
 """
 
 import time
