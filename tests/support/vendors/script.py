@@ -7,7 +7,9 @@ then another when it says "twice"; after the results, text. A schema is filled. 
     call: tool {"its": "args"}    call this tool; several lines are parallel calls
     then: tool {"its": "args"}    call this one after the results; several lines, one after the other
     data: {"the": "answer"}       the answer that is asked for as JSON
-    think: thoughts               what a thinking model thinks
+    think: thoughts               what a thinking model thinks; a second line is thought after its words, before its calls
+    beside: words                 what is said beside calls
+    seal: thoughts                thoughts are told sealed alone, where the vendor has that (Claude's redacted_thinking)
     echo: body | fields | system  what arrived
     fail: 500                     fail with this status; ``fail: 500 times 1 KEY`` only the first time with this word
     cut: now                      break off in the middle; ``cut: once KEY`` only the first time with this word
@@ -143,6 +145,8 @@ class Given(msgspec.Struct, frozen=True):
 
     text: str = ""
     thoughts: str = ""
+    later: str = ""  # further thoughts, between the words and the calls
+    sealed: bool = False  # the thoughts are told to nobody
     calls: Sequence[Call] = ()
     finish: Finish = "stop"
     stopped_by: str | None = None
@@ -162,12 +166,17 @@ class Given(msgspec.Struct, frozen=True):
     @property
     def tokens_of_thoughts(self) -> int:
         """How many tokens were thought."""
-        return len(self.thought_pieces)
+        return len(self.thought_pieces) + len(pieces_of(self.later))
 
     @property
     def tokens_out(self) -> int:
         """How many tokens were thought, said and passed to tools."""
         return self.tokens_of_thoughts + len(self.pieces) + sum(len(call.pieces) for call in self.calls)
+
+
+def pieces_of(text: str) -> list[str]:
+    """Return a text as it is streamed, word by word."""
+    return _PIECE.findall(text)
 
 
 def tokens_of(body: Any) -> int:
@@ -202,11 +211,14 @@ def answered(asked: Asked, failures: dict[str, int]) -> Given:
     is_cut: bool | Literal["silent"] = False
     if cut is not None:
         is_cut = "silent" if cut == "silent" else cut == "now" or not _met(failures, f"cut {cut}", 1)
-    thoughts = (asked.said("think") or THOUGHTS) if asked.thinks else ""
+    thoughts, later, *_ = [*(asked.all_said("think") or [THOUGHTS]), ""] if asked.thinks else ["", ""]
     tokens_in = max(1, tokens_of(asked.system) + sum(tokens_of(turn.text) + 85 * turn.media for turn in asked.turns))
     calls = _calls(asked)
     given = Given(thoughts=thoughts, calls=calls, cut=is_cut, tokens_in=tokens_in, finish="tool_calls")
-    if not calls:
+    given = msgspec.structs.replace(given, sealed=asked.thinks and asked.said("seal") is not None)
+    if calls:
+        given = msgspec.structs.replace(given, text=asked.said("beside") or "", later=later)
+    else:
         given = msgspec.structs.replace(given, **_ended(_text(asked), asked))
     return _bounded(given, asked.most)
 
@@ -304,4 +316,6 @@ def _bounded(given: Given, most: int | None) -> Given:
         return given
     thoughts = given.thought_pieces[:most]
     words = given.pieces[: most - len(thoughts)]
-    return msgspec.structs.replace(given, thoughts="".join(thoughts), text="".join(words), calls=(), finish="length")
+    return msgspec.structs.replace(
+        given, thoughts="".join(thoughts), later="", text="".join(words), calls=(), finish="length"
+    )

@@ -128,3 +128,15 @@ def test_tools_are_only_in_responses(openai: Vendor) -> None:
     assert came.status == 400
     assert came.body["error"]["message"].startswith("Function tools with reasoning_effort are not supported")
     assert chat(openai, ASTRA).status == 200
+
+
+def test_an_answer_may_have_words_beside_calls_and_more_than_one_reasoning_item(openai: Vendor) -> None:
+    asked = {"role": "user", "content": "think: one\nthink: two\nbeside: I look.\ncall: get_weather {}"}
+    for stream in (False, True):
+        came = respond(openai, asked, stream=stream, reasoning={"summary": "auto"})
+        output = came.events[-1]["response"]["output"] if stream else came.body["output"]
+        assert [each["type"] for each in output] == ["reasoning", "message", "reasoning", "function_call"]
+        assert [each["summary"][0]["text"] for each in output[::2]] == ["one", "two"]
+        result = {"type": "function_call_output", "call_id": output[-1]["call_id"], "output": "rain"}
+        assert dropped(respond(openai, asked, *output, result)) == []
+        assert dropped(respond(openai, asked, output[0], *output[2:], result)) == ["prefix_mismatch"]

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 from tests.support.vendors.apis import bound_thoughts
 from tests.support.vendors.caches import NONE_USED, Block, Caches, Used
 from tests.support.vendors.models import Model, Models
-from tests.support.vendors.script import Asked, Broken, Given, Said, Tool, answered, tokens_of
+from tests.support.vendors.script import Asked, Broken, Given, Said, Tool, answered, pieces_of, tokens_of
 from tests.support.vendors.shapes import Fault, Record
 from tests.support.vendors.vendor import LETTERS, Json, Refused, Reply, Request, Route, Vendor, as_named
 from tests.support.vendors.words import first_fault, pydantics_message, pydantics_place
@@ -463,20 +463,17 @@ class Writing:
         """Yield each block as it begins, what it has besides at its end, and the deltas between."""
         given = self._given
         if self._asked.thinks:
-            signed = {"signature": self._vendor.sign(given.thoughts, self._asked.body, self._model)}
-            told = [] if self._omits else given.thought_pieces
-            deltas = [{"type": "thinking_delta", "thinking": piece} for piece in told]
-            yield (
-                {"type": "thinking", "thinking": "", "signature": ""},
-                {"thinking": "" if self._omits else given.thoughts, **signed},
-                [*deltas, {"type": "signature_delta", **signed}],
-            )
+            yield self._thoughts(given.thoughts, [])
         if given.text:
             yield (
                 {"type": "text", "text": ""},
                 {"text": given.text},
                 [{"type": "text_delta", "text": piece} for piece in given.pieces],
             )
+        if given.later:
+            first, rest, _ = self._thoughts(given.thoughts, [])
+            text = [{"type": "text", "text": given.text}] if given.text else []
+            yield self._thoughts(given.later, [{**first, **rest}, *text])
         for call in given.calls:
             pieces = call.pieces if call.arguments != "{}" else []
             yield (
@@ -489,6 +486,21 @@ class Writing:
                 {"input": json.loads(call.arguments)},
                 [{"type": "input_json_delta", "partial_json": piece} for piece in ("", *pieces)],
             )
+
+    def _thoughts(self, thoughts: str, before: list[Json]) -> tuple[Json, Json, list[Json]]:
+        """Return a block of thoughts, signed with what stands ``before`` it in this answer too."""
+        body = self._asked.body
+        said = [{"role": "assistant", "content": before}] if before else []
+        signature = self._vendor.sign(thoughts, {**body, "messages": [*body["messages"], *said]}, self._model)
+        if self._given.sealed:
+            return {"type": "redacted_thinking", "data": signature}, {}, []
+        told = [] if self._omits else pieces_of(thoughts)
+        deltas = [{"type": "thinking_delta", "thinking": piece} for piece in told]
+        return (
+            {"type": "thinking", "thinking": "", "signature": ""},
+            {"thinking": "".join(told), "signature": signature},
+            [*deltas, {"type": "signature_delta", "signature": signature}],
+        )
 
     def _head(self) -> Json:
         told = {} if self._told is None else {"input_transformations": list(self._told)}

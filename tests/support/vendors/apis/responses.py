@@ -3,7 +3,7 @@
 ``ResponsesVendor`` has the routes; what is kept and what a history needs is in ``kept.py``.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 import msgspec
@@ -15,7 +15,7 @@ from tests.support.vendors.caches import Prefixes
 from tests.support.vendors.models import Model
 from tests.support.vendors.rules.responses import CONVERSATION, MOVED, RESPONSES
 from tests.support.vendors.schemas import STRICT_PAGE, plain_faults, strict_faults
-from tests.support.vendors.script import Asked, Broken, Call, Given, Said, Tool, answered, tokens_of
+from tests.support.vendors.script import Asked, Broken, Call, Given, Said, Tool, answered, pieces_of, tokens_of
 from tests.support.vendors.shapes import Record
 from tests.support.vendors.vendor import LETTERS, Breaks, Json, Refused, Reply, Request, Route, as_named
 from tests.support.vendors.words import first_fault, in_openais_words, listed
@@ -88,7 +88,7 @@ class ResponsesVendor(ChatVendor):
             self,
             asked,
             answer,
-            made=bound_reasoning.made(body, model, items) if drops else None,
+            made=(lambda said: bound_reasoning.made(body, model, [*items, *said])) if drops else None,
             cached=self.prefixes.read(body["model"], bound_reasoning.blocks_to_cache(body, model, items)),
             told=[each.told for each in lost] if drops else None,
         )
@@ -458,7 +458,7 @@ class Written:
         asked: Asked,
         given: Given,
         *,
-        made: bound_reasoning.Made | None = None,
+        made: Callable[[Sequence[Json]], bound_reasoning.Made] | None = None,
         cached: int = 0,
         told: Sequence[Json] | None = None,
     ) -> None:
@@ -560,7 +560,7 @@ class Written:
             inner = {**place, "summary_index": 0}
             (part,) = item["summary"]
             yield {"type": "response.reasoning_summary_part.added", **inner, "part": {**part, "text": ""}}
-            for piece in self._given.thought_pieces:
+            for piece in pieces_of(part["text"]):
                 yield self._delta("response.reasoning_summary_text.delta", inner, piece)
             yield {"type": "response.reasoning_summary_text.done", **inner, "text": part["text"]}
             yield {"type": "response.reasoning_summary_part.done", **inner, "part": part}
@@ -601,15 +601,7 @@ class Written:
         items: list[Json] = []
         status = "incomplete" if given.finish == "length" else "completed"
         if self._asked.thinks:
-            name = ids.next("rs_", _HEX)
-            if self._made is not None:
-                self._vendor.made_with[name] = self._made
-            told = (self._body.get("reasoning") or {}).get("summary") is not None
-            item: Json = {"id": name, "type": "reasoning"}
-            if "reasoning.encrypted_content" in (self._body.get("include") or ()):
-                bound = () if self._made is None else msgspec.structs.astuple(self._made)
-                item["encrypted_content"] = self._vendor.seal.close(given.thoughts, name, bound)
-            items.append({**item, "summary": [{"type": "summary_text", "text": given.thoughts}] if told else []})
+            items.append(self._reasoning(given.thoughts, items))
         if given.text:
             part = {
                 "type": "output_text",
@@ -619,6 +611,8 @@ class Written:
             }
             message = {"id": ids.next("msg_", _HEX), "type": "message", "status": status}
             items.append({**message, "content": [part], "role": "assistant"})
+        if given.later:
+            items.append(self._reasoning(given.later, items))
         for call in given.calls:
             made = {"status": status, "call_id": ids.next("call_", 24, LETTERS), "name": call.name}
             if call.free:
@@ -628,6 +622,19 @@ class Written:
                 kind = {"id": ids.next("fc_", _HEX), "type": "function_call"}
                 items.append({**kind, **made, "arguments": call.arguments})
         return items
+
+    def _reasoning(self, thoughts: str, before: Sequence[Json]) -> Json:
+        """Return an item of reasoning, bound to what stands ``before`` it in this answer too, where it is bound."""
+        name = self._vendor.ids.next("rs_", _HEX)
+        made = self._made(before) if self._made is not None else None
+        if made is not None:
+            self._vendor.made_with[name] = made
+        told = (self._body.get("reasoning") or {}).get("summary") is not None
+        item: Json = {"id": name, "type": "reasoning"}
+        if "reasoning.encrypted_content" in (self._body.get("include") or ()):
+            bound = () if made is None else msgspec.structs.astuple(made)
+            item["encrypted_content"] = self._vendor.seal.close(thoughts, name, bound)
+        return {**item, "summary": [{"type": "summary_text", "text": thoughts}] if told else []}
 
     def _logprobs(self, pieces: Sequence[str]) -> list[Json]:
         if "message.output_text.logprobs" not in (self._body.get("include") or ()):
