@@ -381,22 +381,20 @@ def test_a_failed_result_says_why(anthropic: Vendor) -> None:
     assert said(speak(anthropic, *turn, tools=[TOOL])) == words
 
 
+@pytest.mark.parametrize(("word", "kind"), [("", "thinking"), ("\nseal: now", "redacted_thinking")])
 @pytest.mark.parametrize("model", [OPUS_5_5, "claude-sonnet-5"])
 def test_an_answer_may_have_words_beside_calls_and_thoughts_sealed_or_in_several_blocks(
-    anthropic: Vendor, model: str
+    anthropic: Vendor, model: str, word: str, kind: str
 ) -> None:
-    for word, kind in (("", "thinking"), ("\nseal: now", "redacted_thinking")):
-        asked = {"role": "user", "content": f"think: one\nthink: two\nbeside: I look.\ncall: get_weather {{}}{word}"}
-        content = speak(anthropic, asked, model=model, tools=[TOOL]).body["content"]
-        assert [block["type"] for block in content] == [kind, "text", kind, "tool_use"]
-        told = [
-            event["content_block"]["type"]
-            for event in speak(anthropic, asked, model=model, tools=[TOOL], stream=True).events
-            if event["type"] == "content_block_start"
-        ]
-        assert told == [block["type"] for block in content]
-        turn = [asked, {"role": "assistant", "content": content}, {"role": "user", "content": results(content)}]
-        assert speak(anthropic, *turn, model=model, tools=[TOOL]).status == 200
-    shorter = [asked, {"role": "assistant", "content": content[2:]}, turn[2]]
+    asked = {"role": "user", "content": f"think: one\nthink: two\nbeside: I look.\ncall: get_weather {{}}{word}"}
+    content = speak(anthropic, asked, model=model, tools=[TOOL]).body["content"]
+    assert [block["type"] for block in content] == [kind, "text", kind, "tool_use"]
+    events = speak(anthropic, asked, model=model, tools=[TOOL], stream=True).events
+    told = [event["content_block"]["type"] for event in events if event["type"] == "content_block_start"]
+    assert told == [block["type"] for block in content]
+    ended = {"role": "user", "content": results(content)}
+    turn = [asked, {"role": "assistant", "content": content}, ended]
+    assert speak(anthropic, *turn, model=model, tools=[TOOL]).status == 200
+    shorter = [asked, {"role": "assistant", "content": content[2:]}, ended]
     came = speak(anthropic, *shorter, model=model, tools=[TOOL])
     assert came.status == (400 if model == OPUS_5_5 else 200)
