@@ -107,6 +107,9 @@ def adapted(fields: Fields, facts: Facts, asked: Asked) -> Sent:
             continue
         if fact.kind is Kind.SCHEMAS:
             told += _be_lax(said, fact, asked.formats)
+        elif fact.kind is Kind.FORCED:
+            said, asked_to_think = _without_thinking(said, fact, asked)
+            told += asked_to_think
         elif fact.kind is Kind.LIMIT:
             said, lowered = _within_limit(said, fact, asked)
             told += lowered
@@ -117,6 +120,25 @@ def adapted(fields: Fields, facts: Facts, asked: Asked) -> Sent:
             said, lost = _without(said, fact, place, asked)
             told += [place.path] if lost else []
     return Sent(said, tuple(dict.fromkeys(told)))
+
+
+_NOT_THINKING: Mapping[str, Any] = {"thinking": {"type": "disabled"}, "enable_thinking": False}
+
+
+def _without_thinking(
+    fields: dict[str, msgspec.Raw], fact: Fact, asked: Asked
+) -> tuple[dict[str, msgspec.Raw], list[str]]:
+    """Return a request that forces a call of a tool without thinking, and what the client had said of that."""
+    formats, off = asked.formats, {fact.field: _NOT_THINKING.get(fact.field)}
+    is_set = not off.keys().isdisjoint(asked.request.extra_body)  # by the operator
+    if is_set or formats.without_thinking is None or not _forces(fields, formats):
+        return fields, []
+    calm = formats.without_thinking(fields, off)
+    return dict(calm.fields), [loss.field for loss in calm.losses]
+
+
+def _forces(fields: Fields, formats: RequestFormat) -> bool:
+    return formats.forced is not None and formats.forced(fields) is not None
 
 
 def _without(
@@ -331,6 +353,8 @@ def understood(reading: Reading, fields: Fields, asked: Asked) -> Facts:
     formats, api = asked.formats, asked.api
     if reading.of_system and formats.with_history is not None:  # whatever field or value it names
         return (Fact(Kind.HISTORY, dialect=api),)
+    if reading.of_forced and formats.without_thinking is not None and _forces(fields, formats):
+        return (Fact(Kind.FORCED, reading.of_forced, dialect=api),)
     named = _of_fields(reading, fields, asked)
     if named is None:
         return NOTHING

@@ -32,6 +32,7 @@ class Kind(StrEnum):
     VALUE = "value"  # one ``value`` of a field: ``instead`` is sent, the nearest that it takes
     HISTORY = "history"  # roles or lists of texts: a stricter history; with ``field``: that of assistant messages
     SCHEMAS = "schemas"  # to be strict: its tools and formats are best effort; with ``value``: those with this digest
+    FORCED = "forced"  # to be forced to call a tool while it thinks: it is told by ``field`` not to think
     API = "api"  # the dialect named ``field``: it is asked in ``instead``
     TOOLS = "tools"  # tools in the dialect named ``field``: it is asked in ``instead`` where there are any
     STREAM = "stream"  # to stream answers in the dialect ``field``, with the parameters ``value``: they are asked whole
@@ -57,6 +58,7 @@ class Fact(msgspec.Struct, frozen=True, omit_defaults=True):
         own = {
             Kind.HISTORY: f"{self.field} in earlier answers" if self.field else "orders of roles, or lists of texts",
             Kind.SCHEMAS: "strict schemas that it has no rules for" if self.value else "strict schemas",
+            Kind.FORCED: "forced calls of tools while it thinks",
             Kind.STREAM: f"streaming, in {self.field} with {self.value or 'no parameters'}",
             Kind.REASONING: f"encrypted reasoning of {self.field}",
             Kind.LENGTH: f"a prompt of {self.tokens} tokens",

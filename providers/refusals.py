@@ -206,6 +206,17 @@ _OF_USAGE = re.compile(
     re.IGNORECASE,
 )
 
+# Of a tool that must be called, by models that think unless told otherwise, and call none by force meanwhile: DeepSeek
+# in deepseek-ai/DeepSeek-V3/issues/1376, Moonshot in can1357/oh-my-pi/issues/1077, Anthropic in
+# can1357/oh-my-pi/issues/341, and Alibaba, whose field for it is another, in cloudwego/eino/issues/994; read on
+# 2026-11-29.
+_OF_FORCED = re.compile(
+    r"\bthinking\b[^.;!?\n]{0,80}\btool_?\s?choice\b"
+    r"|\btool_?\s?choice\b[^.;!?\n]{0,100}\b(?:with|in|while|when) thinking\b",
+    re.IGNORECASE,
+)
+_BY_A_FLAG = re.compile(r"\benable_thinking\b|required or object", re.IGNORECASE)
+
 # Of a schema that is to be kept strictly, and does not fit the rules for that: OpenAI, whose Responses are strict
 # unless told otherwise (kevinwatt/mysql-mcp/issues/5, bytedance/trae-agent/issues/173, vercel/ai/issues/6484).
 _OF_SCHEMAS = re.compile(r"Invalid schema for (?:function|response_format|text\.format)\b", re.IGNORECASE)
@@ -307,6 +318,7 @@ class Reading(NamedTuple):
     of_system: bool = False  # of the roles, that of a system message after the first turn
     of_usage: bool = False  # that it does not take ``stream_options``
     of_schemas: bool = False  # that a strict schema does not fit its rules
+    of_forced: str = ""  # that it calls no tool by force while it thinks: the field by which it would not
 
     def __bool__(self) -> bool:
         return any(self)
@@ -332,7 +344,14 @@ def read(refusal: UpstreamError) -> Reading:
         of_system=_OF_SYSTEM.search(text) is not None,
         of_usage=_OF_USAGE.search(text) is not None,
         of_schemas=_OF_SCHEMAS.search(text) is not None,
+        of_forced=_forced_in(text),
     )
+
+
+def _forced_in(text: str) -> str:
+    if _OF_FORCED.search(text) is None:
+        return ""
+    return "enable_thinking" if _BY_A_FLAG.search(text) else "thinking"
 
 
 def _longest_in(text: str) -> int:

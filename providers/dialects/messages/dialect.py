@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from providers.dialects.cache_marks import with_marks
-from providers.dialects.chat.forced_call import AS_AUTO, ForcedTool, is_object_schema, schema_of
+from providers.dialects.chat.forced_call import AS_AUTO, THINKS_NOT, ForcedTool, is_object_schema, schema_of
 from providers.dialects.dialect import (
     AS_CALL,
     AnswerFormat,
@@ -536,6 +536,16 @@ def _forced(fields: Fields) -> Forced | None:
     return Forced() if choice.name is None else Forced((choice.name,))
 
 
+def _without_thinking(fields: Fields, _: Mapping[str, Any]) -> Wording:
+    """Return a Messages request that forbids thinking, and what it asked for."""
+    asked = bytes(fields.get("thinking", b"")) not in {b"", b"null", _NOT_THINKING}
+    losses = (Loss("thinking", THINKS_NOT, hint=True),) if asked else ()
+    return Wording({**fields, "thinking": _NOT_THINKING}, losses)
+
+
+_NOT_THINKING = raw_json({"type": "disabled"})
+
+
 class _Callable(msgspec.Struct):
     name: str = ""
     input_schema: dict[str, Any] | None = None
@@ -611,6 +621,7 @@ MESSAGES = Dialect(
         one_call=_wants_one_call,
         forced=_forced,
         unforced=_asked_for_json,
+        without_thinking=_without_thinking,
         with_marks=with_marks,
         with_history=messages_history,
         without_foreign_thoughts=without_foreign,

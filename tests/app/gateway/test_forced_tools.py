@@ -151,6 +151,32 @@ async def test_a_model_that_thinks_by_default_does_not_where_a_call_is_forced(
     assert (sent.keys() & free.keys(), free["reasoning_effort"]) == (set(), "high")
 
 
+WORDS: Mapping[str, Json] = {
+    "Thinking mode does not support this tool_choice": {"thinking": {"type": "disabled"}},
+    "tool_choice 'required' is incompatible with thinking enabled": {"thinking": {"type": "disabled"}},
+    "The tool_choice parameter does not support being set to required or object in thinking mode": {
+        "enable_thinking": False
+    },
+}
+
+
+@pytest.mark.parametrize("words", WORDS)
+async def test_a_server_that_is_not_known_teaches_it_by_one_refusal(serve: Serve, words: str) -> None:
+    def answered(body: Json) -> Sequence[Step]:
+        is_calm = all(body.get(name) == value for name, value in WORDS[words].items())
+        return answer("so") if is_calm or body.get("tool_choice") == "auto" else refused(words)
+
+    async with serve(alpha=None) as running:
+        running["alpha"].answers = answered
+        for sendings in (2, 3):
+            async with running.chat(**chat(*ONE, reasoning_effort="high")) as response:
+                assert (response.status, response.headers["x-holeshot-dropped"]) == (200, "reasoning_effort")
+            assert len(running["alpha"].received) == sendings
+        async with running.chat(**chat(*ONE, tool_choice="auto", reasoning_effort="high")) as response:
+            assert (response.status, response.headers.get("x-holeshot-dropped")) == (200, None)
+        assert WORDS[words].keys().isdisjoint(running["alpha"].received[-1].body)
+
+
 async def test_an_operator_may_keep_the_refusal(serve: Serve) -> None:
     config = claude()
     config["models"][MODEL]["deployments"] = [{"deployment": "alpha/claude-opus-5-5", "forced_tools": "refuse"}]
