@@ -140,3 +140,9 @@ def test_an_answer_may_have_words_beside_calls_and_more_than_one_reasoning_item(
         result = {"type": "function_call_output", "call_id": output[-1]["call_id"], "output": "rain"}
         assert dropped(respond(openai, asked, *output, result)) == []
         assert dropped(respond(openai, asked, output[0], *output[2:], result)) == ["prefix_mismatch"]
+
+
+def test_settings_change_by_an_item_at_the_end(openai: Vendor) -> None:
+    said = gone_on(ASK, answer=respond(openai, ASK, tools=[{**TOOL, "async": True}]))
+    harder = {"type": "configuration_update", "reasoning": {"effort": "high"}}
+    assert dropped(respond(openai, *said, harder, tools=[{**TOOL, "async": True}])) == []

@@ -34,7 +34,10 @@ EFFORT = Text(
 )
 VERBOSITY = Text(only=("low", "medium", "high"), nullable=True, page=f"{SPEC} Verbosity")
 TIER = Text(only=("auto", "default", "flex", "scale", "priority", "fast"), nullable=True, page=f"{SPEC} ServiceTier")
-CACHE = Record(fields={"ttl": Text(), "mode": Text()}, page=f"{SPEC} PromptCacheOptionsParam")
+CACHE = Record(
+    fields={"ttl": Text(), "mode": Text(), "comparison_response_id": Text(nullable=True)},
+    page=f"{SPEC} PromptCacheOptionsParam",
+)
 BREAKPOINT = MapOf(nullable=True, page=f"{SPEC} PromptCacheBreakpointParam")
 
 COMMON = {  # ModelResponseProperties

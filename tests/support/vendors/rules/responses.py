@@ -177,7 +177,7 @@ ITEM = ByTag(
                 "file_search_call", "web_search_call", "computer_call", "computer_call_output", "image_generation_call",
                 "code_interpreter_call", "mcp_list_tools", "mcp_approval_request", "mcp_approval_response", "mcp_call",
                 "tool_search_call", "tool_search_output", "additional_tools", "compaction_trigger", "program",
-                "program_output",
+                "program_output", "configuration_update",
             )
         },
     },
@@ -201,6 +201,7 @@ _FUNCTION = Record(
         "strict": Flag(nullable=True),
         "output_schema": MapOf(nullable=True),
         "defer_loading": Flag(),
+        "async": Flag(nullable=True),  # developers.openai.com/api/docs/guides/latest-model, read on 2026-11-29
         "allowed_callers": _CALLERS,
     },
     needed=("name",),
@@ -221,6 +222,7 @@ _CUSTOM = Record(
             }
         ),
         "defer_loading": Flag(),
+        "async": Flag(nullable=True),  # developers.openai.com/api/docs/guides/latest-model, read on 2026-11-29
         "allowed_callers": _CALLERS,
     },
     needed=("name",),
