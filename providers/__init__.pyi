@@ -22,6 +22,7 @@ from .catalog import has_litellm as has_litellm
 from .catalog import has_oidc as has_oidc
 from .catalog import has_otel as has_otel
 from .catalog import has_scipy as has_scipy
+from .catalog import keeps_by_default as keeps_by_default
 from .catalog import load_catalog as load_catalog
 from .catalog import parameters_of as parameters_of
 from .datasheets import UNKNOWN as UNKNOWN

@@ -8,6 +8,7 @@ from importlib.resources import files
 from importlib.util import find_spec
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -426,6 +427,7 @@ class Vendor(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     bills_after_disconnect: bool | None = None  # None: unknown
     # The APIs in which it takes a ``prompt_cache_key``, and keeps what is asked with the same one together.
     cache_keys: frozenset[str] = frozenset()
+    keeps: bool = False  # it keeps what it is asked, and its answers, unless a request says ``store: false``
     litellm_prefix: str | None = None  # the vendor's name in litellm and its price table; None: no prices
     docs_url: str | None = None
 
@@ -442,6 +444,17 @@ def apis_of(vendor: Vendor | None, kind: ProviderKind | None) -> tuple[Api, ...]
 def apis_perhaps(vendor: Vendor | None, kind: ProviderKind | None) -> tuple[Api, ...]:
     """Return the APIs that a server may have besides those of ``apis_of``; it is asked in them if it refuses these."""
     return ("responses", "messages") if vendor is None and kind in (None, "openai_compatible") else ()
+
+
+def keeps_by_default(vendor: Vendor | None, kind: ProviderKind, base_url: str | None) -> bool:
+    """Whether a server of this ``kind`` keeps what it is asked, unless a request says ``store: false``.
+
+    Vertex AI has no such field: "not supported in Gemini Enterprise Agent Platform"
+    (googleapis.github.io/kotlin-genai, GenerateContentConfig.store, read on 2026-11-29).
+    """
+    if (urlsplit(base_url or "").hostname or "").endswith("aiplatform.googleapis.com"):
+        return False
+    return vendor.keeps if vendor is not None and kind == vendor.kind else kind == "gemini"
 
 
 @cache

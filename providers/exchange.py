@@ -32,6 +32,7 @@ class Request(MaskedRecord, frozen=True):
     own_headers: tuple[tuple[str, str], ...] = ()  # the deployment's own, which replace all others; names in lower case
     extra_body: Mapping[str, msgspec.Raw] = {}  # the deployment's own fields, which replace the client's
     added: frozenset[str] = frozenset()  # those of ``fields`` that are the gateway's, not the client's
+    keeps: bool = False  # its vendor keeps what it is asked, unless a request says ``store: false``
     upstream_stream: bool = True  # False: request one JSON body, and present it as a stream
     takes_whole: bool = False  # its client streams no answer: where a stream is refused, it can be asked for whole
     connect_timeout_s: float = 5.0

@@ -453,6 +453,8 @@ def _may_lose(fields: Fields, place: Place, asked: Asked) -> _Why | None:
     request, formats, top = asked.request, asked.formats, place.top
     given = next((name for name, sent in asked.renamed.items() if sent == top and name in request.fields), top)
     value = bytes(_value_at(fields, place) or b"")
+    if top == formats.storing and value == b"false":  # where it is no default, its client is told that it does not hold
+        return _Why(is_told=request.keeps and given in request.fields and given not in request.added)
     if value in _OTHER_DEFAULTS.get(top, DEFAULTS.get(top, _NONE)) and not place.inner:
         return _Why(is_told=False)
     if top in _optional(formats, fields) or _is_preference(place, value, formats):

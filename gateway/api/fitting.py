@@ -20,7 +20,7 @@ from gateway.fleet.models import Deployment, Model, Parameters
 from gateway.limits import Use
 from gateway.settings import DataPolicy, RaceSettings, Unpriced
 from gateway.steering import Launch, Plan, Start
-from providers import Traits, finished, fitted_to, lets_search, searches_offered
+from providers import Kind, Traits, finished, fitted_to, lets_search, searches_offered
 from providers.dialects import (
     AS_CALL,
     DIALECTS,
@@ -186,6 +186,8 @@ class _Translations:
             fitting.spoken[deployment.name] = spoken
         fields, lowered = self._within(deployment)
         wording = self._ruled(deployment, spoken, self._for(deployment, spoken, fields), fitting)
+        if deployment.keeps and (spoken.requests.storing or "") in wording.fields:
+            self._kept(deployment, spoken, wording, fitting)
         try:
             refused = deployment.upstream.losses(spoken, deployment.model, wording.fields)
             losses = [*wording.losses, *as_asked(refused, self._dialect, wording)] if refused else wording.losses
@@ -198,11 +200,7 @@ class _Translations:
         if not losses:
             return
         lost = [loss for loss in losses if not loss.hint and loss.field not in self._question.served]
-        for loss in lost:
-            if loss.field in _ESSENTIAL:
-                parts = (each for each in lost if each.field.startswith(_WITHIN_PROMPT))  # whose loss left nothing
-                cause = next(parts, loss) if f"{loss.field}[" in _WITHIN_PROMPT else loss
-                raise _Unfit(f"does not support {cause.field!r}: {cause.reason}")
+        _check_essential(lost)
         fitting.dropped[deployment.name] = tuple(dict.fromkeys(loss.field for loss in losses))
         if lost and not deployment.drop_params:
             field, reason = lost[0].field, lost[0].reason
@@ -254,6 +252,18 @@ class _Translations:
         fitting.second[deployment.name] = AS_CALL
         unforced = spoken.requests.unforced if spoken is self._dialect else None  # else it was said in translating
         return wording if unforced is None else unforced(wording, self.forced)
+
+    def _kept(self, deployment: Deployment, spoken: Dialect, wording: Wording, fitting: Fitting) -> None:
+        """Note where a vendor does not do what a request says about keeping it, or must not."""
+        field = spoken.requests.storing or ""
+        store = bytes(wording.fields[field])
+        if store == b"true" and self._question.policy.zdr:
+            raise _Unfit("would keep the request, which says 'store': true, and its client's data policy is zdr")
+        learnt = deployment.learnt
+        if store == b"false" and learnt is not None and learnt.is_any:
+            facts = learnt.of(deployment.model, self._question.client)
+            if any(fact.kind is Kind.FIELD and (fact.field, fact.dialect) == (field, spoken.name) for fact in facts):
+                fitting.second[deployment.name] = f"does not know {field!r}, by which the request says not to keep it"
 
     def _within(self, deployment: Deployment) -> tuple[Fields, tuple[str, ...]]:
         """Return the request with a limit that ``deployment`` allows, and the names of what was lowered for it."""
@@ -373,6 +383,14 @@ def _unthinking(spoken: Dialect, traits: Traits, wording: Wording) -> Wording:
     if bytes(wording.fields.get(effort, b"")) != b'"none"':
         return wording
     return msgspec.structs.replace(wording, fields=calm(wording.fields, traits.not_thinking).fields)
+
+
+def _check_essential(lost: Iterable[Loss]) -> None:
+    for loss in lost:
+        if loss.field in _ESSENTIAL:
+            parts = (each for each in lost if each.field.startswith(_WITHIN_PROMPT))  # whose loss left nothing
+            cause = next(parts, loss) if f"{loss.field}[" in _WITHIN_PROMPT else loss
+            raise _Unfit(f"does not support {cause.field!r}: {cause.reason}")
 
 
 def _check_policy(deployment: Deployment, policy: DataPolicy) -> None:

@@ -15,9 +15,11 @@ from gateway.settings import (
     doubtful,
     doubtful_model,
     doubtful_takeovers,
+    keeps_requests,
     kind_of,
     model_identity,
     parsed_name,
+    says_store,
     set_price,
     vendor_of,
     withheld_keys,
@@ -184,6 +186,7 @@ def warnings(settings: Settings, lines: Sequence[DeploymentLine], catalog: Catal
     elif not settings.models:
         found.append("no model is configured: deployments can be named directly, as provider/model")
     found += _bare_addresses(settings, catalog)
+    found += _kept_requests(settings, lines, catalog)
     unpriced: dict[str, str] = {}  # each deployment once, with the first of its models
     for line in lines:
         if line.input_usd is None and not line.units:
@@ -242,6 +245,22 @@ def _bare_addresses(settings: Settings, catalog: Catalog) -> Iterator[str]:
             yield (
                 f"providers.{name}.base_url has no path, so requests go to {without_secrets(own).rstrip('/')}"
                 "/chat/completions: most servers answer below /v1, then it must end with it"
+            )
+
+
+def _kept_requests(settings: Settings, lines: Sequence[DeploymentLine], catalog: Catalog) -> Iterator[str]:
+    """Yield a note on each provider that keeps what it is asked in its own API, unless a request says otherwise."""
+    used = {line.deployment.partition("/")[0] for line in lines}
+    used |= {item.deployment.partition("/")[0] for model in settings.models.values() for item in model.deployments}
+    for name in sorted(used & settings.providers.keys()):
+        provider = settings.providers[name]
+        vendor = vendor_of(name, provider, catalog)
+        if not keeps_requests(provider, vendor) or provider.store is not None:
+            continue
+        if not says_store(provider, vendor)[1]:
+            yield (
+                f"{name} may keep prompts and answers for 55 days: translated requests say `store: false`, those in its"
+                f" own API (generateContent) pass as they are; providers.{name}.store: false adds it there too"
             )
 
 

@@ -29,8 +29,10 @@ from gateway.settings import (
     Timeouts,
     apis_at,
     bills_on,
+    keeps_requests,
     kind_of,
     profile_timeouts,
+    says_store,
     ways_of,
 )
 from providers import (
@@ -45,6 +47,7 @@ from providers import (
     is_added,
     learnt_of,
     lets_search,
+    raw_json,
     runs_itself,
     tier_of,
     traits_of,
@@ -207,6 +210,7 @@ class Resolver:
         price, tier = datasheet.price, tier_of(settings.extra_body.get("service_tier"))
         is_free = vendor is not None and model.endswith(vendor.quirks.free) and not (price and price.is_configured)
         price = _NOTHING if is_free else price
+        store, stores_own = says_store(provided, vendor)
         return Deployment(
             name=settings.name,
             provider=provider,
@@ -248,6 +252,9 @@ class Resolver:
             and price is not None
             and price.cached_input_usd is not None,
             cache_keys=vendor.cache_keys if vendor is not None else frozenset(),
+            keeps=keeps_requests(provided, vendor),
+            store=None if store is None else raw_json(store),
+            stores_own=stores_own,
             states_cost=vendor is not None and vendor.quirks.states_cost and not (price and price.is_configured),
             zdr=settings.zdr,
             region=settings.region,

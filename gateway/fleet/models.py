@@ -86,6 +86,10 @@ class Deployment(MaskedRecord, frozen=True):
     beyond: frozenset[str] = frozenset()  # what it takes though chat has no place for it, as in ``Habits``
     takes_marks: bool = False  # in chat, Messages' marks of what to cache mean the same to it
     cache_keys: frozenset[str] = frozenset()  # the dialects in which its vendor takes a ``prompt_cache_key``
+    # What a request is sent as ``store`` that says nothing of it; None: nothing. Its vendor, or the operator, says so.
+    store: msgspec.Raw | None = None
+    stores_own: bool = False  # also in its vendor's own API, in which requests else pass as they are
+    keeps: bool = False  # its vendor keeps what it is asked, unless a request says ``store: false``
     marks_from: int | None = (
         None  # tokens of a prompt's beginning from which it is told to cache it; None: it is not told
     )

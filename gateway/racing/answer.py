@@ -4,6 +4,8 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from gateway.core.attempts import AnswerKind, Flaw, Outcome, WinOn
 from gateway.core.calls import Call, Maker
 from gateway.fleet.models import Deployment
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 # The exchange of an attempt, and how it is opened.
 
 _CACHE_KEY = "prompt_cache_key"
+_UNSAID = msgspec.Raw(b"null")
 _NONE_ADDED: frozenset[str] = frozenset()
 _KEY_ADDED = frozenset({_CACHE_KEY})
 
@@ -38,6 +41,10 @@ def request_of(
     fields, added = call.wordings.get(deployment.name, call.fields), _NONE_ADDED
     if call.cache_key is not None and spoken.name in deployment.cache_keys and _CACHE_KEY not in fields:
         fields, added = {**fields, _CACHE_KEY: call.cache_key}, _KEY_ADDED
+    if deployment.store is not None and (deployment.stores_own or spoken is not call.dialect):
+        field = spoken.requests.storing
+        if field is not None and fields.get(field, _UNSAID) == _UNSAID:
+            fields, added = {**fields, field: deployment.store}, added | {field}
     if deployment.marks_from is not None and (lasting := call.marks.get(deployment.name)) is not None:
         with_marks = spoken.requests.with_marks
         fields = fields if with_marks is None else with_marks(fields, deployment.marks_from, lasting)
@@ -53,6 +60,7 @@ def request_of(
         takes_whole=not call.streamed,
         connect_timeout_s=deployment.clocks.connect_s,
         drop_params=deployment.drop_params,
+        keeps=deployment.keeps,
         first_key=None if call.maker is None else call.maker.key_at(deployment.provider),
         conversation=call.conversation,
         is_ceiling=call.dialect.requests.with_limit is not None,

@@ -48,8 +48,10 @@ from .presets import brought as brought
 from .presets import found as found
 from .presets import found_vendors as found_vendors
 from .presets import has_credentials as has_credentials
+from .presets import keeps_requests as keeps_requests
 from .presets import kind_of as kind_of
 from .presets import reachable as reachable
+from .presets import says_store as says_store
 from .presets import vendor_of as vendor_of
 from .presets import withheld_keys as withheld_keys
 from .references import References as References

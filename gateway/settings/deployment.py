@@ -173,6 +173,7 @@ class ProviderSettings(Section):
     # Streams (chat, completions) that end with [DONE] and no finish reason count as whole, not as broken off.
     omits_finish_reason: bool = False
     history: HistorySettings = HistorySettings()
+    store: bool | None = None  # what requests that do not say `store` are sent as it; default: as known of the vendor
     timeouts: Timeouts = Timeouts()
 
     @property

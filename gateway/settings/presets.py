@@ -22,6 +22,7 @@ from providers import (
     Vendor,
     apis_of,
     has_litellm,
+    keeps_by_default,
     price_of,
     tier_of,
     uplifted,
@@ -39,6 +40,21 @@ def vendor_of(name: str, provider: ProviderSettings, catalog: Catalog) -> Vendor
 def kind_of(name: str, provider: ProviderSettings, catalog: Catalog) -> ProviderKind:
     """Return the kind of provider ``name``: its own, else its vendor's."""
     return _kind(provider, vendor_of(name, provider, catalog))
+
+
+def keeps_requests(provider: ProviderSettings, vendor: Vendor | None) -> bool:
+    """Whether a server keeps what it is asked, unless a request says ``store: false``."""
+    return keeps_by_default(vendor, _kind(provider, vendor), provider.base_url)
+
+
+def says_store(provider: ProviderSettings, vendor: Vendor | None) -> tuple[bool | None, bool]:
+    """Return the ``store`` of requests that have none, and whether those in a vendor's own API get it as well.
+
+    Chat is not Google's own API: in OpenAI's, a request that says nothing is not kept.
+    """
+    if provider.store is not None:
+        return provider.store, True
+    return (False if keeps_requests(provider, vendor) else None), _kind(provider, vendor) == "openai_compatible"
 
 
 def _kind(provider: ProviderSettings, vendor: Vendor | None) -> ProviderKind:

@@ -302,6 +302,7 @@ class RequestFormat(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     with_all_tools: Callable[[Fields], Fields] | None = None
     takes_quirks: bool = False  # vendors' quirks apply: its parameters are OpenAI's
     takes_rules: bool = False  # rules of vendors' models apply: likewise
+    storing: str | None = None  # the field that says whether the vendor keeps the request and its answer
     # Removes reasoning of other providers' models from a conversation; None: providers accept it.
     without_foreign_thoughts: Callable[[Fields, Habits], Wording] | None = None
     efforts: frozenset[str] = frozenset()  # fields that may say how hard to think

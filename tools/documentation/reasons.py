@@ -219,6 +219,11 @@ REASONS: Mapping[str, Reasons] = {
             "Its streams of chat and completions end with `[DONE]` and no finish reason, and count as whole all the"
             " same. `holeshot check --live` sees which servers need it."
         ),
+        "store": (
+            "`false` is added to requests of chat and generateContent that do not have `store`. Not set: Google's are"
+            " sent it where they are translated or in chat, and pass as they are in generateContent"
+            " ([what vendors keep](../security.md#what-vendors-keep))."
+        ),
         "http_version": "`auto` is HTTP/2 where TLS negotiates it, else 1.1. `2` without TLS is by prior knowledge.",
     },
     "HistorySettings": {

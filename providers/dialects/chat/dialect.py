@@ -101,6 +101,7 @@ CHAT = Dialect(
         json_formats={"response_format": json_format},
         tools={"tools": openai_tools, "functions": openai_tools},  # functions: the deprecated name
         takes_quirks=True,
+        storing="store",
         takes_rules=True,
         one_call=wants_one_call,
         forced=forced_in_chat,

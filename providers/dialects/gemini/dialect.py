@@ -293,7 +293,8 @@ _PENALTIES = frozenset({"presence_penalty", "frequency_penalty"})
 _READ = frozenset({
     *_SAME,
     *("max_completion_tokens", "max_tokens", "messages", "model", "parallel_tool_calls", "reasoning_effort"),
-    *("response_format", "service_tier", "shows_thoughts", "stop", "stream", "stream_options", "tool_choice", "tools"),
+    *("response_format", "service_tier", "shows_thoughts", "stop", "store", "stream", "stream_options", "tool_choice"),
+    "tools",
 })  # fmt: skip
 _MOST_STOPS = 5  # stop sequences in Gemini
 _HINTS: Mapping[str, str] = {
@@ -312,7 +313,6 @@ _REASONS: Mapping[str, str] = {
     "logit_bias": "Gemini has no logit bias",
     "logprobs": "this model tells no log probabilities",
     "modalities": "answers in sound are not translated",
-    "store": "Gemini stores nothing",
     "top_logprobs": "this model tells no log probabilities",
     "verbosity": "Gemini has no verbosity",
     "web_search_options": "Gemini has its own search",
@@ -360,6 +360,8 @@ def from_chat(
     said.update(_limit(asked, losses))
     said.update(_stops(asked, losses))
     said.update(_tier(asked, losses))
+    if "store" in asked and decoded(asked["store"], bool, "store") is not None:
+        said["store"] = asked["store"]
     said.update(_tools(asked, losses))
     form = _form(asked, losses)
     if form and "tools" in said and not levels:
@@ -635,6 +637,7 @@ GEMINI = Dialect(
         efforts=frozenset({IN_CONFIG + "thinkingConfig"}),
         without_effort=without_effort,
         choices=IN_CONFIG + "candidateCount",
+        storing="store",
         decoded=frozenset({"generationConfig", "generation_config", "safetySettings", "toolConfig", "tools"}),
         essential=frozenset({"cachedContent"}),
         inline=frozenset(

@@ -56,6 +56,7 @@ _SOUNDS: Mapping[str, str] = {
     "audio/mp3": "mp3",
     "audio/mpeg": "mp3",
 }
+_TRUE = msgspec.Raw(b"true")
 _OUTPUTS = ("output", "result")  # where a function's answer is only text: Google's word, and that of its SDK
 
 
@@ -354,6 +355,7 @@ _READ = frozenset({
 _DEFAULTS: Mapping[str, tuple[bytes, ...]] = {  # values that are the default
     IN_CONFIG + "responseModalities": (b'["TEXT"]', b'[ "TEXT" ]', b"[]"),
     "labels": (b"{}",),
+    "store": (b"false",),  # that of chat
 }
 _HINTS: Mapping[str, str] = {
     IN_CONFIG + "mediaResolution": "chat has another scale for the details of pictures",
@@ -415,6 +417,7 @@ def to_chat(
     chat.update(_logprobs(asked) if IN_CONFIG + "responseLogprobs" in asked else {})
     if "top_k" in beyond and IN_CONFIG + "topK" in asked:
         chat["top_k"] = asked.pop(IN_CONFIG + "topK")
+    chat.update({"store": asked.pop("store")} if asked.get("store") == _TRUE else {})
     _safety(asked, losses)
     for name, value in asked.items():
         if name not in _READ and bytes(value) not in _DEFAULTS.get(name, ()):

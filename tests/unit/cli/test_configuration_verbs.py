@@ -484,6 +484,23 @@ def test_check_notes_what_may_not_be_meant_and_still_succeeds(holeshot: Holeshot
     assert any("usd_per_day" in note for note in as_json["warnings"])
 
 
+@pytest.mark.parametrize(
+    ("name", "store", "noted"),
+    [("google", None, True), ("google", False, False), ("google", True, False), ("gemini", None, False)],
+)
+def test_check_notes_which_requests_google_may_keep(
+    holeshot: Holeshot, name: str, store: bool | None, noted: bool
+) -> None:
+    said = {} if store is None else {"store": store}
+    config = {
+        "providers": {name: {"api_key": "k", **said}},
+        "models": {"m": {"deployments": [f"{name}/gemini-3.8-flash"]}},
+    }
+    Path("own.yaml").write_text(yaml.safe_dump(config))
+
+    assert (f"providers.{name}.store: false" in holeshot("check", "-c", "own.yaml").stdout) is noted
+
+
 def test_check_notes_an_address_without_a_path_and_ends_with_its_verdict(holeshot: Holeshot) -> None:
     paths = (("mine", "", True), ("mine", "/", True), ("mine", "/v1", False), ("mine", "/api/openai", False))
     for name, path, noted in (*paths, ("azure", "", False)):  # of Azure the catalog knows the path
