@@ -230,6 +230,7 @@ async def test_chat_is_answered_by_google(serve: Serve) -> None:
                 "maxOutputTokens": 50,
                 "thinkingConfig": {"includeThoughts": True, "thinkingLevel": "low"},
             },
+            "store": False,
         }
 
 
