@@ -23,7 +23,7 @@ from zoneinfo import ZoneInfo
 
 import msgspec
 
-from providers.families import is_plain
+from providers.families import is_plain, kin_of
 from providers.usage import FAST, OF_TOKENS, OFF_PEAK, OWN, STANDARD, TIER_WORDS, WEEK_MIN, Card, Price
 
 # litellm's names of prices, in ours. The longest name that a field begins with is its unit.
@@ -482,7 +482,7 @@ def _find(table: _Table, prefix: str, model: str) -> Datasheet:
     """Return the row of ``prefix/model``, or of the bare name, or that after its publisher, if it is this vendor's.
 
     A fine-tuned model has the figures of ``ft:BASE``, else only the abilities of BASE: its price is another. Of another
-    model of the vendor only the dearest price of each unit is known.
+    model of the vendor only the dearest price of each unit is known: in its family, see ``_kin``, or at the vendor.
     """
     dearest: dict[str, float] = {}
     for vendor, units in table.dearest.items():
@@ -497,7 +497,43 @@ def _find(table: _Table, prefix: str, model: str) -> Datasheet:
             return _read(row, base, dearest)
         if (row := _row(table, prefix, base)) is not None:
             return Datasheet(None, _read(row, base, dearest).capabilities, listed)
-    return Datasheet(listed=listed) if listed is not None else UNLISTED
+    if listed is None:
+        return UNLISTED
+    if tuned is not None:
+        return Datasheet(listed=listed)
+    name, usd = _kin(table, prefix, model)
+    return Datasheet(listed=msgspec.structs.replace(listed, dearest=tuple((dearest | usd).items()), dearest_of=name))
+
+
+def _kin(table: _Table, prefix: str, model: str) -> tuple[str, dict[str, float]]:
+    """Return the models of this vendor that a ``model`` without a row is nearest to, and their highest prices.
+
+    They are those of its family and line; if there are none, those of its family's newest version up to its own; else
+    those of its family. Nothing, if the family is not known, or has no price either.
+    """
+    own = kin_of(model)
+    if own is None:
+        return "", {}
+    sold = [
+        (kin, row)
+        for name, row in table.models.items()
+        if (kin := kin_of(name, own.family)) is not None and (name.startswith(f"{prefix}/") or _sells(row, prefix))
+    ]
+    newest = max((each.major for each, _ in sold if each.major and each.major <= (own.major or 0)), default=None)
+    groups = {
+        f"{own.family} {own.line}": [row for each, row in sold if own.line and each.line == own.line],
+        f"{own.family} {newest}": [row for each, row in sold if newest and each.major == newest],
+        own.family: [row for _, row in sold],
+    }
+    for name, rows in groups.items():
+        highest: dict[str, float] = {}
+        for price in filter(None, (read(_row_decoder.decode(row)) for row in rows)):
+            units = dict(price.units)
+            units |= {unit: getattr(price, f"{unit}_usd") for unit in ("input", "output") if unit not in price.unknown}
+            highest |= {unit: max(usd, highest.get(unit, 0.0)) for unit, usd in units.items()}
+        if highest.get("input") and highest.get("output"):
+            return name, highest
+    return "", {}
 
 
 # OpenAI's names of fine-tuned models, ft:BASE:ORGANISATION:NAME:ID, which Mistral has as well

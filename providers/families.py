@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
 from functools import cache, lru_cache
 from importlib.resources import files
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 
@@ -147,13 +147,11 @@ def traits_of(model: str, vendor: str = "") -> Traits:
         if found is None:
             continue
         said: dict[str, Any] = {"family": family, **told.all}
-        groups = found.groupdict()
-        line = groups.get("line") or groups.get("older") or ""
-        major, minor = groups.get("major"), groups.get("minor")
-        version = None if major is None else (int(major), int(minor or 0))
+        kin = _read(family, found)
+        version = None if kin.major is None else (kin.major, int(found.groupdict().get("minor") or 0))
         bare = name.removeprefix("ft:").partition(":")[0]
         for row in told.rows:
-            if row.fits(bare, line.lower(), version, vendor):
+            if row.fits(bare, kin.line, version, vendor):
                 said.update(row.traits)
                 dropped = frozenset() if "*" in row.takes else frozenset(said.get("drop", ())) | row.also
                 said["drop"] = dropped - row.takes
@@ -166,6 +164,27 @@ def traits_of(model: str, vendor: str = "") -> Traits:
             is_usual=traits.forced_tools == "taken" and not narrows,
         )
     return UNKNOWN_MODEL
+
+
+class Kin(NamedTuple):
+    """What of a model's name others of its family may share."""
+
+    family: str
+    line: str  # opus, sonnet, …; "": it has none
+    major: int | None  # its version's first number; None: it has none
+
+
+def _read(family: str, found: re.Match[str]) -> Kin:
+    groups = found.groupdict()
+    major = groups.get("major")
+    return Kin(family, groups.get("line") or groups.get("older") or "", None if major is None else int(major))
+
+
+def kin_of(model: str, family: str | None = None) -> Kin | None:
+    """Return what ``model`` has in common with others; None: its family is not known, or not this one."""
+    name = model.rpartition("/")[2].lower()
+    each = _families() if family is None else {family: _families()[family]}
+    return next((_read(own, found) for own, (pattern, _) in each.items() if (found := pattern.search(name))), None)
 
 
 def sources() -> Iterator[tuple[str, str, str]]:

@@ -36,7 +36,9 @@ class Price(msgspec.Struct, frozen=True):
     units: tuple[tuple[str, float], ...] = ()  # each of the other units
     cards: "tuple[Card, ...]" = ()  # of all tiers and sizes, the shorter prompts of a tier first; (): it has only one
     unknown: tuple[str, ...] = ()  # of "input" and "output": those without a known price, 0 here
-    dearest: tuple[tuple[str, float], ...] = ()  # of each unit, the highest price at this vendor
+    # Of each unit, the highest price at this vendor; of a model without any price, in its family, if it has one there.
+    dearest: tuple[tuple[str, float], ...] = ()
+    dearest_of: str = ""  # that family, as "claude fable"; "": it is the vendor's
     as_text: bool = False  # tokens without a price of their own, as of sound, cost what text does
     once: bool = False  # searches are billed once a prompt, however many there were
     request_usd: float | None = 0.0  # the most that a request costs besides its tokens if none asks it to search

@@ -76,6 +76,7 @@ class DeploymentLine(msgspec.Struct, frozen=True):
     units: Mapping[str, float] = {}  # of other units: tokens of sound and pictures (per million), searches, seconds
     unpriced: tuple[str, ...] = ()  # the units that it bills, without a known price
     uncounted: tuple[str, ...] = ()  # those of them that have none at its vendor either
+    counted_as: str = "the vendor"  # whose dearest prices limits in dollars count where this one has none
 
 
 class FallbackLine(msgspec.Struct, frozen=True):
@@ -152,9 +153,20 @@ def deployment_lines(settings: Settings, catalog: Catalog, table: DatasheetTable
                     units={} if price is None else {name: _shown(name, each) for name, each in price.units},
                     unpriced=(unpriced := _unpriced(price, datasheet.capabilities)),
                     uncounted=unpriced if price is None else price.uncounted(unpriced),
+                    counted_as=_counted_as(price),
                 )
             )
     return lines
+
+
+def _counted_as(price: Price | None) -> str:
+    """Return whose dearest prices limits count where this one has none."""
+    if price is None or not price.dearest_of:
+        return "the vendor"
+    usd = dict(price.dearest)
+    return (
+        f"its {price.dearest_of} models (${_per_mtok(usd['input']):g} in, ${_per_mtok(usd['output']):g} out per Mtok)"
+    )
 
 
 def fallback_lines(settings: Settings) -> list[FallbackLine]:
@@ -224,7 +236,8 @@ def _counted(settings: Settings, lines: Sequence[DeploymentLine]) -> str:
     said = ""
     uncounted = dict.fromkeys(unit for line in lines for unit in line.uncounted)
     if any(set(line.unpriced) - set(line.uncounted) for line in lines):
-        said = "; limits in dollars count the dearest known price of the vendor"
+        counted = dict.fromkeys(line.counted_as for line in lines if set(line.unpriced) - set(line.uncounted))
+        said = f"; limits in dollars count the dearest known price of {' and '.join(counted)}"
     if uncounted:
         said += f"; of {', '.join(uncounted)} their vendor has none either, so limits in dollars do not count that"
         refused = [name for name, client in settings.clients.items() if client.unpriced == "refuse"]

@@ -564,7 +564,7 @@ def _estimate(  # noqa: PLR0917 - the parts of one sum
 
 
 def _counted_usd(price: Price, found: Cost) -> float:
-    """Return what limits count: what is known, and the rest at the dearest price of its unit at the vendor."""
+    """Return what limits count: what is known, and the rest at the dearest price of its unit: ``Price.dearest``."""
     dearest = dict(price.dearest)
     return found.known_usd + sum(dearest.get(unit, 0.0) * count for unit, count in found.unknown.items())
 

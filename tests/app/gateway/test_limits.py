@@ -221,6 +221,18 @@ async def test_a_model_that_is_newer_than_the_table_counts_at_its_vendors_deares
     assert {tuple(row.values()) for row in rows} == {(None, 0.0, None)}
 
 
+async def test_limits_count_a_newer_model_as_its_own_line_and_not_as_the_dearest_of_its_vendor(serve: Serve) -> None:
+    names = {"line": "gpt-6.99-sol", "vendor": "newer-than-the-table"}
+    models = {name: {"deployments": [f"alpha/{model}"], "usd_per_day": 0.01} for name, model in names.items()}
+    config = {"models": models, "providers": {"alpha": {"preset": "openai", "apis": ["chat"]}}}
+    used = dict.fromkeys(names, 0)
+    async with serve(alpha=None, config=config) as running:
+        for name in names:
+            while (await statuses(running, 1, model=name)) == [200]:
+                used[name] += 1
+    assert used["line"] > 10 * used["vendor"] > 0
+
+
 async def test_programs_of_this_machine_can_be_limited_too(serve: Serve) -> None:
     async with serve(alpha=None, config={"anonymous": {"rpm": 1}}, in_one_minute=True) as running:
         assert await statuses(running, 2) == [200, 429]

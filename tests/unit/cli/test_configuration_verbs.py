@@ -330,6 +330,16 @@ def test_check_says_what_limits_in_dollars_do_about_units_without_a_price(
     assert told in own
 
 
+def test_check_says_as_what_limits_count_a_model_that_is_newer_than_the_table(holeshot: Holeshot) -> None:
+    Path("ok.yaml").write_text(
+        "models: { new: { deployments: [openai/gpt-6.99-astra] } }\n"
+        f"clients: {{ app: {{ key_sha256: '{'0' * 64}', usd_per_day: 20 }} }}\n"
+    )
+    notes = json.loads(holeshot("check", "--config", "ok.yaml", "--json", OPENAI_API_KEY="sk-1").stdout)["warnings"]
+    [said] = [note for note in notes if "openai/gpt-6.99-astra" in note]
+    assert "limits in dollars count the dearest known price of its gpt astra models ($10 in, $50 out per Mtok)" in said
+
+
 RULES = """
 providers: { ollama: , mine: { base_url: "http://box/v1", apis: [chat] } }
 models:

@@ -188,6 +188,46 @@ def test_a_model_that_is_not_listed_has_the_dearest_prices_of_its_vendor() -> No
     assert found(DatasheetTable.shipped(), "nobody", "x") == UNLISTED
 
 
+@pytest.mark.parametrize(
+    ("prefix", "model", "kin"),
+    [
+        ("openai", "gpt-6.9-astra", "gpt astra"),  # its line
+        ("openai", "gpt-6.9-nebula", "gpt 6"),  # a line that nobody has: its version
+        ("openai", "gpt-9", "gpt 6"),  # the newest version before its own
+        ("openai", "o9-pro", "gpt"),
+        ("anthropic", "claude-fable-5-9", "claude fable"),
+        ("anthropic", "claude-opus-9-1-20270101", "claude opus"),
+        ("bedrock", "us.anthropic.claude-opus-5-9-v1:0", "claude opus"),
+        ("gemini", "gemini-9-neon", "gemini 4"),
+    ],
+)
+def test_a_model_that_is_not_listed_has_the_dearest_prices_of_its_own_line(prefix: str, model: str, kin: str) -> None:
+    listed, vendors = (found(DatasheetTable.shipped(), prefix, name).listed for name in (model, "no-such-family"))
+    assert listed is not None
+    assert vendors is not None
+    assert (listed.dearest_of, vendors.dearest_of) == (kin, "")
+    own, all_of_vendor = dict(listed.dearest), dict(vendors.dearest)
+    assert all(0 < own[unit] <= all_of_vendor[unit] for unit in ("input", "output"))
+    assert own.keys() == all_of_vendor.keys()  # of what its line has no price of, that of the vendor counts
+
+
+def test_a_listed_model_of_its_line_is_never_dearer() -> None:
+    sold = [("openai", "gpt-6-astra"), ("anthropic", "claude-fable-5"), ("anthropic", "claude-opus-5-5")]
+    for prefix, name in sold:
+        price, newer = (
+            found(DatasheetTable.shipped(), prefix, name).price,
+            found(
+                DatasheetTable.shipped(),
+                prefix,
+                name.rpartition("-")[0] + "-99" if prefix == "anthropic" else "gpt-6.99-astra",
+            ).listed,
+        )
+        assert price is not None
+        assert newer is not None
+        assert price.input_usd <= dict(newer.dearest)["input"] <= 2 * price.input_usd
+        assert price.output_usd <= dict(newer.dearest)["output"] <= 2 * price.output_usd
+
+
 # Fine-tuned models: OpenAI's ft:BASE:ORGANISATION:NAME:ID, Azure's BASE.ft-ID.
 
 
