@@ -48,19 +48,19 @@ def request_of(
     if deployment.marks_from is not None and (lasting := call.marks.get(deployment.name)) is not None:
         with_marks = spoken.requests.with_marks
         fields = fields if with_marks is None else with_marks(fields, deployment.marks_from, lasting)
-    return Request(
-        model=deployment.model,
-        fields=fields,
-        added=added,
-        dialect=spoken,
-        headers=headers if call.trace is None else call.trace.sent_with(headers, attempt_id),
-        own_headers=deployment.extra_headers,
-        extra_body=deployment.extra_body,
-        upstream_stream=deployment.upstream_stream and (call.streamed or not whole),
+    return Request(  # ten not by name: with more names CPython would make a dict of them first
+        deployment.model,
+        fields,
+        spoken,
+        deployment.drop_params,
+        headers if call.trace is None else call.trace.sent_with(headers, attempt_id),
+        deployment.extra_headers,
+        deployment.extra_body,
+        added,
+        deployment.keeps,
+        deployment.upstream_stream and (call.streamed or not whole),
         takes_whole=not call.streamed,
         connect_timeout_s=deployment.clocks.connect_s,
-        drop_params=deployment.drop_params,
-        keeps=deployment.keeps,
         first_key=None if call.maker is None else call.maker.key_at(deployment.provider),
         conversation=call.conversation,
         is_ceiling=call.dialect.requests.with_limit is not None,

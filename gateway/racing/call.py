@@ -171,11 +171,11 @@ class OpenCall:
         is_extra = self.running > 0
         if is_extra:
             self.extras += 1
-        return AttemptStart(
-            id=services.new_id(),
-            number=self.launched,
-            started_at=services.utc_now(),
-            role=role,
+        return AttemptStart(  # not by name: with more than fifteen names CPython would make a dict of them first
+            services.new_id(),
+            self.launched,
+            services.utc_now(),
+            role,
             provider=deployment.provider,
             deployment=deployment.name,
             launch_offset_ms=round((now - self.call.received_at) * 1_000_000) / 1000,  # as ``since_received_ms``
@@ -276,7 +276,7 @@ class OpenCall:
             attempts,
             winner,
             deployments,
-            launched=self.launched,
+            self.launched,  # not by name, as above
             extras=self.extras,
             width_asked=self.width_asked,
             narrowed=self.narrowed,

@@ -361,14 +361,14 @@ def call_start(call: Call, attempts: tuple[AttemptStart, ...]) -> CallStart:
     )
 
 
-def call_record(
+def call_record(  # noqa: PLR0917 - what is known of a call
     call: Call,
     start: CallStart,
     attempts: Sequence[AttemptRecord],
     winner: AttemptRecord | None,
     deployments: Mapping[str, Deployment],
-    *,
     launched: int,
+    *,
     extras: int,
     width_asked: int | None,
     narrowed: Narrowed | None,

@@ -534,7 +534,7 @@ def plan(
         tuple(sorted(draft.launches, key=_delay)),
         tuple([each.deployment for each in last if each.deployment not in planned]),
         race.mode,
-        rescue_s=rescue_s,
+        rescue_s,  # not by name: with more names CPython would make a dict of them first
         tripped=frozenset([each.deployment for each in lineup.tripped]) if lineup.tripped else _NOBODY,
         decode_s=lineup.after_s if terms.holds else _NOTHING_AFTER,
         cost_usd=cost_usd,

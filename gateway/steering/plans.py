@@ -153,9 +153,9 @@ class Plan(msgspec.Struct, frozen=True):
     launches: tuple[Launch, ...]
     rest: tuple[str, ...]
     mode: Mode  # as requested
+    rescue_s: float | None = None
     retry_after_s: float | None = None
     free_in_s: float | None = None
-    rescue_s: float | None = None
     tripped: frozenset[str] = frozenset()  # the broken ones of ``rest``: used last, after waiting for full ones
     # If first tokens may be held, the expected loss of each after its first token, seconds: under ``completion`` all
     # of its decoding, under ``reading`` the part that the reader waits for, under ``first_token`` its stalls. Empty if
