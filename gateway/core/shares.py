@@ -22,11 +22,12 @@ class Shares:
     does not need is not wasted. A client that is alone may use all.
     """
 
-    __slots__ = ("half", "known")
+    __slots__ = ("half", "is_used", "known")
 
     def __init__(self, most: float) -> None:
         """``most``: the whole stock."""
         self.half = most / 2
+        self.is_used = False  # else all clients have left what they can have
         self.known: dict[str | None, Own] = {}  # by client, the last that called at the end
 
     def earn(self, client: str | None, amount: float, now_s: float) -> None:
@@ -54,8 +55,9 @@ class Shares:
     def takes(self, client: str | None, stock: float, amount: float = 1.0) -> bool:
         """Whether ``client`` may use ``amount`` of a ``stock`` that has it; if so, count it."""
         own = self.known.get(client)
-        if own is not None and own.left >= min(amount, self.half):
+        if own is not None and (own.left >= amount or own.left >= self.half):
             own.left -= amount
+            self.is_used = True
             return True
         return self.permits(client, stock, amount)
 
@@ -64,3 +66,4 @@ class Shares:
         own = self.known.get(client)
         if own is not None:
             own.left = max(-2 * self.half, own.left - 1.0)
+            self.is_used = True

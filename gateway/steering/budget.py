@@ -82,12 +82,17 @@ class Budget:
         """Count one call, of ``client``."""
         self._calls += 1
         self.tokens = min(BURST_TOKENS, self.tokens + ratio)
-        for shares, amount in ((self._shares, ratio), (self._shares_of_rescues, RESCUED_SHARE)):
-            own = shares.known.get(client)
-            if own is None or own.due_s <= now_s:
-                shares.earn(client, amount, now_s)
-            else:  # likewise, without its call
-                own.left = min(shares.half, own.left + amount)
+        shares, of_rescues = self._shares, self._shares_of_rescues  # which know the same clients
+        own = shares.known.get(client)
+        if own is None or own.due_s <= now_s:
+            shares.earn(client, ratio, now_s)
+            of_rescues.earn(client, RESCUED_SHARE, now_s)
+            return
+        if own.left < shares.half:  # likewise, without its call
+            own.left = min(shares.half, own.left + ratio)
+        if of_rescues.is_used:
+            own = of_rescues.known[client]
+            own.left = min(of_rescues.half, own.left + RESCUED_SHARE)
 
     def draw(self, role: Role, ratio: float, *, alone: bool = False, client: str | None = None) -> bool:
         """Whether an attempt in this role may start now; if so, charge it. ``alone``: the call has one attempt."""

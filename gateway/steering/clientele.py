@@ -5,6 +5,7 @@ holds for others is bounded: it takes three clients, two where they have nearly 
 nearly all itself, or clients have no names.
 """
 
+from collections import defaultdict
 from collections.abc import Mapping
 from heapq import nlargest
 from math import ceil, exp2, inf
@@ -27,7 +28,7 @@ class Clientele:
     __slots__ = ("counts", "fades_at_s", "total")
 
     def __init__(self) -> None:
-        self.counts: dict[str | None, float] = {}
+        self.counts: defaultdict[str | None, float] = defaultdict(float)
         self.total = 0.0
         self.fades_at_s = -inf
 
@@ -35,7 +36,7 @@ class Clientele:
         """Add an answer to ``client``; None if clients are not distinguished. Of many, older ones count half."""
         if self.total >= QUALITY_MEMORY:
             self._fade(0.5, 0.5)
-        self.counts[client] = self.counts.get(client, 0.0) + 1.0
+        self.counts[client] += 1.0
         self.total += 1.0
 
     def fade(self, now_s: float) -> None:
@@ -53,7 +54,8 @@ class Clientele:
         return PAIR_CLIENT_SHARE if first + second >= enough else FLAW_CLIENT_SHARE
 
     def _fade(self, factor: float, least: float) -> None:
-        self.counts = {each: left for each, count in self.counts.items() if (left := count * factor) > least}
+        kept = {each: left for each, count in self.counts.items() if (left := count * factor) > least}
+        self.counts = defaultdict(float, kept)
         self.total = sum(self.counts.values())
 
 

@@ -435,14 +435,14 @@ class Health:
             self.cached_condition.launched_at_s = now_s
         return self.in_flight - 1 + self.elsewhere
 
-    def ended(self, client: str | None = None, now_s: float = 0.0) -> None:
+    def ended(self, client: str | None = None) -> None:
         """Count the end of an attempt, as traffic of ``client``, if it is known."""
         self.in_flight = max(0, self.in_flight - 1)
         if client is not None:  # a call for it would cost each attempt
             clients = self.clients
-            if now_s >= clients.fades_at_s:
-                clients.fade(now_s)
-            clients.counts[client] = clients.counts.get(client, 0.0) + 1.0
+            if self.launched_at_s >= clients.fades_at_s:  # nearly now: to read the clock would cost each attempt, too
+                clients.fade(self.launched_at_s)
+            clients.counts[client] += 1.0
             clients.total += 1.0
         if self.cached_condition is not None:
             self.cached_condition.in_flight = self.in_flight

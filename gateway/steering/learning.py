@@ -466,11 +466,12 @@ class Learning:
     ) -> None:
         """Count the attempt's end, ``ago_s`` seconds ago: with a first token, censored, or an error."""
         health = self.healths.get(attempt.deployment) or self.health_of(attempt.deployment)
-        health.ended(attempt.client, self._clock())
+        health.ended(attempt.client)
         launched = self._launched.pop(attempt.id, None)
-        if attempt.client in self.own.by_client:
+        if self.own.by_client and attempt.client in self.own.by_client:
             self._has_met(attempt, ago_s)
-        self._slow.discard(attempt.id)
+        if self._slow:
+            self._slow.discard(attempt.id)
         if attempt.id in self._hanging:
             self._hangs_no_more(attempt.id, health)
         if attempt.role is Role.PROBE and attempt.number:  # the gateway's own have no number, and try no broken one
