@@ -139,6 +139,14 @@ class UpstreamError(Exception):
     ``before`` are the events that a translation has made of what came before it, in the same read.
     """
 
+    # Each lost attempt makes one: what few have is of the class until it is set.
+    note = ""
+    before = b""
+    meant: int | None = None
+    judge: "Callable[[UpstreamError, Callable[[str], str]], object] | None" = None
+    _said: str | None = None
+    _kept: str | None = None
+
     def __init__(
         self,
         kind: ErrorKind,
@@ -170,12 +178,6 @@ class UpstreamError(Exception):
         self.words = words
         self.names = names
         self.brief = brief
-        self.note = ""
-        self.before = b""
-        self.meant: int | None = None
-        self.judge: Callable[[UpstreamError, Callable[[str], str]], object] | None = None
-        self._said: str | None = None
-        self._kept: str | None = None
 
     @property
     def said(self) -> str:

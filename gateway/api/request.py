@@ -45,6 +45,7 @@ INLINE = frozenset({
     "suffix", "system", "temperature", "text", "thinking", "tool_choice", "tools", "top_k", "top_logprobs", "top_p",
     "truncation", "user", "verbosity",
 }).union(*(dialect.requests.inline for dialect in DIALECTS.values()))  # fmt: skip
+_NAMES_NOTHING = INLINE - NAMES_STORED
 _TURNS = re.compile(rb"\s*(?:\{|\[\s*[^\s\]])")  # Google also accepts a single turn
 _TEXT, _TEXT_OR_TURNS = re.compile(rb'\s*"'), "input"  # of Responses
 _NONEMPTY_ARRAY = re.compile(rb"\s*\[\s*[^\s\]]")  # the input is valid JSON, so its first bytes are enough
@@ -129,9 +130,9 @@ class ParsedRequest(msgspec.Struct, frozen=True, kw_only=True):
         """Whether it may name what a provider stores: if not, its body need not be searched for that."""
         is_read = self.relayed is None and self.needs.inline
         fields = self.fields
-        if not is_read or self.stateful or self.has_ids or self.nests or not NAMES_STORED.isdisjoint(fields):
+        if not is_read or self.stateful or self.has_ids or self.nests or not fields.keys() <= _NAMES_NOTHING:
             return True
-        return not fields.keys() <= INLINE or ("tool_choice" in fields and bytes(fields["tool_choice"])[:1] == b"{")
+        return "tool_choice" in fields and bytes(fields["tool_choice"])[:1] == b"{"
 
     def inline_bytes(self, fields: Mapping[str, msgspec.Raw]) -> int | None:
         """Return the bytes of the body if it is all the provider reads; None if it may read or do more.

@@ -242,8 +242,8 @@ def _most_with_thoughts(usual: float, record: AttemptRecord, deployment: Deploym
     is_told = record.tokens_source is TokensSource.REPORTED and _is_whole(record)
     if is_told or deployment.capabilities.reasoning is False or not asked.writes:
         return usual
-    # The operator's own fields are sent in place of the client's.
-    max_tokens = asked.max_tokens if LIMITS.isdisjoint(deployment.extra_body) else None
+    own = deployment.extra_body  # the operator's own fields, which are sent in place of the client's
+    max_tokens = asked.max_tokens if not own or LIMITS.isdisjoint(own) else None
     return max(usual, most_answer_tokens(max_tokens, deployment.capabilities) * asked.answers)
 
 

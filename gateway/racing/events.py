@@ -64,13 +64,15 @@ class Events:
         race.loop.call_soon(_expect, attempt, clocks)  # while the provider works
         taught = () if attempt.refused is None else facts_of(attempt)
         request = request_of(deployment, call, attempt.start.id, attempt.sendings, whole=attempt.whole, taught=taught)
-        prompt, searching = request.fields.get(request.dialect.requests.prompt, b""), None
-        if len(prompt) > SEARCHED_BYTES and request.dialect.answers.binds:
+        searching = bound = None
+        spoken = request.dialect
+        if spoken.answers.binds and len(prompt := request.fields.get(spoken.requests.prompt, b"")) > SEARCHED_BYTES:
             searching = aside(bound_reasoning, bytes(prompt))  # while the provider works
             searching.add_done_callback(retrieve)
         raw = await deployment.upstream.stream(request)
-        exchange = attempt.exchange = raw  # closed with the attempt, if that ends meanwhile
-        bound = None if searching is None else await searching
+        if searching is not None:
+            attempt.exchange = raw  # closed with the attempt, if that ends meanwhile
+            bound = await searching
         exchange = attempt.exchange = translated(
             raw, request, deployment, call, clocks, makers=services.makers, bound=bound
         )
