@@ -161,7 +161,7 @@ def traits_of(model: str, vendor: str = "") -> Traits:
             traits,
             takes_forced=traits.forced_tools != "never",
             narrows=narrows,
-            is_usual=traits.forced_tools == "taken" and not narrows,
+            is_usual=traits.forced_tools == "taken" and not narrows and "prefix" not in traits.bound,
         )
     return UNKNOWN_MODEL
 

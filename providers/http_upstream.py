@@ -250,6 +250,8 @@ class HttpUpstream:
 
         """
         dialect = request.dialect
+        if dialect.requests.header_for is not None and (needed := dialect.requests.header_for(request.fields)):
+            request = self._saying(request, *needed)
         head = self._head("POST", dialect.name, request.model, packed=False, own=request.own_headers)
         response = await self._accepted(head, request)
         exchange = HttpExchange(response, self._secrets, dialect.answers.events_of_answer)
@@ -404,6 +406,15 @@ class HttpUpstream:
     async def aclose(self) -> None:
         """Close kept connections."""
         await self._client.aclose()
+
+    def _saying(self, request: Request, name: str, word: str) -> Request:
+        """Return a request with the header ``name`` that has the ``word`` besides what would have been sent."""
+        own = dict(request.own_headers)
+        said = own.get(name) or self._fixed_headers.get(name) or request.headers.get(name, "")
+        if word in said:
+            return request
+        own[name] = f"{said}, {word}" if said else word
+        return msgspec.structs.replace(request, own_headers=tuple(own.items()))
 
     async def _ask(self, head: Head, path: str, request: Request, body: bytes) -> Body:
         fixed = {**self._fixed_headers, **dict(request.own_headers)} if request.own_headers else self._fixed_headers

@@ -220,7 +220,11 @@ class _Translations:
             return wording
         if deployment.traits.narrows and spoken.requests.takes_rules:
             wording = self._narrowed(deployment, spoken, wording)
-        return self._called(deployment, spoken, wording, fitting)
+        wording = self._called(deployment, spoken, wording, fitting)
+        if deployment.drops_unfit and (dropping := spoken.requests.dropping_unfit) is not None:
+            with suppress(Malformed):  # the provider reports the error in its own words
+                wording = msgspec.structs.replace(wording, fields=dropping(wording.fields))
+        return wording
 
     def _narrowed(self, deployment: Deployment, spoken: Dialect, wording: Wording) -> Wording:
         """Return a request without the parameters that the model refuses."""

@@ -206,6 +206,8 @@ class Resolver:
         vendor = self.vendor(provider)
         datasheet = self._find_datasheet(vendor, settings)
         provided = self._settings.providers[provider]
+        kind = kind_of(provider, provided, self._catalog)
+        traits = traits_of(settings.same_as or model, vendor.name if vendor is not None else "")
         apis = apis_at(settings, provided, vendor, datasheet.only_api)
         price, tier = datasheet.price, tier_of(settings.extra_body.get("service_tier"))
         is_free = vendor is not None and model.endswith(vendor.quirks.free) and not (price and price.is_configured)
@@ -242,7 +244,8 @@ class Resolver:
             canary=settings.canary,
             vendor=vendor.name if vendor else None,
             continues=ways_of(settings, vendor, provided.base_url),
-            traits=traits_of(settings.same_as or model, vendor.name if vendor is not None else ""),
+            traits=traits,
+            drops_unfit=kind == "anthropic" and "prefix" in traits.bound,
             takes_thoughts=vendor is not None and vendor.quirks.takes_thoughts,
             takes_signed=vendor.quirks.signer(model) if vendor is not None else "",
             beyond=vendor.quirks.beyond_chat(model) if vendor is not None else frozenset(),

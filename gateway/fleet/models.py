@@ -75,6 +75,7 @@ class Deployment(MaskedRecord, frozen=True):
     speaks: tuple[Dialect, ...] = (PIVOT,)  # the dialects among its APIs; others are translated to the first one
     drop_params: bool = False
     adapts_forced: bool = True  # a forced tool that its model does not take is asked for in another way
+    drops_unfit: bool = False  # it can be asked to drop thoughts that do not fit what stands before them any more
     extra_headers: tuple[tuple[str, str], ...] = ()  # names in lower case
     weight: float = 1.0
     canary: float | None = None

@@ -325,6 +325,11 @@ class RequestFormat(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     without_thinking: Callable[[Fields, Mapping[str, Any]], Wording] | None = None
     # Asks for JSON in place of a forced call, for a model that takes no such choice. None: it cannot.
     unforced: Callable[[Wording, Forced], Wording] | None = None
+    # Asks a vendor that binds thoughts to all that came before them to drop those that do not fit it any more, where
+    # the client does not say what becomes of them: else it refuses the request. None: it drops them unasked.
+    dropping_unfit: Callable[[Fields], Fields] | None = None
+    # The header, and the word in it, without which a vendor does not take one of these fields. None: there is none.
+    header_for: Callable[[Fields], tuple[str, str] | None] | None = None
     # Offers those tools alone among which a request lets its model choose, for a vendor without such a choice. None:
     # vendors are not known to differ in that.
     offering: Callable[[Wording], Wording] | None = None

@@ -387,6 +387,38 @@ def without_bound_reasoning(fields: Mapping[str, msgspec.Raw]) -> Wording:
     return _without_thoughts(fields, lambda kind, _: kind in _THOUGHTS, BOUND_REASON)
 
 
+# Thoughts of newer models are bound to all that came before them: "system, tools, and every earlier message". Where a
+# client has edited that (the time in its system prompt, an older result shortened) the vendor refuses the request, or
+# drops what stood behind the edit, as the request says. Only these ways of thinking have the field, and the header must
+# name it. An account of before 2026-08-31 lets such thoughts through where nothing is said: whoever wants that says
+# ``block_binding: {}``. platform.claude.com/docs/en/build-with-claude/preserved-thinking, read on 2026-11-29.
+_SWITCH, _CONTROLS = b'"block_binding"', ("anthropic-beta", "thinking-binding-controls-2026-08-01")
+_DROPS = raw_json({"prefix_mismatch_behavior": "drop_block"})
+_ADAPTIVE = raw_json("adaptive")  # what these models do where nothing is said
+_HAS_SWITCH = frozenset({b'"adaptive"', b'"enabled"'})
+_THOUGHT_BLOCKS = (b'"thinking"', b'"redacted_thinking"')
+
+
+def dropping_unfit(fields: Fields) -> Fields:
+    """Return a request that has thoughts dropped which do not fit what stands before them; as it is without any.
+
+    Raises:
+        Malformed: ``thinking`` is no object.
+
+    """
+    conversation = bytes(fields.get("messages", b""))
+    if _SWITCH in bytes(fields.get("thinking", b"")) or not any(each in conversation for each in _THOUGHT_BLOCKS):
+        return fields
+    thinking = {"type": _ADAPTIVE, **object_at(fields.get("thinking"), "thinking")}
+    if bytes(thinking["type"]) not in _HAS_SWITCH:
+        return fields
+    return {**fields, "thinking": raw_json({**thinking, "block_binding": _DROPS})}
+
+
+def _header_for(fields: Fields) -> tuple[str, str] | None:
+    return _CONTROLS if _SWITCH in bytes(fields.get("thinking", b"")) else None
+
+
 def _without_thoughts(
     fields: Mapping[str, msgspec.Raw], is_left_out: Callable[[str, RawObject], bool], reason: str
 ) -> Wording:
@@ -622,6 +654,8 @@ MESSAGES = Dialect(
         forced=_forced,
         unforced=_asked_for_json,
         without_thinking=_without_thinking,
+        dropping_unfit=dropping_unfit,
+        header_for=_header_for,
         with_marks=with_marks,
         with_history=messages_history,
         without_foreign_thoughts=without_foreign,

@@ -1,0 +1,192 @@
+"""Who edits a history loses the bound thoughts that stood behind the edit, in one request, by Claude's own switch.
+
+platform.claude.com/docs/en/build-with-claude/preserved-thinking, read on 2026-11-29.
+"""
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+
+from tests.app.gateway.running_gateway import RunningGateway, serving
+from tests.app.vendors.test_signed_loops import FIRST, PATHS, answered, gone_on
+from tests.support.vendors import Served, running_vendor
+
+if TYPE_CHECKING:
+    from tests.support.vendors.apis.messages import MessagesVendor
+
+Json = dict[str, Any]
+Gateway = tuple[RunningGateway, Served]
+# This autumn's, one of a name that nobody has seen, and one of before.
+BOUND = ("claude-opus-5-5", "claude-sonnet-5-5", "claude-haiku-5-5", "claude-fable-5-2")
+OLDER = "claude-sonnet-5"
+STEPS = 4
+BETA = "thinking-binding-controls-2026-08-01"
+SWITCH = {"prefix_mismatch_behavior": "drop_block"}
+
+
+@pytest.fixture
+async def gateway(tmp_path: Path) -> AsyncIterator[Gateway]:
+    """A gateway before Anthropic's stand-in, each model alone; once by its row and once by its kind."""
+    async with AsyncExitStack() as stack:
+        vendor = await stack.enter_async_context(running_vendor("anthropic"))
+        at: Json = {"base_url": vendor.base_url, "api_key": vendor.key}
+        providers: Json = {"anthropic": {"preset": "anthropic", **at}, "own": {"kind": "anthropic", **at}}
+        models: Json = {name: {"deployments": [f"anthropic/{name}"]} for name in (*BOUND, OLDER)}
+        models["own"] = {"deployments": ["own/claude-opus-5-5"]}
+        models["beta"] = {
+            "deployments": [
+                {
+                    "deployment": "anthropic/claude-opus-5-5",
+                    "as": "with-beta",
+                    "extra_headers": {"anthropic-beta": "compact-2026-01-12"},
+                }
+            ]
+        }
+        yield (
+            await stack.enter_async_context(serving(tmp_path, {"unused": None}, providers=providers, models=models)),
+            vendor,
+        )
+
+
+def begun(api: str) -> Json:
+    """Return a request whose tools are called in each of the steps."""
+    calls = "\n".join(f'{"then" if number else "call"}: look {{"city": "city {number}"}}' for number in range(STEPS))
+    told = json.dumps(FIRST[api]).replace('"twice"', json.dumps(f"Look.\n{calls}"))
+    return cast("Json", json.loads(told))
+
+
+def at_time(api: str, body: Json, time: str) -> Json:
+    """Return the request with the time in its system prompt."""
+    match api:
+        case "chat":
+            said = [each for each in body["messages"] if each["role"] != "system"]
+            return {**body, "messages": [{"role": "system", "content": time}, *said]}
+        case "responses":
+            return {**body, "instructions": time}
+        case "messages":
+            return {**body, "system": time}
+        case _:
+            return {**body, "systemInstruction": {"parts": [{"text": time}]}}
+
+
+def with_second_result_shortened(body: Json) -> Json:
+    """Return the request with the result of its second call shortened."""
+    first, second, *rest = json.dumps(body).split('"rain"')
+    return cast("Json", json.loads('"rain"'.join([first, f'{second}"cut"{rest[0]}', *rest[1:]])))
+
+
+def lost(vendor: Served) -> list[str]:
+    """Return the thoughts that were sent, and that no model was shown, since this was asked."""
+    dropped = cast("MessagesVendor", vendor.vendor).dropped
+    found = [f"{each.path} {each.reason}" for each in dropped]
+    dropped.clear()
+    return found
+
+
+def thoughts(body: Json) -> int:
+    """Return how many thoughts a request has."""
+    return sum(
+        block["type"] == "thinking"
+        for turn in body["messages"]
+        for block in turn["content"]
+        if turn["role"] == "assistant"
+    )
+
+
+@pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
+@pytest.mark.parametrize("api", PATHS)
+@pytest.mark.parametrize("model", [*BOUND, "own"])
+async def test_the_time_in_the_system_prompt_costs_no_refusal(
+    gateway: Gateway, model: str, api: str, stream: bool
+) -> None:
+    running, vendor = gateway
+    body = begun(api)
+    for step in range(STEPS):
+        body = at_time(api, body, f"It is {step} o'clock.")
+        body = gone_on(api, body, await answered(running, api, model, body, stream=stream))
+        assert len(lost(vendor)) == thoughts(vendor.seen[-1].body) == step
+    assert (len(vendor.seen), vendor.said) == (STEPS, "")
+
+
+@pytest.mark.parametrize("api", PATHS)
+@pytest.mark.parametrize("model", BOUND)
+async def test_only_what_stood_behind_the_edit_is_lost(gateway: Gateway, model: str, api: str) -> None:
+    running, vendor = gateway
+    body = begun(api)
+    for _ in range(3):
+        body = gone_on(api, body, await answered(running, api, model, body, stream=True))
+    assert lost(vendor) == []
+    body = with_second_result_shortened(body)
+    answer = await answered(running, api, model, body, stream=True)
+    assert lost(vendor) == ["messages.5.content.0 prefix_binding_mismatch"]
+    body = gone_on(api, body, answer)
+    await answered(running, api, model, body, stream=True)
+    assert lost(vendor) == [
+        "messages.5.content.0 prefix_binding_mismatch",
+        "messages.7.content.0 prefix_binding_mismatch",
+    ]
+    assert (len(vendor.seen), vendor.said) == (5, "")
+
+
+async def sent(gateway: Gateway, model: str, body: Json, **headers: str) -> tuple[Json, str]:
+    """Return what the vendor got for a request, and the betas with which."""
+    running, vendor = gateway
+    async with running.post({**body, "model": model}, path="/v1/messages", headers=headers) as response:
+        assert response.status == 200, await response.text()
+    asked = vendor.seen[-1]
+    return asked.body, asked.headers.get("anthropic-beta", "")
+
+
+async def second_turn(gateway: Gateway, model: str) -> Json:
+    """Return a request with a thought in its history, that says nothing of thinking."""
+    body = {name: value for name, value in begun("messages").items() if name != "thinking"}
+    body["output_config"] = {"effort": "low"}
+    return gone_on("messages", body, await answered(gateway[0], "messages", model, body, stream=False))
+
+
+async def test_nothing_is_said_without_thoughts_nor_to_older_models(gateway: Gateway) -> None:
+    first = {**begun("messages"), "thinking": {"type": "adaptive"}}
+    for model, body in (("claude-opus-5-5", first), (OLDER, await second_turn(gateway, OLDER))):
+        assert await sent(gateway, model, body) == ({**body, "model": model, "stream": True}, "")
+    second = await second_turn(gateway, OLDER)
+    assert thoughts(second) == 1
+
+
+@pytest.mark.parametrize(
+    ("thinking", "told"),
+    [
+        (None, {"type": "adaptive", "block_binding": SWITCH}),
+        (
+            {"type": "adaptive", "display": "omitted"},
+            {"type": "adaptive", "display": "omitted", "block_binding": SWITCH},
+        ),
+        ({"type": "between_tools"}, {"type": "between_tools"}),
+    ],
+)
+async def test_the_switch_is_added_where_the_way_of_thinking_has_it(
+    gateway: Gateway, thinking: Json | None, told: Json
+) -> None:
+    second = await second_turn(gateway, "claude-sonnet-5-5")
+    body = second if thinking is None else {**second, "thinking": thinking}
+    said, betas = await sent(gateway, "claude-sonnet-5-5", body)
+    assert said == {**body, "thinking": told, "model": "claude-sonnet-5-5", "stream": True}
+    assert betas == (BETA if "block_binding" in told else "")
+
+
+@pytest.mark.parametrize("own", [{"prefix_mismatch_behavior": "error"}, SWITCH, {}], ids=str)
+async def test_what_a_client_says_itself_stays(gateway: Gateway, own: Json) -> None:
+    body = {**await second_turn(gateway, "claude-opus-5-5"), "thinking": {"type": "adaptive", "block_binding": own}}
+    said, betas = await sent(gateway, "claude-opus-5-5", body, **{"anthropic-beta": BETA})
+    assert (said["thinking"], betas) == (body["thinking"], BETA)
+
+
+async def test_the_header_has_what_clients_and_operators_say_besides(gateway: Gateway) -> None:
+    body = await second_turn(gateway, "claude-opus-5-5")
+    _, betas = await sent(gateway, "claude-opus-5-5", body, **{"anthropic-beta": "context-management-2025-06-27"})
+    assert betas == f"context-management-2025-06-27, {BETA}"
+    _, betas = await sent(gateway, "beta", body, **{"anthropic-beta": "context-management-2025-06-27"})
+    assert betas == f"compact-2026-01-12, {BETA}"
