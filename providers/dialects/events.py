@@ -231,6 +231,23 @@ def fit(value: object, type_: Any) -> Any:
         return None
 
 
+# Of a call that its vendor could not read, or may not have been made: Google's words, also behind others in its chat
+# completions ("function_call_filter: MALFORMED_FUNCTION_CALL"), and OpenRouter's, beside "stop", as reported in
+# NousResearch/hermes-agent/issues/83886, Wei-Shaw/sub2api/issues/7098 and googleapis/python-genai/issues/1836, read on
+# 2026-11-29.
+_UNREAD = re.compile(
+    r"malformed_(?:function_call|tool|response)|unexpected_tool_call|too_many_tool_calls", re.IGNORECASE
+)
+
+
+def is_unread(reason: object, native: object = None) -> bool:
+    """Whether an answer ended with a call that could not be read, by its finish reason or the vendor's own, ``native``.
+
+    If it has said nothing before, there is no answer.
+    """
+    return any(isinstance(each, str) and _UNREAD.search(each) is not None for each in (reason, native))
+
+
 def ended_with(reason: str) -> UpstreamError:
     """Return the error of an answer whose finish reason says that there is none, to be raised."""
     return UpstreamError(ErrorKind.STREAM_ERROR, f"the answer ended with {reason}")

@@ -12,7 +12,16 @@ from typing import Any
 import msgspec
 
 from providers.dialects.dialect import Offered
-from providers.dialects.events import DONE, TEXTS_OF_THOUGHTS, Arguments, EarlyObject, few, replaces
+from providers.dialects.events import (
+    DONE,
+    TEXTS_OF_THOUGHTS,
+    Arguments,
+    EarlyObject,
+    ended_with,
+    few,
+    is_unread,
+    replaces,
+)
 from providers.dialects.wording import GEMINIS, REDACTED, SIGNED, sealed_block
 from providers.error_bodies import base_code, error_in
 from providers.errors import FAILED, SURPRISES, UNREADABLE, ErrorKind, UpstreamError
@@ -81,6 +90,7 @@ class StreamErrors:
     def __init__(self, secrets: Sequence[str]) -> None:
         self._secrets = secrets
         self._complaint: bytes | None = None  # the last event, without choices, if it has the text of an error
+        self._said = False  # whether there has been anything of an answer
 
     def take(self, chunk: Mapping[str, Any], choices: Sequence[Any], data: bytes) -> None:
         """Raise the error in a chunk. ``data``: as it came."""
@@ -90,6 +100,11 @@ class StreamErrors:
             is_error = is_error or each.get("error") or string(each.get("finish_reason")) in FAILED
         if is_error:
             raise error_in(data, self._secrets, otherwise=ErrorKind.STREAM_ERROR)
+        for each in choices:
+            self._said = self._said or _answers(each)
+            reason = each.get("finish_reason")
+            if reason and not self._said and is_unread(reason, each.get("native_finish_reason")):
+                raise ended_with(string(reason))
         if not (choices or chunk.get("usage")) and complains(data):
             self._complaint = data
         elif self._complaint is not None and any(map(_says_some, choices)):
@@ -109,6 +124,14 @@ def complaint(data: bytes) -> bytes:
 def _says_some(choice: Mapping[str, Any]) -> bool:
     delta = delta_of(choice)
     return isinstance(delta, dict) and any(said for name, said in delta.items() if name != "role")
+
+
+def _answers(choice: Mapping[str, Any]) -> bool:
+    """Whether a choice says something besides thoughts."""
+    delta = delta_of(choice)
+    return isinstance(delta, dict) and any(
+        said for name, said in delta.items() if name != "role" and name not in THINKS
+    )
 
 
 # What vendors call a delta's thinking; some send the same text by two of these names. The third is GitHub Copilot's,

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from providers.dialects.chat.deltas import texts_in, unsigned_in, with_deltas
-from providers.dialects.events import DONE, MOST_OF_ANSWER, SAME_CALL, WHOLE_CALL, Chunk, few, no_json_object
+from providers.dialects.events import DONE, MOST_OF_ANSWER, SAME_CALL, WHOLE_CALL, Chunk, few, is_unread, no_json_object
 from providers.error_bodies import base_code, error_in
 from providers.errors import FAILED, UNREADABLE, ErrorKind
 from providers.usage import usage_of
@@ -60,6 +60,7 @@ class _Choice(msgspec.Struct, gc=False):
     error: Any = None  # OpenRouter
     index: int | None = None
     usage: dict[str, Any] | None = None  # Moonshot
+    native_finish_reason: Any = None  # OpenRouter: its vendor's word
 
 
 class _Groq(msgspec.Struct, gc=False):
@@ -148,7 +149,7 @@ def choices(data: bytes) -> Iterator[tuple[int, bool]]:
 def _chunk(data: bytes, event: _Event, secrets: Sequence[str]) -> Chunk:
     answer = False
     finish_reason = error = None
-    sound = False
+    sound = failed = False
     tools: Sequence[tuple[int | str, str]] = ()
     names: Sequence[str] = ()
     refused = False
@@ -156,6 +157,7 @@ def _chunk(data: bytes, event: _Event, secrets: Sequence[str]) -> Chunk:
     for choice in event.choices or ():
         if choice.finish_reason:
             finish_reason = choice.finish_reason
+            failed = failed or is_unread(finish_reason, choice.native_finish_reason)
         if choice.error or choice.finish_reason in FAILED:
             error = error_in(data, secrets, otherwise=ErrorKind.STREAM_ERROR)
         delta = choice.delta or choice.message
@@ -207,6 +209,8 @@ def _chunk(data: bytes, event: _Event, secrets: Sequence[str]) -> Chunk:
         event.system_fingerprint,
         False,  # noqa: FBT003  # likewise
         sound,
+        False,  # noqa: FBT003  # likewise
+        failed,
     )
 
 

@@ -1,0 +1,67 @@
+"""A call that its vendor could not read is no good end: an answer that says nothing else has failed."""
+
+import json
+from typing import Any
+
+import pytest
+
+from providers.simulator.script import Raw, Step, answer
+from tests.app.gateway.running_gateway import MODEL, Serve
+
+Json = dict[str, Any]
+ENDS: dict[str, Json] = {
+    "Google's chat": {"finish_reason": "function_call_filter: MALFORMED_FUNCTION_CALL"},
+    "others": {"finish_reason": "malformed_function_call"},
+    "OpenRouter": {"finish_reason": "stop", "native_finish_reason": "MALFORMED_FUNCTION_CALL"},
+    "another word": {"finish_reason": "stop", "native_finish_reason": "UNEXPECTED_TOOL_CALL"},
+}
+
+
+def ended(text: str = "", thought: str = "", **end: Any) -> list[Step]:
+    """Return the stream of a chat that thinks, says ``text``, and ends so."""
+
+    def chunk(delta: Json, **more: Any) -> str:
+        choice = {"index": 0, "delta": delta, "finish_reason": None, **more}
+        return f"data: {json.dumps({'id': 'c', 'object': 'chat.completion.chunk', 'choices': [choice]})}\n\n"
+
+    deltas = [{"role": "assistant", "content": ""}, {"reasoning_content": thought}, {"content": text}]
+    said = [chunk(each) for each in deltas if any(each.values())]
+    return [Raw("".join([*said, chunk({}, **end), "data: [DONE]\n\n"]).encode(), token=True)]
+
+
+ASKED: dict[str, tuple[str, Json]] = {
+    "chat": ("/v1/chat/completions", {"messages": [{"role": "user", "content": "Hi"}]}),
+    "messages": ("/v1/messages", {"max_tokens": 99, "messages": [{"role": "user", "content": "Hi"}]}),
+    "responses": ("/v1/responses", {"input": "Hi"}),
+}
+
+
+@pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
+@pytest.mark.parametrize("thought", ["", "hm"], ids=["at once", "after thoughts"])
+@pytest.mark.parametrize("end", ENDS)
+async def test_another_is_asked_and_alone_nobody_is_told_of_a_good_end(
+    serve: Serve, end: str, thought: str, *, stream: bool
+) -> None:
+    steps = ended(thought=thought, **ENDS[end])
+    models: Json = {
+        MODEL: {"deployments": ["alpha/m", "beta/m"], "race": {"mode": "single"}},
+        "alone": {"deployments": ["alpha/m"]},
+    }
+    async with serve(alpha=steps, beta=answer("right"), config={"models": models}) as running:
+        running.prefer("alpha", "beta")
+        for path, body in ASKED.values():
+            async with running.post({"model": "alone", "stream": stream, **body}, path=path) as response:
+                text = await response.text()
+            good = ('"finish_reason":"stop"', '"stop_reason":"end_turn"', "response.completed", '"status":"completed"')
+            assert response.status != 200 or not any(each in text for each in good)
+            if not (stream and thought):  # the client has the thoughts already
+                async with running.post({"model": MODEL, "stream": stream, **body}, path=path) as response:
+                    assert "right" in await response.text()
+
+
+@pytest.mark.parametrize("end", ENDS)
+async def test_behind_a_text_it_is_the_end_of_that(serve: Serve, end: str) -> None:
+    async with serve(alpha=ended("Well", **ENDS[end])) as running:
+        for path, body in ASKED.values():
+            async with running.post({"model": MODEL, **body}, path=path) as response:
+                assert (response.status, "Well" in await response.text()) == (200, True)
