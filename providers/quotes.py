@@ -41,7 +41,11 @@ _PRESENTS: Final = re.compile(
     r"|\b(?:got|received|values?|given|provided|effort|level|tier|function|tool|name|named|type|role|model|user)\W{0,64})$",
     re.IGNORECASE,
 )
-_GIVEN: Final = r"\b(?:(?:got|received|value|given|provided)\b|input(?:_value)?['\"]?[:=])"
+# What is quoted without marks, behind a colon, and often cut: "Failed to parse near: …", "Cannot take this request: …"
+_OF_TEXT: Final = (
+    r"(?:near|around|text|contents?|prompt|body|(?<!bad )(?<!invalid )request|rendering|parsing|document|string)"
+)
+_GIVEN: Final = rf"\b(?:(?:got|received|value|given|provided)\b|input(?:_value)?['\"]?[:=]|{_OF_TEXT}['\"]?\s?[:=])"
 _GIVES, _GIVEN_ANYWHERE = re.compile(rf"{_GIVEN}\W{{0,64}}$", re.IGNORECASE), re.compile(_GIVEN, re.IGNORECASE)
 _WORDS: Final = re.compile(r"\W{0,64}(?:['\"`][\w.-]{1,100}['\"`][^\w'\"`]{0,64}){2,}")  # several, each in quotes
 # Behind these stands what a vendor says, also where its error is quoted by a proxy.

@@ -86,6 +86,7 @@ ECHOES: Sequence[Callable[[str], Any]] = [
     lambda text: f"Could not process the request: {text}",
     lambda text: f"Template error while rendering {text!r}",
     lambda text: f"Failed to parse near {json.dumps(text[:120])}…",
+    lambda text: f"Failed to parse near: {text[:120]}…",
     lambda text: f"Invalid JSON in {json.dumps(text)} at line 1 column 7",
     lambda text: str([{"type": "string_type", "loc": ("body", "messages"), "msg": "Wrong", "input": text}]),
 ]
