@@ -1,0 +1,273 @@
+"""A conversation only grows at its end: what a deployment got in a turn is the beginning of what it gets in the next.
+
+Over all pairs of APIs, in what vendors hash: system prompt, tools and messages, without marks of what to cache. By that
+beginning caches are found, and thoughts are bound to it.
+"""
+
+import itertools
+import json
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from tests.app.gateway.running_gateway import RunningGateway, serving
+from tests.app.vendors.test_signed_loops import PATHS, SCHEMA, answered, gone_on
+from tests.support.vendors import Served, running_vendor
+
+Json = dict[str, Any]
+Gateway = tuple[RunningGateway, dict[str, Served]]
+TURNS = 4
+SYSTEM = "You are a coding agent. Read before you write, and be brief. " * 120  # long enough to be cached
+
+
+class Place(NamedTuple):
+    """A deployment, and the API in which it is asked."""
+
+    vendor: str
+    preset: str
+    model: str
+    api: str
+
+
+PLACES: Mapping[str, Place] = {
+    "chat": Place("deepseek", "deepseek", "deepseek-v4-pro", "chat"),
+    "strict-chat": Place("mistral", "mistral", "mistral-large-latest", "chat"),
+    "responses": Place("openai", "openai", "gpt-6.2-astra", "responses"),
+    "messages": Place("anthropic", "anthropic", "claude-opus-5-5", "messages"),
+    "older-messages": Place("anthropic", "anthropic", "claude-haiku-4-5", "messages"),
+    "gemini": Place("google", "google", "gemini-3.1-pro-preview", "gemini"),
+    "converse": Place("bedrock", "bedrock_converse", "us.anthropic.claude-haiku-4-5-20251001-v1:0", "converse"),
+}
+RACED = ("messages", "responses", "gemini", "chat")
+
+
+def said(api: str, text: str) -> Json:
+    """Return what a user says."""
+    return {"role": "user", "parts": [{"text": text}]} if api == "gemini" else {"role": "user", "content": text}
+
+
+def begun(api: str) -> Json:
+    """Return a conversation's first request but for what the user says: instructions, and two tools."""
+    match api:
+        case "chat":
+            tools: list[Json] = [
+                {"type": "function", "function": {"name": name, "parameters": SCHEMA}} for name in ("look", "read")
+            ]
+            return {"messages": [{"role": "system", "content": SYSTEM}], "tools": tools}
+        case "responses":
+            tools = [{"type": "function", "name": name, "parameters": SCHEMA} for name in ("look", "read")]
+            kept = {"include": ["reasoning.encrypted_content"], "store": False}
+            return {"instructions": SYSTEM, "input": [], "tools": tools, **kept}
+        case "messages":
+            tools = [{"name": name, "input_schema": SCHEMA} for name in ("look", "read")]
+            return {"system": SYSTEM, "messages": [], "tools": tools, "max_tokens": 9000}
+        case _:
+            tools = [{"name": name, "parametersJsonSchema": SCHEMA} for name in ("look", "read")]
+            system = {"parts": [{"text": SYSTEM}]}
+            return {"systemInstruction": system, "contents": [], "tools": [{"functionDeclarations": tools}]}
+
+
+PROMPTS = {"chat": "messages", "responses": "input", "messages": "messages", "gemini": "contents"}
+
+
+def with_turn(api: str, body: Json, text: str) -> Json:
+    """Return the request with one more thing that its user says."""
+    return {**body, PROMPTS[api]: [*body[PROMPTS[api]], said(api, text)]}
+
+
+def has_calls(api: str, answer: Json) -> bool:
+    """Say whether an answer calls tools."""
+    told = json.dumps(answer)
+    return any(f'"{word}"' in told for word in ("tool_calls", "function_call", "tool_use", "functionCall")) and not (
+        api == "messages" and answer["stop_reason"] != "tool_use"
+    )
+
+
+def after(api: str, body: Json, answer: Json) -> Json:
+    """Return the request after an answer without calls."""
+    if api == "chat":
+        return {**body, "messages": [*body["messages"], answer["choices"][0]["message"]]}
+    if api == "messages":
+        return {**body, "messages": [*body["messages"], {"role": "assistant", "content": answer["content"]}]}
+    grown = gone_on(api, body, answer)
+    return {**grown, PROMPTS[api]: grown[PROMPTS[api]][:-1]} if api == "gemini" else grown
+
+
+# What a vendor hashes.
+
+
+def unmarked(told: Any) -> Any:
+    """Return JSON without marks of what to cache."""
+    if isinstance(told, list):
+        return [unmarked(each) for each in told if not (isinstance(each, dict) and "cachePoint" in each)]
+    if isinstance(told, dict):
+        return {name: unmarked(value) for name, value in told.items() if name != "cache_control"}
+    return told
+
+
+def blocks(content: Any) -> list[Any]:
+    """Return a content as a list: a text is one block."""
+    return [{"type": "text", "text": content}] if isinstance(content, str) else content or []
+
+
+def hashed(api: str, body: Json) -> Iterator[str]:
+    """Yield what stands in a request, in the order in which its vendor reads it."""
+    body = unmarked(body)
+    match api:
+        case "responses":
+            head: list[Any] = [body.get("tools"), body.get("text"), body.get("instructions")]
+            turns = [(None, item) for item in blocks(body["input"])]
+        case "chat":
+            head = [body.get("tools")]
+            turns = [(None, {**each, "content": blocks(each.get("content"))}) for each in body["messages"]]
+        case "gemini":
+            head = [body.get("tools"), body.get("systemInstruction")]
+            turns = [(each["role"], part) for each in body["contents"] for part in each["parts"]]
+        case _:
+            head = [body.get("tools") or (body.get("toolConfig") or {}).get("tools"), blocks(body.get("system"))]
+            turns = [(each["role"], block) for each in body["messages"] for block in blocks(each["content"])]
+    for each in (*head, *turns):
+        yield json.dumps(each, sort_keys=True)
+
+
+def edits(place: Place, vendor: Served) -> list[tuple[str, str]]:
+    """Return where a request's beginning was not what the one before it had: what was there, and what is now."""
+    asked = [request.body for request in vendor.seen if isinstance(request.body, dict)]
+    told = [list(hashed(place.api, body)) for body in asked if place.api == "converse" or PROMPTS[place.api] in body]
+    found = []
+    for before, now in itertools.pairwise(told):
+        if len(now) < len(before):
+            found.append((before[len(now)], "nothing"))
+        found += [pair for pair in zip(before, now, strict=False) if pair[0] != pair[1]][:1]
+    return found
+
+
+# Said in each request, though some vendors have no such field, or refuse it; and what a turn may have besides.
+EXTRAS: Mapping[str, Json] = {
+    "chat": {"verbosity": "low", "metadata": {"a": "b"}, "seed": 7, "user": "ann", "logit_bias": {"50256": -100}},
+    "responses": {
+        "text": {"verbosity": "low"},
+        "metadata": {"a": "b"},
+        "truncation": "auto",
+        "safety_identifier": "ann",
+    },
+    "messages": {"metadata": {"user_id": "ann"}, "service_tier": "auto", "top_k": 5},
+    "gemini": {"safetySettings": [], "generationConfig": {"seed": 7, "topK": 5}, "labels": {"a": "b"}},
+}
+NO_CALL: Mapping[str, Json] = {
+    "chat": {"tool_choice": "none"},
+    "responses": {"tool_choice": "none"},
+    "messages": {"tool_choice": {"type": "none"}},
+    "gemini": {"toolConfig": {"functionCallingConfig": {"mode": "NONE"}}},
+}
+
+
+async def talk(
+    running: RunningGateway, api: str, model: str, *, stream: bool, is_told: bool = False, extras: Json | None = None
+) -> None:
+    """Hold a conversation: in each turn two calls, one after the other, and an answer in words.
+
+    ``is_told``: in one turn there are new instructions, and in one no call is allowed.
+    """
+    body = {**begun(api), **(extras or {})}
+    for turn in range(TURNS):
+        calls = f'beside: I look.\ncall: look {{"city": "{turn}"}}\nthen: read {{"city": "{turn}"}}'
+        if is_told and turn == 1 and api in {"chat", "responses"}:
+            body = {**body, PROMPTS[api]: [*body[PROMPTS[api]], {"role": "developer", "content": "Be briefer."}]}
+        body = with_turn(api, body, f"Turn {turn}.\n{calls}")
+        asked = NO_CALL[api] if is_told and turn == 2 else {}
+        while has_calls(api, answer := await answered(running, api, model, {**body, **asked}, stream=stream)):
+            body = gone_on(api, body, answer)
+        body = after(api, body, answer)
+
+
+@pytest.fixture
+async def vendors() -> AsyncIterator[dict[str, Served]]:
+    async with AsyncExitStack() as stack:
+        yield {name: await stack.enter_async_context(running_vendor(place.vendor)) for name, place in PLACES.items()}
+
+
+def gateway(folder: Path, vendors: Mapping[str, Served], **settings: Any) -> Any:
+    """Return a gateway before all places, each a model of its own, and several raced as one."""
+    providers = {
+        name: {"base_url": vendor.base_url, "api_key": vendor.key, "preset": PLACES[name].preset}
+        for name, vendor in vendors.items()
+    }
+    deployments = {name: {"deployment": f"{name}/{place.model}", "drop_params": True} for name, place in PLACES.items()}
+    models: Json = {name: {"deployments": [each], **settings} for name, each in deployments.items()}
+    models["raced"] = {
+        "deployments": [deployments[name] for name in RACED],
+        "race": {"mode": "race", "width": 3},
+        **settings,
+    }
+    return serving(folder, {"unused": None}, providers=providers, models=models)
+
+
+@pytest.mark.parametrize("settings", [{}, {"cache_marks": "auto"}], ids=["plain", "marked"])
+@pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
+@pytest.mark.parametrize("api", PATHS)
+async def test_it_only_grows_at_its_end(
+    tmp_path: Path, vendors: dict[str, Served], api: str, stream: bool, settings: Json
+) -> None:
+    async with gateway(tmp_path, vendors, **settings) as running:
+        for name, place in PLACES.items():
+            await talk(running, api, name, stream=stream)
+            vendor = vendors[name]
+            assert edits(place, vendor) == [], name
+            assert len(vendor.seen) == 3 * TURNS
+            assert vendor.said == "", name
+
+
+@pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
+@pytest.mark.parametrize("api", PATHS)
+async def test_it_only_grows_at_the_end_where_it_is_raced(
+    tmp_path: Path, vendors: dict[str, Served], api: str, stream: bool
+) -> None:
+    async with gateway(tmp_path, vendors) as running:
+        await talk(running, api, "raced", stream=stream)
+        for name in RACED:
+            assert edits(PLACES[name], vendors[name]) == [], name
+            assert vendors[name].said == "", name
+
+
+@pytest.mark.parametrize("api", PATHS)
+async def test_new_instructions_and_no_calls_change_nothing_before_them(
+    tmp_path: Path, vendors: dict[str, Served], api: str
+) -> None:
+    async with gateway(tmp_path, vendors) as running:
+        for name, place in PLACES.items():
+            await talk(running, api, name, stream=True, is_told=True)
+            assert edits(place, vendors[name]) == [], name
+
+
+@pytest.mark.parametrize("api", PATHS)
+async def test_what_is_dropped_or_refused_changes_nothing_of_it(
+    tmp_path: Path, vendors: dict[str, Served], api: str
+) -> None:
+    async with gateway(tmp_path, vendors) as running:
+        for name, place in PLACES.items():
+            await talk(running, api, name, stream=True, extras=EXTRAS[api])
+            assert edits(place, vendors[name]) == [], name
+
+
+@pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
+async def test_it_grows_where_the_gateway_remembers_it(
+    tmp_path: Path, vendors: dict[str, Served], stream: bool
+) -> None:
+    async with gateway(tmp_path, vendors) as running:
+        for name, place in PLACES.items():
+            body = {each: value for each, value in begun("responses").items() if each not in {"input", "store"}}
+            said: list[Json] = []
+            for turn in range(TURNS):
+                said = [*said, {"role": "user", "content": f'Turn {turn}.\ncall: look {{"city": "{turn}"}}'}]
+                for _ in range(3):
+                    answer = await answered(running, "responses", name, {**body, "input": said}, stream=stream)
+                    body["previous_response_id"] = answer["id"]
+                    grown = gone_on("responses", {"input": []}, answer)["input"]
+                    said = [item for item in grown if item["type"] == "function_call_output"]
+                    if not said:
+                        break
+            assert "previous_response_id" in vendors[name].seen[-1].body or edits(place, vendors[name]) == [], name
