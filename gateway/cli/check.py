@@ -146,7 +146,7 @@ def _proxy_notes() -> "Iterator[str]":
 def _summarise(settings: "Settings", path: Path | None, *, live: bool, as_json: bool) -> int:
     """Print the summary and return the exit code: a provider or model that does not answer is a failure."""
     from gateway.cli import summary  # noqa: PLC0415 - pydantic only where it is needed
-    from gateway.settings import keys_in_clear  # noqa: PLC0415 - likewise
+    from gateway.settings import keys_in_clear, who_can_race  # noqa: PLC0415 - likewise
     from providers import DatasheetTable, load_catalog  # noqa: PLC0415 - likewise
 
     catalog = load_catalog()
@@ -155,6 +155,7 @@ def _summarise(settings: "Settings", path: Path | None, *, live: bool, as_json: 
     source = table.source()
     deployments = summary.deployment_lines(settings, catalog, table)
     fallbacks, policies = summary.fallback_lines(settings), summary.policy_lines(settings)
+    races = who_can_race(settings)
     liveness, unlisted, endings = _ask(settings, catalog) if live else ({}, [], [])
     redis, unusable = _ask_redis(settings) if live else (None, [])
     unusable += [*_ask_replica(settings), *_ask_clickhouse(settings)] if live else []
@@ -184,6 +185,7 @@ def _summarise(settings: "Settings", path: Path | None, *, live: bool, as_json: 
                 "providers": providers,
                 "deployments": deployments,
                 "fallbacks": fallbacks,
+                "races": races,
                 "policies": policies,
                 "prices": source,
                 "redis": None if redis is None else {"topology": redis.topology},
@@ -197,6 +199,8 @@ def _summarise(settings: "Settings", path: Path | None, *, live: bool, as_json: 
     _write_providers(providers, liveness)
     _write_deployments(deployments, fallbacks)
     _write_policies(policies)
+    for name, can in races.items():
+        prose(f"{name} {can}")
     if deployments and source is not None:
         prose(f"prices and abilities that are not in the file: {source.name} {source.version}, of {source.released}")
     for note in notes:

@@ -40,8 +40,9 @@ def init(
 ) -> None:
     """Write a configuration from the keys in your environment.
 
-    Keys are written as ${NAME}, never as values. A model that several of your providers sell is proposed as a race. A
-    JSON Schema is written beside the file, for editors with a YAML language server.
+    Keys are written as ${NAME}, never as values. Keys of two vendors or more make races: `small` and `large` of a model
+    of each, and what several of them sell. A JSON Schema is written beside the file, for editors with a YAML language
+    server.
 
 
     Example: GROQ_API_KEY=... CEREBRAS_API_KEY=... holeshot init --live
@@ -75,6 +76,7 @@ def write_configuration(
     Exits if that is not possible.
     """
     from gateway.settings import found_vendors, starter_text  # noqa: PLC0415 - pydantic only where it is needed
+    from providers import DatasheetTable  # noqa: PLC0415 - likewise
 
     check_place(path, force=force)  # before providers are asked
     found = list(found_vendors(environ, catalog))
@@ -86,7 +88,7 @@ def write_configuration(
             f" simulated providers; `{again} init --example` shows how a server of your own is named"
         )
     market = None if top is None else _ask(environ, catalog, top)
-    _write(path, starter_text(found, environ, market), force=force)
+    _write(path, starter_text(found, environ, market, DatasheetTable.shipped()), force=force)
     prose(f"wrote {path}\nproviders found in the environment: {', '.join(vendor.name for vendor in found)}")
     if market is not None:
         say(
@@ -96,7 +98,17 @@ def write_configuration(
         )
         for name, why in market.silent.items():
             prose(f"note: {name}: {why}")
+    _tell_who_races(path, environ, catalog)
     say(f"next: {again} check --live, then {again} serve")
+
+
+def _tell_who_races(path: Path, environ: Mapping[str, str], catalog: "Catalog") -> None:
+    """Say of each model of the written file whether it can race, and why not."""
+    from gateway.settings import ConfigurationError, load, who_can_race  # noqa: PLC0415 - as above
+
+    with suppress(ConfigurationError):  # of other settings in the environment: `check` tells
+        for name, can in who_can_race(load(path, environ, catalog=catalog)).items():
+            prose(f"{name} {can}")
 
 
 def _write(path: Path, text: str, *, force: bool) -> None:

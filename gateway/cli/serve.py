@@ -35,8 +35,8 @@ def serve(
 ) -> None:
     """Start the gateway.
 
-    Without a configuration file, each provider whose key is in the environment can be called as provider/model.
-    Without any key, simulated providers are started.
+    Without a configuration file there are the models that `init` would write for the keys in the environment. Without
+    any key, simulated providers are started.
 
     Example: GROQ_API_KEY=gsk-... holeshot serve --port 4000
     """

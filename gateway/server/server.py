@@ -49,7 +49,7 @@ from gateway.server.listener import (
 )
 from gateway.server.reload import ConfigurationSource, Latest, Reloader, check_opens
 from gateway.server.tls import Certificate, open_context
-from gateway.settings import Settings
+from gateway.settings import Settings, who_can_race
 from gateway.watching import logs
 from gateway.watching.logs import Lines
 from gateway.watching.metrics import forget_process
@@ -110,8 +110,9 @@ def _who_races(settings: Settings, url: str) -> str:
         )
     if not settings.models:
         return f"{counted(number, 'provider')} and no model: name deployments directly, as provider/model.\n"
-    verb = "answers" if number == 1 else "race"
-    return f"{counted(number, 'provider')} {verb} for {counted(len(settings.models), 'model')}.\n"
+    verb = "answers" if number == 1 else "answer"
+    races = "".join(f"  {name} {can}\n" for name, can in who_can_race(settings).items())
+    return f"{counted(number, 'provider')} {verb} for {counted(len(settings.models), 'model')}.\n{races}"
 
 
 def _who_calls(settings: Settings) -> str:
@@ -559,10 +560,16 @@ def _announce(settings: Settings, sock: socket.socket) -> None:
     host, port = sock.getsockname()[:2]
     url = f"http{'' if settings.tls is None else 's'}://{f'[{host}]' if ':' in host else host}:{port}"
     log = structlog.get_logger()
-    # Event gateway.started: It listens at `url` and takes calls.
+    # Event gateway.started: It listens at `url` and takes calls. `races` says of each model whether it can race, and
+    # why not.
     # Do: Nothing.
     log.info(
-        "gateway.started", url=url, models=list(settings.models), providers=list(settings.providers), pid=os.getpid()
+        "gateway.started",
+        url=url,
+        models=list(settings.models),
+        providers=list(settings.providers),
+        pid=os.getpid(),
+        races={name: str(can) for name, can in who_can_race(settings).items()},
     )
     if sys.stderr.isatty() or all(name.startswith("sim-") for name in settings.providers):
         sys.stderr.write(welcome(settings, url))

@@ -54,6 +54,8 @@ from .presets import reachable as reachable
 from .presets import says_store as says_store
 from .presets import vendor_of as vendor_of
 from .presets import withheld_keys as withheld_keys
+from .racing import CanRace as CanRace
+from .racing import who_can_race as who_can_race
 from .references import References as References
 from .section_checks import ONE_AT_A_TIME as ONE_AT_A_TIME
 from .section_checks import TRACES_PATH as TRACES_PATH

@@ -9,7 +9,8 @@ from pydantic import SecretStr
 
 from gateway.settings.deployment import DeploymentSettings, PriceChange, ProviderSettings
 from gateway.settings.deployment import Price as ConfiguredPrice
-from gateway.settings.model import Settings
+from gateway.settings.model import ModelSettings, Settings
+from gateway.settings.vendor_models import proposed_models
 from providers import (
     UNLISTED,
     Api,
@@ -94,17 +95,22 @@ def usual_key(vendor: Vendor, environ: Mapping[str, str]) -> str | None:
 def complete(settings: Settings, environ: Mapping[str, str], catalog: Catalog) -> Settings:
     """Return ``settings`` with the implied providers and keys.
 
-    - Without ``providers:``, every vendor whose usual variable is set is a provider.
+    - Without ``providers:``, every vendor whose usual variable is set is a provider. Without ``models:`` too, there are
+      the models that `holeshot init` would write for them.
     - A vendor named only by a model's deployment is a provider too.
     - A provider without ``api_key`` uses its vendor's usual variable, unless its ``base_url`` was changed: a key is not
       sent to a host that its vendor does not own.
     """
     named = dict(settings.providers)
+    update: dict[str, object] = {}
     if "providers" not in settings.model_fields_set:
         named |= {vendor.name: ProviderSettings() for vendor in found_vendors(environ, catalog)}
+        if named and "models" not in settings.model_fields_set:
+            proposed = proposed_models(list(named))
+            update["models"] = {each.name: ModelSettings.model_validate(each.settings) for each in proposed}
     named |= {name: ProviderSettings() for name in _deployed(settings) if name in catalog and name not in named}
     providers = {name: _with_usual_key(name, provider, environ, catalog) for name, provider in named.items()}
-    return settings.model_copy(update={"providers": providers})
+    return settings.model_copy(update=update | {"providers": providers})
 
 
 def withheld_keys(settings: Settings, environ: Mapping[str, str], catalog: Catalog) -> Iterator[tuple[str, str]]:

@@ -4,88 +4,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from gateway.settings.market import Market
 from gateway.settings.model import Settings
 from gateway.settings.presets import usual_key
-from providers import Vendor
+from gateway.settings.vendor_models import SAME_MODEL_BUDGET, Proposed, proposed_models
+from providers import DatasheetTable, Vendor
 
-# Open-weight models that several vendors sell, with each vendor's name for them: data for ``holeshot init``. The names
-# are those of litellm's price table and the vendors' own lists. They change; ``holeshot check --live`` checks them.
-
-
-class Equivalent(msgspec.Struct, frozen=True):
-    """One model and its names. ``names``: the vendor's name in the catalog → the model's name at the vendor."""
-
-    model: str  # the proposed public name
-    names: Mapping[str, str]
-
-
-# The first one that at least two of the found vendors sell is raced.
-EQUIVALENTS = (
-    Equivalent(
-        "gpt-oss-120b",
-        {
-            "groq": "openai/gpt-oss-120b",
-            "cerebras": "gpt-oss-120b",
-            "sambanova": "gpt-oss-120b",
-            "together": "openai/gpt-oss-120b",
-            "fireworks": "accounts/fireworks/models/gpt-oss-120b",
-            "deepinfra": "openai/gpt-oss-120b",
-            "baseten": "openai/gpt-oss-120b",
-            "nebius": "openai/gpt-oss-120b",
-            "novita": "openai/gpt-oss-120b",
-            "nvidia_nim": "openai/gpt-oss-120b",
-            "openrouter": "openai/gpt-oss-120b",
-        },
-    ),
-    Equivalent(
-        "llama-3.3-70b",
-        {
-            "cerebras": "llama-3.3-70b",
-            "sambanova": "Meta-Llama-3.3-70B-Instruct",
-            "together": "meta-llama/Llama-3.3-70B-Instruct-Turbo",
-            "fireworks": "accounts/fireworks/models/llama-v3p3-70b-instruct",
-            "deepinfra": "meta-llama/Llama-3.3-70B-Instruct",
-            "hyperbolic": "meta-llama/Llama-3.3-70B-Instruct",
-            "nebius": "meta-llama/Llama-3.3-70B-Instruct",
-            "novita": "meta-llama/llama-3.3-70b-instruct",
-            "nscale": "meta-llama/Llama-3.3-70B-Instruct",
-            "nvidia_nim": "meta/llama-3.3-70b-instruct",
-            "openrouter": "meta-llama/llama-3.3-70b-instruct",
-        },
-    ),
-    Equivalent(
-        "kimi-k2.6",
-        {
-            "moonshot": "kimi-k2.6",
-            "together": "moonshotai/Kimi-K2.6",
-            "fireworks": "accounts/fireworks/models/kimi-k2p6",
-            "deepinfra": "moonshotai/Kimi-K2.6",
-            "baseten": "moonshotai/Kimi-K2.6",
-            "nebius": "moonshotai/Kimi-K2.6",
-            "novita": "moonshotai/kimi-k2.6",
-            "openrouter": "moonshotai/kimi-k2.6",
-        },
-    ),
-)
-
-# One well-known model of each vendor that sells none of the above.
-EXAMPLES: Mapping[str, str] = {
-    "openai": "gpt-4.1-mini",
-    "anthropic": "claude-haiku-5-5",
-    "gemini": "gemini-3.5-flash",
-    "mistral": "mistral-small-latest",
-    "deepseek": "deepseek-v4-flash",
-    "xai": "grok-4.5",
-    "perplexity": "sonar",
-    "cohere": "command-a-03-2025",
-    "dashscope": "qwen-plus",
-    "minimax": "MiniMax-M3",
-    "zai": "glm-4.6",
-}
-
+_COLUMN = 44  # where comments begin, if there is room
 
 _HEAD = """\
 # Holeshot's configuration, written by `holeshot init`; `holeshot check` validates it, `holeshot init --example` writes
@@ -120,6 +45,22 @@ _MARKET = """
 models:
 """
 
+# How models of one size are raced, and what that costs.
+_BY_SIZE = """\
+  # By size: different models of your vendors race, and the sooner answer wins, so any of them may answer.
+  # Each of the named vendors may see a prompt. A budget of 0.1 asks a second one in about one call in ten, so it costs
+  # about a tenth more at most, at the prices of those that are asked. 1.0 would race each call, 0 none.
+"""
+
+_SAME_MODEL = """
+  # The same model at several vendors.
+"""
+
+_OWN_NAMES = """
+  # The vendors' own names. The model itself answers; if it fails or is late, its fallback, which the
+  # header x-holeshot-fallback names. Claude Code asks for claude-*; in Codex (`model`) and Cursor (Models) you set one.
+"""
+
 _MORE_MODELS = """
   # Several of your providers listed these too. Remove the # of those that you want.
 """
@@ -142,18 +83,29 @@ _TAIL = """
 """
 
 
-def starter_text(found: Sequence[Vendor], environ: Mapping[str, str], market: Market | None = None) -> str:
+def starter_text(
+    found: Sequence[Vendor],
+    environ: Mapping[str, str],
+    market: Market | None = None,
+    table: DatasheetTable | None = None,
+) -> str:
     """Return a configuration that loads with the present ``environ``.
 
     ``found`` are vendors with a key in it, at least one. ``market`` has their lists of models; without it, well-known
-    models are proposed.
+    models are proposed. ``table`` has the prices that stand beside what races by size.
     """
+    vendors = [vendor.name for vendor in found]
+    if market is None:
+        proposed = proposed_models(vendors)
+    else:
+        proposed = proposed_models(vendors, market.may_sell, {each.name: each.providers for each in market.raced})
+    prices = {} if table is None else _prices(proposed, {vendor.name: vendor for vendor in found}, table)
     return "".join([
         _HEAD,
         _PROVIDERS,
         *(_provider(vendor, environ, market) for vendor in found),
         _MORE_PROVIDERS,
-        _models_section([vendor.name for vendor in found], market),
+        _models_section(proposed, market, prices),
         _TAIL,
     ])  # fmt: skip
 
@@ -164,54 +116,56 @@ def _provider(vendor: Vendor, environ: Mapping[str, str], market: Market | None)
     return f'  {vendor.name}: {{ api_key: "${{{usual_key(vendor, environ)}}}" }}{note}\n'
 
 
-def _models_section(vendors: Sequence[str], market: Market | None) -> str:
-    models = list(_models(vendors) if market is None else _sold(vendors, market))
-    if not models:
+def _prices(proposed: Iterable[Proposed], found: Mapping[str, Vendor], table: DatasheetTable) -> dict[str, str]:
+    """Return the known prices of the deployments that race by size, in words."""
+    keys = {}
+    for deployment in (name for each in proposed if each.is_by_size for name in each.deployments):
+        vendor, _, model = deployment.partition("/")
+        if (prefix := found[vendor].litellm_prefix) is not None:
+            keys[deployment] = (prefix, model)
+    sheets = table.look_up(keys.values()) if keys else {}
+    known = ((deployment, sheets[key].price) for deployment, key in keys.items())
+    return {
+        deployment: f"${price.input_usd * 1e6:.3g} in, ${price.output_usd * 1e6:.3g} out per million tokens"
+        for deployment, price in known
+        if price is not None
+    }
+
+
+def _models_section(proposed: Sequence[Proposed], market: Market | None, prices: Mapping[str, str]) -> str:
+    sold = () if market is None else market.raced
+    if not proposed and not sold:
         return _NO_MODELS
-    return "".join([_MODELS if market is None else _MARKET, *models])
+    by_size = [each for each in proposed if each.is_by_size]
+    same = [each for each in proposed if not each.is_by_size and each.budget is not None]
+    own = [each for each in proposed if each.budget is None]
+    parts = [_MODELS if market is None else _MARKET]
+    if by_size:
+        parts += [_BY_SIZE, *(_model(each, prices) for each in by_size)]
+    if by_size and (same or sold):
+        parts.append(_SAME_MODEL)
+    parts += [*(each.block(_RACE) for each in sold), *(_model(each, prices) for each in same)]
+    if by_size and own:
+        parts.append(_OWN_NAMES)
+    parts += [_model(each, prices) for each in own]
+    if market is not None and market.others:
+        parts += [_MORE_MODELS, *(each.comment() for each in market.others)]
+    return "".join(parts)
 
 
-def _sold(vendors: Sequence[str], market: Market) -> Iterator[str]:
-    """Yield the models that race, an example for each vendor without one, and, as comments, the other models."""
-    raced: set[str] = set()
-    names = {sold.name for sold in market.raced}
-    for sold in market.raced:
-        raced.update(sold.providers)
-        yield sold.block(_RACE)
-    for vendor in vendors:
-        example = _example(vendor)
-        if vendor in raced or example is None or not market.may_sell(vendor, example):
-            continue
-        name = example.rpartition("/")[2]
-        if name not in names:
-            names.add(name)
-            yield _model(name, [f"{vendor}/{example}"])
-    if market.others:
-        yield _MORE_MODELS
-        yield from (sold.comment() for sold in market.others)
-
-
-def _models(vendors: Sequence[str]) -> Iterator[str]:
-    """Yield a race for each model that several of ``vendors`` sell, then an example for each vendor without one."""
-    raced: set[str] = set()
-    for equivalent in EQUIVALENTS:
-        sellers = [vendor for vendor in vendors if vendor in equivalent.names]
-        if len(sellers) > 1:
-            raced.update(sellers)
-            yield _model(equivalent.model, [f"{vendor}/{equivalent.names[vendor]}" for vendor in sellers])
-    for vendor in vendors:
-        if vendor not in raced and (example := _example(vendor)):
-            yield _model(example.rpartition("/")[2], [f"{vendor}/{example}"])
-
-
-def _example(vendor: str) -> str | None:
-    sold = (equivalent.names[vendor] for equivalent in EQUIVALENTS if vendor in equivalent.names)
-    return EXAMPLES.get(vendor) or next(sold, None)
-
-
-def _model(name: str, deployments: Iterable[str]) -> str:
-    lines = [f"      - {deployment}\n" for deployment in deployments]
-    return f"  {name}:\n    deployments:\n{''.join(lines)}{_RACE if len(lines) > 1 else ''}"
+def _model(model: Proposed, prices: Mapping[str, str]) -> str:
+    """Return a model's lines: in one if it has a fallback and one deployment, which is asked first."""
+    if model.fallback is not None and model.budget is None:
+        return f"  {model.name}: {{ deployments: [{model.deployments[0]}], fallbacks: [{model.fallback}] }}\n"
+    lines = [
+        f"{f'      - {name}':{_COLUMN}}  # {prices[name]}\n"
+        if model.is_by_size and name in prices
+        else f"      - {name}\n"
+        for name in model.deployments
+    ]
+    race = _RACE if model.budget == SAME_MODEL_BUDGET else f"    race: {{ mode: auto, budget: {model.budget} }}\n"
+    fallbacks = "" if model.fallback is None else f"    fallbacks: [{model.fallback}]\n"
+    return f"  {model.name}:\n    deployments:\n{''.join(lines)}{race if len(lines) > 1 else ''}{fallbacks}"
 
 
 # The example configuration: every setting with its default and its purpose.

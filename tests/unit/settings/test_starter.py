@@ -1,6 +1,8 @@
 """The configuration `holeshot init` writes, and the example in the repository."""
 
+import re
 from collections.abc import Iterator
+from itertools import combinations
 from pathlib import Path
 from typing import Any, get_args
 
@@ -8,13 +10,15 @@ import pytest
 import yaml
 from pydantic import BaseModel
 
-from gateway.settings import Settings, load
+from gateway.settings import Datasheets, Settings, load, vendor_of, who_can_race
 from gateway.settings.presets import found_vendors
-from gateway.settings.starter import EQUIVALENTS, EXAMPLES, starter_text
-from providers import load_catalog
+from gateway.settings.starter import starter_text
+from gateway.settings.vendor_models import EQUIVALENTS, OWN
+from providers import DatasheetTable, load_catalog
 
 CATALOG = load_catalog()
-EXAMPLE = Path(__file__).parents[3] / "config" / "gateway.example.yaml"
+ROOT = Path(__file__).parents[3]
+EXAMPLE = ROOT / "config" / "gateway.example.yaml"
 EVERY_KEY = {variable: "made-up" for vendor in CATALOG.values() for variable in vendor.key_env}
 
 
@@ -31,7 +35,7 @@ def test_a_model_that_several_found_vendors_sell_is_raced(tmp_path: Path) -> Non
     assert list(settings.providers) == ["openai", "groq", "cerebras"]
     deployments = [deployment.deployment for deployment in settings.models["gpt-oss-120b"].deployments]
     assert deployments == ["groq/openai/gpt-oss-120b", "cerebras/gpt-oss-120b"]
-    assert "gpt-4.1-mini" in settings.models
+    assert settings.models["gpt-6-luna"].fallbacks[0].model == "small"
     assert "${GROQ_API_KEY}" in text
 
 
@@ -46,10 +50,125 @@ def test_what_is_written_loads_in_the_environment_it_was_written_for(environ: di
     assert set(settings.providers) == {vendor.name for vendor in found_vendors(environ, CATALOG)}
 
 
-def test_the_table_of_equal_models_names_vendors_of_the_catalog() -> None:
-    named = {vendor for equivalent in EQUIVALENTS for vendor in equivalent.names} | set(EXAMPLES)
+def test_the_tables_of_models_name_vendors_of_the_catalog() -> None:
+    named = {vendor for equivalent in EQUIVALENTS for vendor in equivalent.names} | set(OWN)
 
     assert named <= set(CATALOG)
+
+
+# Keys that people have, with what `init` wrote for each alone before it wrote races by size; the names are of today.
+ALONE = {
+    "OPENAI_API_KEY": "gpt-6-luna",
+    "ANTHROPIC_API_KEY": "claude-haiku-5-5",
+    "GEMINI_API_KEY": "gemini-3.8-flash",
+    "GROQ_API_KEY": "gpt-oss-120b",
+    "CEREBRAS_API_KEY": "gpt-oss-120b",
+    "MISTRAL_API_KEY": "mistral-small-latest",
+    "XAI_API_KEY": "grok-4.7",
+    "DEEPSEEK_API_KEY": "deepseek-flash",
+}
+
+
+@pytest.mark.parametrize("key", ALONE)
+def test_with_one_key_there_is_one_model_that_races_nobody_and_says_so(key: str, tmp_path: Path) -> None:
+    text, settings = started({key: "k"}, tmp_path)
+
+    [(name, model)] = settings.models.items()
+    assert (name, len(model.deployments), model.fallbacks) == (ALONE[key], 1, ())
+    assert "race" not in text.partition("\nmodels:\n")[2]
+    assert str(who_can_race(settings)[name]).startswith("cannot race: it has one deployment: add another")
+
+
+@pytest.mark.parametrize("keys", [*combinations(ALONE, 2), *combinations(ALONE, 3)], ids=" ".join)
+def test_with_two_or_three_keys_a_small_model_of_each_vendor_races(keys: tuple[str, ...], tmp_path: Path) -> None:
+    text, settings = started(dict.fromkeys(keys, "k"), tmp_path)
+
+    small = settings.models["small"]
+    assert {each.deployment.partition("/")[0] for each in small.deployments} == set(settings.providers)
+    assert (small.race.mode, small.race.budget) == ("auto", 0.1)
+    assert "Each of the named vendors may see a prompt" in text
+    assert "about a tenth more at most" in text
+    for name, can in who_can_race(settings).items():
+        model = settings.models[name]
+        assert can.races is (len(model.deployments) > 1)
+        if not can.races and name in set(ALONE.values()) - {"gemini-3.8-flash", "grok-4.7"}:
+            assert model.fallbacks[0].model == "small"
+            assert can.why == "it has one deployment; where it fails or is late its fallback answers (small)"
+
+
+def test_the_names_that_programs_ask_for_are_answered_by_these_models_else_by_others_of_their_size(
+    tmp_path: Path,
+) -> None:
+    keys = dict.fromkeys(("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY"), "k")
+
+    models = started(keys, tmp_path)[1].models
+
+    for name, at, instead in (
+        ("claude-opus-5-5", "anthropic", "large"),
+        ("claude-sonnet-5-5", "anthropic", "large"),
+        ("claude-haiku-4-5", "anthropic", "small"),
+        ("gpt-6.1-sol", "openai", "large"),
+        ("gemini-3.8-flash", "gemini", "large"),
+    ):
+        assert [each.deployment for each in models[name].deployments] == [f"{at}/{name}"]
+        assert [each.model for each in models[name].fallbacks] == [instead]
+
+
+def test_one_vendor_by_two_of_its_apis_races_nobody(tmp_path: Path) -> None:
+    _, settings = started({"GEMINI_API_KEY": "k", "GOOGLE_GENERATIVE_AI_API_KEY": "k"}, tmp_path)
+
+    assert list(settings.providers) == ["gemini", "google"]
+    assert list(settings.models) == ["gemini-3.8-flash"]
+
+
+@pytest.mark.parametrize("keys", [("OPENAI_API_KEY",), ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GROQ_API_KEY")])
+def test_without_a_file_there_are_the_models_that_init_would_write(keys: tuple[str, ...], tmp_path: Path) -> None:
+    environ = dict.fromkeys(keys, "k")
+
+    _, written = started(environ, tmp_path)
+
+    assert load(None, environ).models == written.models
+
+
+# What vendors have retired, or will within weeks, by their pages of 2026-11-29:
+# - developers.openai.com/api/docs/deprecations (GPT-4.1, 4o: 14 January; GPT-5, mini, nano: 11 December)
+# - ai.google.dev/gemini-api/docs/changelog (3.5 and 3.7 Flash are routed to others)
+# - inference-docs.cerebras.ai/support/deprecation, console.groq.com/docs/deprecations (Llama 3.3)
+# - api-docs.deepseek.com/quick_start/pricing (V4 Flash is now deepseek-flash)
+RETIRED = re.compile(
+    r"(?<![\w.-])(?:gpt-4\.1(?:-mini|-nano)?|gpt-4o(?:-mini)?|gpt-5(?:-mini|-nano)?|gemini-(?:2\.0|2\.5|3\.5|3\.7)-flash"
+    r"|cerebras/llama-3\.3-70b|groq/llama-3\.3-70b\S*|deepseek-v4-flash|claude-(?:sonnet|opus)-4-[015])(?![\w.-]*\w)"
+)
+UNPRICED = {"openrouter", "nvidia_nim"}  # the table has no prices of theirs
+
+
+def test_each_model_that_init_writes_has_a_price_and_is_not_retired(tmp_path: Path) -> None:
+    table = DatasheetTable.shipped()
+    for keys in [{name: "k"} for name in EVERY_KEY] + [EVERY_KEY]:
+        _, settings = started(keys, tmp_path)
+        sheets = Datasheets(settings, CATALOG, table)
+        for name, model in settings.models.items():
+            assert not RETIRED.search(name), name
+            for each in model.deployments:
+                provider = each.deployment.partition("/")[0]
+                assert not RETIRED.search(each.deployment), each.deployment
+                vendor = vendor_of(provider, settings.providers[provider], CATALOG)
+                assert provider in UNPRICED or sheets.of(vendor, each).price, each.deployment
+
+
+def test_each_vendors_names_have_the_page_and_the_day_that_they_were_read() -> None:
+    for vendor, own in OWN.items():
+        assert "." in own.page, vendor
+        assert re.fullmatch(r"20\d\d-\d\d-\d\d", own.read), vendor
+
+
+@pytest.mark.parametrize(
+    "path",
+    [ROOT / "README.md", EXAMPLE, *(each for each in (ROOT / "docs").rglob("*.md") if "reference" not in each.parts)],
+    ids=lambda path: str(path.relative_to(ROOT)),
+)
+def test_no_page_tells_readers_to_use_a_retired_model(path: Path) -> None:
+    assert RETIRED.findall(path.read_text(encoding="utf-8")) == []
 
 
 def test_the_example_loads_when_its_variables_are_set() -> None:

@@ -1,0 +1,273 @@
+"""The models that ``holeshot init`` proposes, with each vendor's name for them, and where and when they were read.
+
+Names change: read the pages again, and put the new names and the day here. A test demands a price of each, and that no
+vendor has retired it; ``holeshot check --live`` asks the vendors.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Literal
+
+import msgspec
+
+Size = Literal["small", "large"]
+
+
+class Equivalent(msgspec.Struct, frozen=True):
+    """One open-weight model and its names. ``names``: the vendor's name in the catalog → the model's name there."""
+
+    model: str  # the proposed public name
+    size: Size
+    names: Mapping[str, str]
+
+
+# Open-weight models that several vendors sell. The names are those of litellm's price table 1.110.2 and the vendors'
+# own lists. Cerebras has no Llama 3.3 since February (inference-docs.cerebras.ai/support/deprecation, 2026-11-29).
+EQUIVALENTS = (
+    Equivalent(
+        "gpt-oss-120b",
+        "small",
+        {
+            "groq": "openai/gpt-oss-120b",
+            "cerebras": "gpt-oss-120b",
+            "sambanova": "gpt-oss-120b",
+            "together": "openai/gpt-oss-120b",
+            "fireworks": "accounts/fireworks/models/gpt-oss-120b",
+            "deepinfra": "openai/gpt-oss-120b",
+            "baseten": "openai/gpt-oss-120b",
+            "nebius": "openai/gpt-oss-120b",
+            "novita": "openai/gpt-oss-120b",
+            "nvidia_nim": "openai/gpt-oss-120b",
+            "openrouter": "openai/gpt-oss-120b",
+        },
+    ),
+    Equivalent(
+        "llama-3.3-70b",
+        "small",
+        {
+            "sambanova": "Meta-Llama-3.3-70B-Instruct",
+            "together": "meta-llama/Llama-3.3-70B-Instruct-Turbo",
+            "fireworks": "accounts/fireworks/models/llama-v3p3-70b-instruct",
+            "deepinfra": "meta-llama/Llama-3.3-70B-Instruct",
+            "hyperbolic": "meta-llama/Llama-3.3-70B-Instruct",
+            "nebius": "meta-llama/Llama-3.3-70B-Instruct",
+            "novita": "meta-llama/llama-3.3-70b-instruct",
+            "nscale": "meta-llama/Llama-3.3-70B-Instruct",
+            "nvidia_nim": "meta/llama-3.3-70b-instruct",
+            "openrouter": "meta-llama/llama-3.3-70b-instruct",
+        },
+    ),
+    Equivalent(
+        "kimi-k2.6",
+        "large",
+        {
+            "moonshot": "kimi-k2.6",
+            "together": "moonshotai/Kimi-K2.6",
+            "fireworks": "accounts/fireworks/models/kimi-k2p6",
+            "deepinfra": "moonshotai/Kimi-K2.6",
+            "baseten": "moonshotai/Kimi-K2.6",
+            "nebius": "moonshotai/Kimi-K2.6",
+            "novita": "moonshotai/kimi-k2.6",
+            "openrouter": "moonshotai/kimi-k2.6",
+        },
+    ),
+)
+
+
+class Own(msgspec.Struct, frozen=True, kw_only=True):
+    """A vendor's own models of today: its small and its large one, and others that programs ask for by name."""
+
+    small: str | None = None
+    large: str | None = None
+    asked: Mapping[str, Size] = {}  # with the size that answers in their place
+    example: str | None = None  # proposed alone; None: the small one, else the large one
+    page: str
+    read: str
+
+    def of(self, size: Size) -> str | None:
+        """Return the model of a size."""
+        return self.small if size == "small" else self.large
+
+    def named(self) -> Iterator[tuple[str, Size]]:
+        """Yield the names that clients may ask for, each with its size."""
+        known: dict[str, Size] = {}
+        if self.small is not None:
+            known[self.small] = "small"
+        if self.large is not None:
+            known[self.large] = "large"
+        yield from {**known, **self.asked}.items()
+
+
+# GPT-6.2 Sol follows 6.1 once the price table has it. Claude Code asks for Opus and Haiku, through another address than
+# Anthropic's also for older ones (docs.rs/claude-codes/2.1.311, 2026-11-29), Gemini CLI for gemini-3.8-flash. Codex and
+# Cursor ask for what a person sets there.
+_GOOGLE = Own(
+    small="gemini-3.5-flash-lite",
+    large="gemini-4-argon",
+    asked={"gemini-3.8-flash": "large"},
+    example="gemini-3.8-flash",
+    page="ai.google.dev/gemini-api/docs/models",
+    read="2026-11-29",
+)
+OWN: Mapping[str, Own] = {
+    "openai": Own(
+        small="gpt-6-luna", large="gpt-6.1-sol", page="developers.openai.com/api/docs/models", read="2026-11-29"
+    ),
+    "anthropic": Own(
+        small="claude-haiku-5-5",
+        large="claude-sonnet-5-5",
+        asked={"claude-opus-5-5": "large", "claude-opus-4-8": "large", "claude-haiku-4-5": "small"},
+        page="platform.claude.com/docs/resources/overview",
+        read="2026-11-29",
+    ),
+    "gemini": _GOOGLE,
+    "google": _GOOGLE,
+    "mistral": Own(
+        small="mistral-small-latest",
+        large="mistral-medium-latest",
+        page="docs.mistral.ai/models",
+        read="2026-11-29",
+    ),
+    "deepseek": Own(
+        small="deepseek-flash",
+        large="deepseek-v4-pro",
+        page="api-docs.deepseek.com/quick_start/pricing",
+        read="2026-11-29",
+    ),
+    "xai": Own(
+        small="grok-4.3",
+        large="grok-4.7",
+        example="grok-4.7",
+        page="docs.cloud.google.com/gemini-enterprise-agent-platform/models/partner-models/grok",
+        read="2026-11-29",
+    ),
+    "dashscope": Own(
+        small="qwen3.8-flash",
+        large="qwen3.8-max",
+        page="github.com/VladoIvankovic/Codeep/releases/tag/v3.3.0",
+        read="2026-11-29",
+    ),
+    "minimax": Own(small="MiniMax-M3", page="github.com/BerriAI/litellm", read="2026-11-29"),
+    "zai": Own(small="glm-5.3-flash", large="glm-5.3", page="docs.z.ai/guides/vlm/glm-5.3-flash", read="2026-11-29"),
+    # These two are raced with nobody: one searches the web in each call, the other's price is not known of its newest.
+    "perplexity": Own(example="sonar", page="github.com/BerriAI/litellm", read="2026-11-29"),
+    "cohere": Own(example="command-a-03-2025", page="docs.cohere.com/docs/deprecations", read="2026-11-29"),
+}
+
+
+class Proposed(msgspec.Struct, frozen=True):
+    """A proposed model: its name, its deployments, the budget of their race, and what answers in its place."""
+
+    name: str
+    deployments: tuple[str, ...]
+    fallback: str | None = None
+
+    @property
+    def is_by_size(self) -> bool:
+        """Whether its deployments are different models of one size."""
+        return self.name in _SIZES
+
+    @property
+    def budget(self) -> float | None:
+        """Extra attempts per call; None: there is nobody to race."""
+        if len(self.deployments) < 2:  # noqa: PLR2004 - a race needs two
+            return None
+        return BY_SIZE_BUDGET if self.is_by_size else SAME_MODEL_BUDGET
+
+    @property
+    def settings(self) -> dict[str, object]:
+        """Its entry in ``models:``."""
+        settings: dict[str, object] = {"deployments": list(self.deployments)}
+        if self.budget is not None:
+            settings["race"] = {"mode": "auto", "budget": self.budget}
+        if self.fallback is not None:
+            settings["fallbacks"] = [self.fallback]
+        return settings
+
+
+BY_SIZE_BUDGET, SAME_MODEL_BUDGET = 0.1, 1.0
+_SIZES: tuple[Size, ...] = ("small", "large")
+
+
+def example_of(vendor: str) -> str | None:
+    """Return the model that is proposed of ``vendor`` where it is raced with nobody; None: none is known."""
+    own = OWN.get(vendor)
+    if own is not None:
+        return own.example or own.small or own.large
+    return next((equivalent.names[vendor] for equivalent in EQUIVALENTS if vendor in equivalent.names), None)
+
+
+def _sells_all(_vendor: str, _model: str) -> bool:
+    return True
+
+
+def proposed_models(
+    vendors: Sequence[str], sells: Callable[[str, str], bool] = _sells_all, raced: Mapping[str, Collection[str]] = {}
+) -> list[Proposed]:
+    """Return the models for the keys of ``vendors``: races by size, of the same model, then the vendors' own names.
+
+    ``sells`` returns whether a vendor may have a model. ``raced``: models that are proposed besides, by their public
+    names, with the vendors of each; the known equivalents are not proposed then.
+    """
+    alone = [vendor for number, vendor in enumerate(vendors) if not _is_twin(vendor, vendors[:number])]
+    by_size = list(_by_size(alone, sells))
+    sized = {each.name: each for each in by_size}
+    names: dict[str, Proposed] = {}
+    if not raced:
+        for each in EQUIVALENTS:
+            found = tuple(f"{vendor}/{each.names[vendor]}" for vendor in alone if vendor in each.names)
+            if len(found) > 1:
+                names[each.model] = Proposed(each.model, found, _in_place(found, each.size, sized))
+    served = {_vendor(name) for each in names.values() for name in each.deployments}
+    served.update(vendor for sellers in raced.values() for vendor in sellers)
+    in_sizes = {_vendor(name) for each in by_size for name in each.deployments}
+    for vendor in alone:
+        own: Iterable[tuple[str, Size | None]] = ()
+        if vendor in in_sizes:
+            own = _named(vendor)
+        elif vendor not in served and (example := example_of(vendor)) is not None:
+            own = [(example, None)]
+        for model, size in own:
+            name, found = model.rpartition("/")[2], (f"{vendor}/{model}",)
+            if sells(vendor, model) and name not in names and name not in raced:
+                names[name] = Proposed(name, found, size and _in_place(found, size, sized))
+    return [*by_size, *names.values()]
+
+
+def _is_twin(vendor: str, others: Collection[str]) -> bool:
+    """Whether one of ``others`` is the same vendor, by another of its APIs."""
+    return any(OWN[other] is OWN.get(vendor) for other in others if other in OWN)
+
+
+def _by_size(vendors: Sequence[str], sells: Callable[[str, str], bool]) -> Iterator[Proposed]:
+    """Yield the model of each size that at least two of ``vendors`` have one for."""
+    for size in _SIZES:
+        each = ((vendor, _of_size(vendor, size)) for vendor in vendors)
+        found = tuple(f"{vendor}/{model}" for vendor, model in each if model is not None and sells(vendor, model))
+        if len(found) > 1:
+            yield Proposed(size, found)
+
+
+def _of_size(vendor: str, size: Size) -> str | None:
+    if vendor in OWN:
+        return OWN[vendor].of(size)
+    return next((each.names[vendor] for each in EQUIVALENTS if each.size == size and vendor in each.names), None)
+
+
+def _named(vendor: str) -> Iterator[tuple[str, Size]]:
+    """Yield the names of a vendor's models that clients may ask for, each with its size."""
+    if vendor in OWN:
+        yield from OWN[vendor].named()
+        return
+    for size in _SIZES:
+        if (model := _of_size(vendor, size)) is not None:
+            yield model, size
+
+
+def _in_place(deployments: Collection[str], size: Size, sized: Mapping[str, Proposed]) -> str | None:
+    """Return the model of ``size`` if it has other deployments, which can answer in the place of these."""
+    others = sized[size].deployments if size in sized else ()
+    return size if set(others) - set(deployments) else None
+
+
+def _vendor(deployment: str) -> str:
+    return deployment.partition("/")[0]
