@@ -16,8 +16,8 @@ DEPLOYMENTS = {"deployments": ["a/x"]}
 @pytest.mark.parametrize(
     ("providers", "models", "first"),
     [
-        (["a", "b", "c"], ["m"], "3 providers race for 1 model."),
-        (["a", "b"], ["m", "n"], "2 providers race for 2 models."),
+        (["a", "b", "c"], ["m"], "3 providers answer for 1 model."),
+        (["a", "b"], ["m", "n"], "2 providers answer for 2 models."),
         (["a"], ["m"], "1 provider answers for 1 model."),
         (["a", "b"], [], "2 providers and no model: name deployments directly, as provider/model."),
     ],

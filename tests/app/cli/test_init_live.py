@@ -59,7 +59,13 @@ def test_what_several_vendors_sell_is_raced_and_the_rest_is_a_comment(catalog: M
 
     settings = loaded(catalog)
     assert list(settings.providers) == ["groq", "together", "mistral"]
-    assert list(settings.models) == ["gpt-oss-120b", "qwen-3-32b", "mistral-small-latest"]  # the newest, and an example
+    own = ["mistral-small-latest", "mistral-medium-latest"]  # of the vendor that did not list what it has
+    assert list(settings.models) == ["small", "gpt-oss-120b", "qwen-3-32b", *own]  # by size, and the newest
+    assert [item.deployment for item in settings.models["small"].deployments] == [
+        "groq/openai/gpt-oss-120b",
+        "together/openai/gpt-oss-120b",
+        "mistral/mistral-small-latest",
+    ]
     assert [item.deployment for item in settings.models["gpt-oss-120b"].deployments] == [
         "groq/openai/gpt-oss-120b",
         "together/openai/gpt-oss-120b",
@@ -106,6 +112,19 @@ def test_a_vendor_without_a_list_is_no_second_model_of_a_name(catalog: Mapping[s
     write_configuration(PATH, environ, known, top=1)  # what is known of nebius is that it sells gpt-oss-120b
 
     assert [item.deployment for item in load(PATH, environ, catalog=known).models["gpt-oss-120b"].deployments] == [
+        "groq/openai/gpt-oss-120b",
+        "together/openai/gpt-oss-120b",
+    ]
+
+
+def test_what_a_vendor_does_not_list_races_under_no_size(catalog: Mapping[str, Vendor], site: Any) -> None:
+    site.answers["/mistral/models"] = {"data": [{"id": "mistral-nemo", "created": 1}]}
+
+    write_configuration(PATH, KEYS, catalog, top=1)
+
+    models = loaded(catalog).models
+    assert not [name for name in models if name.startswith("mistral")]
+    assert [item.deployment for item in models["small"].deployments] == [
         "groq/openai/gpt-oss-120b",
         "together/openai/gpt-oss-120b",
     ]
