@@ -43,7 +43,9 @@ def _facts(  # noqa: PLR0917 - options are named on the command line
     *,
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON list of objects.")] = False,
 ) -> None:
-    """Show what refusals have taught the running gateway of deployments: when, why, by whom, and for whom it holds.
+    """Show what refusals have taught the running gateway.
+
+    It is about deployments: what they take, when that was learnt, why, by whom, and for whom it holds.
 
     `holeshot facts forget` has some of it forgotten. docs/providers.md#what-a-refusal-teaches says what is learnt.
 
