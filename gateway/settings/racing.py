@@ -10,7 +10,7 @@ from gateway.settings.model import ModelSettings, Settings
 
 
 class CanRace(msgspec.Struct, frozen=True):
-    """Whether a model can race; ``why``: who races, or why nobody does."""
+    """Whether a model can race; ``why``: its deployments that race, or why they do not."""
 
     races: bool
     why: str
@@ -38,7 +38,7 @@ def can_race(model: ModelSettings) -> CanRace:
 
 
 def _why_not(model: ModelSettings, racers: Sequence[DeploymentSettings]) -> str:
-    """Return why nobody races; empty if somebody does."""
+    """Return why no second attempt can start; empty if one can."""
     if not any(each.enabled for each in model.deployments):
         return "all its deployments are disabled"
     if not racers:

@@ -148,7 +148,7 @@ OWN: Mapping[str, Own] = {
     ),
     "minimax": Own(small="MiniMax-M3", page="github.com/BerriAI/litellm", read="2026-11-29"),
     "zai": Own(small="glm-5.3-flash", large="glm-5.3", page="docs.z.ai/guides/vlm/glm-5.3-flash", read="2026-11-29"),
-    # These two are raced with nobody: one searches the web in each call, the other's price is not known of its newest.
+    # These two do not race by size: one searches the web in each call, the other's price is not known of its newest.
     "perplexity": Own(example="sonar", page="github.com/BerriAI/litellm", read="2026-11-29"),
     "cohere": Own(example="command-a-03-2025", page="docs.cohere.com/docs/deprecations", read="2026-11-29"),
 }
@@ -168,7 +168,7 @@ class Proposed(msgspec.Struct, frozen=True):
 
     @property
     def budget(self) -> float | None:
-        """Extra attempts per call; None: there is nobody to race."""
+        """Extra attempts per call; None: it has one deployment."""
         if len(self.deployments) < 2:  # noqa: PLR2004 - a race needs two
             return None
         return BY_SIZE_BUDGET if self.is_by_size else SAME_MODEL_BUDGET
@@ -189,7 +189,7 @@ _SIZES: tuple[Size, ...] = ("small", "large")
 
 
 def example_of(vendor: str) -> str | None:
-    """Return the model that is proposed of ``vendor`` where it is raced with nobody; None: none is known."""
+    """Return the model that is proposed of ``vendor`` where no size of it races; None: none is known."""
     own = OWN.get(vendor)
     if own is not None:
         return own.example or own.small or own.large

@@ -95,7 +95,7 @@ def test_the_budgets_in_the_guide_for_coding_agents_count_every_deployment(
     _, shown = shown_for_coding_agents()
     assert check(shown, tmp_path, monkeypatch) == (0, "")
     said = CliRunner().invoke(application("check"), ["check", "--config", "gateway.yaml"]).output
-    assert "openai/gpt-5" in said
+    assert "openai/gpt-6.1-sol" in said
     assert "price unknown" not in said
 
 
