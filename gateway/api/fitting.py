@@ -33,6 +33,7 @@ from providers.dialects import (
     RequestFormat,
     Wording,
     as_asked,
+    may_be_sealed,
     rendered,
 )
 
@@ -161,6 +162,11 @@ class _Translations:
     def searches(self) -> frozenset[str]:
         """The searches that the model may use, or leave."""
         return searches_offered(self._question.fields)
+
+    @cached_property
+    def sealed(self) -> bool:
+        """Whether the conversation may have reasoning that the gateway has sealed."""
+        return may_be_sealed(self._fields.get(self._dialect.requests.prompt, NO_PROMPT))
 
     @cached_property
     def forced(self) -> Forced | None:
@@ -294,6 +300,9 @@ class _Translations:
             reads_bills=deployment.vendor == "anthropic",
             takes_forced=deployment.traits.takes_forced,
         )
+        if spoken.pivoting is not None and spoken.pivoting.stream_sealed is not None and deployment.encrypts:
+            seal = deployment.seal if self.sealed else None
+            habits = msgspec.structs.replace(habits, encrypts=True, seal=seal)
         if spoken.pivoting is not None and spoken.pivoting.habits_of is not None:
             habits = spoken.pivoting.habits_of(deployment.model, capabilities.max_output_tokens, habits)
         if spoken is self._dialect:
@@ -322,7 +331,8 @@ class _Translations:
         is_foreign = requests.without_foreign_thoughts is not None and not self._question.is_too_many
         asks_effort = not requests.efforts.isdisjoint(fields)
         chooses = is_choiceless and requests.offering is not None and "tool_choice" in fields
-        if not (is_foreign or chooses or (asks_effort and not habits.thinks)):
+        is_sealed = requests.without_sealed is not None and not self._question.needs.inline and self.sealed
+        if not (is_foreign or chooses or is_sealed or (asks_effort and not habits.thinks)):
             return Wording(fields)
         key = (spoken, habits, id(fields), chooses)
         wording = self._known.get(key)
@@ -330,6 +340,9 @@ class _Translations:
             wording = self._known[key] = _fit_for(
                 requests, habits, fields, is_foreign=is_foreign, asks_effort=asks_effort
             )
+            if is_sealed and requests.without_sealed is not None:
+                own = requests.without_sealed(wording.fields)
+                wording = self._known[key] = Wording(own.fields, (*wording.losses, *own.losses))
             if chooses and requests.offering is not None:
                 wording = self._known[key] = requests.offering(wording)
         return wording
@@ -443,6 +456,14 @@ BYTES_PER_VALUE = 400
 IGNORED = "x-holeshot-ignored"  # preferences, and parts of a body in another API's shape, that have no effect here
 
 
+NO_PROMPT = msgspec.Raw()
+
+
+def is_sealed(parsed: ParsedRequest) -> bool:
+    """Whether the gateway may have sealed a part of a conversation, which in chat is not of texts alone then."""
+    return may_be_sealed(parsed.fields.get(parsed.dialect.requests.prompt, NO_PROMPT))
+
+
 class ResolvedModel:
     """A model with one request's preferences: permitted deployments, parameters, and headers that report them."""
 
@@ -518,7 +539,9 @@ class ResolvedModel:
         """Whether ``fitted`` takes well under a hundredth of a second: the request is short, or nothing is built."""
         dialect, size = self.parsed.dialect, self.parsed.size
         if self._is_native:
-            if dialect.requests.without_foreign_thoughts is None:
+            if dialect.requests.without_foreign_thoughts is None and (
+                self.parsed.needs.inline or not is_sealed(self.parsed)
+            ):
                 return True
             most_values = FEW_VALUES
         if size > LONG_BYTES:
@@ -570,6 +593,7 @@ class ResolvedModel:
             and not self._unpriced
             and parsed.dialect in common.speaks
             and needs.ordinary
+            and (needs.inline or not is_sealed(parsed))
             and needs.prompt_tokens <= common.context_tokens
             and (needs.max_tokens or 0) <= common.max_output_tokens
             and (common.thinks or parsed.dialect.requests.efforts.isdisjoint(parsed.fields))

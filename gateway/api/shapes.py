@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from gateway.api.client import Client
-from gateway.api.fitting import REFUSE, Fitting
+from gateway.api.fitting import REFUSE, Fitting, is_sealed
 from gateway.api.overrides import NOTHING, RaceOverride
 from gateway.api.preferences import NOTHING as NO_PREFERENCES
 from gateway.api.request import ParsedRequest
@@ -110,6 +110,7 @@ def shape_of(model: Model | None, parsed: ParsedRequest, client: Client) -> Shap
         or model.parameters is not None
         or model.common.acts
         or (not model.common.takes_forced and "tool_choice" in parsed.fields)
+        or (not parsed.needs.inline and is_sealed(parsed))
     ):
         return None
     needs, fields, requests = parsed.needs, parsed.fields, parsed.dialect.requests

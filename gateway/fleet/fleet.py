@@ -33,6 +33,7 @@ from gateway.settings import (
     kind_of,
     profile_timeouts,
     says_store,
+    signing_secret,
     ways_of,
 )
 from providers import (
@@ -52,7 +53,7 @@ from providers import (
     tier_of,
     traits_of,
 )
-from providers.dialects import DIALECTS, PIVOT, Dialect
+from providers.dialects import DIALECTS, PIVOT, Dialect, Seal
 
 # A comma list of models as one model: all their deployments, with the strictest of their limits.
 
@@ -246,6 +247,7 @@ class Resolver:
             continues=ways_of(settings, vendor, provided.base_url),
             traits=traits,
             drops_unfit=kind == "anthropic" and "prefix" in traits.bound,
+            seal=Seal(signing_secret(self._settings).encode(), provider),
             takes_thoughts=vendor is not None and vendor.quirks.takes_thoughts,
             takes_signed=vendor.quirks.signer(model) if vendor is not None else "",
             beyond=vendor.quirks.beyond_chat(model) if vendor is not None else frozenset(),

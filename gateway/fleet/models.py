@@ -34,7 +34,7 @@ from providers import (
     UpstreamError,
     has_several_keys,
 )
-from providers.dialects import DIALECTS, PIVOT, Dialect, ParameterNames, SystemPrompt, Way, raw_json
+from providers.dialects import DIALECTS, PIVOT, Dialect, ParameterNames, Seal, SystemPrompt, Way, raw_json
 
 # A deployment as calls see it: one model at one provider, with timeouts, price and capabilities.
 
@@ -82,6 +82,7 @@ class Deployment(MaskedRecord, frozen=True):
     vendor: str | None = None  # its provider's name in the catalog
     continues: tuple[Way, ...] | None = None  # the ways in which it continues another's answer; None: it does not
     traits: Traits = UNKNOWN_MODEL  # what its model is and takes
+    seal: Seal | None = None  # of its account, for what its model encrypts
     takes_thoughts: bool = False  # its model needs its own reasoning back in later turns
     takes_signed: str = ""  # in chat, its model reads the thoughts that this vendor has signed
     beyond: frozenset[str] = frozenset()  # what it takes though chat has no place for it, as in ``Habits``
@@ -111,6 +112,12 @@ class Deployment(MaskedRecord, frozen=True):
     searches: bool = False  # that is a search of the web
     may_have: tuple[Dialect, ...] | None = None  # further ones to be tried if it refuses; None: the operator named all
 
+    @property
+    def encrypts(self) -> bool:
+        """Whether its model gives its reasoning encrypted in Responses, where that is asked for; others refuse it."""
+        thinks = self.capabilities.reasoning
+        return self.traits.signs and (bool(self.traits.efforts) if thinks is None else thinks)
+
     def with_key(self, upstream: Upstream, digest: str, learnt: Learnt | None = None) -> "Deployment":
         """Return it with the ``upstream`` of a client's own key, without what is the operator's at its provider.
 
@@ -123,6 +130,7 @@ class Deployment(MaskedRecord, frozen=True):
             tenant=digest,
             learnt_as=f"{self.name}\x1f{digest}",
             learnt=learnt,
+            seal=None if self.seal is None else self.seal.of(digest),
             extra_headers=tuple(each for each in self.extra_headers if not is_of_account(*each)),
             extra_body={name: raw for name, raw in body.items() if not has_account({name: msgspec.json.decode(raw)})},
         )

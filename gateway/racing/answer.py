@@ -109,7 +109,7 @@ def translated(
         if is_exact and finishing:
             clocks.finish()
 
-    steps = translations(spoken, call.dialect, call.fields, secrets, called)
+    steps = translations(spoken, call.dialect, call.fields, secrets, called, seal=deployment.seal)
     splicer = Splicer(spoken, call.dialect, steps) if called is None else None  # the text is no text any more
     return TranslatedExchange(exchange, steps, unsaid, splicer=splicer)
 

@@ -60,6 +60,8 @@ from .responses.turns import items_of as items_of
 from .responses.turns import joined as joined
 from .responses.turns import single_items as single_items
 from .responses.turns import warmed_up as warmed_up
+from .sealed import Seal as Seal
+from .sealed import accounts_in as accounts_in
 from .splicing import Splicer as Splicer
 from .stored import GIVES_STORED as GIVES_STORED
 from .stored import GIVING_HEADERS as GIVING_HEADERS
@@ -86,4 +88,5 @@ from .wording import Wording as Wording
 from .wording import arguments_object as arguments_object
 from .wording import bound_reasoning as bound_reasoning
 from .wording import decoded as decoded
+from .wording import may_be_sealed as may_be_sealed
 from .wording import raw_json as raw_json

@@ -13,6 +13,7 @@ from providers.dialects.cache_marks import Lasting
 from providers.dialects.continuing import Continuing
 from providers.dialects.events import CUT_SHORT, FILTERED, Chunk, Gathering, Pattern, Run
 from providers.dialects.histories import History
+from providers.dialects.sealed import Seal
 from providers.dialects.wording import Fields, Wording
 from providers.errors import UNREADABLE, ErrorKind, UpstreamError
 from providers.usage import Usage
@@ -37,6 +38,8 @@ class Habits(msgspec.Struct, frozen=True):
     instructions_last: bool = (
         False  # in Responses, ``instructions`` stand behind the input: a prompt's beginning is in it
     )
+    encrypts: bool = False  # in Responses, it gives its reasoning encrypted, where a request asks for that
+    seal: Seal | None = None  # of its account: opens what of that was sealed; None: there is nothing to be opened
     reads_bills: bool = True  # Anthropic's own, to which Claude Code addresses a note that changes with each call
 
 
@@ -315,6 +318,8 @@ class RequestFormat(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     with_limit: Callable[[Fields, int], tuple[Fields, tuple[str, ...]]] | None = None
     # Asks that reasoning is sent in a form that can be sent back where nothing is stored. None: it always is.
     with_thoughts: Callable[[Fields], Fields] | None = None
+    # Removes what the gateway has sealed, where ``without_foreign_thoughts`` does not.
+    without_sealed: Callable[[Fields], Wording] | None = None
     # Removes the reasoning that only its maker can read: encrypted, or signed. None: there is none.
     without_bound_reasoning: Callable[[Fields], Wording] | None = None
     # Marks what a vendor is to cache, from so many tokens on, where the client marks nothing. None: nothing is marked.
@@ -375,6 +380,8 @@ class Pivoting(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     beyond: frozenset[str] = frozenset()  # as in ``Habits``, for all models
     from_chat: Callable[[Fields, Habits], Wording]
     stream_to_chat: Callable[[Sequence[str]], Translation]  # takes the secrets that are masked in errors
+    # The same, with what only the maker can read sealed. None: as it stands in chat, nobody else takes it.
+    stream_sealed: Callable[[Seal], Translation] | None = None
     stream_from_chat: Callable[[Fields, Sequence[str]], Translation]  # takes the client's request as well
     takes_one_call: bool = True  # a request can say that it wants no more than one tool call at a time
     # From a model's name, its longest answer in tokens (None: unknown) and habits to its habits in this dialect.

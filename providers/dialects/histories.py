@@ -17,6 +17,7 @@ from providers.dialects.wording import (
     as_users,
     is_string,
     raw_json,
+    sealed_data,
 )
 from providers.errors import UNREADABLE
 
@@ -117,6 +118,7 @@ _NULL = msgspec.Raw(b"null")
 _ASSISTANT, _SYSTEM, _TOOL, _USER = b'"assistant"', b'"system"', b'"tool"', b'"user"'
 _LISTED = re.compile(rb'"content"\s*:\s*\[')
 _INSTRUCTIONS = frozenset({_SYSTEM, b'"developer"'})
+_SEALED_ELSEWHERE = "it is sealed reasoning of another API's model"
 _SIGNED = frozenset({"extra_content", "reasoning_details", "thinking_blocks"})
 _UNTOLD = frozenset({"annotations", "extra_content", "provider_specific_fields"})  # they have no meaning elsewhere
 # Stands between a tool's result and what cannot be in one, where the user may not follow.
@@ -182,6 +184,29 @@ def without_bound_reasoning(fields: Fields) -> Wording:
                 ]
             if calls:
                 message["tool_calls"] = raw_json(calls)
+    except UNREADABLE:
+        return Wording(fields)
+    return Wording({**fields, "messages": raw_json(messages)}, tuple(losses)) if losses else Wording(fields)
+
+
+def without_sealed(fields: Fields) -> Wording:
+    """Return a chat completion request without what the gateway has sealed: no vendor of chat has made it.
+
+    Other details of thoughts stay.
+    """
+    losses = list[Loss]()
+    try:
+        messages = _messages_decoder.decode(fields.get("messages", b""))
+        for number, message in enumerate(messages):
+            for name in ("reasoning_details", "thinking_blocks"):
+                entries = _calls_decoder.decode(message.get(name, _NULL)) or []
+                kept = [each for each in entries if not sealed_data(each)]
+                if len(kept) == len(entries):
+                    continue
+                losses.append(Loss(f"messages[{number}].{name}", _SEALED_ELSEWHERE, hint=True))
+                del message[name]
+                if kept:
+                    message[name] = raw_json(kept)
     except UNREADABLE:
         return Wording(fields)
     return Wording({**fields, "messages": raw_json(messages)}, tuple(losses)) if losses else Wording(fields)

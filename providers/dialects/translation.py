@@ -9,6 +9,7 @@ from providers.dialects.chat.allowed_tools import offering_those_alone
 from providers.dialects.chat.forced_call import AsCall, asked_for_json, forced_in_chat
 from providers.dialects.chat.one_call import OneCall
 from providers.dialects.dialect import Dialect, Habits, Translation
+from providers.dialects.sealed import Seal
 from providers.dialects.wording import PLAIN, Fields, Loss, Wording, check_calls
 
 
@@ -125,17 +126,25 @@ def as_call(target: Dialect, asked: Fields, source: Dialect, sent: Fields) -> As
 
 
 def translations(
-    source: Dialect, target: Dialect, asked: Fields, secrets: Sequence[str], called: AsCall | None = None
+    source: Dialect,
+    target: Dialect,
+    asked: Fields,
+    secrets: Sequence[str],
+    called: AsCall | None = None,
+    *,
+    seal: Seal | None = None,
 ) -> list[Translation]:
     """Return the steps that translate an answer from ``source`` to ``target``, the dialect of the request ``asked``.
 
-    ``secrets`` are masked in errors. ``called``: makes a call of its text.
+    ``secrets`` are masked in errors. ``called``: makes a call of its text. ``seal``: closes what only its maker reads.
     """
     steps: list[Translation] = []
     if source is target and called is None:
         return steps
     if source.pivoting is not None:
-        steps.append(source.pivoting.stream_to_chat(secrets))
+        sealed = source.pivoting.stream_sealed
+        to_chat = source.pivoting.stream_to_chat(secrets) if sealed is None or seal is None else sealed(seal)
+        steps.append(to_chat)
     if called is not None:
         steps.append(called)
     if source.pivoting is not None:

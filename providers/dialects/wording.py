@@ -490,6 +490,10 @@ SIGNED, REDACTED = "thinking", "redacted_thinking"
 OF_TEXT, OF_CALL = "google-text", "google-call"  # Google's, of a message and of the call that follows
 GOOGLES = b'"google-'  # how they begin in JSON
 CLAUDES, GEMINIS = "anthropic-claude-v1", "google-gemini-v1"  # whose a detail of thoughts is at OpenRouter
+OPENAIS = "openai-responses-v1"  # likewise
+# Whose a block is that the gateway has sealed, as ``sealed.py`` does: of OpenAI's in Responses, in every other API.
+SEALED = "holeshot-sealed-v1"
+SEALED_MARK = f"{SEALED}:".encode()
 _OURS = b"thinking:"  # 9 bytes, so that Base64 always begins alike
 OURS = base64.b64encode(_OURS)
 
@@ -513,9 +517,11 @@ _OTHERS = re.compile(r"([a-z]+-[a-z]+-v\d+):")
 
 def sealed_block(detail: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return one of OpenRouter's encrypted details as a block; None if it is none, or of a vendor with its own form."""
-    form = detail.get("format")
+    form, data = detail.get("format"), detail.get("data")
+    if isinstance(data, str) and data.startswith(f"{SEALED}:"):
+        return {"type": REDACTED, "data": data}
     is_other = isinstance(form, str) and form not in {CLAUDES, GEMINIS} and _OTHERS.fullmatch(f"{form}:") is not None
-    if not is_other or detail.get("type") != "reasoning.encrypted" or not isinstance(detail.get("data"), str):
+    if not is_other or detail.get("type") != "reasoning.encrypted" or not isinstance(data, str):
         return None
     return {"type": REDACTED, "data": f"{form}:{base64.b64encode(bytes(raw_json(detail))).decode()}"}
 
@@ -526,6 +532,19 @@ def signer_of(block: Mapping[str, Any]) -> str:
     data = decoded(data, str, "data") if isinstance(data, msgspec.Raw) and is_string(data) else data
     found = _OTHERS.match(data) if isinstance(data, str) else None
     return ANTHROPIC if found is None else found[1]
+
+
+def may_be_sealed(prompt: msgspec.Raw) -> bool:
+    """Whether the gateway may have sealed a part of a ``prompt``: in Gemini that is Base64 within Base64."""
+    said = bytes(prompt)
+    return SEALED_MARK in said or OURS in said
+
+
+def sealed_data(block: Mapping[str, Any]) -> str:
+    """Return what the gateway has sealed in a block, or in a detail of thoughts; nothing if it has not."""
+    data = block.get("data")
+    data = decoded(data, str, "data") if isinstance(data, msgspec.Raw) and is_string(data) else data
+    return data if isinstance(data, str) and data.startswith(f"{SEALED}:") else ""
 
 
 def sealed_detail(data: str) -> dict[str, Any] | None:
@@ -557,8 +576,12 @@ _BOUND: Sequence[tuple[bytes, re.Pattern[bytes]]] = [  # what it must contain, a
     (name, re.compile(rb"%b\s*:\s*\"(?:(?:redacted_)?thinking:|google-(?:text|call):)?([^\"]+)\"" % name))
     for name in (b'"encrypted_content"', b'"signature"', b'"thoughtSignature"', b'"thought_signature"')
 ] + [
-    (b'"redacted_thinking"', re.compile(rb'"redacted_thinking"\s*,\s*"data"\s*:\s*"([^"]+)"')),
-    (b'"redacted_thinking"', re.compile(rb'"data"\s*:\s*"([^"]+)"\s*,\s*"type"\s*:\s*"redacted_thinking"')),
+    (b'"redacted_thinking"', re.compile(rb'"redacted_thinking"\s*,\s*"data"\s*:\s*"(?!%b)([^"]+)"' % SEALED_MARK)),
+    (
+        b'"redacted_thinking"',
+        re.compile(rb'"data"\s*:\s*"(?!%b)([^"]+)"\s*,\s*"type"\s*:\s*"redacted_thinking"' % SEALED_MARK),
+    ),
+    (SEALED_MARK, re.compile(rb'%b[\w-]+\.\w+\.[\w-]+\.([^"]+)"' % SEALED_MARK)),
 ]
 _ESCAPED = ((b"\\u003d", b"="), (b"\\/", b"/"))  # as some write Base64
 SEARCHED_BYTES = 2**18  # in one go; what is longer is for the thread, which gives way only between two searches

@@ -23,7 +23,7 @@ from providers.dialects.dialect import (
     json_format,
     openai_tools,
 )
-from providers.dialects.histories import chat_history, without_bound_reasoning
+from providers.dialects.histories import chat_history, without_bound_reasoning, without_sealed
 from providers.dialects.wording import PLAIN, Fields, Loss, Wording
 
 # How plain events of a chat stream are recognised: those that only add content.
@@ -110,6 +110,7 @@ CHAT = Dialect(
         offering=offering_those_alone,
         with_marks=with_marks,
         with_history=chat_history,
+        without_sealed=without_sealed,
         without_bound_reasoning=without_bound_reasoning,
     ),
     answers=AnswerFormat(

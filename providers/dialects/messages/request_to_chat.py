@@ -14,6 +14,7 @@ from providers.dialects.wording import (
     MARK,
     OF_CALL,
     REDACTED,
+    SEALED,
     SEE_BELOW,
     SHOWN_LATER,
     SIGNED,
@@ -114,6 +115,7 @@ class _Thinking:
         self._losses, self._thoughts, self._signed = losses, thoughts, signed
         self._texts: list[str] = []
         self._blocks: list[Object] = []
+        self._unsigned: list[str] = []  # where text stands that nobody has signed
         self._googles: Object = {}
         self._of_call: Object = {}
 
@@ -127,11 +129,16 @@ class _Thinking:
                 self._googles = extra_content(sealed[1])
         elif self._thoughts and kind == SIGNED:
             self._texts.append(text_at(block, "thinking", at))
+        elif self._signed == SEALED and kind == SIGNED and bytes(block.get("signature", b'""')) == b'""':
+            self._unsigned.append(at)
         else:
             self._losses.add(at, _OWN_THOUGHTS, hint=True)
 
     def fields(self) -> Object:
-        """Return the fields of the turn's message in chat."""
+        """Return the fields of the turn's message in chat. Text beside sealed blocks is no loss: these have it."""
+        for at in () if self._blocks else self._unsigned:
+            self._losses.add(at, _OWN_THOUGHTS, hint=True)
+        self._unsigned.clear()
         text = "".join(self._texts)
         said: Object = {"reasoning_content": text, "thinking_blocks": self._blocks, **self._googles}
         return {name: value for name, value in said.items() if value}

@@ -48,6 +48,7 @@ from providers.dialects.wording import (
     SIGNED,
     UniqueIds,
     arguments_object,
+    sealed_data,
     short_name,
 )
 from providers.errors import SURPRISES, ErrorKind, UpstreamError
@@ -217,6 +218,8 @@ class FromChat(ChunkTranslation):
         thinking = _thinking(asked)
         self._keeps_signatures = thinking.get("type", "disabled") != "disabled"
         self._shows_thinking = self._keeps_signatures and thinking.get("display") != "omitted"
+        self._forbids_thinking = thinking.get("type") == "disabled"
+        self._unshown: list[Mapping[str, Any]] = []  # what is sealed, where thinking is not asked for
         self._stops = _stops(asked)
         self._names = _shortened(asked)
         self._ids = UniqueIds(allowed_id, asked.get("messages", b""))
@@ -337,6 +340,9 @@ class FromChat(ChunkTranslation):
             if self._call_open != number:
                 self._seal(OF_TEXT, self._sealed, said)
                 self._seal(OF_CALL, call.signature, said)
+                for block in self._unshown:  # an agent goes on with it; who reads a text alone expects that first
+                    self._sign(block, said)
+                self._unshown.clear()
                 self._close(said)
                 call_id = self._ids.of_call(call.call_id or f"toolu_{self._id}_{number}")
                 self._open_block(
@@ -356,8 +362,12 @@ class FromChat(ChunkTranslation):
             self._say("thinking", thought, said)
         elif thought and not self._blocks and self._open is None:
             self._hidden.append(thought)
-        for block in signed if self._shows_thinking else ():
-            self._sign(block, said)
+        for block in signed:
+            is_sealed = bool(sealed_data(block))
+            if self._shows_thinking or (is_sealed and self._keeps_signatures):
+                self._sign(block, said)
+            elif is_sealed and not self._forbids_thinking:
+                self._unshown.append(block)
         if signature:
             self._sealed = signature
             if self._open == SIGNED:

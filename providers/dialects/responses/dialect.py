@@ -42,7 +42,7 @@ from providers.dialects.responses.request_to_chat import to_chat
 from providers.dialects.responses.stream_from_chat import FromChat
 from providers.dialects.responses.stream_to_chat import ToChat
 from providers.dialects.responses.turns import with_thoughts, without_lost_thoughts
-from providers.dialects.wording import Fields
+from providers.dialects.wording import SEALED, Fields
 from providers.errors import UNREADABLE
 from providers.families import traits_of
 
@@ -180,6 +180,7 @@ RESPONSES = Dialect(
     ),
     continuing=ResponseContinuing(),
     pivoting=Pivoting(
+        takes_signed=SEALED,
         names={
             "logprobs": "include",
             "max_completion_tokens": "max_output_tokens",
@@ -190,8 +191,9 @@ RESPONSES = Dialect(
         to_chat=to_chat,
         keeps=frozenset({"signed", "beyond"}),
         beyond=frozenset({"addresses", "thoughts"}),
-        from_chat=lambda fields, habits: from_chat(fields, instructs_in_input=habits.instructions_last),
+        from_chat=from_chat,
         stream_to_chat=lambda _: ToChat(),  # passes errors on, and raises none
+        stream_sealed=ToChat,
         stream_from_chat=FromChat,
         habits_of=_habits_of,
     ),

@@ -1,15 +1,18 @@
 """Translates a chat completion request into a Responses request."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
 
+from providers.dialects.dialect import Habits
 from providers.dialects.histories import SYSTEM_FIRST, CallIds, FittedIds, History, tagged
 from providers.dialects.messages.fields import lose_stream_options
-from providers.dialects.reading import RawObject, each_at, inner_at, needed_at, object_at, present, said_of
+from providers.dialects.reading import RawObject, each_at, inner_at, needed_at, object_at, objects_at, present, said_of
 from providers.dialects.responses.fields import CHANGING_NOTHING
 from providers.dialects.responses.request_to_chat import LOGPROBS, SHARED, responses_tool_choice, responses_tools
+from providers.dialects.responses.turns import ENCRYPTED
+from providers.dialects.sealed import Place, Seal
 from providers.dialects.wording import (
     BOUND_REASON,
     PLAIN,
@@ -23,6 +26,7 @@ from providers.dialects.wording import (
     is_string,
     one_text,
     raw_json,
+    sealed_data,
     written_object,
 )
 from providers.errors import UNREADABLE
@@ -32,6 +36,9 @@ from providers.errors import UNREADABLE
 Item = dict[str, Any]
 
 _AUTO = msgspec.Raw(b'"auto"')
+_NOT_OPENED = "it was sealed by another gateway, or for another account, which alone can read it"
+_IN_WORDS = frozenset({"reasoning", "reasoning_content"})
+_ANY = Habits()
 _OWN_THOUGHTS = "Responses takes earlier reasoning only unchanged: only the model that wrote it can use it"
 _NOT_TAKEN_BACK = "Responses does not take this back with an earlier answer"
 _INSTRUCTING = frozenset({b'"system"', b'"developer"'})  # roles
@@ -46,9 +53,9 @@ LONGEST_ID = CallIds(64)  # OpenAI's limit
 class Transcript:
     """Input items, made from chat messages in their order."""
 
-    def __init__(self, losses: Losses, *, instructs: bool = True) -> None:
-        """``instructs``: a system message at the beginning becomes the instructions."""
-        self._instructs = instructs
+    def __init__(self, losses: Losses, *, instructs: bool = True, seal: Seal | None = None) -> None:
+        """``instructs``: a system message at the beginning becomes the instructions. ``seal`` opens what it closed."""
+        self._instructs, self._seal = instructs, seal
         self.instructions: msgspec.Raw | None = None
         self.items: list[Item] = []
         self._losses = losses
@@ -91,8 +98,7 @@ class Transcript:
             self.items.append({"type": "message", "role": role, "content": said})
 
     def _assistant(self, message: RawObject, path: str) -> None:
-        for name in THOUGHTS:
-            self._losses.lose(message, name, path, _OWN_THOUGHTS, hint=True)
+        thoughts = self._thoughts(message, path)
         self._losses.lose(message, "annotations", path, _NOT_TAKEN_BACK, b"[]", hint=True)
         content = message.get("content")
         parts: msgspec.Raw | list[Item] = []
@@ -103,9 +109,32 @@ class Transcript:
             parts = [*before, {"type": "refusal", "refusal": refusal}]
         calls = each_at(message.get("tool_calls"), f"{path}.tool_calls")
         if parts not in ([], msgspec.Raw(b'""')) or not calls:
+            # What was behind the last call of all has none to be before: something must follow it.
+            self._think(thoughts, lambda place: not calls or not (place.calls or place.behind_text))
             self.items.append({"type": "message", "role": "assistant", "content": parts})
-        for at, call in calls:
+        for number, (at, call) in enumerate(calls, 1):
+            self._think(thoughts, lambda place: place.calls < number or number == len(calls))  # noqa: B023 - asked now
             self._call(call, at)
+
+    def _thoughts(self, message: RawObject, path: str) -> list[tuple[str, Place]]:
+        """Return the encrypted reasoning of a message that was sealed for this account; the other is lost.
+
+        Beside such, what was said of it in words is no loss: the model has it.
+        """
+        sealed = _sealed_in(message)
+        known = [] if self._seal is None else [self._seal.opened(data) for data in sealed]
+        opened = [each for each in known if each is not None]
+        is_all = len(opened) == len(sealed)
+        for name in THOUGHTS:
+            if not (opened and (name in _IN_WORDS or is_all)):
+                self._losses.lose(message, name, path, _NOT_OPENED if any(sealed) else _OWN_THOUGHTS, hint=True)
+        return opened
+
+    def _think(self, thoughts: list[tuple[str, Place]], is_here: Callable[[Place], bool]) -> None:
+        """Add the ``thoughts`` whose place is here, and take them from those that are left."""
+        for each in [each for each in thoughts if is_here(each[1])]:
+            thoughts.remove(each)
+            self.items.append({"type": "reasoning", "summary": [], "encrypted_content": each[0]})
 
     def _call(self, call: RawObject, path: str) -> None:
         call_id = raw_json(self._ids.of_call(_id(call, "id", path)))
@@ -288,6 +317,16 @@ def _plain(content: msgspec.Raw) -> str | None:
     return "\n\n".join(msgspec.json.decode(part["text"], type=str) for part in parts)
 
 
+def _sealed_in(message: RawObject) -> list[str]:
+    """Return what the gateway has sealed in a message; an empty text for each other entry in the same places."""
+    try:
+        blocks = objects_at(message.get("thinking_blocks"), "thinking_blocks")
+        details = [] if blocks else objects_at(message.get("reasoning_details"), "reasoning_details")
+    except Malformed:
+        return []
+    return [sealed_data(each) for each in (*blocks, *details)]
+
+
 def _id(given: RawObject, name: str, path: str) -> str:
     call_id: str = decoded(needed_at(given, name, path), str, f"{path}.{name}")
     return call_id
@@ -325,10 +364,11 @@ _READ = frozenset({
 })  # fmt: skip
 
 
-def from_chat(fields: Mapping[str, msgspec.Raw], *, instructs_in_input: bool = False) -> Wording:
+def from_chat(fields: Mapping[str, msgspec.Raw], habits: Habits = _ANY) -> Wording:
     """Translate a chat completion request into a Responses request that is not stored.
 
-    ``instructs_in_input``: its model reads ``instructions`` behind the input, where no cache has them.
+    The instructions are in the input where the model of these ``habits`` reads them behind it: no cache has them there.
+    Reasoning is asked for encrypted where it gives it so.
 
     Raises:
         Malformed: it has no messages, or a field has another type than the API requires.
@@ -338,7 +378,7 @@ def from_chat(fields: Mapping[str, msgspec.Raw], *, instructs_in_input: bool = F
     said: dict[str, Any] = said_of(asked, *SHARED, "parallel_tool_calls")
     # OpenAI looks for the word JSON, if that is asked for, in the input alone.
     is_any_json = _ANY_JSON in bytes(fields.get("response_format", b""))
-    transcript = Transcript(losses, instructs=not (is_any_json or instructs_in_input))
+    transcript = Transcript(losses, instructs=not (is_any_json or habits.instructions_last), seal=habits.seal)
     for path, message in each_at(needed_at(asked, "messages", ""), "messages"):
         transcript.add(message, path)
     if transcript.instructions is not None:
@@ -356,12 +396,15 @@ def from_chat(fields: Mapping[str, msgspec.Raw], *, instructs_in_input: bool = F
     reasoning = {"effort": asked.get("reasoning_effort"), "summary": "auto" if "shows_thoughts" in asked else None}
     if any(reasoning.values()):
         said["reasoning"] = {name: value for name, value in reasoning.items() if value is not None}
+    included = [ENCRYPTED] if habits.encrypts else []
     if decoded(asked.get("logprobs"), bool, "logprobs"):
-        said["include"] = [LOGPROBS]
+        included.append(LOGPROBS)
         said |= said_of(asked, "top_logprobs")
     else:
         reason = "log probabilities are returned only if logprobs is true"
         losses.lose(asked, "top_logprobs", "", reason, b"0")
+    if included:
+        said["include"] = included
     lose_stream_options(asked, losses, _NO_SUCH_FIELD)
     losses.lose(asked, "prediction", "", "Responses takes no prediction of the answer", hint=True)
     for name, (reason, plain) in _LOST.items():

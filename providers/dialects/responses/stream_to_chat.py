@@ -8,6 +8,8 @@ from providers.dialects.chat.deltas import complaint, written_arguments
 from providers.dialects.events import DONE, DONE_EVENT, EarlyObject, chat_reason, few
 from providers.dialects.responses.events import FAILED, lenient, read, usage_in
 from providers.dialects.responses.fields import chat_usage
+from providers.dialects.sealed import Place, Seal
+from providers.dialects.wording import OPENAIS
 from providers.errors import UNREADABLE
 from providers.sse import events
 
@@ -25,7 +27,7 @@ _ITEMS = {  # by the kind of a delta, the type of its item
     **dict.fromkeys(("annotation", "audio", "refusal", "text"), "message"),
     **dict.fromkeys(("argument", "call"), "function_call"),
     "image": "image_generation_call",
-    "reasoning": "reasoning",
+    **dict.fromkeys(("reasoning", "sealed"), "reasoning"),
 }
 _MOVED = 1_000_000  # no output has an item at such an index
 _ARGUMENTS = {"function_call": ("function", "arguments"), "custom_tool_call": ("custom", "input")}
@@ -68,6 +70,7 @@ class _Item(msgspec.Struct, gc=False):
     input: str | None = None
     content: list[_Part] | None = None
     summary: list[_Part] | None = None
+    encrypted_content: str | None = None
     result: str | None = None  # an image in base64
     output_format: str | None = None
 
@@ -99,8 +102,11 @@ class ToChat:
 
     finishing = False  # an end is passed on as soon as it comes
 
-    def __init__(self) -> None:
+    def __init__(self, seal: Seal | None = None) -> None:
+        """``seal``: closes encrypted reasoning, which is left out without one."""
         self.usage_so_far: Usage | None = None
+        self._seal = seal
+        self._sealed = 0
         self._top: dict[str, Any] = {"id": "", "object": "chat.completion.chunk", "created": 0, "model": ""}
         self._began = False
         self._over = False
@@ -300,19 +306,34 @@ class ToChat:
             parts = item.summary or item.content or ()
             if thought := "\n\n".join(part.text for part in parts if part.text):
                 self._delta(index, "reasoning", {"reasoning_content": thought})
+        if item.type == "reasoning":
+            self._say_sealed(index, item.encrypted_content)
         if item.type == "image_generation_call" and item.result and (index, "image") not in self._sent:
             url = f"data:image/{item.output_format or 'png'};base64,{item.result}"
             self._delta(index, "image", {"images": [{"type": "image_url", "image_url": {"url": url}}]})
         if item.type == "message":
-            is_sent = [(index, kind) in self._sent for kind in ("text", "refusal", "annotation")]
-            for part in few(item.content or (), "parts"):
-                if part.text and not is_sent[0]:
-                    self._text(index, part.text, part.logprobs)
-                if part.refusal and not is_sent[1]:
-                    self._delta(index, "refusal", {"refusal": part.refusal})
-                if part.annotations and not is_sent[2]:
-                    annotations = [*map(_nested, few(part.annotations, "annotations"))]
-                    self._delta(index, "annotation", {"annotations": annotations})
+            self._finish_message(index, item)
+
+    def _finish_message(self, index: int, item: _Item) -> None:
+        is_sent = [(index, kind) in self._sent for kind in ("text", "refusal", "annotation")]
+        for part in few(item.content or (), "parts"):
+            if part.text and not is_sent[0]:
+                self._text(index, part.text, part.logprobs)
+            if part.refusal and not is_sent[1]:
+                self._delta(index, "refusal", {"refusal": part.refusal})
+            if part.annotations and not is_sent[2]:
+                annotations = [*map(_nested, few(part.annotations, "annotations"))]
+                self._delta(index, "annotation", {"annotations": annotations})
+
+    def _say_sealed(self, index: int, encrypted: str | None) -> None:
+        """Send reasoning that is encrypted where OpenRouter has such."""
+        seal = self._seal
+        if seal is None or not encrypted:
+            return
+        place = Place(len(self._calls), behind_text=any(kind == "text" for _, kind in self._sent))
+        closed = {"type": "reasoning.encrypted", "data": seal.closed(encrypted, place), "format": OPENAIS}
+        self._delta(index, "sealed", {"reasoning_details": [{**closed, "index": self._sealed}]})
+        self._sealed += 1
 
     def _complete(self, response: _Response, reason: str) -> None:
         self._over = True
