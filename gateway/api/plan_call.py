@@ -20,7 +20,7 @@ from gateway.api.relayed_plans import terms_of as relayed_terms
 from gateway.api.request import ParsedRequest
 from gateway.api.shapes import Decided, decided, keep, shape_of
 from gateway.core.attempts import AnswerKind, WinOn
-from gateway.core.calls import Call, CallKind, CallRecord, Level, Mode, Objective
+from gateway.core.calls import Call, CallKind, CallRecord, Level, Maker, Mode, Objective
 from gateway.fleet.fleet import Fleet
 from gateway.fleet.models import Deployment, Model
 from gateway.limits import DOLLARS, Payer, Use
@@ -35,9 +35,11 @@ from gateway.racing import (
     asked_tier,
     asked_whole,
     cannot_read,
+    is_bound_elsewhere,
     most_answer_tokens,
     most_per_token,
     tier_wanted,
+    without_reasoning,
 )
 from gateway.settings import RaceSettings
 from gateway.steering import (
@@ -52,7 +54,7 @@ from gateway.steering import (
     rescued_in_time,
 )
 from providers import aside, concerns
-from providers.dialects import SEARCHED_BYTES, Lasting, RequestFormat, bound_reasoning
+from providers.dialects import SEARCHED_BYTES, Lasting, RequestFormat, accounts_in, bound_reasoning
 
 if TYPE_CHECKING:
     from gateway.api.vectors import VectorComparisons
@@ -135,7 +137,7 @@ async def plan_call(
         model = _not_against_itself(model)
     call = _call_of(context, resolved, client_context, model, fitting, instead_of, session=session, whose=whose)
     if model.common.binds and relayed is None:
-        call = await _with_maker(context, call, parsed.dialect.requests, client, fleet)
+        call = await _with_maker(context, call, parsed.dialect.requests, client, fleet, model)
     is_fallback = instead_of is not None
     terms = _terms_of(
         context, call, resolved, model, fitting, is_fallback=is_fallback, race_asked=race_asked, whose=whose
@@ -201,7 +203,7 @@ async def _as_decided(  # noqa: PLR0917 - what is known of a request
         cache_key=None if whose is None else _key_of_vendors(whose, parsed, model, context.secret),
     )
     if model.common.binds:
-        call = await _with_maker(context, call, parsed.dialect.requests, client_context.client, fleet)
+        call = await _with_maker(context, call, parsed.dialect.requests, client_context.client, fleet, model)
     is_long = parsed.size > PREFIX_BYTES[0] and model.race.cache_affinity
     terms = msgspec.structs.replace(
         known.terms,
@@ -307,7 +309,11 @@ def _as_it_may_be(plan: Plan, parsed: ParsedRequest, call: Call, model: Model) -
     if parsed.runs_on:
         plan = msgspec.structs.replace(plan, rescue_s=None)  # however late, it is started once
     if call.maker is not None:
-        strangers = [name for name, each in model.deployments.items() if cannot_read(call.maker, each, call.client)]
+        strangers = [
+            name
+            for name, each in model.deployments.items()
+            if cannot_read(call.maker, each, call.client) or is_bound_elsewhere(each, call.maker)
+        ]
         plan = led_by(call.maker, strangers, plan)
     return plan
 
@@ -440,14 +446,40 @@ def _terms_of(
     return terms if parsed.relayed is None else relayed_terms(terms, parsed, model)
 
 
-async def _with_maker(context: CallContext, call: Call, requests: RequestFormat, client: Client, fleet: Fleet) -> Call:
-    """Return the call with who made the reasoning in its history that only its maker can read, if that is known."""
+async def _with_maker(  # noqa: PLR0917 - what is known of a call
+    context: CallContext, call: Call, requests: RequestFormat, client: Client, fleet: Fleet, model: Model
+) -> Call:
+    """Return the call with who made the reasoning in its history that only its maker can read, if that is known.
+
+    To other accounts such reasoning is not sent whose vendor would drop it in silence.
+    """
     if requests.without_bound_reasoning is None:
         return call
     prompt = bytes(call.fields.get(requests.prompt, b""))
     found = bound_reasoning(prompt) if len(prompt) <= SEARCHED_BYTES else await aside(bound_reasoning, prompt)
     maker = await context.services.makers.find(found) if found else None
-    return msgspec.structs.replace(call, maker=maker) if client.made(maker, fleet) else call
+    if maker is None and found:
+        maker = _sealed_by(prompt, model)
+    if maker is None or not client.made(maker, fleet):
+        return call
+    call = msgspec.structs.replace(call, maker=maker)
+    for each in model.deployments.values():
+        if is_bound_elsewhere(each, maker):
+            apart = partial(without_reasoning, call, each)
+            left = apart() if len(prompt) <= SEARCHED_BYTES else await aside(apart)
+            if left is not None:
+                wordings, dropped = {**call.wordings, each.name: left.fields}, {**call.dropped, each.name: left.dropped}
+                call = msgspec.structs.replace(call, wordings=wordings, dropped=dropped)
+    return call
+
+
+def _sealed_by(prompt: bytes, model: Model) -> Maker | None:
+    """Return who made the newest sealed reasoning in a ``prompt``, of the deployments of ``model``."""
+    for whose in reversed(accounts_in(prompt)):
+        for each in model.deployments.values():
+            if each.encrypts and each.seal is not None and each.seal.whose == whose:
+                return Maker(each.name, tenant=each.tenant, account=whose)
+    return None
 
 
 async def _fitted_aside(context: CallContext, resolved: ResolvedModel, client_context: ClientContext) -> Fitting:

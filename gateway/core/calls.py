@@ -70,6 +70,7 @@ class Maker(msgspec.Struct, frozen=True):
     deployment: str
     key_name: str | None = None  # None: its provider has only one
     tenant: str | None = None  # the digest of a client's own key; None: the operator's
+    account: str | None = None  # at its vendor, by a digest; None: not known
 
     def key_at(self, provider: str) -> str | None:
         """Return the name of its key, if it is one of this provider's."""

@@ -113,6 +113,11 @@ class Deployment(MaskedRecord, frozen=True):
     may_have: tuple[Dialect, ...] | None = None  # further ones to be tried if it refuses; None: the operator named all
 
     @property
+    def account(self) -> str | None:
+        """Whose it is at its vendor: that of its provider's keys, or of a client's own key."""
+        return None if self.seal is None else self.seal.whose
+
+    @property
     def encrypts(self) -> bool:
         """Whether its model gives its reasoning encrypted in Responses, where that is asked for; others refuse it."""
         thinks = self.capabilities.reasoning

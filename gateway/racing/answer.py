@@ -89,7 +89,7 @@ def translated(
     """
     spoken = request.dialect
     if makers is not None and spoken.answers.binds:
-        maker = Maker(deployment.name, request.sendings.key_name, deployment.tenant)
+        maker = Maker(deployment.name, request.sendings.key_name, deployment.tenant, deployment.account)
         exchange = makers.watched(exchange, request, maker, deployment.learnt, bound)
     called = None
     if "tool_choice" in request.fields and not deployment.traits.takes_forced:

@@ -287,6 +287,15 @@ def cannot_read(maker: Maker, deployment: Deployment, client: str | None) -> boo
     return learnt is not None and reasoning_of(maker) in learnt.of(deployment.model, client)
 
 
+def is_bound_elsewhere(deployment: Deployment, maker: Maker) -> bool:
+    """Whether the vendor of ``deployment`` drops what another account made, in silence, and ``maker`` is another."""
+    if "account" not in deployment.traits.bound:
+        return False
+    if maker.account is None:  # not known of what was made before it was remembered
+        return maker.deployment.partition("/")[0] != deployment.provider
+    return maker.account != deployment.account
+
+
 def read_after_all(maker: Maker, learnt: Learnt | None, request: Request) -> None:
     """Forget that the model of ``request`` cannot read what ``maker`` made."""
     if learnt is not None and (fact := reasoning_of(maker)) in learnt.of(request.model, request.client):

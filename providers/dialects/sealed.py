@@ -9,11 +9,12 @@ import hmac
 import re
 from functools import cached_property
 
-from providers.dialects.wording import SEALED, SEALED_MARK
+from providers.dialects.wording import OURS, SEALED, SEALED_MARK, blocks_within, raw_json
 
 _CONTEXT = b"holeshot: reasoning\0"  # the same secret has other uses
 _WHOSE_BYTES, _MAC_BYTES = 9, 18
 _FORM = re.compile(r"([\w-]{12})\.(\d{1,4})(t?)\.([\w-]{24})\.(.+)", re.ASCII | re.DOTALL)
+_IN_GEMINI = re.compile(OURS + rb"(?:[\w+/=-]|\\/)*", re.ASCII)
 _WHOSE = re.compile(SEALED_MARK + rb"([\w-]{12})\.", re.ASCII)
 
 
@@ -66,4 +67,7 @@ class Seal:
 
 def accounts_in(prompt: bytes) -> list[str]:
     """Return whose the sealed reasoning in a ``prompt`` is, as ``Seal.whose`` has it, in order."""
-    return [each.decode() for each in _WHOSE.findall(prompt)]
+    found = _WHOSE.findall(prompt)
+    for each in _IN_GEMINI.findall(prompt) if OURS in prompt else ():
+        found += _WHOSE.findall(bytes(raw_json(blocks_within(each.replace(b"\\/", b"/").decode()))))
+    return [each.decode() for each in found]
