@@ -247,7 +247,7 @@ class Resolver:
             continues=ways_of(settings, vendor, provided.base_url),
             traits=traits,
             drops_unfit=kind == "anthropic" and "prefix" in traits.bound,
-            seal=Seal(signing_secret(self._settings).encode(), provider),
+            seal=Seal(signing_secret(self._settings).encode(), provided.account or provider),
             takes_thoughts=vendor is not None and vendor.quirks.takes_thoughts,
             takes_signed=vendor.quirks.signer(model) if vendor is not None else "",
             beyond=vendor.quirks.beyond_chat(model) if vendor is not None else frozenset(),

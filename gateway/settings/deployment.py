@@ -167,6 +167,7 @@ class ProviderSettings(Section):
     # Instead of api_key: several, each with its own rate limits. A list, or names for the ledger with their keys.
     api_keys: dict[int | str, SecretStr] = {}
     organization: str | None = None  # sent as openai-organization
+    account: str | None = None  # whose thoughts its models can read; default: its own, of all of its keys
     headers: dict[str, SecretStr] = {}  # sent with every request
     query: dict[str, str] = {}  # likewise, in the URL: Azure's api-version; not for secrets
     http_version: Literal["auto", "1.1", "2"] = "auto"  # auto: HTTP/2 if TLS negotiates it

@@ -213,6 +213,10 @@ REASONS: Mapping[str, Reasons] = {
             " last. A list, or names for the ledger with their keys."
         ),
         "organization": "Sent as `openai-organization`.",
+        "account": (
+            "Providers with the same word here are one account at their vendor: its models read each other's encrypted"
+            " thoughts. Not set: each provider is an account of its own, with all of its keys."
+        ),
         "headers": "Sent with every request, and kept secret.",
         "query": "Parameters of every URL, such as Azure's `api-version`. No place for secrets.",
         "omits_finish_reason": (
