@@ -31,7 +31,13 @@ from .datasheets import Capabilities as Capabilities
 from .datasheets import Datasheet as Datasheet
 from .datasheets import DatasheetTable as DatasheetTable
 from .datasheets import ModelKey as ModelKey
+from .datasheets import PriceChanged as PriceChanged
+from .datasheets import TableSource as TableSource
+from .datasheets import kept as kept
 from .datasheets import price_of as price_of
+from .datasheets import prices_changed as prices_changed
+from .datasheets import prices_in as prices_in
+from .datasheets import table_of as table_of
 from .datasheets import uplifted as uplifted
 from .error_bodies import error_in as error_in
 from .error_bodies import headroom as headroom

@@ -15,6 +15,7 @@ and an unmarked one of a family that does not think is plain. In other families,
 """
 
 import datetime as dt
+import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -431,9 +432,101 @@ OLD_DAYS = 90  # of a table of prices
 
 
 class _Table(msgspec.Struct):
-    source: TableSource
+    source: TableSource | None  # None: a file that a person has written
     models: dict[str, msgspec.Raw]  # by model, or vendor/model
     dearest: dict[str, dict[str, float]] = {}  # by vendor, the highest price of each unit
+    own: dict[str, msgspec.Raw] = {}  # the rows of the operator's file, which win
+
+
+class _Named(msgspec.Struct):
+    source: Any = None
+
+
+def _read_own(path: Path) -> _Table | None:
+    """Return the operator's file: as ``holeshot models --prices`` writes it, or rows alone; None if there is none.
+
+    Raises:
+        OSError, msgspec.DecodeError: it cannot be read, or is neither.
+
+    """
+    try:
+        given = path.read_bytes()
+    except FileNotFoundError:
+        return None
+    if msgspec.json.decode(given, type=_Named).source is not None:
+        return _table_decoder.decode(given)
+    rows = msgspec.json.decode(given, type=dict[str, dict[str, Any]])
+    return _Table(None, msgspec.json.decode(given, type=dict[str, msgspec.Raw]), dearest_of(rows))
+
+
+def dearest_of(models: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, float]]:
+    """Return the highest price of each unit in standard service, by vendor."""
+    found: dict[str, dict[str, float]] = {}
+    for row in models.values():
+        if (price := read(row)) is not None:
+            _raise(found.setdefault(str(row.get("litellm_provider", "")), {}), _units_of(price))
+    return {vendor: dict(sorted(found[vendor].items())) for vendor in sorted(found)}
+
+
+def _units_of(price: Price) -> dict[str, float]:
+    units = dict(price.units)
+    return units | {unit: getattr(price, f"{unit}_usd") for unit in ("input", "output") if unit not in price.unknown}
+
+
+def _raise(highest: dict[str, float], units: Mapping[str, float]) -> None:
+    """Have ``highest`` hold the higher price of each of ``units``."""
+    highest |= {unit: max(usd, highest.get(unit, 0.0)) for unit, usd in units.items()}
+
+
+def prices_in(row: Mapping[str, Any]) -> dict[str, float]:
+    """Return the prices of a row by their paths."""
+    return {path: usd for path, usd in leaves(row) if path in UPLIFTS or parse(path, usd, row) is not None}
+
+
+def kept(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of a row that are read here."""
+    priced = {re.split(r"[.\[]", path)[0] for path in prices_in(row)}
+    return {field: row[field] for field in (*fields(), *sorted(priced - {*fields()})) if field in row}
+
+
+def table_of(models: Mapping[str, Mapping[str, Any]], source: TableSource) -> bytes:
+    """Return a table as a file has it: one model a line, so that a changed price is one changed line in a diff."""
+
+    def lines(rows: Mapping[str, Any]) -> str:
+        return ",\n".join(f"{json.dumps(name)}: {json.dumps(row)}" for name, row in rows.items())
+
+    said, highest = json.dumps(msgspec.to_builtins(source)), lines(dearest_of(models))
+    return f'{{"source": {said}, "models": {{\n{lines(models)}\n}}, "dearest": {{\n{highest}\n}}}}\n'.encode()
+
+
+class PriceChanged(msgspec.Struct, frozen=True):
+    """A price of one model that is another in a newer table. None: it is in one of them only."""
+
+    model: str
+    price: str  # litellm's name of it
+    before_usd: float | None
+    after_usd: float | None
+
+    @property
+    def has_fallen(self) -> bool:
+        """Whether it is 0 now, or below a tenth: a mistake, more often than a gift."""
+        before, after = self.before_usd or 0.0, self.after_usd
+        return after is not None and after < before / 10
+
+
+def prices_changed(
+    before: Mapping[str, Mapping[str, Any]], after: Mapping[str, Mapping[str, Any]]
+) -> list[PriceChanged]:
+    """Return the prices that differ, of models that both tables have."""
+    found = []
+    for name in sorted(before.keys() & after.keys()):
+        old, new = prices_in(before[name]), prices_in(after[name])
+        found += [
+            PriceChanged(name, path, old.get(path), new.get(path))
+            for path in sorted({*old, *new})
+            if old.get(path) != new.get(path)
+        ]
+    return found
 
 
 _table_decoder = msgspec.json.Decoder(_Table)
@@ -448,17 +541,34 @@ class DatasheetTable:
     Each lookup reads the file (1 MB, about 3 ms) and keeps nothing, so look up all deployments at once.
     """
 
-    def __init__(self, path: Path | None) -> None:
+    def __init__(self, path: Path | None, own: Path | None = None) -> None:
+        """``own``: the operator's file, whose rows win. As long as there is none, it has none."""
         self._path = path  # None: an empty table
+        self._own = own
 
     @classmethod
-    def shipped(cls) -> "DatasheetTable":
-        """Return the table of this release."""
-        return cls(_TABLE)
+    def shipped(cls, own: str | None = None) -> "DatasheetTable":
+        """Return the table of this release, with the operator's ``own`` file beside it."""
+        return cls(_TABLE, None if own is None else Path(own))
 
     def source(self) -> TableSource | None:
-        """Return the source and the date of the table; None if it is empty."""
-        return _table_decoder.decode(self._path.read_bytes()).source if self._path else None
+        """Return the source and the date of the table, of the operator's file if that tells; None if it is empty."""
+        return None if (table := self._table()) is None else table.source
+
+    def rows(self) -> dict[str, dict[str, Any]]:
+        """Return all rows, the operator's in place of the others."""
+        table = self._table()
+        return {} if table is None else {name: _row_decoder.decode(row) for name, row in _all_rows(table).items()}
+
+    def _table(self) -> _Table | None:
+        table = _table_decoder.decode(self._path.read_bytes()) if self._path else None
+        own = None if table is None or self._own is None else _read_own(self._own)
+        if table is None or own is None:
+            return table
+        table.own, table.source = own.models, own.source or table.source
+        for vendor, units in own.dearest.items():
+            _raise(table.dearest.setdefault(vendor, {}), units)
+        return table
 
     def look_up(self, models: Iterable[ModelKey]) -> dict[ModelKey, Datasheet]:
         """Return the datasheet of each ``(litellm_prefix, model)``; ``UNLISTED`` if its vendor is not in the table.
@@ -467,7 +577,7 @@ class DatasheetTable:
             OSError, msgspec.DecodeError: the table cannot be read.
 
         """
-        table = _table_decoder.decode(self._path.read_bytes()) if self._path else None
+        table = self._table()
         if table is None:
             return dict.fromkeys(models, UNLISTED)
         return {(prefix, model): _find(table, prefix, model) for prefix, model in models}
@@ -487,7 +597,7 @@ def _find(table: _Table, prefix: str, model: str) -> Datasheet:
     dearest: dict[str, float] = {}
     for vendor, units in table.dearest.items():
         if _is_of(vendor, prefix):
-            dearest |= {unit: max(usd, dearest.get(unit, 0.0)) for unit, usd in units.items()}
+            _raise(dearest, units)
     listed = Price(0.0, 0.0, unknown=("input", "output"), dearest=tuple(dearest.items())) if dearest else None
     if (row := _row(table, prefix, model)) is not None:
         return _read(row, model, dearest)
@@ -516,7 +626,7 @@ def _kin(table: _Table, prefix: str, model: str) -> tuple[str, dict[str, float]]
         return "", {}
     sold = [
         (kin, row)
-        for name, row in table.models.items()
+        for name, row in _all_rows(table).items()
         if (kin := kin_of(name, own.family)) is not None and (name.startswith(f"{prefix}/") or _sells(row, prefix))
     ]
     newest = max((each.major for each, _ in sold if each.major and each.major <= (own.major or 0)), default=None)
@@ -528,9 +638,7 @@ def _kin(table: _Table, prefix: str, model: str) -> tuple[str, dict[str, float]]
     for name, rows in groups.items():
         highest: dict[str, float] = {}
         for price in filter(None, (read(_row_decoder.decode(row)) for row in rows)):
-            units = dict(price.units)
-            units |= {unit: getattr(price, f"{unit}_usd") for unit in ("input", "output") if unit not in price.unknown}
-            highest |= {unit: max(usd, highest.get(unit, 0.0)) for unit, usd in units.items()}
+            _raise(highest, _units_of(price))
         if highest.get("input") and highest.get("output"):
             return name, highest
     return "", {}
@@ -542,12 +650,17 @@ def _kin(table: _Table, prefix: str, model: str) -> tuple[str, dict[str, float]]
 _TUNED = re.compile(r"(?:^|/)ft:(?P<base>[^:]+):|(?:^|/)(?P<azures>[^/]+)\.ft-")
 
 
+def _all_rows(table: _Table) -> dict[str, msgspec.Raw]:
+    return table.models | table.own if table.own else table.models
+
+
 def _row(table: _Table, prefix: str, model: str) -> msgspec.Raw | None:
-    if (row := table.models.get(f"{prefix}/{model}")) is not None:
-        return row
-    for name in (model, model.partition("/")[2]):  # Vertex AI writes google/gemini-2.5-flash
-        if (row := table.models.get(name)) is not None and _sells(row, prefix):
+    for models in (table.own, table.models):
+        if (row := models.get(f"{prefix}/{model}")) is not None:
             return row
+        for name in (model, model.partition("/")[2]):  # Vertex AI writes google/gemini-2.5-flash
+            if (row := models.get(name)) is not None and _sells(row, prefix):
+                return row
     return None
 
 

@@ -199,7 +199,7 @@ class Fleets:
             settings,
             self._catalog,
             open_upstream=self._open_upstream,
-            find_datasheet=Datasheets(settings, self._catalog, DatasheetTable.shipped()).of,
+            find_datasheet=Datasheets(settings, self._catalog, DatasheetTable.shipped(settings.prices.file)).of,
             previous=previous,
             open_for_tenant=None if self._is_given else partial(self._upstreams.open, for_tenant=True),
         )

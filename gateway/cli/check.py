@@ -151,7 +151,7 @@ def _summarise(settings: "Settings", path: Path | None, *, live: bool, as_json: 
 
     catalog = load_catalog()
     providers = summary.provider_lines(settings, catalog)
-    table = DatasheetTable.shipped()
+    table = DatasheetTable.shipped(settings.prices.file)
     source = table.source()
     deployments = summary.deployment_lines(settings, catalog, table)
     fallbacks, policies = summary.fallback_lines(settings), summary.policy_lines(settings)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _PER_MTOK = 1e6
 
 
-def models(
+def models(  # noqa: PLR0917 - typer's options are parameters
     live: Annotated[
         bool, typer.Option("--live", help="Ask the providers for their own lists, and show which models are the same.")
     ] = False,
@@ -32,20 +32,39 @@ def models(
         bool,
         typer.Option("--all", help="With --live: also models of a single provider, and models that are not for chat."),
     ] = False,
+    prices: Annotated[
+        bool,
+        typer.Option(
+            "--prices", help="Bring a newer table of prices from prices.url into prices.file; show what differs."
+        ),
+    ] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="With --prices: also prices that fall to 0, or below a tenth.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object; with --live, all models.")] = False,
     config: ConfigOption = None,
 ) -> None:
     """Show the configured models, or those that providers sell.
 
     Configured models are shown with their deployments, prices and contexts. With --live every provider is asked for
-    its list, and models that several sell are shown side by side.
+    its list, and models that several sell are shown side by side. With --prices a newer table of prices is brought; a
+    gateway never does that by itself.
 
 
     Example: holeshot models --live --match llama
     """
     if everything and not live:
         fail("--all needs --live: it shows more of what providers sell", MISUSED)
+    if prices and live:
+        fail("--prices and --live are two questions: ask one of them", MISUSED)
+    if yes and not prices:
+        fail("--yes needs --prices: it confirms prices that fall", MISUSED)
     settings, _ = read_settings(config)
+    if prices:
+        from gateway.cli.prices import bring  # noqa: PLC0415 - only where it is needed
+
+        bring(settings, match, yes=yes, as_json=as_json)
+        return
     if live:
         _show_sold(settings, match, everything=everything, as_json=as_json)
         return
@@ -65,7 +84,7 @@ def _show_configured(settings: "Settings", match: str | None, *, as_json: bool) 
     from gateway.cli.summary import deployment_lines  # noqa: PLC0415 - pydantic only where it is needed
     from providers import DatasheetTable, load_catalog  # noqa: PLC0415 - likewise
 
-    lines = deployment_lines(settings, load_catalog(), DatasheetTable.shipped())
+    lines = deployment_lines(settings, load_catalog(), DatasheetTable.shipped(settings.prices.file))
     quantizations = {
         (name, item.name): item.quantization for name, model in settings.models.items() for item in model.deployments
     }

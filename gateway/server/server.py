@@ -340,7 +340,7 @@ def run(settings: Settings, source: ConfigurationSource) -> None:
     _check_authorities(os.environ.get("SSL_CERT_FILE"))
     _check_no_proxy()
     _check_python(sys.version_info[:2])
-    _check_prices(datetime.now(UTC).date())
+    _check_prices(datetime.now(UTC).date(), settings.prices.file)
     if settings.tls is not None:
         open_context(settings.tls)  # before clients can connect, or workers are forked
     if settings.workers == 1:
@@ -460,8 +460,8 @@ def _check_authorities(path: str | None) -> None:
         structlog.get_logger().warning("tls.authorities_missing", problem=problem, effect=effect)
 
 
-def _check_prices(today: date) -> None:
-    source = DatasheetTable.shipped().source()
+def _check_prices(today: date, own: str | None) -> None:
+    source = DatasheetTable.shipped(own).source()
     if source is not None and (problem := source.is_old(today)) is not None:
         # Event configuration.old_prices: The table of prices is over 90 days old.
         # Do: Upgrade Holeshot, or set `price_per_mtok` where a vendor has another price now.

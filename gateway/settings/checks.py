@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator, Mapping
 from urllib.parse import urlsplit
 
+import msgspec
 from pydantic import SecretStr
 
 from gateway.core.calls import Objective
@@ -76,7 +77,8 @@ def check(settings: Settings, catalog: Catalog) -> Iterator[Complaint]:
         yield from _provider(name, provider, catalog, is_brought=_is_brought(name, settings, catalog))
     for name in settings.models:
         yield from _model(name, settings, catalog)
-    yield from _races(settings, catalog)
+    unread = [*_prices(settings)]
+    yield from unread or _races(settings, catalog)
     yield from check_clients(settings)
     yield from _tenants(settings, catalog)
     yield from check_issuers(settings)
@@ -424,6 +426,20 @@ def _ttft_timeout_s(settings: Settings, model: ModelSettings, deployment: Deploy
     return next((level.ttft_timeout_s for level in levels if level.ttft_timeout_s is not None), float("inf"))
 
 
+def _prices(settings: Settings) -> Iterator[Complaint]:
+    """Yield what is wrong with the operator's file of prices; it may not be there yet."""
+    if settings.prices.file is None:
+        return
+    try:
+        DatasheetTable.shipped(settings.prices.file).source()
+    except OSError as error:
+        yield Complaint(("prices", "file"), f"cannot be read: {error.strerror or error}")
+    except msgspec.DecodeError as error:
+        yield Complaint(
+            ("prices", "file"), f"is no table of prices in litellm's format ({error}): correct it, or delete it"
+        )
+
+
 def _races(settings: Settings, catalog: Catalog) -> Iterator[Complaint]:
     def is_priced(item: DeploymentSettings) -> bool:
         name = item.deployment.partition("/")[0]
@@ -432,7 +448,9 @@ def _races(settings: Settings, catalog: Catalog) -> Iterator[Complaint]:
         return datasheets.of(vendor, item).price is not None
 
     by_cost = any(model.race.objective is Objective.COST for model in settings.models.values())
-    datasheets = Datasheets(settings, catalog, DatasheetTable.shipped() if by_cost else DatasheetTable(None))
+    datasheets = Datasheets(
+        settings, catalog, DatasheetTable.shipped(settings.prices.file) if by_cost else DatasheetTable(None)
+    )
     for name, model in settings.models.items():
         yield from impossible(name, model, is_priced)
 

@@ -33,6 +33,7 @@ from gateway.settings.sections import (
     FallbackSettings,
     LimitSettings,
     OverloadSettings,
+    PriceTableSettings,
     ProbeSettings,
     Profile,
     ResponsesMemorySettings,
@@ -439,6 +440,7 @@ class Settings(Section):
     keys: Literal["file", "database"] = "file"
     clients: dict[str, ClientSettings] = {}
     teams: dict[str, TeamSettings] = {}  # of clients, by name
+    prices: PriceTableSettings = PriceTableSettings()
     tenant_keys: TenantKeySettings = TenantKeySettings()
     end_users: EndUserSettings | None = None  # the limits of each end user of a client, unless its team has others
     issuers: dict[str, IssuerSettings] = {}  # of tokens that count as keys, by a name that the operator chooses

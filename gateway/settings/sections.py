@@ -274,6 +274,19 @@ class TracingSettings(Section):
     resource_attributes: dict[str, str] = {}
 
 
+# The prices of models beside those of the release.
+
+
+class PriceTableSettings(Section):
+    """A file of prices in litellm's format, whose rows win over those of the release."""
+
+    file: str | None = None  # read at the start and at each reload; `holeshot models --prices` writes it
+    # Where that verb, and nothing else, looks for a newer table.
+    url: Annotated[str, Field(pattern="^https?://[^/]")] = (
+        "https://raw.githubusercontent.com/BerriAI/litellm/main/model_prices_and_context_window.json"
+    )
+
+
 # The limits of a client: of requests, tokens, parallel calls and dollars.
 
 

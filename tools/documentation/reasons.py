@@ -479,6 +479,14 @@ REASONS: Mapping[str, Reasons] = {
         "tok_s": "A good call has at least so many tokens per second after the first.",
         "gap_ms": "A good call has no two chunks further apart.",
     },
+    "PriceTableSettings": {
+        "file": (
+            'A JSON file of rows in litellm\'s format, by model: `{"gpt-6.2-sol": {"litellm_provider": "openai",'
+            ' "input_cost_per_token": 2e-6, "output_cost_per_token": 1e-5}}`. Its rows win over those of the release.'
+            " Read at the start and at each reload; while there is none, nothing is added."
+        ),
+        "url": "Where `holeshot models --prices` looks for a newer table. A gateway never asks there by itself.",
+    },
     "ResponsesMemorySettings": {
         "max_mb": "How many megabytes are kept in each process. If it is full, who has most loses the oldest.",
         "ttl_s": "For how long after its last use.",

@@ -16,7 +16,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from providers.datasheets import UPLIFTS, fields, leaves, parse, read
+from providers.datasheets import UPLIFTS, TableSource, kept, leaves, parse, table_of
 
 TABLE = "model_prices_and_context_window_backup.json"
 TARGET = Path(__file__).resolve().parents[2] / "providers" / "models.json"
@@ -64,25 +64,6 @@ def _is_read(path: str, number: float, row: Mapping[str, Any]) -> bool:
     return path in UPLIFTS or parse(path, number, row) is not None
 
 
-def kept(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of a row that the gateway reads."""
-    priced = {re.split(r"[.\[]", path)[0] for path, number in leaves(row) if _is_read(path, number, row)}
-    return {field: row[field] for field in (*fields(), *sorted(priced - {*fields()})) if field in row}
-
-
-def dearest(models: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, float]]:
-    """Return the highest price of each unit in standard service, by vendor."""
-    found: dict[str, dict[str, float]] = {}
-    for row in models.values():
-        if (price := read(row)) is None:
-            continue
-        units = dict(price.units)
-        units |= {unit: getattr(price, f"{unit}_usd") for unit in ("input", "output") if unit not in price.unknown}
-        highest = found.setdefault(str(row.get("litellm_provider", "")), {})
-        highest |= {unit: max(usd, highest.get(unit, 0.0)) for unit, usd in units.items()}
-    return {vendor: dict(sorted(found[vendor].items())) for vendor in sorted(found)}
-
-
 def released(number: str) -> str:
     """Return the day on which a version of litellm was released, ISO, as the index of packages tells uv.
 
@@ -110,21 +91,16 @@ def main() -> None:
     models = {name: row for name, row in sorted(models.items()) if name not in NO_MODEL}
     if new := list(unread(models)):
         sys.exit("\n".join(("numbers that are neither prices nor in NO_PRICE (extract_datasheets.py):", *new)))
-    source = {
-        "name": "litellm",
-        "version": version("litellm"),
-        "released": released(version("litellm")),
-        "date": f"{datetime.now(UTC):%Y-%m-%d}",
-        "url": "https://github.com/BerriAI/litellm",
-        "license": "MIT License, Copyright (c) 2023 Berri AI",
-    }
-    lines = ",\n".join(f"{json.dumps(name)}: {json.dumps(kept(row))}" for name, row in models.items())
-    highest = ",\n".join(f"{json.dumps(vendor)}: {json.dumps(units)}" for vendor, units in dearest(models).items())
-    TARGET.write_text(
-        f'{{"source": {json.dumps(source)}, "models": {{\n{lines}\n}}, "dearest": {{\n{highest}\n}}}}\n',
-        encoding="utf-8",
+    source = TableSource(
+        name="litellm",
+        version=version("litellm"),
+        date=f"{datetime.now(UTC):%Y-%m-%d}",
+        url="https://github.com/BerriAI/litellm",
+        license="MIT License, Copyright (c) 2023 Berri AI",
+        released=released(version("litellm")),
     )
-    sys.stderr.write(f"{len(models)} models of litellm {source['version']} in {TARGET.name}\n")
+    TARGET.write_bytes(table_of({name: kept(row) for name, row in models.items()}, source))
+    sys.stderr.write(f"{len(models)} models of litellm {source.version} in {TARGET.name}\n")
 
 
 if __name__ == "__main__":

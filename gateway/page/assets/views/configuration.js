@@ -42,7 +42,10 @@ function draw({ settings, models, providers }) {
 
 function model(each, id) {
   const rest = Object.fromEntries(Object.entries(each).filter(([name]) => !MODELS_OWN.has(name)));
+  const unpriced = each.deployments.filter((one) => one.enabled && !one.price).map((one) => one.name);
+  const note = "Such calls have no cost; limits in dollars count the dearest of their own line. Set price_per_mtok, or run holeshot models --prices.";
   return card(id, each.name, [
+    ...(unpriced.length ? [h("p", { class: "inside soft" }, `No price is known of ${unpriced.join(", ")}. ${note}`)] : []),
     listed(DEPLOYMENTS, `Deployments of ${each.name}`, each.deployments),
     h("details", { class: "inside" }, h("summary", {}, "How it is raced, and its other settings"), tree(rest)),
   ]);
