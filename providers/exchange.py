@@ -302,6 +302,41 @@ class BoundReasoningExchange(WrappedExchange):
         return data[:end]
 
 
+class TellingExchange(WrappedExchange):
+    """An ``Exchange`` that calls ``told`` with what its first event tells of the request, as ``read_told`` finds it."""
+
+    def __init__(
+        self, exchange: Exchange, read_told: Callable[[bytes], Sequence[str]], told: Callable[[Sequence[str]], object]
+    ) -> None:
+        super().__init__(exchange)
+        self._read_told, self._told = read_told, told
+        self._begun: bytes | None = b""  # what has come so far; None: the first event has
+
+    async def read(self) -> bytes:
+        """Return the next bytes of the event stream, ``b""`` at its end.
+
+        Raises:
+            UpstreamError: as of the inner exchange.
+
+        """
+        data = await self._exchange.read()
+        self._look(data)
+        return data
+
+    def offer_to(self, listener: Callable[[bytes], bool]) -> None:
+        """Call ``listener`` with data that arrives while ``read`` waits, once the first event has come."""
+        self._exchange.offer_to(lambda data: self._begun is None and listener(data))
+
+    def _look(self, data: bytes) -> None:
+        if self._begun is None:
+            return
+        begun = self._begun = self._begun + data
+        if not data or b"\n\n" in begun or b"\r\n\r\n" in begun or len(begun) > _LONGEST_LINE_BYTES:
+            self._begun = None
+            if found := self._read_told(begun):
+                self._told(found)
+
+
 # Where a sound begins after its container's header, so that a header alone wins no race.
 
 _MOST_HEADER_BYTES = 64 * 1024  # pictures and tags may be longer: then what follows counts as sound

@@ -1,5 +1,6 @@
 """The usual reading: an answer of events, in the client's dialect, begins with its first meaningful delta."""
 
+from functools import partial
 from typing import cast
 
 from gateway.core.attempts import AnswerKind, AttemptRecord, Outcome, Role
@@ -12,7 +13,7 @@ from gateway.racing.plausibility import most_tokens
 from gateway.racing.records import Ending, attempt_record
 from gateway.racing.timeouts import AttemptClocks, in_background
 from gateway.racing.validation import Judgement, answers_made, may_call_tools
-from providers import Exchange, Form, Request, TranslatedExchange, UpstreamError, aside
+from providers import Exchange, Form, Request, TellingExchange, TranslatedExchange, UpstreamError, aside
 from providers.dialects import SEARCHED_BYTES, bound_reasoning
 
 
@@ -70,6 +71,8 @@ class Events:
             searching = aside(bound_reasoning, bytes(prompt))  # while the provider works
             searching.add_done_callback(retrieve)
         raw = await deployment.upstream.stream(request)
+        if deployment.drops_unfit and (unshown := spoken.answers.unshown) is not None:
+            raw = TellingExchange(raw, unshown, partial(race.sent_without, attempt))
         if searching is not None:
             attempt.exchange = raw  # closed with the attempt, if that ends meanwhile
             bound = await searching

@@ -1,7 +1,7 @@
 """Messages as one of the dialects."""
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -415,6 +415,27 @@ def dropping_unfit(fields: Fields) -> Fields:
     return {**fields, "thinking": raw_json({**thinking, "block_binding": _DROPS})}
 
 
+class _Transformation(msgspec.Struct):
+    type: str = ""
+    path: str = ""
+
+
+_TRANSFORMED = re.compile(rb'"input_transformations"\s*:\s*(\[[^\]]*\])')
+_transformations = msgspec.json.Decoder(list[_Transformation])
+_NUMBER = re.compile(r"\.(\d+)")
+
+
+def unshown(data: bytes) -> Sequence[str]:
+    """Return which thoughts of a request its model was not shown, as the first event of the answer tells."""
+    if (found := _TRANSFORMED.search(data)) is None:
+        return ()
+    try:
+        told = _transformations.decode(found[1])
+    except UNREADABLE:
+        return ()
+    return [_NUMBER.sub(r"[\1]", each.path) for each in told if each.type == "thinking_dropped"]
+
+
 def _header_for(fields: Fields) -> tuple[str, str] | None:
     return _CONTROLS if _SWITCH in bytes(fields.get("thinking", b"")) else None
 
@@ -664,6 +685,7 @@ MESSAGES = Dialect(
     answers=AnswerFormat(
         read_event=read_event,
         binds=True,
+        unshown=unshown,
         texts=texts,
         events_of_answer=events_of_answer,
         gathering=MessageGathering,

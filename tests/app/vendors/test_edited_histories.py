@@ -190,3 +190,26 @@ async def test_the_header_has_what_clients_and_operators_say_besides(gateway: Ga
     assert betas == f"context-management-2025-06-27, {BETA}"
     _, betas = await sent(gateway, "beta", body, **{"anthropic-beta": "context-management-2025-06-27"})
     assert betas == f"compact-2026-01-12, {BETA}"
+
+
+@pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
+@pytest.mark.parametrize("api", PATHS)
+async def test_the_client_is_told_what_was_dropped(gateway: Gateway, api: str, stream: bool) -> None:
+    running, _ = gateway
+    body = begun(api)
+    for _ in range(2):
+        body = gone_on(api, body, await answered(running, api, "claude-opus-5-5", body, stream=stream))
+    path = PATHS[api].format(model="claude-opus-5-5")
+    path = path if stream else path.replace(":streamGenerateContent?alt=sse", ":generateContent")
+
+    async def told(asked: Json) -> set[str]:
+        said = asked if api == "gemini" else {**asked, "model": "claude-opus-5-5", "stream": stream}
+        async with running.post(said, path=path) as response:
+            assert response.status == 200
+            return set(response.headers.get("x-holeshot-dropped", "").split(", "))
+
+    unedited = await told(body)
+    assert await told(at_time(api, body, "It is noon.")) - unedited == {
+        "messages[1].content[0]",
+        "messages[3].content[0]",
+    }

@@ -8,8 +8,9 @@ import pytest
 
 from gateway.core.calls import Maker
 from gateway.racing.services import MOST_MAKERS, Makers
+from providers.dialects.messages.dialect import unshown
 from providers.dialects.wording import SEARCHED_BYTES, bound_reasoning
-from providers.exchange import BoundReasoningExchange
+from providers.exchange import BoundReasoningExchange, TellingExchange
 
 TEXTS = {
     "responses": b'data: {"item":{"type":"reasoning","encrypted_content":"%b"}}\n\n',
@@ -145,3 +146,29 @@ def test_reasoning_is_found_in_a_long_conversation_wherever_a_slice_of_it_ends(s
     data = b'["' + b"x" * (SEARCHED_BYTES + shift) + b'",{"type":"reasoning","signature":"bWFkZQ=="},"' + b"x" * 999
     assert bound_reasoning(data) == [HASH]
     assert bound_reasoning(data.replace(b"signature", b"assignature")) == []
+
+
+TOLD = (
+    b'event: message_start\ndata: {"type":"message_start","message":{"role":"assistant","input_transformations":['
+    b'{"type":"thinking_dropped","path":"messages.1.content.0","reason":"prefix_binding_mismatch"},'
+    b'{"type":"thinking_mismatch_allowed","path":"messages.3.content.0","reason":"prefix_binding_mismatch"}]}}\n\n'
+)
+
+
+@pytest.mark.parametrize("pushed", [False, True])
+async def test_what_a_model_was_not_shown_is_told_once_however_its_answer_is_cut(pushed: bool) -> None:
+    whole = TOLD + b'event: ping\ndata: {"type": "ping"}\n\n'
+    for cut in range(1, len(whole)):
+        told, heard = list[Sequence[str]](), list[bytes]()
+        exchange = TellingExchange(Blocks(whole[:cut], whole[cut:]), unshown, told.append)
+        if pushed:
+
+            def hear(data: bytes, heard: list[bytes] = heard) -> bool:
+                heard.append(data)
+                return True
+
+            exchange.offer_to(hear)
+        while data := await exchange.read():
+            heard.append(data)
+        assert (told, b"".join(heard)) == ([["messages[1].content[0]"]], whole)
+    assert unshown(TOLD.replace(b'"path":"', b'"path":')) == ()
