@@ -33,6 +33,17 @@ def test_one_thing_is_not_called_several(providers: list[str], models: list[str]
     assert welcome(settings, "http://127.0.0.1:4000").splitlines()[1] == first
 
 
+def test_of_each_model_it_is_said_whether_it_can_race() -> None:
+    providers = {name: {"base_url": "http://127.0.0.1:1/v1"} for name in "ab"}
+    models = {"m": {"deployments": ["a/x", "b/x"]}, "n": {"deployments": ["a/x"], "fallbacks": ["m"]}}
+    settings = Settings.model_validate({"providers": providers, "models": models})
+
+    assert welcome(settings, "http://127.0.0.1:4000").splitlines()[2:4] == [
+        "  m can race: 2 deployments at a, b; extra attempts per call: 1",
+        "  n cannot race: it has one deployment; where it fails or is late its fallback answers (m)",
+    ]
+
+
 @pytest.mark.parametrize(
     ("fields", "needs_key", "says_how"),
     [

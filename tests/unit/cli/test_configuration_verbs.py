@@ -53,6 +53,25 @@ def test_init_writes_a_configuration_that_check_accepts(holeshot: Holeshot) -> N
     assert "gsk-1" not in checked.output + Path("config/gateway.yaml").read_text()
 
 
+def test_init_and_check_say_of_each_model_whether_it_can_race_and_why_not(holeshot: Holeshot) -> None:
+    keys = {"OPENAI_API_KEY": "sk-1", "ANTHROPIC_API_KEY": "ak-1", "GROQ_API_KEY": "gsk-1"}
+    said = [
+        "small can race: 3 deployments at openai, groq, anthropic; extra attempts per call: 0.1",
+        "large can race: 2 deployments at openai, anthropic; extra attempts per call: 0.1",
+        "gpt-6-luna cannot race: it has one deployment; where it fails or is late its fallback answers (small)",
+    ]
+
+    made = holeshot("init", **keys)
+    checked = holeshot("check", **keys)
+    races = json.loads(holeshot("check", "--json", **keys).output)["races"]
+
+    assert [line for line in made.output.splitlines() if line in said] == said
+    assert [line for line in checked.output.splitlines() if line in said] == said
+    assert [line for line in checked.output.splitlines() if line.startswith(("note", "warning"))] == []
+    assert races["small"] == {"races": True, "why": said[0].partition(": ")[2]}
+    assert {name for name, can in races.items() if can["races"]} == {"small", "large"}
+
+
 def test_init_without_a_key_writes_nothing_and_says_what_to_run(holeshot: Holeshot) -> None:
     told = holeshot("init")
 
