@@ -165,6 +165,9 @@ from .usage import reported as reported
 from .usage import tier_asked_by as tier_asked_by
 from .usage import tier_of as tier_of
 from .vertex_upstream import VertexUpstream as VertexUpstream
+from .wishes import Wish as Wish
+from .wishes import demanded as demanded
+from .wishes import of_loss as of_loss
 from .words import LARGEST_REQUEST_BYTES as LARGEST_REQUEST_BYTES
 from .words import addresses as addresses
 from .words import keep as keep

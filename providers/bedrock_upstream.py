@@ -38,6 +38,7 @@ from providers.learnt import Facts
 from providers.listings import Listing
 from providers.renewal import PAUSE_S, Fetched, Renewal
 from providers.usage import Usage
+from providers.wishes import demanded
 
 _STREAM, _WHOLE = "model/{model}/converse-stream", "model/{model}/converse"
 _LARGEST_ANSWER_BYTES = 128 * 1024 * 1024
@@ -200,7 +201,7 @@ class BedrockUpstream(HttpUpstream):
             wording = converse_from_chat(request.fields, request.model)
         except Malformed as malformed:
             raise self._refused(malformed.message, request) from None
-        lost = [] if request.drop_params else [loss for loss in wording.losses if not loss.hint]
+        lost = [] if request.drop_params else demanded(wording.losses, request.fields)
         if lost:
             told = "; ".join(f"{loss.field} ({loss.reason})" for loss in lost)
             raise self._refused(f"provider {self._provider!r} does not support {told}", request)

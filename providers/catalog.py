@@ -48,11 +48,6 @@ DEFAULTS: Mapping[str, tuple[bytes, ...]] = {  # the default values, as JSON
     "top_p": (b"null", b"1", b"1.0"),
     "verbosity": (b"null", b'"medium"'),
 }
-# They do not affect the answer.
-_HINTS = frozenset(
-    {"metadata", "prompt_cache_key", "prompt_cache_options", "prompt_cache_retention", "safety_identifier"}
-    | {"service_tier", "user"}
-)
 _DEVELOPER = b'"developer"'
 _SYSTEM = msgspec.Raw(b'"system"')
 _CALLS, _SIGNED = b'"tool_calls"', b'"thought_signature"'
@@ -144,7 +139,7 @@ def losses(fields: Mapping[str, msgspec.Raw], quirks: Quirks) -> tuple[Loss, ...
     if quirks.drop.isdisjoint(fields):
         return ()
     return tuple(
-        Loss(name, "this provider does not support it", hint=name in _HINTS)
+        Loss(name, "this provider does not support it")
         for name, value in fields.items()
         if name in quirks.drop and bytes(value) not in DEFAULTS.get(name, _NOTHING)
     )

@@ -3,8 +3,9 @@
 Who may lose what:
 
 - What the gateway has added is left out, without a word to the client; only that usage is not asked for is told.
-- A *preference* of the client's is left out, and told: how hard to think, how much to write, which queue, how prompts
-  are cached, whose request it is. The answer is one to the same question. Each dialect lists its own.
+- A *preference* of the client's, or a hint, is left out, and told: how hard to think, how much to write, sampling,
+  which queue, how prompts are cached. The answer is one to the same question. ``wishes.py`` has the table; what only
+  one dialect has, its format lists.
 - A value that is the default is left out: nothing is lost.
 - A field with two names is sent by the other one.
 - Any other parameter is left out, and told, only with ``drop_params``: what a client asked for is an error until its
@@ -29,6 +30,7 @@ from providers.large_bodies import raw_json
 from providers.learnt import LONGEST_NAME, NOTHING, Fact, Facts, Kind, Learnt
 from providers.quotes import VendorsWords, mark
 from providers.refusals import Reading, Refused, is_within_answer, mentions, read, refuses_to_stream
+from providers.wishes import Wish, wish_of
 from providers.wrong_api import Lacking, lacking
 
 MOST_FORMS = 6  # that are tried after the usual one, each as the last refusal was about another field
@@ -457,7 +459,9 @@ def _may_lose(fields: Fields, place: Place, asked: Asked) -> _Why | None:
         return _Why(is_told=request.keeps and given in request.fields and given not in request.added)
     if value in _OTHER_DEFAULTS.get(top, DEFAULTS.get(top, _NONE)) and not place.inner:
         return _Why(is_told=False)
-    if top in _optional(formats, fields) or _is_preference(place, value, formats):
+    wish = wish_of(place.path, fields)
+    is_wished = wish is not Wish.MUST and (wish is not None or _is_preference(place, value, formats))
+    if is_wished or top in _optional(formats, fields):
         return _Why(is_told=given in request.fields and given not in request.added)
     essential = {formats.prompt, *formats.reading_order, *formats.essential, *formats.json_formats, *formats.tools}
     if top in _KEPT or top in essential or top == formats.choices or top in formats.items:

@@ -138,7 +138,7 @@ _NOT_RACED = RequestFormat(
     prompt="input",
     reading_order=("input",),
     parameters=ParameterNames(answer_limits=()),
-    preferences=frozenset({"prompt_cache_key", "safety_identifier", "user"}),
+    preferences=frozenset({"prompt_cache_key", "user"}),
 )
 _LARGEST_ERROR_BYTES = 64 * 1024
 _LARGEST_ANSWER_BYTES = 128 * 1024 * 1024

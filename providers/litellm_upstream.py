@@ -19,6 +19,7 @@ from providers.learnt import Facts, Learnt
 from providers.listings import Listing
 from providers.litellm_library import LiteLLM
 from providers.quotes import VendorsWords
+from providers.wishes import demanded
 
 # One answer from litellm as an ``Exchange``: its chunks as OpenAI's events, passed from one task to another.
 
@@ -184,11 +185,6 @@ _CHAT_FIELDS = frozenset({
 })  # fmt: skip
 _OURS = frozenset({"model", "stream", "stream_options"})  # set by the exchange itself
 _UNLISTED = frozenset({"messages", "top_k"})  # supported, but not in litellm's lists
-# Fields that do not affect the answer: labels, and those about cost and speed.
-_HINTS = frozenset({
-    "metadata", "prompt_cache_key", "prompt_cache_options", "prompt_cache_retention", "safety_identifier",
-    "service_tier", "user",
-})  # fmt: skip
 # The API's defaults: a field with its default value is not a loss.
 _DEFAULTS: Mapping[str, Any] = {
     "frequency_penalty": 0,
@@ -233,9 +229,9 @@ class SupportedFields:
             if name in _OURS or _says_nothing(name, raw):
                 continue
             if name not in _CHAT_FIELDS:
-                lost.append(Loss(name, "litellm does not support it", hint=name in _HINTS))
+                lost.append(Loss(name, "litellm does not support it"))
             elif not self._takes(model, name):
-                lost.append(Loss(name, f"litellm does not support it for {model}", hint=name in _HINTS))
+                lost.append(Loss(name, f"litellm does not support it for {model}"))
         if self._prefix not in _KEEP_MARKERS and _MARKER in bytes(fields.get("messages", b"")):
             lost.append(Loss("messages[].content[].cache_control", "the provider has no cache markers", hint=True))
         return tuple(lost)
@@ -251,7 +247,7 @@ class SupportedFields:
                 spoken[name] = msgspec.json.decode(raw)
             elif name == "max_completion_tokens" and "max_tokens" in listed:
                 spoken["max_tokens"] = msgspec.json.decode(raw)  # its older name
-            elif not _says_nothing(name, raw) and name not in _HINTS:
+            elif not _says_nothing(name, raw) and demanded([Loss(name, "")], fields):
                 spoken[name] = msgspec.json.decode(raw)  # litellm refuses it, or drops it if allowed
         return spoken
 
@@ -487,7 +483,7 @@ class LiteLLMUpstream:
     def _refuse_losses(self, request: Request) -> None:
         """Refuse a request with losses. Before litellm is imported, the planner does not know them."""
         lost = [] if request.drop_params else self._supported.losses(request.model, request.fields)
-        if told := "; ".join(f"{loss.field} ({loss.reason})" for loss in lost if not loss.hint):
+        if told := "; ".join(f"{loss.field} ({loss.reason})" for loss in demanded(lost, request.fields)):
             message = f"provider {self._provider!r} does not support {told}; drop_params: true leaves it out"
             own = VendorsWords(request.fields)
             raise error_of_response(_BAD_REQUEST, {}, message.encode(), self._secrets, self._wall_clock(), own=own)

@@ -1,6 +1,6 @@
 """Finds the deployments of a model that can answer a request, the request for each, and why others cannot."""
 
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Callable, Container, Iterable, Sequence
 from contextlib import suppress
 from functools import cached_property
 from typing import TypeVar
@@ -20,7 +20,7 @@ from gateway.fleet.models import Deployment, Model, Parameters
 from gateway.limits import Use
 from gateway.settings import DataPolicy, RaceSettings, Unpriced
 from gateway.steering import Launch, Plan, Start
-from providers import Kind, Traits, finished, fitted_to, lets_search, searches_offered
+from providers import Kind, Traits, Wish, finished, fitted_to, lets_search, of_loss, searches_offered
 from providers.dialects import (
     AS_CALL,
     DIALECTS,
@@ -63,6 +63,7 @@ class Fitting(msgspec.Struct, frozen=True):
     dropped: dict[str, tuple[str, ...]]  # deployment → fields that are left out
     lowered: dict[str, tuple[str, ...]]  # deployment → limits that are lowered to its longest answer
     second: dict[str, str] = {}  # deployment → why it is asked only where no other can be
+    lesser: list[str] = []  # deployments that do not take a preference: of equals, the others come first
     spoken: dict[str, Dialect] = {}  # deployment → the dialect of its request, if its refusals have taught another
 
 
@@ -112,7 +113,7 @@ def fitted(question: Question, deployments: Iterable[Deployment]) -> Fitting:
 
     """
     translations = _Translations(question)
-    fitting = Fitting([], {}, {}, {}, {}, {})
+    fitting = Fitting([], {}, {}, {}, {}, {}, [])
     needs, excluded = question.needs, fitting.excluded
     demanded = [ability for ability in _ABILITIES if getattr(needs, ability)]
     unfit: dict[type[_Unfit], list[Deployment]] = {}
@@ -203,9 +204,15 @@ class _Translations:
             fitting.wordings[deployment.name] = wording.fields
         if lowered:
             fitting.lowered[deployment.name] = lowered
-        if not losses:
-            return
-        lost = [loss for loss in losses if not loss.hint and loss.field not in self._question.served]
+        if losses:
+            self._note(losses, deployment, fitting)
+
+    def _note(self, losses: Sequence[Loss], deployment: Deployment, fitting: Fitting) -> None:
+        """Add to ``fitting`` what ``deployment`` does not take; a must keeps it out."""
+        wishes = [(loss, of_loss(loss, self._fields)) for loss in losses]
+        lost = [loss for loss, wish in wishes if wish is Wish.MUST and loss.field not in self._question.served]
+        if any(wish is Wish.PREFERENCE for _, wish in wishes):
+            fitting.lesser.append(deployment.name)
         _check_essential(lost)
         fitting.dropped[deployment.name] = tuple(dict.fromkeys(loss.field for loss in losses))
         if lost and not deployment.drop_params:

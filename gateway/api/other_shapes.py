@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from gateway.core.errors import InvalidRequest
+from providers import demanded
 from providers.dialects import MESSAGES, RESPONSES, Malformed, Wording, raw_json
 
 Fields = dict[str, msgspec.Raw]
@@ -145,7 +146,7 @@ def _in_chat(fields: Fields, to_chat: Callable[[Fields], Wording], but: Sequence
     except Malformed as error:
         raise InvalidRequest(error.message, param=error.param) from None
     losses = tuple(loss for loss in wording.losses if loss.field not in but)
-    for field, reason in [(loss.field, loss.reason) for loss in losses if not loss.hint]:
+    for field, reason in [(loss.field, loss.reason) for loss in demanded(losses, fields)]:
         raise InvalidRequest(f"{field!r} cannot be asked for in chat completions: {reason}", param=field)
     return msgspec.structs.replace(wording, losses=losses)
 

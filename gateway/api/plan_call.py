@@ -233,7 +233,7 @@ def _planned(  # noqa: PLR0917 - what is known of a call
     """Return the plan of a call, which is counted."""
     for learnt in model.learnt:
         if learnt.is_of_some and (supposed := _supposed(call, model, names)):
-            terms = msgspec.structs.replace(terms, supposed=supposed)
+            terms = msgspec.structs.replace(terms, supposed=(*terms.supposed, *supposed))
             break
     return context.steering.plan(
         model.name,
@@ -428,6 +428,7 @@ def _terms_of(
         call.kind,
         answer_kind=call.answer_kind,
         second=fitting.second or None,
+        supposed=fitting.lesser,
         bills_losers=model.bills_losers,
         leased=seats.leased,
         is_counted=is_counted(call, model) or is_fallback,  # a fallback may run beside the other model

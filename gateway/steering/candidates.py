@@ -67,7 +67,8 @@ class Terms(msgspec.Struct, frozen=True):
     hedged_part: float = 1.0  # of the budget: what late calls should need, so that it refuses few of them
     asked: RaceSettings | None = None  # the settings that were asked for, if those of the plan have fewer attempts
     cached: Mapping[str, int] | None = None  # by deployment: tokens of the prompt that its cache should have
-    supposed: Collection[str] = ()  # deployments that have refused other clients what this call asks for
+    # Deployments that do not take a preference of this call's, or have refused other clients what it asks for.
+    supposed: Collection[str] = ()
     learnt_as: Mapping[str, str] | None = None  # by deployment: the name of what the client's own key shows of it
 
 

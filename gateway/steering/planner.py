@@ -567,9 +567,9 @@ def _draw(chosen: Sequence[Candidate], weights_up_to: Sequence[float], random: R
 
 
 def _an_equal(primary: Candidate, chosen: Sequence[Candidate], supposed: Collection[str]) -> Candidate:
-    """Return the best that is as good as ``primary`` but for a hair, and has refused no client what this call asks for.
+    """Return the best that is as good as ``primary`` but for a hair, and takes all that this call asks for.
 
-    Else the primary: what other clients have met must make no call slower.
+    Else the primary: neither a preference nor what other clients have met must make a call slower.
     """
     most_s = HAIR * primary.score_s
     return next((each for each in chosen if each.deployment not in supposed and each.score_s <= most_s), primary)

@@ -28,8 +28,8 @@ class Malformed(Exception):
 class Loss(msgspec.Struct, frozen=True):
     """A part of a request that another dialect cannot express, or that a deployment ignores or refuses.
 
-    A ``hint`` (a cache marker) affects cost or speed, never the answer: it is left out, and the client is told. Any
-    other loss keeps the deployment out of the race, unless it is allowed to drop parameters.
+    A ``hint`` (a cache marker, a name told as its hash) affects no answer: it is left out, and the client is told. Of
+    other losses ``providers/wishes.py`` says by their fields whether they keep the deployment out of the race.
     """
 
     field: str  # as the client wrote it: logprobs, tools[1].type

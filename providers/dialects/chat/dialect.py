@@ -91,8 +91,8 @@ CHAT = Dialect(
         # ``thinking``, ``reasoning``, … are vendors' own.
         thinking=_THINKING,
         preferences=_THINKING
-        | {"metadata", "prompt_cache_key", "prompt_cache_options", "prompt_cache_retention", "safety_identifier"}
-        | {"service_tier", "user", "verbosity"},
+        | {"metadata", "prompt_cache_key", "prompt_cache_options", "prompt_cache_retention"}
+        | {"user", "verbosity"},
         efforts=frozenset(EFFORTS),
         without_effort=without_effort,
         choices="n",

@@ -204,7 +204,7 @@ _DEFAULTS: Mapping[str, tuple[bytes, ...]] = {**DEFAULTS, "parallel_tool_calls":
 _HINTS = frozenset(
     {
         *("metadata", "prediction", "prompt_cache_key", "prompt_cache_options", "prompt_cache_retention"),
-        *("safety_identifier", "user"),
+        "user",
     }
 )
 _REASONS: Mapping[str, str] = {
@@ -286,7 +286,7 @@ def _tier(asked: RawObject, losses: Losses) -> Object:
     if tier in _TIERS:
         return {"serviceTier": {"type": tier}}
     if tier not in {None, "auto"}:
-        losses.add("service_tier", f"Converse has no service tier {tier!r}", hint=True)
+        losses.add("service_tier", f"Converse has no service tier {tier!r}")
     return {}
 
 

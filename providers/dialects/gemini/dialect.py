@@ -303,7 +303,6 @@ _HINTS: Mapping[str, str] = {
     "prompt_cache_key": CACHE_REASON,
     "prompt_cache_options": CACHE_REASON,
     "prompt_cache_retention": CACHE_REASON,
-    "safety_identifier": "Gemini takes no name of a user",
     "user": "Gemini takes no name of a user",
 }
 _REASONS: Mapping[str, str] = {
@@ -313,6 +312,7 @@ _REASONS: Mapping[str, str] = {
     "logit_bias": "Gemini has no logit bias",
     "logprobs": "this model tells no log probabilities",
     "modalities": "answers in sound are not translated",
+    "safety_identifier": "Gemini takes no name of a user",
     "top_logprobs": "this model tells no log probabilities",
     "verbosity": "Gemini has no verbosity",
     "web_search_options": "Gemini has its own search",
@@ -422,7 +422,7 @@ def _tier(asked: RawObject, losses: Losses) -> Object:
     if tier in TIERS:
         return {"serviceTier": TIERS[tier]}
     if tier not in {None, "auto", "default"}:
-        losses.add("service_tier", f"Gemini has no service tier {tier!r}", hint=True)
+        losses.add("service_tier", f"Gemini has no service tier {tier!r}")
     return {}
 
 

@@ -561,7 +561,7 @@ def _tier(asked: RawObject, losses: Losses) -> Object:
     if tier in TIERS:
         return {"service_tier": tier}
     if tier not in {"standard", "unspecified"}:
-        losses.add("serviceTier", f"chat has no service tier {tier!r}", hint=True)
+        losses.add("serviceTier", f"chat has no service tier {tier!r}")
     return {}
 
 

@@ -597,15 +597,15 @@ def _sampling(asked: RawObject, losses: Losses, sampling: Sampling, *, thinks: b
 def _user(asked: RawObject, losses: Losses) -> Object:
     """Return the fields for the user's name and the service tier."""
     said: Object = {}
-    for name in ("user", "safety_identifier"):
+    for name in ("safety_identifier", "user"):
         if name in asked and not said:
             user: str = decoded(asked[name], str, name)
             said["metadata"] = {"user_id": name_in_messages(user, name, losses)}
     if "user" in asked and "safety_identifier" in asked:
-        losses.add("safety_identifier", "Messages has only one field for the user's name", hint=True)
+        losses.add("user", "Messages has only one field for the user's name", hint=True)
     tier = decoded(asked.get("service_tier"), str, "service_tier")
     if tier == "default":
         said["service_tier"] = "standard_only"
     elif tier not in {None, "auto"}:
-        losses.add("service_tier", f"Messages has no service tier {tier!r}", hint=True)
+        losses.add("service_tier", f"Messages has no service tier {tier!r}")
     return said

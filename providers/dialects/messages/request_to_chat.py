@@ -603,7 +603,7 @@ def _user(asked: RawObject, losses: Losses) -> Object:
     if tier == "standard_only":
         said["service_tier"] = "default"
     elif tier not in {None, "auto"}:
-        losses.add("service_tier", f"chat has no service tier {tier!r}", hint=True)
+        losses.add("service_tier", f"chat has no service tier {tier!r}")
     return said
 
 

@@ -148,7 +148,7 @@ RESPONSES = Dialect(
         thinking=frozenset({"reasoning.effort", "reasoning.generate_summary", "reasoning.summary"}),
         preferences=frozenset({"client_metadata", "metadata", "prompt_cache_key", "prompt_cache_options"})
         | {"prompt_cache_retention", "reasoning.effort", "reasoning.generate_summary", "reasoning.summary"}
-        | {"safety_identifier", "service_tier", "stream_options", "text.verbosity", "user"},
+        | {"stream_options", "text.verbosity", "user"},
         items={"include": frozenset({"reasoning.encrypted_content"})},
         efforts=frozenset({"reasoning", "include"}),
         without_effort=without_effort,

@@ -1,0 +1,119 @@
+"""What a client demands of an answer, and what it only wishes: one table of fields, for losses and refusals alike.
+
+A *must* keeps a deployment out that cannot hold it, unless its ``drop_params`` says otherwise. A *preference* says how
+to answer the same question: a deployment that takes it comes first, and one that does not is asked without it. A *hint*
+affects cost or speed alone. Whatever is left out, the client is told.
+
+A field that is not in the table is a must. Values that decide the answer (a temperature of 0), and those that no API
+takes, which are the client's mistake, are no preferences either.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from enum import StrEnum
+from typing import Final
+
+import msgspec
+
+from providers.dialects import Fields, Loss
+from providers.hosted import runs_among
+
+
+class Wish(StrEnum):
+    """How much a client depends on a field."""
+
+    MUST = "must"
+    PREFERENCE = "preference"
+    HINT = "hint"
+
+
+# Fields by their paths, without numbers, in snake case and without Google's ``generationConfig``: all APIs' names for
+# one field have one row. What is within a field has the field's row.
+_PREFERENCES: Final = frozenset({
+    # How hard, and in which way, to think; the last ones are vendors' own in chat.
+    *("reasoning_effort", "reasoning", "thinking", "thinking_config", "output_config.effort", "thinking_budget"),
+    *("enable_thinking", "include_reasoning", "reasoning_format", "shows_thoughts"),
+    *("chat_template_kwargs.enable_thinking", "chat_template_kwargs.thinking"),
+    # How much to write.
+    *("verbosity", "text.verbosity"),
+    # How long a conversation is handed on.
+    *("truncation", "context_management"),
+    # How closely pictures are looked at.
+    "media_resolution",
+})  # fmt: skip
+_HINTS: Final = frozenset({
+    *("metadata", "client_metadata", "labels", "user", "diagnostics", "prediction", "speed"),
+    *("prompt_cache_key", "prompt_cache_options", "prompt_cache_retention", "cache_control"),
+})  # fmt: skip
+# Sampling that shapes chance: the values that an API takes, from the least to the most.
+_SAMPLING: Final[Mapping[str, tuple[float, float]]] = {
+    "temperature": (0, 2),
+    "top_p": (0, 1),
+    "top_k": (1, 10**6),
+    "top_a": (0, 1),
+    "min_p": (0, 1),
+    "typical_p": (0, 1),
+    "frequency_penalty": (-2, 2),
+    "presence_penalty": (-2, 2),
+    "repetition_penalty": (0, 10),
+    "repeat_penalty": (0, 10),
+}
+_DECIDING: Final[Mapping[str, float]] = {"temperature": 0, "top_p": 0, "top_k": 1}  # nothing is left to chance
+_TIERS: Final = frozenset({"service_tier"})
+_DEARER: Final = frozenset({b'"priority"', b'"fast"'})  # tiers for which their client pays more
+_DEMANDED: Final = frozenset({"safety_identifier"})  # musts though no answer depends on them
+_OF_CALLS: Final = "max_tool_calls"  # of tools that run at the provider
+_DETAIL: Final = re.compile(r"(?:messages|input)\..*\bdetail")  # of a picture or a file
+_NUMBER = re.compile(r"\[\d*\]")
+_HUMP = re.compile(r"(?<=[a-z0-9])[A-Z]")
+_CONFIG = "generationConfig."
+
+
+def wish_of(field: str, fields: Fields) -> Wish | None:
+    """Return how much the client of a request with these ``fields`` depends on the one at this path.
+
+    None: it is not in the table, or no value of those that are.
+    """
+    name = _plain(field)
+    if name in _SAMPLING:
+        return Wish.PREFERENCE if _is_chance(name, fields.get(field)) else None
+    if name in _TIERS:
+        return Wish.MUST if bytes(fields.get(field, b"")).lower() in _DEARER else Wish.HINT
+    if name in _DEMANDED:
+        return Wish.MUST
+    if name == _OF_CALLS:
+        return None if "tools" in fields and runs_among(fields["tools"]) else Wish.PREFERENCE
+    if _DETAIL.fullmatch(name) is not None or _is_within(name, _PREFERENCES):
+        return Wish.PREFERENCE
+    return Wish.HINT if _is_within(name, _HINTS) else None
+
+
+def of_loss(loss: Loss, fields: Fields) -> Wish:
+    """Return how much the client of a request with these ``fields`` depends on what is lost of it."""
+    return Wish.HINT if loss.hint else wish_of(loss.field, fields) or Wish.MUST
+
+
+def demanded(losses: Iterable[Loss], fields: Fields) -> list[Loss]:
+    """Return those of ``losses`` without which the request of these ``fields`` is another one."""
+    return [loss for loss in losses if of_loss(loss, fields) is Wish.MUST]
+
+
+def _plain(field: str) -> str:
+    return _HUMP.sub(lambda hump: f"_{hump[0]}", _NUMBER.sub("", field).removeprefix(_CONFIG)).lower()
+
+
+def _is_within(name: str, names: frozenset[str]) -> bool:
+    while name not in names:
+        name, _, inner = name.rpartition(".")
+        if not inner:
+            return False
+    return True
+
+
+def _is_chance(name: str, value: msgspec.Raw | None) -> bool:
+    try:
+        said = msgspec.json.decode(b"null" if value is None else value, type=float | None)
+    except msgspec.DecodeError:
+        return False
+    least, most = _SAMPLING[name]
+    return said is not None and said != _DECIDING.get(name) and least <= said <= most

@@ -1,0 +1,109 @@
+"""The table of what clients demand and what they only wish: by any API's name of a field, and by its value."""
+
+from typing import Any
+
+import pytest
+
+from providers import Wish, demanded, of_loss
+from providers.dialects import Loss, raw_json
+
+MUST, PREFERENCE, HINT = Wish.MUST, Wish.PREFERENCE, Wish.HINT
+
+
+def wished(field: str, said: Any = None, *, hint: bool = False, **beside: Any) -> Wish:
+    """Return what the table says of a field with this value, which was lost."""
+    fields = {name: raw_json(value) for name, value in {field: said, **beside}.items()}
+    return of_loss(Loss(field, "why", hint=hint), fields)
+
+
+@pytest.mark.parametrize(
+    "field",
+    [
+        *("reasoning_effort", "reasoning.effort", "reasoning", "reasoning.mode", "thinking", "thinking.budget_tokens"),
+        *("output_config.effort", "generationConfig.thinkingConfig", "enable_thinking", "thinking_budget"),
+        *("verbosity", "text.verbosity", "truncation", "context_management", "generationConfig.mediaResolution"),
+        *("messages[0].content[1].image_url.detail", "input[3].output[0].detail", "input[3].content[0].detail"),
+    ],
+)
+def test_how_to_answer_is_a_preference_by_whatever_name(field: str) -> None:
+    assert wished(field, "x") is PREFERENCE
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("temperature", 0.2),
+        ("generationConfig.temperature", 0.2),
+        ("top_p", 0.95),
+        ("generationConfig.topP", 0.95),
+        ("top_k", 64),
+        ("generationConfig.topK", 64),
+        ("frequency_penalty", -2),
+        ("generationConfig.presencePenalty", 0.5),
+        ("min_p", 0.05),
+    ],
+)
+def test_sampling_that_shapes_chance_is_a_preference(field: str, value: float) -> None:
+    assert wished(field, value) is PREFERENCE
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("temperature", 0),
+        ("generationConfig.temperature", 0.0),
+        ("top_p", 0),
+        ("generationConfig.topK", 1),
+        ("temperature", 3),
+        ("top_p", 2),
+        ("temperature", "warm"),
+        ("temperature", None),
+    ],
+)
+def test_what_leaves_nothing_to_chance_and_what_no_api_takes_is_a_must(field: str, value: object) -> None:
+    assert wished(field, value) is MUST
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        *[(name, 1) for name in ("seed", "n", "generationConfig.candidateCount", "max_tokens", "logit_bias")],
+        *[(name, "x") for name in ("stop", "inference_geo", "store", "safetySettings[0]", "response_format")],
+        *[(name, "x") for name in ("tool_choice", "tools[0]", "text.format", "output_config.format", "logprobs")],
+        ("output_config", {"format": {}}),
+        ("chat_template_kwargs", {"persona": "x"}),
+        ("tools[0].function.parameters.properties.detail", "x"),
+    ],
+)
+def test_what_changes_which_answer_is_meant_is_a_must(field: str, value: object) -> None:
+    assert wished(field, value) is MUST
+
+
+@pytest.mark.parametrize("field", ["metadata", "metadata.user_id", "prompt_cache_key", "user", "labels", "speed"])
+def test_what_changes_cost_and_speed_alone_is_a_hint(field: str) -> None:
+    assert wished(field, "x") is HINT
+
+
+@pytest.mark.parametrize("field", ["service_tier", "serviceTier"])
+def test_a_tier_for_which_the_client_pays_more_is_a_must_and_others_are_hints(field: str) -> None:
+    assert [wished(field, tier) for tier in ("flex", "scale", "priority", "PRIORITY")] == [
+        *(HINT, HINT),
+        *(MUST, MUST),
+    ]
+
+
+def test_whose_request_it_is_for_a_vendors_safety_is_a_must() -> None:
+    assert wished("safety_identifier", "u") is MUST
+    assert wished("safety_identifier", "u", hint=True) is HINT  # told as a hash
+
+
+def test_a_limit_of_calls_at_the_provider_is_one_only_where_some_may_be_made() -> None:
+    function = {"type": "function", "name": "f"}
+    assert wished("max_tool_calls", 3) is PREFERENCE
+    assert wished("max_tool_calls", 3, tools=[function]) is PREFERENCE
+    assert wished("max_tool_calls", 3, tools=[function, {"type": "web_search"}]) is MUST
+
+
+def test_what_is_only_said_otherwise_stays_a_hint() -> None:
+    losses = [Loss("tool_choice", "as JSON", hint=True), Loss("stop", "too many"), Loss("verbosity", "none")]
+    assert demanded(losses, {"stop": raw_json(["x"]), "verbosity": raw_json("low")}) == [losses[1]]
