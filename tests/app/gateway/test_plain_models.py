@@ -285,7 +285,7 @@ async def test_without_it_the_reason_says_what_would_help_and_nothing_is_asked(s
     async with serve(alpha=None, config=at_openai("chat")) as running:
         async with running.chat(**SAMPLED) as response:
             assert response.status == 400
-            assert "does not support 'temperature': this model does not take it (drop_params" in await response.text()
+            assert "does not support 'stop': this model does not take it (drop_params" in await response.text()
         assert not running["alpha"].received
 
 
@@ -414,7 +414,7 @@ async def test_an_older_claude_does_not_think_on_after_a_tool_without_its_though
 async def test_a_claude_that_takes_no_sampling_is_asked_without_it_or_not_at_all(
     serve: Serve, *, drop_params: bool
 ) -> None:
-    body = {"model": MODEL, "max_tokens": 100, "messages": TURN, "temperature": 0.2}
+    body = {"model": MODEL, "max_tokens": 100, "messages": TURN, "temperature": 0}
     deployment = {"deployment": "alpha/claude-opus-4-8", "drop_params": drop_params}
     config = {"models": {MODEL: {"deployments": [deployment]}}, "providers": {"alpha": {"preset": "anthropic"}}}
     async with serve(alpha=SCRIPTS["messages"], config=config) as running:

@@ -132,8 +132,8 @@ async def test_what_only_mentions_a_field_is_not_asked_again(serve: Serve, said:
 
 async def test_what_the_client_asked_for_is_never_left_out(serve: Serve) -> None:
     async with serve(alpha=None) as running:
-        running["alpha"].answers = refusing("temperature", "`temperature` is not supported with this model", code=400)
-        assert (await told(running, {"messages": QUESTION, "temperature": 0.2}))[0] == 400
+        running["alpha"].answers = refusing("seed", "`seed` is not supported with this model", code=400)
+        assert (await told(running, {"messages": QUESTION, "seed": 7}))[0] == 400
         assert len(running["alpha"].received) == 1
 
 

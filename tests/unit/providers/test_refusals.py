@@ -113,7 +113,7 @@ CASES = [
     Case("Go", 'json: unknown field "service_tier"', {"service_tier": "auto"}, {}, told=()),
     Case("zod", "Unrecognized key(s) in object: 'verbosity'", {"verbosity": "high"}, {}),
     Case("Python", "create() got an unexpected keyword argument 'reasoning_effort'", EFFORT, {}),
-    Case("JSON Schema", "Additional properties are not allowed ('safety_identifier' was unexpected)", {"safety_identifier": "u"}, {}),
+    Case("JSON Schema", "Additional properties are not allowed ('prompt_cache_key' was unexpected)", {"prompt_cache_key": "u"}, {}),
 ]  # fmt: skip
 
 
