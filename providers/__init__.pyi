@@ -39,6 +39,9 @@ from .datasheets import prices_changed as prices_changed
 from .datasheets import prices_in as prices_in
 from .datasheets import table_of as table_of
 from .datasheets import uplifted as uplifted
+from .demands import Demand as Demand
+from .demands import demanded as demanded
+from .demands import of_loss as of_loss
 from .error_bodies import error_in as error_in
 from .error_bodies import headroom as headroom
 from .error_bodies import named_error as named_error
@@ -165,9 +168,6 @@ from .usage import reported as reported
 from .usage import tier_asked_by as tier_asked_by
 from .usage import tier_of as tier_of
 from .vertex_upstream import VertexUpstream as VertexUpstream
-from .wishes import Wish as Wish
-from .wishes import demanded as demanded
-from .wishes import of_loss as of_loss
 from .words import LARGEST_REQUEST_BYTES as LARGEST_REQUEST_BYTES
 from .words import addresses as addresses
 from .words import keep as keep

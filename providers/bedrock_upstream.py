@@ -13,6 +13,7 @@ from uuid import uuid4
 
 import msgspec
 
+from providers.demands import demanded
 from providers.dialects import (
     CHAT,
     ConverseToChat,
@@ -38,7 +39,6 @@ from providers.learnt import Facts
 from providers.listings import Listing
 from providers.renewal import PAUSE_S, Fetched, Renewal
 from providers.usage import Usage
-from providers.wishes import demanded
 
 _STREAM, _WHOLE = "model/{model}/converse-stream", "model/{model}/converse"
 _LARGEST_ANSWER_BYTES = 128 * 1024 * 1024

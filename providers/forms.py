@@ -4,7 +4,7 @@ Who may lose what:
 
 - What the gateway has added is left out, without a word to the client; only that usage is not asked for is told.
 - A *preference* of the client's, or a hint, is left out, and told: how hard to think, how much to write, sampling,
-  which queue, how prompts are cached. The answer is one to the same question. ``wishes.py`` has the table; what only
+  which queue, how prompts are cached. The answer is one to the same question. ``demands.py`` has the table; what only
   one dialect has, its format lists.
 - A value that is the default is left out: nothing is lost.
 - A field with two names is sent by the other one.
@@ -23,6 +23,7 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 
 from providers.catalog import DEFAULTS, Quirks
+from providers.demands import Demand, demand_of
 from providers.dialects import Malformed, RequestFormat
 from providers.errors import UNREADABLE, ErrorKind, UpstreamError
 from providers.exchange import Request
@@ -30,7 +31,6 @@ from providers.large_bodies import raw_json
 from providers.learnt import LONGEST_NAME, NOTHING, Fact, Facts, Kind, Learnt
 from providers.quotes import VendorsWords, mark
 from providers.refusals import Reading, Refused, is_within_answer, mentions, read, refuses_to_stream
-from providers.wishes import Wish, wish_of
 from providers.wrong_api import Lacking, lacking
 
 MOST_FORMS = 6  # that are tried after the usual one, each as the last refusal was about another field
@@ -459,9 +459,9 @@ def _may_lose(fields: Fields, place: Place, asked: Asked) -> _Why | None:
         return _Why(is_told=request.keeps and given in request.fields and given not in request.added)
     if value in _OTHER_DEFAULTS.get(top, DEFAULTS.get(top, _NONE)) and not place.inner:
         return _Why(is_told=False)
-    wish = wish_of(place.path, fields)
-    is_wished = wish is not Wish.MUST and (wish is not None or _is_preference(place, value, formats))
-    if is_wished or top in _optional(formats, fields):
+    demand = demand_of(place.path, fields)
+    is_preferred = demand is not Demand.MUST and (demand is not None or _is_preference(place, value, formats))
+    if is_preferred or top in _optional(formats, fields):
         return _Why(is_told=given in request.fields and given not in request.added)
     essential = {formats.prompt, *formats.reading_order, *formats.essential, *formats.json_formats, *formats.tools}
     if top in _KEPT or top in essential or top == formats.choices or top in formats.items:

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from providers.demands import demanded
 from providers.dialects import CHAT, Dialect, Loss, events_of_answer, raw_json
 from providers.error_bodies import error_of_response
 from providers.errors import ErrorKind, UpstreamError, is_shortage, out_of_descriptors
@@ -19,7 +20,6 @@ from providers.learnt import Facts, Learnt
 from providers.listings import Listing
 from providers.litellm_library import LiteLLM
 from providers.quotes import VendorsWords
-from providers.wishes import demanded
 
 # One answer from litellm as an ``Exchange``: its chunks as OpenAI's events, passed from one task to another.
 

@@ -20,7 +20,7 @@ from gateway.fleet.models import Deployment, Model, Parameters
 from gateway.limits import Use
 from gateway.settings import DataPolicy, RaceSettings, Unpriced
 from gateway.steering import Launch, Plan, Start
-from providers import Kind, Traits, Wish, finished, fitted_to, lets_search, of_loss, searches_offered
+from providers import Demand, Kind, Traits, finished, fitted_to, lets_search, of_loss, searches_offered
 from providers.dialects import (
     AS_CALL,
     DIALECTS,
@@ -209,9 +209,9 @@ class _Translations:
 
     def _note(self, losses: Sequence[Loss], deployment: Deployment, fitting: Fitting) -> None:
         """Add to ``fitting`` what ``deployment`` does not take; a must keeps it out."""
-        wishes = [(loss, of_loss(loss, self._fields)) for loss in losses]
-        lost = [loss for loss, wish in wishes if wish is Wish.MUST and loss.field not in self._question.served]
-        if any(wish is Wish.PREFERENCE for _, wish in wishes):
+        demands = [(loss, of_loss(loss, self._fields)) for loss in losses]
+        lost = [loss for loss, demand in demands if demand is Demand.MUST and loss.field not in self._question.served]
+        if any(demand is Demand.PREFERENCE for _, demand in demands):
             fitting.lesser.append(deployment.name)
         _check_essential(lost)
         fitting.dropped[deployment.name] = tuple(dict.fromkeys(loss.field for loss in losses))

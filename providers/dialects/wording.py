@@ -29,7 +29,7 @@ class Loss(msgspec.Struct, frozen=True):
     """A part of a request that another dialect cannot express, or that a deployment ignores or refuses.
 
     A ``hint`` (a cache marker, a name told as its hash) affects no answer: it is left out, and the client is told. Of
-    other losses ``providers/wishes.py`` says by their fields whether they keep the deployment out of the race.
+    other losses ``providers/demands.py`` says by their fields whether they keep the deployment out of the race.
     """
 
     field: str  # as the client wrote it: logprobs, tools[1].type

@@ -7,8 +7,8 @@ import msgspec
 import pytest
 
 from providers.catalog import Quirks, is_plain, load_catalog, losses, shape
+from providers.demands import demanded
 from providers.dialects.histories import History
-from providers.wishes import demanded
 
 
 def fields(**values: Any) -> dict[str, msgspec.Raw]:

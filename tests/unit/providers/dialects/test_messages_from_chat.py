@@ -74,7 +74,7 @@ def test_effort_and_schema_share_the_output_config() -> None:
         ),
         ({"metadata": {"a": "b"}}, True),
         ({"prompt_cache_key": "k"}, True),
-        ({"service_tier": "flex"}, False),  # wishes.py says which tier is a must
+        ({"service_tier": "flex"}, False),  # demands.py says which tier is a must
         ({"prediction": {"type": "content", "content": "x"}}, True),
     ],
 )

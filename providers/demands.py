@@ -1,4 +1,4 @@
-"""What a client demands of an answer, and what it only wishes: one table of fields, for losses and refusals alike.
+"""What a client demands of an answer, and what it only prefers: one table of fields, for losses and refusals alike.
 
 A *must* keeps a deployment out that cannot hold it, unless its ``drop_params`` says otherwise. A *preference* says how
 to answer the same question: a deployment that takes it comes first, and one that does not is asked without it. A *hint*
@@ -19,7 +19,7 @@ from providers.dialects import Fields, Loss
 from providers.hosted import runs_among
 
 
-class Wish(StrEnum):
+class Demand(StrEnum):
     """How much a client depends on a field."""
 
     MUST = "must"
@@ -69,33 +69,33 @@ _HUMP = re.compile(r"(?<=[a-z0-9])[A-Z]")
 _CONFIG = "generationConfig."
 
 
-def wish_of(field: str, fields: Fields) -> Wish | None:
+def demand_of(field: str, fields: Fields) -> Demand | None:
     """Return how much the client of a request with these ``fields`` depends on the one at this path.
 
     None: it is not in the table, or no value of those that are.
     """
     name = _plain(field)
     if name in _SAMPLING:
-        return Wish.PREFERENCE if _is_chance(name, fields.get(field)) else None
+        return Demand.PREFERENCE if _is_chance(name, fields.get(field)) else None
     if name in _TIERS:
-        return Wish.MUST if bytes(fields.get(field, b"")).lower() in _DEARER else Wish.HINT
+        return Demand.MUST if bytes(fields.get(field, b"")).lower() in _DEARER else Demand.HINT
     if name in _DEMANDED:
-        return Wish.MUST
+        return Demand.MUST
     if name == _OF_CALLS:
-        return None if "tools" in fields and runs_among(fields["tools"]) else Wish.PREFERENCE
+        return None if "tools" in fields and runs_among(fields["tools"]) else Demand.PREFERENCE
     if _DETAIL.fullmatch(name) is not None or _is_within(name, _PREFERENCES):
-        return Wish.PREFERENCE
-    return Wish.HINT if _is_within(name, _HINTS) else None
+        return Demand.PREFERENCE
+    return Demand.HINT if _is_within(name, _HINTS) else None
 
 
-def of_loss(loss: Loss, fields: Fields) -> Wish:
+def of_loss(loss: Loss, fields: Fields) -> Demand:
     """Return how much the client of a request with these ``fields`` depends on what is lost of it."""
-    return Wish.HINT if loss.hint else wish_of(loss.field, fields) or Wish.MUST
+    return Demand.HINT if loss.hint else demand_of(loss.field, fields) or Demand.MUST
 
 
 def demanded(losses: Iterable[Loss], fields: Fields) -> list[Loss]:
     """Return those of ``losses`` without which the request of these ``fields`` is another one."""
-    return [loss for loss in losses if of_loss(loss, fields) is Wish.MUST]
+    return [loss for loss in losses if of_loss(loss, fields) is Demand.MUST]
 
 
 def _plain(field: str) -> str:

@@ -1,16 +1,16 @@
-"""The table of what clients demand and what they only wish: by any API's name of a field, and by its value."""
+"""The table of what clients demand and what they only prefer: by any API's name of a field, and by its value."""
 
 from typing import Any
 
 import pytest
 
-from providers import Wish, demanded, of_loss
+from providers import Demand, demanded, of_loss
 from providers.dialects import Loss, raw_json
 
-MUST, PREFERENCE, HINT = Wish.MUST, Wish.PREFERENCE, Wish.HINT
+MUST, PREFERENCE, HINT = Demand.MUST, Demand.PREFERENCE, Demand.HINT
 
 
-def wished(field: str, said: Any = None, *, hint: bool = False, **beside: Any) -> Wish:
+def demand(field: str, said: Any = None, *, hint: bool = False, **beside: Any) -> Demand:
     """Return what the table says of a field with this value, which was lost."""
     fields = {name: raw_json(value) for name, value in {field: said, **beside}.items()}
     return of_loss(Loss(field, "why", hint=hint), fields)
@@ -26,7 +26,7 @@ def wished(field: str, said: Any = None, *, hint: bool = False, **beside: Any) -
     ],
 )
 def test_how_to_answer_is_a_preference_by_whatever_name(field: str) -> None:
-    assert wished(field, "x") is PREFERENCE
+    assert demand(field, "x") is PREFERENCE
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ def test_how_to_answer_is_a_preference_by_whatever_name(field: str) -> None:
     ],
 )
 def test_sampling_that_shapes_chance_is_a_preference(field: str, value: float) -> None:
-    assert wished(field, value) is PREFERENCE
+    assert demand(field, value) is PREFERENCE
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_sampling_that_shapes_chance_is_a_preference(field: str, value: float) -
     ],
 )
 def test_what_leaves_nothing_to_chance_and_what_no_api_takes_is_a_must(field: str, value: object) -> None:
-    assert wished(field, value) is MUST
+    assert demand(field, value) is MUST
 
 
 @pytest.mark.parametrize(
@@ -76,32 +76,32 @@ def test_what_leaves_nothing_to_chance_and_what_no_api_takes_is_a_must(field: st
     ],
 )
 def test_what_changes_which_answer_is_meant_is_a_must(field: str, value: object) -> None:
-    assert wished(field, value) is MUST
+    assert demand(field, value) is MUST
 
 
 @pytest.mark.parametrize("field", ["metadata", "metadata.user_id", "prompt_cache_key", "user", "labels", "speed"])
 def test_what_changes_cost_and_speed_alone_is_a_hint(field: str) -> None:
-    assert wished(field, "x") is HINT
+    assert demand(field, "x") is HINT
 
 
 @pytest.mark.parametrize("field", ["service_tier", "serviceTier"])
 def test_a_tier_for_which_the_client_pays_more_is_a_must_and_others_are_hints(field: str) -> None:
-    assert [wished(field, tier) for tier in ("flex", "scale", "priority", "PRIORITY")] == [
+    assert [demand(field, tier) for tier in ("flex", "scale", "priority", "PRIORITY")] == [
         *(HINT, HINT),
         *(MUST, MUST),
     ]
 
 
 def test_whose_request_it_is_for_a_vendors_safety_is_a_must() -> None:
-    assert wished("safety_identifier", "u") is MUST
-    assert wished("safety_identifier", "u", hint=True) is HINT  # told as a hash
+    assert demand("safety_identifier", "u") is MUST
+    assert demand("safety_identifier", "u", hint=True) is HINT  # told as a hash
 
 
 def test_a_limit_of_calls_at_the_provider_is_one_only_where_some_may_be_made() -> None:
     function = {"type": "function", "name": "f"}
-    assert wished("max_tool_calls", 3) is PREFERENCE
-    assert wished("max_tool_calls", 3, tools=[function]) is PREFERENCE
-    assert wished("max_tool_calls", 3, tools=[function, {"type": "web_search"}]) is MUST
+    assert demand("max_tool_calls", 3) is PREFERENCE
+    assert demand("max_tool_calls", 3, tools=[function]) is PREFERENCE
+    assert demand("max_tool_calls", 3, tools=[function, {"type": "web_search"}]) is MUST
 
 
 def test_what_is_only_said_otherwise_stays_a_hint() -> None:

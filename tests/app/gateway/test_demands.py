@@ -141,8 +141,8 @@ async def test_a_preference_takes_nobody_out_of_a_race(serve: Serve) -> None:
 
 async def test_a_preference_that_is_refused_is_left_out_and_a_must_is_not(serve: Serve) -> None:
     async with serve(alpha=None, config={"models": {MODEL: {"deployments": ["alpha/m"]}}}) as running:
-        wishes: dict[str, Any] = {"top_k": 40, "min_p": 0.1, "truncation": "auto", "verbosity": "low"}
-        for field, value in wishes.items():
+        preferences: dict[str, Any] = {"top_k": 40, "min_p": 0.1, "truncation": "auto", "verbosity": "low"}
+        for field, value in preferences.items():
             running["alpha"].answers = refusing(field)
             async with running.post({"model": MODEL, "messages": TURN, field: value}) as response:
                 assert (response.status, response.headers["x-holeshot-dropped"]) == (200, field)
