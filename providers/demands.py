@@ -63,7 +63,7 @@ _TIERS: Final = frozenset({"service_tier"})
 _DEARER: Final = frozenset({b'"priority"', b'"fast"'})  # tiers for which their client pays more
 _DEMANDED: Final = frozenset({"safety_identifier"})  # musts though no answer depends on them
 _OF_CALLS: Final = "max_tool_calls"  # of tools that run at the provider
-_DETAIL: Final = re.compile(r"(?:messages|input)\..*\bdetail")  # of a picture or a file
+_PROMPTS: Final = ("messages.", "input.")  # within them, how closely a picture or a file is looked at: ``detail``
 _NUMBER = re.compile(r"\[\d*\]")
 _HUMP = re.compile(r"(?<=[a-z0-9])[A-Z]")
 _CONFIG = "generationConfig."
@@ -83,7 +83,7 @@ def demand_of(field: str, fields: Fields) -> Demand | None:
         return Demand.MUST
     if name == _OF_CALLS:
         return None if "tools" in fields and runs_among(fields["tools"]) else Demand.PREFERENCE
-    if _DETAIL.fullmatch(name) is not None or _is_within(name, _PREFERENCES):
+    if (name.startswith(_PROMPTS) and name.endswith(".detail")) or _is_within(name, _PREFERENCES):
         return Demand.PREFERENCE
     return Demand.HINT if _is_within(name, _HINTS) else None
 
