@@ -84,6 +84,10 @@ class ChunkTranslation(ABC):
         return b"".join(said)
 
 
+# What of a delta is no thought.
+_ANSWERS = frozenset({"audio", "content", "function_call", "images", "refusal", "tool_calls"})
+
+
 class StreamErrors:
     """Finds the errors of a stream: in its choices, beside them, and those that are not called errors."""
 
@@ -101,7 +105,10 @@ class StreamErrors:
         if is_error:
             raise error_in(data, self._secrets, otherwise=ErrorKind.STREAM_ERROR)
         for each in choices:
-            self._said = self._said or _answers(each)
+            if self._said:
+                break
+            delta = each.get("delta") or each.get("message")
+            self._said = isinstance(delta, dict) and not _ANSWERS.isdisjoint(filter(delta.get, delta))
             reason = each.get("finish_reason")
             if reason and not self._said and is_unread(reason, each.get("native_finish_reason")):
                 raise ended_with(string(reason))
@@ -124,14 +131,6 @@ def complaint(data: bytes) -> bytes:
 def _says_some(choice: Mapping[str, Any]) -> bool:
     delta = delta_of(choice)
     return isinstance(delta, dict) and any(said for name, said in delta.items() if name != "role")
-
-
-def _answers(choice: Mapping[str, Any]) -> bool:
-    """Whether a choice says something besides thoughts."""
-    delta = delta_of(choice)
-    return isinstance(delta, dict) and any(
-        said for name, said in delta.items() if name != "role" and name not in THINKS
-    )
 
 
 # What vendors call a delta's thinking; some send the same text by two of these names. The third is GitHub Copilot's,

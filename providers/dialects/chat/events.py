@@ -146,6 +146,9 @@ def choices(data: bytes) -> Iterator[tuple[int, bool]]:
         yield choice.index or 0, bool(choice.finish_reason)
 
 
+_USUAL_ENDS = frozenset({"stop", "length", "tool_calls", "content_filter", "function_call"})
+
+
 def _chunk(data: bytes, event: _Event, secrets: Sequence[str]) -> Chunk:
     answer = False
     finish_reason = error = None
@@ -157,7 +160,8 @@ def _chunk(data: bytes, event: _Event, secrets: Sequence[str]) -> Chunk:
     for choice in event.choices or ():
         if choice.finish_reason:
             finish_reason = choice.finish_reason
-            failed = failed or is_unread(finish_reason, choice.native_finish_reason)
+            odd = finish_reason not in _USUAL_ENDS or choice.native_finish_reason is not None
+            failed = failed or (odd and is_unread(finish_reason, choice.native_finish_reason))
         if choice.error or choice.finish_reason in FAILED:
             error = error_in(data, secrets, otherwise=ErrorKind.STREAM_ERROR)
         delta = choice.delta or choice.message
