@@ -46,7 +46,11 @@ _KEPT = frozenset(
         *("store", "stream", "suffix", "tool_choice", "toolConfig", "web_search_options"),
     }
 )
-_OTHER_DEFAULTS: Mapping[str, tuple[bytes, ...]] = {"encoding_format": (b'"float"',), "background": (b"false",)}
+_OTHER_DEFAULTS: Mapping[str, tuple[bytes, ...]] = {
+    "background": (b"false",),
+    "encoding_format": (b'"float"',),
+    "tool_choice": (b'"auto"', b'{"type":"auto"}', b'{"type": "auto"}'),
+}
 # The fields of an assistant's message that only say how it was made; and those without which it is not one.
 _OF_MAKING = frozenset(
     {

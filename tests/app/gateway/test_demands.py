@@ -146,6 +146,11 @@ async def test_a_preference_that_is_refused_is_left_out_and_a_must_is_not(serve:
             running["alpha"].answers = refusing(field)
             async with running.post({"model": MODEL, "messages": TURN, field: value}) as response:
                 assert (response.status, response.headers["x-holeshot-dropped"]) == (200, field)
+        running["alpha"].answers = refusing("tool_choice")
+        for choice in ("auto", "required"):  # the default, and what the client came for
+            body = {"model": MODEL, "messages": TURN, "tools": [TOOL], "tool_choice": choice}
+            async with running.post(body) as response:
+                assert response.status == (200 if choice == "auto" else 400)
         musts: dict[str, Any] = {"safety_identifier": "u", "service_tier": "priority", "seed": 1, "stop": ["x"]}
         for field, value in musts.items():
             running["alpha"].answers = refusing(field)
