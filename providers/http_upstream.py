@@ -250,8 +250,13 @@ class HttpUpstream:
 
         """
         dialect = request.dialect
-        if dialect.requests.header_for is not None and (needed := dialect.requests.header_for(request.fields)):
-            request = self._saying(request, *needed)
+        needed = dialect.requests.header_for  # of fields that say how to think, which most requests have none of
+        if (
+            needed is not None
+            and not dialect.requests.efforts.isdisjoint(request.fields)
+            and (said := needed(request.fields))
+        ):
+            request = self._saying(request, *said)
         head = self._head("POST", dialect.name, request.model, packed=False, own=request.own_headers)
         response = await self._accepted(head, request)
         exchange = HttpExchange(response, self._secrets, dialect.answers.events_of_answer)
