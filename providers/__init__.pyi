@@ -107,6 +107,7 @@ from .listings import Listing as Listing
 from .litellm_errors import upstream_error as upstream_error
 from .litellm_library import LiteLLM as LiteLLM
 from .litellm_upstream import LiteLLMUpstream as LiteLLMUpstream
+from .meanings import Meaning as Meaning
 from .multipart import LONGEST_VALUE_BYTES as LONGEST_VALUE_BYTES
 from .multipart import Form as Form
 from .multipart import Steps as Steps
@@ -145,6 +146,9 @@ from .sse import sent_forms as sent_forms
 from .sse import separators as separators
 from .sse import set_apart as set_apart
 from .surrogates import HalfCharacters as HalfCharacters
+from .too_long import UNKNOWN_LENGTHS as UNKNOWN_LENGTHS
+from .too_long import Lengths as Lengths
+from .too_long import stated_lengths as stated_lengths
 from .too_long import stated_limit as stated_limit
 from .usage import FAST as FAST
 from .usage import NOTHING as NOTHING

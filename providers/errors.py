@@ -30,6 +30,7 @@ from typing import Final
 
 import msgspec
 
+from providers.meanings import Meaning
 from providers.too_long import is_too_long
 
 # What decoding JSON that others wrote may raise: no JSON or not of the type, a string in it that is not UTF-8, and
@@ -215,6 +216,13 @@ class UpstreamError(Exception):
             return False
         is_large = self.status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE
         return is_large or is_too_long(f"{self.said} {' '.join(self.names)}")
+
+    @property
+    def meaning(self) -> Meaning | None:
+        """What it means to the program that asked; None: what its status says."""
+        # Of 413 the bytes may be too many, which shorter words need not mend.
+        is_of_tokens = self.status != HTTPStatus.REQUEST_ENTITY_TOO_LARGE or is_too_long(self.said)
+        return Meaning.TOO_LONG if self.is_too_long and is_of_tokens else None
 
     @property
     def is_barred(self) -> bool:

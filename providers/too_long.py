@@ -2,6 +2,8 @@
 
 import re
 
+import msgspec
+
 # The words of vendors, as github.com/badlogic/pi-mono has them (packages/ai/src/utils/overflow.ts, read on 2026-11-27):
 # of OpenAI, Azure, vLLM, OpenRouter, Anthropic, Google, Bedrock, xAI, Groq, GitHub Copilot, MiniMax, Kimi, llama.cpp
 # and LM Studio. Mistral, SGLang and Together name a context length, too.
@@ -25,6 +27,30 @@ _LIMITS = (
 _OF_A_MINUTE = re.compile(r"per (?:minute|day|hour)|\bTP[MD]\b|rate.?limit", re.IGNORECASE)
 
 
+# The tokens of the prompt, and of the answer that was asked for beside it: of OpenAI, vLLM, Anthropic.
+_BESIDE = (
+    re.compile(
+        r"\((?P<prompt>\d{1,9}) in the (?:messages|prompt)[^,;]{0,40}[,;] (?P<answer>\d{1,9}) in the completion"
+    ),
+    re.compile(
+        r"requested (?P<answer>\d{1,9}) output tokens and your prompt contains (?:at least )?(?P<prompt>\d{1,9})"
+    ),
+    re.compile(r"(?P<prompt>\d{1,9}) \+ (?P<answer>\d{1,9}) > \d"),
+)
+_NUMBER = re.compile(r"(?<![\w.,])(\d[\d,]{2,11})(?!\w)")
+
+
+class Lengths(msgspec.Struct, frozen=True):
+    """The tokens in such a refusal; None: unknown."""
+
+    prompt: int | None = None
+    answer: int | None = None  # asked for; only where the prompt itself would fit
+    most: int | None = None  # of the context
+
+
+UNKNOWN_LENGTHS = Lengths()
+
+
 def is_too_long(said: str) -> bool:
     """Whether a refusal with this message, code and type is about the length of the prompt."""
     return _TOO_LONG.search(said) is not None and _OF_A_MINUTE.search(said) is None
@@ -34,3 +60,16 @@ def stated_limit(said: str) -> int | None:
     """Return the tokens of a context that such a refusal states; None: it states none."""
     found = (match for pattern in _LIMITS if (match := pattern.search(said)) is not None)
     return next((int(match[1].replace(",", "")) for match in found), None)
+
+
+def stated_lengths(said: str) -> Lengths:
+    """Return the tokens that such a refusal states."""
+    most = stated_limit(said)
+    if most is None:
+        return UNKNOWN_LENGTHS
+    for pattern in _BESIDE:
+        if (found := pattern.search(said)) is not None:
+            prompt, answer = int(found["prompt"]), int(found["answer"])
+            return Lengths(prompt=prompt, answer=answer if prompt <= most else None, most=most)
+    numbers = (int(each.replace(",", "")) for each in _NUMBER.findall(said))
+    return Lengths(prompt=max((each for each in numbers if each > most), default=None), most=most)

@@ -54,6 +54,7 @@ from gateway.racing import (
 )
 from gateway.settings import Cause, FallbackAfter, When
 from gateway.steering import Plan, plan_beside
+from providers import Meaning
 
 if TYPE_CHECKING:
     from aiohttp import web
@@ -62,11 +63,6 @@ if TYPE_CHECKING:
 
 # Classifies why a model could not answer, which decides the fallback models that are tried.
 
-_CONTEXT = re.compile(
-    r"context.{0,5}(length|window|size|limit)|maximum.{0,20}context|(prompt|input|request).{0,30}too (long|large)"
-    r"|too many (input )?tokens|exceeds? .{0,40}token",
-    re.IGNORECASE,
-)
 _CONTENT = re.compile(
     r"content.{0,3}(filter|policy|management)|responsible.?ai|safety (system|filter|setting|reason)"
     r"|violates usage guidelines|data.?inspection|moderation|flagged|blocked (by|for|due)",
@@ -80,12 +76,12 @@ def cause_of(error: ApiError) -> Cause | None:
     Vendors differ in codes and messages, so both are checked.
     """
     if isinstance(error, NoDeploymentFits):
-        return Cause.CONTEXT if error.too_long else Cause.FAILED
+        return Cause.CONTEXT if error.meaning is Meaning.TOO_LONG else Cause.FAILED
     if isinstance(error, RejectedByProvider):
         said = f"{error.code_there or ''} {error.said_there}"
         if error.status_code == HTTPStatus.TOO_MANY_REQUESTS:  # too large for a minute of its key, not for the model
             return Cause.FAILED
-        if error.status_code == HTTPStatus.REQUEST_ENTITY_TOO_LARGE or _CONTEXT.search(said):
+        if error.status_code == HTTPStatus.REQUEST_ENTITY_TOO_LARGE or error.meaning is Meaning.TOO_LONG:
             return Cause.CONTEXT
         otherwise = Cause.FAILED if error.is_of_one_model else None
         return Cause.CONTENT_FILTER if _CONTENT.search(said) else otherwise

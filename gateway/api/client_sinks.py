@@ -12,6 +12,7 @@ from gateway.api.aiohttp_adapter import EventsResponse, PlainResponse
 from gateway.api.bodies import LARGE_BYTES
 from gateway.api.context import CONTEXT, Context, Phase
 from gateway.api.provider_state import Given
+from gateway.api.told import failure
 from gateway.core.calls import Call, Maker
 from gateway.core.errors import ApiError, ClientDisconnected
 from gateway.memory.answers import Remembering
@@ -143,7 +144,7 @@ class StreamingSink(HttpSink, ClientSink):
 
     async def fail(self, error: UpstreamError) -> None:
         """End the response with an error event, so that SDKs raise instead of accepting half an answer."""
-        await self._finish(self._failure(error.kind, error.message))
+        await self._finish(self._numbered(self._call.dialect.answers.failure(error.kind, error.message)))
 
     async def refused(self, error: ApiError) -> bool:
         """Send an error of the gateway as an event if the response has begun; return whether it has."""
@@ -151,12 +152,11 @@ class StreamingSink(HttpSink, ClientSink):
         if self.response is None:
             return False
         with suppress(ClientGone):
-            await self._finish(self._failure(error.kind, error.message))
+            await self._finish(self._numbered(failure(error, self._call.dialect)))
         return True
 
-    def _failure(self, kind: str, message: str) -> bytes:
+    def _numbered(self, failure: bytes) -> bytes:
         answers = self._call.dialect.answers
-        failure = answers.failure(kind, message)
         return failure if answers.numbered is None else answers.numbered(failure, self._latest)
 
     async def close(self) -> None:

@@ -20,7 +20,18 @@ from gateway.fleet.models import Deployment, Model, Parameters
 from gateway.limits import Use
 from gateway.settings import DataPolicy, RaceSettings, Unpriced
 from gateway.steering import Launch, Plan, Start
-from providers import Demand, Kind, Traits, finished, fitted_to, lets_search, of_loss, searches_offered
+from providers import (
+    Demand,
+    Kind,
+    Lengths,
+    Meaning,
+    Traits,
+    finished,
+    fitted_to,
+    lets_search,
+    of_loss,
+    searches_offered,
+)
 from providers.dialects import (
     AS_CALL,
     DIALECTS,
@@ -137,7 +148,7 @@ def fitted(question: Question, deployments: Iterable[Deployment]) -> Fitting:
     if not fitting.deployments:
         if (fault := translations.fault) is not None and translations.faulty_for == len(excluded):
             raise fault
-        raise NoDeploymentFits(question.model, excluded, too_long=bool(too_long))
+        raise NoDeploymentFits(question.model, excluded, too_long=_lengths(too_long, needs) if too_long else None)
     return fitting
 
 
@@ -445,6 +456,11 @@ def _check_length(deployment: Deployment, question: Question, *, is_ceiling: boo
         raise _Unfit(f"answers with at most {most} tokens, not {needs.max_tokens}")
 
 
+def _lengths(too_short: list[Deployment], needs: Needs) -> Lengths:
+    """Return the tokens of a prompt that is too long for all of these, and what the longest of them holds."""
+    return Lengths(prompt=needs.prompt_tokens, most=max(each.capabilities.context_tokens or 0 for each in too_short))
+
+
 def _nearly_long_enough(deployments: list[Deployment], needs: Needs) -> list[Deployment]:
     """Return the deployments whose context may be long enough if the estimate is a little too high."""
     return [
@@ -624,7 +640,8 @@ class ResolvedModel:
         except NoDeploymentFits as error:
             if not excluded:
                 raise
-            raise NoDeploymentFits(self.model.name, {**error.reasons, **excluded}, too_long=error.too_long) from None
+            too_long = error.lengths if error.meaning is Meaning.TOO_LONG else None
+            raise NoDeploymentFits(self.model.name, {**error.reasons, **excluded}, too_long=too_long) from None
         fitting.excluded.update(excluded)
         if fitting.lowered and (told := self.response_headers.pop(LOWERED, None)) is not None:
             for each in fitting.deployments:

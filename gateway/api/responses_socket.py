@@ -24,6 +24,7 @@ from gateway.api.endpoints import RESPONSES_ENDPOINT
 from gateway.api.handler import answer_of
 from gateway.api.json_body import Contents
 from gateway.api.refusals import CALL_ID, Refused
+from gateway.api.told import error_body
 from gateway.api.turns import (
     ConnectionTooOld,
     Conversations,
@@ -359,8 +360,8 @@ class _Session:
         """Send an error as an event, in the form of the API."""
         # A response that is not found has status 404 over HTTP, and 400 here.
         status = InvalidRequest.status if isinstance(error, ResponseNotFound) else error.status_code
-        said = {"type": error.type, "code": error.code, "message": error.message, "param": error.param}
-        event: dict[str, Any] = {"type": "error", "status": status, "error": said}
+        said = msgspec.json.decode(error_body(error, RESPONSES_ENDPOINT.dialect, None))  # as over HTTP
+        event: dict[str, Any] = {"type": "error", "status": status, **said}
         if error.headers:
             event["headers"] = error.headers
         if stream is not None:

@@ -31,6 +31,7 @@ from gateway.api.relayed_apis import (
 from gateway.api.responses_socket import PATH as SOCKET_PATH
 from gateway.api.responses_socket import responses_socket
 from gateway.api.stored import conversation, kept_conversation, kept_response
+from gateway.api.told import error_body
 from gateway.core.errors import (
     ApiError,
     InternalError,
@@ -346,13 +347,6 @@ def _response(request: web.Request, error: ApiError) -> web.Response:
         error.headers.update(headers.identifying(request_id))
     body = error_body(error, _dialect(request), request_id)
     return web.Response(body=body, status=error.status_code, content_type="application/json", headers=error.headers)
-
-
-def error_body(error: ApiError, dialect: Dialect, request_id: str | None) -> bytes:
-    """Return the body for ``error`` in the format of ``dialect``."""
-    if dialect.error_body is None:
-        return error.body()
-    return dialect.error_body(error.status_code, *error.said(), request_id)
 
 
 def _dialect(request: web.Request) -> Dialect:

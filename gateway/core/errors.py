@@ -60,6 +60,8 @@ from typing import ClassVar
 
 import msgspec
 
+from providers import UNKNOWN_LENGTHS, Lengths, Meaning
+
 
 class ApiError(Exception):
     """An error with the HTTP status and the body it is answered with."""
@@ -67,6 +69,8 @@ class ApiError(Exception):
     status: ClassVar[int] = 500
     type: ClassVar[str] = "api_error"
     code: str | None = None
+    meaning: Meaning | None = None  # what it means to programs, where its status does not say it
+    lengths: Lengths = UNKNOWN_LENGTHS  # the tokens of what is too long
 
     def __init__(self, message: str, *, param: str | None = None, headers: Mapping[str, str] | None = None) -> None:
         super().__init__(message)
@@ -230,19 +234,21 @@ class NoDeploymentFits(ApiError):
     type = "invalid_request_error"
     code = "unsupported_by_deployments"
 
-    def __init__(self, model: str, reasons: Mapping[str, str], *, too_long: bool = False) -> None:
+    def __init__(self, model: str, reasons: Mapping[str, str], *, too_long: Lengths | None = None) -> None:
+        """``too_long``: the prompt's tokens, and the most that those hold which could answer it otherwise."""
         said = "; ".join(f"{name} {reason}" for name, reason in reasons.items())
         super().__init__(f"no deployment of {model!r} can answer this request: {said}")
         self.reasons = reasons
-        self.too_long = too_long
-        if too_long:
+        if too_long is not None:
             # Error 400 context_length_exceeded: The prompt has more tokens than the deployments that could answer it
-            # otherwise accept.
+            # otherwise accept, or they have refused it for its length. Clients of Messages and Google are told so in
+            # the words of Anthropic and Google.
             # Retry: no.
             # Caller: Shorten the prompt, or use a model with a longer context.
             # Operator: Give the model a fallback for `causes: [context]`, or correct `capabilities.context_tokens` if
             # it is too low.
             self.code = "context_length_exceeded"  # OpenAI's code
+            self.meaning, self.lengths = Meaning.TOO_LONG, too_long
 
 
 class MethodNotAllowed(ApiError):

@@ -8,8 +8,8 @@ from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 
-from gateway.core.errors import ApiError
-from providers import ErrorKind, UpstreamError
+from gateway.core.errors import ApiError, NoDeploymentFits
+from providers import ErrorKind, Meaning, UpstreamError, stated_lengths
 
 # Errors in a provider's configuration: they stay until the operator changes it.
 OPERATORS = frozenset({ErrorKind.PROVIDER_AUTH, ErrorKind.NOT_FOUND, ErrorKind.NO_SUCH_API})
@@ -199,8 +199,8 @@ class RejectedByProvider(RaceFailed):
     """The provider says that the request is invalid: passed on with its status and message."""
 
     # Means: A provider says that the request is wrong. Its own status (400, 413, 422; 403 if it flagged the text, 429
-    # if it is too large for a minute, or its tier has no room), message and code are passed on; `bad_request` is the
-    # ledger's and the metrics' word.
+    # if it is too large for a minute, or its tier has no room), message and code are passed on, or what they mean in
+    # the words of the client's API; `bad_request` is the ledger's and the metrics' word.
     # Retry: no.
     # Caller: Correct what the message names.
     # Operator: If only one provider refuses it, set its deployment's `drop_params: true`, or say under `capabilities`
@@ -212,7 +212,10 @@ class RejectedByProvider(RaceFailed):
         super().__init__(error.message)
         self.said_there = error.said  # the provider's own words, without what they quote of the request
         self.is_of_one_model = error.is_of_one_model or error.is_declined
+        self.meaning = error.meaning
         self._status = _KNOWN_AS.get(error.status or 400, error.status or 400)
+        if self.meaning is Meaning.TOO_LONG:
+            self._status, self.lengths = 400, stated_lengths(error.said)
         self._body = error.body
 
     @property
@@ -269,6 +272,8 @@ def race_failed(
     causes = "; ".join([*(f"{name}: {error.kind}: {error.message}" for name, error in failures), *map(str, out)])
     kinds = {error.kind for _, error in failures}
     own_fault = next((RejectedByProvider(error) for _, error in failures if error.kind is ErrorKind.BAD_REQUEST), None)
+    if own_fault is not None and own_fault.meaning is Meaning.TOO_LONG and not all(each.for_good for each in out):
+        own_fault = None  # those that were not asked may take it when they are back
     if own_fault is not None or (brought and not full and _are_refused(failures, out, brought)):
         words = f"every key that this call brings for {model!r} is refused ({causes})"
         return own_fault or BroughtKeyRefused(words)
@@ -303,15 +308,24 @@ def race_failed(
 def all_failed(failed: Sequence[tuple[str, ApiError]], kept_out: Mapping[str, ApiError]) -> ApiError:
     """Return one error for all models that could not answer: the last one's, whose message has those of all.
 
-    It is the first one's if any calls the request invalid: whether the model asked for does so is what counts.
-    ``kept_out``: why fallbacks were not asked.
+    It is the first one's if any calls the request invalid: whether the model asked for does so is what counts. That the
+    prompt is too long is told only if no model might answer it later. ``kept_out``: why fallbacks were not asked.
     """
     errors = [error for _, error in failed]
     found = errors[0] if any(isinstance(error, RejectedByProvider) for error in errors) else errors[-1]
+    able = [error for error in errors if not isinstance(error, _UNABLE)]
+    if found.meaning is Meaning.TOO_LONG and able:
+        found = able[-1]
+    elif not able and not isinstance(found, RejectedByProvider):
+        found = next((error for error in errors if error.meaning is Meaning.TOO_LONG), found)
     if len(errors) > 1:
         found.message = "; ".join(f"model {name!r}: {error.message}" for name, error in failed)
     found.message += "".join(f"; model {name!r} was not asked: {error.message}" for name, error in kept_out.items())
     return found
+
+
+# The errors of models that will not answer this request later either.
+_UNABLE = (RejectedByProvider, NoDeploymentFits, ProviderMisconfigured)
 
 
 def _are_refused(

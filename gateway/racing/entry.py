@@ -12,6 +12,7 @@ from gateway.core.attempts import EXPLORING, Outcome, Role, WinOn
 from gateway.core.calls import Call, CallRecord
 from gateway.core.errors import ApiError, ClientDisconnected
 from gateway.core.log import get_logger
+from gateway.core.race_failures import OPERATORS
 from gateway.fleet.models import Model
 from gateway.racing.attempt import Attempt, AttemptState, Bid, Reading
 from gateway.racing.attempts import Attempts
@@ -402,8 +403,10 @@ class Entry:
         if self._ask_without_reasoning():
             return
         self.open_call.services.outbox.drain()
-        # The others tell more than what one key, or one short deployment, refuses.
+        # The others tell more than what one key, or one short deployment, refuses; those that nobody can use do not.
         failures = [each for each in self.failures if not each[1].is_of_one_deployment]
+        if all(error.kind in OPERATORS for _, error in failures):
+            failures = [each for each in self.failures if each[1].is_too_long] or failures
         self.unanswered = Unanswered(tuple(failures or self.failures), self._schedule.full(), self.attempts.asked)
         self.open_call.unasked_since = self.open_call.services.clock()  # until another model is asked
         self.race.failed(self)

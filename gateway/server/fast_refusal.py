@@ -18,7 +18,8 @@ from gateway.api.client import Client
 from gateway.api.context import Context, Phase
 from gateway.api.json_body import JSON
 from gateway.api.refusals import Refused
-from gateway.api.routes import CALLS, dialect_of_call, error_body
+from gateway.api.routes import CALLS, dialect_of_call
+from gateway.api.told import error_body
 from gateway.overload.intake import Shed
 
 if TYPE_CHECKING:

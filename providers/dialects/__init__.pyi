@@ -48,6 +48,8 @@ from .gemini.fields import flattened as flattened
 from .histories import History as History
 from .index import DIALECTS as DIALECTS
 from .index import PIVOT as PIVOT
+from .meanings import TELLINGS as TELLINGS
+from .meanings import Telling as Telling
 from .messages.dialect import MESSAGES as MESSAGES
 from .responses.dialect import RESPONSES as RESPONSES
 from .responses.fields import tools_of_items as tools_of_items

@@ -13,6 +13,7 @@ from providers.dialects.cache_marks import Lasting
 from providers.dialects.continuing import Continuing
 from providers.dialects.events import CUT_SHORT, FILTERED, Chunk, Gathering, Pattern, Run
 from providers.dialects.histories import History
+from providers.dialects.meanings import OPENAI
 from providers.dialects.sealed import Seal
 from providers.dialects.wording import Fields, Wording
 from providers.errors import UNREADABLE, ErrorKind, UpstreamError
@@ -420,6 +421,7 @@ class Dialect(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     headers: str = "openai-"  # how the names of its vendor's headers begin
     # From an error's HTTP status, type ("": by the status), message and request id to its body; None: OpenAI's shape.
     error_body: Callable[[int, str, str, str | None], bytes] | None = None
+    told_as: str = OPENAI  # whose column of ``meanings.py`` has its refusals
 
     def __repr__(self) -> str:
         return f"Dialect({self.name!r})"

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from providers.dialects import meanings
 from providers.dialects.chat.deltas import googles_in
 from providers.dialects.dialect import (
     AnswerFormat,
@@ -612,6 +613,7 @@ GEMINI = Dialect(
     endpoint="generate_content",
     headers="x-goog-",
     error_body=error_body,
+    told_as=meanings.GOOGLE,
     counting=TokenCounting("models/{model}:countTokens", "totalTokens", "generateContentRequest"),
     requests=RequestFormat(
         prompt="contents",

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from providers.dialects import meanings
 from providers.dialects.cache_marks import with_marks
 from providers.dialects.chat.forced_call import AS_AUTO, THINKS_NOT, ForcedTool, is_object_schema, schema_of
 from providers.dialects.dialect import (
@@ -640,6 +641,7 @@ MESSAGES = Dialect(
     headers="anthropic-",
     counting=TokenCounting("messages/count_tokens", "input_tokens"),
     error_body=error_body,
+    told_as=meanings.ANTHROPIC,
     requests=RequestFormat(
         prompt="messages",
         reading_order=("tools", "system", "messages"),

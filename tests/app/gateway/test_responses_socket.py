@@ -564,6 +564,33 @@ async def test_a_failed_call_is_an_event_with_its_status_and_the_id_of_its_row(s
     assert told["status"] >= 500
 
 
+@pytest.mark.parametrize(
+    ("code", "field"),
+    [
+        ("context_length_exceeded", "input"),
+        ("cyber_policy", None),
+        ("invalid_prompt", None),
+        ("invalid_value", "input[1].content[0].image_url"),
+        ("invalid_function_parameters", "tools[0].parameters"),
+    ],
+)
+@pytest.mark.parametrize("is_within", [False, True], ids=["by status", "within an answer"])
+async def test_a_refusal_has_the_providers_code_and_field_as_over_http(
+    serve: Serve, code: str, field: str | None, *, is_within: bool
+) -> None:
+    error = {"type": "invalid_request_error", "code": code, "message": "No.", "param": field}
+    failed = {"id": "resp_1", "object": "response", "status": "failed", "output": [], "error": error}
+    within = Raw(event("response.failed", sequence_number=0, response=failed))
+    async with serve(alpha=[within if is_within else Status(400, {"error": error})], config=SPEAKS) as running:
+        async with running.http.post(running.url + PATH, json={"model": MODEL, "input": "Hi", "store": False}) as told:
+            over_http = (await told.json())["error"]
+        async with connected(running) as socket:
+            await socket.create(store=False)
+            over_socket = await socket.error()
+    assert (over_socket["status"], over_socket["error"]) == (400, over_http)
+    assert (over_http["code"], over_http["param"]) == (code, field)
+
+
 async def test_a_kept_conversation_counts_in_the_budget_and_goes_with_its_connection(serve: Serve) -> None:
     async with serve(alpha=[said("Hello")], config={"providers": {"alpha": speaking("responses")}}) as running:
         bodies = running.gateway.context.bodies

@@ -2,7 +2,7 @@
 
 import pytest
 
-from providers import ErrorKind, UpstreamError, stated_limit
+from providers import ErrorKind, UpstreamError, stated_lengths, stated_limit
 
 
 def refusal(message: str, status: int = 400, *names: str, outsized: bool = False) -> UpstreamError:
@@ -75,3 +75,40 @@ def test_what_is_too_large_for_a_minute_is_no_length() -> None:
 )
 def test_the_limit_is_read_where_it_is_stated(said: str, limit: int | None) -> None:
     assert stated_limit(said) == limit
+
+
+@pytest.mark.parametrize(
+    ("message", "lengths"),
+    [
+        ("prompt is too long: 208310 tokens > 200000 maximum", (208310, None, 200000)),
+        (
+            "The input token count (1196265) exceeds the maximum number of tokens allowed (1048575).",
+            (1196265, None, 1048575),
+        ),
+        ("maximum context length is 8192 tokens. However, your messages resulted in 8,545 tokens.", (8545, None, 8192)),
+        (
+            "This model's maximum prompt length is 131072 but the request contains 537812 tokens.",
+            (537812, None, 131072),
+        ),
+        (
+            (
+                "maximum context length is 8192 tokens. However, you requested 9002 tokens (2 in the messages,"
+                " 9000 in the completion)."
+            ),
+            (2, 9000, 8192),
+        ),
+        (
+            (
+                "maximum context length is 32768 tokens. However, you requested 2000 output tokens and your"
+                " prompt contains at least 40000 input tokens"
+            ),
+            (40000, None, 32768),
+        ),
+        ("exceed context limit: 188240 + 21333 > 200000, decrease input length", (188240, 21333, 200000)),
+        ("Your input exceeds the context window of this model.", (None, None, None)),
+        ("maximum context length is 4096 tokens", (None, None, 4096)),
+    ],
+)
+def test_the_tokens_that_a_refusal_states_are_read(message: str, lengths: tuple[int | None, ...]) -> None:
+    found = stated_lengths(message)
+    assert (found.prompt, found.answer, found.most) == lengths
