@@ -206,6 +206,10 @@ _STATUS_AT_MINIMAX: Mapping[int, int] = {
     2056: 429,
 }
 _SERVER_ERROR = 500
+# Of what the model wrote and its server could not read, whatever the status: a call, JSON. Another sample, or another
+# deployment, may be right. Groq's: github.com/groq/groq-typescript/issues/28, pydantic/pydantic-ai/pull/4354,
+# HunorLaczko/ha-groq-cloud-api/issues/20, tashfeenahmed/freellmapi/pull/291, read on 2026-11-29.
+_OF_WHAT_IT_WROTE = frozenset({"tool_use_failed", "json_validate_failed", "output_parse_failed"})
 _FIELDS_OF_ERRORS = ("error", "base_resp", *COMPLAINTS, "type", "error_type", "param", "code", "status_code")
 _OF_LARGE_ERRORS = ("type", "param", "code")  # beside its message
 
@@ -498,6 +502,8 @@ def _kind(
     429 may be about one request's size (OpenAI): smaller ones have room. What else is of one request is in
     ``one_request``. Many statuses may be about a spent account.
     """
+    if isinstance(code := error.get("code"), str) and code in _OF_WHAT_IT_WROTE:
+        return ErrorKind.INVALID_ANSWER
     kind = kind or kind_of_status(status or _SERVER_ERROR)
     about = refused(status, error, _message(error))
     if about is not None or (kind is ErrorKind.RATE_LIMITED and _is_outsized(error)):

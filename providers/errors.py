@@ -105,7 +105,8 @@ class ErrorKind(StrEnum):
     # Means: The answer has a picture or sound, for which the client's API has no place.
     # Do: Ask in an API that has one: chat completions, Gemini's, or for pictures Responses.
     NO_PLACE = "no_place"
-    # Means: The answer does not fit the schema that was asked for (`win_on: valid`).
+    # Means: The answer does not fit the schema that was asked for (`win_on: valid`), or its provider could not read the
+    # call or the JSON that its model wrote (Groq: `tool_use_failed`, `json_validate_failed`).
     # Do: If one deployment fails often, use another ([valid answers](../answers.md#first-valid-wins)).
     INVALID_ANSWER = "invalid_answer"
 
@@ -223,6 +224,11 @@ class UpstreamError(Exception):
         # Of 413 the bytes may be too many, which shorter words need not mend.
         is_of_tokens = self.status != HTTPStatus.REQUEST_ENTITY_TOO_LARGE or is_too_long(self.said)
         return Meaning.TOO_LONG if self.is_too_long and is_of_tokens else None
+
+    @property
+    def is_unpaid(self) -> bool:
+        """Whether the answer is not valid because its provider says so: there is none, and nothing to pay."""
+        return self.kind is ErrorKind.INVALID_ANSWER and self.words is not None
 
     @property
     def is_barred(self) -> bool:

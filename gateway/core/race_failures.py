@@ -295,7 +295,8 @@ def race_failed(
     if kinds and kinds <= OPERATORS and all(each.for_good for each in out):
         fault = _FAULT_OF_CALLER if adhoc else _LACKING if kinds == {ErrorKind.NO_SUCH_API} else _FAULT_OF_OPERATOR
         return ProviderMisconfigured(f"no deployment of {model!r} {fault} ({causes})", kinds)
-    is_invalid = not kinds.isdisjoint({ErrorKind.INVALID_ANSWER, ErrorKind.NO_PLACE})
+    paid = {error.kind for _, error in failures if not error.is_unpaid}
+    is_invalid = not paid.isdisjoint({ErrorKind.INVALID_ANSWER, ErrorKind.NO_PLACE})
     message = (
         f"none of the deployments of {model!r} that were asked gave a valid answer ({causes})"
         if is_invalid

@@ -316,7 +316,8 @@ class Entry:
         """Replace an attempt that failed; end the race if no other is left."""
         if attempt.start.role in EXPLORING and self._schedule.is_in_turn and self.attempts.active:
             return  # the call did not wait for it
-        is_replaced = self._add_one() if error.kind is ErrorKind.INVALID_ANSWER else self._replace()
+        is_paid = error.kind is ErrorKind.INVALID_ANSWER and not error.is_unpaid
+        is_replaced = self._add_one() if is_paid else self._replace()
         if not is_replaced and not self.attempts.active:
             self.fail()
         elif was_ahead and self.attempts.active:
