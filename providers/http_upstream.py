@@ -155,12 +155,16 @@ _NO_SUCH_PATH = frozenset({404, 405})
 _VERSION = re.compile(r"/v\d")
 # Azure, of models and APIs that came after its last version that is no preview.
 _NEWER = re.compile(r"enabled only for api.versions? (\d{4}-\d\d-\d\d(?:-preview)?) and later")
-# What vendors say with 400 where others answer 404: DeepSeek, SiliconFlow, Mistral, Perplexity, Groq, OpenRouter.
+# What vendors say with 400 where others answer 404: DeepSeek, SiliconFlow, Mistral, Perplexity, Groq, Z.ai
+# (github.com/JailbrokenAI/wallbreaker/issues/20, read on 2026-11-29), OpenRouter.
 _UNKNOWN_MODEL = re.compile(
     r"Model (?:Not Exist|does not exist)|Invalid model(?:: | ')|The model \S+ has been decommissioned"
-    r"|(?P<id>\S+) is not a valid model ID"
+    r"|Unknown Model, please|(?P<id>\S+) is not a valid model ID"
 )
 
+# Their codes, which are of other models that a request names as well: OpenAI
+# (github.com/skorokithakis/sysaidmin/issues/9, read on 2026-11-29), Groq.
+_OF_UNKNOWN_MODELS = frozenset({"model_not_found", "model_decommissioned"})
 
 # APIs whose answers cost little and change nothing: after an error within status 200 they may be asked again. Of others
 # that may be an answer that was made, and is billed.
@@ -552,7 +556,9 @@ def _asked_by_client(request: Request) -> Mapping[str, msgspec.Raw]:
 
 
 def _knows_no(model: str, error: UpstreamError) -> bool:
-    """Whether an error with 400 says that there is no such model; clients of OpenRouter may name others beside it."""
+    """Whether an error with 400 says that there is no such model; clients may name others beside it."""
+    if not _OF_UNKNOWN_MODELS.isdisjoint(error.names) and model in error.said:
+        return True
     found = _UNKNOWN_MODEL.match(error.said)
     return found is not None and found["id"] in {None, model}
 

@@ -358,6 +358,18 @@ async def test_a_model_that_is_not_there_is_no_missing_api(origin: Origin, upstr
         ('{"object":"error","message":"Invalid model: llama-3","code":"1500"}', ErrorKind.NOT_FOUND),  # Mistral
         ('{"error":{"message":"The model `llama-3` has been decommissioned and is ..."}}', ErrorKind.NOT_FOUND),  # Groq
         ('{"error":{"message":"llama-3 is not a valid model ID","code":400}}', ErrorKind.NOT_FOUND),  # OpenRouter
+        (
+            '{"error":{"code":"1211","message":"Unknown Model, please check the model code."}}',
+            ErrorKind.NOT_FOUND,
+        ),  # Z.ai
+        (
+            """{"error":{"message":"The requested model 'llama-3' does not exist.","code":"model_not_found"}}""",
+            ErrorKind.NOT_FOUND,  # OpenAI
+        ),
+        (
+            """{"error":{"message":"The requested model 'gpt-image-9' does not exist.","code":"model_not_found"}}""",
+            ErrorKind.BAD_REQUEST,  # of a tool
+        ),
         ('{"error":{"message":"llama-4 is not a valid model ID","code":400}}', ErrorKind.BAD_REQUEST),  # of "models"
         ('{"error":{"message":"Invalid model parameter: temperature"}}', ErrorKind.BAD_REQUEST),
     ],
