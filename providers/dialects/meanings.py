@@ -78,3 +78,6 @@ TELLINGS: Mapping[Meaning, Mapping[str, Telling]] = {
         ),
     },
 }
+
+# The codes of all meanings, by which programs go on.
+CODES = frozenset(told[OPENAI].code for told in TELLINGS.values())

@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from providers.dialects.meanings import CODES
 from providers.dialects.reading import RawObject, each_at, needed_at
 from providers.dialects.wording import REDACTED, SIGNED, Losses, Malformed, decoded, flat_name, raw_json
 from providers.error_bodies import error_in
@@ -201,11 +202,17 @@ def upstream_error(error: Mapping[str, Any], secrets: Sequence[str]) -> Upstream
 def failure(kind: str, message: str) -> bytes:
     """Return the event of an error. It has the code and the message twice: at its top level, and in ``error``.
 
-    The API documents the first form and sends the second; OpenAI's SDKs raise only at the second.
+    The API documents the first form and sends the second; OpenAI's SDKs raise only at the second. Codex looks for the
+    codes by which it goes on in ``response.failed`` alone (codex-rs/codex-api/src/sse/responses.rs).
     """
     facts = {"code": kind, "message": message, "param": None}
     event = {"type": "error", "sequence_number": 0, **facts, "error": {"type": "upstream_error", **facts}}
-    return b"event: error\ndata: " + msgspec.json.encode(event) + b"\n\n"
+    told = b"event: error\ndata: " + msgspec.json.encode(event) + b"\n\n"
+    if kind not in CODES:
+        return told
+    response = {"object": "response", "status": "failed", "output": [], "error": {"code": kind, "message": message}}
+    failed = {"type": "response.failed", "sequence_number": 1, "response": response}
+    return told + b"event: response.failed\ndata: " + msgspec.json.encode(failed) + b"\n\n"
 
 
 def numbered(failure: bytes, before: bytes) -> bytes:

@@ -1,5 +1,6 @@
 """A refusal is told in the words of the client's own API, by which its programs know what it means."""
 
+import asyncio
 import json
 import re
 from collections.abc import Mapping
@@ -7,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from providers.simulator.script import Status
+from providers.simulator.script import Gate, Status
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve
 from tests.app.gateway.test_dialects import speaking
 
@@ -178,6 +179,40 @@ async def test_an_answer_that_does_not_fit_beside_the_prompt_is_told_as_claude_c
     assert status == 400
     assert found is not None
     assert found.groups() == ("30769", "32000", "32768")
+
+
+BEGUN: Mapping[str, tuple[str, str | int]] = {
+    "chat": ("code", "context_length_exceeded"),
+    "responses": ("code", "context_length_exceeded"),
+    "messages": ("type", "invalid_request_error"),
+    "gemini": ("code", 400),
+}
+
+
+@pytest.mark.parametrize("vendor", ["vLLM", "Anthropic", "Google"])
+@pytest.mark.parametrize("api", BEGUN)
+async def test_a_response_that_has_begun_is_told_so_in_its_stream(serve: Serve, api: str, vendor: str) -> None:
+    spoken, refusal = TOO_LONG[vendor]
+    go = asyncio.Event()
+    models = {MODEL: {"deployments": ["alpha/m"], "keepalive_s": 0.02}}
+    config = {"providers": {"alpha": speaking(spoken)}, "models": models}
+    path, fields = ASKED[api]
+    url = path.format(model=MODEL, method="streamGenerateContent") + "?alt=sse" * (api == "gemini")
+    body = fields | ({} if api == "gemini" else {"model": MODEL, "stream": True})
+    async with (
+        serve(alpha=[Gate(go), refusal], config=config) as running,
+        running.http.post(running.url + url, json=body) as response,
+    ):
+        await response.content.readline()  # a comment
+        go.set()
+        rest = await response.text()
+    data, *more = re.findall(r"^data: (\{.*error.*\})\r?$", rest, re.MULTILINE)
+    failed = [json.loads(each)["response"]["error"]["code"] for each in more]
+    assert failed == ["context_length_exceeded"] * (api == "responses")  # Codex looks there alone
+    error = json.loads(data)["error"]
+    name, value = BEGUN[api]
+    assert error[name] == value
+    assert re.search(KNOWN[api], error["message"]) is not None
 
 
 # Only if all who could answer refuse for length.
