@@ -46,6 +46,7 @@ from providers.dialects import (
     as_asked,
     may_be_sealed,
     rendered,
+    takes_text,
 )
 
 # The estimate of tokens may be too high by this factor: a prompt that seems too long for all is still tried.
@@ -185,6 +186,12 @@ class _Translations:
         """The call of a tool that the request forces."""
         forced = self._dialect.requests.forced
         return None if forced is None else forced(self._fields)
+
+    @cached_property
+    def offers_texts(self) -> bool:
+        """Whether the request offers tools that take a text."""
+        names = self._dialect.requests.custom_names
+        return names is not None and bool(names(self._fields))
 
     def holds(self, deployment: Deployment) -> bool:
         """Whether its context holds the prompt."""
@@ -342,15 +349,21 @@ class _Translations:
     def _own(self, spoken: Dialect, habits: Habits, fields: Fields, *, is_choiceless: bool) -> Wording:
         """Return the request unchanged, except for what the model would refuse.
 
-        That is other models' reasoning, to be told how hard to think where it does not, or in another form, and where
-        its vendor ``is_choiceless``, a choice among several tools.
+        That is other models' reasoning, to be told how hard to think where it does not, or in another form, tools with
+        a text where it has functions alone, and where its vendor ``is_choiceless``, a choice among several tools.
         """
         requests = spoken.requests
         is_foreign = requests.without_foreign_thoughts is not None and not self._question.is_too_many
         asks_effort = not requests.efforts.isdisjoint(fields)
         chooses = is_choiceless and requests.offering is not None and "tool_choice" in fields
         is_sealed = requests.without_sealed is not None and not self._question.needs.inline and self.sealed
-        if not (is_foreign or chooses or is_sealed or (asks_effort and not habits.thinks)):
+        is_textless = (
+            requests.as_functions is not None
+            and self.offers_texts
+            and not self._question.is_too_many
+            and not takes_text(spoken, habits.beyond)
+        )
+        if not (is_foreign or chooses or is_sealed or is_textless or (asks_effort and not habits.thinks)):
             return Wording(fields)
         key = (spoken, habits, id(fields), chooses)
         wording = self._known.get(key)
@@ -361,6 +374,8 @@ class _Translations:
             if is_sealed and requests.without_sealed is not None:
                 own = requests.without_sealed(wording.fields)
                 wording = self._known[key] = Wording(own.fields, (*wording.losses, *own.losses))
+            if is_textless and requests.as_functions is not None:
+                wording = self._known[key] = requests.as_functions(wording)
             if chooses and requests.offering is not None:
                 wording = self._known[key] = requests.offering(wording)
         return wording

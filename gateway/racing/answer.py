@@ -1,6 +1,6 @@
 """One answer: its request is sent, its data are parsed as they arrive, kept until the win, then written to the sink."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -16,7 +16,7 @@ from gateway.racing.thoughts import Habit, Thoughts
 from gateway.racing.timeouts import AttemptClocks, came
 from gateway.racing.validation import UNJUDGED, Judgement, Validity, answers_asked, judge
 from providers import ErrorKind, Exchange, Facts, Request, SendCount, TranslatedExchange, UpstreamError, events
-from providers.dialects import Splicer, as_call, translations
+from providers.dialects import Splicer, as_call, texts_called, translations
 
 if TYPE_CHECKING:
     from gateway.racing.services import Makers
@@ -94,7 +94,10 @@ def translated(
     called = None
     if "tool_choice" in request.fields and not deployment.traits.takes_forced:
         called = as_call(call.dialect, call.fields, spoken, request.fields)
-    if spoken is call.dialect and called is None:
+    texts: Collection[str] = ()
+    if call.dialect.requests.custom_names is not None and deployment.name in call.wordings:
+        texts = texts_called(call.dialect, call.fields, spoken, deployment.beyond)
+    if spoken is call.dialect and called is None and not texts:
         return exchange
     read_event, secrets = spoken.answers.read_event, exchange.secrets
     # A translation into chat knows only the choices that have begun; into the others, how many were asked for.
@@ -109,7 +112,7 @@ def translated(
         if is_exact and finishing:
             clocks.finish()
 
-    steps = translations(spoken, call.dialect, call.fields, secrets, called, seal=deployment.seal)
+    steps = translations(spoken, call.dialect, call.fields, secrets, called=called, texts=texts, seal=deployment.seal)
     splicer = Splicer(spoken, call.dialect, steps) if called is None else None  # the text is no text any more
     return TranslatedExchange(exchange, steps, unsaid, splicer=splicer)
 

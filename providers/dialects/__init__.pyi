@@ -80,6 +80,8 @@ from .translation import as_asked as as_asked
 from .translation import as_call as as_call
 from .translation import named_in as named_in
 from .translation import rendered as rendered
+from .translation import takes_text as takes_text
+from .translation import texts_called as texts_called
 from .translation import translations as translations
 from .wording import GEMINIS as GEMINIS
 from .wording import SEARCHED_BYTES as SEARCHED_BYTES

@@ -31,8 +31,8 @@ class Habits(msgspec.Struct, frozen=True):
     takes_signed: str = ""  # in chat, thoughts that this vendor has signed may be sent back to it; "": none
     # What it takes though chat has no place for it: ``results`` of tools with pictures and with ``is_error``, a
     # ``thinking_budget`` of tokens, ``thoughts`` that are to be shown, ``top_k``, ``addresses`` and ``citations`` of
-    # files, for all of which the pivot has fields of its own; ``choices`` among several tools, which chat has, and few
-    # of its servers; and ``outputs``: in Responses, results of tools with pictures.
+    # files, for all of which the pivot has fields of its own; ``choices`` among several tools, and ``custom_tools``,
+    # which chat has, and few of its servers; and ``outputs``: in Responses, results of tools with pictures.
     beyond: frozenset[str] = frozenset()
     signs: bool = False  # it signs its thoughts, and refuses others
     takes_forced: bool = True  # a request may force a call of a tool
@@ -339,6 +339,10 @@ class RequestFormat(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     # Offers those tools alone among which a request lets its model choose, for a vendor without such a choice. None:
     # vendors are not known to differ in that.
     offering: Callable[[Wording], Wording] | None = None
+    # The names that tools which take a text have in chat. None: a request can offer none.
+    custom_names: Callable[[Fields], frozenset[str]] | None = None
+    # Says such tools as functions, for a server that has no others. None: all have them.
+    as_functions: Callable[[Wording], Wording] | None = None
     # Adapts a conversation to what a provider accepts in a history. None: providers accept it alike.
     with_history: Callable[[Fields, History], Wording] | None = None
 

@@ -1,11 +1,12 @@
 """Translations from one dialect to another, through chat."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Container, Mapping, Sequence
 
 import msgspec
 
 from providers.dialects.chat.allowed_tools import offering_those_alone
+from providers.dialects.chat.custom_tools import TAKES_TEXT, AsCustom, as_functions
 from providers.dialects.chat.forced_call import AsCall, asked_for_json, forced_in_chat
 from providers.dialects.chat.one_call import OneCall
 from providers.dialects.dialect import Dialect, Habits, Translation
@@ -44,6 +45,20 @@ def rendered(fields: Fields, source: Dialect, target: Dialect, habits: Habits) -
         loss = Loss(field, PLAIN, hint=True)
         rest = {name: value for name, value in wording.fields.items() if name not in _EFFORTS}
         wording = msgspec.structs.replace(wording, fields=rest, losses=(*wording.losses, loss))
+    if source.requests.custom_names is not None or "tool_choice" in wording.fields:
+        wording = _with_tools(wording, source, target, habits)
+    if target.pivoting is not None:
+        second = target.pivoting.from_chat(wording.fields, habits)
+        wording = Wording(second.fields, (*wording.losses, *as_asked(second.losses, source, wording)))
+        if wording.losses and _is_empty(wording, target.requests.prompt):
+            wording = Wording(wording.fields, (*wording.losses, _nothing_left(source, target)))
+    return wording
+
+
+def _with_tools(wording: Wording, source: Dialect, target: Dialect, habits: Habits) -> Wording:
+    """Return a chat request with tools, and the choice of one, as the model takes them."""
+    if source.requests.custom_names is not None and not takes_text(target, habits.beyond):
+        wording = as_functions(wording)
     if "choices" not in habits.beyond and "tool_choice" in wording.fields:
         before, wording = wording, offering_those_alone(wording)
         own = as_asked(wording.losses[len(before.losses) :], source, before)
@@ -53,12 +68,12 @@ def rendered(fields: Fields, source: Dialect, target: Dialect, habits: Habits) -
         before, wording = wording, asked_for_json(wording, forced)
         own = as_asked(wording.losses[len(before.losses) :], source, before)
         wording = msgspec.structs.replace(wording, losses=(*before.losses, *own))
-    if target.pivoting is not None:
-        second = target.pivoting.from_chat(wording.fields, habits)
-        wording = Wording(second.fields, (*wording.losses, *as_asked(second.losses, source, wording)))
-        if wording.losses and _is_empty(wording, target.requests.prompt):
-            wording = Wording(wording.fields, (*wording.losses, _nothing_left(source, target)))
     return wording
+
+
+def takes_text(spoken: Dialect, beyond: Container[str]) -> bool:
+    """Whether a model that is asked in ``spoken`` has tools that take a text: as ``beyond`` says, or its API."""
+    return TAKES_TEXT in (beyond if spoken.pivoting is None else spoken.pivoting.beyond)
 
 
 _EFFORTS = frozenset({"reasoning_effort", "shows_thoughts", "thinking_budget"})
@@ -125,21 +140,29 @@ def as_call(target: Dialect, asked: Fields, source: Dialect, sent: Fields) -> As
     return AsCall(names[0] if len(names) == 1 else None)
 
 
+def texts_called(target: Dialect, asked: Fields, source: Dialect, beyond: Container[str]) -> Collection[str]:
+    """Return the names of functions that ``source`` was offered for tools which take a text, as they were ``asked``."""
+    names = target.requests.custom_names
+    return () if names is None or takes_text(source, beyond) else names(asked)
+
+
 def translations(
     source: Dialect,
     target: Dialect,
     asked: Fields,
     secrets: Sequence[str],
-    called: AsCall | None = None,
     *,
+    called: AsCall | None = None,
+    texts: Collection[str] = (),
     seal: Seal | None = None,
 ) -> list[Translation]:
     """Return the steps that translate an answer from ``source`` to ``target``, the dialect of the request ``asked``.
 
-    ``secrets`` are masked in errors. ``called``: makes a call of its text. ``seal``: closes what only its maker reads.
+    ``secrets`` are masked in errors. ``called``: makes a call of its text. ``texts``: functions that stand for tools
+    which take a text. ``seal``: closes what only its maker reads.
     """
     steps: list[Translation] = []
-    if source is target and called is None:
+    if source is target and called is None and not texts:
         return steps
     if source.pivoting is not None:
         sealed = source.pivoting.stream_sealed
@@ -147,6 +170,8 @@ def translations(
         steps.append(to_chat)
     if called is not None:
         steps.append(called)
+    if texts:
+        steps.append(AsCustom(texts))
     if source.pivoting is not None:
         wants_one = target.requests.one_call
         if not source.pivoting.takes_one_call and wants_one is not None and wants_one(asked):

@@ -11,6 +11,7 @@ from providers.dialects.cache_marks import with_marks
 from providers.dialects.chat.allowed_tools import offering_those_alone
 from providers.dialects.chat.answers import ENDING, ChatGathering, events_of_answer, failure
 from providers.dialects.chat.continuing import EFFORTS, ChatContinuing, repairs_of
+from providers.dialects.chat.custom_tools import as_functions, custom_names
 from providers.dialects.chat.events import choices, read_event
 from providers.dialects.chat.forced_call import asked_for_json, forced_in_chat, without_thinking
 from providers.dialects.chat.one_call import wants_one_call
@@ -108,6 +109,8 @@ CHAT = Dialect(
         unforced=asked_for_json,
         without_thinking=without_thinking,
         offering=offering_those_alone,
+        custom_names=custom_names,
+        as_functions=as_functions,
         with_marks=with_marks,
         with_history=chat_history,
         without_sealed=without_sealed,

@@ -31,7 +31,7 @@ from providers.dialects.responses.events import (
     read_event,
     with_answer,
 )
-from providers.dialects.responses.fields import failure, numbered, with_added_tools
+from providers.dialects.responses.fields import custom_names, failure, numbered, with_added_tools
 from providers.dialects.responses.request_from_chat import (
     from_chat,
     responses_history,
@@ -159,6 +159,7 @@ RESPONSES = Dialect(
         takes_rules=True,
         with_all_tools=with_added_tools,
         one_call=wants_one_call,
+        custom_names=custom_names,
         forced=_forced,
         without_foreign_thoughts=without_lost_thoughts,
         with_thoughts=with_thoughts,
@@ -190,7 +191,7 @@ RESPONSES = Dialect(
         },
         to_chat=to_chat,
         keeps=frozenset({"signed", "beyond"}),
-        beyond=frozenset({"addresses", "thoughts"}),
+        beyond=frozenset({"addresses", "custom_tools", "thoughts"}),
         from_chat=from_chat,
         stream_to_chat=lambda _: ToChat(),  # passes errors on, and raises none
         stream_sealed=ToChat,

@@ -133,6 +133,7 @@ def tools_of_items(given: msgspec.Raw) -> tuple[list[msgspec.Raw], list[msgspec.
 # Tools in namespaces. Chat completions have none: there the namespace becomes a part of the tool's name.
 
 _NAMESPACE = msgspec.Raw(b'"namespace"')
+_CUSTOM, _FUNCTION = b'"custom"', b'"function"'
 
 
 def opened(raw: msgspec.Raw | None, losses: Losses) -> list[tuple[str, RawObject]]:
@@ -173,6 +174,21 @@ def names_of(raw: msgspec.Raw | None) -> Mapping[str, tuple[str, str]]:
             own = [str(inner.get("name")) for inner in tool.get("tools") or ()]
             names |= {flat_name(namespace, name): (namespace, name) for name in own}
     return names
+
+
+def custom_names(asked: Mapping[str, msgspec.Raw]) -> frozenset[str]:
+    """Return the names that tools which take a text have in chat, but for those that a function has too."""
+    try:
+        raw = all_tools(asked)
+        if raw is None or _CUSTOM not in bytes(raw):
+            return frozenset()
+        by_kind: dict[object, set[str]] = {}
+        for _, tool in opened(raw, Losses()):
+            name = decoded(tool.get("name"), str, "tools")
+            by_kind.setdefault(bytes(tool.get("type", b"")), set()).add(name)
+    except Malformed:
+        return frozenset()
+    return frozenset(by_kind.get(_CUSTOM, set()) - by_kind.get(_FUNCTION, set()))
 
 
 def called_name(item: RawObject, path: str) -> msgspec.Raw:
