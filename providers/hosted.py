@@ -180,7 +180,8 @@ def lets_search(fields: Mapping[str, msgspec.Raw]) -> bool:
 def searches_offered(fields: Mapping[str, msgspec.Raw]) -> frozenset[str]:
     """Return the paths of searches of the web that a model may use among tools that the client runs, or may leave.
 
-    None where a tool is demanded, or where the search is all that is offered: then it is what the client came for.
+    So are tools that make pictures, as Codex and Cline offer them. None where a tool is demanded, or where nothing else
+    is offered: then it is what the client came for.
     """
     choice = _decoded(fields["tool_choice"]) if "tool_choice" in fields else None
     tools = _decoded(fields["tools"]) if "tools" in fields else None
@@ -191,7 +192,7 @@ def searches_offered(fields: Mapping[str, msgspec.Raw]) -> frozenset[str]:
     kinds = [str(tool.get("type") or "function") if isinstance(tool, dict) else "" for tool in tools]
     if not any(kind in BY_CLIENTS_ANYWHERE for kind in kinds):
         return frozenset()
-    return frozenset(f"tools[{number}]" for number, kind in enumerate(kinds) if kind.startswith("web_search"))
+    return frozenset(f"tools[{number}]" for number, kind in enumerate(kinds) if kind.startswith(_ONLY_OFFERED))
 
 
 @lru_cache(maxsize=1024)
@@ -209,6 +210,7 @@ def is_switched_off(value: object) -> bool:
     return value is None or value in (0, [])  # false is 0
 
 
+_ONLY_OFFERED: Final = ("image_generation", "web_search")
 _SEARCHES: Final = tuple(each for each in FIELDS if each.searches)
 
 

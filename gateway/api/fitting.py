@@ -92,7 +92,7 @@ class _RefusedLength(_Unfit):
 
 
 class _Searchless(_Unfit):
-    """It cannot search the web, which is one tool among those that the client runs: an agent works without."""
+    """It cannot search the web, or make pictures, one tool among those that the client runs: an agent works without."""
 
 
 class Question(msgspec.Struct, frozen=True):

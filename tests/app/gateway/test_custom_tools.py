@@ -208,3 +208,16 @@ async def test_openai_is_sent_the_tool_as_it_is(tmp_path: Path) -> None:
             assert (status, called(client, got, stream=False)[0][1:]) == (200, (NAME, TEXT))
             assert desk.asked[-1]["tools"][1] == CLIENTS["responses"]["tools"][1]
             assert desk.asked[-1]["tool_choice"] == CLIENTS["responses"]["tool_choice"]
+
+
+async def test_pictures_that_are_only_offered_keep_nobody_out_and_are_told(tmp_path: Path) -> None:
+    run, pictures = CLIENTS["responses"]["tools"][0], {"type": "image_generation", "output_format": "png"}
+    async with running(tmp_path) as (desk, gateway):
+        desk.rule, desk.is_whole = ANSWERS["messages"], True
+        body = {"model": "messages", "input": "Hi", "tools": [run, pictures]}
+        async with gateway.post(body, path="/v1/responses") as response:
+            assert (response.status, response.headers["x-holeshot-dropped"]) == (200, "tools[1]")
+        assert [each["name"] for each in desk.asked[-1]["tools"]] == ["run"]
+        for more in ({"tools": [pictures]}, {"tool_choice": {"type": "image_generation"}}):
+            async with gateway.post({**body, **more}, path="/v1/responses") as response:
+                assert response.status == 400
