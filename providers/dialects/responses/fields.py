@@ -90,16 +90,22 @@ _ADDED, _FOUND = b'"additional_tools"', b'"tool_search_output"'
 
 
 def all_tools(asked: Mapping[str, msgspec.Raw]) -> msgspec.Raw | None:
-    """Return the tools of a request, those that its input adds among them.
+    """Return the tools of a request, those that its input adds among them, and those that searches have found.
+
+    One that is there already is not added again.
 
     Raises:
         Malformed: they are no lists of objects.
 
     """
     raw, given = asked.get("tools"), asked.get("input", msgspec.Raw(b"null"))
-    if added := tools_of_items(given)[0]:
-        return raw_json([*(decoded(raw, list[msgspec.Raw], "tools") or ()), *added])
-    return raw
+    added, found = tools_of_items(given)
+    if not added and not found:
+        return raw
+    told = [tool for tools in found for tool in decoded(tools, list[msgspec.Raw], "input") or ()]
+    own = [*(decoded(raw, list[msgspec.Raw], "tools") or ()), *added]
+    known = set(map(bytes, own))
+    return raw_json([*own, *(tool for each, tool in {bytes(tool): tool for tool in told}.items() if each not in known)])
 
 
 def with_added_tools(asked: Mapping[str, msgspec.Raw]) -> Mapping[str, msgspec.Raw]:
@@ -129,6 +135,23 @@ def tools_of_items(given: msgspec.Raw) -> tuple[list[msgspec.Raw], list[msgspec.
             found.append(tools)
     return added, found
 
+
+# A search among deferred tools. Elsewhere all are offered at once; one that the client runs is a function there.
+
+SEARCH = "tool_search"  # its name there
+
+
+def is_clients(item: RawObject) -> bool:
+    """Whether a tool, a call or a result is of a search that the client runs."""
+    return item.get("execution") == _CLIENT
+
+
+def searches(raw: msgspec.Raw | None) -> bool:
+    """Whether the client runs a search among the tools of a request."""
+    return any(tool.get("type") == _SEARCH and is_clients(tool) for _, tool in each_at(raw, "tools"))
+
+
+_CLIENT, _SEARCH = msgspec.Raw(b'"client"'), msgspec.Raw(b'"tool_search"')
 
 # Tools in namespaces. Chat completions have none: there the namespace becomes a part of the tool's name.
 

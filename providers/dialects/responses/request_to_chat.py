@@ -6,7 +6,16 @@ from typing import Any
 import msgspec
 
 from providers.dialects.reading import RawObject, each_at, inner_at, needed_at, object_at, present, said_of
-from providers.dialects.responses.fields import CHANGING_NOTHING, all_tools, called_name, opened, thinking_of
+from providers.dialects.responses.fields import (
+    CHANGING_NOTHING,
+    SEARCH,
+    all_tools,
+    called_name,
+    is_clients,
+    names_of,
+    opened,
+    thinking_of,
+)
 from providers.dialects.wording import (
     GOOGLE,
     OF_CALL,
@@ -28,6 +37,7 @@ from providers.dialects.wording import (
     with_properties,
     written_object,
 )
+from providers.large_bodies import encoded
 
 # Translates the input items of a Responses request into the messages of a chat completion.
 
@@ -40,6 +50,7 @@ _THOUGHTS = ("content", "summary")  # of reasoning
 _HIGH = msgspec.Raw(b'"high"')
 _ORIGINAL = msgspec.Raw(b'"original"')
 _OWN_THOUGHTS = "chat completions have no earlier reasoning: only the model that wrote it can use it"
+_AT_ONCE = "no tool is deferred there: all are offered at once"
 _OWN_PHASES = "chat completions have no phases: only the model that named them can use them"
 _NOT_TAKEN_BACK = "chat completions do not take this back with an earlier answer"
 # What is read of each item, and of each part of one.
@@ -143,8 +154,8 @@ class Conversation:
                 self._call({"id": needed_at(item, "call_id", path), "type": "custom", "custom": custom}, path)
             case "function_call_output" | "custom_tool_call_output":
                 self._result(item, path)
-            case "reasoning":
-                self._think(item, path)
+            case "reasoning" | "tool_search_call" | "tool_search_output":
+                (self._think if kind == "reasoning" else self._search)(item, path)
                 return
             case "additional_tools":
                 pass
@@ -158,6 +169,20 @@ class Conversation:
                 return
         self._losses.lose(item, "caller", path, _NO_SUCH_FIELD, b'{"type":"direct"}')
         self._losses.rest(item, (*_OF_SERVERS, *known), path, _NO_SUCH_FIELD)
+
+    def _search(self, item: RawObject, path: str) -> None:
+        """Add a search among tools, or what it has found: these tools are among the request's."""
+        self._losses.rest(item, (*_OF_SERVERS, "call_id", "execution", "arguments", "tools"), path, _NO_SUCH_FIELD)
+        if not is_clients(item):
+            self._losses.add(path, _AT_ONCE, hint=True)
+        elif "tools" in item:
+            found = decoded(item["tools"], list[dict[str, Any]], f"{path}.tools") or []
+            told = raw_json(f"Found, and offered from now on: {', '.join(_called(found)) or 'nothing'}")
+            self._result({**item, "output": told}, path)
+        else:
+            written = decoded(item.get("arguments"), dict[str, Any], f"{path}.arguments") or {}
+            function = {"name": SEARCH, "arguments": raw_json(encoded(written).decode())}
+            self._call({"id": needed_at(item, "call_id", path), "type": "function", "function": function}, path)
 
     def _message(self, item: RawObject, role: str, path: str) -> None:
         content, self._places = needed_at(item, "content", path), []
@@ -351,6 +376,13 @@ def chat_tools(raw: msgspec.Raw | None, losses: Losses) -> list[Any]:
             case "custom":
                 known = (*known, "format")
                 said.append(losses.places.put({"type": kind, kind: _chat_custom(tool, path, losses)}, path))
+            case "tool_search" if is_clients(tool):
+                kind, known = "function", (*known, "execution", "parameters")
+                function = {"name": raw_json(SEARCH), **said_of(tool, "description", "parameters")}
+                said.append(losses.places.put({"type": kind, kind: function}, path))
+            case "tool_search":
+                losses.add(path, _AT_ONCE, hint=True)
+                continue
             case None:
                 raise Malformed(f"Missing required parameter: '{path}.type'.", f"{path}.type")
             case _:
@@ -362,9 +394,17 @@ def chat_tools(raw: msgspec.Raw | None, losses: Losses) -> list[Any]:
             said.pop()
         names.add(name)
         losses.lose(tool, "allowed_callers", path, _TOOLS_NO_SUCH_FIELD, b'["direct"]')
-        losses.lose(tool, "defer_loading", path, _TOOLS_NO_SUCH_FIELD, b"false")
+        losses.lose(tool, "defer_loading", path, _AT_ONCE, b"false", hint=True)
         losses.rest(tool, known, path, _TOOLS_NO_SUCH_FIELD)
     return said
+
+
+def _called(tools: list[dict[str, Any]]) -> list[str]:
+    """Return the names in chat of the tools that a search has found."""
+    raw = raw_json(tools)
+    names = names_of(raw)
+    own = [str(tool.get("name")) for tool in tools if tool.get("type") != "namespace"]
+    return [*own, *names]
 
 
 def responses_tools(raw: msgspec.Raw | None, losses: Losses) -> list[Any]:

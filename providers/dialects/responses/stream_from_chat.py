@@ -26,15 +26,17 @@ from providers.dialects.chat.deltas import (
     written_arguments,
 )
 from providers.dialects.chat.references import BESIDE, References
-from providers.dialects.events import CUT_SHORT, DONE, FILTERED, Run, few, no_json_object, replaces
+from providers.dialects.events import CUT_SHORT, DONE, FILTERED, Run, few, joined_arguments, no_json_object, replaces
 from providers.dialects.reading import RawObject
 from providers.dialects.responses.fields import (
+    SEARCH,
     EventWriter,
     all_tools,
     encrypted_of,
     flat,
     names_of,
     responses_usage,
+    searches,
 )
 from providers.dialects.wording import BLANK, OF_CALL, OF_TEXT, REDACTED, UniqueIds, arguments_object, decoded
 from providers.errors import UNREADABLE, ErrorKind, UpstreamError
@@ -239,6 +241,27 @@ class Called:
         return self._item
 
 
+class Searched:
+    """An item: a call of the search among tools, which the client runs. Its arguments come at once, as an object."""
+
+    def __init__(self, writer: EventWriter, item_id: str, output_index: int, *, call_id: str) -> None:
+        self._writer, self._number, self._pieces = writer, output_index, list[str]()
+        self._item: Item = {"id": item_id, "type": "tool_search_call", "status": "in_progress", "call_id": call_id}
+        self._item |= {"execution": "client", "arguments": {}}
+        writer.say("response.output_item.added", output_index=output_index, item=self._item)
+
+    def add(self, delta: str) -> None:
+        """Add a piece of the arguments."""
+        self._pieces.append(delta)
+
+    def close(self, status: str) -> Item:
+        """End the item and return it."""
+        said = arguments_object(joined_arguments(self._pieces))
+        self._item |= {"status": status if said is not None else "incomplete", "arguments": said or {}}
+        self._writer.say("response.output_item.done", output_index=self._number, item=self._item)
+        return self._item
+
+
 # The response object that events repeat: the parameters of the request, and the state of the answer.
 
 _NULL = msgspec.Raw(b"null")
@@ -321,8 +344,11 @@ class OpenItems:
         new_id: Callable[[], str],
         ids: UniqueIds,
         references: References,
+        searches: bool = False,
     ) -> None:
+        """``searches``: the client runs a search among the tools."""
         self.stem = ""
+        self._searches = searches
         self._references = references
         self._writer = writer
         self._names = names
@@ -334,7 +360,7 @@ class OpenItems:
         self._open: tuple[int, Said | Thought] | None = None
         self._sealed = ""  # Google's signature of the message, until its texts have ended
         self._numbers = CallNumbers()
-        self._calls: dict[int, tuple[int, Called]] = {}  # open calls, by their numbers
+        self._calls: dict[int, tuple[int, Called | Searched]] = {}  # open calls, by their numbers
         self._nameless: dict[int, list[tuple[str, str]]] = {}  # ids and arguments of calls without a name so far
 
     @property
@@ -423,10 +449,13 @@ class OpenItems:
             self._close_open("completed")
             number, item_id = self._next("ctc" if is_custom else "fc")
             call_id = self._ids.of_call(next((one for one, _ in before if one), "") or f"call_{self._new_id()}")
-            begun = Called(
-                self._writer, item_id, number, call_id=call_id, name=self._names.get(name, name), is_custom=is_custom
+            named = self._names.get(name, name)
+            self._calls[key] = (
+                number,
+                Searched(self._writer, item_id, number, call_id=call_id)
+                if self._searches and named == SEARCH
+                else Called(self._writer, item_id, number, call_id=call_id, name=named, is_custom=is_custom),
             )
-            self._calls[key] = number, begun
             piece = "".join(said for _, said in before)
         if piece:
             self._calls[key][1].add(piece)
@@ -489,7 +518,8 @@ class FromChat:
     ) -> None:
         self._asked, self._wall_clock, self._new_id = asked, wall_clock, new_id
         self._errors, self._writer = StreamErrors(secrets), EventWriter()
-        names, ids = names_of(all_tools(asked)), UniqueIds(conversation=asked.get("input", b""))
+        tools = all_tools(asked)
+        names, ids = names_of(tools), UniqueIds(conversation=asked.get("input", b""))
         self._references = References()
         self._items = OpenItems(
             self._writer,
@@ -498,6 +528,7 @@ class FromChat:
             new_id=new_id,
             ids=ids,
             references=self._references,
+            searches=tools is not None and b'"tool_search"' in bytes(tools) and searches(tools),
         )
         self._echo: Echo | None = None  # None until the first chunk
         self._unplaced: list[dict[str, Any]] = []  # references for which there is no message yet

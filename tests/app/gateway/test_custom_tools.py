@@ -221,3 +221,47 @@ async def test_pictures_that_are_only_offered_keep_nobody_out_and_are_told(tmp_p
         for more in ({"tools": [pictures]}, {"tool_choice": {"type": "image_generation"}}):
             async with gateway.post({**body, **more}, path="/v1/responses") as response:
                 assert response.status == 400
+
+
+FOUND = {"type": "function", "name": "find", "parameters": {"type": "object", "properties": {}}, "defer_loading": True}
+DOCS = {"type": "namespace", "name": "mcp__docs", "description": "docs", "tools": [FOUND]}
+SEARCH = {"type": "tool_search", "execution": "client", "description": "Searches.", "parameters": FOUND["parameters"]}
+QUERY = {"query": "docs"}
+
+
+def calling_in(api: str, name: str, arguments: Json) -> Rule:
+    """Return a call in each API, whole: retold as a stream where the client streams."""
+    written = json.dumps(arguments)
+    calls = [{"id": "call_1", "type": "function", "function": {"name": name, "arguments": written}}]
+    whole = {
+        "chat": completion({"content": None, "tool_calls": calls}, "tool_calls"),
+        "messages": message({"type": "tool_use", "id": "t1", "name": name, "input": arguments}, reason="tool_use"),
+        "gemini": parts({"functionCall": {"name": name, "args": arguments}}, reason="STOP"),
+        "converse": conversed({"toolUse": {"toolUseId": "t1", "name": name, "input": arguments}}, reason="tool_use"),
+    }
+    return Rule("", api, b"", whole[api], Said())
+
+
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize("api", ANSWERS)
+async def test_a_search_that_the_client_runs_and_what_it_found_are_called_everywhere(
+    api: str, stream: bool, tmp_path: Path
+) -> None:
+    asks: Json = {"input": "Hi", "tools": [CLIENTS["responses"]["tools"][0], SEARCH]}
+    async with running(tmp_path) as (desk, gateway):
+        desk.rule, desk.is_whole = calling_in(api, "tool_search", QUERY), True
+        status, body = await asked(gateway, "responses", api, stream=stream, **asks)
+        assert status == 200, body
+        told = [json.loads(each.data) for each in events(body) if each.data] if stream else []
+        (call,) = (told[-1]["response"] if stream else json.loads(body))["output"]
+        assert (call["type"], call["execution"], call["arguments"]) == ("tool_search_call", "client", QUERY)
+        output = {"type": "tool_search_output", "call_id": call["call_id"], "execution": "client", "tools": [DOCS]}
+        later = {**asks, "input": [{"role": "user", "content": "Hi"}, call, output]}
+        desk.rule = calling_in(api, "mcp__docs__find", {})
+        status, body = await asked(gateway, "responses", api, stream=stream, **later)
+        assert status == 200, body
+        told = [json.loads(each.data) for each in events(body) if each.data] if stream else []
+        (called_,) = (told[-1]["response"] if stream else json.loads(body))["output"]
+        assert (called_["type"], called_.get("namespace"), called_["name"]) == ("function_call", "mcp__docs", "find")
+    assert calls_sent(api, desk.asked[-1]) == [("tool_search", QUERY)]
+    assert [each[0] for each in tools_sent(api, desk.asked[-1])] == ["run", "tool_search", "mcp__docs__find"]
