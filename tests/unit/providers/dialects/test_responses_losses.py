@@ -36,7 +36,6 @@ RESPONSES_LOSSES: list[tuple[Any, list[str]]] = [
     ({"text": {"some_day": 1}}, ["text.some_day"]),
     ({"reasoning": {"mode": "pro"}}, ["reasoning.mode"]),
     ({"tools": [{"type": "web_search"}, {"type": "function", "name": "f"}, {"type": "mcp"}]}, ["tools[0]", "tools[2]"]),
-    ({"tools": [{"type": "function", "name": "f", "defer_loading": True}]}, ["tools[0].defer_loading"]),
     ({"tools": [{"type": "web_search"}], "tool_choice": {"type": "web_search"}}, ["tools[0]", "tool_choice"]),
     ({"input": [{"type": "item_reference", "id": "msg_1"}]}, ["input[0]"]),
     ({"input": [{"id": "msg_1"}]}, ["input[0]"]),
@@ -62,14 +61,6 @@ RESPONSES_LOSSES: list[tuple[Any, list[str]]] = [
     (
         {"input": [{"role": "user", "content": [{"type": "input_image", "image_url": "u", "detail": "original"}]}]},
         ["input[0].content[0].detail"],
-    ),
-    (
-        {
-            "tools": [
-                {"type": "namespace", "name": "n", "tools": [{"type": "function", "name": "f", "defer_loading": True}]}
-            ]
-        },
-        ["tools[0].tools[0].defer_loading"],
     ),
     (
         {
@@ -103,6 +94,19 @@ def test_what_chat_cannot_say_is_a_loss_by_name(asked: dict[str, Any], fields: l
     ("asked", "fields"),
     [
         ({"reasoning": {"effort": "low", "summary": "auto"}}, ["reasoning.summary"]),
+        ({"tools": [{"type": "function", "name": "f", "defer_loading": True}]}, ["tools[0].defer_loading"]),
+        (
+            {
+                "tools": [
+                    {
+                        "type": "namespace",
+                        "name": "n",
+                        "tools": [{"type": "function", "name": "f", "defer_loading": True}],
+                    }
+                ]
+            },
+            ["tools[0].tools[0].defer_loading"],
+        ),
         ({"include": ["reasoning.encrypted_content"]}, ["include[0]"]),
         ({"stream_options": {"include_obfuscation": True}}, ["stream_options.include_obfuscation"]),
         ({"input": [{"role": "assistant", "content": "x", "phase": "commentary"}] * 2}, ["input[0].phase"]),
