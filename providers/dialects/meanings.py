@@ -40,7 +40,7 @@ OPENAI, ANTHROPIC, GOOGLE = "openai", "anthropic", "google"  # whose words: ``Di
 TELLINGS: Mapping[Meaning, Mapping[str, Telling]] = {
     # The agent shortens the conversation, and goes on; without these words it gives up.
     # pi and opencode know the words of all three: packages/ai/src/utils/overflow.ts of
-    # https://github.com/badlogic/pi-mono, read on 2026-11-29.
+    # https://github.com/badlogic/pi-mono, in copies of its patterns, read on 2026-11-29.
     Meaning.TOO_LONG: {
         # Codex, by the code alone: is_context_window_error in codex-rs/codex-api/src/sse/responses.rs of
         # https://github.com/openai/codex, read on 2026-11-29; by status 400 and the code in its version 0.171, tried.
