@@ -359,11 +359,9 @@ def understood(reading: Reading, fields: Fields, asked: Asked) -> Facts:
     formats, api = asked.formats, asked.api
     if reading.of_system and formats.with_history is not None:  # whatever field or value it names
         return (Fact(Kind.HISTORY, dialect=api),)
-    if reading.of_forced and formats.without_thinking is not None and _forces(fields, formats):
-        return (Fact(Kind.FORCED, reading.of_forced, dialect=api),)
     named = _of_fields(reading, fields, asked)
     if named is None:
-        return NOTHING
+        return _of_forced(reading, fields, asked)
     found = [Fact(Kind.SCHEMAS, value=_digest(fields, formats), dialect=api)] if reading.of_schemas else []
     found += named
     if reading.of_thinking and not found:
@@ -384,7 +382,15 @@ def understood(reading: Reading, fields: Fields, asked: Asked) -> Facts:
         found.append(Fact(Kind.FIELD, "stream_options", dialect=api))
     if reading.of_history and formats.with_history is not None:
         found.append(Fact(Kind.HISTORY, dialect=api))
-    return tuple(dict.fromkeys(found))
+    return tuple(dict.fromkeys(found)) or _of_forced(reading, fields, asked)
+
+
+def _of_forced(reading: Reading, fields: Fields, asked: Asked) -> Facts:
+    """Return that a model calls no forced tool while it thinks, where it says so, and this request forces one."""
+    formats = asked.formats
+    if not reading.of_forced or formats.without_thinking is None or not _forces(fields, formats):
+        return NOTHING
+    return (Fact(Kind.FORCED, reading.of_forced, dialect=asked.api),)
 
 
 def _of_fields(reading: Reading, fields: Fields, asked: Asked) -> list[Fact] | None:

@@ -39,8 +39,11 @@ AGENT: dict[str, Any] = {
 CALLED = {"id": "c1", "type": "function", "function": {"name": "read_file", "arguments": '{"path":"a.py"}'}}
 
 
+TAKES_TEXTS = {"providers": {"fast": {"preset": "openai"}}}  # free-form tools, too: others get functions
+
+
 async def test_a_body_of_responses_is_answered_as_chat(serve: Serve) -> None:
-    async with serve(fast=answer("Hello")) as running, running.post(AGENT) as response:
+    async with serve(fast=answer("Hello"), config=TAKES_TEXTS) as running, running.post(AGENT) as response:
         assert response.status == 200, await response.read()
         said = (await response.read()).decode()
         assert '"object":"chat.completion.chunk"' in said.replace(" ", "")
@@ -93,7 +96,7 @@ async def test_tools_of_responses_among_those_of_chat_become_chats(serve: Serve)
         "tools": [NESTED, PATCH],
         "tool_choice": {"type": "custom", "name": "ApplyPatch"},
     }
-    async with serve(fast=answer("Hello")) as running, running.post(body) as response:
+    async with serve(fast=answer("Hello"), config=TAKES_TEXTS) as running, running.post(body) as response:
         assert response.status == 200, await response.read()
         [sent] = running["fast"].received
         assert sent.body["tools"] == [NESTED, CHATS_PATCH]
