@@ -26,7 +26,7 @@ SENTENCES = {"sentences", "sentence_p50_ms", "sentence_p95_ms", "sentence_biased
 # What only a running gateway knows is not in SQL.
 ALIKE = tuple(
     set(Row.__struct_fields__)
-    - {"state", "reason", "headroom", "score", "in_flight", "probed_s_ago", "refuses"}
+    - {"state", "reason", "headroom", "score", "in_flight", "probed_s_ago", "refuses", "held"}
     - INTERVAL
     - SENTENCES
 )
