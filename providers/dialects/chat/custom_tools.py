@@ -10,12 +10,11 @@ from typing import Any
 
 import msgspec
 
+from providers.dialects.chat.choices import OfChoices
 from providers.dialects.chat.deltas import CallNumbers, calls_in, string, written_arguments
 from providers.dialects.wording import Fields, Loss, Wording, raw_json
 from providers.errors import UNREADABLE
 from providers.large_bodies import encoded
-from providers.sse import events
-from providers.usage import Usage
 
 TAKES_TEXT = "custom_tools"  # in ``Habits.beyond``: it has such tools of its own
 CUSTOM, _FUNCTION, _INPUT = "custom", "function", "input"
@@ -28,7 +27,6 @@ _Object = dict[str, msgspec.Raw]
 _objects = msgspec.json.Decoder(list[_Object])
 _object = msgspec.json.Decoder(_Object)
 _listed = msgspec.json.Decoder(list[msgspec.Raw])
-_chunk = msgspec.json.Decoder(dict[str, Any])
 
 
 def has_custom(fields: Fields) -> bool:
@@ -190,7 +188,7 @@ def _decoded(text: str) -> str:
     return said.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
-class AsCustom:
+class AsCustom(OfChoices):
     """A ``Translation`` of chat chunks: calls of functions with these names become calls of tools that take a text."""
 
     def __init__(self, names: Collection[str]) -> None:
@@ -200,39 +198,13 @@ class AsCustom:
         self._functions: set[tuple[int, int]] = set()
         self._texts: dict[tuple[int, int], _Text] = {}
 
-    @property
-    def finishing(self) -> bool:
-        """False: it holds no end back."""
-        return False
-
-    @property
-    def usage_so_far(self) -> Usage | None:
-        """None: it holds no usage back."""
-        return None
-
     def feed(self, block: bytes) -> bytes:
         """Return whole chunks with calls that have a text in place of JSON."""
         if not self._numbers and _CALLS not in block:
             return block
-        return b"".join(self._said(event.raw, event.data) for event in events(block))
+        return super().feed(block)
 
-    def end(self) -> bytes:
-        """Return nothing: a call without its end is none."""
-        return b""
-
-    def _said(self, raw: bytes, data: bytes) -> bytes:
-        if b'"choices"' not in data:
-            return raw
-        try:
-            chunk = _chunk.decode(data)
-            choices = [each for each in chunk["choices"] if self._keeps_something(each)]
-        except (*UNREADABLE, AttributeError, KeyError, TypeError):
-            return raw
-        if not choices and chunk["choices"] and not chunk.get("usage"):
-            return b""
-        return b"data: %b\n\n" % encoded({**chunk, "choices": choices})
-
-    def _keeps_something(self, choice: dict[str, Any]) -> bool:
+    def keeps(self, choice: dict[str, Any]) -> bool:
         """Put calls with texts into a choice; return whether anything is left of it."""
         index, ends = choice.get("index", 0), choice.get("finish_reason") is not None
         name = "message" if choice.get("delta") is None and "message" in choice else "delta"

@@ -5,25 +5,21 @@ it has asked for, whole or streamed.
 """
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
 
+from providers.dialects.chat.choices import OfChoices
 from providers.dialects.dialect import AS_CALL, Forced
 from providers.dialects.messages.fields import KeptSchema
 from providers.dialects.wording import Fields, Loss, Wording, raw_json
 from providers.errors import UNREADABLE
-from providers.large_bodies import encoded
-from providers.sse import events
-from providers.usage import Usage
 
 AS_AUTO = "this model takes no forced tool, so that it may answer without a call"
 THINKS_NOT = "this model calls no forced tool while it thinks"
 NAME, ARGUMENTS = "tool", "arguments"  # of the JSON, where one of several tools must be called
 _FUNCTION = "function"
-
-_chunk = msgspec.json.Decoder(dict[str, Any])
 
 
 class ForcedTool(msgspec.Struct, frozen=True):
@@ -128,7 +124,7 @@ def without_thinking(fields: Fields, not_thinking: Mapping[str, Any]) -> Wording
     return Wording(said, tuple(Loss(name, THINKS_NOT, hint=True) for name in asked))
 
 
-class AsCall:
+class AsCall(OfChoices):
     """A ``Translation`` of chat chunks: the text of each choice, JSON, becomes a tool call.
 
     ``name``: of the only tool; None: the JSON says which, so that it is read as a whole.
@@ -139,62 +135,31 @@ class AsCall:
         self._begun: set[int] = set()
         self._texts: dict[int, list[str]] = {}
 
-    @property
-    def finishing(self) -> bool:
-        """False: it holds no end back."""
-        return False
-
-    @property
-    def usage_so_far(self) -> Usage | None:
-        """None: it holds no usage back."""
-        return None
-
-    def feed(self, block: bytes) -> bytes:
-        """Return whole chunks with calls in place of texts."""
-        return b"".join(self._with_call(event.raw, event.data) for event in events(block))
-
-    def end(self) -> bytes:
-        """Return nothing: a text without its end is no call."""
-        return b""
-
-    def _with_call(self, raw: bytes, data: bytes) -> bytes:
-        if b'"choices"' not in data:
-            return raw
-        try:
-            chunk = _chunk.decode(data)
-            choices = [each for choice in chunk["choices"] for each in self._called(choice, str(chunk.get("id", "")))]
-        except (*UNREADABLE, AttributeError, KeyError, TypeError):
-            return raw
-        if not choices and not chunk.get("usage"):
-            return b""
-        return b"data: %b\n\n" % encoded({**chunk, "choices": choices})
-
-    def _called(self, choice: dict[str, Any], answer_id: str) -> Iterator[dict[str, Any]]:
-        """Yield a choice of a chunk with its text as a piece of a call; nothing if the text is kept for later."""
+    def keeps(self, choice: dict[str, Any]) -> bool:
+        """Make a piece of a call of a choice's text; nothing is left of it if the text is kept for later."""
         index, delta, ends = choice.get("index", 0), choice["delta"], choice.get("finish_reason")
         text = delta.pop("content", None)
         if "role" in delta:
             delta["content"] = None
         if text and self._name is not None:
-            delta["tool_calls"] = [self._piece(index, answer_id, self._name, text)]
+            delta["tool_calls"] = [self._piece(index, self._name, text)]
         elif text:
             self._texts.setdefault(index, []).append(text)
         if ends is not None and index in self._texts:
             name, arguments = _read("".join(self._texts.pop(index)))
             if name is not None:
-                delta["tool_calls"] = [self._piece(index, answer_id, name, arguments)]
+                delta["tool_calls"] = [self._piece(index, name, arguments)]
             else:
                 delta["content"] = arguments
         if ends == "stop" and index in self._begun:
             choice["finish_reason"] = "tool_calls"
-        if delta or ends is not None:
-            yield choice
+        return bool(delta) or ends is not None
 
-    def _piece(self, index: int, answer_id: str, name: str, arguments: str) -> dict[str, Any]:
+    def _piece(self, index: int, name: str, arguments: str) -> dict[str, Any]:
         if index in self._begun:
             return {"index": 0, _FUNCTION: {"arguments": arguments}}
         self._begun.add(index)
-        call_id = hashlib.sha256(f"{answer_id}\0{index}".encode()).hexdigest()[:24]
+        call_id = hashlib.sha256(f"{self.answer_id}\0{index}".encode()).hexdigest()[:24]
         called = {"name": name, "arguments": arguments}
         return {"index": 0, "id": f"call_{call_id}", "type": _FUNCTION, _FUNCTION: called}
 
