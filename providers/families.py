@@ -5,7 +5,7 @@ Everybody who has to know how a model differs from others asks `traits_of`. No o
 
 import re
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from functools import cache, lru_cache
 from importlib.resources import files
@@ -24,7 +24,6 @@ class Traits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """What a model is and takes. The defaults are those of a model that is not known: it is taken for a newest one."""
 
     family: str = ""  # the name of its family in ``families.toml``; "": not known
-    thinks: bool | None = None  # False: it is known not to think; None: the price table tells, if anything does
     least_thinking: LeastThinking = "off"
     rests: bool = False  # it does not think unless a request asks for it
     forced_tools: ForcedTools = "taken"  # whether a request may force a call of a tool
@@ -185,10 +184,3 @@ def kin_of(model: str, family: str | None = None) -> Kin | None:
     name = model.rpartition("/")[2].lower()
     each = _families() if family is None else {family: _families()[family]}
     return next((_read(own, found) for own, (pattern, _) in each.items() if (found := pattern.search(name))), None)
-
-
-def sources() -> Iterator[tuple[str, str, str]]:
-    """Yield each row's family, page and day, for those who keep up."""
-    for family, (_, told) in _families().items():
-        for row in told.rows:
-            yield family, row.page, row.read

@@ -1,8 +1,12 @@
 """What a model is and takes, by any name that vendors give it, and of models that nobody has seen."""
 
+import tomllib
+from collections.abc import Iterator
+from importlib.resources import files
+
 import pytest
 
-from providers.families import UNKNOWN_MODEL, sources, traits_of
+from providers.families import UNKNOWN_MODEL, traits_of
 
 
 @pytest.mark.parametrize(
@@ -74,6 +78,14 @@ def test_what_one_vendor_refuses_others_may_take() -> None:
 @pytest.mark.parametrize("name", ["m", "", "llama-4-maverick", "gpt-oss-120b", "mistral-large-latest"])
 def test_of_what_is_not_known_nothing_is_said(name: str) -> None:
     assert traits_of(name) == UNKNOWN_MODEL
+
+
+def sources() -> Iterator[tuple[str, str, str]]:
+    """Yield each row's family, page and day."""
+    told = tomllib.loads(files("providers").joinpath("families.toml").read_text(encoding="utf-8"))
+    for family, given in told.items():
+        for row in given.get("rows", ()):
+            yield family, row.get("page", ""), row.get("read", "")
 
 
 def test_each_row_says_where_it_is_said_and_when_it_was_read() -> None:
