@@ -60,15 +60,15 @@ def _with_tools(wording: Wording, source: Dialect, target: Dialect, habits: Habi
     if source.requests.custom_names is not None and not takes_text(target, habits.beyond):
         wording = as_functions(wording)
     if "choices" not in habits.beyond and "tool_choice" in wording.fields:
-        before, wording = wording, offering_those_alone(wording)
-        own = as_asked(wording.losses[len(before.losses) :], source, before)
-        wording = msgspec.structs.replace(wording, losses=(*before.losses, *own))
+        wording = _told_as_asked(offering_those_alone(wording), source, wording)
     forced = None if habits.takes_forced else forced_in_chat(wording.fields)
-    if forced is not None:
-        before, wording = wording, asked_for_json(wording, forced)
-        own = as_asked(wording.losses[len(before.losses) :], source, before)
-        wording = msgspec.structs.replace(wording, losses=(*before.losses, *own))
-    return wording
+    return wording if forced is None else _told_as_asked(asked_for_json(wording, forced), source, wording)
+
+
+def _told_as_asked(wording: Wording, source: Dialect, before: Wording) -> Wording:
+    """Return a ``wording`` with what it has lost since ``before`` in the words of the request in ``source``."""
+    own = as_asked(wording.losses[len(before.losses) :], source, before)
+    return msgspec.structs.replace(wording, losses=(*before.losses, *own))
 
 
 def takes_text(spoken: Dialect, beyond: Container[str]) -> bool:

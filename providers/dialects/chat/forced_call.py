@@ -5,7 +5,7 @@ it has asked for, whole or streamed.
 """
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -27,7 +27,6 @@ class ForcedTool(msgspec.Struct, frozen=True):
 
     name: str
     schema: Mapping[str, Any]  # of its parameters, an object's
-    description: str = ""
 
 
 def forced_in_chat(fields: Fields) -> Forced | None:
@@ -76,41 +75,40 @@ def asked_for_json(wording: Wording, forced: Forced) -> Wording:
     tools = _tools(fields, forced)
     has_format = bytes(fields.get("response_format", b"null")) not in {b"null", b'{"type":"text"}'}
     said = {name: value for name, value in fields.items() if name != "parallel_tool_calls"}
-    if not tools or has_format:
-        said["tool_choice"] = raw_json("auto")
-        return msgspec.structs.replace(
-            wording, fields=said, losses=(*wording.losses, Loss("tool_choice", AS_AUTO, hint=True))
-        )
-    name = tools[0].name if len(tools) == 1 else "call"
-    schema = {"name": name, "schema": schema_of(tools)}
-    said["response_format"] = raw_json({"type": "json_schema", "json_schema": schema})
-    said["tool_choice"] = raw_json("none")
+    choice, reason = "auto", AS_AUTO
+    if tools and not has_format:
+        name = tools[0].name if len(tools) == 1 else "call"
+        schema = {"name": name, "schema": schema_of(tools)}
+        said["response_format"] = raw_json({"type": "json_schema", "json_schema": schema})
+        choice, reason = "none", AS_CALL
+    said["tool_choice"] = raw_json(choice)
     return msgspec.structs.replace(
-        wording, fields=said, losses=(*wording.losses, Loss("tool_choice", AS_CALL, hint=True))
+        wording, fields=said, losses=(*wording.losses, Loss("tool_choice", reason, hint=True))
     )
 
 
 def _tools(fields: Fields, forced: Forced) -> list[ForcedTool]:
-    """Return the tools of which one must be called; none if one of them cannot be asked for as JSON."""
     try:
         listed = msgspec.json.decode(fields.get("tools", b"[]"), type=list[dict[str, Any]])
-        found = []
-        for tool in listed:
-            own = tool.get(_FUNCTION)
-            name = str((own or tool.get("custom") or {}).get("name"))
-            if forced.names and name not in forced.names:
-                continue
-            if own is None or not is_object_schema(schema := own.get("parameters") or {"type": "object"}):
-                return []
-            found.append(ForcedTool(name, schema, own.get("description") or ""))
+        return forced_among(map(_offered, listed), forced)
     except (*UNREADABLE, AttributeError, TypeError):
         return []
-    return found
 
 
-def is_object_schema(schema: Any) -> bool:
-    """Whether a schema of parameters says that they are an object."""
-    return isinstance(schema, dict) and schema.get("type", "object") == "object"
+def _offered(tool: dict[str, Any]) -> tuple[str, Any]:
+    own = tool.get(_FUNCTION)
+    name = str((own or tool.get("custom") or {}).get("name"))
+    return name, None if own is None else own.get("parameters") or {"type": "object"}
+
+
+def forced_among(offered: Iterable[tuple[str, Any]], forced: Forced) -> list[ForcedTool]:
+    """Return the tools of which one must be called; none if one of them cannot be asked for as JSON.
+
+    ``offered``: the name of each tool, with the schema of its parameters.
+    """
+    meant = [(name, schema) for name, schema in offered if not forced.names or name in forced.names]
+    are_objects = all(isinstance(schema, dict) and schema.get("type", "object") == "object" for _, schema in meant)
+    return [ForcedTool(name, schema) for name, schema in meant] if are_objects else []
 
 
 _EFFORTS = frozenset({"reasoning_effort", "reasoning", "thinking", "enable_thinking", "thinking_budget"})

@@ -9,7 +9,7 @@ import msgspec
 
 from providers.dialects import meanings
 from providers.dialects.cache_marks import with_marks
-from providers.dialects.chat.forced_call import AS_AUTO, THINKS_NOT, ForcedTool, is_object_schema, schema_of
+from providers.dialects.chat.forced_call import AS_AUTO, THINKS_NOT, forced_among, schema_of
 from providers.dialects.dialect import (
     AS_CALL,
     AnswerFormat,
@@ -614,16 +614,10 @@ def _asked_for_json(wording: Wording, forced: Forced) -> Wording:
     fields = wording.fields
     said = dict(fields)
     try:
-        named = [
-            each
-            for each in _callables.decode(fields.get("tools", b"[]"))
-            if not forced.names or each.name in forced.names
-        ]
+        offered = _callables.decode(fields.get("tools", b"[]"))
+        tools = forced_among([(each.name, each.input_schema) for each in offered], forced)
         config = object_at(fields.get("output_config"), "output_config")
-        schemas = [each.input_schema for each in named]
-        usable = bool(named) and all(schema is not None and is_object_schema(schema) for schema in schemas)
-        if usable and "format" not in config and "output_format" not in fields:
-            tools = [ForcedTool(each.name, each.input_schema or {}) for each in named]
+        if tools and "format" not in config and "output_format" not in fields:
             asked = {"type": "json_schema", "schema": schema_of(tools)}
             said["output_config"] = raw_json({**config, "format": asked})
             said["tool_choice"] = _NO_CALL
