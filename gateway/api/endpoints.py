@@ -8,7 +8,6 @@ import msgspec
 
 from gateway.api import other_shapes
 from gateway.api.endpoint import Description, Endpoint
-from gateway.api.fitting import IGNORED
 from gateway.api.json_body import CHARS_PER_TOKEN, Contents, Media, decoded, is_set, least
 from gateway.api.request import (
     Decoders,
@@ -21,6 +20,7 @@ from gateway.api.request import (
     required_messages,
     required_turns,
 )
+from gateway.api.resolved_model import IGNORED
 from gateway.core.errors import InvalidRequest, ResponseNotFound
 from gateway.keys.keys import GOOGLES
 from providers import (

@@ -11,13 +11,14 @@ import msgspec
 from gateway.api.agent_sessions import cache_key_of, session_of
 from gateway.api.call_context import CallContext, ClientContext
 from gateway.api.client import Client
-from gateway.api.fitting import COUNT_KNOWN, REFUSE, SHORT_BYTES, Fitting, ResolvedModel, led_by
+from gateway.api.fitting import Fitting
 from gateway.api.json_body import CHARS_PER_TOKEN
 from gateway.api.overrides import NOTHING, with_override
 from gateway.api.provider_state import StoredAt
 from gateway.api.relayed_plans import first_of, fitted, hedged, passed_on, reading_of
 from gateway.api.relayed_plans import terms_of as relayed_terms
 from gateway.api.request import ParsedRequest
+from gateway.api.resolved_model import COUNT_KNOWN, REFUSE, SHORT_BYTES, ResolvedModel, led_by
 from gateway.api.shapes import Decided, decided, keep, shape_of
 from gateway.core.attempts import AnswerKind, WinOn
 from gateway.core.calls import Call, CallKind, CallRecord, Level, Maker, Mode, Objective

@@ -4,12 +4,12 @@ from collections.abc import Callable
 
 import msgspec
 
-from gateway.api import fitting
-from gateway.api.fitting import Fitting, ResolvedModel
+from gateway.api.fitting import Fitting
 from gateway.api.json_body import CHARS_PER_TOKEN
 from gateway.api.preferences import policy_violation
 from gateway.api.relayed_api import RelayedApi
 from gateway.api.request import ParsedRequest
+from gateway.api.resolved_model import COUNT_KNOWN, REFUSE, ResolvedModel, uncounted_units, without_price
 from gateway.core.attempts import Role
 from gateway.core.calls import Mode
 from gateway.fleet.models import Deployment, Model
@@ -47,7 +47,7 @@ def fitted(
         reason = _obstacle(deployment, api, policy, index, known if deployment.tenant else unpriced)
         return reason or _too_much(deployment, parsed) or differs(deployment)
 
-    known = fitting.COUNT_KNOWN
+    known = COUNT_KNOWN
     return resolved.able(obstacle)
 
 
@@ -143,10 +143,10 @@ def _obstacle(
     if api.api not in deployment.apis:
         return f"answers {', '.join(sorted(deployment.apis))} only"
     if api.by_character is not None:
-        if unpriced != fitting.COUNT_KNOWN and _counted_per_character(deployment) is None:
-            return fitting.without_price(("character",))
-    elif unpriced == fitting.REFUSE and (units := fitting.uncounted_units(deployment)) and not _has_units(deployment):
-        return fitting.without_price(units)
+        if unpriced != COUNT_KNOWN and _counted_per_character(deployment) is None:
+            return without_price(("character",))
+    elif unpriced == REFUSE and (units := uncounted_units(deployment)) and not _has_units(deployment):
+        return without_price(units)
     if index is not None and not deployment.is_same_model(index):
         return f"is another model than {index.name}, and vectors of both must not be mixed; same_as tells if it is not"
     return policy_violation(deployment, policy)

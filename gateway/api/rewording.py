@@ -5,9 +5,10 @@ A file of its own, as it is handed to the race: ``gateway.racing`` may not impor
 
 import msgspec
 
-from gateway.api.fitting import LONG_BYTES, Question, fitted
+from gateway.api.fitting import Question, fitted
 from gateway.api.json_body import values_of
 from gateway.api.request import Needs
+from gateway.api.resolved_model import LONG_BYTES
 from gateway.core.calls import Call
 from gateway.core.errors import ApiError
 from gateway.fleet.models import Deployment

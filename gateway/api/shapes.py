@@ -12,10 +12,11 @@ from typing import Any
 import msgspec
 
 from gateway.api.client import Client
-from gateway.api.fitting import REFUSE, Fitting, is_sealed
+from gateway.api.fitting import Fitting
 from gateway.api.overrides import NOTHING, RaceOverride
 from gateway.api.preferences import NOTHING as NO_PREFERENCES
 from gateway.api.request import ParsedRequest
+from gateway.api.resolved_model import REFUSE, is_sealed
 from gateway.core.attempts import AnswerKind, WinOn
 from gateway.core.calls import Call
 from gateway.fleet.fleet import Fleet

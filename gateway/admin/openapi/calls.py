@@ -35,11 +35,11 @@ from gateway.api.call_runner import FALLBACK
 from gateway.api.context import LedgerUnavailable
 from gateway.api.counting import ESTIMATED
 from gateway.api.endpoint import Endpoint
-from gateway.api.fitting import IGNORED
 from gateway.api.headers import LOWERED, NARROWED, PLAN_HEADER
 from gateway.api.models import AnthropicModel, AnthropicModels, GoogleModel, GoogleModels, OpenAIModel, OpenAIModels
 from gateway.api.preferences import Provider
 from gateway.api.relayed_api import FORM, RelayedApi
+from gateway.api.resolved_model import IGNORED
 from gateway.core import errors, race_failures
 from gateway.core.modes import Mode
 from gateway.limits import BudgetSpent, LargerThanLimit, LimitReached

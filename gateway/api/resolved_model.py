@@ -1,0 +1,378 @@
+"""A model as one request asks it: the permitted deployments, the parameters, and the headers that report them."""
+
+from collections.abc import Callable, Container, Iterable
+from contextlib import suppress
+from typing import TypeVar
+
+import msgspec
+
+from gateway.api.client import Client
+from gateway.api.fitting import NO_PROMPT, Fitting, Question, fitted
+from gateway.api.headers import LOWERED
+from gateway.api.json_body import values_of
+from gateway.api.preferences import CONSUMED, NOTHING, Chosen, is_passed_on, preferred
+from gateway.api.provider_state import StoredAt
+from gateway.api.request import ParsedRequest
+from gateway.core.attempts import Role
+from gateway.core.calls import Maker
+from gateway.core.errors import InvalidRequest, NoDeploymentFits, NothingStored, ResponseNotFound
+from gateway.fleet.models import Deployment, Model, Parameters
+from gateway.limits import Use
+from gateway.settings import RaceSettings, Unpriced
+from gateway.steering import Launch, Plan, Start
+from providers import (
+    Meaning,
+    finished,
+    lets_search,
+)
+from providers.dialects import (
+    Malformed,
+    may_be_sealed,
+)
+
+_STORING = frozenset({"store"})
+
+SHORT_BYTES = 8 * 1024  # of a body: few values fit in
+LONG_BYTES = 256 * 1024
+FEW_VALUES = 1000  # are translated in a hundredth of a second
+# Measured, at most, of small blocks, turns, calls and tools: Messages 277, chat 262, Responses 277, Gemini 349.
+BYTES_PER_VALUE = 400
+
+IGNORED = "x-holeshot-ignored"  # preferences, and parts of a body in another API's shape, that have no effect here
+
+
+def is_sealed(parsed: ParsedRequest) -> bool:
+    """Whether the gateway may have sealed a part of a conversation, which in chat is not of texts alone then."""
+    return may_be_sealed(parsed.fields.get(parsed.dialect.requests.prompt, NO_PROMPT))
+
+
+class ResolvedModel:
+    """A model with one request's preferences: permitted deployments, parameters, and headers that report them."""
+
+    def __init__(self, model: Model, parsed: ParsedRequest, client: Client, *, is_race_set: bool) -> None:
+        """``is_race_set``: the operator or the client says how it is raced."""
+        self.model = model
+        self.is_race_set = is_race_set
+        self.asked = parsed  # as its client sent it
+        self.parsed = parsed  # as this model is asked: its parameters set, its limits counted among the needs
+        self.response_headers = dict(parsed.response_headers)
+        self.key_name: str | None = None  # the only key of the provider that has what the request names
+        self._client = client.name
+        self._deployments = client.deployments(model)
+        self._chosen: Chosen | None = None
+        self._is_kept = False
+        self._unpriced: dict[str, str] = {}
+        self._values = 0
+        if parsed.preferences is not NOTHING and not is_passed_on(model):
+            self._prefer(client)
+        if model.parameters is not None and parsed.relayed is None:
+            self._apply(model.parameters)
+
+    @property
+    def race_asked(self) -> RaceSettings:
+        """The race settings that were asked for, also where fewer deployments are left than they need."""
+        chosen, parsed = self._chosen, self.parsed
+        is_raced_so = chosen is not None and not parsed.stateful and parsed.relayed is None
+        return chosen.asked if chosen is not None and is_raced_so else self.model.race
+
+    @property
+    def is_restricted(self) -> bool:
+        """Whether the request restricts or orders the deployments."""
+        chosen = self._chosen
+        return self._is_kept or (chosen is not None and bool(chosen.excluded or chosen.order))
+
+    def restrict_to(self, stored: StoredAt) -> None:
+        """Keep only the deployments that have what the request names: all, if its answer was translated.
+
+        What passes unread is translated nowhere.
+
+        Raises:
+            ResponseNotFound, NothingStored: as of ``having``.
+
+        """
+        found = having(self._deployments, stored)
+        dialect, tools = self.parsed.dialect, self.parsed.needs.tools
+        is_read = self.parsed.relayed is None
+        if not is_read or any(each.asked_in(dialect, tools=tools, client=self._client) is dialect for each in found):
+            self.key_name = stored.key_name
+            self._is_kept = True
+            self._deployments = found
+
+    def refuse_unpriced(self) -> None:
+        """Leave out the deployments of which a unit that this request may bill has no known price at their vendor.
+
+        Raises:
+            NoDeploymentFits: none is left.
+
+        """
+        sound = ("audio_input",) if self.parsed.needs.audio else ()
+        searches = lets_search(self.parsed.fields)
+        unknown = {
+            each.name: uncounted_units(each, (*sound, "web_search") if searches or each.searches else sound)
+            for each in self._deployments
+            if each.tenant is None
+        }
+        self._unpriced = {name: without_price(found) for name, found in unknown.items() if found}
+        self._deployments = [each for each in self._deployments if each.name not in self._unpriced]
+        if not self._deployments:
+            raise NoDeploymentFits(self.model.name, self._unpriced)
+
+    def is_light(self, most_values: int) -> bool:
+        """Whether ``fitted`` takes well under a hundredth of a second: the request is short, or nothing is built."""
+        dialect, size = self.parsed.dialect, self.parsed.size
+        if self._is_native:
+            if dialect.requests.without_foreign_thoughts is None and (
+                self.parsed.needs.inline or not is_sealed(self.parsed)
+            ):
+                return True
+            most_values = FEW_VALUES
+        if size > LONG_BYTES:
+            return False
+        return self.counted(min(most_values, FEW_VALUES)) <= FEW_VALUES
+
+    def counted(self, most: int) -> int:
+        """Count the values, exactly if they seem to be more than ``most``."""
+        values = self.parsed.values
+        if values is None or values > most:
+            values = finished(values_of(self.parsed.fields.values(), most))
+        self._values = values
+        return values
+
+    def least_use(self) -> Use:
+        """Return what the prompt alone takes of limits, where it costs least."""
+        tokens, prices = self.parsed.needs.prompt_tokens, self.model.prices
+        known = [prices[each.name] for each in self._deployments if each.name in prices]
+        each_usd = [
+            price.input_usd if price.cached_input_usd is None else min(price.input_usd, price.cached_input_usd)
+            for price in known
+        ]
+        is_known = len(known) == len(self._deployments) and all(each.tenant is None for each in self._deployments)
+        return Use(tokens, tokens, tokens * min(each_usd) if is_known else 0.0)
+
+    def bytes_to_build(self, values: int, most: int) -> int:
+        """Return what the objects of ``values`` take while they are translated; 0 if nothing is."""
+        return 0 if values > most or self._is_native else values * BYTES_PER_VALUE
+
+    @property
+    def _is_native(self) -> bool:
+        """Whether all deployments are asked in the request's own dialect."""
+        dialect, tools = self.parsed.dialect, self.parsed.needs.tools
+        return all(each.asked_in(dialect, tools=tools, client=self._client) is dialect for each in self._deployments)
+
+    def fitted(self, client: Client, most_values: int) -> Fitting:
+        """Return the deployments that can answer and that the preferences permit; the others with reasons.
+
+        ``most_values``: of a request that is translated.
+        """
+        parsed, common, needs = self.parsed, self.model.common, self.parsed.needs
+        is_taught = False
+        for learnt in self.model.learnt:
+            is_taught = is_taught or (learnt.steers and learnt.steers_for(self._client))
+        if (
+            self._chosen is None
+            and not is_taught
+            and not client.demanding
+            and not self._unpriced
+            and parsed.dialect in common.speaks
+            and needs.ordinary
+            and (needs.inline or not is_sealed(parsed))
+            and needs.prompt_tokens <= common.context_tokens
+            and (needs.max_tokens or 0) <= common.max_output_tokens
+            and (common.thinks or parsed.dialect.requests.efforts.isdisjoint(parsed.fields))
+        ):
+            return Fitting(self._deployments, {}, {}, {}, {})
+        excluded = self._unpriced if self._chosen is None else {**self._chosen.excluded, **self._unpriced}
+        question = Question(
+            self.model.name,
+            parsed.dialect,
+            parsed.fields,
+            needs,
+            client.require,
+            self._values,
+            most_values,
+            parsed.unstored,
+            self._served(),
+            self._client,
+        )
+        try:
+            fitting = fitted(question, self._deployments)
+        except NoDeploymentFits as error:
+            if not excluded:
+                raise
+            too_long = error.lengths if error.meaning is Meaning.TOO_LONG else None
+            raise NoDeploymentFits(self.model.name, {**error.reasons, **excluded}, too_long=too_long) from None
+        fitting.excluded.update(excluded)
+        if fitting.lowered and (told := self.response_headers.pop(LOWERED, None)) is not None:
+            for each in fitting.deployments:
+                names = (*told.split(", "), *fitting.lowered.get(each.name, ()))
+                fitting.lowered[each.name] = tuple(dict.fromkeys(names))
+        field = parsed.converses
+        if field is not None and not self._is_kept and len(fitting.deployments) > 1:
+            raise InvalidRequest(
+                f"{field!r} is stored at one provider: use a model with one deployment, or an answer made here",
+                param=field,
+            )
+        return fitting
+
+    def able(self, obstacle: Callable[[Deployment], str | None]) -> Fitting:
+        """Return the deployments without an obstacle that the preferences permit; the others with reasons.
+
+        All are sent the request as it is: its answer passes unread.
+
+        Raises:
+            NoDeploymentFits: there is none.
+
+        """
+        excluded = {} if self._chosen is None else dict(self._chosen.excluded)
+        fitting = Fitting([], excluded, {}, {}, {})
+        for deployment in self._deployments:
+            reason = obstacle(deployment)
+            if reason is None:
+                fitting.deployments.append(deployment)
+            else:
+                excluded[deployment.name] = reason
+        if not fitting.deployments:
+            raise NoDeploymentFits(self.model.name, excluded)
+        return fitting
+
+    def _served(self) -> frozenset[str]:
+        """Return the fields that the gateway serves itself: it keeps an answer that no deployment could store."""
+        parsed = self.parsed
+        if not parsed.stores or parsed.remembering is None:
+            return frozenset()
+        dialect, tools = parsed.dialect, parsed.needs.tools
+        if any(each.asked_in(dialect, tools=tools, client=self._client) is dialect for each in self._deployments):
+            return frozenset()
+        return _STORING
+
+    def applied_to(self, plan: Plan) -> Plan:
+        """Return ``plan`` in the order that the request asks for, or without failover if it asks for that."""
+        chosen = self._chosen
+        if chosen is not None and chosen.order:
+            plan = in_order(plan, chosen.order)
+        if chosen is not None and not chosen.failover:
+            plan = msgspec.structs.replace(plan, launches=plan.launches[:1], rest=())
+        return plan
+
+    def _prefer(self, client: Client) -> None:
+        parsed = self.parsed
+        chosen = self._chosen = preferred(parsed.preferences, self.model, self._deployments, client)
+        self._deployments = list(chosen.deployments)
+        if not parsed.stateful and parsed.relayed is None:
+            self.model = msgspec.structs.replace(self.model, race=chosen.race)
+        if chosen.unsupported:
+            told = self.response_headers.get(IGNORED)
+            self.response_headers[IGNORED] = ", ".join(
+                chosen.unsupported if told is None else (told, *chosen.unsupported)
+            )
+        fields = {key: value for key, value in parsed.fields.items() if key not in CONSUMED}
+        self.parsed = msgspec.structs.replace(parsed, fields=fields)
+
+    def _apply(self, parameters: Parameters) -> None:
+        parsed = self.parsed
+        fields, lowered = parameters.applied(parsed.fields, parsed.dialect)
+        requests, limit = parsed.dialect.requests, parameters.most_tokens
+        is_shorter = not {*requests.parameters.answer_limits}.isdisjoint(lowered)
+        if requests.with_limit is not None and limit is not None and is_shorter:
+            with suppress(Malformed):  # the provider reports the error in its own words
+                within, also = requests.with_limit(fields, limit)
+                fields, lowered = dict(within), tuple(dict.fromkeys((*lowered, *also)))
+        if lowered:
+            self.response_headers[LOWERED] = ", ".join(lowered)
+        most, needs = parameters.most_tokens, parsed.needs
+        if most is not None and (needs.max_tokens is None or needs.max_tokens > most):
+            needs = msgspec.structs.replace(needs, max_tokens=most)
+        self.parsed = msgspec.structs.replace(parsed, fields=fields, needs=needs)
+
+
+# What no limit in dollars can count.
+
+REFUSE: Unpriced = "refuse"
+COUNT_KNOWN: Unpriced = "count_known"
+
+
+def uncounted_units(deployment: Deployment, units: Iterable[str] = ()) -> tuple[str, ...]:
+    """Return which of input, output and ``units`` have no known price, neither here nor anywhere at its vendor."""
+    price = deployment.price or deployment.listed
+    return ("input", "output", *units) if price is None else price.uncounted(units)
+
+
+def without_price(units: Iterable[str]) -> str:
+    """Return why a deployment may not be used where a limit in dollars applies."""
+    return (
+        f"has no known price of {', '.join(units)}, and a limit in dollars applies: the operator may set its"
+        " price_per_mtok"
+    )
+
+
+def having(deployments: Iterable[Deployment], stored: StoredAt) -> list[Deployment]:
+    """Return those of ``deployments`` that have what a request names.
+
+    Raises:
+        ResponseNotFound, NothingStored: none of them; the provider does not serve this model, or not this client.
+
+    """
+    name = stored.deployment
+    provider = name.partition("/")[0]
+    if stored.is_exact:
+        if found := [each for each in deployments if each.name == name]:
+            return found
+        raise ResponseNotFound(
+            f"the previous response is stored at {name}, which no longer serves this model for this key",
+            param=stored.field,
+        )
+    if found := [each for each in deployments if each.provider == provider]:
+        return found
+    raise NothingStored(
+        f"'{stored.field}' is stored at {provider}, which does not serve this model for this key", param=stored.field
+    )
+
+
+def in_order(plan: Plan, order: tuple[str, ...]) -> Plan:
+    """Return a plan that tries the deployments of ``order`` one after the other, then the rest."""
+    names = [*dict.fromkeys([*(launch.deployment for launch in plan.launches), *plan.rest])]
+    if not names:
+        return plan
+    names.sort(key=lambda name: order.index(name) if name in order else len(order))
+    first, rest = Launch(names[0], 0.0, Role.PRIMARY), tuple(names[1:])
+    explanation = plan.explanation
+    if explanation is not None:
+        start = Start(names[0], 0.0, Role.PRIMARY, audited=False, extra=False, why="in the requested order")
+        explanation = msgspec.structs.replace(explanation, launches=(start,), rest=rest)
+    return msgspec.structs.replace(plan, launches=(first,), rest=rest, explanation=explanation)
+
+
+_Launched = TypeVar("_Launched", Launch, Start)
+
+
+def led_by(maker: Maker, strangers: Container[str], plan: Plan) -> Plan:
+    """Return a plan whose first launch is at the maker of the conversation's reasoning, or else at its provider.
+
+    Its deployment changes places with that of the first launch; one that is broken does not. ``strangers`` are known to
+    refuse the reasoning: they are not raced, and come last.
+    """
+    names = [*dict.fromkeys([*(launch.deployment for launch in plan.launches), *plan.rest])]
+    provider = maker.deployment.partition("/")[0]
+    able = [name for name in names if name not in plan.tripped and name not in strangers]
+    leader = next((name for name in able if name == maker.deployment), None)
+    leader = leader or next((name for name in able if name.partition("/")[0] == provider), None)
+    if leader is None:
+        return plan
+    swapped = {names[0]: leader, leader: names[0]}
+
+    def exchanged(launches: Iterable[_Launched]) -> tuple[_Launched, ...]:
+        named = [(swapped.get(each.deployment, each.deployment), each) for each in launches]
+        return tuple(msgspec.structs.replace(each, deployment=name) for name, each in named if name not in strangers)
+
+    launches = exchanged(plan.launches)
+    launched = {each.deployment for each in launches}
+    rest = [swapped.get(name, name) for name in plan.rest]
+    rest += [name for name in names if name not in launched and name not in rest]
+    rest.sort(key=lambda name: name in strangers)
+    explanation = plan.explanation
+    if explanation is not None:
+        first, *later = exchanged(explanation.launches)
+        if leader != names[0]:
+            first = msgspec.structs.replace(first, why="only its maker can read the conversation's reasoning")
+        explanation = msgspec.structs.replace(explanation, launches=(first, *later), rest=tuple(rest))
+    return msgspec.structs.replace(plan, launches=launches, rest=tuple(rest), explanation=explanation)
