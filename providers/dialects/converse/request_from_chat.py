@@ -12,7 +12,6 @@ import msgspec
 
 from providers.dialects.chat.allowed_tools import offering_those_alone
 from providers.dialects.dialect import Habits
-from providers.dialects.messages.dialect import MessagesHabits, habits_of, of_messages
 from providers.dialects.messages.fields import (
     DEFAULTS,
     OF_DOCUMENT,
@@ -28,6 +27,7 @@ from providers.dialects.messages.fields import (
     thinking_of_effort,
 )
 from providers.dialects.messages.request_from_chat import Turns, is_error
+from providers.dialects.messages.thoughts import MessagesHabits, habits_of, of_messages
 from providers.dialects.reading import Object, RawObject, object_at, objects_at, present, raw_text_at, said_of, text_at
 from providers.dialects.wording import (
     SIGNED,

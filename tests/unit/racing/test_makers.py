@@ -8,7 +8,7 @@ import pytest
 
 from gateway.core.calls import Maker
 from gateway.racing.services import MOST_MAKERS, Makers
-from providers.dialects.messages.dialect import unshown
+from providers.dialects.messages.thoughts import unshown
 from providers.dialects.wording import SEARCHED_BYTES, bound_reasoning
 from providers.exchange import BoundReasoningExchange, TellingExchange
 

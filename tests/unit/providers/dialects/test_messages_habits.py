@@ -7,7 +7,8 @@ import pytest
 
 from providers.dialects.chat.dialect import CHAT
 from providers.dialects.dialect import Habits
-from providers.dialects.messages.dialect import MESSAGES, habits_of
+from providers.dialects.messages.dialect import MESSAGES
+from providers.dialects.messages.thoughts import habits_of
 from providers.dialects.translation import rendered
 
 

@@ -5,8 +5,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from providers.dialects.messages.dialect import without_unsigned_thoughts
 from providers.dialects.messages.request_to_chat import to_chat
+from providers.dialects.messages.thoughts import without_unsigned_thoughts
 from providers.dialects.wording import Malformed
 from tests.unit.providers.dialects.messages_wordings import ASK, MARK, PDF, PNG, chat_of, lost, messages_of, raw, said
 

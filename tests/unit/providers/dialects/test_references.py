@@ -8,7 +8,8 @@ import pytest
 from providers.dialects.chat.dialect import CHAT
 from providers.dialects.dialect import Dialect, Habits
 from providers.dialects.gemini.dialect import GEMINI
-from providers.dialects.messages.dialect import MESSAGES, without_foreign
+from providers.dialects.messages.dialect import MESSAGES
+from providers.dialects.messages.thoughts import without_foreign
 from providers.dialects.responses.dialect import RESPONSES
 from providers.dialects.translation import rendered, translations
 from providers.sse import events

@@ -1,0 +1,422 @@
+"""How models that speak Messages think, are told to, and what of thoughts each may read."""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from providers.dialects.dialect import (
+    Habits,
+)
+from providers.dialects.messages.fields import (
+    CANNOT_STOP_THINKING,
+    CANNOT_THINK_ON,
+    budget_of_effort,
+    effort_of_budget,
+    lacks_thoughts,
+)
+from providers.dialects.messages.request_from_chat import DEFAULT_MAX_TOKENS
+from providers.dialects.messages.request_to_chat import A_BILL, A_BILLS_BEGIN, is_bill
+from providers.dialects.reading import RawObject, object_at, objects_at, text_at
+from providers.dialects.wording import (
+    ANTHROPIC,
+    BOUND_REASON,
+    GOOGLES,
+    PLAIN,
+    Fields,
+    Loss,
+    Wording,
+    decoded,
+    googles,
+    is_string,
+    raw_json,
+    signer_of,
+)
+from providers.errors import UNREADABLE
+from providers.families import LeastThinking, Sampling, traits_of
+
+# In what models that speak Messages differ: their limits, their way of thinking, their sampling parameters.
+
+
+class MessagesHabits(Habits, frozen=True):
+    """How one model must be asked in Messages."""
+
+    max_tokens: int = DEFAULT_MAX_TOKENS  # the limit of an answer for clients that set none
+    is_longest: bool = False  # the model refuses a higher limit
+    adaptive_thinking: bool = True  # it decides itself how long it thinks, and takes an effort
+    takes_effort: bool = True
+    takes_budget: bool = True
+    least_thinking: LeastThinking = "off"  # what it does where a request forbids it to think
+    sampling: Sampling = "free"
+
+
+def habits_of(model: str, max_output_tokens: int | None, known: Habits) -> MessagesHabits:
+    """Return the habits of ``model``, whose answers have ``max_output_tokens`` at most (None: unknown)."""
+    traits = traits_of(model)
+    return MessagesHabits(
+        thinks=known.thinks,
+        signs=traits.signs,
+        reads_bills=known.reads_bills,
+        max_tokens=max_output_tokens or DEFAULT_MAX_TOKENS,
+        is_longest=max_output_tokens is not None,
+        adaptive_thinking=traits.adaptive,
+        takes_effort=traits.takes_effort,
+        takes_budget=traits.takes_budget,
+        least_thinking=traits.least_thinking,
+        sampling=traits.sampling,
+        takes_forced=known.takes_forced,
+    )
+
+
+def of_messages(habits: Habits) -> MessagesHabits:
+    """Return ``habits`` as those of Messages; what is not known of a model is as with the newest ones."""
+    return habits if isinstance(habits, MessagesHabits) else MessagesHabits(thinks=habits.thinks)
+
+
+# Thinking blocks that the asked API did not sign: it refuses a request with such a block. A client gets the reasoning
+# of a model without signatures as thinking with an empty one, or from a server of its own without the field. It sends
+# this back with its next request, which may go to Anthropic. What Anthropic signed may go to another provider that
+# speaks Messages, and the other way round.
+
+_EMPTY = (b'"signature":""', b'"signature": ""')
+_UNSIGNED = (*_EMPTY, b'"signature":null', b'"signature": null')
+_ANY = Habits()
+_THOUGHT, _SIGNATURE = b'"thinking":', b'"signature":'
+_THOUGHTS = frozenset({"thinking", "redacted_thinking"})
+_NO_TEXT = msgspec.Raw(b'""')
+
+
+def without_unsigned_thoughts(fields: Mapping[str, msgspec.Raw], habits: Habits = _ANY) -> Wording:
+    """Return a Messages request without thinking blocks that have an empty signature, or Google's; else unchanged.
+
+    For a model that signs, also without those that have none. Others, of servers of one's own, may need them back.
+
+    Raises:
+        Malformed: the conversation is not valid in Messages; only checked where such blocks seem to exist.
+
+    """
+    conversation = bytes(fields.get("messages", b""))
+    is_whole = not any(each in conversation for each in (_UNSIGNED if habits.signs else _EMPTY))
+    is_whole = is_whole and GOOGLES not in conversation and b'"redacted_thinking"' not in conversation
+    if is_whole and not (habits.signs and _lacks_signatures(conversation)):
+        return _without_thinking_on(fields) if habits.signs and b'"tool_result"' in conversation else Wording(fields)
+    refused = frozenset({b"", b"null", b'""'} if habits.signs else {b'""'})
+    return _without_thoughts(
+        fields,
+        lambda kind, block: (
+            (
+                kind == "thinking"
+                and (bytes(block.get("signature", b"")) in refused or bool(googles(block.get("signature"))[1]))
+            )
+            or (kind == "redacted_thinking" and signer_of(block) != ANTHROPIC)
+        ),
+        "Messages refuses thinking blocks that it did not sign",
+    )
+
+
+def _without_thinking_on(fields: Mapping[str, msgspec.Raw]) -> Wording:
+    """Return a request that does not ask to think on where another model has called tools without thoughts.
+
+    Raises:
+        Malformed: the conversation is not valid in Messages; only checked where thinking is enabled.
+
+    """
+    if b'"enabled"' not in bytes(fields.get("thinking", msgspec.Raw())):
+        return Wording(fields)
+    turns: list[dict[str, Any]] = [dict(turn) for turn in objects_at(fields["messages"], "messages")[-2:]]
+    for turn in turns:
+        if not is_string(turn.get("content", _NO_TEXT)):
+            turn["content"] = objects_at(turn["content"], "messages")
+    if not lacks_thoughts(turns):
+        return Wording(fields)
+    left = {name: value for name, value in fields.items() if name != "thinking"}
+    return Wording(left, (Loss("thinking", CANNOT_THINK_ON, hint=True),))
+
+
+def without_foreign(fields: Mapping[str, msgspec.Raw], habits: Habits = _ANY) -> Wording:
+    """Return a Messages request without what the model's server did not write, or does not read.
+
+    Raises:
+        Malformed: as of ``without_unsigned_thoughts``.
+
+    """
+    wording = without_unsigned_thoughts(fields, habits)
+    wording = _without_citations(wording)
+    system = fields.get("system")
+    if habits.reads_bills or system is None or A_BILLS_BEGIN not in bytes(system) or is_string(system):
+        return wording
+    blocks = objects_at(system, "system")
+    bills = [number for number, block in enumerate(blocks) if is_bill(block.get("text"))]
+    if not bills:  # a text that speaks of them
+        return wording
+    kept = [block for number, block in enumerate(blocks) if number not in bills]
+    said = {name: value for name, value in wording.fields.items() if name != "system"}
+    said |= {"system": raw_json(kept)} if kept else {}
+    return Wording(said, (*wording.losses, *(Loss(f"system[{number}]", A_BILL, hint=True) for number in bills)))
+
+
+# A citation of another vendor's search has no index of Anthropic's: a client has got it with an empty one.
+_INDEX = b'"encrypted_index"'
+
+
+def _without_citations(wording: Wording) -> Wording:
+    """Return a Messages request without citations that Anthropic did not make: it cannot find what they are of."""
+    conversation = wording.fields.get("messages", msgspec.Raw(b"[]"))
+    if _INDEX not in bytes(conversation):
+        return wording
+    turns, losses = objects_at(conversation, "messages"), []
+    for number, turn in enumerate(turns):
+        content, path = turn.get("content", msgspec.Raw(b"[]")), f"messages[{number}].content"
+        if is_string(content) or _INDEX not in bytes(content):
+            continue
+        blocks = objects_at(content, path)
+        for at, block in enumerate(blocks):
+            given = block.get("citations", msgspec.Raw(b"[]"))
+            if bytes(memoryview(given)[:1]) != b"[":
+                continue
+            found = objects_at(given, f"{path}[{at}].citations")
+            kept = [each for each in found if bytes(each.get("encrypted_index", b"")) != b'""']
+            if len(kept) < len(found):
+                block["citations"] = raw_json(kept)
+                losses.append(Loss(f"{path}[{at}].citations", "Messages has no such search of its own", hint=True))
+        turn["content"] = raw_json(blocks)
+    if not losses:  # all of them are Anthropic's own
+        return wording
+    return Wording({**wording.fields, "messages": raw_json(turns)}, (*wording.losses, *losses))
+
+
+def _lacks_signatures(conversation: bytes) -> bool:
+    """Whether more blocks seem to have thoughts than signatures: quotes within a text are escaped."""
+    thoughts = conversation.count(_THOUGHT) + conversation.count(b'"thinking" :')
+    return thoughts > 0 and thoughts > conversation.count(_SIGNATURE) + conversation.count(b'"signature" :')
+
+
+_NO_THOUGHT = b'"disabled"'
+_OF_THOUGHTS = b'"clear_thinking_'
+
+
+def without_effort(fields: Fields) -> Wording:
+    """Return a Messages request that asks for no thinking, for a model that refuses to be asked.
+
+    Raises:
+        Malformed: a field that would be changed has another type.
+
+    """
+    said, losses = dict(fields), []
+    thinking = object_at(fields.get("thinking"), "thinking")
+    if bytes(thinking.get("type", _NO_THOUGHT)) != _NO_THOUGHT:
+        del said["thinking"]
+        losses.append("thinking")
+    config = object_at(fields.get("output_config"), "output_config")
+    if "effort" in config:
+        losses.append("output_config.effort")
+        del config["effort"]
+        said["output_config"] = raw_json(config)
+        if not config:
+            del said["output_config"]
+    management = object_at(fields.get("context_management"), "context_management")
+    # "`clear_thinking_20251015` strategy requires `thinking` to be enabled" (github.com/anthropics/claude-code/issues/
+    # 11971, read on 2026-11-27).
+    if _OF_THOUGHTS in bytes(management.get("edits", b"")):
+        edits = objects_at(management["edits"], "context_management.edits")
+        kept = [each for each in edits if not bytes(each.get("type", b"")).startswith(_OF_THOUGHTS)]
+        said["context_management"] = raw_json({**management, "edits": kept})
+        losses.append("context_management.edits")
+        if not kept:
+            del said["context_management"]
+    return Wording(said, tuple(Loss(field, PLAIN, hint=True) for field in losses))
+
+
+# How hard to think, for a model that takes it in another form, as of other versions of Claude: "adaptive thinking is
+# not supported on this model", "This model does not support the effort parameter" (asked live for
+# github.com/elizaOS/eliza/pull/16175; of Claude Code's default at Haiku: github.com/mnfst/llm-gateway/pull/1928), and
+# of a budget likewise from 4.7 on (platform.claude.com/docs/en/build-with-claude/adaptive-thinking, read on
+# 2026-11-27).
+
+_ANOTHER_FORM = "this model is told in another form how hard to think"
+_NO_EFFORT = "this model takes no effort"
+
+
+def with_effort(fields: Fields, habits: Habits) -> Wording:
+    """Return a Messages request that says in the form of the model how hard to think.
+
+    Raises:
+        Malformed: a field that would be changed has another type.
+
+    """
+    own, said, losses = of_messages(habits), dict(fields), []
+    thinking = object_at(fields.get("thinking"), "thinking")
+    config = object_at(fields.get("output_config"), "output_config")
+    kind, effort = bytes(thinking.get("type", b"")), decoded(config.get("effort"), str, "output_config.effort")
+    if kind == b'"adaptive"' and not own.adaptive_thinking:
+        limit = decoded(fields.get("max_tokens"), int, "max_tokens") or DEFAULT_MAX_TOKENS
+        budget, cannot = budget_of_effort(effort or "high", limit), _lacks_thoughts(fields)
+        said["thinking"] = raw_json({"type": "enabled", "budget_tokens": budget})
+        losses.append(Loss("thinking", CANNOT_THINK_ON if cannot else _ANOTHER_FORM, hint=True))
+        if budget is None or cannot:
+            del said["thinking"]
+    elif kind == b'"enabled"' and not own.takes_budget:
+        budget = decoded(thinking.get("budget_tokens"), int, "thinking.budget_tokens") or 0
+        shown = {name: value for name, value in thinking.items() if name == "display"}
+        said["thinking"] = raw_json({"type": "adaptive", **shown})
+        if effort is None:
+            said["output_config"] = raw_json({**config, "effort": effort_of_budget(budget)})
+        losses.append(Loss("thinking.budget_tokens", _ANOTHER_FORM, hint=True))
+    elif kind in {_NO_THOUGHT, _NOTES} and own.least_thinking not in {"off", kind.decode().strip('"')}:
+        return _thinking_least(said, config, own.least_thinking)
+    elif kind == _NOTES and own.least_thinking == "off":
+        said["thinking"] = raw_json({"type": "disabled"})
+        losses.append(Loss("thinking", _ANOTHER_FORM, hint=True))
+    if effort is not None and not own.takes_effort:
+        losses.append(Loss("output_config.effort", _NO_EFFORT, hint=True))
+        rest = {name: value for name, value in config.items() if name != "effort"}
+        said["output_config"] = raw_json(rest)
+        if not rest:
+            del said["output_config"]
+    return Wording(said, tuple(losses)) if losses else Wording(fields)
+
+
+_NOTES = b'"between_tools"'
+# With notes between tools alone, these efforts are a 400 (platform.claude.com/docs/en/models/sonnet-5-5/
+# whats-new-sonnet-5-5, read on 2026-11-29).
+_TOO_HARD = frozenset({b'"xhigh"', b'"max"'})
+
+
+def _thinking_least(said: RawObject, config: RawObject, least: LeastThinking) -> Wording:
+    """Return a request that forbids to think, of a model that cannot stop, with as little thinking as there is."""
+    losses = [Loss("thinking", CANNOT_STOP_THINKING, hint=True)]
+    if least == "between_tools":
+        said["thinking"] = raw_json({"type": least})
+        if bytes(config.get("effort", b"")) in _TOO_HARD:
+            said["output_config"] = raw_json({**config, "effort": "high"})
+            losses.append(Loss("output_config.effort", _ANOTHER_FORM, hint=True))
+    else:
+        del said["thinking"]
+        said["output_config"] = raw_json({**config, "effort": least})
+    return Wording(said, tuple(losses))
+
+
+def _lacks_thoughts(fields: Fields) -> bool:
+    last = objects_at(fields.get("messages"), "messages")[-2:]
+    told = [turn.get("content", msgspec.Raw(b"[]")) for turn in last]
+    return lacks_thoughts([{"content": "" if is_string(each) else objects_at(each, "content")} for each in told])
+
+
+# Clients have to set a limit, so that it is a ceiling: programs send 32,000 or 64,000 to whatever model.
+
+_LEAST_BUDGET_TOKENS = 1024  # the API's minimum
+
+
+def with_limit(fields: Fields, most: int) -> tuple[Fields, tuple[str, ...]]:
+    """Return a Messages request with a limit of ``most`` tokens, of which thinking leaves a quarter for the answer.
+
+    Raises:
+        Malformed: ``thinking`` is no object.
+
+    """
+    said, lowered = {**fields, "max_tokens": raw_json(most)}, ["max_tokens"]
+    thinking = object_at(fields.get("thinking"), "thinking")
+    budget = decoded(thinking.get("budget_tokens"), int, "thinking.budget_tokens")
+    if budget is not None and budget >= most:
+        lowered.append("thinking.budget_tokens")
+        said["thinking"] = raw_json({**thinking, "budget_tokens": max(_LEAST_BUDGET_TOKENS, most * 3 // 4)})
+        if most <= _LEAST_BUDGET_TOKENS:
+            del said["thinking"]
+    return said, tuple(lowered)
+
+
+def without_bound_reasoning(fields: Mapping[str, msgspec.Raw]) -> Wording:
+    """Return a Messages request without any thinking block; unchanged, if there are none.
+
+    Raises:
+        Malformed: the conversation is not valid in Messages.
+
+    """
+    return _without_thoughts(fields, lambda kind, _: kind in _THOUGHTS, BOUND_REASON)
+
+
+# Thoughts of newer models are bound to all that came before them: "system, tools, and every earlier message". Where a
+# client has edited that (the time in its system prompt, an older result shortened) the vendor refuses the request, or
+# drops what stood behind the edit, as the request says. Only these ways of thinking have the field, and the header must
+# name it. An account of before 2026-08-31 lets such thoughts through where nothing is said: whoever wants that says
+# ``block_binding: {}``. platform.claude.com/docs/en/build-with-claude/preserved-thinking, read on 2026-11-29.
+_SWITCH, _CONTROLS = b'"block_binding"', ("anthropic-beta", "thinking-binding-controls-2026-08-01")
+_DROPS = raw_json({"prefix_mismatch_behavior": "drop_block"})
+_ADAPTIVE = raw_json("adaptive")  # what these models do where nothing is said
+_HAS_SWITCH = frozenset({b'"adaptive"', b'"enabled"'})
+_THOUGHT_BLOCKS = (b'"thinking"', b'"redacted_thinking"')
+
+
+def dropping_unfit(fields: Fields) -> Fields:
+    """Return a request that has thoughts dropped which do not fit what stands before them; as it is without any.
+
+    Raises:
+        Malformed: ``thinking`` is no object.
+
+    """
+    conversation = bytes(fields.get("messages", b""))
+    if _SWITCH in bytes(fields.get("thinking", b"")) or not any(each in conversation for each in _THOUGHT_BLOCKS):
+        return fields
+    thinking = {"type": _ADAPTIVE, **object_at(fields.get("thinking"), "thinking")}
+    if bytes(thinking["type"]) not in _HAS_SWITCH:
+        return fields
+    return {**fields, "thinking": raw_json({**thinking, "block_binding": _DROPS})}
+
+
+class _Transformation(msgspec.Struct):
+    type: str = ""
+    path: str = ""
+
+
+_TRANSFORMED = re.compile(rb'"input_transformations"\s*:\s*(\[[^\]]*\])')
+_transformations = msgspec.json.Decoder(list[_Transformation])
+_NUMBER = re.compile(r"\.(\d+)")
+
+
+def unshown(data: bytes) -> Sequence[str]:
+    """Return which thoughts of a request its model was not shown, as the first event of the answer tells."""
+    if (found := _TRANSFORMED.search(data)) is None:
+        return ()
+    try:
+        told = _transformations.decode(found[1])
+    except UNREADABLE:
+        return ()
+    return [_NUMBER.sub(r"[\1]", each.path) for each in told if each.type == "thinking_dropped"]
+
+
+def header_for(fields: Fields) -> tuple[str, str] | None:
+    """Return the header without which the vendor refuses a field of a request; None if it has no such field."""
+    return _CONTROLS if _SWITCH in bytes(fields.get("thinking", b"")) else None
+
+
+def _without_thoughts(
+    fields: Mapping[str, msgspec.Raw], is_left_out: Callable[[str, RawObject], bool], reason: str
+) -> Wording:
+    """Return a Messages request without the thinking blocks that are to be left out.
+
+    Where a turn with tool calls lacks its thinking then, and the next one answers them, the model must not think on.
+    """
+    losses: list[Loss] = []
+    said: list[dict[str, Any]] = []
+    for number, turn in enumerate(objects_at(fields["messages"], "messages")):
+        path = f"messages[{number}].content"
+        content = turn.get("content")
+        if content is None or is_string(content):
+            said.append({**turn})
+            continue
+        kept: list[RawObject] = []
+        for place, block in enumerate(objects_at(content, path)):
+            if is_left_out(text_at(block, "type", path), block):
+                losses.append(Loss(f"{path}[{place}]", reason, hint=True))
+            else:
+                kept.append(block)
+        if kept:
+            said.append({**turn, "content": kept})
+    if not losses:
+        return Wording(fields)
+    left = {**fields, "messages": raw_json(said)}
+    if bytes(object_at(fields.get("thinking"), "thinking").get("type", b"")) == b'"enabled"' and lacks_thoughts(said):
+        del left["thinking"]
+        losses.append(Loss("thinking", CANNOT_THINK_ON, hint=True))
+    return Wording(left, tuple(losses))
