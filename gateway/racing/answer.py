@@ -95,7 +95,11 @@ def translated(
     if "tool_choice" in request.fields and not deployment.traits.takes_forced:
         called = as_call(call.dialect, call.fields, spoken, request.fields)
     texts: Collection[str] = ()
-    if call.dialect.requests.custom_names is not None and deployment.name in call.wordings:
+    if (
+        "tools" in request.fields
+        and call.dialect.requests.custom_names is not None
+        and deployment.name in call.wordings
+    ):
         texts = texts_called(call.dialect, call.fields, spoken, deployment.beyond)
     if spoken is call.dialect and called is None and not texts:
         return exchange

@@ -50,16 +50,19 @@ def as_functions(wording: Wording) -> Wording:
 
     What is not valid is left to others.
     """
+    offers, has_calls = has_custom(wording.fields), _WORD in bytes(wording.fields.get("messages", b""))
+    if not offers and not has_calls:
+        return wording
     fields = dict(wording.fields)
     losses: list[Loss] = []
     try:
-        if has_custom(fields):
+        if offers:
             names = custom_names(fields)
             tools = _objects.decode(fields["tools"])
             fields["tools"] = raw_json([_tool(n, each, names, wording, losses) for n, each in enumerate(tools)])
             if _WORD in bytes(fields.get("tool_choice", b"")):
                 fields["tool_choice"] = _choice(fields["tool_choice"], names)
-        if _WORD in bytes(fields.get("messages", b"")):
+        if has_calls:
             fields["messages"] = raw_json([_message(each) for each in _listed.decode(fields["messages"])])
     except (*UNREADABLE, KeyError, AttributeError, TypeError):
         return wording

@@ -104,11 +104,9 @@ class StreamErrors:
             is_error = is_error or each.get("error") or string(each.get("finish_reason")) in FAILED
         if is_error:
             raise error_in(data, self._secrets, otherwise=ErrorKind.STREAM_ERROR)
-        for each in choices:
-            if self._said:
-                break
+        for each in () if self._said else choices:
             delta = each.get("delta") or each.get("message")
-            self._said = isinstance(delta, dict) and not _ANSWERS.isdisjoint(filter(delta.get, delta))
+            self._said = self._said or (isinstance(delta, dict) and not _ANSWERS.isdisjoint(filter(delta.get, delta)))
             reason = each.get("finish_reason")
             if reason and not self._said and is_unread(reason, each.get("native_finish_reason")):
                 raise ended_with(string(reason))

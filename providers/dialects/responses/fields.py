@@ -124,7 +124,9 @@ def tools_of_items(given: msgspec.Raw) -> tuple[list[msgspec.Raw], list[msgspec.
         Malformed: those that it adds are no list.
 
     """
-    said, added, found = bytes(given), list[msgspec.Raw](), list[msgspec.Raw]()
+    said = bytes(given)
+    added: list[msgspec.Raw] = []
+    found: list[msgspec.Raw] = []
     if _ADDED not in said and _FOUND not in said:
         return added, found
     for path, item in each_at(given, "input"):
