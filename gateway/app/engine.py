@@ -105,10 +105,12 @@ class Engine:
         batches: Batches | None = None,
         outages: Outages | None = None,
         watch: UnrecordedEvents | None = None,
+        own_key: str = "",
     ) -> None:
         """Build the fleet of ``settings``. Parts that are not given are in memory, and of this engine alone.
 
         ``lateness`` measures the delay of the event loop, and ``batches`` says how long answers rest while it is busy.
+        ``own_key``: what is sealed with where the settings have no secret.
 
         Raises:
             ConfigurationError: a provider cannot be opened.
@@ -119,7 +121,7 @@ class Engine:
         self.attempts = attempts or AttemptTasks[Attempt]()
         self.outbox = outbox = outbox or Outbox()
         self.tasks = BackgroundTasks()
-        self.fleets = Fleets(runtime.open_upstream, self.tasks, batches)
+        self.fleets = Fleets(runtime.open_upstream, self.tasks, batches, own_key)
         self.steering = Steering(
             board or MemoryBoard(),
             clock=clock,

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from functools import partial
 
+from gateway.api.sessions import secret_of
 from gateway.core.log import get_logger
 from gateway.core.tasks import BackgroundTasks
 from gateway.fleet.fleet import Fleet, OpenUpstream
@@ -174,10 +175,17 @@ class Upstreams:
 
 
 class Fleets:
-    """Builds fleets and retires them. ``open_upstream``: None for upstreams over the network."""
+    """Builds fleets and retires them. ``open_upstream``: None for upstreams over the network.
+
+    ``own_key``: the one beside a SQLite database, with which reasoning is sealed where the settings have no secret.
+    """
 
     def __init__(
-        self, open_upstream: OpenUpstream | None, tasks: BackgroundTasks, batches: Batches | None = None
+        self,
+        open_upstream: OpenUpstream | None,
+        tasks: BackgroundTasks,
+        batches: Batches | None = None,
+        own_key: str = "",
     ) -> None:
         self.retiring: asyncio.Task[None] | None = None  # closes the fleet that was replaced last
         self._catalog = load_catalog()
@@ -186,6 +194,7 @@ class Fleets:
         self._is_given = open_upstream is not None
         self._open_upstream = open_upstream or self._upstreams.open
         self._tasks = tasks
+        self._own_key = own_key
         self._retired: dict[Fleet, Fleet] = {}  # replaced fleet, not closed yet → its successor
 
     def build(self, settings: Settings, previous: Fleet | None) -> Fleet:
@@ -202,6 +211,7 @@ class Fleets:
             find_datasheet=Datasheets(settings, self._catalog, DatasheetTable.shipped(settings.prices.file)).of,
             previous=previous,
             open_for_tenant=None if self._is_given else partial(self._upstreams.open, for_tenant=True),
+            secret=secret_of(settings, self._own_key),
         )
 
     def learnt(self, provider: str) -> Learnt | None:

@@ -137,6 +137,7 @@ class Gateway:
         # What replicas share goes by the database's clock, also where this machine's is off.
         shared = msgspec.structs.replace(runtime, utc_now=self.ledger.clock.now, unix_clock=self.ledger.clock.unix_s)
         self.outages = Outages(self.ledger.outage, utc_now=runtime.utc_now, new_id=runtime.new_id, replica=replica)
+        own_key = "" if runtime.store else own_signing_key(settings.database_url.get_secret_value())
         engine = self.engine = Engine(
             settings,
             runtime,
@@ -150,6 +151,7 @@ class Gateway:
             batches=intake.batches,
             outages=self.outages,
             watch=UnrecordedEvents(self.metrics.call_waited, self.metrics.launch_refused),
+            own_key=own_key,
         )
         self.steering, self.fleets, self._tasks = engine.steering, engine.fleets, engine.tasks
         self._reports = self._reports_of(settings.database_url, Reader(database, heard_s_ago=self._heard_s_ago), shared)
@@ -220,7 +222,7 @@ class Gateway:
             ),
             readiness=self._readiness,
             render_metrics=self.metrics.render,
-            signing_key="" if runtime.store else own_signing_key(settings.database_url.get_secret_value()),
+            signing_key=own_key,
             sign_in=self._signing_in,
         )
         add_gauges(

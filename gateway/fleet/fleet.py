@@ -33,7 +33,6 @@ from gateway.settings import (
     kind_of,
     profile_timeouts,
     says_store,
-    signing_secret,
     ways_of,
 )
 from providers import (
@@ -125,8 +124,9 @@ class Resolver:
         catalog: Mapping[str, Vendor],
         upstreams: Mapping[str, Upstream],
         find_datasheet: FindDatasheet,
+        secret: bytes,
     ) -> None:
-        self._settings = settings
+        self._settings, self._secret = settings, secret
         self._catalog = catalog
         self._upstreams = upstreams
         self._find_datasheet = find_datasheet
@@ -247,7 +247,7 @@ class Resolver:
             continues=ways_of(settings, vendor, provided.base_url),
             traits=traits,
             drops_unfit=kind == "anthropic" and "prefix" in traits.bound,
-            seal=Seal(signing_secret(self._settings).encode(), provided.account or provider),
+            seal=Seal(self._secret, provided.account or provider),
             takes_thoughts=vendor is not None and vendor.quirks.takes_thoughts,
             takes_signed=vendor.quirks.signer(model) if vendor is not None else "",
             beyond=vendor.quirks.beyond_chat(model) if vendor is not None else frozenset(),
@@ -380,8 +380,12 @@ class Fleet:
         find_datasheet: FindDatasheet,
         previous: "Fleet | None" = None,
         open_for_tenant: OpenUpstream | None = None,
+        secret: bytes = b"",
     ) -> None:
-        """``open_for_tenant`` opens upstreams with clients' own keys; None: ``open_upstream`` does."""
+        """``open_for_tenant`` opens upstreams with clients' own keys; None: ``open_upstream`` does.
+
+        ``secret``: what reasoning is sealed with, the same in all replicas.
+        """
         self._settings = settings
         self._open_for_tenant = open_for_tenant or open_upstream
         self._of_tenants = TenantUpstreams(self._opened_for_tenant)
@@ -390,7 +394,7 @@ class Fleet:
         self._leases = 0
         self._idle: asyncio.Event | None = None  # made by ``idle``
         self._upstreams: dict[str, Upstream] = {}
-        self._resolver = Resolver(settings, catalog, self._upstreams, find_datasheet)
+        self._resolver = Resolver(settings, catalog, self._upstreams, find_datasheet, secret)
         for name, provider in settings.providers.items():
             secrets = self._secrets_sent_to(name)
             kept = previous.upstream_of(name, provider, secrets) if previous is not None else None

@@ -320,14 +320,15 @@ def own_signing_key(url: str) -> str:
     else:
         problem = "" if len(key) >= SIGNING_KEY_CHARS else f"it has less than {SIGNING_KEY_CHARS} characters"
     if problem:
-        # Event ledger.signing_key_unusable: The file with the key that signs the page's sessions can be neither made
-        # nor read: sessions hold at one process, until it ends.
+        # Event ledger.signing_key_unusable: The file with the key that signs the page's sessions, and seals reasoning
+        # for clients of other APIs, can be neither made nor read: both hold at one process, until it ends.
         # Do: Make it readable, delete it, or set `page.signing_key`.
         structlog.get_logger().warning(
             "ledger.signing_key_unusable",
             file=str(path),
             problem=problem,
-            effect="people who sign in at the page are signed in at this process alone, and until it ends",
+            effect="people who sign in at the page are signed in at this process alone, and until it ends; likewise"
+            " only it opens the reasoning that it has sealed",
             hint="make the file readable, delete it for a new one, or set page.signing_key",
         )
         return fresh

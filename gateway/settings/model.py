@@ -144,7 +144,7 @@ class PageSettings(Section):
     trusted_header: TrustedHeader | None = None
     # Sessions are signed with a key derived from the hash of the visitor's key and this, the same in all replicas.
     # Default: the database's password, with SQLite a random key in a file beside it. So the hashes alone are not enough
-    # to forge a session.
+    # to forge a session. With a key derived from it reasoning is sealed that goes through clients of other APIs.
     signing_key: SecretStr = SecretStr("")
 
 

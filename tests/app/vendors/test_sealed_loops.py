@@ -137,6 +137,24 @@ async def test_another_process_opens_it_if_it_has_the_same_key(
     assert openai.said == ""
 
 
+@pytest.mark.parametrize("api", APIS)
+async def test_without_a_key_the_file_beside_the_database_has_one(
+    tmp_path: Path, vendors: dict[str, Served], api: str
+) -> None:
+    openai = vendors["openai"]
+    for folder in ("one", "two"):
+        (tmp_path / folder).mkdir()
+    async with gateway(tmp_path / "one", vendors, "") as running:
+        body = await steps(running, api, first(api), 2, stream=False)
+    async with gateway(tmp_path / "one", vendors, "") as running:  # after a restart
+        assert await dropped(running, api, body, "gpt") == ""
+    assert came_back(openai)[-1] == 2
+    async with gateway(tmp_path / "two", vendors, "") as running:
+        assert await dropped(running, api, body, "gpt")
+    assert came_back(openai)[-1] == 0
+    assert openai.said == ""
+
+
 def forged(told: str) -> str:
     """Return JSON with all sealed reasoning changed in its last letters, also where Gemini has it."""
 
