@@ -14,23 +14,24 @@ from tests.clients.matrix import Talked, in_order, shorter
 FILE = Path(__file__).with_name("conversations.jsonl")
 
 
-class Failed(msgspec.Struct, frozen=True):
-    """When a conversation ended early, and why."""
+class Told(msgspec.Struct, frozen=True, omit_defaults=True):
+    """When a conversation was had, and what was wrong in it: why it ended early, or what stand-ins refused."""
 
     day: dt.date
     turn: int
     refused: bool
     why: str
+    refusals: tuple[str, ...] = ()
 
 
 class Row(msgspec.Struct, frozen=True):
-    """A program's way to talk at one model, by setup: when it worked, or why not; ``version`` is that of the newest."""
+    """A program's way to talk at one model, by setup: when it worked, or what was wrong; the newest's ``version``."""
 
     client: str
     case: str
     place: str
     version: str
-    cells: Mapping[str, dt.date | Failed]
+    cells: Mapping[str, dt.date | Told]
 
 
 def read(file: Path = FILE) -> list[Talked]:
@@ -53,23 +54,27 @@ def _row(names: tuple[str, str, str], talks: list[Talked]) -> Row:
     return Row(*names, newest.version, {talk.setup: _cell(talk) for talk in talks})
 
 
-def _cell(talk: Talked) -> dt.date | Failed:
-    return Failed(talk.day, talk.turn, talk.refused, shorter(talk.why)) if talk.why else talk.day
+def _cell(talk: Talked) -> dt.date | Told:
+    if not talk.why and not talk.refusals:
+        return talk.day
+    turn = talk.turn if talk.why else 0
+    return Told(talk.day, turn, talk.refused, shorter(talk.why), tuple(map(shorter, talk.refusals)))
 
 
 def _talks(row: Row) -> Iterator[Talked]:
     for setup, cell in row.cells.items():
-        failed = cell if isinstance(cell, Failed) else Failed(cell, 0, refused=False, why="")
-        at = dt.datetime.combine(failed.day, dt.time(), dt.UTC).timestamp()
+        told = cell if isinstance(cell, Told) else Told(cell, 0, refused=False, why="")
+        at = dt.datetime.combine(told.day, dt.time(), dt.UTC).timestamp()
         yield Talked(
             client=row.client,
             version=row.version,
             api="",
             case=row.case,
             target=f"{row.place}|{setup}",
-            turn=failed.turn,
-            refused=failed.refused,
-            why=failed.why,
+            turn=told.turn,
+            refused=told.refused,
+            why=told.why,
             began=at,
             ended=at,
+            refusals=told.refusals,
         )

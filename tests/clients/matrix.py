@@ -12,13 +12,14 @@ import msgspec
 
 from tests.clients.places import DIRECTLY, PLACES, SETUPS
 
-Verdict = Literal["works", "refused", "not possible", "defect", "other defect", "none", "not had"]
+Verdict = Literal["works", "unheard", "refused", "not possible", "defect", "other defect", "none", "not had"]
 
 # What is another one in each answer.
 _NUMBER = re.compile(r"\b(req_|resp_|msg_|toolu_|call_|fc_|rs_)\w{8,}|\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b")
 
 MARKS: dict[Verdict, str] = {
     "works": "✓",
+    "unheard": "!",
     "refused": "r",
     "not possible": "n",
     "defect": "✗",
@@ -41,7 +42,7 @@ class Talked(msgspec.Struct, frozen=True):
     why: str
     began: float
     ended: float
-    refusals: tuple[str, ...] = ()  # what stand-ins behind a gateway refused meanwhile, also where another one answered
+    refusals: tuple[str, ...] = ()  # what stand-ins refused meanwhile, also where another one answered
 
     @property
     def place(self) -> str:
@@ -83,13 +84,16 @@ class Matrix:
         self._crashes.append((client, why))
 
     def verdict(self, row: tuple[str, str], place: str, setup: str) -> Verdict:
-        """Say what a cell is: works, refused in its first error, not possible at the vendor either, or a defect."""
+        """Say what a cell is: works, also if something was refused unheard; refused in its first error; or a defect.
+
+        What is not possible at the vendor either is none.
+        """
         talk = self._found.get((row, place, setup))
         if talk is None:
             others = any((row, place, other) in self._found for other in SETUPS[1:])
             return "none" if setup == DIRECTLY and others else "not had"
         if not talk.why:
-            return "works"
+            return "unheard" if talk.refusals else "works"
         if setup == DIRECTLY or talk.why.startswith("Unable: "):
             return "not possible"
         directly = self._found.get((row, place, DIRECTLY))
@@ -105,7 +109,7 @@ class Matrix:
     @property
     def unheard(self) -> list[Talked]:
         """What worked although a stand-in refused something: another answered, or it was asked again."""
-        return [talk for talk in self._found.values() if talk.refusals and not talk.why]
+        return [talk for talk in self._found.values() if self._of(talk) == "unheard"]
 
     @property
     def failed(self) -> bool:
@@ -129,9 +133,7 @@ class Matrix:
     def as_text(self) -> str:
         """Return what went wrong, and the table."""
         lines = [f"{self._of(talk):12}  {_named(talk)}: {talk.why}" for talk in self._found.values() if talk.why]
-        for talk in self.unheard:
-            told = ", ".join(f"{shorten(words, 160)} ({count})" for words, count in Counter(talk.refusals).items())
-            lines.append(f"{'unheard':12}  {_named(talk)}: {told}")
+        lines += [f"{'unheard':12}  {_named(talk)}: {_counted(talk.refusals, 160)}" for talk in self.unheard]
         lines += [f"CRASH  {client}: {why}" for client, why in self._crashes]
         lines += [f"no stand-in of {vendor}" for vendor in self._missing]
         lines += ["", "Four marks a cell: " + ", ".join(self._setups)]
@@ -139,7 +141,7 @@ class Matrix:
         for place in self._places:
             lines.append(place)
             lines += [f"  {' '.join(row):{width}}  {self._cell(row, place)}" for row in self._rows]
-        refusals = sum(len(talk.refusals) for talk in self._found.values())
+        refusals = sum(len(talk.refusals) for talk in self._found.values() if talk.setup != DIRECTLY)
         lines.append(
             f"{len(self._found)} conversations in {self.seconds:.0f} s, {len(self.defects)} defects,"
             f" {refusals} refusals behind gateways"
@@ -163,8 +165,18 @@ class Matrix:
                 tried = " to ".join(dict.fromkeys((f"{min(days[place])}", f"{max(days[place])}")))
                 lines.append(_line(vendor, f"`{model}`", *(self._cell(row, place) for row in rows), tried))
             lines.append("")
-        lines += self._told()
+        lines += [*self._told_unheard(), *self._told()]
         return "\n".join(lines)
+
+    def _told_unheard(self) -> list[str]:
+        some: dict[tuple[str, str, str], list[Talked]] = {}
+        for talk in self.unheard:
+            some.setdefault((*talk.row, _counted(map(shorter, talk.refusals), 400)), []).append(talk)
+        lines = [
+            f"- **{client}, {case}** ({', '.join(f'{talk.place} {talk.setup}' for talk in talks)}): {told}"
+            for (client, case, told), talks in some.items()
+        ]
+        return ["## Refused at a stand-in, and nobody heard of it", "", *lines, ""] if lines else []
 
     def _told(self) -> list[str]:
         lines: list[str] = []
@@ -219,6 +231,11 @@ def _named(talk: Talked) -> str:
     return f"{talk.client}: {talk.case} ({talk.place} {talk.setup}), turn {talk.turn}"
 
 
+def _counted(refusals: Iterable[str], width: int) -> str:
+    """Return what was refused, and how often."""
+    return ", ".join(f"{shorten(words, width)} ({count})" for words, count in Counter(refusals).items())
+
+
 def shorter(why: str) -> str:
     """Return a failure as one line of a page; one that is already stays as it is."""
     plain = _NUMBER.sub(lambda found: f"{found[1] or ''}…", why)
@@ -256,8 +273,9 @@ _HEAD = (
         )
     ),
     "",
-    "✓ works · r refused in the first error, which says why · n not possible at the vendor either, or refused by the",
-    "program itself · ✗ a defect · \\- the vendor does not have this API · . not tried lately",
+    "✓ works · ! works, though a stand-in refused something: another one answered, or it was asked again (below in its",
+    "words; none is the aim) · r refused in the first error, which says why · n not possible at the vendor either, or",
+    "refused by the program itself · ✗ a defect · \\- the vendor does not have this API · . not tried lately",
     "",
     "What has a point, or no row, was left out for want of time: all of it takes hours.",
     "",

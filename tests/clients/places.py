@@ -16,6 +16,7 @@ from tests.clients.case import Target
 from tests.clients.gateways import gateway
 from tests.clients.targets import GATEWAY_FORBIDDEN_KEY, GATEWAY_KEY, WRONG_KEY, sha256
 from tests.support.vendors import NAMES, Reply, Served, running_vendor
+from tests.support.vendors.vendor import Breaks
 
 Json = dict[str, Any]
 
@@ -119,6 +120,8 @@ async def ground(folder: Path, vendors: Sequence[str], setups: Iterable[str]) ->
     places = [place for place in PLACES if place.vendor in vendors or place.name in vendors]
     found.missing = sorted({place.vendor for place in places if place.vendor not in NAMES})
     places = [place for place in places if place.vendor in NAMES]
+    # A program asks for more models than it is told of, so a gateway has all of these vendors.
+    models = [place for place in PLACES if place.vendor in {each.vendor for each in places}]
     wanted = [
         setup for setup in setups if setup != SETUPS[3] or all(_partner(place).vendor in NAMES for place in places)
     ]
@@ -130,14 +133,14 @@ async def ground(folder: Path, vendors: Sequence[str], setups: Iterable[str]) ->
             for letter in "ab":
                 key = "" if letter == "a" else f"{vendor}-of-another-account"
                 one = await stack.enter_async_context(running_vendor(vendor, seed=letter, key=key))
-                _listen(one, f"{vendor}-{letter}", found.exchanges)
+                listen(one, f"{vendor}-{letter}", found.exchanges)
                 served[vendor, letter] = one
         urls = {}
         for setup in SETUPS[1:]:
             if setup in wanted:
                 home = folder / setup.replace(" ", "-")
                 home.mkdir()
-                config = configuration(setup, places, served, home)
+                config = configuration(setup, models, served, home)
                 urls[setup] = await stack.enter_async_context(gateway(config, home))
         for place in places:
             if DIRECTLY in wanted:
@@ -223,9 +226,9 @@ def _target(place: Place, setup: str, url: str, key: str, *, apis: Sequence[str]
     )
 
 
-def _listen(served: Served, name: str, exchanges: list[Exchange]) -> None:
-    """Note what arrives at a stand-in, and when."""
-    answer = served.vendor.answer
+def listen(served: Served, name: str, exchanges: list[Exchange]) -> None:
+    """Note what arrives at a stand-in, and when; also on a WebSocket, where a refusal is an event."""
+    answer, hear = served.vendor.answer, served.vendor.hear
 
     def heard(method: str, url: str, headers: Mapping[str, str], body: bytes = b"") -> Reply:
         reply = answer(method, url, headers, body)
@@ -237,4 +240,12 @@ def _listen(served: Served, name: str, exchanges: list[Exchange]) -> None:
         exchanges.append(Exchange(time.time(), name, method, url, reply.status, asked, refusal))
         return reply
 
+    def heard_message(message: Any, connection: dict[str, Any]) -> tuple[list[Json], Breaks]:
+        events, breaks = hear(message, connection)
+        refusal = next((event for event in events if event["type"] == "error"), None)
+        status = 200 if refusal is None else refusal["status"]
+        exchanges.append(Exchange(time.time(), name, "WEBSOCKET", served.vendor.base, status, message, refusal))
+        return events, breaks
+
     served.vendor.answer = heard  # type: ignore[method-assign]  # it is told apart by nothing else
+    served.vendor.hear = heard_message  # type: ignore[method-assign]  # as above

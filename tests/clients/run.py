@@ -30,7 +30,7 @@ from tests.clients.case import Target
 from tests.clients.conversation import as_data
 from tests.clients.gateways import GatewayFailed, mistakes_in
 from tests.clients.matrix import Matrix, Talked, page_of
-from tests.clients.places import DIRECTLY, PLACES, SETUPS, Ground, ground, said
+from tests.clients.places import PLACES, SETUPS, Ground, ground, said
 from tests.clients.table import Result, Table
 from tests.clients.targets import GATEWAYS, plan_of, targets
 
@@ -108,7 +108,9 @@ def main() -> int:
         help=f"have conversations there: all, {', '.join(vendors)}",
     )
     parser.add_argument("--setup", action="append", choices=SETUPS, help="talk only so")
-    parser.add_argument("--keep", type=Path, help="a folder for what vendors were asked in conversations that failed")
+    parser.add_argument(
+        "--keep", type=Path, help="a folder for what vendors were asked where something failed or was refused"
+    )
     parser.add_argument(
         "--page", action="store_true", help="keep these conversations in place of earlier ones, and write their page"
     )
@@ -175,18 +177,16 @@ async def _conversations(
 
 
 def _heard(talk: Talked, had: Ground) -> Talked:
-    """Return a conversation with what stand-ins refused in it behind a gateway."""
-    if talk.setup == DIRECTLY:
-        return talk
+    """Return a conversation with what stand-ins refused in it."""
     refused = [each for each in had.between(talk.began, talk.ended) if each.status >= 400]
     return msgspec.structs.replace(talk, refusals=tuple(f"{each.vendor}: {said(each.answered)}" for each in refused))
 
 
 def _keep(folder: Path, talks: Sequence[Talked], had: Ground) -> None:
-    """Write what vendors were asked and refused in each conversation that failed."""
+    """Write what vendors were asked and refused in each conversation where something failed or was refused."""
     folder.mkdir(parents=True, exist_ok=True)
     for talk in talks:
-        if talk.why:
+        if talk.why or talk.refusals:
             name = f"{talk.client}-{talk.case}-{talk.target}".translate(str.maketrans(" /|:", "____"))
             kept = {"talk": talk, "exchanges": had.between(talk.began, talk.ended)}
             (folder / f"{name}.json").write_bytes(msgspec.json.format(msgspec.json.encode(kept, enc_hook=str)))

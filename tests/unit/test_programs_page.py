@@ -1,14 +1,15 @@
 """The page of programs and vendors: made of what is kept, of which a run replaces only its own cells."""
 
 import datetime as dt
+import json
 from pathlib import Path
 
 import msgspec
 
 from tests.clients import kept
 from tests.clients.matrix import Matrix, Talked, page_of
-from tests.clients.places import SETUPS, said
-from tests.support.vendors import made
+from tests.clients.places import SETUPS, Exchange, listen, said
+from tests.support.vendors import Served, made
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "programs.md"
 
@@ -68,6 +69,34 @@ def test_refusals_that_nobody_heard_of_are_told() -> None:
     assert [talk.client for talk in matrix.unheard] == ["codex"]
     assert "codex: chat (openai gpt-5 alone), turn 0: anthropic-a: no forced tools (2)" in matrix.as_text()
     assert "2 refusals behind gateways" in matrix.as_text()
+
+
+def test_a_refusal_that_another_answer_hid_is_a_mark_and_its_words_are_on_the_page(tmp_path: Path) -> None:
+    file = tmp_path / "kept"
+    file.touch()
+    hidden = ("openai-a: no <sampling> for req_0123456789", "openai-a: no <sampling> for req_9876543210")
+    talk = msgspec.structs.replace(talked("aider", "alone", "2026-01-01"), refusals=hidden)
+    matrix = Matrix(SETUPS)
+    matrix.add([talk])
+    kept.keep([talk, talked("aider", "directly", "2026-01-01")], file)
+
+    assert '"verdict": "unheard"' in json.dumps(matrix.as_json())
+    assert not matrix.failed
+    page = page_of(kept.read(file))
+    assert "| openai | `gpt-5` | ✓!.. | 2026-01-01 |" in page
+    assert "- **aider, chat** (openai gpt-5 alone): openai-a: no &lt;sampling> for req_… (2)" in page
+
+
+def test_a_refusal_on_a_websocket_is_one() -> None:
+    exchanges: list[Exchange] = []
+    vendor = made("openai")
+    listen(Served(vendor, ""), "openai-a", exchanges)
+
+    for fields in ({"temperature": 0.5}, {}):
+        vendor.hear({"type": "response.create", "model": "gpt-5", "input": "Hi", **fields}, {})
+
+    assert [each.status for each in exchanges] == [400, 200]
+    assert "temperature" in said(exchanges[0].answered)
 
 
 def test_both_stand_ins_of_a_vendor_are_accounts_of_their_own() -> None:

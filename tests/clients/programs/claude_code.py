@@ -9,10 +9,12 @@ from tests.clients.samples import PNG_BASE64
 from tests.clients.workplace import NODE_PROGRAMS, Workplace, version_of, workplace
 
 PROGRAM = NODE_PROGRAMS / "claude"
+DEFAULT = "claude-opus-5-5"  # what it asks for by itself, so that it is told of no model there
 QUIET = (
     *("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "DISABLE_TELEMETRY", "DISABLE_ERROR_REPORTING"),
     "DISABLE_AUTOUPDATER",
 )
+MODELS = ("ANTHROPIC_DEFAULT_HAIKU_MODEL", "ANTHROPIC_DEFAULT_SONNET_MODEL", "ANTHROPIC_DEFAULT_OPUS_MODEL")
 OPTIONS = (
     *("-p", "--input-format", "stream-json", "--output-format", "stream-json", "--verbose"),
     *("--include-partial-messages", "--allowedTools", "Bash"),
@@ -31,14 +33,17 @@ class Claude:
     """One conversation with it."""
 
     def __init__(self, target: Target, place: Workplace) -> None:
-        names = ("ANTHROPIC_DEFAULT_HAIKU_MODEL", "ANTHROPIC_DEFAULT_SONNET_MODEL", "ANTHROPIC_DEFAULT_OPUS_MODEL")
         environ = {
             "ANTHROPIC_BASE_URL": target.url,
             "ANTHROPIC_API_KEY": target.key,
             **dict.fromkeys(QUIET, "1"),
-            **dict.fromkeys(names, target.messages),  # it uses a smaller one for small things
         }
-        self._process = place.start(PROGRAM, *OPTIONS, "--model", target.messages, environ=environ)
+        self._model = target.messages
+        if self._model == DEFAULT:
+            self._process = place.start(PROGRAM, *OPTIONS, environ=environ)
+            return
+        environ |= dict.fromkeys(MODELS, self._model)  # it uses a smaller one for small things
+        self._process = place.start(PROGRAM, *OPTIONS, "--model", self._model, environ=environ)
 
     def say(self, text: str, *, picture: bool = False) -> None:
         """Send what the user says."""
@@ -59,7 +64,8 @@ class Claude:
     def result(self) -> Any:
         """Return how a turn ended."""
         while (event := self._next())["type"] != "result":
-            pass
+            if event.get("subtype") == "init" and event["model"] != self._model:
+                raise Lost(f"it asks for {event['model']}, not for {self._model}")
         return event
 
     @staticmethod
