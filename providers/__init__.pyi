@@ -53,7 +53,6 @@ from .exchange import BoundReasoningExchange as BoundReasoningExchange
 from .exchange import Exchange as Exchange
 from .exchange import Request as Request
 from .exchange import Rest as Rest
-from .exchange import TellingExchange as TellingExchange
 from .exchange import Upstream as Upstream
 from .exchange import UpstreamAnswer as UpstreamAnswer
 from .exchange import sound_has_begun as sound_has_begun

@@ -9,7 +9,7 @@ from typing import Protocol
 
 import msgspec
 
-from providers.dialects import PIVOT, Dialect, Loss, bound_reasoning
+from providers.dialects import PIVOT, TELLS, Dialect, Loss, Unshown, bound_reasoning
 from providers.errors import UpstreamError
 from providers.large_bodies import aside
 from providers.learnt import Facts
@@ -260,11 +260,21 @@ _LONGEST_LINE_BYTES = 1024 * 1024
 
 
 class BoundReasoningExchange(WrappedExchange):
-    """An ``Exchange`` that calls ``found`` with the hash of each reasoning that only its maker can read."""
+    """An ``Exchange`` that calls ``found`` with the hash of each reasoning that only its maker can read.
 
-    def __init__(self, exchange: Exchange, found: Callable[[bytes], object]) -> None:
+    And ``told`` with what its events tell of such reasoning in its request, as ``read_told`` finds it: before those
+    events are read, so that it is known when the answer begins.
+    """
+
+    def __init__(
+        self,
+        exchange: Exchange,
+        found: Callable[[bytes], object],
+        read_told: Callable[[bytes], Sequence[Unshown] | None] = lambda _: None,
+        told: Callable[[Sequence[Unshown]], object] | None = None,
+    ) -> None:
         super().__init__(exchange)
-        self._found = found
+        self._found, self._read_told, self._told = found, read_told, told
         self._line = b""  # the beginning of the one that is not complete
 
     async def read(self) -> bytes:
@@ -299,42 +309,10 @@ class BoundReasoningExchange(WrappedExchange):
         data = self._line + data
         end = data.rfind(b"\n") + 1
         self._line = data[end:] if len(data) - end < _LONGEST_LINE_BYTES else b""
-        return data[:end]
-
-
-class TellingExchange(WrappedExchange):
-    """An ``Exchange`` that calls ``told`` with what its first event tells of the request, as ``read_told`` finds it."""
-
-    def __init__(
-        self, exchange: Exchange, read_told: Callable[[bytes], Sequence[str]], told: Callable[[Sequence[str]], object]
-    ) -> None:
-        super().__init__(exchange)
-        self._read_told, self._told = read_told, told
-        self._begun: bytes | None = b""  # what has come so far; None: the first event has
-
-    async def read(self) -> bytes:
-        """Return the next bytes of the event stream, ``b""`` at its end.
-
-        Raises:
-            UpstreamError: as of the inner exchange.
-
-        """
-        data = await self._exchange.read()
-        self._look(data)
-        return data
-
-    def offer_to(self, listener: Callable[[bytes], bool]) -> None:
-        """Call ``listener`` with data that arrives while ``read`` waits, once the first event has come."""
-        self._exchange.offer_to(lambda data: self._begun is None and listener(data))
-
-    def _look(self, data: bytes) -> None:
-        if self._begun is None:
-            return
-        begun = self._begun = self._begun + data
-        if not data or b"\n\n" in begun or b"\r\n\r\n" in begun or len(begun) > _LONGEST_LINE_BYTES:
-            self._begun = None
-            if found := self._read_told(begun):
-                self._told(found)
+        lines = data[:end]
+        if self._told is not None and TELLS in lines and (unshown := self._read_told(lines)) is not None:
+            self._told(unshown)
+        return lines
 
 
 # Where a sound begins after its container's header, so that a header alone wins no race.

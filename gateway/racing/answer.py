@@ -16,7 +16,7 @@ from gateway.racing.thoughts import Habit, Thoughts
 from gateway.racing.timeouts import AttemptClocks, came
 from gateway.racing.validation import UNJUDGED, Judgement, Validity, answers_asked, judge
 from providers import ErrorKind, Exchange, Facts, Request, SendCount, TranslatedExchange, UpstreamError, events
-from providers.dialects import Splicer, as_call, texts_called, translations
+from providers.dialects import Splicer, Unshown, as_call, bound_reasoning, texts_called, translations
 
 if TYPE_CHECKING:
     from gateway.racing.services import Makers
@@ -81,16 +81,22 @@ def translated(
     *,
     makers: "Makers | None" = None,
     bound: Sequence[bytes] | None = None,
+    told: Callable[[Sequence[Unshown]], object] | None = None,
 ) -> Exchange:
     """Return the ``exchange`` of ``request`` with events in the client's dialect.
 
     The ``clocks`` hear of thoughts, a call's pieces and ends that the client is not told (yet); the ``makers`` of
-    reasoning; ``bound`` is what they know of the request's, if it was looked for.
+    reasoning; ``bound`` is what they know of the request's, if it was looked for. ``told`` hears what of that reasoning
+    the model was not shown.
     """
     spoken = request.dialect
     if makers is not None and spoken.answers.binds:
         maker = Maker(deployment.name, request.sendings.key_name, deployment.tenant, deployment.account)
-        exchange = makers.watched(exchange, request, maker, deployment.learnt, bound)
+        if bound is None:
+            bound = bound_reasoning(bytes(request.fields.get(spoken.requests.prompt, b"")))
+        # Of a conversation that the vendor keeps it may drop what the request does not have.
+        may_tell = told if bound or deployment.traits.bound else None
+        exchange = makers.watched(exchange, request, maker, deployment.learnt, bound=bound, told=may_tell)
     called = None
     if "tool_choice" in request.fields and not deployment.traits.takes_forced:
         called = as_call(call.dialect, call.fields, spoken, request.fields)

@@ -1,5 +1,7 @@
 """The usual reading: an answer of events, in the client's dialect, begins with its first meaningful delta."""
 
+from collections import Counter
+from collections.abc import Sequence
 from functools import partial
 from typing import cast
 
@@ -13,8 +15,8 @@ from gateway.racing.plausibility import most_tokens
 from gateway.racing.records import Ending, attempt_record
 from gateway.racing.timeouts import AttemptClocks, in_background
 from gateway.racing.validation import Judgement, answers_made, may_call_tools
-from providers import Exchange, Form, Request, TellingExchange, TranslatedExchange, UpstreamError, aside
-from providers.dialects import SEARCHED_BYTES, bound_reasoning
+from providers import Exchange, Form, Request, TranslatedExchange, UpstreamError, aside
+from providers.dialects import SEARCHED_BYTES, Unshown, bound_reasoning
 
 
 class Events:
@@ -71,13 +73,18 @@ class Events:
             searching = aside(bound_reasoning, bytes(prompt))  # while the provider works
             searching.add_done_callback(retrieve)
         raw = await deployment.upstream.stream(request)
-        if deployment.drops_unfit and (unshown := spoken.answers.unshown) is not None:
-            raw = TellingExchange(raw, unshown, partial(race.sent_without, attempt))
         if searching is not None:
             attempt.exchange = raw  # closed with the attempt, if that ends meanwhile
             bound = await searching
         exchange = attempt.exchange = translated(
-            raw, request, deployment, call, clocks, makers=services.makers, bound=bound
+            raw,
+            request,
+            deployment,
+            call,
+            clocks,
+            makers=services.makers,
+            bound=bound,
+            told=partial(_note_unshown, attempt),
         )
         measurement.headers_at, measurement.connect_ms = services.clock(), exchange.connect_ms
         if attempt.refused is not None and attempt.refused.exchange is None:  # else a status says nothing
@@ -134,6 +141,15 @@ class Events:
         if outcome is Outcome.WON and record.decode_tps is not None:
             paces.add(deployment, record.decode_tps)
         return record
+
+
+def _note_unshown(attempt: Attempt, unshown: Sequence[Unshown]) -> None:
+    """Note what the vendor tells of thoughts in the request of ``attempt`` that it did not show its model."""
+    reported, checks = attempt.measurement.reported, dict(Counter(each.check for each in unshown)) or None
+    if checks == reported.thoughts_dropped:  # some vendors tell it in each event that has the whole answer
+        return
+    reported.thoughts_dropped = checks
+    attempt.race.sent_without(attempt, [each.path for each in unshown])
 
 
 EVENTS = Events()

@@ -8,7 +8,7 @@ import asyncio
 from array import array
 from bisect import bisect_left, bisect_right
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import accumulate
 from math import ceil, inf
@@ -247,6 +247,7 @@ class Reported(msgspec.Struct, eq=False):
     finish_reason: str | None = None
     tool_calls: ToolCalls | None = None
     refused: bool = False
+    thoughts_dropped: Mapping[str, int] | None = None  # of its request, by the check that they failed
 
     def note(self, chunk: Chunk) -> None:
         """Keep what one event reports."""

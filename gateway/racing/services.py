@@ -20,7 +20,7 @@ from gateway.racing.seats import Seats
 from gateway.racing.thoughts import HabitsByDeployment
 from gateway.racing.timeouts import PausesByDeployment
 from providers import UNREADABLE, BoundReasoningExchange, Exchange, Learnt, Request
-from providers.dialects import bound_reasoning
+from providers.dialects import Unshown
 
 # Owns and counts the tasks of attempts. An audited one may outlive its call; no task outlives the gateway.
 
@@ -208,20 +208,23 @@ class Makers:
         request: Request,
         maker: Maker,
         learnt: Learnt | None,
-        bound: Sequence[bytes] | None = None,
+        *,
+        bound: Sequence[bytes],
+        told: Callable[[Sequence[Unshown]], object] | None,
     ) -> Exchange:
         """Remember that ``maker`` could read the reasoning of ``request``, and made what comes by ``exchange``.
 
         ``learnt``: of the provider's models, which may have refused what others made. ``bound``: the hashes of that
-        reasoning, as ``bound_reasoning`` finds them; None: they are looked for.
+        reasoning, as ``bound_reasoning`` finds them. ``told`` hears of those that its model was not shown.
         """
-        if bound is None:
-            bound = bound_reasoning(bytes(request.fields.get(request.dialect.requests.prompt, b"")))
         for each in bound:
             if (before := self._known.get(each)) is not None:
                 read_after_all(before, learnt, request)
             self.remember(each, maker)
-        return BoundReasoningExchange(exchange, partial(self.remember, maker=maker))
+        remember, read_told = partial(self.remember, maker=maker), request.dialect.answers.unshown
+        if read_told is None:
+            return BoundReasoningExchange(exchange, remember)
+        return BoundReasoningExchange(exchange, remember, read_told, told)
 
     async def find(self, reasoning: Sequence[bytes]) -> Maker | None:
         """Return the maker of the newest, the last one, that is known; None: none is."""

@@ -83,6 +83,9 @@ from .translation import rendered as rendered
 from .translation import takes_text as takes_text
 from .translation import texts_called as texts_called
 from .translation import translations as translations
+from .unshown import CHECKS as CHECKS
+from .unshown import TELLS as TELLS
+from .unshown import Unshown as Unshown
 from .wording import GEMINIS as GEMINIS
 from .wording import SEARCHED_BYTES as SEARCHED_BYTES
 from .wording import Fields as Fields

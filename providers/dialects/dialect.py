@@ -15,6 +15,7 @@ from providers.dialects.events import CUT_SHORT, FILTERED, Chunk, Gathering, Pat
 from providers.dialects.histories import History
 from providers.dialects.meanings import OPENAI
 from providers.dialects.sealed import Seal
+from providers.dialects.unshown import Unshown
 from providers.dialects.wording import Fields, Wording
 from providers.errors import UNREADABLE, ErrorKind, UpstreamError
 from providers.usage import Usage
@@ -367,9 +368,9 @@ class AnswerFormat(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     cut_short: frozenset[str] = CUT_SHORT  # finish reasons: a limit was reached
     refusals: frozenset[str] = FILTERED  # finish reasons: the model or a filter refused
     binds: bool = False  # answers may have reasoning that only their maker can read
-    # From the beginning of an answer's events to the places in its request of what its model was not shown. None: no
-    # answer tells.
-    unshown: Callable[[bytes], Sequence[str]] | None = None
+    # From lines of an answer's events to what they tell of thoughts in its request that its model was not shown, None
+    # where they do not. None: no answer tells.
+    unshown: Callable[[bytes], Sequence[Unshown] | None] | None = None
     # Learns from an event the pattern by which similar events are recognised without parsing; None: all are parsed.
     learned: Callable[[bytes, Chunk], Pattern | None] | None = None
     counter: re.Pattern[bytes] | None = None  # finds the number of an event, its first group; None: events have none

@@ -41,7 +41,7 @@ from providers.dialects.messages.thoughts import (
     habits_of,
     header_for,
     of_messages,
-    unshown,
+    place_of,
     with_effort,
     with_limit,
     without_bound_reasoning,
@@ -49,6 +49,7 @@ from providers.dialects.messages.thoughts import (
     without_foreign,
 )
 from providers.dialects.reading import RawObject, object_at, objects_at, text_at
+from providers.dialects.unshown import unshown
 from providers.dialects.wording import (
     ANTHROPIC,
     Fields,
@@ -296,7 +297,7 @@ MESSAGES = Dialect(
     answers=AnswerFormat(
         read_event=read_event,
         binds=True,
-        unshown=unshown,
+        unshown=partial(unshown, place=place_of),
         texts=texts,
         events_of_answer=events_of_answer,
         gathering=MessageGathering,

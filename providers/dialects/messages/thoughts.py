@@ -1,7 +1,7 @@
 """How models that speak Messages think, are told to, and what of thoughts each may read."""
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
@@ -19,6 +19,7 @@ from providers.dialects.messages.fields import (
 from providers.dialects.messages.request_from_chat import DEFAULT_MAX_TOKENS
 from providers.dialects.messages.request_to_chat import A_BILL, A_BILLS_BEGIN, is_bill
 from providers.dialects.reading import RawObject, object_at, objects_at, text_at
+from providers.dialects.unshown import Entry
 from providers.dialects.wording import (
     ANTHROPIC,
     BOUND_REASON,
@@ -33,7 +34,6 @@ from providers.dialects.wording import (
     raw_json,
     signer_of,
 )
-from providers.errors import UNREADABLE
 from providers.families import LeastThinking, Sampling, traits_of
 
 # In what models that speak Messages differ: their limits, their way of thinking, their sampling parameters.
@@ -364,25 +364,12 @@ def dropping_unfit(fields: Fields) -> Fields:
     return {**fields, "thinking": raw_json({**thinking, "block_binding": _DROPS})}
 
 
-class _Transformation(msgspec.Struct):
-    type: str = ""
-    path: str = ""
+_PLACE, _NUMBER = re.compile(r"messages\.\d+\.content\.\d+"), re.compile(r"\.(\d+)")
 
 
-_TRANSFORMED = re.compile(rb'"input_transformations"\s*:\s*(\[[^\]]*\])')
-_transformations = msgspec.json.Decoder(list[_Transformation])
-_NUMBER = re.compile(r"\.(\d+)")
-
-
-def unshown(data: bytes) -> Sequence[str]:
-    """Return which thoughts of a request its model was not shown, as the first event of the answer tells."""
-    if (found := _TRANSFORMED.search(data)) is None:
-        return ()
-    try:
-        told = _transformations.decode(found[1])
-    except UNREADABLE:
-        return ()
-    return [_NUMBER.sub(r"[\1]", each.path) for each in told if each.type == "thinking_dropped"]
+def place_of(entry: Entry) -> str:
+    """Return where a thought stands that the model was not shown, by how the vendor names it."""
+    return _NUMBER.sub(r"[\1]", entry.path) if _PLACE.fullmatch(entry.path) else "messages"
 
 
 def header_for(fields: Fields) -> tuple[str, str] | None:

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -41,7 +42,8 @@ from providers.dialects.responses.request_from_chat import (
 from providers.dialects.responses.request_to_chat import to_chat
 from providers.dialects.responses.stream_from_chat import FromChat
 from providers.dialects.responses.stream_to_chat import ToChat
-from providers.dialects.responses.turns import with_thoughts, without_lost_thoughts
+from providers.dialects.responses.turns import place_of, with_thoughts, without_lost_thoughts
+from providers.dialects.unshown import unshown
 from providers.dialects.wording import SEALED, Fields
 from providers.errors import UNREADABLE
 from providers.families import traits_of
@@ -171,6 +173,7 @@ RESPONSES = Dialect(
         read_begun=read_begun,
         counter=re.compile(rb'"sequence_number":(\d+)'),
         binds=True,
+        unshown=partial(unshown, place=place_of),
         with_answer=with_answer,
         texts=texts,
         events_of_answer=events_of_answer,

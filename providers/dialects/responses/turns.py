@@ -11,6 +11,7 @@ from providers.dialects.reading import RawObject
 from providers.dialects.responses.events import ENDS
 from providers.dialects.responses.fields import EventWriter, responses_usage, thinking_of
 from providers.dialects.responses.stream_from_chat import TRANSLATED, Echo
+from providers.dialects.unshown import Entry
 from providers.dialects.wording import Loss, Wording, decoded, googles, raw_json
 from providers.errors import UNREADABLE
 from providers.large_bodies import encoded
@@ -216,6 +217,16 @@ _IN_WORDS = b'"reasoning_text"'
 _OF_OTHERS = "Responses refuses reasoning that was translated from another provider's model"
 _WITHOUT_CONTENT = "it is reasoning without its content, and nothing is stored that its id could name"
 ENCRYPTED = "reasoning.encrypted_content"
+
+
+# From GPT-6.2 on a reasoning item is dropped whose beginning, reader, account or end user is another, and told by its
+# id. developers.openai.com/api/docs/guides/keep-prefix-unchanged.md, read on 2026-11-29.
+_ID = re.compile(r"[\w-]{1,80}", re.ASCII)
+
+
+def place_of(entry: Entry) -> str:
+    """Return where a reasoning item stands that the model was not shown: by its id, as its place is not told."""
+    return f"input[{entry.id}]" if _ID.fullmatch(entry.id) else "input"
 
 
 def without_lost_thoughts(fields: Mapping[str, msgspec.Raw], habits: Habits) -> Wording:

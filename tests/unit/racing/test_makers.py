@@ -4,13 +4,14 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
+import msgspec
 import pytest
 
 from gateway.core.calls import Maker
 from gateway.racing.services import MOST_MAKERS, Makers
-from providers.dialects.messages.thoughts import unshown
+from providers.dialects import MESSAGES, RESPONSES, Dialect, Unshown
 from providers.dialects.wording import SEARCHED_BYTES, bound_reasoning
-from providers.exchange import BoundReasoningExchange, TellingExchange
+from providers.exchange import BoundReasoningExchange
 
 TEXTS = {
     "responses": b'data: {"item":{"type":"reasoning","encrypted_content":"%b"}}\n\n',
@@ -158,9 +159,11 @@ TOLD = (
 @pytest.mark.parametrize("pushed", [False, True])
 async def test_what_a_model_was_not_shown_is_told_once_however_its_answer_is_cut(pushed: bool) -> None:
     whole = TOLD + b'event: ping\ndata: {"type": "ping"}\n\n'
+    read_told = MESSAGES.answers.unshown
+    assert read_told is not None
     for cut in range(1, len(whole)):
-        told, heard = list[Sequence[str]](), list[bytes]()
-        exchange = TellingExchange(Blocks(whole[:cut], whole[cut:]), unshown, told.append)
+        told, heard = list[Sequence[Unshown]](), list[bytes]()
+        exchange = BoundReasoningExchange(Blocks(whole[:cut], whole[cut:]), lambda _: None, read_told, told.append)
         if pushed:
 
             def hear(data: bytes, heard: list[bytes] = heard) -> bool:
@@ -170,5 +173,47 @@ async def test_what_a_model_was_not_shown_is_told_once_however_its_answer_is_cut
             exchange.offer_to(hear)
         while data := await exchange.read():
             heard.append(data)
-        assert (told, b"".join(heard)) == ([["messages[1].content[0]"]], whole)
-    assert unshown(TOLD.replace(b'"path":"', b'"path":')) == ()
+        assert (told, b"".join(heard)) == ([[Unshown("messages[1].content[0]", "prefix")]], whole)
+
+
+def unshown(dialect: Dialect, event: Any) -> Sequence[Unshown] | None:
+    assert dialect.answers.unshown is not None
+    return dialect.answers.unshown(b"event: any\ndata: %b\n\n" % msgspec.json.encode(event))
+
+
+@pytest.mark.parametrize(
+    ("reason", "check"),
+    [
+        ("prefix_binding_mismatch", "prefix"),
+        ("model_binding_mismatch", "model"),
+        ("organization_binding_mismatch", "account"),
+        ("end_user_binding_mismatch", "user"),
+        ("a secret, or a word of next year", "other"),
+    ],
+)
+def test_each_check_has_a_word(reason: str, check: str) -> None:
+    entry = {"type": "thinking_dropped", "path": "messages.1.content.0", "reason": reason}
+    found = unshown(MESSAGES, {"message": {"input_transformations": [entry]}})
+    assert found == [Unshown("messages[1].content[0]", check)]
+    item = {"type": "reasoning_dropped", "id": "rs_1", "reason": reason.replace("_binding", "")}
+    found = unshown(RESPONSES, {"response": {"input_transformations": [item]}})
+    assert found == [Unshown("input[rs_1]", check)]
+
+
+def test_the_last_event_that_tells_counts() -> None:
+    """A vendor's own fallback tells at the end what its model was not shown."""
+    last = {"type": "message_delta", "delta": {}, "input_transformations": []}
+    assert unshown(MESSAGES, last) == []
+    assert MESSAGES.answers.unshown is not None
+    assert MESSAGES.answers.unshown(TOLD + b"data: %b\n\n" % msgspec.json.encode(last)) == []
+
+
+def test_only_what_the_vendor_tells_in_its_place_counts() -> None:
+    entry = {"type": "thinking_dropped", "path": "messages.1.content.0", "reason": "prefix_binding_mismatch"}
+    assert unshown(MESSAGES, {"message": {"content": [{"input": {"input_transformations": [entry]}}]}}) is None
+    assert unshown(RESPONSES, {"response": {"tools": [{"input_transformations": [entry]}]}}) is None
+    assert unshown(MESSAGES, {"message": {"input_transformations": "none"}}) is None
+    [found] = unshown(MESSAGES, {"message": {"input_transformations": [{**entry, "path": "what was said"}]}}) or ()
+    assert found.path == "messages"
+    [found] = unshown(RESPONSES, {"response": {"input_transformations": [{**entry, "id": "what was said"}]}}) or ()
+    assert found.path == "input"

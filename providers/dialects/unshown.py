@@ -1,0 +1,73 @@
+"""What an answer tells of its request: the thoughts of earlier turns that its model was not shown, and why.
+
+In ``input_transformations``, a field of the answer's first event, in some APIs also of others; where a vendor's own
+fallback answers, its last event has another list, which counts instead.
+"""
+
+import re
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from providers.errors import UNREADABLE
+
+# A check that a thought has failed, by what its reason begins with; any other is told as ``OTHER``.
+_CHECKS = {"prefix": "prefix", "model": "model", "organization": "account", "end_user": "user"}
+OTHER = "other"
+CHECKS = (*_CHECKS.values(), OTHER)
+
+TELLS = b'"input_transformations"'
+_DROPPED, _MISMATCH = "_dropped", re.compile("_(?:binding_)?mismatch$")
+_DATA = b"data:"
+
+
+class Unshown(msgspec.Struct, frozen=True):
+    """A thought of a request that its model was not shown: its place there, and which check it failed."""
+
+    path: str
+    check: str  # one of ``CHECKS``
+
+
+class Entry(msgspec.Struct):
+    """An entry of the list, as vendors write it."""
+
+    type: str = ""
+    reason: str = ""
+    path: str = ""  # in Messages
+    id: str = ""  # in Responses
+
+
+class _Holder(msgspec.Struct):
+    input_transformations: list[Entry] | None = None
+
+
+class _Event(msgspec.Struct):
+    input_transformations: list[Entry] | None = None
+    message: _Holder | None = None
+    response: _Holder | None = None
+
+
+_events = msgspec.json.Decoder(_Event)
+
+
+def unshown(lines: bytes, place: Callable[[Entry], str]) -> Sequence[Unshown] | None:
+    """Return what the last event among complete ``lines`` tells that tells of it; None: none does."""
+    if TELLS not in lines:
+        return None
+    told = None
+    for line in lines.splitlines():
+        if TELLS in line and line.startswith(_DATA):
+            try:
+                event = _events.decode(line[len(_DATA) :])
+            except UNREADABLE:
+                continue
+            for holder in (event, event.message, event.response):
+                if holder is not None and holder.input_transformations is not None:
+                    told = holder.input_transformations
+    if told is None:
+        return None
+    return [Unshown(place(each), _check(each.reason)) for each in told if each.type.endswith(_DROPPED)]
+
+
+def _check(reason: str) -> str:
+    return _CHECKS.get(_MISMATCH.sub("", reason), OTHER)
