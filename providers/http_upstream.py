@@ -254,13 +254,8 @@ class HttpUpstream:
 
         """
         dialect = request.dialect
-        needed = dialect.requests.header_for  # of fields that say how to think, which most requests have none of
-        if (
-            needed is not None
-            and not dialect.requests.efforts.isdisjoint(request.fields)
-            and (said := needed(request.fields))
-        ):
-            request = self._saying(request, *said)
+        if dialect.requests.header_for is not None:
+            request = self._with_needed(request)
         head = self._head("POST", dialect.name, request.model, packed=False, own=request.own_headers)
         response = await self._accepted(head, request)
         exchange = HttpExchange(response, self._secrets, dialect.answers.events_of_answer)
@@ -317,7 +312,7 @@ class HttpUpstream:
 
         """
         started = perf_counter()
-        form = request.form
+        request, form = self._with_needed(request), request.form
         packed = comes_whole(path)
         if form is None:
             head = self._head("POST", path, request.model, packed=packed, own=request.own_headers)
@@ -416,9 +411,13 @@ class HttpUpstream:
         """Close kept connections."""
         await self._client.aclose()
 
-    def _saying(self, request: Request, name: str, word: str) -> Request:
-        """Return a request with the header ``name`` that has the ``word`` besides what would have been sent."""
-        own = dict(request.own_headers)
+    def _with_needed(self, request: Request) -> Request:
+        """Return a request with the header without which a field of it would be refused, besides what it would say."""
+        requests = request.dialect.requests
+        needed = requests.header_for  # of fields that say how to think, which most requests have none of
+        if needed is None or requests.efforts.isdisjoint(request.fields) or not (said := needed(request.fields)):
+            return request
+        (name, word), own = said, dict(request.own_headers)
         said = own.get(name) or self._fixed_headers.get(name) or request.headers.get(name, "")
         if word in said:
             return request

@@ -5,6 +5,7 @@ one that goes on with its first bytes, a sound with the first after its containe
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import ClassVar
 
@@ -33,7 +34,7 @@ from providers import (
     reported,
     sound_has_begun,
 )
-from providers.dialects import PIVOT, Dialect
+from providers.dialects import PIVOT, Dialect, Fields, Malformed
 
 
 class RelayedExchange:
@@ -258,7 +259,8 @@ class Relayed(msgspec.Struct, frozen=True):
         call, headers = race.call, self.dialect.headers_of(race.call.headers)
         request = Request(
             model=deployment.model,
-            fields=call.fields,
+            fields=self._fields_for(deployment, call),
+            dialect=self.dialect,
             headers=headers if call.trace is None else call.trace.sent_with(headers, attempt.start.id),
             own_headers=deployment.extra_headers,
             extra_body=deployment.extra_body if self.takes_extra_body else {},
@@ -278,6 +280,14 @@ class Relayed(msgspec.Struct, frozen=True):
         passed = RelayedAnswer(exchange, measurement, clocks, is_sound=self.is_sound)
         attempt.answer = passed
         return exchange, passed
+
+    def _fields_for(self, deployment: Deployment, call: Call) -> Fields:
+        """Return the request as it is; thoughts that do not fit any more are dropped here as they are for an answer."""
+        dropping = self.dialect.requests.dropping_unfit
+        if dropping is not None and deployment.drops_unfit:
+            with suppress(Malformed):  # the provider reports the error in its own words
+                return dropping(call.fields)
+        return call.fields
 
     async def instead(self, attempt: Attempt, error: UpstreamError) -> After:  # noqa: ARG002 - as of others
         """Ask for nothing else: the upstream itself knows the other forms of such requests."""

@@ -177,6 +177,31 @@ async def test_the_switch_is_added_where_the_way_of_thinking_has_it(
     assert betas == (BETA if "block_binding" in told else "")
 
 
+async def test_an_edited_history_is_counted_as_well(gateway: Gateway) -> None:
+    running, vendor = gateway
+    body = await second_turn(gateway, "claude-opus-5-5")
+    counted = {name: value for name, value in body.items() if name != "max_tokens"}
+    for said in (counted, {**counted, "thinking": {"type": "adaptive"}}, at_time("messages", counted, "It is noon.")):
+        asked = {**said, "model": "claude-opus-5-5"}
+        async with running.post(asked, path="/v1/messages/count_tokens") as response:
+            assert (response.status, "x-holeshot-estimated" in response.headers) == (200, False), await response.text()
+        sent = vendor.seen[-1]
+        assert sent.body == {**asked, "thinking": {"type": "adaptive", "block_binding": SWITCH}}
+        assert sent.headers["anthropic-beta"] == BETA
+    assert (len(vendor.seen), vendor.said) == (4, "")
+
+
+async def test_to_count_without_thoughts_or_for_an_older_model_nothing_is_added(gateway: Gateway) -> None:
+    running, vendor = gateway
+    older = await second_turn(gateway, OLDER)
+    for model, body in (("claude-opus-5-5", begun("messages")), (OLDER, older)):
+        asked = {name: body[name] for name in ("messages", "tools")} | {"model": model}
+        async with running.post(asked, path="/v1/messages/count_tokens") as response:
+            assert response.status == 200
+        assert vendor.seen[-1].body == asked
+        assert "anthropic-beta" not in vendor.seen[-1].headers
+
+
 @pytest.mark.parametrize("own", [{"prefix_mismatch_behavior": "error"}, SWITCH, {}], ids=str)
 async def test_what_a_client_says_itself_stays(gateway: Gateway, own: Json) -> None:
     body = {**await second_turn(gateway, "claude-opus-5-5"), "thinking": {"type": "adaptive", "block_binding": own}}

@@ -124,12 +124,16 @@ class MessagesVendor(Vendor):
         return {**body, **held, "messages": [*kept["messages"], *body["messages"]]}
 
     def count(self, request: Request) -> Reply:
-        """Count the tokens of a request."""
+        """Count the tokens of a request: "The token counting endpoint runs the same prefix check and returns the same 400".
+
+        https://platform.claude.com/docs/en/build-with-claude/preserved-thinking, read on 2026-11-29.
+        """
         body = request.body
         self.check_fields(body, self.fields_of(request, self.counted))
         model = self.model_of(body["model"])
         self.check_history(body, model)
-        return Reply({"input_tokens": _tokens(body)})
+        lost = bound_thoughts.dropped(body, model, self.account, drops=_drops(body))
+        return Reply({"input_tokens": _tokens({**body, "messages": bound_thoughts.without(body["messages"], lost)})})
 
     # What it refuses.
 
