@@ -415,9 +415,9 @@ class HttpUpstream:
         """Return a request with the header without which a field of it would be refused, besides what it would say."""
         requests = request.dialect.requests
         needed = requests.header_for  # of fields that say how to think, which most requests have none of
-        if needed is None or requests.efforts.isdisjoint(request.fields) or not (said := needed(request.fields)):
+        if needed is None or requests.efforts.isdisjoint(request.fields) or not (header := needed(request.fields)):
             return request
-        (name, word), own = said, dict(request.own_headers)
+        (name, word), own = header, dict(request.own_headers)
         said = own.get(name) or self._fixed_headers.get(name) or request.headers.get(name, "")
         if word in said:
             return request

@@ -27,7 +27,7 @@ from providers.dialects.messages.fields import (
     thinking_of_effort,
 )
 from providers.dialects.messages.request_from_chat import Turns, is_error
-from providers.dialects.messages.thoughts import MessagesHabits, habits_of, of_messages
+from providers.dialects.messages.thoughts import CONTROLS, HAVE_SWITCH, MessagesHabits, habits_of, of_messages
 from providers.dialects.reading import Object, RawObject, object_at, objects_at, present, raw_text_at, said_of, text_at
 from providers.dialects.wording import (
     SIGNED,
@@ -40,6 +40,7 @@ from providers.dialects.wording import (
     raw_json,
 )
 from providers.errors import UNREADABLE
+from providers.families import traits_of
 
 _INLINE = re.compile(r"data:([\w.+-]+/[\w.+-]+)(?:;[\w=-]+)*;base64,(.*)", re.DOTALL)
 _IMAGES: Mapping[str, str] = {
@@ -337,7 +338,25 @@ def _claude(model: str, hard: tuple[str | None, int | None], inference: Object, 
         elif habits.sampling == "one" and own == "topP" and "temperature" in inference:
             losses.add(name, "this model takes a temperature or a top_p, not both")
             del inference[own]
-    return thinking
+    return _dropping_unfit(thinking, model, said["messages"])
+
+
+# Bedrock's name of the switch differs from Anthropic's, and its beta stands in the body: docs.aws.amazon.com/bedrock/
+# latest/userguide/claude-messages-thinking-block-binding.html, read on 2026-11-29; asked live for
+# github.com/vercel/ai/pull/20728.
+_DROPS: Object = {"mismatch_behavior": "drop_block"}
+
+
+def _dropping_unfit(extra: Object, model: str, turns: list[Object]) -> Object:
+    """Return the fields of Messages that have thoughts dropped which do not fit what stands before them any more."""
+    if "prefix" not in traits_of(model).bound:
+        return extra
+    if not any("reasoningContent" in block for turn in turns for block in turn["content"]):
+        return extra
+    thinking = {"type": "adaptive", **extra.get("thinking", {})}  # what these models do where nothing is said
+    if thinking["type"] not in HAVE_SWITCH:
+        return extra
+    return {**extra, "thinking": {**thinking, "block_binding": _DROPS}, "anthropic_beta": [CONTROLS]}
 
 
 def _habits(model: str) -> MessagesHabits:

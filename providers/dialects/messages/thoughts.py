@@ -338,13 +338,14 @@ def without_bound_reasoning(fields: Mapping[str, msgspec.Raw]) -> Wording:
 
 # Thoughts of newer models are bound to all that came before them: "system, tools, and every earlier message". Where a
 # client has edited that (the time in its system prompt, an older result shortened) the vendor refuses the request, or
-# drops what stood behind the edit, as the request says. Only these ways of thinking have the field, and the header must
-# name it. An account of before 2026-08-31 lets such thoughts through where nothing is said: whoever wants that says
-# ``block_binding: {}``. platform.claude.com/docs/en/build-with-claude/preserved-thinking, read on 2026-11-29.
-_SWITCH, _CONTROLS = b'"block_binding"', ("anthropic-beta", "thinking-binding-controls-2026-08-01")
+# drops what stood behind the edit, as the request says. The field stands beside ``adaptive`` and ``enabled``, and not
+# beside ``between_tools`` (neither in the page nor in the SDK's types), and the header must name it. Counting tokens
+# has the same check. An account of before 2026-08-31 lets such thoughts through where nothing is said: whoever wants
+# that says ``block_binding: {}``. platform.claude.com/docs/en/build-with-claude/preserved-thinking, read on 2026-11-29.
+_SWITCH, CONTROLS = b'"block_binding"', "thinking-binding-controls-2026-08-01"
 _DROPS = raw_json({"prefix_mismatch_behavior": "drop_block"})
 _ADAPTIVE = raw_json("adaptive")  # what these models do where nothing is said
-_HAS_SWITCH = frozenset({b'"adaptive"', b'"enabled"'})
+HAVE_SWITCH = frozenset({"adaptive", "enabled"})
 _THOUGHT_BLOCKS = (b'"thinking"', b'"redacted_thinking"')
 
 
@@ -359,7 +360,7 @@ def dropping_unfit(fields: Fields) -> Fields:
     if _SWITCH in bytes(fields.get("thinking", b"")) or not any(each in conversation for each in _THOUGHT_BLOCKS):
         return fields
     thinking = {"type": _ADAPTIVE, **object_at(fields.get("thinking"), "thinking")}
-    if bytes(thinking["type"]) not in _HAS_SWITCH:
+    if bytes(thinking["type"]).decode().strip('"') not in HAVE_SWITCH:
         return fields
     return {**fields, "thinking": raw_json({**thinking, "block_binding": _DROPS})}
 
@@ -374,7 +375,7 @@ def place_of(entry: Entry) -> str:
 
 def header_for(fields: Fields) -> tuple[str, str] | None:
     """Return the header without which the vendor refuses a field of a request; None if it has no such field."""
-    return _CONTROLS if _SWITCH in bytes(fields.get("thinking", b"")) else None
+    return ("anthropic-beta", CONTROLS) if _SWITCH in bytes(fields.get("thinking", b"")) else None
 
 
 def _without_thoughts(

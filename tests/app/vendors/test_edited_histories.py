@@ -177,6 +177,69 @@ async def test_the_switch_is_added_where_the_way_of_thinking_has_it(
     assert betas == (BETA if "block_binding" in told else "")
 
 
+# At Bedrock: docs.aws.amazon.com/bedrock/latest/userguide/claude-messages-thinking-block-binding.html, the same day.
+AT_BEDROCK = {"type": "adaptive", "display": "summarized", "block_binding": {"mismatch_behavior": "drop_block"}}
+
+
+@pytest.fixture
+async def bedrock(tmp_path: Path) -> AsyncIterator[Gateway]:
+    """A gateway before Bedrock's stand-in, each model alone."""
+    async with AsyncExitStack() as stack:
+        vendor = await stack.enter_async_context(running_vendor("bedrock"))
+        providers: Json = {
+            "bedrock": {"preset": "bedrock_converse", "base_url": vendor.base_url, "api_key": vendor.key}
+        }
+        models: Json = {name: {"deployments": [f"bedrock/us.anthropic.{name}"]} for name in BOUND}
+        models[OLDER] = {"deployments": ["bedrock/us.anthropic.claude-haiku-4-5-20251001-v1:0"]}
+        yield (
+            await stack.enter_async_context(serving(tmp_path, {"unused": None}, providers=providers, models=models)),
+            vendor,
+        )
+
+
+@pytest.mark.parametrize("api", PATHS)
+@pytest.mark.parametrize("model", BOUND)
+async def test_in_converse_too_the_time_in_the_system_prompt_costs_no_refusal(
+    bedrock: Gateway, model: str, api: str
+) -> None:
+    running, vendor = bedrock
+    body = begun(api)
+    for step in range(STEPS):
+        body = at_time(api, body, f"It is {step} o'clock.")
+        body = gone_on(api, body, await answered(running, api, model, body, stream=step % 2 == 0))
+        assert len(lost(vendor)) == step
+    assert (len(vendor.seen), vendor.said) == (STEPS, "")
+
+
+@pytest.mark.parametrize("api", PATHS)
+@pytest.mark.parametrize("model", BOUND)
+async def test_in_converse_too_only_what_stood_behind_the_edit_is_lost(bedrock: Gateway, model: str, api: str) -> None:
+    running, vendor = bedrock
+    body = begun(api)
+    for _ in range(3):
+        body = gone_on(api, body, await answered(running, api, model, body, stream=True))
+    assert lost(vendor) == []
+    body = with_second_result_shortened(body)
+    await answered(running, api, model, body, stream=True)
+    assert lost(vendor) == ["messages.5.content.0 prefix_binding_mismatch"]
+    assert (len(vendor.seen), vendor.said) == (4, "")
+
+
+async def test_in_converse_nothing_is_said_without_thoughts_nor_to_older_models(bedrock: Gateway) -> None:
+    running, vendor = bedrock
+    told = {"thinking": AT_BEDROCK, "anthropic_beta": [BETA]}
+    for model, extra in ((BOUND[0], told), (OLDER, {"thinking": {"type": "enabled", "budget_tokens": 1024}})):
+        first = begun("messages")
+        second = gone_on("messages", first, await answered(running, "messages", model, first, stream=True))
+        await answered(running, "messages", model, second, stream=True)
+        before, after = (request.body["additionalModelRequestFields"] for request in vendor.seen[-2:])
+        assert "block_binding" not in before["thinking"]
+        assert "anthropic_beta" not in before
+        assert {name: after[name] for name in extra} == extra
+        assert ("anthropic_beta" in after) == (model != OLDER)
+    assert vendor.said == ""
+
+
 async def test_an_edited_history_is_counted_as_well(gateway: Gateway) -> None:
     running, vendor = gateway
     body = await second_turn(gateway, "claude-opus-5-5")

@@ -170,3 +170,38 @@ def test_wrong_keys_and_models_are_refused_as_aws_does(bedrock: Vendor) -> None:
     assert words(converse(bedrock, "amazon.nova-9")) == "The provided model identifier is invalid."
     plain = words(converse(bedrock, CLAUDE.removeprefix("us.")))
     assert "with on-demand throughput isn\u2019t supported." in plain
+
+
+# Thoughts of this autumn's Claudes are bound as in their own API: docs.aws.amazon.com/bedrock/latest/userguide/
+# claude-messages-thinking-block-binding.html, read on 2026-11-29.
+
+NEWER = "us.anthropic.claude-opus-5-5"
+CONTROLS = "thinking-binding-controls-2026-08-01"
+SWITCH = {"type": "adaptive", "block_binding": {"mismatch_behavior": "drop_block"}}
+
+
+def test_thoughts_are_bound_to_all_that_came_before_them(bedrock: Vendor) -> None:
+    message = converse(bedrock, NEWER, toolConfig=TOOLS, system=[{"text": "It is noon."}]).body["output"]["message"]
+    use = message["content"][1]["toolUse"]["toolUseId"]
+    result = turn("user", {"toolResult": {"toolUseId": use, "content": [{"text": "sunny"}]}})
+
+    def go_on(said: str = "It is noon.", **extra: Any) -> Came:
+        more: dict[str, Any] = {"additionalModelRequestFields": extra} if extra else {}
+        return converse(bedrock, NEWER, SAID, message, result, toolConfig=TOOLS, system=[{"text": said}], **more)
+
+    assert go_on().status == 200
+    assert '`thinking.block_binding.mismatch_behavior` to "drop_block"' in words(go_on("It is one o'clock."))
+    assert go_on("It is one o'clock.", thinking=SWITCH, anthropic_beta=[CONTROLS]).status == 200
+    assert words(go_on(thinking=SWITCH)).endswith("thinking.adaptive.block_binding: Extra inputs are not permitted")
+    anthropics = {"type": "adaptive", "block_binding": {"prefix_mismatch_behavior": "drop_block"}}
+    refused = words(go_on(thinking=anthropics, anthropic_beta=[CONTROLS]))
+    assert refused.endswith("block_binding.prefix_mismatch_behavior: Extra inputs are not permitted")
+
+
+def test_newer_claudes_always_think_and_take_no_forced_tool(bedrock: Vendor) -> None:
+    off = converse(bedrock, NEWER, additionalModelRequestFields={"thinking": {"type": "disabled"}})
+    assert "is not supported for this model" in words(off)
+    budget = {"thinking": {"type": "enabled", "budget_tokens": 1024}}
+    assert "is not supported for this model" in words(converse(bedrock, NEWER, additionalModelRequestFields=budget))
+    forced = converse(bedrock, NEWER, toolConfig={**TOOLS, "toolChoice": {"any": {}}})
+    assert "tool_choice" in words(forced)

@@ -5,14 +5,17 @@ import itertools
 import json
 import struct
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from tests.support.vendors.apis import bound_thoughts
 from tests.support.vendors.caches import Block, Used
+from tests.support.vendors.models import Model
+from tests.support.vendors.rules import anthropic as rules_of_claude
 from tests.support.vendors.rules import bedrock as rules
 from tests.support.vendors.script import Asked, Given, Said, Tool
 from tests.support.vendors.shapes import Fault
-from tests.support.vendors.vendor import LETTERS, Ids, as_json
+from tests.support.vendors.vendor import LETTERS, Ids, Refused, as_json
 
 Json = dict[str, Any]
 Wrong = tuple[str, str, str]  # the words, the name of the rule, its page
@@ -201,6 +204,8 @@ def _wrong_for_claude(model: rules.BedrockModel, body: Json) -> Iterator[Wrong]:
             if "reasoningText" in (thought := block.get("reasoningContent", {})):
                 yield from _wrong_thought(thought["reasoningText"], f"messages.{number}.content.{order}")
     thinking = extra.get("thinking") or {}
+    if (own := rules_of_claude.MODELS.find(model.own)) is not None:
+        yield from _wrong_for_newer(own, body)
     if thinking.get("type") != "enabled":
         return
     if not model.thinks:
@@ -229,6 +234,67 @@ def _wrong_for_claude(model: rules.BedrockModel, body: Json) -> Iterator[Wrong]:
             break
 
 
+def _wrong_for_newer(model: Model, body: Json) -> Iterator[Wrong]:
+    """Yield what a Claude of this autumn does not take, as in its own API; how its switch is called differs."""
+    extra, choice = body.get("additionalModelRequestFields") or {}, body.get("toolConfig", {}).get("toolChoice", {})
+    thinking = extra.get("thinking") or {}
+    kind = thinking.get("type")
+    if kind == "disabled" and rules_of_claude.ALWAYS_THINKS in model.marks:
+        yield '"thinking.type.disabled" is not supported for this model.', "always thinks", model.page
+    if kind not in {None, "disabled", *model.efforts}:
+        yield f'"thinking.type.{kind}" is not supported for this model.', "thinking", model.page
+    if choice.keys() & {"any", "tool"} and rules_of_claude.NO_FORCED_TOOLS in model.marks:
+        yield 'tool_choice: type "tool" and "any" are not supported for this model.', "no forced tools", model.page
+    if "block_binding" not in thinking:
+        return
+    at = f"thinking.{kind}.block_binding"
+    if kind not in {"adaptive", "enabled"} or bound_thoughts.CONTROLS not in extra.get("anthropic_beta", ()):
+        yield f"{at}: Extra inputs are not permitted", "switch without its beta", rules.BINDING
+    for name in thinking["block_binding"].keys() - {"mismatch_behavior"}:
+        yield f"{at}.{name}: Extra inputs are not permitted", "the switch's name", rules.BINDING
+
+
+def dropped(body: Json, model: rules.BedrockModel, account: str) -> list[bound_thoughts.Dropped]:
+    """Return the thoughts of a request that its model is not shown.
+
+    Raises:
+        Refused: there are such behind another beginning, and the request does not say that they are dropped.
+
+    """
+    if (own := rules_of_claude.MODELS.find(model.own)) is None:
+        return []
+    thinking = (body.get("additionalModelRequestFields") or {}).get("thinking") or {}
+    drops = (thinking.get("block_binding") or {}).get("mismatch_behavior") == "drop_block"
+    try:
+        return bound_thoughts.dropped(as_messages(body), own, account, drops=drops)
+    except Refused as refused:
+        said = refused.message.replace("prefix_mismatch_behavior", "mismatch_behavior")
+        raise Refused(400, _OF_THE_MODEL + said, rule=refused.rule, page=rules.BINDING) from None
+
+
+def as_messages(body: Json) -> Json:
+    """Return what thoughts are bound to, as a request of Messages has it."""
+
+    def blocks(content: Sequence[Json]) -> list[Json]:
+        return [_as_block(block) for block in content if "cachePoint" not in block]
+
+    return {
+        "system": blocks(body.get("system") or ()),
+        "tools": blocks((body.get("toolConfig") or {}).get("tools") or ()),
+        "messages": [{"role": turn["role"], "content": blocks(turn["content"])} for turn in body["messages"]],
+    }
+
+
+def _as_block(block: Json) -> Json:
+    thought = block.get("reasoningContent", {})
+    if "reasoningText" in thought:
+        text = thought["reasoningText"]
+        return {"type": "thinking", "thinking": text["text"], "signature": text["signature"]}
+    if thought:
+        return {"type": "redacted_thinking", "data": thought["redactedContent"]}
+    return {"type": next(iter(block)), **block}
+
+
 def _wrong_thought(text: Json, at: str) -> Iterator[Wrong]:
     if "signature" not in text:
         yield f"{at}.thinking.signature: Field required", "thought without signature", rules.CLAUDE
@@ -241,12 +307,16 @@ def is_signature(signed: str, thoughts: str) -> bool:
 
     Source: platform.claude.com/docs/en/build-with-claude/extended-thinking (signatures are compatible across platforms)
     """
+    if (seal := bound_thoughts.opened(signed)) is not None:
+        return bound_thoughts.is_of(seal, thoughts)
     anthropics = signed.startswith("Eo") and signed.endswith(hashlib.sha256(thoughts.encode()).hexdigest())
     return anthropics or signed == signature(thoughts)
 
 
-def signature(thoughts: str) -> str:
-    """Return the signature of thoughts."""
+def signature(thoughts: str, body: Json | None = None, model: str = "", account: str = "") -> str:
+    """Return the signature of thoughts, which is bound to the request where the model binds them."""
+    if body is not None and (own := rules_of_claude.MODELS.find(model)) is not None and bound_thoughts.is_bound(own):
+        return bound_thoughts.sealed(thoughts, as_messages(body), own, account)
     return hashlib.sha512(f"a stand-in of Bedrock {thoughts}".encode()).hexdigest()
 
 
@@ -269,7 +339,7 @@ def read(body: Json, name: str, model: rules.BedrockModel, *, stream: bool) -> A
         ],
         choice="required" if "any" in choice else choice.get("tool", {}).get("name", "auto"),
         schema=json.loads(form["structure"]["jsonSchema"]["schema"]) if form else None,
-        thinks=model.thinks and thinking.get("type") in {"enabled", "adaptive"},
+        thinks=model.thinks and thinking.get("type", "adaptive" if model.own else None) in {"enabled", "adaptive"},
         stop=config.get("stopSequences", ()),
         most=config.get("maxTokens"),
     )
@@ -293,11 +363,11 @@ def _said(turn: Json) -> Iterator[Said]:
         yield Said("user", texts, media=media)
 
 
-def whole(given: Given, ids: Ids, used: Used) -> Json:
+def whole(given: Given, ids: Ids, used: Used, sign: Callable[[str], str]) -> Json:
     """Return the answer in one piece."""
     content: list[Json] = []
     if given.thoughts:
-        text = {"text": given.thoughts, "signature": signature(given.thoughts)}
+        text = {"text": given.thoughts, "signature": sign(given.thoughts)}
         content.append({"reasoningContent": {"reasoningText": text}})
     if given.text or not given.calls:
         content.append({"text": given.text})
@@ -313,18 +383,18 @@ def whole(given: Given, ids: Ids, used: Used) -> Json:
     }
 
 
-def frames(given: Given, ids: Ids, used: Used) -> list[bytes]:
+def frames(given: Given, ids: Ids, used: Used, sign: Callable[[str], str]) -> list[bytes]:
     """Return the frames of an event stream."""
-    return [frame(name, event) for name, event in _events(given, ids, used)]
+    return [frame(name, event) for name, event in _events(given, ids, used, sign)]
 
 
-def _events(given: Given, ids: Ids, used: Used) -> Iterator[tuple[str, Json]]:
+def _events(given: Given, ids: Ids, used: Used, sign: Callable[[str], str]) -> Iterator[tuple[str, Json]]:
     yield "messageStart", {"role": "assistant"}
     index = 0
     if given.thoughts:
         for piece in given.thought_pieces:
             yield "contentBlockDelta", {"contentBlockIndex": index, "delta": {"reasoningContent": {"text": piece}}}
-        signed = {"reasoningContent": {"signature": signature(given.thoughts)}}
+        signed = {"reasoningContent": {"signature": sign(given.thoughts)}}
         yield "contentBlockDelta", {"contentBlockIndex": index, "delta": signed}
         yield "contentBlockStop", {"contentBlockIndex": index}
         index += 1

@@ -1,9 +1,10 @@
 """Amazon Bedrock's runtime: Converse and its stream, as strict as the service's description and its errors."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, ClassVar
 
-from tests.support.vendors.apis import converse
+from tests.support.vendors.apis import bound_thoughts, converse
 from tests.support.vendors.caches import Caches, Used
 from tests.support.vendors.rules import bedrock as rules
 from tests.support.vendors.script import Asked, Broken, answered, tokens_of
@@ -31,6 +32,7 @@ class VENDOR(Vendor):
     def __init__(self, seed: str = "", account: str = "") -> None:
         super().__init__(seed, account)
         self.caches = Caches()
+        self.dropped: list[bound_thoughts.Dropped] = []  # thoughts that were sent, and that no model was shown
 
     def routes(self) -> Sequence[Route]:
         """Return the addresses of Converse."""
@@ -86,13 +88,22 @@ class VENDOR(Vendor):
 
     def _converse(self, request: Request) -> Reply:
         given = answered(self._asked(request, stream=False), self.failures)
-        return Reply(converse.whole(given, self.ids, self._used(request)), headers=self._headers(), breaks=given.cut)
+        return Reply(
+            converse.whole(given, self.ids, self._used(request), self._sign(request)),
+            headers=self._headers(),
+            breaks=given.cut,
+        )
 
     def _stream(self, request: Request) -> Reply:
         given = answered(self._asked(request, stream=True), self.failures)
-        frames = converse.frames(given, self.ids, self._used(request))
+        frames = converse.frames(given, self.ids, self._used(request), self._sign(request))
         kind = "application/vnd.amazon.eventstream"
         return Reply(blocks=frames, headers=self._headers(), breaks=given.cut, content_type=kind)
+
+    def _sign(self, request: Request) -> Callable[[str], str]:
+        model, _ = rules.find(request.named["model"])
+        own = model.own if model is not None else ""
+        return partial(converse.signature, body=request.body, model=own, account=self.account)
 
     def _used(self, request: Request) -> Used:
         return self.caches.used(request.named["model"], list(converse.blocks_to_cache(request.body)))
@@ -119,6 +130,7 @@ class VENDOR(Vendor):
             *converse.wrong_for(model, body, streams=stream),
         ):
             raise Refused(400, said, rule=rule, page=page)
+        self.dropped += converse.dropped(body, model, self.account)
         if tokens_of(body) > model.context:
             said = "The model returned the following errors: Input is too long for requested model."
             raise Refused(400, said, rule="context", page=rules.TOO_LONG)

@@ -37,6 +37,8 @@ REASONING = "https://github.com/spring-projects/spring-ai/issues/6413"
 SAMPLING = "https://github.com/mem0ai/mem0/pull/4147"
 CLAUDE = "https://docs.aws.amazon.com/bedrock/latest/userguide/claude-messages-extended-thinking.html"
 TABLE = "https://docs.aws.amazon.com/bedrock/latest/userguide/conversation-inference-supported-models-features.html"
+# Read on 2026-11-29; the field's name at Bedrock, and the words about another one: https://github.com/vercel/ai/pull/20728.
+BINDING = "https://docs.aws.amazon.com/bedrock/latest/userguide/claude-messages-thinking-block-binding.html"
 KEYS = "https://docs.aws.amazon.com/bedrock/latest/userguide/api-keys-use.html"
 
 
@@ -111,6 +113,7 @@ class BedrockModel(Struct, frozen=True):
     mixed_turns: bool = True  # texts beside uses and results of tools
     one_sampling: bool = False  # temperature or topP, not both
     effort: bool = False
+    own: str = ""  # what a Claude is called in its own API, if it has the rules of this autumn there
 
 
 _claude = BedrockModel("claude", 200_000, 64_000, needs_profile=True, thinks=True, one_sampling=True)
@@ -126,6 +129,10 @@ _llama = BedrockModel(
     mixed_turns=False,
 )
 KNOWN: dict[str, BedrockModel] = {
+    **{
+        f"anthropic.{name}": BedrockModel("claude", 1_000_000, 128_000, needs_profile=True, thinks=True, own=name)
+        for name in ("claude-opus-5-5", "claude-sonnet-5-5", "claude-haiku-5-5", "claude-fable-5-2")
+    },
     "anthropic.claude-sonnet-4-5-20250929-v1:0": _claude,
     "anthropic.claude-haiku-4-5-20251001-v1:0": _claude,
     "anthropic.claude-opus-4-5-20251101-v1:0": _claude,
