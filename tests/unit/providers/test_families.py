@@ -48,6 +48,27 @@ def test_lines_of_claude_differ(name: str, least: str, forced: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("name", "as_usual"),
+    [
+        ("gpt-35-turbo", "gpt-3.5-turbo"),  # Azure's own name of it
+        ("gpt-41-copilot", "gpt-4.1-copilot"),
+        ("gpt-41-mini", "gpt-4.1-mini"),
+        ("claude-opus-45", "claude-opus-4-5"),
+        ("claude-35-sonnet", "claude-3-5-sonnet"),
+        ("gemini-25-pro", "gemini-2.5-pro"),
+    ],
+)
+def test_a_version_without_its_point_is_no_model_of_tomorrow(name: str, as_usual: str) -> None:
+    for vendor in ("", "azure"):
+        assert traits_of(name, vendor) == traits_of(as_usual, vendor)
+
+
+@pytest.mark.parametrize("name", ["gpt-7-sol", "gpt-8.1", "gpt-10-nova"])
+def test_a_gpt_of_tomorrow_takes_what_the_newest_one_takes(name: str) -> None:
+    assert traits_of(name, "openai") == traits_of("gpt-6.2-astra", "openai")
+
+
+@pytest.mark.parametrize(
     ("name", "last"), [("gpt-6.2-astra", True), ("openai/gpt-6.2-sol", True), ("gpt-6.5", True), ("gpt-6.1-sol", False)]
 )
 def test_from_gpt_6_2_on_instructions_stand_behind_the_input(name: str, last: bool) -> None:
