@@ -234,14 +234,16 @@ def test_who_asks_google_for_json_need_not_say_the_word_which_others_want_to_hea
     """OpenAI, DeepSeek and Groq refuse ``json_object`` without it."""
     asked: Json = {CONFIG + "responseMimeType": "application/json"}
     said, losses = sent("gemini", "chat", "m", {"model": "m", **SAID["gemini"], **asked})
-    assert said["messages"][0] == {"role": "system", "content": "Answer in JSON."}
+    hello = SAID["gemini"]["contents"][0]["parts"][0]["text"]
+    assert said["messages"] == [{"role": "user", "content": f"{hello}\n\nAnswer in JSON."}]
     assert [(loss.field, loss.hint) for loss in losses] == [(CONFIG + "responseMimeType", True)]
     said, _ = sent("gemini", "responses", "m", {"model": "m", **SAID["gemini"], **asked})
-    assert said["input"][0] == {"type": "message", "role": "system", "content": "Answer in JSON."}
+    assert [item["content"] for item in said["input"]] == [f"{hello}\n\nAnswer in JSON."]
     for text in ("Be brief.", "Use JsOn."):
         system = {"systemInstruction": {"parts": [{"text": text}]}}
         said, losses = sent("gemini", "chat", "m", {"model": "m", **SAID["gemini"], **asked, **system})
-        assert said["messages"][0]["content"] == (text if "JsOn" in text else "Be brief.\n\nAnswer in JSON.")
+        assert said["messages"][0]["content"] == text
+        assert said["messages"][1]["content"] == (hello if "JsOn" in text else f"{hello}\n\nAnswer in JSON.")
         assert len(losses) == ("JsOn" not in text)
 
 
