@@ -43,6 +43,7 @@ from providers.dialects.wording import (
     signer_of,
     with_properties,
 )
+from providers.errors import UNREADABLE
 from providers.large_bodies import encoded
 
 _NO_FIELD = "chat has no such field"
@@ -512,19 +513,47 @@ _IN_JSON = "Answer in JSON."
 
 
 def _say_json(messages: list[Object], losses: Losses) -> None:
-    """Ask for JSON in words, if no message does: OpenAI and others refuse to be asked for it without the word."""
-    contents = [message.get("content") or "" for message in messages]
-    parts = [part for each in contents for part in (each if isinstance(each, list) else [{"text": each}])]
-    if any(b"json" in bytes(raw_json(part["text"])).lower() for part in parts if "text" in part):
+    """Ask for JSON in words, if no message does: OpenAI and others refuse to be asked for it without the word.
+
+    The words stand behind what the user has said last, so that nothing before it changes: caches are found by it. While
+    answers are JSON, so that they were asked for as well, the words stay where they were said first.
+    """
+    place, is_json, role = 0, False, ""
+    for number, message in enumerate(messages):
+        before, role = role, message["role"]
+        if role == "user" and before != "tool":  # pictures of a result are no new turn
+            place, is_json = place if is_json else number, False
+        elif role == "assistant":
+            is_json = _is_json(message)
+    told = [text for message in messages[: place + 1] for text in _texts(message)]
+    if any(b"json" in bytes(raw_json(text)).lower() for text in told):
         return
     path = IN_CONFIG + "responseMimeType"
     losses.add(path, "chat wants to hear the word JSON: it is told to answer in it", hint=True)
-    if messages[0]["role"] != "system":
+    asking = messages[place]
+    if asking["role"] not in {"system", "user"}:
         messages.insert(0, losses.places.put({"role": "system", "content": _IN_JSON}, path))
-    elif isinstance(messages[0]["content"], list):
-        messages[0]["content"].append({"type": "text", "text": _IN_JSON})
+    elif isinstance(asking["content"], list):
+        asking["content"].append({"type": "text", "text": _IN_JSON})
     else:
-        messages[0]["content"] = one_text([messages[0]["content"], _IN_JSON])
+        asking["content"] = one_text([asking["content"], _IN_JSON])
+
+
+def _texts(message: Object) -> list[Any]:
+    content = message.get("content") or ""
+    return [part["text"] for part in content if "text" in part] if isinstance(content, list) else [content]
+
+
+def _is_json(message: Object) -> bool:
+    """Say whether an answer is a JSON object or array, and nothing else."""
+    said = "".join(decoded(raw_json(text), str, "contents") or "" for text in _texts(message)).lstrip()
+    if "tool_calls" in message or said[:1] not in {"{", "["}:
+        return False
+    try:
+        msgspec.json.decode(said)
+    except UNREADABLE:
+        return False
+    return True
 
 
 def _form(asked: RawObject, losses: Losses) -> Object:

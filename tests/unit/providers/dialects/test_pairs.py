@@ -1,5 +1,7 @@
 """What both APIs of a pair have a place for goes through, there and back: the rows are in ``pairs.py``."""
 
+import itertools
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -245,6 +247,66 @@ def test_who_asks_google_for_json_need_not_say_the_word_which_others_want_to_hea
         assert said["messages"][0]["content"] == text
         assert said["messages"][1]["content"] == (hello if "JsOn" in text else f"{hello}\n\nAnswer in JSON.")
         assert len(losses) == ("JsOn" not in text)
+
+
+IN_JSON: Json = {CONFIG + "responseMimeType": "application/json"}
+PICTURE = {"inlineData": {"mimeType": "image/png", "data": "iVBORw0KGgo="}}
+
+
+def spoken(*turns: tuple[str, str, bool], loops: bool = False) -> list[str]:
+    """Return what a chat vendor is sent in each turn: the user's words, the answer, and whether JSON is asked for."""
+    contents: list[Json] = []
+    sendings = []
+
+    def ask(in_json: bool) -> None:
+        fields = {"model": "m", "systemInstruction": {"parts": [{"text": "Be brief."}]}, "contents": contents}
+        said, _ = sent("gemini", "chat", "m", {**fields, **(IN_JSON if in_json else {})})
+        sendings.append(json.dumps(said["messages"])[:-1])
+
+    for words, answer, in_json in turns:
+        contents = [*contents, {"role": "user", "parts": [{"text": words}, *([PICTURE] if "picture" in words else [])]}]
+        ask(in_json)
+        if loops:
+            call, result = {"name": "look", "args": {}}, {"name": "look", "response": {"output": "rain"}}
+            contents = [*contents, {"role": "model", "parts": [{"functionCall": call}]}]
+            contents = [*contents, {"role": "user", "parts": [{"functionResponse": result}]}]
+            ask(in_json)
+        contents = [*contents, {"role": "model", "parts": [{"text": answer}]}]
+    return sendings
+
+
+@pytest.mark.parametrize("loops", [False, True])
+def test_who_always_asks_for_json_sends_what_was_sent_before(loops: bool) -> None:
+    turns = [(f"Hi {number}, a picture", f' [{{"a": {number}}}]', True) for number in range(4)]
+    sendings = spoken(*turns, loops=loops)
+    assert all(after.startswith(before) for before, after in itertools.pairwise(sendings))
+    assert [each.count("Answer in JSON.") for each in sendings] == [1] * len(sendings)
+
+
+@pytest.mark.parametrize("loops", [False, True])
+@pytest.mark.parametrize("asked", [*itertools.product([False, True], repeat=4)])
+def test_nothing_before_what_is_answered_in_json_changes_where_it_is_asked_for_or_not(
+    asked: tuple[bool, ...], loops: bool
+) -> None:
+    turns = [(f"Hi {number}", '{"a": 1}' if in_json else "Fine.", in_json) for number, in_json in enumerate(asked)]
+    sendings = spoken(*turns, loops=loops)
+    each = 2 if loops else 1
+    for number, (before, after) in enumerate(itertools.pairwise(sendings), 1):
+        turn = (number - 1) // each
+        first = turn
+        while first and asked[first - 1] and asked[turn]:
+            first -= 1  # the turns that were answered in JSON before this one
+        is_off = asked[turn] and not asked[number // each]
+        kept = before[: before.index(f"Hi {first}") + 4] if is_off else before
+        assert after.startswith(kept)
+
+
+def test_who_speaks_of_json_or_gets_it_by_a_schema_hears_no_such_words() -> None:
+    for said in (
+        spoken(("Use json.", '{"a": 1}', True), ("Again", '{"a": 2}', True)),
+        spoken(("Hi", '{"a": 1}', False), ("Again", "Fine.", False)),
+    ):
+        assert not any("Answer in JSON." in each for each in said)
 
 
 def test_a_prompt_of_which_nothing_is_left_is_told_though_json_is_asked_for() -> None:
