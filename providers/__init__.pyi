@@ -49,6 +49,7 @@ from .error_bodies import read_answer as read_answer
 from .errors import UNREADABLE as UNREADABLE
 from .errors import ErrorKind as ErrorKind
 from .errors import UpstreamError as UpstreamError
+from .exchange import Apart as Apart
 from .exchange import BoundReasoningExchange as BoundReasoningExchange
 from .exchange import Exchange as Exchange
 from .exchange import Request as Request

@@ -21,6 +21,20 @@ from providers.sse import LARGE_BYTES
 from providers.usage import Usage
 
 
+class Apart(MaskedRecord, frozen=True):
+    """What is sent with those of a provider's ``keys`` that cannot read the reasoning of a request: it without that."""
+
+    keys: frozenset[str]  # their names
+    fields: Mapping[str, msgspec.Raw]
+    left_out: tuple[str, ...]  # the places of that reasoning
+
+    def shown(self) -> Iterable[tuple[str, object]]:
+        """Return the fields for its repr; of the body only the names, as the values are private."""
+        yield "keys", sorted(self.keys)
+        yield "fields", list(self.fields)
+        yield "left_out", self.left_out
+
+
 class Request(MaskedRecord, frozen=True):
     """A request in a dialect that the provider speaks. ``fields`` is the body's top level, values still raw JSON."""
 
@@ -42,6 +56,7 @@ class Request(MaskedRecord, frozen=True):
     once: bool = False  # it has side effects at the provider, so it must not be sent again
     client: str | None = None  # whose request it is: what one alone meets takes no key from others; None: unnamed
     key_name: str | None = None  # of several keys only this one may be used; None: any
+    apart: Apart | None = None  # what is sent instead with the keys of other accounts
     taught: Facts = ()  # what errors within answers to it have taught: see ``forms.taught``
     form: Form | None = None  # instead of ``fields``, for APIs with files
     sendings: SendCount = msgspec.field(default_factory=SendCount)  # counted by the upstream as it sends

@@ -21,7 +21,7 @@ from providers.availability import Availability, Readiness, Waits
 from providers.dialects import Dialect, Loss
 from providers.error_bodies import headroom
 from providers.errors import ErrorKind, UpstreamError
-from providers.exchange import Exchange, Request, Upstream, UpstreamAnswer, WrappedExchange
+from providers.exchange import Apart, Exchange, Request, Upstream, UpstreamAnswer, WrappedExchange
 from providers.forms import taught
 from providers.learnt import Facts, learnt_of
 from providers.listings import Listing
@@ -178,6 +178,8 @@ _UNAUTHORIZED = 401
 # A key rests for as long as its 429 says: another one is used meanwhile.
 _WAITS = Waits(cool_min_s=COOL_S, cool_max_s=inf, try_every_s=TRY_REFUSED_EVERY_S, refill_s=REFILL_S)
 
+_NO_KEYS: frozenset[str] = frozenset()
+
 _T = TypeVar("_T")
 
 
@@ -271,6 +273,13 @@ def _hold(availability: Availability, error: UpstreamError, now_s: float) -> Non
         availability.refuse(now_s)
 
 
+def _as_it_can_read(request: Request, apart: Apart) -> Request:
+    """Return ``request`` as the key that is asked now can read it."""
+    if request.sendings.key_name not in apart.keys:
+        return request
+    return msgspec.structs.replace(request, fields=apart.fields)
+
+
 def _is_crowded(key: _Key, keys: Sequence[_Key]) -> bool:
     others = [each.in_flight for each in keys if each is not key]
     return bool(others) and key.in_flight > max(CROWD, CROWD_TIMES * sum(others) / len(others))
@@ -323,16 +332,19 @@ class KeyRing:
             UpstreamError: no key is left, with the least ``retry-after``; or an error that is not about keys.
 
         """
-        model = request.model  # the request itself has the prompt
+        model, apart = request.model, request.apart  # the request itself has the prompt
         exchange, key = await self._ask(
             model,
-            lambda upstream: upstream.stream(request),
+            lambda upstream: upstream.stream(request if apart is None else _as_it_can_read(request, apart)),
             request.sendings,
             request.first_key,
             keys=self._keys_for(request),
+            apart=_NO_KEYS if apart is None else apart.keys,
             conversation=request.conversation,
             client=request.client,
         )
+        if apart is not None and key.name in apart.keys:
+            request.sendings.left_out += apart.left_out
         key.answered(model, exchange.headers, self._clock(), request.client)
         if request.conversation is not None:
             self._conversations.answered(model, request.conversation, key.number, self._clock())
@@ -402,18 +414,19 @@ class KeyRing:
         first: str | None = None,
         *,
         keys: Sequence[_Key] = (),
+        apart: frozenset[str] = _NO_KEYS,
         conversation: bytes | None = None,
         client: str | None = None,
     ) -> tuple[_T, _Key]:
         """Return the first answer and its key, whose request stays in flight. ``first``: the name of a key.
 
-        ``keys``: those that may be asked; none: all. ``conversation`` and ``client`` as in ``Request``. Where no key
-        takes a request that may be at fault itself, that is held against them for its client. Where another takes it,
-        it is held for all against those that did not.
+        ``keys``: those that may be asked; none: all. ``apart``: the names of those that come last. ``conversation`` and
+        ``client`` as in ``Request``. Where no key takes a request that may be at fault itself, that is held against
+        them for its client. Where another takes it, it is held for all against those that did not.
         """
         last: UpstreamError | None = None
         doubted: list[tuple[_Key, UpstreamError]] = []
-        for key in self._order(model, keys or self._keys, first, conversation, client):
+        for key in self._order(model, keys or self._keys, first, conversation, client, apart):
             key.tried(model, self._clock(), client)
             key.in_flight += 1
             if sendings is not None:
@@ -443,15 +456,19 @@ class KeyRing:
             else:
                 key.meet(model, client, error, self._clock())
 
-    def _order(
+    def _order(  # noqa: PLR0917 - what a request says of keys
         self,
         model: str,
         keys: Sequence[_Key],
         first: str | None = None,
         conversation: bytes | None = None,
         client: str | None = None,
+        apart: frozenset[str] = _NO_KEYS,
     ) -> Iterator[_Key]:
-        """Yield each usable key once, ``first`` and then the best; the order is decided again after each failure."""
+        """Yield each usable key once, ``first`` and then the best; the order is decided again after each failure.
+
+        Those that are ``apart`` come last.
+        """
         asked: set[int] = set()
         while True:
             now_s = self._clock()
@@ -459,7 +476,12 @@ class KeyRing:
             has_it = None if conversation is None else self._with_cache(model, conversation, usable, now_s)
             best = min(
                 usable,
-                key=lambda key: (key.name != first, key is not has_it, *self._rank(key, model, now_s)),
+                key=lambda key: (
+                    key.name != first,
+                    key.name in apart,
+                    key is not has_it,
+                    *self._rank(key, model, now_s),
+                ),
                 default=None,
             )
             if best is None:

@@ -37,6 +37,7 @@ class Kind(StrEnum):
     TOOLS = "tools"  # tools in the dialect named ``field``: it is asked in ``instead`` where there are any
     STREAM = "stream"  # to stream answers in the dialect ``field``, with the parameters ``value``: they are asked whole
     REASONING = "reasoning"  # what ``field`` made, with one of its keys, and only that can read
+    ACCOUNT = "account"  # to show what its key ``field`` made where the key ``value`` is asked: they are two accounts
     LENGTH = "length"  # a prompt of ``tokens``
     LIMIT = "limit"  # a limit of the answer above ``tokens`` in ``field``: those that clients had to set are lowered
 
@@ -61,6 +62,7 @@ class Fact(msgspec.Struct, frozen=True, omit_defaults=True):
             Kind.FORCED: "forced calls of tools while it thinks",
             Kind.STREAM: f"streaming, in {self.field} with {self.value or 'no parameters'}",
             Kind.REASONING: f"encrypted reasoning of {self.field}",
+            Kind.ACCOUNT: f"thoughts of the key {self.field!r} with the key {self.value!r}, of another account",
             Kind.LENGTH: f"a prompt of {self.tokens} tokens",
             Kind.LIMIT: f"{self.field} above {self.tokens}",
             Kind.API: f"{self.field} (asked in {self.instead})",

@@ -33,6 +33,7 @@ from gateway.racing import (
     answer_kind,
     answers_asked,
     answers_made,
+    apart_from,
     asked_tier,
     asked_whole,
     cannot_read,
@@ -313,7 +314,7 @@ def _as_it_may_be(plan: Plan, parsed: ParsedRequest, call: Call, model: Model) -
         strangers = [
             name
             for name, each in model.deployments.items()
-            if cannot_read(call.maker, each, call.client) or is_bound_elsewhere(each, call.maker)
+            if cannot_read(call.maker, each, call.client) or is_bound_elsewhere(each, call.maker, call.client)
         ]
         plan = led_by(call.maker, strangers, plan)
     return plan
@@ -453,7 +454,7 @@ async def _with_maker(  # noqa: PLR0917 - what is known of a call
 ) -> Call:
     """Return the call with who made the reasoning in its history that only its maker can read, if that is known.
 
-    To other accounts such reasoning is not sent whose vendor would drop it in silence.
+    To other accounts such reasoning is not sent whose vendor would drop it in silence, nor with keys of other accounts.
     """
     if requests.without_bound_reasoning is None:
         return call
@@ -466,12 +467,17 @@ async def _with_maker(  # noqa: PLR0917 - what is known of a call
         return call
     call = msgspec.structs.replace(call, maker=maker)
     for each in model.deployments.values():
-        if is_bound_elsewhere(each, maker):
-            apart = partial(without_reasoning, call, each)
-            left = apart() if len(prompt) <= SEARCHED_BYTES else await aside(apart)
+        if is_bound_elsewhere(each, maker, call.client):
+            without = partial(without_reasoning, call, each)
+            left = without() if len(prompt) <= SEARCHED_BYTES else await aside(without)
             if left is not None:
                 wordings, dropped = {**call.wordings, each.name: left.fields}, {**call.dropped, each.name: left.dropped}
                 call = msgspec.structs.replace(call, wordings=wordings, dropped=dropped)
+        elif each.learnt is not None and each.learnt.is_any and maker.key_name is not None:
+            of_keys = partial(apart_from, maker, call, each)
+            apart = of_keys() if len(prompt) <= SEARCHED_BYTES else await aside(of_keys)
+            if apart is not None:
+                call = msgspec.structs.replace(call, apart={**call.apart, each.name: apart})
     return call
 
 

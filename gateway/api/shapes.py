@@ -60,7 +60,7 @@ class Decided(msgspec.Struct, frozen=True):
         """Return what was decided with a ``call`` and its terms, of which nothing is kept that is its own."""
         bare = msgspec.structs.replace(
             call, id="", tags={}, levels=(), trace=None, fields={}, headers={}, request_id=None, kind=None,
-            conversation=None, cache_key=None, maker=None,
+            conversation=None, cache_key=None, maker=None, wordings={}, dropped={}, apart={},
         )  # fmt: skip
         own = msgspec.structs.replace(terms, limits=None, leased=(), prefix=None, kind=None)
         shortest_s = min((each.clocks.ttft_s for each in model.deployments.values()), default=0.0)

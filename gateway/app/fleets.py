@@ -38,7 +38,8 @@ def log_fact(provider: str, model: str, fact: Fact, until: float, met: Met) -> N
     """Say in the log what a refusal has taught, unless it turned out to be wrong."""
     deployment, whose = f"{provider}/{model}", _whose(met)
     if met.clients[-1] == FORGOTTEN:
-        # Event deployment.forgotten: An operator had a deployment forget what a refusal has taught, in all replicas.
+        # Event deployment.forgotten: An operator had a deployment forget what a refusal has taught, in all replicas; or
+        # its provider's settings have changed, and its keys, known to be of several accounts, may be others now.
         # Do: Nothing. If the provider still refuses it, that is learnt again.
         get_logger().info("deployment.forgotten", deployment=deployment, refused=fact.kind, **_told(fact))
     if not until:
@@ -167,6 +168,8 @@ class Upstreams:
         known = self._learnt.get(name)
         if known is None or known[0] != address or not self._rotates:
             known = self._learnt[name] = address, Learnt(partial(self._on_fact, name))
+        for each in [each for each in known[1].listed() if each.fact.kind is Kind.ACCOUNT]:
+            known[1].drop(each.model, each.fact)  # its keys may be others now
         return known[1]
 
     async def aclose(self) -> None:

@@ -24,7 +24,7 @@ from gateway.core.ids import TraceContext
 from gateway.core.modes import Mode as Mode  # noqa: PLC0414 - a call's word, which the command line imports alone
 from gateway.core.prompt_classes import PromptClass
 from gateway.core.rules import has_failed
-from providers import MaskedRecord
+from providers import Apart, MaskedRecord
 from providers.dialects import PIVOT, Dialect, Lasting
 
 
@@ -71,6 +71,7 @@ class Maker(msgspec.Struct, frozen=True):
     key_name: str | None = None  # None: its provider has only one
     tenant: str | None = None  # the digest of a client's own key; None: the operator's
     account: str | None = None  # at its vendor, by a digest; None: not known
+    made: bool = False  # the gateway saw that; else it was only sent it, and has answered
 
     def key_at(self, provider: str) -> str | None:
         """Return the name of its key, if it is one of this provider's."""
@@ -129,6 +130,7 @@ class Call(Stamp, frozen=True, kw_only=True):
     cache_key: msgspec.Raw | None = None  # of its session, for vendors that take a ``prompt_cache_key``; None: has none
     marks: Mapping[str, Lasting] = {}  # deployment → what of the prompt it is told to cache, as its client says nothing
     is_restricted: bool = False  # the request restricts or orders the deployments
+    apart: Mapping[str, Apart] = {}  # deployment → what is sent with those of its keys that cannot read the reasoning
     maker: Maker | None = None  # of the newest reasoning in the conversation; None: unknown, or there is none
 
     @property

@@ -28,6 +28,7 @@ from .measurement import Measurement as Measurement
 from .measurement import milliseconds as milliseconds
 from .other_forms import OtherForms as OtherForms
 from .other_forms import Reworded as Reworded
+from .other_forms import apart_from as apart_from
 from .other_forms import asked_whole as asked_whole
 from .other_forms import cannot_read as cannot_read
 from .other_forms import is_bound_elsewhere as is_bound_elsewhere

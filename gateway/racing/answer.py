@@ -48,6 +48,12 @@ def request_of(
     if deployment.marks_from is not None and (lasting := call.marks.get(deployment.name)) is not None:
         with_marks = spoken.requests.with_marks
         fields = fields if with_marks is None else with_marks(fields, deployment.marks_from, lasting)
+    apart = call.apart.get(deployment.name) if call.apart else None
+    if apart is not None:  # with all that is added here
+        wordings = {**call.wordings, deployment.name: apart.fields}
+        other = msgspec.structs.replace(call, wordings=wordings, apart={})
+        own = request_of(deployment, other, attempt_id, sendings, whole=whole, taught=taught)
+        apart = msgspec.structs.replace(apart, fields=own.fields)
     return Request(  # ten not by name: with more names CPython would make a dict of them first
         deployment.model,
         fields,
@@ -67,6 +73,7 @@ def request_of(
         once=call.stateful,
         client=call.client,
         key_name=call.key_name,
+        apart=apart,
         taught=taught,
         sendings=sendings,
     )
@@ -95,8 +102,9 @@ def translated(
         if bound is None:
             bound = bound_reasoning(bytes(request.fields.get(spoken.requests.prompt, b"")))
         # Of a conversation that the vendor keeps it may drop what the request does not have.
-        may_tell = told if bound or deployment.traits.bound else None
-        exchange = makers.watched(exchange, request, maker, deployment.learnt, bound=bound, told=may_tell)
+        learnt, drops = deployment.learnt, bool(deployment.traits.bound)
+        may_tell = told if bound or drops else None
+        exchange = makers.watched(exchange, request, maker, learnt, bound=bound, told=may_tell, refuses=not drops)
     called = None
     if "tool_choice" in request.fields and not deployment.traits.takes_forced:
         called = as_call(call.dialect, call.fields, spoken, request.fields)

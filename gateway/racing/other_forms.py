@@ -16,6 +16,7 @@ from gateway.core.calls import Call, Maker
 from gateway.fleet.models import Deployment
 from gateway.racing.validation import requested
 from providers import (
+    Apart,
     ErrorKind,
     Exchange,
     Fact,
@@ -35,10 +36,11 @@ from providers import (
     taught,
     why_of,
 )
-from providers.dialects import Dialect
+from providers.dialects import Dialect, Wording
 
 MOST_TAUGHT = 6  # forms that are tried after errors within answers, each as the last was about another field
 _DIGEST_CHARS = 16
+_TOLD = "told in its answer"
 _LONGEST_NAMED = 200  # characters
 _NAME = re.compile(r"[A-Za-z]\w{0,40}", re.ASCII)
 _PLAIN_KINDS = frozenset({"object", "list", "text", "true", "0"})
@@ -61,6 +63,7 @@ class Reworded(msgspec.Struct, frozen=True):
             wordings={**call.wordings, deployment: self.fields},
             dropped={**call.dropped, deployment: self.dropped},
             spoken={**call.spoken, deployment: self.spoken},
+            apart={name: each for name, each in call.apart.items() if name != deployment},
         )
 
 
@@ -287,13 +290,51 @@ def cannot_read(maker: Maker, deployment: Deployment, client: str | None) -> boo
     return learnt is not None and reasoning_of(maker) in learnt.of(deployment.model, client)
 
 
-def is_bound_elsewhere(deployment: Deployment, maker: Maker) -> bool:
-    """Whether the vendor of ``deployment`` drops what another account made, in silence, and ``maker`` is another."""
+def is_bound_elsewhere(deployment: Deployment, maker: Maker, client: str | None = None) -> bool:
+    """Whether the vendor of ``deployment`` drops what another account made, in silence, and ``maker`` is another.
+
+    By the settings, or by what its answers have told.
+    """
     if "account" not in deployment.traits.bound:
         return False
+    if deployment.provider != maker.deployment.partition("/")[0] and cannot_read(maker, deployment, client):
+        return True
     if maker.account is None:  # not known of what was made before it was remembered
         return maker.deployment.partition("/")[0] != deployment.provider
     return maker.account != deployment.account
+
+
+def told_apart(made: Maker, by: Maker, learnt: Learnt | None, request: Request) -> None:
+    """Note that the vendor's answer to a ``request`` with the key of ``by`` tells that ``made`` has another account.
+
+    Where both are keys of one ring, that is what is learnt of these two.
+    """
+    if learnt is None or made.tenant is not None or by.tenant is not None:
+        return
+    fact, names = reasoning_of(made), (made.key_name, by.key_name)
+    if made.deployment.partition("/")[0] == by.deployment.partition("/")[0]:
+        if None in names or names[0] == names[1]:
+            return
+        one, other = sorted(filter(None, names))
+        fact = Fact(Kind.ACCOUNT, one, value=other)
+    learnt.note(request.model, fact, client=request.client, why=_TOLD)
+
+
+def keys_apart(maker: Maker, deployment: Deployment, client: str | None) -> frozenset[str]:
+    """Return the names of the provider's keys that are known to be of another account than that of ``maker``."""
+    learnt = deployment.learnt
+    if learnt is None or not learnt.is_any or (name := maker.key_at(deployment.provider)) is None:
+        return frozenset()
+    pairs = [{fact.field, fact.value} for fact in learnt.of(deployment.model, client) if fact.kind is Kind.ACCOUNT]
+    return frozenset[str]().union(*(pair - {name} for pair in pairs if name in pair))
+
+
+def apart_from(maker: Maker, call: Call, deployment: Deployment) -> Apart | None:
+    """Return what the keys of ``deployment`` are sent that cannot read what ``maker`` made; None: all can read it."""
+    names = keys_apart(maker, deployment, call.client)
+    if not names or (wording := _without_reasoning(call, deployment)) is None:
+        return None
+    return Apart(names, wording.fields, tuple(loss.field for loss in wording.losses))
 
 
 def read_after_all(maker: Maker, learnt: Learnt | None, request: Request) -> None:
@@ -304,12 +345,16 @@ def read_after_all(maker: Maker, learnt: Learnt | None, request: Request) -> Non
 
 def without_reasoning(call: Call, deployment: Deployment) -> Reworded | None:
     """Return the request to ``deployment`` without the reasoning that only its maker can read; None: it has none."""
-    spoken, name = deployment.spoken_in(call), deployment.name
-    without = spoken.requests.without_bound_reasoning
-    wording = None if without is None else without(call.wordings.get(name, call.fields))
-    if wording is None or not wording.losses:
+    if (wording := _without_reasoning(call, deployment)) is None:
         return None
-    return Reworded(spoken, wording.fields, (*call.dropped.get(name, ()), *(loss.field for loss in wording.losses)))
+    lost = (*call.dropped.get(deployment.name, ()), *(loss.field for loss in wording.losses))
+    return Reworded(deployment.spoken_in(call), wording.fields, lost)
+
+
+def _without_reasoning(call: Call, deployment: Deployment) -> Wording | None:
+    without = deployment.spoken_in(call).requests.without_bound_reasoning
+    wording = None if without is None else without(call.wordings.get(deployment.name, call.fields))
+    return wording if wording is not None and wording.losses else None
 
 
 def _digest(said: str) -> str:

@@ -15,12 +15,12 @@ from gateway.core.shares import Shares
 from gateway.core.tasks import retrieve
 from gateway.fleet.models import Deployment
 from gateway.racing.measurement import Paces
-from gateway.racing.other_forms import OtherForms, read_after_all
+from gateway.racing.other_forms import OtherForms, read_after_all, told_apart
 from gateway.racing.seats import Seats
 from gateway.racing.thoughts import HabitsByDeployment
 from gateway.racing.timeouts import PausesByDeployment
 from providers import UNREADABLE, BoundReasoningExchange, Exchange, Learnt, Request
-from providers.dialects import Unshown
+from providers.dialects import OF_AN_ACCOUNT, Unshown
 
 # Owns and counts the tasks of attempts. An audited one may outlive its call; no task outlives the gateway.
 
@@ -194,12 +194,7 @@ class Makers:
 
     def remember(self, reasoning: bytes, maker: Maker) -> None:
         """Remember who made it, or could read it."""
-        known = self._known
-        is_new = known.pop(reasoning, None) != maker
-        known[reasoning] = maker
-        if len(known) > MOST_MAKERS:
-            del known[next(iter(known))]
-        if is_new and self._shared is not None and self._start is not None:
+        if self._keep(reasoning, maker) and self._shared is not None and self._start is not None:
             self._start(self._shared.share(reasoning.hex(), msgspec.json.encode(maker).decode()))
 
     def watched(
@@ -211,20 +206,47 @@ class Makers:
         *,
         bound: Sequence[bytes],
         told: Callable[[Sequence[Unshown]], object] | None,
+        refuses: bool = True,
     ) -> Exchange:
         """Remember that ``maker`` could read the reasoning of ``request``, and made what comes by ``exchange``.
 
         ``learnt``: of the provider's models, which may have refused what others made. ``bound``: the hashes of that
-        reasoning, as ``bound_reasoning`` finds them. ``told`` hears of those that its model was not shown.
+        reasoning, as ``bound_reasoning`` finds them. ``told`` hears of those that its model was not shown. ``refuses``:
+        what a model cannot read is refused; else dropped, so that an answer does not say who could read it.
         """
+        if request.apart is not None and request.sendings.key_name in request.apart.keys:
+            bound = ()  # it was sent without
         for each in bound:
-            if (before := self._known.get(each)) is not None:
+            before = self._known.get(each)
+            if before is not None and refuses:
                 read_after_all(before, learnt, request)
-            self.remember(each, maker)
-        remember, read_told = partial(self.remember, maker=maker), request.dialect.answers.unshown
-        if read_told is None:
+            if before is None or refuses:
+                self.remember(each, maker)
+        made = msgspec.structs.replace(maker, made=True)
+        remember, read_told = partial(self.remember, maker=made), request.dialect.answers.unshown
+        if read_told is None or told is None:
             return BoundReasoningExchange(exchange, remember)
-        return BoundReasoningExchange(exchange, remember, read_told, told)
+
+        def hear(unshown: Sequence[Unshown]) -> None:
+            told(unshown)
+            if any(each.check == OF_AN_ACCOUNT for each in unshown):
+                self._told_apart(bound, maker, learnt, request)
+
+        return BoundReasoningExchange(exchange, remember, read_told, hear)
+
+    def _told_apart(self, bound: Sequence[bytes], by: Maker, learnt: Learnt | None, request: Request) -> None:
+        """Note that the account of ``by`` cannot read some of the reasoning that it was sent, ``bound``.
+
+        A client may send what it has from elsewhere. So another account is only learnt where the gateway has seen who
+        made all of it, with one other key.
+        """
+        known = {each: self._known.get(each) for each in bound}
+        makers = {made for made in known.values() if made != msgspec.structs.replace(by, made=True)}
+        for each, made in known.items():
+            if made == by:  # it was taken for one that could read it
+                del self._known[each]
+        if len(makers) == 1 and (other := makers.pop()) is not None and other.made:
+            told_apart(other, by, learnt, request)
 
     async def find(self, reasoning: Sequence[bytes]) -> Maker | None:
         """Return the maker of the newest, the last one, that is known; None: none is."""
@@ -233,9 +255,21 @@ class Makers:
             return known
         told = await self._shared.ask(reasoning[-1].hex())
         try:
-            return None if told is None else msgspec.json.decode(told, type=Maker)
+            known = None if told is None else msgspec.json.decode(told, type=Maker)
         except UNREADABLE:  # Redis has other writers
             return None
+        if known is not None:
+            self._keep(reasoning[-1], known)
+        return known
+
+    def _keep(self, reasoning: bytes, maker: Maker) -> bool:
+        """Keep who made it, as the newest; return whether that is new."""
+        known = self._known
+        is_new = known.pop(reasoning, None) != maker
+        known[reasoning] = maker
+        if len(known) > MOST_MAKERS:
+            del known[next(iter(known))]
+        return is_new
 
 
 _DAY_S = 86_400.0

@@ -84,6 +84,7 @@ from .translation import takes_text as takes_text
 from .translation import texts_called as texts_called
 from .translation import translations as translations
 from .unshown import CHECKS as CHECKS
+from .unshown import OF_AN_ACCOUNT as OF_AN_ACCOUNT
 from .unshown import TELLS as TELLS
 from .unshown import Unshown as Unshown
 from .wording import GEMINIS as GEMINIS

@@ -12,8 +12,8 @@ import msgspec
 from providers.errors import UNREADABLE
 
 # A check that a thought has failed, by what its reason begins with; any other is told as ``OTHER``.
-_CHECKS = {"prefix": "prefix", "model": "model", "organization": "account", "end_user": "user"}
-OTHER = "other"
+OTHER, OF_AN_ACCOUNT = "other", "account"
+_CHECKS = {"prefix": "prefix", "model": "model", "organization": OF_AN_ACCOUNT, "end_user": "user"}
 CHECKS = (*_CHECKS.values(), OTHER)
 
 TELLS = b'"input_transformations"'

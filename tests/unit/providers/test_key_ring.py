@@ -11,9 +11,10 @@ from providers.dialects.dialect import Dialect
 from providers.dialects.wording import Loss
 from providers.error_bodies import headroom
 from providers.errors import ErrorKind, UpstreamError
-from providers.exchange import Exchange, Request, UpstreamAnswer
+from providers.exchange import Apart, Exchange, Request, UpstreamAnswer
 from providers.key_ring import TRY_REFUSED_EVERY_S, KeyRing
 from providers.listings import Listing
+from providers.sendings import SendCount
 
 KEYS = ("sk-first-secret", "sk-second-secret", "sk-third-secret")
 REQUEST = Request("m", {})
@@ -71,12 +72,14 @@ class OneKey:
         self.exchanges: list[Answering] = []
         self.hangs = False
         self.closed = False
+        self.saw: Callable[[Request], object] = lambda _: None
         self.meanwhile: Callable[[], None] = lambda: None  # what happens while it is asked
 
     async def warm_up(self) -> None:
         """Do nothing."""
 
     async def stream(self, request: Request) -> Exchange:
+        self.saw(request)
         self._answer()
         if self.hangs:
             await asyncio.Event().wait()
@@ -454,6 +457,25 @@ async def test_the_key_that_a_request_names_is_asked_first(three_keys: ThreeKeys
     for _ in range(2):
         await three_keys.ask(Request("m", {}, first_key="#3"))
     assert three_keys.asked == [0, 0, 2]
+
+
+async def test_keys_of_other_accounts_come_last_and_are_sent_no_reasoning(three_keys: ThreeKeys) -> None:
+    sent = list[tuple[str, list[str]]]()
+    for key in three_keys.keys:
+
+        def saw(request: Request, name: str = key.key) -> None:
+            sent.append((name, [*request.fields]))
+
+        key.saw = saw
+    apart = Apart(frozenset({"#1"}), {}, ("messages[1].content[0]",))
+    one, two, three = KEYS
+    three_keys.keys[1].error = limited(30)  # of the maker
+    for left_out in ((), ("messages[1].content[0]",)):
+        request = Request("m", {"messages": msgspec.Raw(b"[]")}, first_key="#2", apart=apart, sendings=SendCount())
+        await three_keys.ask(request)
+        assert request.sendings.left_out == left_out
+        three_keys.keys[2].error = limited(30)
+    assert sent == [(two, ["messages"]), (three, ["messages"]), (three, ["messages"]), (one, [])]
 
 
 async def test_reasoning_that_no_key_can_read_is_the_providers_error(three_keys: ThreeKeys) -> None:

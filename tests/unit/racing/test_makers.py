@@ -9,6 +9,7 @@ import pytest
 
 from gateway.core.calls import Maker
 from gateway.racing.services import MOST_MAKERS, Makers
+from providers import Fact, Kind, Learnt, Request
 from providers.dialects import MESSAGES, RESPONSES, Dialect, Unshown
 from providers.dialects.wording import SEARCHED_BYTES, bound_reasoning
 from providers.exchange import BoundReasoningExchange
@@ -217,3 +218,50 @@ def test_only_what_the_vendor_tells_in_its_place_counts() -> None:
     assert found.path == "messages"
     [found] = unshown(RESPONSES, {"response": {"input_transformations": [{**entry, "id": "what was said"}]}}) or ()
     assert found.path == "input"
+
+
+SONNET = "claude-sonnet-5-5"
+ONE, TWO, THREE = (Maker("a/m", name) for name in ("one", "two", "three"))
+APART = Fact(Kind.ACCOUNT, "one", value="two")
+IN_TURN_1 = b'"input_transformations":[{"type":"thinking_dropped","path":"messages.1.content.0","reason":"%b"}]'
+OTHERS = b"data: {" + IN_TURN_1 % b"organization_binding_mismatch" + b"}\n\n"
+EDITED = b"data: {" + IN_TURN_1 % b"prefix_binding_mismatch" + b"}\n\n"
+
+
+async def answered(makers: Makers, by: Maker, answer: bytes, learnt: Learnt, *bound: bytes, client: str = "a") -> None:
+    """Have ``by`` answer a request with this reasoning."""
+    request = Request(SONNET, {}, MESSAGES, client=client)
+    exchange = makers.watched(Blocks(answer), request, by, learnt, bound=bound, told=lambda _: None, refuses=False)
+    while await exchange.read():
+        pass
+
+
+async def test_that_keys_are_two_accounts_is_learnt_of_what_the_gateway_saw_one_of_them_make() -> None:
+    makers, learnt = Makers(), Learnt()
+    await answered(makers, ONE, b'data: {"signature":"bWFkZQ=="}\n\n', learnt)
+    assert await makers.find([HASH]) == msgspec.structs.replace(ONE, made=True)
+    for answer in (b"data: {}\n\n", EDITED):
+        await answered(makers, TWO, answer, learnt, HASH)
+        assert learnt.of(SONNET, "a") == ()
+    await answered(makers, TWO, OTHERS, learnt, HASH)
+    assert (learnt.of(SONNET, "a"), learnt.of(SONNET, "b")) == ((APART,), ())  # as all that one client has met
+    await answered(makers, TWO, OTHERS, learnt, HASH, client="b")
+    assert learnt.of(SONNET, "c") == (APART,)
+    assert await makers.find([HASH]) == msgspec.structs.replace(ONE, made=True)
+
+
+async def test_what_a_client_has_from_elsewhere_teaches_nothing_of_keys_nor_beside_what_they_made() -> None:
+    makers, learnt = Makers(), Learnt()
+    makers.remember(HASH, msgspec.structs.replace(ONE, made=True))
+    makers.remember(b"of three", msgspec.structs.replace(THREE, made=True))
+    for bound in ((b"foreign",), (b"foreign", HASH), (HASH, b"of three")):
+        await answered(makers, TWO, OTHERS, learnt, *bound)
+        assert learnt.models == {}
+        assert await makers.find([b"foreign"]) is None  # who was sent it could not read it
+
+
+async def test_who_answers_where_nothing_is_refused_is_not_taken_for_the_maker_of_what_another_made() -> None:
+    makers = Makers()
+    makers.remember(HASH, ONE)
+    await answered(makers, TWO, b"data: {}\n\n", Learnt(), HASH, b"unknown")
+    assert [await makers.find([each]) for each in (HASH, b"unknown")] == [ONE, TWO]
