@@ -179,6 +179,10 @@ def fitted_to(traits: Traits, fields: Fields) -> Wording:
         value = bytes(said.pop(name))
         if value not in DEFAULTS.get(name, _NOTHING):
             losses.append(Loss(name, "this model does not take it", hint=name in _LEAST))
+    tier = _read(said["service_tier"], str) if traits.lacks_tiers and "service_tier" in said else None
+    if tier is not None and tier in traits.lacks_tiers:
+        del said["service_tier"]
+        losses.append(Loss("service_tier", "this model has no such tier", hint=True))
     unchanged = not losses and len(said) == len(fields) and all(name in fields for name in said)
     return Wording(fields if unchanged else said, tuple(losses))
 

@@ -43,6 +43,7 @@ class Traits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     addresses: bool = True  # of Google's models: they read what is at an address of others
     drop: frozenset[str] = frozenset()  # parameters that it answers with an error
     at_rest: frozenset[str] = frozenset()  # of those, what it takes where it is not to think
+    lacks_tiers: frozenset[str] = frozenset()  # values of service_tier that it answers with an error
     rename: Mapping[str, str] = {}  # from a parameter's older name to the only one that it takes
     prefill: bool = True  # it continues an answer that the request begins
     tools_in: str = ""  # the only API of its vendor in which it takes tools; "": all
@@ -53,6 +54,7 @@ class Traits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     marks_from: int = 1024  # tokens: a shorter beginning is not cached, where what to cache is marked
     # Made of the others, once for all calls.
     takes_forced: bool = True  # a request may force a call of a tool, if need be without thinking
+    takes_none: bool = False  # what becomes of an effort of none is known: it does not think, or as little as it can
     narrows: bool = False  # it takes other parameters than the rest of its vendor's models
     is_usual: bool = True  # a request to it needs none of this
 
@@ -155,12 +157,19 @@ def traits_of(model: str, vendor: str = "") -> Traits:
                 dropped = frozenset() if "*" in row.takes else frozenset(said.get("drop", ())) | row.also
                 said["drop"] = dropped - row.takes
         traits = msgspec.convert(said, Traits)
-        narrows = bool(traits.drop or traits.rename or traits.efforts)
+        narrows = bool(traits.drop or traits.rename or traits.efforts or traits.lacks_tiers)
         return msgspec.structs.replace(
             traits,
             takes_forced=traits.forced_tools != "never",
             narrows=narrows,
-            is_usual=traits.forced_tools == "taken" and not narrows and "prefix" not in traits.bound,
+            takes_none=bool(traits.not_thinking) or (bool(traits.efforts) and not traits.rests),
+            is_usual=(
+                traits.forced_tools == "taken"
+                and not narrows
+                and not traits.not_thinking
+                and traits.least_thinking == "off"
+                and "prefix" not in traits.bound
+            ),
         )
     return UNKNOWN_MODEL
 

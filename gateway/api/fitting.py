@@ -23,7 +23,9 @@ from providers import (
 )
 from providers.dialects import (
     AS_CALL,
+    CANNOT_STOP_THINKING,
     DIALECTS,
+    PIVOT,
     Dialect,
     Fields,
     Forced,
@@ -46,6 +48,7 @@ _ESSENTIAL = frozenset(
 )
 _WITHIN_PROMPT = tuple(f"{dialect.requests.prompt}[" for dialect in DIALECTS.values())
 NO_PROMPT = msgspec.Raw()
+_NO_EFFORT, _LOW_EFFORT = {"reasoning_effort": "none"}, {"reasoning_effort": "low"}
 _ABILITIES = {
     "tools": "does not support tools",
     "json_schema": "does not support JSON schemas",
@@ -177,6 +180,12 @@ class _Translations:
         return None if forced is None else forced(self._fields)
 
     @cached_property
+    def forbids_thinking(self) -> bool:
+        """Whether the request says that the model is not to think."""
+        forbids = self._dialect.requests.forbids_thinking
+        return forbids is not None and forbids(self._fields)
+
+    @cached_property
     def offers_texts(self) -> bool:
         """Whether the request offers tools that take a text."""
         names = self._dialect.requests.custom_names
@@ -238,6 +247,7 @@ class _Translations:
         """Return a request as the model's traits say that it takes it."""
         if deployment.traits.is_usual:
             return wording
+        wording = self._calmed(deployment.traits, spoken, wording)
         if deployment.traits.narrows and spoken.requests.takes_rules:
             wording = self._narrowed(deployment, spoken, wording)
         wording = self._called(deployment, spoken, wording, fitting)
@@ -245,6 +255,26 @@ class _Translations:
             with suppress(Malformed):  # the provider reports the error in its own words
                 wording = msgspec.structs.replace(wording, fields=dropping(wording.fields))
         return wording
+
+    def _calmed(self, traits: Traits, spoken: Dialect, wording: Wording) -> Wording:
+        """Return a request that forbids thinking in the words of the model's vendor; told, if it cannot stop."""
+        calm, is_off = spoken.requests.without_thinking, spoken.requests.forbids_thinking
+        if (
+            spoken is not PIVOT
+            or calm is None
+            or is_off is None
+            or not (self.forbids_thinking or is_off(wording.fields))
+        ):
+            return wording
+        if traits.not_thinking:
+            return msgspec.structs.replace(wording, fields=calm(wording.fields, traits.not_thinking).fields)
+        if traits.efforts:  # of which ``fitted_to`` takes the nearest
+            return msgspec.structs.replace(wording, fields=calm(wording.fields, _NO_EFFORT).fields)
+        if traits.least_thinking == "off":
+            return wording
+        field = "thinking" if "thinking" in self._fields else self._dialect.requests.effort or "reasoning_effort"
+        losses = (*wording.losses, Loss(field, CANNOT_STOP_THINKING, hint=True))
+        return msgspec.structs.replace(wording, fields=calm(wording.fields, _LOW_EFFORT).fields, losses=losses)
 
     def _narrowed(self, deployment: Deployment, spoken: Dialect, wording: Wording) -> Wording:
         """Return a request without the parameters that the model refuses."""
@@ -264,7 +294,7 @@ class _Translations:
         if traits.forced_tools == "taken":
             return wording
         if self.forced is None:
-            return _unthinking(spoken, traits, wording)
+            return wording
         if traits.takes_forced:
             if spoken.requests.without_thinking is None:
                 return wording
@@ -313,6 +343,7 @@ class _Translations:
             beyond=deployment.beyond,
             reads_bills=deployment.vendor == "anthropic",
             takes_forced=deployment.traits.takes_forced,
+            takes_none=deployment.traits.takes_none,
         )
         if spoken.pivoting is not None and spoken.pivoting.stream_sealed is not None and deployment.encrypts:
             seal = deployment.seal if self.sealed else None
@@ -412,16 +443,6 @@ def _fit_for(
     except Malformed:
         pass  # the provider reports the error in its own words
     return wording
-
-
-def _unthinking(spoken: Dialect, traits: Traits, wording: Wording) -> Wording:
-    """Return a request that forbids thinking by the fields that the model's vendor has for that."""
-    calm, effort = spoken.requests.without_thinking, spoken.requests.effort
-    if calm is None or effort is None or not traits.not_thinking:
-        return wording
-    if bytes(wording.fields.get(effort, b"")) != b'"none"':
-        return wording
-    return msgspec.structs.replace(wording, fields=calm(wording.fields, traits.not_thinking).fields)
 
 
 def _check_essential(lost: Iterable[Loss]) -> None:

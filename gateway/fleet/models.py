@@ -339,7 +339,7 @@ class Common(msgspec.Struct, frozen=True):
     max_output_tokens: float  # likewise
     binds: bool = False  # the answers of one of them may have reasoning that only it can read
     acts: bool = False  # one of them runs something at its provider, whatever it is asked
-    thinks: bool = True  # none of them is known not to think, or has fields of its own that forbid it
+    thinks: bool = True  # none of them is known not to think, or is told in another way not to
     takes_forced: bool = True  # a request may force a call of a tool at all of them
     has_keys: bool = False  # the provider of one of them has several keys
 
@@ -357,7 +357,7 @@ class Common(msgspec.Struct, frozen=True):
             min((one.capabilities.max_output_tokens or inf for one in each), default=inf),
             any(dialect.answers.binds for one in each for dialect in one.speaks),
             any(one.acts for one in each),
-            all(one.capabilities.reasoning is not False and not one.traits.not_thinking for one in each),
+            all(one.capabilities.reasoning is not False and one.traits.is_usual for one in each),
             all(one.traits.forced_tools == "taken" for one in each),
             any(has_several_keys(one.upstream) for one in each),
         )

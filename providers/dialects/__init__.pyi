@@ -87,6 +87,7 @@ from .unshown import CHECKS as CHECKS
 from .unshown import OF_AN_ACCOUNT as OF_AN_ACCOUNT
 from .unshown import TELLS as TELLS
 from .unshown import Unshown as Unshown
+from .wording import CANNOT_STOP_THINKING as CANNOT_STOP_THINKING
 from .wording import GEMINIS as GEMINIS
 from .wording import SEARCHED_BYTES as SEARCHED_BYTES
 from .wording import Fields as Fields

@@ -37,6 +37,7 @@ class Habits(msgspec.Struct, frozen=True):
     beyond: frozenset[str] = frozenset()
     signs: bool = False  # it signs its thoughts, and refuses others
     takes_forced: bool = True  # a request may force a call of a tool
+    takes_none: bool = False  # an effort of none makes it think not at all, or as little as it can
     instructions_last: bool = (
         False  # in Responses, ``instructions`` stand behind the input: a prompt's beginning is in it
     )
@@ -328,6 +329,8 @@ class RequestFormat(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     with_marks: Callable[[Fields, int, Lasting], Fields] | None = None
     # What call of a tool a request forces; None: none can force one.
     forced: Callable[[Fields], Forced | None] | None = None
+    # Whether a request forbids to think, otherwise than by an effort of none. None: there is no other way.
+    forbids_thinking: Callable[[Fields], bool] | None = None
     # From the fields to those that forbid thinking, by fields that the model's vendor has for that. None: it has none.
     without_thinking: Callable[[Fields, Mapping[str, Any]], Wording] | None = None
     # Asks for JSON in place of a forced call, for a model that takes no such choice. None: it cannot.

@@ -40,11 +40,7 @@ def rendered(fields: Fields, source: Dialect, target: Dialect, habits: Habits) -
             return Wording(wording.fields, (*wording.losses, _nothing_left(source, target)))
     else:
         check_calls(fields)
-    if not habits.thinks and not _EFFORTS.isdisjoint(wording.fields):
-        field = source.requests.effort or "reasoning_effort"
-        loss = Loss(field, PLAIN, hint=True)
-        rest = {name: value for name, value in wording.fields.items() if name not in _EFFORTS}
-        wording = msgspec.structs.replace(wording, fields=rest, losses=(*wording.losses, loss))
+    wording = _thinking_less(wording, fields, source, habits)
     if source.requests.custom_names is not None or "tool_choice" in wording.fields:
         wording = _with_tools(wording, source, target, habits)
     if target.pivoting is not None:
@@ -53,6 +49,20 @@ def rendered(fields: Fields, source: Dialect, target: Dialect, habits: Habits) -
         if wording.losses and _is_empty(wording, target.requests.prompt):
             wording = Wording(wording.fields, (*wording.losses, _nothing_left(source, target)))
     return wording
+
+
+def _thinking_less(wording: Wording, asked: Fields, source: Dialect, habits: Habits) -> Wording:
+    """Return a chat request that says of thinking what its model takes, and forbids it if what was ``asked`` does."""
+    forbids = source.requests.forbids_thinking
+    if habits.thinks:
+        if not habits.takes_none or forbids is None or not forbids(asked):
+            return wording
+        return msgspec.structs.replace(wording, fields={**wording.fields, "reasoning_effort": _NO_THOUGHT})
+    if _EFFORTS.isdisjoint(wording.fields):
+        return wording
+    loss = Loss(source.requests.effort or "reasoning_effort", PLAIN, hint=True)
+    rest = {name: value for name, value in wording.fields.items() if name not in _EFFORTS}
+    return msgspec.structs.replace(wording, fields=rest, losses=(*wording.losses, loss))
 
 
 def _with_tools(wording: Wording, source: Dialect, target: Dialect, habits: Habits) -> Wording:
@@ -76,6 +86,7 @@ def takes_text(spoken: Dialect, beyond: Container[str]) -> bool:
     return TAKES_TEXT in (beyond if spoken.pivoting is None else spoken.pivoting.beyond)
 
 
+_NO_THOUGHT = msgspec.Raw(b'"none"')
 _EFFORTS = frozenset({"reasoning_effort", "shows_thoughts", "thinking_budget"})
 
 

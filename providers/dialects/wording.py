@@ -162,6 +162,7 @@ def is_null(raw: msgspec.Raw) -> bool:
 
 
 PLAIN = "this model does not think"  # why it is not told how hard to think, or what others thought
+CANNOT_STOP_THINKING = "this model cannot stop thinking: it thinks its least"
 
 
 def decoded(raw: msgspec.Raw | None, type_: Any, field: str) -> Any:

@@ -13,7 +13,7 @@ from providers.dialects.chat.answers import ENDING, ChatGathering, events_of_ans
 from providers.dialects.chat.continuing import EFFORTS, ChatContinuing, repairs_of
 from providers.dialects.chat.custom_tools import as_functions, custom_names
 from providers.dialects.chat.events import choices, read_event
-from providers.dialects.chat.forced_call import asked_for_json, forced_in_chat, without_thinking
+from providers.dialects.chat.forced_call import asked_for_json, forbids_thinking, forced_in_chat, without_thinking
 from providers.dialects.chat.one_call import wants_one_call
 from providers.dialects.dialect import (
     AnswerFormat,
@@ -105,6 +105,7 @@ CHAT = Dialect(
         storing="store",
         takes_rules=True,
         one_call=wants_one_call,
+        forbids_thinking=forbids_thinking,
         forced=forced_in_chat,
         unforced=asked_for_json,
         without_thinking=without_thinking,

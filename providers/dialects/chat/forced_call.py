@@ -114,6 +114,25 @@ def forced_among(offered: Iterable[tuple[str, Any]], forced: Forced) -> list[For
 _EFFORTS = frozenset({"reasoning_effort", "reasoning", "thinking", "enable_thinking", "thinking_budget"})
 
 
+_OFF = frozenset({b'"none"', b"false"})
+_OFF_WITHIN = {"type": "disabled", "effort": "none", "enabled": False}  # by the name of what an object says
+
+
+def forbids_thinking(fields: Fields) -> bool:
+    """Whether a chat request says, in the words of any vendor, that the model is not to think."""
+    return any(_is_off(fields[name]) for name in _EFFORTS if name in fields)
+
+
+def _is_off(said: msgspec.Raw) -> bool:
+    if not bytes(said).startswith(b"{"):
+        return bytes(said) in _OFF
+    try:
+        told = msgspec.json.decode(said, type=dict[str, Any])
+    except UNREADABLE:  # the provider reports the error in its own words
+        return False
+    return any(name in told and told[name] == off for name, off in _OFF_WITHIN.items())
+
+
 def without_thinking(fields: Fields, not_thinking: Mapping[str, Any]) -> Wording:
     """Return a chat request that does not think, by its vendor's fields for that, ``not_thinking``."""
     said = {name: value for name, value in fields.items() if name not in _EFFORTS}

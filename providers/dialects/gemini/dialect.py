@@ -51,7 +51,6 @@ from providers.dialects.gemini.fields import (
 from providers.dialects.gemini.request_to_chat import to_chat
 from providers.dialects.gemini.streams import FromChat, ToChat
 from providers.dialects.messages.fields import (
-    CANNOT_STOP_THINKING,
     DEFAULTS,
     arguments_at,
     budget_of,
@@ -65,6 +64,7 @@ from providers.dialects.messages.request_from_chat import is_error
 from providers.dialects.reading import Object, RawObject, object_at, objects_at, raw_text_at, text_at
 from providers.dialects.wording import (
     CACHE_REASON,
+    CANNOT_STOP_THINKING,
     GEMINIS,
     GOOGLE,
     Fields,
@@ -521,6 +521,7 @@ def habits_of(model: str, max_output_tokens: int | None, known: Habits) -> Gemin
     traits = traits_of(model)
     return GeminiHabits(
         thinks=known.thinks,
+        takes_none=True,
         levels=traits.takes_levels,
         least=traits.least_effort,
         penalties=traits.penalties,

@@ -38,6 +38,7 @@ from providers.dialects.messages.request_to_chat import found, to_chat
 from providers.dialects.messages.streams import FromChat, ToChat
 from providers.dialects.messages.thoughts import (
     dropping_unfit,
+    forbids_thinking,
     habits_of,
     header_for,
     of_messages,
@@ -208,7 +209,7 @@ def _forced(fields: Fields) -> Forced | None:
 
 def _without_thinking(fields: Fields, _: Mapping[str, Any]) -> Wording:
     """Return a Messages request that forbids thinking, and what it asked for."""
-    asked = bytes(fields.get("thinking", b"")) not in {b"", b"null", _NOT_THINKING}
+    asked = bytes(fields.get("thinking", b"")) not in {b"", b"null", bytes(_NOT_THINKING)}
     losses = (Loss("thinking", THINKS_NOT, hint=True),) if asked else ()
     return Wording({**fields, "thinking": _NOT_THINKING}, losses)
 
@@ -284,6 +285,7 @@ MESSAGES = Dialect(
         json_formats={"output_format": json_format, "output_config": json_format_within},
         tools={"tools": _offered_tools},
         one_call=_wants_one_call,
+        forbids_thinking=forbids_thinking,
         forced=_forced,
         unforced=_asked_for_json,
         without_thinking=_without_thinking,

@@ -11,6 +11,7 @@ from providers.dialects.chat.references import cites_pages
 from providers.dialects.reading import Object, RawObject, object_at, objects_at, present, raw_text_at, text_at
 from providers.dialects.wording import (
     ANTHROPIC,
+    CANNOT_STOP_THINKING,
     FORBIDDEN,
     GOOGLES,
     REDACTED,
@@ -30,7 +31,6 @@ from providers.errors import UNREADABLE
 from providers.families import LeastThinking
 
 CANNOT_THINK_ON = "Messages cannot continue reasoning after a tool without the earlier thinking blocks"
-CANNOT_STOP_THINKING = "this model cannot stop thinking: it thinks its least"
 
 
 def arguments_at(function: RawObject, path: str, losses: Losses, api: str) -> msgspec.Raw:

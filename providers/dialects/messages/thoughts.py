@@ -10,7 +10,6 @@ from providers.dialects.dialect import (
     Habits,
 )
 from providers.dialects.messages.fields import (
-    CANNOT_STOP_THINKING,
     CANNOT_THINK_ON,
     budget_of_effort,
     effort_of_budget,
@@ -23,6 +22,7 @@ from providers.dialects.unshown import Entry
 from providers.dialects.wording import (
     ANTHROPIC,
     BOUND_REASON,
+    CANNOT_STOP_THINKING,
     GOOGLES,
     PLAIN,
     Fields,
@@ -34,6 +34,7 @@ from providers.dialects.wording import (
     raw_json,
     signer_of,
 )
+from providers.errors import UNREADABLE
 from providers.families import LeastThinking, Sampling, traits_of
 
 # In what models that speak Messages differ: their limits, their way of thinking, their sampling parameters.
@@ -194,6 +195,22 @@ def _lacks_signatures(conversation: bytes) -> bool:
 
 _NO_THOUGHT = b'"disabled"'
 _OF_THOUGHTS = b'"clear_thinking_'
+
+
+class _Thinking(msgspec.Struct):
+    type: str = ""
+
+
+_thinking = msgspec.json.Decoder(_Thinking | None)
+
+
+def forbids_thinking(fields: Fields) -> bool:
+    """Whether a Messages request says that the model is not to think."""
+    try:
+        thinking = _thinking.decode(fields.get("thinking", b"null"))
+    except UNREADABLE:  # the provider reports the error in its own words
+        return False
+    return thinking is not None and thinking.type == "disabled"
 
 
 def without_effort(fields: Fields) -> Wording:

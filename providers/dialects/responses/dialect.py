@@ -94,6 +94,7 @@ def _habits_of(model: str, _: int | None, habits: Habits) -> Habits:
         signs=traits.family == "gpt",
         instructions_last=traits.instructions_last,
         takes_forced=habits.takes_forced,
+        takes_none=habits.takes_none,
     )
 
 

@@ -23,7 +23,7 @@ def chat(*schemas: tuple[str, Json], **more: Any) -> Json:
 
 def messages(*schemas: tuple[str, Json], **more: Any) -> Json:
     tools = [{"name": name, "input_schema": each} for name, each in schemas]
-    return {"max_tokens": 500, "messages": QUESTION, "tools": tools, "tool_choice": {"type": "any"}, **more}
+    return {"max_tokens": 500, "messages": QUESTION, "tools": tools, "tool_choice": {"type": "any"}} | more
 
 
 def said(*texts: str) -> list[Step]:
@@ -175,6 +175,21 @@ async def test_a_server_that_is_not_known_teaches_it_by_one_refusal(serve: Serve
         async with running.chat(**chat(*ONE, tool_choice="auto", reasoning_effort="high")) as response:
             assert (response.status, response.headers.get("x-holeshot-dropped")) == (200, None)
         assert WORDS[words].keys().isdisjoint(running["alpha"].received[-1].body)
+
+
+async def test_a_claude_that_is_asked_to_think_teaches_it_too(serve: Serve) -> None:
+    def answered(body: Json) -> Sequence[Step]:
+        is_calm = body.get("thinking", {}).get("type") == "disabled"
+        return said("so") if is_calm else refused("Thinking may not be enabled when tool_choice forces tool use.")
+
+    thinking = {"thinking": {"type": "enabled", "budget_tokens": 1024}, "max_tokens": 4000}
+    async with serve(alpha=None, config=claude("claude-sonnet-4-5")) as running:
+        running["alpha"].answers = answered
+        for sendings in (2, 3):
+            asked = {"model": MODEL, **messages(*ONE, **thinking)}
+            async with running.post(asked, path="/v1/messages") as response:
+                assert (response.status, response.headers["x-holeshot-dropped"]) == (200, "thinking")
+            assert len(running["alpha"].received) == sendings
 
 
 async def test_an_operator_may_keep_the_refusal(serve: Serve) -> None:

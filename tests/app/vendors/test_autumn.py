@@ -20,7 +20,7 @@ ALWAYS_THINKING = ("claude-opus-5-5", "claude-sonnet-5-5", "claude-fable-5-2", "
 MODELS: Mapping[str, str] = {
     **dict.fromkeys((*ALWAYS_THINKING, "claude-haiku-5-5", "claude-sonnet-5"), "anthropic"),
     "deepseek-v4-pro": "deepseek",
-    **dict.fromkeys(("kimi-k2.6", "kimi-k2.7-code"), "moonshot"),
+    **dict.fromkeys(("kimi-k2.6", "kimi-k2.7-code", "kimi-k3", "kimi-k3.5"), "moonshot"),
     "qwen3.7-plus": "dashscope",
     **dict.fromkeys(("gemini-3.8-flash", "gemini-3.9-flash", "gemini-4-argon"), "google"),
     **dict.fromkeys(("gpt-6.2-astra", "gpt-6.2-sol", "gpt-6.3-sol"), "openai"),
@@ -214,6 +214,66 @@ async def test_who_wants_no_thoughts_gets_as_few_as_there_are(gateway: Gateway, 
                 assert thinking == "disabled", sent
             else:
                 assert (thinking, effort) == (None, "low"), sent
+
+
+# How who thinks unless told otherwise is told so, and who cannot be told so is told to think its least.
+OFF: Mapping[str, Json] = {
+    "deepseek-v4-pro": {"thinking": {"type": "disabled"}},
+    "kimi-k2.6": {"thinking": {"type": "disabled"}},
+    "qwen3.7-plus": {"enable_thinking": False},
+}
+LEAST_EFFORT: Mapping[str, str] = {
+    **dict.fromkeys(("kimi-k2.7-code", "kimi-k3", "kimi-k3.5"), "low"),
+    **dict.fromkeys(("gpt-6.2-astra", "gpt-6.2-sol", "gpt-6.3-sol"), "low"),
+}
+FORBIDDING: Mapping[str, list[Json]] = {
+    "chat": [
+        {"reasoning_effort": "none"},
+        {"thinking": {"type": "disabled"}},
+        {"enable_thinking": False},
+        {"reasoning": {"enabled": False}},
+    ],
+    "messages": [
+        {"thinking": {"type": "disabled"}},
+        {"thinking": {"type": "disabled"}, "output_config": {"effort": "high"}},
+    ],
+    "responses": [{"reasoning": {"effort": "none"}}],
+    "gemini": [{"generationConfig": {"thinkingConfig": {"thinkingBudget": 0}}}],
+}
+WORDS = ("thinking", "enable_thinking", "reasoning_effort", "reasoning")
+
+
+@pytest.mark.parametrize("tools", [False, True], ids=["plain", "tools"])
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+@pytest.mark.parametrize("api", PATHS)
+async def test_who_forbids_thinking_is_obeyed_in_the_words_of_the_vendor_or_told_that_it_cannot_be(
+    gateway: Gateway, api: str, stream: bool, tools: bool
+) -> None:
+    running, vendors = gateway
+    for model in (*OFF, *LEAST_EFFORT):
+        for forbidding in FORBIDDING[api]:
+            body = {**said(api, "say: well"), **(offering(api, "weather") if tools else {}), **forbidding}
+            _, headers = await answered(running, api, model, body, stream=stream)
+            sent = vendors[MODELS[model]].seen[-1].body
+            asked = {name: sent[name] for name in WORDS if name in sent}
+            dropped = headers.get("x-holeshot-dropped", "")
+            if model in OFF:
+                assert (asked, dropped) == (OFF[model], ""), (model, forbidding)
+            else:
+                effort = asked.get("reasoning_effort") or asked.get("reasoning", {}).get("effort")
+                assert (effort, "thinking" in asked) == (LEAST_EFFORT[model], False), (model, forbidding, asked)
+                assert dropped, (model, forbidding)
+
+
+@pytest.mark.parametrize("api", PATHS)
+async def test_who_says_nothing_of_thinking_is_sent_as_before(gateway: Gateway, api: str) -> None:
+    running, vendors = gateway
+    for model in (*OFF, *LEAST_EFFORT):
+        _, headers = await answered(running, api, model, said(api, "say: well"))
+        sent = vendors[MODELS[model]].seen[-1].body
+        assert {"thinking", "enable_thinking", "reasoning_effort"}.isdisjoint(sent)
+        assert "effort" not in (sent.get("reasoning") or {})
+        assert "x-holeshot-dropped" not in headers
 
 
 @pytest.mark.parametrize(

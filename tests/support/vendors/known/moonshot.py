@@ -12,6 +12,12 @@ _MODELS = "https://platform.moonshot.ai/docs"
 _ALWAYS_PAGE = "https://github.com/mnfst/modelparams.dev/pull/168"
 
 
+# "Kimi K3 always reasons and configures reasoning effort with the top-level `reasoning_effort` request field"; it has no
+# ``thinking``, and calls a forced tool all the same. The second of them is not out yet.
+_EFFORTS = "https://platform.kimi.ai/docs/guide/use-reasoning-effort"
+_BY_EFFORT = "thinks by effort"
+
+
 class VENDOR(ThinkingChat):
     """Moonshot AI."""
 
@@ -22,6 +28,7 @@ class VENDOR(ThinkingChat):
     models = Models(
         *alike(("kimi-k2.5", "kimi-k2.6"), Model(context=262_144, longest=65_536, efforts=("enabled",), page=_MODELS)),
         Model("kimi-k2.7-code", context=262_144, longest=65_536, efforts=("enabled",), marks=frozenset({ALWAYS}), page=_ALWAYS_PAGE),
+        *alike(("kimi-k3", "kimi-k3.5"), Model(context=1_048_576, longest=131_072, efforts=("low", "high", "max"), usual="max", marks=frozenset({ALWAYS, _BY_EFFORT}), page=_EFFORTS)),
     )  # fmt: skip
 
     def refuse_key(self, given: str) -> None:
@@ -45,4 +52,15 @@ class VENDOR(ThinkingChat):
                 rule="two efforts",
                 page="https://github.com/HKUDS/nanobot/issues/3939",
             )
-        super().check_model(body, model)
+        if _BY_EFFORT not in model.marks:
+            super().check_model(body, model)
+            return
+        if body.get("thinking") is not None:
+            raise Refused(400, "invalid thinking: this model takes reasoning_effort", rule="thinking", page=_EFFORTS)
+        if body.get("reasoning_effort") not in (None, *model.efforts):
+            raise Refused(
+                400,
+                f"invalid reasoning_effort: expected one of {', '.join(model.efforts)}",
+                rule="effort",
+                page=_EFFORTS,
+            )
