@@ -113,9 +113,9 @@ class Turns:
         self._model = {"sees": sees, "parallel": parallel}
         self.at = 0
 
-    def __call__(self, calls: Calls) -> Iterator[Turn]:
-        """Iterate over the conversation with other tools."""
-        for turn in turns(calls, **self._model):
+    def __call__(self, calls: Calls, **model: bool) -> Iterator[Turn]:
+        """Iterate over the conversation with other tools; ``model`` is what a program lets it do."""
+        for turn in turns(calls, **self._model | model):
             self.at = turn.number
             yield turn
 

@@ -54,7 +54,7 @@ def node(environment: str) -> Path:
     # Not `npm ci`: agents name a package for each platform, and it refuses a lock that lacks one nobody can download.
     # What is in the lock is installed from it, by its hashes, all the same.
     npm = ["npm", "install", "--no-save", "--no-audit", "--no-fund", "--loglevel=error"]
-    subprocess.run(npm, cwd=folder, check=True)
+    subprocess.run(npm, cwd=folder, check=True, stdout=sys.stderr)  # what is printed may be JSON
     _remember(folder, pinned)
     return folder
 

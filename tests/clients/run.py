@@ -88,6 +88,7 @@ TALKERS = (
     Program("google-genai", "programs/google_genai.py", "google"),
     Program("claude-code", "programs/claude_code.py", "own", needs_node=True),
     Program("codex", "programs/codex.py", "own", needs_node=True),
+    Program("gemini-cli", "programs/gemini_cli.py", "own", needs_node=True),
     Program("aider", "programs/aider.py", "aider"),
 )
 

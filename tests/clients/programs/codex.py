@@ -11,6 +11,8 @@ from tests.clients.samples import PNG_URL
 from tests.clients.workplace import NODE_PROGRAMS, Workplace, version_of, workplace
 
 PROGRAM = NODE_PROGRAMS / "codex"
+# It knows these models, and has their tools called by programs in JavaScript, one at a time.
+BY_CODE = {"gpt-6.2-astra"}
 CONFIG = """
 model = "{model}"
 model_provider = "holeshot"
@@ -33,6 +35,17 @@ def calls(number: int) -> tuple[tuple[str, Any], tuple[str, Any]]:
     """Return the two commands of one turn."""
     one, other = (f"printf '{forecast(city)} {number}'" for city in ("Oslo", "Rome"))
     return ("exec_command", {"cmd": one}), ("exec_command", {"cmd": other})
+
+
+def calls_by_code(number: int) -> tuple[tuple[str, Any], tuple[str, Any]]:
+    """Return the same where the only tool takes a program."""
+    (_, one), (_, other) = calls(number)
+    return by_code(one), by_code(other)
+
+
+def by_code(arguments: Any) -> tuple[str, Any]:
+    """Return the call of a program that runs a command."""
+    return "functions__exec", {"input": f"text(await tools.exec_command({json.dumps(arguments)}))"}
 
 
 class Codex:
@@ -106,10 +119,14 @@ def talk(target: Target, turns: Turns, *, over_a_websocket: bool = False, more: 
     """Have the conversation."""
     with workplace() as place:
         codex = Codex(target, place, over_a_websocket=over_a_websocket, more=more)
-        for turn in turns(calls):
+        is_by_code = target.responses in BY_CODE
+        had = turns(calls_by_code, parallel=False) if is_by_code else turns(calls)
+        waiting: Any = {"cmd": "sleep 60"}
+        tool, arguments = by_code(waiting) if is_by_code else ("exec_command", waiting)
+        for turn in had:
             if turn.cut:
                 # In the middle of an answer it would keep thoughts without what follows them, which OpenAI refuses.
-                codex.say(f'Turn {turn.number}: wait.\ncall: exec_command {{"cmd": "sleep 60"}}', leave=True)
+                codex.say(f"Turn {turn.number}: wait.\ncall: {tool} {json.dumps(arguments)}", leave=True)
             results = 2 * turn.number + (turn.number >= CUT)  # it tells the model of the command that did not end
             said = replace(turn, says=turn.says.replace(f"results {2 * turn.number}", f"results {results}"))
             said.ends_with(codex.say(turn.text, picture=turn.picture))

@@ -269,7 +269,11 @@ def _calls(asked: Asked) -> list[Call]:
 def _read(line: str, tools: Mapping[str, Tool]) -> Call | None:
     name, _, arguments = line.partition(" ")
     tool = tools.get(name)
-    return Call(name, arguments or _sampled(tool), tool.free) if tool else None
+    if tool is None:
+        return None
+    if tool.free and arguments.startswith('{"input": "'):  # as where it is translated to one that takes an object
+        arguments = json.loads(arguments)["input"]
+    return Call(name, arguments or _sampled(tool), tool.free)
 
 
 def _call(tool: Tool) -> Call:
@@ -282,7 +286,9 @@ def _sampled(tool: Tool) -> str:
 
 def _text(asked: Asked) -> str:
     if asked.schema is not None:
-        return asked.said("data") or json.dumps(sample(asked.schema))
+        later = asked.all_said("then")[asked.rounds - 1 : asked.rounds] if asked.rounds else []
+        mended = [arguments for _, _, arguments in (line.partition(" ") for line in later) if arguments]
+        return [*mended, asked.said("data") or json.dumps(sample(asked.schema))][0]
     if (words := asked.said("say")) is not None:
         return str(json.loads(words)) if words.startswith('"') else words
     if asked.said("recall") is not None:

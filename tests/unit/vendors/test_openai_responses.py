@@ -55,6 +55,24 @@ def test_a_chain_of_responses_works_while_they_are_stored(openai: Vendor) -> Non
     )
 
 
+def test_tools_that_an_item_adds_are_called_in_their_namespace(openai: Vendor) -> None:
+    tools = [{"type": "namespace", "name": "functions", "tools": [{"type": "custom", "name": "exec"}]}]
+    added = {"type": "additional_tools", "role": "developer", "tools": tools}
+    user = {"role": "user", "content": 'call: functions__exec {"input": "text(1)"}'}
+    output = respond(openai, [added, user], **SEALED).body["output"]
+    assert [output[-1][name] for name in ("type", "namespace", "name", "input")] == [
+        "custom_tool_call", "functions", "exec", "text(1)",
+    ]  # fmt: skip
+    told = {"type": "custom_tool_call_output", "call_id": output[-1]["call_id"], "output": "1"}
+    assert respond(openai, [added, user, *output, told], **SEALED).status == 200
+
+
+def test_a_connection_is_warmed_with_no_input(openai: Vendor) -> None:
+    message = {"type": "response.create", "model": "gpt-5", "input": []}
+    assert openai.hear({**message, "generate": False}, {})[0][-1]["type"] == "response.completed"
+    assert openai.hear(message, {})[0][-1]["type"] == "error"
+
+
 def test_an_item_is_referred_to_while_it_is_stored(openai: Vendor) -> None:
     output = respond(openai, [USER], tools=[TOOL]).body["output"]
     named = [{"type": "item_reference", "id": item["id"]} for item in output]

@@ -121,6 +121,12 @@ def test_a_failure_and_a_cut_may_be_one_models_alone() -> None:
     assert answer("say: hello\nfail: 500 at another").text == "hello"
 
 
+def test_an_answer_by_a_schema_is_mended_where_a_result_says_what_is_wrong() -> None:
+    text, called = 'data: {"age": 3}\nthen: Person {"age": 36}', Said("assistant", calls=1)
+    assert answer(text, schema={}).text == '{"age": 3}'
+    assert answer(text, called, Said("tool", "too young"), schema={}).text == '{"age": 36}'
+
+
 def test_an_answer_that_was_begun_is_gone_on_with() -> None:
     text, begun = "say: one two three", Said("assistant", "one")
     given = answer(text, begun, begun="one", thinks=True)

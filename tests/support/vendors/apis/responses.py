@@ -21,6 +21,7 @@ from tests.support.vendors.vendor import LETTERS, Breaks, Json, Refused, Reply, 
 from tests.support.vendors.words import first_fault, in_openais_words, listed
 
 _PAGE = "https://platform.openai.com/docs/api-reference/responses/create"
+_WITHIN = "__"  # between the names of a namespace and a tool in it
 _HEX = 50
 
 
@@ -125,7 +126,7 @@ class ResponsesVendor(ChatVendor):
 
     def _warmed(self, body: Json, connection: dict[str, KeptResponse]) -> list[Json]:
         """Take the input of a response that answers nothing yet: the next one goes on from it."""
-        body = self.checked(body)
+        body = self.checked(body, warms=True)
         model = self.model_of(body["model"], "responses")
         before = self._before(body, connection)
         given = [self._named(item) for item in resolved(body["input"], self.kept, self.seal, store=False)]
@@ -141,8 +142,11 @@ class ResponsesVendor(ChatVendor):
 
     # What it refuses.
 
-    def checked(self, body: Any) -> Json:
-        """Refuse a body that is not as the table has it; return it with an input of items."""
+    def checked(self, body: Any, *, warms: bool = False) -> Json:
+        """Refuse a body that is not as the table has it; return it with an input of items.
+
+        What only ``warms`` a connection may have none: Codex 0.171 sends so at GPT-6.2, as seen on 2026-11-29.
+        """
         if isinstance(body, dict):
             for name, now in MOVED.items():
                 if name in body and now.split(".")[0] not in body:
@@ -169,7 +173,7 @@ class ResponsesVendor(ChatVendor):
                 page=_PAGE,
             )
         wants = ("input", "previous_response_id", "prompt", "conversation")
-        if all(not body.get(name) for name in wants):
+        if not warms and all(not body.get(name) for name in wants):
             raise Refused(
                 400,
                 "One of \"input\" or \"previous_response_id\" or 'prompt' or 'conversation_id' must be provided.",
@@ -374,14 +378,18 @@ class ResponsesVendor(ChatVendor):
     def _asked(self, body: Json, model: Model, items: Sequence[Json]) -> Asked:
         reasoning = body.get("reasoning") or {}
         form = (body.get("text") or {}).get("format") or {}
-        systems = [text_of(item["content"]) for item in items if item.get("role") in {"system", "developer"}]
+        systems = [
+            text_of(item["content"])
+            for item in items
+            if item.get("role") in {"system", "developer"} and "content" in item
+        ]
         return Asked(
             model=body["model"],
             body=body,
             turns=list(turns_of(items)),
             system="\n".join([*([body["instructions"]] if body.get("instructions") else []), *systems]),
             stream=bool(body.get("stream")),
-            tools=list(tools_of(body.get("tools") or ())),
+            tools=[*tools_of(body.get("tools") or ()), *added_tools(items)],
             choice=choice_of(body.get("tool_choice")),
             parallel=body.get("parallel_tool_calls") is not False,
             schema=form.get("schema") or {} if form.get("type") in {"json_schema", "json_object"} else None,
@@ -614,7 +622,9 @@ class Written:
         if given.later:
             items.append(self._reasoning(given.later, items))
         for call in given.calls:
-            made = {"status": status, "call_id": ids.next("call_", 24, LETTERS), "name": call.name}
+            space, _, name = call.name.rpartition(_WITHIN)
+            made = {"status": status, "call_id": ids.next("call_", 24, LETTERS), "name": name}
+            made |= {"namespace": space} if space else {}
             if call.free:
                 kind = {"id": ids.next("ctc_", _HEX), "type": "custom_tool_call"}
                 items.append({**kind, **made, "input": call.arguments})
@@ -744,6 +754,15 @@ def tools_of(tools: Sequence[Json]) -> Iterator[Tool]:
                 yield Tool(tool["name"], {}, free=True)
             case _:
                 pass
+
+
+def added_tools(items: Sequence[Json]) -> Iterator[Tool]:
+    """Yield the tools that items of an input add, as Codex does; in a namespace they are called by both names."""
+    for item in items:
+        for tool in item.get("tools") or () if item["type"] == "additional_tools" else ():
+            within = f"{tool['name']}{_WITHIN}" if tool["type"] == "namespace" else ""
+            for each in tools_of(tool["tools"] if within else [tool]):
+                yield msgspec.structs.replace(each, name=within + each.name)
 
 
 def choice_of(choice: Any) -> str:
