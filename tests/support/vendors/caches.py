@@ -41,22 +41,24 @@ class Prefixes:
     """What a vendor caches by itself, without marks: each beginning of a prompt that an account has sent.
 
     OpenAI's: https://developers.openai.com/api/docs/guides/prompt-caching, 1,024 tokens or more, read on 2026-11-29.
+    ``whole``: only whole prompts are kept, as where a prompt "can only hit the cache if it fully matches a unit".
     """
 
-    def __init__(self, least: int = 1024) -> None:
+    def __init__(self, least: int = 1024, *, whole: bool = False) -> None:
         self._least = least
+        self._whole = whole
         self._kept: set[tuple[str, bytes]] = set()
 
     def read(self, model: str, blocks: Iterable[tuple[Block, int]]) -> int:
         """Return how many tokens of a prompt are cached, and keep all of it."""
-        digest, tokens, read = hashlib.sha256(), 0, 0
+        digest, tokens, read, places = hashlib.sha256(), 0, 0, list[tuple[str, bytes]]()
         for block, its in blocks:
             digest.update(json.dumps(block.said, sort_keys=True).encode())
             tokens += its
-            place = (model, digest.digest())
-            if place in self._kept and tokens >= self._least:
+            places.append((model, digest.digest()))
+            if places[-1] in self._kept and tokens >= self._least:
                 read = tokens
-            self._kept.add(place)
+        self._kept.update(places[-1:] if self._whole else places)
         return read
 
 

@@ -8,6 +8,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
+from tests.support.vendors.caches import Block
 from tests.support.vendors.models import Model, Models
 from tests.support.vendors.script import Asked, Given, Said, Tool, answered, tokens_of
 from tests.support.vendors.shapes import Fault, Record
@@ -15,6 +16,13 @@ from tests.support.vendors.vendor import LETTERS, Json, Refused, Reply, Request,
 from tests.support.vendors.words import first_fault, in_openais_words, place
 
 CREATED = 1_790_000_000
+
+
+def blocks_to_cache(body: Json) -> Iterator[tuple[Block, int]]:
+    """Yield the blocks of a prompt in the order in which they are cached, each with its tokens."""
+    yield Block(["tools", body.get("tools") or []], is_marked=False), 0
+    for message in body["messages"]:
+        yield Block([message["role"], message], is_marked=False), tokens_of(text_of(message.get("content")))
 
 
 class ChatVendor(Vendor):

@@ -7,8 +7,9 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from tests.support.vendors.caches import Block
 from tests.support.vendors.rules import google as rules
-from tests.support.vendors.script import Asked, Given, Said, Tool
+from tests.support.vendors.script import Asked, Given, Said, Tool, tokens_of
 from tests.support.vendors.shapes import Fault, Path, Tag
 from tests.support.vendors.vendor import Ids, as_json
 
@@ -288,20 +289,30 @@ def _turns(content: Json) -> Iterator[Said]:
         yield Said("user", texts, media=media)
 
 
-def whole(asked: Asked, given: Given, ids: Ids) -> Json:
+def blocks_to_cache(body: Json) -> Iterator[tuple[Block, int]]:
+    """Yield the blocks of a prompt in the order in which they are cached, each with its tokens."""
+    yield Block(["tools", body.get("tools")], is_marked=False), 0
+    said = [("system", part) for part in (body.get("systemInstruction") or {}).get("parts", ())]
+    said += [(content.get("role"), part) for content in body["contents"] for part in content.get("parts", ())]
+    for role, part in said:
+        yield Block([role, part], is_marked=False), tokens_of(part)
+
+
+def whole(asked: Asked, given: Given, ids: Ids, cached: int = 0) -> Json:
     """Return the answer in one piece."""
     parts = [part for part, _ in _parts(asked, given, ids, pieces=False)]
-    return _response(asked, given, ids.next("", 22), parts, ended=True)
+    return _response(asked, given, ids.next("", 22), parts, ended=True, cached=cached)
 
 
-def stream(asked: Asked, given: Given, ids: Ids) -> list[Json]:
+def stream(asked: Asked, given: Given, ids: Ids, cached: int = 0) -> list[Json]:
     """Return the pieces of the answer; all its calls are in one (https://github.com/jeremychone/rust-genai/pull/173)."""
     number = ids.next("", 22)
     parts = [part for part, _ in _parts(asked, given, ids, pieces=True)]
     calls = [part for part in parts if "functionCall" in part]
     pieces = [[part] for part in parts if "functionCall" not in part] + ([calls] if calls else [])
-    found = [_response(asked, given, number, piece, ended=False) for piece in pieces[:-1]]
-    return [*found, _response(asked, given, number, pieces[-1] if pieces else [{"text": ""}], ended=True)]
+    found = [_response(asked, given, number, piece, ended=False, cached=cached) for piece in pieces[:-1]]
+    last = pieces[-1] if pieces else [{"text": ""}]
+    return [*found, _response(asked, given, number, last, ended=True, cached=cached)]
 
 
 def _parts(asked: Asked, given: Given, ids: Ids, *, pieces: bool) -> Iterator[tuple[Json, bool]]:
@@ -323,12 +334,14 @@ def _parts(asked: Asked, given: Given, ids: Ids, *, pieces: bool) -> Iterator[tu
         yield {"functionCall": called, **(signed if number == 0 else {})}, False
 
 
-def _response(asked: Asked, given: Given, number: str, parts: list[Json], *, ended: bool) -> Json:
+def _response(asked: Asked, given: Given, number: str, parts: list[Json], *, ended: bool, cached: int) -> Json:
     candidate: Json = {"content": {"parts": parts, "role": "model"}, "index": 0}
     if ended:
         candidate["finishReason"] = _FINISHED[given.finish]
     said = given.tokens_out - given.tokens_of_thoughts
     usage = {"promptTokenCount": given.tokens_in, "totalTokenCount": given.tokens_in + given.tokens_out}
+    if cached:
+        usage["cachedContentTokenCount"] = min(cached, given.tokens_in)
     if ended:
         usage["candidatesTokenCount"] = said
     if given.thoughts:

@@ -4,8 +4,9 @@ import json
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from tests.support.vendors.apis.chat import asked_tokens
+from tests.support.vendors.apis.chat import asked_tokens, blocks_to_cache
 from tests.support.vendors.apis.chat_like import ChatLike
+from tests.support.vendors.caches import Prefixes
 from tests.support.vendors.models import Model, Models, alike
 from tests.support.vendors.rules import deepseek as rules
 from tests.support.vendors.script import Asked, Broken, Given
@@ -37,6 +38,14 @@ class VENDOR(ChatLike):
             Model(context=1_000_000, longest=393_216, efforts=rules.EFFORTS, usual="high", page=rules.PRICING),
         )
     )
+
+    def __init__(self, seed: str = "", account: str = "") -> None:
+        super().__init__(seed, account)
+        self.prefixes = Prefixes(least=64, whole=True)  # api-docs.deepseek.com/guides/kv_cache, read on 2026-11-29
+
+    def cached(self, body: Json) -> int:
+        """Return how many tokens of a prompt are in its cache: of earlier prompts that are its beginning as a whole."""
+        return self.prefixes.read(body["model"], blocks_to_cache(body))
 
     def routes(self) -> Sequence[Route]:
         """Return its addresses: with or without a version, and those of its beta."""
@@ -218,8 +227,8 @@ def _check_thoughts(messages: Sequence[Json]) -> None:
 
 
 def _usage(usage: Json) -> Json:
-    tokens = usage["prompt_tokens"]
+    tokens, read = usage["prompt_tokens"], usage["prompt_tokens_details"]["cached_tokens"]
     kept = {name: value for name, value in usage.items() if name != "prompt_tokens_details"}
-    cached = {"prompt_tokens_details": {"cached_tokens": 0}, "prompt_cache_hit_tokens": 0}
+    cached = {"prompt_tokens_details": {"cached_tokens": read}, "prompt_cache_hit_tokens": read}
     details = {"reasoning_tokens": usage["completion_tokens_details"]["reasoning_tokens"]}
-    return {**kept, **cached, "prompt_cache_miss_tokens": tokens, "completion_tokens_details": details}
+    return {**kept, **cached, "prompt_cache_miss_tokens": tokens - read, "completion_tokens_details": details}

@@ -4,8 +4,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 from tests.support.vendors.apis import gemini
+from tests.support.vendors.caches import Prefixes
 from tests.support.vendors.rules import google as rules
-from tests.support.vendors.script import Broken, answered, tokens_of
+from tests.support.vendors.script import Asked, Broken, answered, tokens_of
 from tests.support.vendors.shapes import faults
 from tests.support.vendors.vendor import Refused, Reply, Request, Route, Vendor
 
@@ -35,6 +36,7 @@ class VENDOR(Vendor):
 
     def __init__(self, seed: str = "", account: str = "") -> None:
         super().__init__(seed, account)
+        self.prefixes = Prefixes(least=4096)  # of 3.x: ai.google.dev/gemini-api/docs/caching, read on 2026-11-29
         self.stored: list[Request] = []  # what is kept with its answer, for ``rules.STORED_DAYS``
 
     def routes(self) -> Sequence[Route]:
@@ -116,14 +118,17 @@ class VENDOR(Vendor):
         asked = self._asked(request, stream=False)
         self._store(request)
         given = answered(asked, self.failures)
-        return Reply(gemini.whole(asked, given, self.ids), breaks=given.cut)
+        return Reply(gemini.whole(asked, given, self.ids, self._cached(asked)), breaks=given.cut)
+
+    def _cached(self, asked: Asked) -> int:
+        return self.prefixes.read(asked.model, gemini.blocks_to_cache(asked.body))
 
     def _stream(self, request: Request) -> Reply:
         asked = self._asked(request, stream=True)
         self._store(request)
         given = answered(asked, self.failures)
         events = request.query.get("alt") == "sse"
-        blocks = gemini.blocks(gemini.stream(asked, given, self.ids), events=events)
+        blocks = gemini.blocks(gemini.stream(asked, given, self.ids, self._cached(asked)), events=events)
         return Reply(
             blocks=blocks, breaks=given.cut, content_type="text/event-stream" if events else "application/json"
         )

@@ -7,9 +7,8 @@ import struct
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from tests.support.vendors.apis.chat import text_of
+from tests.support.vendors.apis.chat import blocks_to_cache
 from tests.support.vendors.apis.responses import ResponsesVendor
-from tests.support.vendors.caches import Block
 from tests.support.vendors.models import Model
 from tests.support.vendors.rules.openai import CHAT, EMBEDDINGS, MODELS
 from tests.support.vendors.schemas import STRICT_PAGE, plain_faults, strict_faults
@@ -37,12 +36,7 @@ class OpenAI(ResponsesVendor):
 
     def cached(self, body: Json) -> int:
         """Return how many tokens of a prompt are in its cache: of the same tools, and the same messages from the first."""
-        said = [(Block(["tools", body.get("tools") or []], is_marked=False), 0)]
-        said += [
-            (Block([each["role"], each], is_marked=False), tokens_of(text_of(each.get("content"))))
-            for each in body["messages"]
-        ]
-        return self.prefixes.read(body["model"], said)
+        return self.prefixes.read(body["model"], blocks_to_cache(body))
 
     def embed(self, request: Request) -> Reply:
         """Answer a request of embeddings."""
