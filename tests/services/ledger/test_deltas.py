@@ -170,4 +170,9 @@ async def test_a_ledger_of_the_first_revision_moves_on_and_no_row_is_touched(led
     rows.append("select * from ledger_readers")
     before = [await asked(ledger_url, statement) for statement in rows]
     await migrate(ledger_url)
-    assert [await asked(ledger_url, statement) for statement in rows] == before
+    for statement, there in zip(rows, before, strict=True):  # a column that came since is null
+        since = [{name: value for name, value in row.items() if value is not None} for row in there]
+        assert [
+            {name: value for name, value in row.items() if value is not None}
+            for row in await asked(ledger_url, statement)
+        ] == since
