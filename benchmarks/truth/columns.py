@@ -572,6 +572,7 @@ ATTEMPTS: Mapping[str, Sequence[Rule]] = {
     "failed": [same(lambda one: one.row["outcome"] in BROKEN)],
     # Calls that have any: units.py.
     **{name: [same(lambda _: None)] for name in ("tier_asked", "tier_served", "units_cost_usd", "units")},
+    "thoughts_dropped": [same(lambda _: None)],  # no persona drops any: tests/app/vendors
 }
 
 

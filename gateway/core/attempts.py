@@ -453,6 +453,15 @@ class AttemptRecord(AttemptStart, frozen=True, kw_only=True, omit_defaults=True,
             "ms, as of chunks of one read."
         ),
     ] = None
+    thoughts_dropped: Annotated[
+        Mapping[str, int] | None,
+        Column(
+            "Thoughts of earlier turns that its request had and its vendor did not show the model "
+            "([why](../providers.md#histories)), as its answer told before the attempt ended: JSON, by the check that "
+            "they failed how many: `prefix` (what stands before them was changed), `model`, `account`, `user` (it was "
+            "another that made them) or `other`. Null where it told of none."
+        ),
+    ] = None
     retry_after_s: float | None = None  # of a 429 or 503; for the cool-down
     is_certain: bool = False  # no request can have caused its error: it holds for all clients
     headroom: float | None = None  # 0 to 1, the unused part of the provider's rate limit

@@ -373,7 +373,8 @@ class CallRecord(CallHead, frozen=True, kw_only=True, omit_defaults=True, gc=Fal
     dropped: Annotated[
         tuple[str, ...],
         Column(
-            "Fields that were left out for the winner, in the client's spelling, JSON; null if none.",
+            "Fields that were left out for the winner, in the client's spelling, and thoughts that its vendor did not "
+            "show its model, by their place in its request; JSON, null if none.",
             sql=Sql.JSONB,
             may_be_null=True,
         ),

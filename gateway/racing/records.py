@@ -170,9 +170,11 @@ def attempt_record(
         finish_reason = short(finish_reason, secrets)
     elif call.runs_on and ending.outcome is Outcome.CLIENT_GONE:
         finish_reason = IN_PROGRESS
-    rare: dict[str, Any] = {}  # of most attempts none of it: each field that is named costs 400 instructions
+    # Of most attempts none of it: each field that is named costs 400 instructions.
+    dropped = reported.thoughts_dropped
+    rare: dict[str, Any] = {} if dropped is None else {"thoughts_dropped": dropped}
     if error is not None:
-        rare = {"error_kind": error.kind, "error_message": error.kept, "retry_after_s": error.retry_after_s}
+        rare |= {"error_kind": error.kind, "error_message": error.kept, "retry_after_s": error.retry_after_s}
         rare["is_certain"] = error.is_certain
     if censored_at is not None:
         rare["censored_at_ms"] = since_start_ms(censored_at)

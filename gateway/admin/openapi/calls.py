@@ -86,7 +86,7 @@ _OF_CALLS: Mapping[str, Any] = {
     "x-holeshot-upstream-request-id": (str, "The provider's id of its request."),
     "x-holeshot-dropped": (
         str,
-        "What the deployment was not sent, or not so: hints, preferences that it refuses, parameters (`drop_params`).",
+        "What the deployment was not sent, or not so (hints, preferences, `drop_params`), or did not show its model.",
     ),
     LOWERED: (str, "Parameters that were lowered to the model's maximum, or to the deployment's longest answer."),
     IGNORED: (str, "Preferences, and parts of a body in another API's shape, that have no effect here."),

@@ -56,6 +56,25 @@ async def test_a_finished_call_and_its_attempts_become_rows(ledger_url: str, tmp
     assert list((tmp_path / "spool").iterdir()) == []
 
 
+async def test_thoughts_that_were_dropped_are_in_the_row_of_their_attempt(ledger_url: str, tmp_path: Path) -> None:
+    """Also of a loser. The way back takes the column and no row."""
+    ledger = Ledger(ledger_url, tmp_path / "spool", "w1")
+    await ledger.start()
+    record = raced_call()
+    winner, loser = record.attempts
+    told = msgspec.structs.replace(loser, thoughts_dropped={"prefix": 2, "account": 1})
+    ledger.call_finished(msgspec.structs.replace(record, attempts=(winner, told)))
+    await ledger.emptied()
+    await ledger.close()
+    query = "select number, key, cast(cast(value as text) as bigint) from attempts, json_each(thoughts_dropped)"
+    query += " order by 2"
+    assert (await queries.run(ledger_url, query)).rows == [(2, "account", 1), (2, "prefix", 2)]
+    await downgrade(ledger_url, "0049")
+    await migrate(ledger_url)
+    unknown = "select count(*), count(thoughts_dropped) from attempts"
+    assert (await queries.run(ledger_url, unknown)).rows == [(2, 0)]
+
+
 async def test_a_batch_that_met_a_deadlock_is_stored_at_once(postgres_url: str, tmp_path: Path) -> None:
     """Two workers that ship add to the same sums. At the end there is no later try: rows would stay in the spool."""
     other = await asyncpg.connect(postgres_url)

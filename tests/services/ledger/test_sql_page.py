@@ -87,6 +87,7 @@ def rows() -> list[CallRecord]:
             tier_served="standard",
             units_cost_usd=0.02,
             units={"web_search": Unit(2, 0.01), "audio_input": Unit(7, None)},
+            thoughts_dropped={"prefix": 2, "account": 1},
         )
         made.append(
             call(

@@ -35,6 +35,7 @@ const ATTEMPTS = [
   ["Least – most", (each) => range(each.cost_low_usd, each.cost_high_usd)],
   ["Tier", (each) => tier(each)],
   ["Also billed", (each) => alsoBilled(each)],
+  ["Thoughts dropped", (each) => thoughtsDropped(each)],
   ["In flight", (each) => count(each.in_flight)],
   ["Status", (each) => each.status_code ?? "–"],
   ["Key", (each) => each.key_name ?? "–"],
@@ -52,6 +53,11 @@ function tier({ tier_asked: asked, tier_served: served }) {
 function alsoBilled({ units }) {
   const said = Object.entries(units ?? {}).map(([name, { n, usd: each }]) => `${count(n)} ${name.replaceAll("_", " ")}${known(each) ? ` at ${usd(each)}` : ", price unknown"}`);
   return said.join("; ") || "–";
+}
+
+/** The thoughts of earlier turns that the vendor did not show its model, by the check that they failed: 2 prefix. */
+function thoughtsDropped({ thoughts_dropped: dropped }) {
+  return Object.entries(dropped ?? {}).map(([check, n]) => `${count(n)} ${check}`).join(", ") || "–";
 }
 
 /** The model that answered, and its fingerprint, by the provider's own words. */
