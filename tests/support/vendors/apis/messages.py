@@ -20,6 +20,7 @@ from tests.support.vendors.words import first_fault, pydantics_message, pydantic
 _TOOLS_PAGE = "https://platform.claude.com/docs/en/agents-and-tools/tool-use/implement-tool-use"
 THREADS = "https://github.com/anthropics/anthropic-sdk-python, 2.14: types/beta/beta_thread_…_params.py, lib/threads/"
 _TEXT_PAGE = "https://platform.claude.com/docs/en/api/errors"
+COMPACTION_PAGE = "https://platform.claude.com/docs/en/build-with-claude/compaction-background"  # read on 2026-11-29
 _STOP = {"stop": "end_turn", "length": "max_tokens", "tool_calls": "tool_use", "stop_sequence": "stop_sequence"}
 _BILL = "x-anthropic-billing-header:"  # it is left out: https://code.claude.com/docs/en/llm-gateway-protocol
 _KINDS = {  # https://platform.claude.com/docs/en/api/errors
@@ -87,6 +88,7 @@ class MessagesVendor(Vendor):
         """Answer a request of Messages."""
         self.check_fields(request.body, self.fields_of(request, self.messages))
         body = self.continued(request.body)
+        body = {**body, "messages": [{"content": [], **message} for message in body["messages"]]}
         model = self.model_of(body["model"])
         self.check_version(request, body)
         self.check_model(body, model)
@@ -174,7 +176,7 @@ class MessagesVendor(Vendor):
         messages = body["messages"]
         if not messages:
             raise _refused("messages: at least one message is required", "no messages", _TEXT_PAGE)
-        if messages[0]["role"] != "user":
+        if messages[0]["role"] != "user" and not _begins_compacted(messages[0]):
             raise _refused('messages: first message must use the "user" role', "first turn", _TEXT_PAGE)
         self._check_texts(body)
         self._check_thoughts(body)
@@ -191,7 +193,8 @@ class MessagesVendor(Vendor):
         for where, content in places:
             number = int(where.partition(".")[2] or -1)
             final = number == last and body["messages"][-1]["role"] == "assistant"
-            if number >= 0 and not content and not final:
+            is_setting = number >= 0 and bool(body["messages"][number].get("output_config"))
+            if number >= 0 and not content and not final and not is_setting:
                 raise _refused(
                     f"{where}: all messages must have non-empty content except for the optional final assistant message",
                     "empty message",
@@ -435,7 +438,8 @@ class Writing:
         self._vendor, self._asked, self._given, self._omits, self._used = vendor, asked, given, omits, used
         self._model, self._told = model, told
         self._id = vendor.ids.next("msg_01", 22, LETTERS)
-        self._made = list(self._blocks())
+        self._made = list(self._compaction() if "compaction" in asked.body else self._blocks())
+        self._stop = "compaction" if "compaction" in asked.body else _STOP[given.finish]
 
     def whole(self) -> Json:
         """Return the JSON of a call that does not stream."""
@@ -443,7 +447,7 @@ class Writing:
         return {
             **self._head(),
             "content": [{**block, **rest} for block, rest, _ in self._made],
-            "stop_reason": _STOP[given.finish],
+            "stop_reason": self._stop,
             "stop_sequence": given.stopped_by,
             "usage": self._usage(given.tokens_out),
         }
@@ -459,7 +463,7 @@ class Writing:
             for delta in deltas:
                 yield {"type": "content_block_delta", "index": index, "delta": delta}
             yield {"type": "content_block_stop", "index": index}
-        ended = {"stop_reason": _STOP[self._given.finish], "stop_sequence": self._given.stopped_by}
+        ended = {"stop_reason": self._stop, "stop_sequence": self._given.stopped_by}
         yield {"type": "message_delta", "delta": ended, "usage": self._usage(self._given.tokens_out)}
         yield {"type": "message_stop"}
 
@@ -490,6 +494,12 @@ class Writing:
                 {"input": json.loads(call.arguments)},
                 [{"type": "input_json_delta", "partial_json": piece} for piece in ("", *pieces)],
             )
+
+    def _compaction(self) -> Iterator[tuple[Json, Json, list[Json]]]:
+        """Yield the one block of an answer to a request of compaction."""
+        text = f"Summary of {len(self._asked.turns)} turns."
+        block = {"type": "compaction", "content": None, "signature": self._vendor.sign(text)}
+        yield block, {"content": text}, [{"type": "compaction_delta", "content": text}]
 
     def _thoughts(self, thoughts: str, before: list[Json]) -> tuple[Json, Json, list[Json]]:
         """Return a block of thoughts, signed with what stands ``before`` it in this answer too."""
@@ -575,9 +585,18 @@ def _merged(messages: Sequence[Json]) -> list[tuple[int, str, list[Json]]]:
     return turns
 
 
+def _begins_compacted(message: Json) -> bool:
+    """Say whether a turn of the assistant begins with a summary of all before it."""
+    return isinstance(message["content"], list) and [*message["content"], {}][0].get("type") == "compaction"
+
+
 def turns_of(messages: Sequence[Json]) -> Iterator[Said]:
-    """Yield the turns of a conversation: what stands beside results is no new turn of the user."""
-    for message in messages:
+    """Yield the turns of a conversation: what stands beside results is no new turn of the user.
+
+    What is before a summary is dropped (``COMPACTION_PAGE``).
+    """
+    compacted = [number for number, message in enumerate(messages) if _begins_compacted(message)]
+    for message in messages[compacted[-1] if compacted else 0 :]:
         content = message["content"]
         blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
         if message["role"] == "system":

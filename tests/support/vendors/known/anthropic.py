@@ -12,6 +12,7 @@ from tests.support.vendors.rules.anthropic import (
     BETA,
     BETA_FIELDS,
     BOUND_THINKING,
+    CLEARING,
     COUNT,
     MESSAGE,
     MESSAGES,
@@ -19,9 +20,10 @@ from tests.support.vendors.rules.anthropic import (
     NO_FORCED_TOOLS,
     PER_TURN,
     ROLES_WITH_SYSTEM,
+    TOOL_CHANGES,
     WITHIN,
 )
-from tests.support.vendors.shapes import ListOf, MapOf, Record, Shape
+from tests.support.vendors.shapes import ListOf, MapOf, Record, Shape, Text
 from tests.support.vendors.vendor import Json, Refused, Request
 
 _THINKING_DOCS = "https://docs.claude.com/en/docs/build-with-claude/extended-thinking"
@@ -35,6 +37,8 @@ _NEWEST = "2026-10-21"
 VERSIONS = ("2023-01-01", "2023-06-01", _NEWEST)
 _VERSIONING = "https://platform.claude.com/docs/en/api/versioning"  # of 2026-10-21, read on 2026-11-29
 _GONE = ("temperature", "top_p", "top_k")
+_CHANGES = ("tool_addition", "tool_removal")
+_INSTRUCTIONS = "https://platform.claude.com/docs/build-with-claude/mid-conversation-system-messages"  # 2026-11-29
 
 
 class Anthropic(MessagesVendor):
@@ -97,8 +101,12 @@ class Anthropic(MessagesVendor):
             message["role"] = ROLES_WITH_SYSTEM
         if any(beta.startswith(PER_TURN) for beta in betas):
             message["output_config"] = MapOf(nullable=True)
+        if any(beta.startswith(CLEARING) for beta in betas):
+            message["clear_at"] = Text(only=("next_user_message", "never"), nullable=True)
         if message:
-            more["messages"] = ListOf(of=MESSAGE.also((), **message), most=100_000)
+            known = MESSAGE.also((), **message)
+            needed = [name for name in known.needed if name != "content" or "output_config" not in message]
+            more["messages"] = ListOf(of=Record(fields=known.fields, needed=needed, page=known.page), most=100_000)
         if request.headers.get("anthropic-version") == _NEWEST:
             usual = usual.without(*_GONE)
         return usual.also((), **more) if more else usual
@@ -108,7 +116,8 @@ class Anthropic(MessagesVendor):
         return CONTROLS in betas_of(request)
 
     def check_version(self, request: Request, body: Json) -> None:
-        """Refuse what the newest version of the API has no more."""
+        """Refuse what the newest version of the API has no more, and what stands only in instructions."""
+        self._check_instructions(body["messages"], betas_of(request))
         if request.headers.get("anthropic-version") != _NEWEST:
             return
         for number, message in enumerate(body["messages"]):
@@ -129,6 +138,23 @@ class Anthropic(MessagesVendor):
                         "citations of the user",
                         _VERSIONING,
                     )
+
+    def _check_instructions(self, messages: Sequence[Json], betas: Sequence[str]) -> None:
+        """Refuse what only instructions within a conversation may have, elsewhere, and what they may not."""
+        for number, message in enumerate(messages):
+            where, blocks = f"messages.{number}", message["content"] if isinstance(message["content"], list) else []
+            if message["role"] == "system":
+                if not message["content"] and not message.get("output_config"):
+                    raise self._wrong(f"{where}: system messages must have content", "empty message", _INSTRUCTIONS)
+                if any(block["type"] not in {"text", *_CHANGES} for block in blocks):
+                    raise self._wrong(f"{where}.content: only text and tool changes", "instructions", _INSTRUCTIONS)
+            elif message.get("clear_at"):
+                raise self._wrong(f"{where}.clear_at: Extra inputs are not permitted", "clear_at", _INSTRUCTIONS)
+            changing = [inner for inner, block in enumerate(blocks) if block["type"] in _CHANGES]
+            is_known = message["role"] == "system" and any(beta.startswith(TOOL_CHANGES) for beta in betas)
+            if changing and not is_known:
+                at = f"{where}.content.{changing[0]}"
+                raise self._wrong(f"{at}: tool changes are not permitted here", "tool changes", _INSTRUCTIONS)
 
     def check_model(self, body: Json, model: Model) -> None:
         """Refuse what this model does not take."""

@@ -98,6 +98,7 @@ BLOCKS = {
         "tool_use_id",
         tool_use_id=TOOL_ID,
         is_error=Flag(),
+        toolset_name=Text(nullable=True),
         content=Either(
             shapes=(
                 Text(),
@@ -137,7 +138,9 @@ MESSAGE = Record(
 # https://platform.claude.com/docs/build-with-claude/mid-conversation-system-messages, read on 2026-11-29. Claude Code
 # 2.1.332 asks for both by their betas.
 WITHIN = "system within messages"
-PER_TURN = "per-turn-control"
+PER_TURN = ("per-turn-control", "mid-conversation-output-config")
+CLEARING = "mid-conversation-system-clear-at"
+TOOL_CHANGES = "mid-conversation-tool-changes", "inline-tools"
 ROLES_WITH_SYSTEM = Text(only=("user", "assistant", "system"))
 _CALLERS = ListOf(of=Text())
 _CUSTOM = Record(
@@ -231,11 +234,6 @@ MESSAGES = Record(
         "inference_geo": Text(nullable=True),
         "speed": Text(only=("standard", "fast"), nullable=True),
         "diagnostics": Anything(),
-        "billing_policy": Anything(),
-        "compaction": Anything(),
-        "fallback_credit_token": Text(nullable=True),
-        "user_profile_id": Text(nullable=True),
-        "workspace_id": Text(nullable=True),
         "service_tier": Text(only=("auto", "standard_only")),
         "stop_sequences": ListOf(of=Text()),
         "stream": Flag(),
@@ -264,6 +262,16 @@ BETA_FIELDS: dict[str, tuple[tuple[str, ...], Shape]] = {
     "mcp_servers": (("mcp-client",), ListOf(of=MapOf())),
     "output_format": (("structured-outputs",), MapOf(nullable=True)),
     "fallbacks": (("server-side-fallback",), Anything()),
+    # user_profile_id and workspace_id of the SDK are headers: anthropic-user-profile-id, anthropic-workspace-id.
+    "billing_policy": (("user-profiles",), MapOf(nullable=True)),
+    "compaction": (
+        ("compact-2026-09",),
+        Record(fields={"type": Text(only=("summarize",)), "instructions": Text(nullable=True)}, needed=("type",)),
+    ),
+    "fallback_credit_token": (
+        ("fallback-credit",),
+        Either(shapes=(Text(), Record(fields={"token": Text(), "mode": Text()}, needed=("token",)))),
+    ),
     "thread": (("message-threads",), _THREAD),
 }
 # Thoughts are bound for all, but only the beta has the field that says what becomes of those that fail (``REASONS`` of

@@ -106,7 +106,16 @@ _PART = Record(
                 "id": Text(),
                 "name": Text(),
                 "response": MapOf(),
-                "parts": ListOf(of=Record(fields={"inlineData": _blob, "fileData": _file})),
+                "parts": ListOf(
+                    of=Record(
+                        fields={
+                            "inlineData": _blob,
+                            "fileData": _file,
+                            **dict.fromkeys(("mediaProcessing", "mediaResolution", "videoMetadata"), MapOf()),
+                            **dict.fromkeys(("documentMetadata", "spreadsheetMetadata", "audioMetadata"), MapOf()),
+                        }
+                    )
+                ),
                 "willContinue": Flag(),
                 "scheduling": Text(),
             },
@@ -123,6 +132,11 @@ _PART = Record(
         "mediaProcessing": MapOf(),
         "audioTranscription": MapOf(),
         "videoMetadata": MapOf(),
+        # https://github.com/googleapis/python-genai, 3.6, types.py, read on 2026-11-29
+        "speechMetadata": MapOf(),
+        "documentMetadata": MapOf(),
+        "spreadsheetMetadata": MapOf(),
+        "audioMetadata": MapOf(),
     },
 )
 _CONTENT = Record(fields={"role": Text(), "parts": ListOf(of=_PART)}, page=FIELDS)

@@ -35,7 +35,7 @@ EFFORT = Text(
 VERBOSITY = Text(only=("low", "medium", "high"), nullable=True, page=f"{SPEC} Verbosity")
 TIER = Text(only=("auto", "default", "flex", "scale", "priority", "fast"), nullable=True, page=f"{SPEC} ServiceTier")
 CACHE = Record(
-    fields={"ttl": Text(), "mode": Text(), "comparison_response_id": Text(nullable=True)},
+    fields={"ttl": Text(), "mode": Text(), "comparison_response_id": Text(nullable=True), "prewarm": Flag()},
     page=f"{SPEC} PromptCacheOptionsParam",
 )
 BREAKPOINT = MapOf(nullable=True, page=f"{SPEC} PromptCacheBreakpointParam")

@@ -124,6 +124,7 @@ ITEM = ByTag(
                 "status": STATUS,
                 "namespace": Text(nullable=True),
                 "caller": CALLER,
+                "async": Flag(),  # SDK 3.57, types/responses/response_function_tool_call_param.py, read on 2026-11-29
             },
             needed=("call_id", "name", "arguments"),
             page=f"{SPEC} FunctionToolCall",
@@ -165,6 +166,15 @@ ITEM = ByTag(
         "compaction": Record(
             fields={"type": Text(), "id": ID, "encrypted_content": Text()}, needed=("encrypted_content",)
         ),
+        # SDK 3.57, types/responses/response_configuration_update_item_param_param.py, read on 2026-11-29
+        "configuration_update": Record(
+            fields={
+                "type": Text(),
+                "id": ID,
+                "reasoning": Record(fields={"effort": EFFORT}),
+                "text": Record(fields={"format": MapOf()}, needed=("format",)),
+            }
+        ),
         "local_shell_call": _hosted("call_id", "action", call_id=CALL_ID),
         "local_shell_call_output": _hosted("output"),
         "shell_call": _hosted("call_id", "action", call_id=CALL_ID),
@@ -177,7 +187,7 @@ ITEM = ByTag(
                 "file_search_call", "web_search_call", "computer_call", "computer_call_output", "image_generation_call",
                 "code_interpreter_call", "mcp_list_tools", "mcp_approval_request", "mcp_approval_response", "mcp_call",
                 "tool_search_call", "tool_search_output", "additional_tools", "compaction_trigger", "program",
-                "program_output", "configuration_update",
+                "program_output",
             )
         },
     },
@@ -385,6 +395,12 @@ RESPONSES = Record(
         ),
         "stream_options": Record(fields={"include_obfuscation": Flag()}, nullable=True),
         "context_management": ListOf(of=MapOf(), nullable=True),
+        # https://github.com/openai/openai-python, 3.57, types/responses/response_create_params.py, read on 2026-11-29
+        "access_programs": Record(fields={"cyber": Text(only=("standard", "daybreak_blue", "daybreak_red"))}),
+        "image": Record(fields={"context_compression": Text(only=("auto", "enabled", "disabled"))}),
+        "background_options": Record(
+            fields={"completion_window": Text(only=("soonest", "2h", "8h")), "continuation_id": Text()}
+        ),
         "client_metadata": MapOf(
             nullable=True, page="https://github.com/openai/codex: what Codex sends in its own calls"
         ),
