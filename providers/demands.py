@@ -32,14 +32,18 @@ class Demand(StrEnum):
 _PREFERENCES: Final = frozenset({
     # How hard, and in which way, to think; the last ones are vendors' own in chat.
     *("reasoning_effort", "reasoning", "thinking", "thinking_config", "output_config.effort", "thinking_budget"),
+    *("output_config.task_budget", "messages.output_config"),
     *("enable_thinking", "include_reasoning", "reasoning_format", "shows_thoughts"),
     *("chat_template_kwargs.enable_thinking", "chat_template_kwargs.thinking"),
     # How much to write.
     *("verbosity", "text.verbosity"),
     # How long a conversation is handed on.
     *("truncation", "context_management"),
+    # Which of a vendor's models answers where one declines; whether a model goes on before a tool has answered.
+    *("fallbacks", "access_programs", "tools.async", "input.async"),
+    *("tools.function_declarations.behavior", "enable_enhanced_civic_answers"),
     # How closely pictures are looked at.
-    "media_resolution",
+    *("media_resolution", "image.context_compression"),
 })  # fmt: skip
 _HINTS: Final = frozenset({
     *("metadata", "client_metadata", "labels", "user", "diagnostics", "prediction", "speed"),

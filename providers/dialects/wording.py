@@ -80,7 +80,7 @@ class Places:
 
 
 CACHE_REASON = "cache markers have no counterpart there"
-_CHANGING_NOTHING: Mapping[str, str] = {  # fields of any object that change no answer
+CHANGING_NOTHING: Mapping[str, str] = {  # fields of any object that change no answer
     "cache_control": CACHE_REASON,
     "prompt_cache_breakpoint": CACHE_REASON,
     "extra_content": "only Gemini can use the signatures of its thoughts",
@@ -98,7 +98,7 @@ class Losses:
         marks: bool = False,
         once: bool = False,
         beyond: Container[str] = (),
-        changing_nothing: Mapping[str, str] = _CHANGING_NOTHING,
+        changing_nothing: Mapping[str, str] = CHANGING_NOTHING,
     ) -> None:
         """``marks``: those of what to cache are kept; ``once``: one hint for each reason.
 
@@ -301,6 +301,11 @@ def check_calls(fields: Fields) -> None:
 def as_users(instructions: str) -> str:
     """Return a system prompt as it stands in a user's message, where it may not follow that."""
     return f"<system>\n{instructions}\n</system>"
+
+
+def as_summary(text: str) -> str:
+    """Return a summary as it stands in a user's message, in place of the conversation that it is of."""
+    return f"<summary>\n{text}\n</summary>"
 
 
 def results_first(messages: Sequence[_Message]) -> list[tuple[int, _Message]]:

@@ -20,6 +20,7 @@ from providers.dialects.gemini.fields import (
 )
 from providers.dialects.reading import Object, RawObject, present, raw_text_at, text_at
 from providers.dialects.wording import (
+    CHANGING_NOTHING,
     GOOGLE,
     OURS,
     SEE_BELOW,
@@ -57,6 +58,17 @@ _SOUNDS: Mapping[str, str] = {
     "audio/mp3": "mp3",
     "audio/mpeg": "mp3",
 }
+# What Google's own tools did in earlier answers, and what was told of one that was spoken: another model goes on
+# without it.
+_OF_GOOGLE = frozenset({"executableCode", "codeExecutionResult", "toolCall", "toolResponse", "audioTranscription"})
+# Fields of any object that change no answer, or only how Google's model looks at it: google-genai 3.6, types.py.
+_CHANGING_NOTHING: Mapping[str, str] = {**CHANGING_NOTHING} | dict.fromkeys(
+    (
+        *("speechMetadata", "documentMetadata", "spreadsheetMetadata", "audioMetadata", "partMetadata"),
+        *("mediaProcessing", "scheduling", "willContinue", "streamFunctionCallArguments"),
+    ),
+    _NO_FIELD,
+)
 _TRUE = msgspec.Raw(b"true")
 _OUTPUTS = ("output", "result")  # where a function's answer is only text: Google's word, and that of its SDK
 
@@ -157,7 +169,7 @@ class _Conversation:
         """Return the text of a part of the model's; add thoughts to ``kept``."""
         if not is_said(part.get("text")):
             if not part.keys() <= {"thoughtSignature", "thought"}:
-                self._losses.add(at, _NO_PART)
+                self._losses.add(at, _NO_PART, hint=not _OF_GOOGLE.isdisjoint(part))
         elif not decoded(part.get("thought"), bool, f"{at}.thought"):
             self._losses.rest(part, ("text", "thought", "thoughtSignature"), at, _NO_FIELD)
             return [text_at(part, "text", at)]
@@ -209,7 +221,8 @@ class _Conversation:
         written = "{}" if arguments is None or is_null(arguments) else bytes(arguments).decode()
         if not written.startswith("{"):
             raise Malformed(f"'{path}.args' must be an object", f"{path}.args")
-        self._losses.rest(call, ("id", "name", "args"), path, _NO_FIELD)
+        self._losses.lose(call, "partialArgs", path, "chat has arguments as a whole", b"[]", hint=arguments is not None)
+        self._losses.rest(call, ("id", "name", "args", "partialArgs"), path, _NO_FIELD)
         self._losses.rest(part, ("functionCall", "thoughtSignature", "thought"), at, _NO_FIELD)
         return {"id": call_id, "type": "function", "function": {"name": name_of_function(name), "arguments": written}}
 
@@ -391,7 +404,7 @@ def to_chat(
         Malformed: the request is not valid in Gemini.
 
     """
-    losses = Losses(beyond=beyond)
+    losses = Losses(beyond=beyond, changing_nothing=_CHANGING_NOTHING)
     asked = present(fields)
     conversation = _Conversation(losses, thoughts=thoughts, signed=signed, elsewhere="cachedContent" in asked)
     if system := _system(asked, losses):

@@ -307,8 +307,8 @@ class Conversation(Turns):
     def _answer(self, call_id: str, message: RawObject, path: str) -> None:
         block: Object = {"type": "tool_result", "tool_use_id": self._ids.of_result(call_id)}
         content = message.get("content")
+        blocks = self._blocks(content, f"{path}.content", in_result=True)
         if content is not None and not is_null(content):
-            blocks = self._blocks(content, f"{path}.content", in_result=True)
             block["content"] = content if is_string(content) else blocks
         if is_error(message, path):
             told = block.get("content")
@@ -316,6 +316,8 @@ class Conversation(Turns):
                 told.insert(0, {"type": "text", "text": as_error("")})  # it refuses the flag beside a picture
             else:
                 block["is_error"] = True
+                if not blocks:  # and the flag without a word: github.com/jlevy/markform/issues/153, read on 2026-11-29
+                    block["content"] = as_error("")
         _marked(message, block)
         if self._answers_tools:
             self.turns[-1]["content"].append(block)

@@ -24,6 +24,7 @@ from providers.dialects.wording import (
     Wording,
     as_error,
     as_strict,
+    as_summary,
     decoded,
     extra_content,
     googles,
@@ -42,16 +43,19 @@ from providers.dialects.wording import (
 # A Messages conversation translated to chat: blocks of turns become messages.
 
 _NO_BLOCK = "chat has no such block"
+_OF_CLIENTS = frozenset({"image", "document", "search_result", "container_upload"})  # in a turn of the assistant
 _OWN_THOUGHTS = "chat has no earlier thinking blocks: only the model that wrote them can use them"
 _NO_FIELD = "chat has no such field"
 A_BILL = "it is Claude Code's billing note for Anthropic; it changes each time, which would prevent caching"
 A_BILLS_BEGIN = b'"x-anthropic-billing-header:'
 
 
-def conversation(asked: Mapping[str, msgspec.Raw], losses: Losses, *, thoughts: bool, signed: str = "") -> list[Object]:
-    """Return the chat messages for ``system`` and ``messages``, with or without earlier thinking.
+def conversation(
+    asked: Mapping[str, msgspec.Raw], losses: Losses, *, thoughts: bool, signed: str = ""
+) -> tuple[list[Object], "Changes | None"]:
+    """Return the chat messages for ``system`` and ``messages``, and what instructions within these change beside them.
 
-    ``thoughts``: as text; ``signed``: that which this vendor has signed or encrypted, for it.
+    With or without earlier thinking. ``thoughts``: as text; ``signed``: what this vendor has signed, for it.
 
     Raises:
         Malformed: they are not valid in Messages.
@@ -64,23 +68,93 @@ def conversation(asked: Mapping[str, msgspec.Raw], losses: Losses, *, thoughts: 
     if not turns:
         raise Malformed("messages: at least one message is required", "messages")
     calls = Calls(elsewhere="thread" in asked)
-    role = ""
+    role, changes = "", None
     for number, turn in enumerate(turns):
         path = f"messages[{number}]"
         role = text_at(turn, "role", path)
+        if role == "system":
+            changes = changes or Changes()
+            said += _instructions(turn, path, losses, changes)
+            continue
         losses.rest(turn, ("role", "content"), path, _NO_FIELD)
         if role == "user":
             said += _history_to_chat_user(turn, path, losses, calls)
         elif role == "assistant":
-            said += _assistant(turn, path, losses, calls, thoughts=thoughts, signed=signed)
-        elif role == "system":
-            text = _texts(turn.get("content"), f"{path}.content", losses)
-            said.append(losses.places.put({"role": "system", "content": text}, path))
+            said += _assistant(turn, path, losses, calls, said, thoughts=thoughts, signed=signed)
         else:
             raise Malformed(f"'{path}.role' must be 'user', 'assistant' or 'system'", f"{path}.role")
     if role == "assistant":
         losses.add(f"messages[{len(turns) - 1}]", "chat answers an assistant's last message, and does not continue it")
-    return [message for _, message in results_first(said)]
+    return [message for _, message in results_first(said)], changes
+
+
+class Changes:
+    """What instructions within a conversation change from there on: how hard to think, and which tools are offered."""
+
+    def __init__(self) -> None:
+        self.effort: str | None = None
+        self.defined: dict[str, tuple[str, RawObject]] = {}  # by name, the tools that came later, each with its path
+        self.removed: set[str] = set()
+
+    def offered(self, tools: Sequence[RawObject]) -> tuple[list[RawObject], dict[int, str]]:
+        """Return the tools of a request at the end of its conversation, and where each was, by its number."""
+        given: dict[str, tuple[str, RawObject]] = {}
+        for number, tool in enumerate(tools):
+            path = f"tools[{number}]"
+            given[decoded(tool.get("name"), str, f"{path}.name") or path] = path, tool
+        left = [each for name, each in (given | self.defined).items() if name not in self.removed]
+        return [tool for _, tool in left], {number: path for number, (path, _) in enumerate(left)}
+
+
+# platform.claude.com/docs/en/build-with-claude/effort-per-message and …/mid-conversation-system-messages, read on
+# 2026-11-29: an effort holds until another one is told, and so does a change of the tools.
+_STAYS = "chat has no instructions for one turn alone: they stay in the conversation"
+
+
+def _instructions(turn: RawObject, path: str, losses: Losses, changes: Changes) -> list[Object]:
+    """Return instructions among the turns as a message; nothing, where they only change an effort or the tools."""
+    losses.rest(turn, ("role", "content", "clear_at", "output_config"), path, _NO_FIELD)
+    losses.lose(turn, "clear_at", path, _STAYS, b"null", b'"never"', hint=True)
+    config = object_at(turn.get("output_config"), f"{path}.output_config")
+    changes.effort = decoded(config.get("effort"), str, f"{path}.output_config.effort") or changes.effort
+    losses.rest(config, ("effort",), f"{path}.output_config", _NO_FIELD)
+    text = _texts(turn.get("content"), f"{path}.content", losses, changes)
+    if not text and (config or bytes(turn.get("content", b"[]")) != b"[]"):
+        return []
+    return [losses.places.put({"role": "system", "content": text}, path)]
+
+
+def _change_tools(block: RawObject, kind: str, at: str, losses: Losses, changes: Changes) -> None:
+    """Note that a tool is offered from here on, or no longer; what is not the client's own is a loss."""
+    tool = object_at(block.get("tool"), f"{at}.tool")
+    told = text_at(tool, "type", f"{at}.tool")
+    if told == "tool_definition":
+        definition = object_at(tool.get("definition"), f"{at}.tool.definition")
+        name = decoded(definition.get("name"), str, f"{at}.tool.definition.name") or at
+        changes.defined[name] = f"{at}.tool.definition", definition
+    elif told == "tool_reference":
+        name = text_at(tool, "name", f"{at}.tool")
+    else:
+        losses.add(at, _NO_BLOCK)
+        return
+    if kind == "tool_removal":
+        changes.removed.add(name)
+    else:
+        changes.removed.discard(name)
+
+
+def _summarize(block: RawObject, at: str, said: list[Object], losses: Losses) -> bool:
+    """Put a summary in place of the messages ``said`` before it, as Claude does; return whether it could be read.
+
+    One that only Claude can read is left out: a loss, where the client has nothing else of the conversation.
+    platform.claude.com/docs/en/build-with-claude/compaction-background, read on 2026-11-29.
+    """
+    is_begun = bool(said) and said[0]["role"] == "system"
+    if text := decoded(block.get("content"), str, f"{at}.content"):
+        said[is_begun:] = [losses.places.put({"role": "user", "content": as_summary(text)}, at)]
+    elif "encrypted_content" in block:
+        losses.add(at, "only Claude can read this summary", hint=len(said) > is_begun)
+    return bool(text)
 
 
 def _history_to_chat_user(turn: RawObject, path: str, losses: Losses, calls: Calls) -> list[Object]:
@@ -150,9 +224,12 @@ class _Thinking:
 
 
 def _assistant(
-    turn: RawObject, path: str, losses: Losses, calls: Calls, *, thoughts: bool, signed: str
+    turn: RawObject, path: str, losses: Losses, calls: Calls, before: list[Object], *, thoughts: bool, signed: str
 ) -> list[Object]:
-    """Return the turn as one message, its texts joined; nothing, if it had only thinking."""
+    """Return the turn as one message, its texts joined; nothing, if it had only thinking.
+
+    A summary in it takes the place of the messages ``before`` it.
+    """
     content = turn.get("content")
     if content is not None and is_string(content):
         return [losses.places.put({"role": "assistant", "content": content}, path)]
@@ -172,8 +249,12 @@ def _assistant(
             called.append(_call(block, at, losses) | thinking.of_call())
         elif kind in {SIGNED, REDACTED}:
             thinking.add(kind, block, at)
+        elif kind == "compaction":
+            if _summarize(block, at, before, losses):
+                texts.clear()
+                calls.elsewhere = True
         else:
-            losses.add(at, _NO_BLOCK)
+            losses.add(at, _NO_BLOCK, hint=kind not in _OF_CLIENTS)
             calls.elsewhere = True  # it may be a call, or stand for what was left out
     if not texts and not called:
         if thinking.fields():
@@ -227,7 +308,8 @@ def _tool_message(block: RawObject, at: str, losses: Losses, shown_by_tools: lis
         begun = parts[:1] if parts and parts[0]["type"] == "text" else []
         text = decoded(raw_json(begun[0]["text"]), str, f"{at}.content") if begun else ""
         parts[: len(begun)] = [{"type": "text", "text": as_error(text)}]
-    losses.rest(block, ("type", "tool_use_id", "content", "is_error"), at, _NO_FIELD)
+    losses.lose(block, "toolset_name", at, "in chat all tools are alike", b"null", hint=True)
+    losses.rest(block, ("type", "tool_use_id", "content", "is_error", "toolset_name"), at, _NO_FIELD)
     is_text = all(part["type"] == "text" for part in parts)
     said["content"] = one_text([part["text"] for part in parts]) if is_text else parts
     return said if mark is None else said | {MARK: mark}
@@ -346,8 +428,8 @@ def _lose_citations(block: RawObject, at: str, losses: Losses) -> None:
         losses.add(f"{at}.citations", "chat has no citations")
 
 
-def _texts(content: msgspec.Raw | None, path: str, losses: Losses) -> object:
-    """Return a system prompt, which is text only, as a message's content."""
+def _texts(content: msgspec.Raw | None, path: str, losses: Losses, changes: Changes | None = None) -> object:
+    """Return a system prompt, which is text only, as a message's content; among turns it may change tools."""
     if content is not None and is_string(content):
         return content
     parts: list[Object] = []
@@ -356,6 +438,8 @@ def _texts(content: msgspec.Raw | None, path: str, losses: Losses) -> object:
             losses.add(at, A_BILL, hint=True)
         elif kind == "text":
             parts += _parts(block, kind, at, losses)
+        elif changes is not None and kind in {"tool_addition", "tool_removal"}:
+            _change_tools(block, kind, at, losses, changes)
         else:
             losses.add(at, _NO_BLOCK)
     return _content(parts)
@@ -445,13 +529,13 @@ def to_chat(
     losses = Losses(marks=marks, beyond=beyond)
     asked = present(fields)
     chat: Object = {name: asked[name] for name in _SAME if name in asked}
-    chat["messages"] = conversation(asked, losses, thoughts=thoughts, signed=signed)
+    chat["messages"], changes = conversation(asked, losses, thoughts=thoughts, signed=signed)
     chat.update(_limits(asked, losses))
-    tools = _tools(asked, losses)
+    tools = _tools(asked, losses, changes)
     choice = _tool_choice(asked, losses)
     if tools:  # chat refuses tool_choice without tools
         chat.update(tools | choice)
-    chat.update(_output(asked, losses))
+    chat.update(_output(asked, losses, None if changes is None else changes.effort))
     chat.update(_user(asked, losses))
     if (mark := _mark(asked, losses)) is not None and chat["messages"]:
         _mark_last(chat["messages"][-1], mark)
@@ -500,10 +584,13 @@ def _limits(asked: RawObject, losses: Losses) -> Object:
     return said
 
 
-def _tools(asked: RawObject, losses: Losses) -> Object:
+def _tools(asked: RawObject, losses: Losses, changes: Changes | None) -> Object:
     said: list[Object] = []
-    for number, tool in enumerate(objects_at(asked.get("tools"), "tools")):
-        path = f"tools[{number}]"
+    given, paths = objects_at(asked.get("tools"), "tools"), dict[int, str]()
+    if changes is not None:
+        given, paths = changes.offered(given)
+    for number, tool in enumerate(given):
+        path = paths.get(number) or f"tools[{number}]"
         kind = decoded(tool.get("type"), str, f"{path}.type")
         if kind not in {None, "", "custom"}:  # Go's programs send "" for none
             losses.add(path, f"chat has no tool of type {kind!r}")
@@ -524,8 +611,7 @@ def _tools(asked: RawObject, losses: Losses) -> Object:
         chats = {"type": "function", "function": function} | ({} if mark is None else {MARK: mark})
         said.append(losses.places.put(chats, path))
         known = {"type", "name", "description", "input_schema", "strict", "defer_loading"}
-        if decoded(tool.get("defer_loading"), bool, f"{path}.defer_loading"):
-            losses.add(f"{path}.defer_loading", "chat loads every tool at once", hint=True)
+        losses.lose(tool, "defer_loading", path, "chat loads every tool at once", b"false", b"null", hint=True)
         if decoded(tool.get("allowed_callers"), list[str], f"{path}.allowed_callers") in ([], ["direct"]):
             known.add("allowed_callers")
         if "eager_input_streaming" in tool:
@@ -554,11 +640,11 @@ def _tool_choice(asked: RawObject, losses: Losses) -> Object:
     return said
 
 
-def _output(asked: RawObject, losses: Losses) -> Object:
-    """Return the fields for the reasoning effort and the format of the answer."""
+def _output(asked: RawObject, losses: Losses, later: str | None) -> Object:
+    """Return the fields for the reasoning effort, where ``later`` comes first, and the format of the answer."""
     said: Object = {}
     config = object_at(asked.get("output_config"), "output_config")
-    effort = decoded(config.get("effort"), str, "output_config.effort")
+    effort = later or decoded(config.get("effort"), str, "output_config.effort")
     if "format" in config and not is_null(config["format"]):
         path = "output_config.format"
         form = object_at(config["format"], path)

@@ -64,6 +64,11 @@ _ITEMS: Mapping[str | None, tuple[str, ...]] = {
     "custom_tool_call_output": _OF_RESULTS,
     "additional_tools": ("role", "tools"),  # they are among the request's
 }
+# What OpenAI's own tools did in earlier answers: another model goes on without it.
+_OF_OPENAI = frozenset({
+    *("web_search_call", "file_search_call", "image_generation_call", "code_interpreter_call", "program"),
+    *("program_output", "mcp_list_tools", "mcp_call", "mcp_approval_request", "mcp_approval_response"),
+})  # fmt: skip
 _PARTS: Mapping[str | None, tuple[str, ...]] = {
     "input_text": ("text",),
     "output_text": ("text", "annotations", "logprobs"),
@@ -87,6 +92,7 @@ class Conversation:
         ``elsewhere``: items before these are at a provider.
         """
         self._calls = Calls(elsewhere=elsewhere)
+        self.updates: dict[str, RawObject] = {}  # what items have changed of the request's fields
         self._answered: list[tuple[str, str]] = []  # ids of the calls that have results, and where
         self._said: list[dict[str, Any]] = []
         self._losses = losses
@@ -163,12 +169,23 @@ class Conversation:
                 self._losses.add(path, "it refers to an item that another provider stores")
                 self._calls.elsewhere = True
                 return
+            case "configuration_update":
+                self._update(item, path)
+                return
             case _:
-                self._losses.add(path, f"chat completions have no {kind} items")
+                is_left_out = kind in _OF_OPENAI or (kind == "compaction" and any(map(_is_said, self._said)))
+                self._losses.add(path, f"chat completions have no {kind} items", hint=is_left_out)
                 self._calls.elsewhere = True  # it may be a call, or stand for what was left out
                 return
         self._losses.lose(item, "caller", path, _NO_SUCH_FIELD, b'{"type":"direct"}')
         self._losses.rest(item, (*_OF_SERVERS, *known), path, _NO_SUCH_FIELD)
+
+    def _update(self, item: RawObject, path: str) -> None:
+        """Note what an item changes from there on: how hard to think, and the format of answers."""
+        self._losses.rest(item, (*_OF_SERVERS, "reasoning", "text"), path, _NO_SUCH_FIELD)
+        for name in ("reasoning", "text"):
+            if name in item:
+                self.updates.setdefault(name, {}).update(present(object_at(item[name], f"{path}.{name}")))
 
     def _search(self, item: RawObject, path: str) -> None:
         """Add a search among tools, or what it has found: these tools are among the request's."""
@@ -350,6 +367,10 @@ class Conversation:
         return None if url is None else {"type": "image_url", "image_url": {"url": url, **image}}
 
 
+def _is_said(message: Mapping[str, Any]) -> bool:
+    return message["role"] not in {"system", "developer"}
+
+
 def _as_parts(content: Content) -> list[ChatPart]:
     return content if isinstance(content, list) else [{"type": "text", "text": content}]
 
@@ -394,8 +415,9 @@ def chat_tools(raw: msgspec.Raw | None, losses: Losses) -> list[Any]:
             said.pop()
         names.add(name)
         losses.lose(tool, "allowed_callers", path, _TOOLS_NO_SUCH_FIELD, b'["direct"]')
+        losses.lose(tool, "async", path, _TOOLS_NO_SUCH_FIELD, b"false")
         losses.lose(tool, "defer_loading", path, _AT_ONCE, b"false", hint=True)
-        losses.rest(tool, known, path, _TOOLS_NO_SUCH_FIELD)
+        losses.rest(tool, (*known, "async"), path, _TOOLS_NO_SUCH_FIELD)
     return said
 
 
@@ -564,8 +586,8 @@ _NO_SUCH_FIELD = "chat completions have no such field"
 _READ = frozenset({
     *SHARED,
     *_LOST,
-    *("client_metadata", "include", "input", "instructions", "max_output_tokens", "parallel_tool_calls", "reasoning"),
-    *("stream_options", "text", "tool_choice", "tools", "top_logprobs"),
+    *("client_metadata", "image", "include", "input", "instructions", "max_output_tokens", "parallel_tool_calls"),
+    *("reasoning", "stream_options", "text", "tool_choice", "tools", "top_logprobs"),
 })  # fmt: skip
 
 
@@ -585,6 +607,8 @@ def to_chat(
     stored = any(name in fields for name in ELSEWHERE)
     conversation = Conversation(losses, thoughts=thoughts, signed=signed, elsewhere=stored)
     said["messages"] = _messages(asked, conversation, optional=stored)
+    for name, changed in conversation.updates.items():
+        asked[name] = raw_json({**object_at(asked.get(name), name), **changed})
     said |= _tools(asked, all_tools(fields), losses)
     if "max_output_tokens" in asked:
         said["max_completion_tokens"] = asked["max_output_tokens"]
@@ -597,6 +621,7 @@ def to_chat(
     losses.lose(asked, "client_metadata", "", "it is information for OpenAI, not for the model", hint=True)
     for name, (reason, plain) in _LOST.items():
         losses.lose(asked, name, "", reason, plain)
+    losses.rest(present(object_at(asked.get("image"), "image")), (), "image", _NO_SUCH_FIELD)
     losses.rest(asked, _READ, "", _NO_SUCH_FIELD)
     return losses.with_chat(said)
 
