@@ -60,14 +60,18 @@ def of_google(parts: list[dict[str, Any]], form: str) -> bytes:
     return b"".join(said)
 
 
-def told(target: Dialect, provider: str, parts: list[dict[str, Any]], form: str) -> Any:
-    """Return the whole answer that a client gets."""
+def told(
+    target: Dialect, provider: str, parts: list[dict[str, Any]], form: str, asked: dict[str, Any] | None = None
+) -> Any:
+    """Return the whole answer that a client gets, by default one who asks for thoughts."""
     source, stream = DIALECTS[provider], of_google(parts, form)
     if provider == "chat":
         for step in translations(GEMINI, CHAT, {}, ()):
             stream = step.feed(stream) + step.end()
-    asked = {"thinking": msgspec.Raw(b'{"type":"enabled","budget_tokens":2000}')} if target is MESSAGES else {}
-    asked |= {"generationConfig.thinkingConfig": msgspec.Raw(b'{"includeThoughts":true}')} if target is GEMINI else {}
+    if asked is None:
+        asked = {"thinking": msgspec.Raw(b'{"type":"enabled","budget_tokens":2000}')} if target is MESSAGES else {}
+        shown = msgspec.Raw(b'{"includeThoughts":true}')
+        asked |= {"generationConfig.thinkingConfig": shown} if target is GEMINI else {}
     for step in translations(source, target, asked, ()):
         stream = step.feed(stream) + step.end()
     gathering = target.answers.gathering()
@@ -236,13 +240,30 @@ def test_google_gets_none_of_claudes(client: str) -> None:
         assert sent(client, "gemini", request) == [("toolu_1", "skip_thought_signature_validator")]
 
 
-@pytest.mark.parametrize("thinking", [None, {"type": "disabled"}])
-def test_a_client_of_messages_that_wants_no_thinking_gets_no_block_of_it(thinking: Any) -> None:
+@pytest.mark.parametrize(
+    ("name", "thinking"),
+    [
+        ("two calls", {"type": "disabled"}),
+        ("a thought and a text", None),
+        ("a thought and a text", {"type": "disabled"}),
+    ],
+)
+def test_a_client_of_messages_that_wants_no_thinking_gets_no_block_of_it(name: str, thinking: Any) -> None:
     asked = raw_fields({"thinking": thinking})
-    stream = of_google(PARTS["two calls"], "streamed")
+    stream = of_google(PARTS[name], "streamed")
     for step in translations(GEMINI, MESSAGES, asked, ()):
         stream = step.feed(stream) + step.end()
     assert b"thinking" not in stream
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("provider", PROVIDERS)
+@pytest.mark.parametrize("name", ["a call", "a thought and a call", "two calls", "two calls that are signed"])
+def test_one_that_says_nothing_of_thinking_gets_what_calls_are_signed_with(name: str, provider: str, form: str) -> None:
+    answer = told(MESSAGES, provider, PARTS[name], form, asked={})
+    thoughts = [each for each in answer["content"] if each["type"] == "thinking"]
+    assert {each["thinking"] for each in thoughts} == {""}
+    assert sent("messages", provider, next_turn("messages", answer)) == expected(name, "messages", provider)
 
 
 def test_one_that_wants_thinking_without_its_text_gets_the_signature_alone() -> None:
