@@ -377,7 +377,9 @@ class FromChat(ChunkTranslation):
         """Say what Google has signed, if anything: at the end of the thinking before it, or in a block without text."""
         if kind == OF_TEXT:
             self._sealed = ""
-        if signature and self._keeps_signatures:
+        # Without what a call was signed with its model does not think on: an agent needs it, whether it asks or not.
+        is_needed = kind == OF_CALL and not self._forbids_thinking
+        if signature and (self._keeps_signatures or is_needed):
             self._sign({"type": SIGNED, "signature": f"{kind}:{signature}"}, said)
 
     def _sign(self, block: Mapping[str, Any], said: list[bytes]) -> None:
