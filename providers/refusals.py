@@ -98,9 +98,10 @@ RULES: tuple[Rule, ...] = (
         is_of_value=True,
     ),
     Rule(
-        rf"(?<!adaptive ){_Q}(?:body\.)?{_FIELD}{_Q} is (?:not supported|unsupported)",
+        rf"(?<!adaptive ){_Q}(?:body\.)?{_FIELD}{_Q} is (?:not supported|unsupported|deprecated for this model)",
         "Groq: iamsrikanthnani/pluely/issues/242, CherryHQ/cherry-studio/issues/1099; Cerebras:"
-        " Gitlawb/openclaude/issues/740, egoist/chatwise-releases/issues/1442",
+        " Gitlawb/openclaude/issues/740, egoist/chatwise-releases/issues/1442;"
+        " Anthropic: stippi/code-assistant/pull/119",
     ),
     Rule(
         rf"does(?: not|n.t) support (?:the )?(?:parameter |field |argument )?{_Q}{_FIELD}{_Q}"
