@@ -6,7 +6,7 @@ beginning caches are found, and thoughts are bound to it.
 
 import itertools
 import json
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,6 +16,7 @@ import pytest
 from tests.app.gateway.running_gateway import RunningGateway, serving
 from tests.app.vendors.test_signed_loops import PATHS, SCHEMA, answered, gone_on
 from tests.support.vendors import Served, running_vendor
+from tests.support.vendors.vendor import Request
 
 Json = dict[str, Any]
 Gateway = tuple[RunningGateway, dict[str, Served]]
@@ -118,7 +119,7 @@ def hashed(api: str, body: Json) -> Iterator[str]:
     body = unmarked(body)
     match api:
         case "responses":
-            head: list[Any] = [body.get("tools"), body.get("text"), body.get("instructions")]
+            head: list[Any] = [body.get("tools"), (body.get("text") or {}).get("format"), body.get("instructions")]
             turns = [(None, item) for item in blocks(body["input"])]
         case "chat":
             head = [body.get("tools")]
@@ -135,7 +136,12 @@ def hashed(api: str, body: Json) -> Iterator[str]:
 
 def edits(place: Place, vendor: Served) -> list[tuple[str, str]]:
     """Return where a request's beginning was not what the one before it had: what was there, and what is now."""
-    asked = [request.body for request in vendor.seen if isinstance(request.body, dict)]
+    return edits_of(place, vendor.seen)
+
+
+def edits_of(place: Place, requests: Sequence[Request]) -> list[tuple[str, str]]:
+    """Return as ``edits`` where one of these requests changed what the one before it had."""
+    asked = [request.body for request in requests if isinstance(request.body, dict)]
     told = [list(hashed(place.api, body)) for body in asked if place.api == "converse" or PROMPTS[place.api] in body]
     found = []
     for before, now in itertools.pairwise(told):
@@ -271,3 +277,66 @@ async def test_it_grows_where_the_gateway_remembers_it(
                     if not said:
                         break
             assert "previous_response_id" in vendors[name].seen[-1].body or edits(place, vendors[name]) == [], name
+
+
+# What is learnt of a refusal in the middle of a conversation, at servers of which nothing is known but their kind.
+KINDS: Mapping[str, Json] = {
+    "chat": {"preset": "deepseek"},  # whose thoughts must come back
+    "strict-chat": {"kind": "openai_compatible"},
+    "responses": {"kind": "openai_compatible", "apis": ["responses"]},
+    "messages": {"kind": "anthropic"},
+    "older-messages": {"kind": "anthropic"},
+    "gemini": {"kind": "gemini"},
+}
+LESSONS: Mapping[str, Mapping[str, Json]] = {  # said from the third turn on
+    "a field": EXTRAS,
+    "a forced tool": {  # of the first request of a turn
+        "chat": {"tool_choice": "required"},
+        "responses": {"tool_choice": "required"},
+        "messages": {"tool_choice": {"type": "any"}},
+        "gemini": {"toolConfig": {"functionCallingConfig": {"mode": "ANY"}}},
+    },
+    "an order": {},  # the user speaks twice, and in chat and Responses the instructions change
+}
+
+
+async def taught(running: RunningGateway, api: str, model: str, lesson: str) -> None:
+    """Hold a conversation in whose third turn, and in each later one, something is said that a server may refuse."""
+    body, said = begun(api), LESSONS[lesson].get(api, {})
+    for turn in range(TURNS + 1):
+        is_late = turn > 1
+        if lesson == "an order" and is_late:
+            if api in {"chat", "responses"}:
+                body = {**body, PROMPTS[api]: [*body[PROMPTS[api]], {"role": "system", "content": "Be briefer."}]}
+            body = with_turn(api, body, "Wait.")
+        calls = f'call: look {{"city": "{turn}"}}\nthen: read {{"city": "{turn}"}}'
+        body = with_turn(api, body, f"Turn {turn}.\n{calls}")
+        now = said if is_late else {}
+        while has_calls(api, answer := await answered(running, api, model, {**body, **now}, stream=True)):
+            body, now = gone_on(api, body, answer), {} if lesson == "a forced tool" else now
+        body = after(api, body, answer)
+
+
+@pytest.mark.parametrize("lesson", LESSONS)
+@pytest.mark.parametrize("api", PATHS)
+async def test_after_what_a_refusal_has_taught_it_grows_at_its_end_again(
+    tmp_path: Path, vendors: dict[str, Served], api: str, lesson: str
+) -> None:
+    providers = {
+        name: {"base_url": vendors[name].base_url, "api_key": vendors[name].key, **kind} for name, kind in KINDS.items()
+    }
+    models = {
+        name: {"deployments": [{"deployment": f"{name}/{PLACES[name].model}", "drop_params": True}]} for name in KINDS
+    }
+    async with serving(tmp_path, {"unused": None}, providers=providers, models=models) as running:
+        for name in KINDS:
+            place, vendor = PLACES[name], vendors[name]
+            await taught(running, api, name, lesson)
+            refused = {id(each.request) for each in vendor.refusals}
+            last = max((number for number, each in enumerate(vendor.seen) if id(each) in refused), default=-1)
+            assert len(vendor.seen) - last > 3, vendor.said  # it was learnt at once
+            assert edits_of(place, vendor.seen[last + 1 :]) == [], (name, vendor.said)
+            taken = [each for each in vendor.seen if id(each) not in refused]
+            # Turns of another order are sent otherwise from then on: once, all of them.
+            assert len(edits_of(place, taken)) <= (lesson == "an order"), (name, vendor.said)
+        assert lesson == "an order" or any(vendor.refusals for vendor in vendors.values())
