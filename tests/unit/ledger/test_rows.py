@@ -62,7 +62,7 @@ def test_every_column_is_a_field_of_the_record_and_what_a_provider_asked_for_is_
     }
 
 
-JSON_COLUMNS = ("dropped", "tags", "price", "itl", "units")
+JSON_COLUMNS = ("dropped", "tags", "price", "itl", "units", "thoughts_dropped")
 
 
 def marked(record: CallRecord | AttemptRecord) -> Any:
