@@ -615,6 +615,11 @@ def _find(table: _Table, prefix: str, model: str) -> Datasheet:
     return Datasheet(listed=msgspec.structs.replace(listed, dearest=tuple((dearest | usd).items()), dearest_of=name))
 
 
+# Models of one family that a vendor must sell, where only their names say that they are one: a single small model's
+# price says too little of a large one's.
+_LEAST_FAMILY = 3
+
+
 def _kin(table: _Table, prefix: str, model: str) -> tuple[str, dict[str, float]]:
     """Return the models of this vendor that a ``model`` without a row is nearest to, and their highest prices.
 
@@ -629,6 +634,8 @@ def _kin(table: _Table, prefix: str, model: str) -> tuple[str, dict[str, float]]
         for name, row in _all_rows(table).items()
         if (kin := kin_of(name, own.family)) is not None and (name.startswith(f"{prefix}/") or _sells(row, prefix))
     ]
+    if not own.is_known and len(sold) < _LEAST_FAMILY:
+        return "", {}
     newest = max((each.major for each, _ in sold if each.major and each.major <= (own.major or 0)), default=None)
     groups = {
         f"{own.family} {own.line}": [row for each, row in sold if own.line and each.line == own.line],

@@ -89,7 +89,9 @@ class _Row(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class _Family(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    name: str  # a regular expression that finds a model of it, with the groups line, older (line), major and minor
+    # A regular expression that finds a model of it, with the groups line, older (line), major and minor; of a line that
+    # has a numbering of its own, number and size.
+    name: str
     all: Mapping[str, Any] = {}  # the traits that all models of it have
     rows: tuple[_Row, ...] = ()
 
@@ -180,6 +182,7 @@ class Kin(NamedTuple):
     family: str
     line: str  # opus, sonnet, …; "": it has none
     major: int | None  # its version's first number; None: it has none
+    is_known: bool = True  # the family has rows
 
 
 def _read(family: str, found: re.Match[str]) -> Kin:
@@ -188,8 +191,20 @@ def _read(family: str, found: re.Match[str]) -> Kin:
     return Kin(family, groups.get("line") or groups.get("older") or "", None if major is None else int(major))
 
 
+# Of a family that has no rows: it is the first word of a name, with its publisher's, and the next word is the line.
+_WORDS = re.compile(r"(?P<family>(?:[a-z]+\.)*[a-z]+)(?=-|$|\d)(?:[^-]*-(?P<line>[a-z]{3,})(?=-|$))?")
+
+
 def kin_of(model: str, family: str | None = None) -> Kin | None:
-    """Return what ``model`` has in common with others; None: its family is not known, or not this one."""
+    """Return what ``model`` has in common with others; None: it is not of this family, or its name has no words."""
     name = model.rpartition("/")[2].lower()
-    each = _families() if family is None else {family: _families()[family]}
-    return next((_read(own, found) for own, (pattern, _) in each.items() if (found := pattern.search(name))), None)
+    families = _families()
+    for own, (pattern, _) in families.items():
+        if family in {None, own} and (found := pattern.search(name)) is not None:
+            kin, groups = _read(own, found), found.groupdict()
+            if (number := groups.get("number")) is None:  # of a line with a numbering, and sizes, of its own
+                return kin
+            return Kin(own, "-".join(filter(None, (kin.line, groups["size"]))), int(number))
+    if family in families or (found := _WORDS.match(name)) is None or family not in {None, found["family"]}:
+        return None
+    return Kin(found["family"], found["line"] or "", None, is_known=False)

@@ -11,7 +11,16 @@ from typing import Any
 import pytest
 
 from providers.catalog import load_catalog
-from providers.datasheets import OLD_DAYS, UNKNOWN, UNLISTED, Capabilities, Datasheet, DatasheetTable, thinks
+from providers.datasheets import (
+    OLD_DAYS,
+    UNKNOWN,
+    UNLISTED,
+    Capabilities,
+    Datasheet,
+    DatasheetTable,
+    dearest_of,
+    thinks,
+)
 from providers.usage import Price
 
 ROWS: dict[str, dict[str, Any]] = {
@@ -199,6 +208,23 @@ def test_a_model_that_is_not_listed_has_the_dearest_prices_of_its_vendor() -> No
         ("anthropic", "claude-opus-9-1-20270101", "claude opus"),
         ("bedrock", "us.anthropic.claude-opus-5-9-v1:0", "claude opus"),
         ("gemini", "gemini-9-neon", "gemini 4"),
+        # Names that nobody has seen.
+        ("openai", "gpt-6.3-luna", "gpt luna"),
+        ("openai", "gpt-7", "gpt 6"),
+        ("openai", "o5-mini", "gpt o-mini"),  # a line that has a numbering and sizes of its own
+        ("openai", "o5", "gpt o"),
+        ("openai", "gpt-audio-3", "gpt audio"),
+        ("anthropic", "claude-opus-5-7", "claude opus"),
+        ("anthropic", "claude-haiku-5-6", "claude haiku"),
+        ("gemini", "gemini-4.2-argon", "gemini 4"),
+        ("gemini", "gemini-5-flash", "gemini flash"),
+        ("deepseek", "deepseek-v5", "deepseek 4"),
+        ("moonshot", "kimi-k3.7", "kimi 3"),
+        ("dashscope", "qwen4-max", "qwen 3"),
+        # Of families without rows, which their names tell.
+        ("xai", "grok-9-fast", "grok"),
+        ("mistral", "devstral-9", "devstral"),
+        ("mistral", "mistral-large-9", "mistral large"),
     ],
 )
 def test_a_model_that_is_not_listed_has_the_dearest_prices_of_its_own_line(prefix: str, model: str, kin: str) -> None:
@@ -226,6 +252,20 @@ def test_a_listed_model_of_its_line_is_never_dearer() -> None:
         assert newer is not None
         assert price.input_usd <= dict(newer.dearest)["input"] <= 2 * price.input_usd
         assert price.output_usd <= dict(newer.dearest)["output"] <= 2 * price.output_usd
+
+
+def test_one_small_model_says_nothing_of_what_a_large_one_of_its_name_costs(tmp_path: Path) -> None:
+    row = {"litellm_provider": "groq", "mode": "chat"}
+    models = {
+        "groq/llama-guard-1b": row | {"input_cost_per_token": 4e-8, "output_cost_per_token": 4e-8},
+        "groq/other-400b": row | {"input_cost_per_token": 8e-7, "output_cost_per_token": 4e-6},
+    }
+    path = tmp_path / "models.json"
+    source = {"name": "litellm", "version": "1", "date": "2026-01-01", "url": "", "license": "MIT"}
+    path.write_text(json.dumps({"source": source, "models": models, "dearest": dearest_of(models)}))
+    listed = found(DatasheetTable(path), "groq", "llama-9-400b").listed
+    assert listed is not None
+    assert (listed.dearest_of, dict(listed.dearest)["output"]) == ("", 4e-6)
 
 
 # Fine-tuned models: OpenAI's ft:BASE:ORGANISATION:NAME:ID, Azure's BASE.ft-ID.
