@@ -203,7 +203,7 @@ def test_a_model_that_is_not_listed_has_the_dearest_prices_of_its_vendor() -> No
         ("openai", "gpt-6.9-astra", "gpt astra"),  # its line
         ("openai", "gpt-6.9-nebula", "gpt 6"),  # a line that nobody has: its version
         ("openai", "gpt-9", "gpt 6"),  # the newest version before its own
-        ("openai", "o9-pro", "gpt"),
+        ("openai", "o9-pro", "gpt o-pro"),
         ("anthropic", "claude-fable-5-9", "claude fable"),
         ("anthropic", "claude-opus-9-1-20270101", "claude opus"),
         ("bedrock", "us.anthropic.claude-opus-5-9-v1:0", "claude opus"),
