@@ -105,9 +105,18 @@ def refusing(body: Any) -> Sequence[Step]:
     return ANSWERS["google"]
 
 
-async def test_an_older_server_is_asked_without_it_from_the_second_time_on(serve: Serve) -> None:
-    async with serve(alpha=None, **providers(alpha=GOOGLE)) as running:
-        running["alpha"].answers = refusing
+def refusing_in_chat(body: Any) -> Sequence[Step]:
+    """Refuse it as Google's chat completions did in spring, in a list of one."""
+    if "store" in body:
+        said = 'Invalid JSON payload received. Unknown name "store": Cannot find field.'
+        return [Status(400, [{"error": {"code": 400, "message": said, "status": "INVALID_ARGUMENT"}}])]
+    return ANSWERS["gemini"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_an_older_server_is_asked_without_it_from_the_second_time_on(serve: Serve, kind: str) -> None:
+    async with serve(alpha=None, **providers(alpha=KINDS[kind])) as running:
+        running["alpha"].answers = refusing if kind == "google" else refusing_in_chat
         for times in (2, 3):
             async with running.post({"model": MODEL, "messages": QUESTION}) as response:
                 assert (response.status, response.headers.get("x-holeshot-dropped")) == (200, None)

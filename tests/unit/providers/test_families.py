@@ -101,6 +101,42 @@ def test_of_what_is_not_known_nothing_is_said(name: str) -> None:
     assert traits_of(name) == UNKNOWN_MODEL
 
 
+OFF, FLAG = {"thinking": {"type": "disabled"}}, {"enable_thinking": False}
+UP_TO_MAX = ("low", "medium", "high", "xhigh", "max")
+ANTHROPICS, OPENAIS = frozenset({"temperature", "top_k", "top_p"}), frozenset({"temperature", "top_p", "logprobs"})
+
+# Models that are not out: what they inherit of the newest of their line. Forced tools, the least thinking, the fields
+# that forbid it, efforts, what is refused, and tiers that are not there.
+Unseen = tuple[str, str, str, str, dict[str, object], tuple[str, ...], frozenset[str], set[str]]
+UNSEEN: list[Unseen] = [
+    ("claude-opus-6", "anthropic", "never", "low", {}, (), ANTHROPICS, set()),
+    ("claude-opus-5-7", "anthropic", "never", "low", {}, (), ANTHROPICS, set()),
+    ("claude-sonnet-6", "anthropic", "never", "between_tools", {}, (), ANTHROPICS, set()),
+    ("claude-haiku-5-6", "anthropic", "taken", "off", {}, (), ANTHROPICS, set()),
+    ("gpt-6.4-nova", "openai", "taken", "off", {}, UP_TO_MAX, OPENAIS, {"flex"}),
+    ("gpt-6.3-luna", "openai", "taken", "off", {}, UP_TO_MAX, OPENAIS, {"flex"}),
+    ("gpt-7", "azure", "taken", "off", {}, UP_TO_MAX, OPENAIS, {"flex"}),
+    ("o5-mini", "openai", "taken", "off", {}, UP_TO_MAX[:3], OPENAIS, set()),
+    ("gemini-5-flash", "google", "taken", "off", {}, (), frozenset(), set()),
+    ("gemini-4.2-argon", "google", "taken", "off", {}, (), frozenset(), set()),
+    ("deepseek-v5", "deepseek", "not_while_thinking", "off", OFF, (), frozenset(), set()),
+    ("deepseek-flash", "deepseek", "not_while_thinking", "off", OFF, (), frozenset(), set()),
+    ("kimi-k3.5", "moonshot", "taken", "off", {}, ("low", "high", "max"), frozenset(), set()),
+    ("qwen4-max", "dashscope", "not_while_thinking", "off", FLAG, (), frozenset(), set()),
+]
+
+
+@pytest.mark.parametrize("row", UNSEEN, ids=[row[0] for row in UNSEEN])
+def test_a_model_that_is_not_out_inherits_the_newest_of_its_line(row: Unseen) -> None:
+    name, vendor, forced, least, off, efforts, refused, tiers = row
+    traits = traits_of(name, vendor)
+    assert (traits.forced_tools, traits.least_thinking, traits.not_thinking) == (forced, least, off)
+    assert (traits.efforts, traits.lacks_tiers) == (efforts, tiers)
+    assert refused <= traits.drop
+    assert bool(refused) == bool(traits.drop)
+    assert not traits.is_usual or traits.family == "gemini"
+
+
 def sources() -> Iterator[tuple[str, str, str]]:
     """Yield each row's family, page and day."""
     told = tomllib.loads(files("providers").joinpath("families.toml").read_text(encoding="utf-8"))
