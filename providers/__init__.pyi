@@ -59,6 +59,7 @@ from .exchange import UpstreamAnswer as UpstreamAnswer
 from .exchange import sound_has_begun as sound_has_begun
 from .families import UNKNOWN_MODEL as UNKNOWN_MODEL
 from .families import Traits as Traits
+from .families import refusing as refusing
 from .families import traits_of as traits_of
 from .forms import concerns as concerns
 from .forms import taught as taught

@@ -176,6 +176,11 @@ def traits_of(model: str, vendor: str = "") -> Traits:
     return UNKNOWN_MODEL
 
 
+def refusing(traits: Traits, fields: frozenset[str]) -> Traits:
+    """Return the traits of a model that is asked where these parameters are an error, whatever it takes elsewhere."""
+    return msgspec.structs.replace(traits, drop=traits.drop | fields, narrows=True, is_usual=False)
+
+
 class Kin(NamedTuple):
     """What of a model's name others of its family may share."""
 

@@ -48,6 +48,7 @@ from providers import (
     learnt_of,
     lets_search,
     raw_json,
+    refusing,
     runs_itself,
     tier_of,
     traits_of,
@@ -209,6 +210,8 @@ class Resolver:
         provided = self._settings.providers[provider]
         kind = kind_of(provider, provided, self._catalog)
         traits = traits_of(settings.same_as or model, vendor.name if vendor is not None else "")
+        if kind == "anthropic" and _version_of(provided.headers, settings.extra_headers) >= _WITHOUT_SAMPLING:
+            traits = refusing(traits, _SAMPLING)
         apis = apis_at(settings, provided, vendor, datasheet.only_api)
         price, tier = datasheet.price, tier_of(settings.extra_body.get("service_tier"))
         is_free = vendor is not None and model.endswith(vendor.quirks.free) and not (price and price.is_configured)
@@ -596,3 +599,15 @@ class Fleet:
         if adhoc and slash and provider not in self._settings.providers:
             hint += f"; {provider!r} is not a configured provider ({', '.join(self._settings.providers) or 'none'})"
         return f"the model {name!r} does not exist; {hint}"
+
+
+# From this version of Anthropic's API on no model takes sampling, not even its default: "temperature: Extra inputs are
+# not permitted" (platform.claude.com/docs/en/api/versioning, read on 2026-11-29). Others ask for an older one.
+_WITHOUT_SAMPLING = "2026-10-21"
+_SAMPLING = frozenset({"temperature", "top_k", "top_p"})
+
+
+def _version_of(*headers: Mapping[str, SecretStr]) -> str:
+    """Return the version of Anthropic's API that an operator's headers ask for, the last ones before others."""
+    said = {name.lower(): value.get_secret_value() for each in headers for name, value in each.items()}
+    return said.get("anthropic-version", "")

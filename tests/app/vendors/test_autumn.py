@@ -342,3 +342,38 @@ async def test_instructions_to_the_newest_gpt_are_cached(gateway: Gateway, model
     prompt, read = (sum(row[name] or 0 for row in rows) for name in ("prompt_tokens", "cached_tokens"))
     assert len(rows) == 10
     assert read / prompt > 0.8, (read, prompt)
+
+
+@pytest.mark.parametrize("choice", [{"type": "tool", "name": "web_search"}, {"type": "any"}], ids=["named", "any"])
+async def test_a_search_of_the_vendor_that_cannot_be_forced_is_offered_and_told(gateway: Gateway, choice: Json) -> None:
+    running, vendors = gateway
+    search = {"tools": [{"type": "web_search_20250305", "name": "web_search"}], "tool_choice": choice}
+    for model, sent in (*((each, {"type": "auto"}) for each in ALWAYS_THINKING), ("claude-sonnet-5", choice)):
+        _, headers = await answered(running, "messages", model, {**said("messages", "say: well"), **search})
+        assert vendors["anthropic"].seen[-1].body["tool_choice"] == sent
+        assert headers.get("x-holeshot-dropped") == ("tool_choice" if model in ALWAYS_THINKING else None)
+
+
+@pytest.mark.parametrize("version", ["2023-06-01", "2026-10-21"])
+async def test_sampling_is_left_out_where_the_version_of_the_api_has_none(tmp_path: Path, version: str) -> None:
+    sampling = {"temperature": 0.5, "top_k": 5}
+    async with running_vendor("anthropic") as vendor:
+        provider = {"preset": "anthropic", "base_url": vendor.base_url, "api_key": vendor.key}
+        config: Json = {
+            "providers": {"anthropic": {**provider, "headers": {"anthropic-version": version}}},
+            "models": {"m": {"deployments": ["anthropic/claude-sonnet-4-6"]}},
+        }
+        async with serving(tmp_path, {"unused": None}, **config) as running:
+            for api in ("messages", "chat"):
+                body = {**said(api, "say: well"), **sampling, "model": "m"}
+                newest = {"anthropic-version": "2026-10-21", "authorization": "Bearer any"}
+                async with running.post(body, path=PATHS[api], headers=newest) as response:
+                    dropped = response.headers.get("x-holeshot-dropped")
+                    assert response.status == 200, await response.text()
+                    assert (dropped is None) == (version == "2023-06-01"), dropped
+                sent = vendor.seen[-1]
+                assert ("temperature" in sent.body, sent.headers["anthropic-version"]) == (
+                    version == "2023-06-01",
+                    version,
+                )
+        assert not vendor.refusals

@@ -101,7 +101,8 @@ def test_of_what_is_not_known_nothing_is_said(name: str) -> None:
     assert traits_of(name) == UNKNOWN_MODEL
 
 
-OFF, FLAG = {"thinking": {"type": "disabled"}}, {"enable_thinking": False}
+OFF: dict[str, object] = {"thinking": {"type": "disabled"}}
+FLAG: dict[str, object] = {"enable_thinking": False}
 UP_TO_MAX = ("low", "medium", "high", "xhigh", "max")
 ANTHROPICS, OPENAIS = frozenset({"temperature", "top_k", "top_p"}), frozenset({"temperature", "top_p", "logprobs"})
 
