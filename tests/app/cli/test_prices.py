@@ -71,7 +71,8 @@ def test_no_price_falls_to_0_or_below_a_tenth_without_a_yes(asking: Holeshot, ro
     ("table", "said"),
     [
         ([1], "no table of models"),
-        ({"gpt-6-sol": NEWEST}, "1 models, and"),
+        ({"error": {"message": "not here"}}, "has no price"),
+        ({}, "has no price"),
         (None, "status 404"),
     ],
 )
@@ -85,6 +86,24 @@ def test_what_is_no_table_changes_nothing(asking: Holeshot, site: Any, table: An
     assert said in told.stderr
     assert "nothing was changed" in told.stderr
     assert Path("prices.json").read_text() == '{"x": {}}'
+
+
+def test_a_table_of_a_few_models_leaves_the_others_as_they_were(asking: Holeshot, site: Any) -> None:
+    site.answers["/table"] = {"gpt-6.99-sol": NEWEST}
+    told = asking(*ASK)
+    assert told.exit_code == 0, told.output
+    assert DatasheetTable.shipped("prices.json").rows() == DatasheetTable.shipped().rows() | {"gpt-6.99-sol": NEWEST}
+
+
+def test_no_price_of_the_file_is_lost_without_a_yes(asking: Holeshot, site: Any, rows: dict[str, Any]) -> None:
+    assert rows
+    Path("prices.json").write_text(json.dumps({"gpt-6.99-sol": NEWEST}))
+    site.answers["/table"] = {"gpt-6-sol": NEWEST}
+    told = asking(*ASK)
+    assert (told.exit_code, json.loads(Path("prices.json").read_text())) == (1, {"gpt-6.99-sol": NEWEST})
+    assert "lacks 1 model of prices.json, such as gpt-6.99-sol: nothing was written" in told.stderr
+    assert asking(*ASK, "--yes").exit_code == 0
+    assert "gpt-6.99-sol" not in DatasheetTable.shipped("prices.json").rows()
 
 
 def test_a_negative_price_changes_nothing(asking: Holeshot, rows: dict[str, Any]) -> None:
