@@ -39,7 +39,11 @@ def models(  # noqa: PLR0917 - typer's options are parameters
         ),
     ] = False,
     yes: Annotated[
-        bool, typer.Option("--yes", help="With --prices: also prices that fall to 0, or below a tenth.")
+        bool,
+        typer.Option(
+            "--yes",
+            help="With --prices: also where prices fall to 0 or below a tenth, or models of the file are missing.",
+        ),
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object; with --live, all models.")] = False,
     config: ConfigOption = None,
@@ -58,7 +62,7 @@ def models(  # noqa: PLR0917 - typer's options are parameters
     if prices and live:
         fail("--prices and --live are two questions: ask one of them", MISUSED)
     if yes and not prices:
-        fail("--yes needs --prices: it confirms prices that fall", MISUSED)
+        fail("--yes needs --prices: it confirms prices that fall, or are lost", MISUSED)
     settings, _ = read_settings(config)
     if prices:
         from gateway.cli.prices import bring  # noqa: PLC0415 - only where it is needed

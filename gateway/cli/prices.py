@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 _LARGEST_BYTES = 64 * 1024 * 1024
 _TIMEOUT_S = 30.0
-_LEAST_SHARE = 0.5  # of the models that are known: with fewer it is another file, or a part of one
 _MOST_SHOWN = 40
 _PER_MTOK = 1e6
 _NO_MODEL = frozenset({"sample_spec", "fallback_generalizations"})  # rows that explain the table, or guess
@@ -40,10 +39,11 @@ def bring(settings: "Settings", match: str | None, *, yes: bool, as_json: bool) 
     with waiting(f"asking {_host(address)}"):
         given = _read(address)
     before = DatasheetTable.shipped(settings.prices.file).rows()
-    rows = _checked(given, before, _host(address))
+    rows = _checked(given, _host(address))
     changes = prices_changed(before, rows)
     fallen = [each for each in changes if each.has_fallen]
-    written = yes or not fallen
+    lost = _lost(before, rows)
+    written = yes or not (fallen or lost)
     if written:
         day = f"{datetime.now(UTC):%Y-%m-%d}"
         _write(target, table_of(rows, TableSource(_host(address), day, day, _shown(address), "", day)))
@@ -53,6 +53,12 @@ def bring(settings: "Settings", match: str | None, *, yes: bool, as_json: bool) 
     else:
         _show([each for each in changes if match is None or match.lower() in each.model.lower()])
         say(f"{counted(len(rows), 'model')} at {_host(address)}: {counted(len(new), 'is new', 'are new')}")
+    if not written and lost:
+        fail(
+            f"{_host(address)} lacks {counted(len(lost), 'model')} of {target}, such as {lost[0]}: nothing was written."
+            " Say --yes if that is right",
+            FAILED,
+        )
     if not written:
         fail(
             f"{counted(len(fallen), 'price falls', 'prices fall')} to 0 or below a tenth, such as {fallen[0].model}:"
@@ -85,16 +91,29 @@ def _read(address: str) -> bytes:
     return given
 
 
-def _checked(given: bytes, before: Rows, host: str) -> dict[str, dict[str, Any]]:
-    """Return the rows of a table; exit if it is none, has too few, or a price that is none."""
+def _lost(before: Rows, rows: Rows) -> list[str]:
+    """Return the models whose prices are from the present file alone, and not in ``rows``.
+
+    Of the others a table may lack as many as it likes, as those of the release stay.
+    """
+    release = DatasheetTable.shipped().rows()
+    return [
+        name
+        for name in sorted(before.keys() - rows.keys())
+        if before[name] != release.get(name) and prices_in(before[name])
+    ]
+
+
+def _checked(given: bytes, host: str) -> dict[str, dict[str, Any]]:
+    """Return the rows of a table; exit if it is none, or has a price that is none, or no price at all."""
     try:
         table = msgspec.json.decode(given, type=dict[str, msgspec.Raw])
         rows = {name: msgspec.json.decode(row, type=dict[str, Any]) for name, row in table.items()}
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         fail(f"what {host} sends is no table of models in litellm's format: nothing was changed", FAILED)
     sold = {name: row for name, row in rows.items() if name not in _NO_MODEL}
-    if len(sold) < _LEAST_SHARE * len(before):
-        fail(f"{host} has {len(sold)} models, and {len(before)} are known: nothing was changed", FAILED)
+    if not any(map(prices_in, sold.values())):
+        fail(f"what {host} sends has no price: nothing was changed", FAILED)
     for name, row in sold.items():
         for path, usd in prices_in(row).items():
             if not (math.isfinite(usd) and usd >= 0):
