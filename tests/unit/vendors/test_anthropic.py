@@ -180,6 +180,11 @@ def test_a_beta_brings_its_fields(anthropic: Vendor) -> None:
     field: dict[str, Any] = {"context_management": {"edits": []}}
     for beta in ("context-management-2025-06-27", "compact-2026-01-12"):
         assert speak(anthropic, beta=beta, **field).status == 200
+    thinking = {"type": "adaptive", "display": "updates"}
+    words = "thinking.adaptive.display: Input should be 'summarized' or 'omitted'"
+    assert said(speak(anthropic, model="claude-opus-5-5", thinking=thinking)) == words
+    updates = "thinking-display-updates-2026-08-18"
+    assert speak(anthropic, model="claude-opus-5-5", thinking=thinking, beta=updates).status == 200
     assert said(speak(anthropic, beta="nonsense")).startswith("Unexpected value(s) `nonsense` for the `anthropic-beta`")
 
 

@@ -11,7 +11,6 @@ from tests.support.vendors.rules.anthropic import (
     API,
     BETA,
     BETA_FIELDS,
-    BOUND_THINKING,
     CLEARING,
     COUNT,
     MESSAGE,
@@ -21,7 +20,9 @@ from tests.support.vendors.rules.anthropic import (
     PER_TURN,
     ROLES_WITH_SYSTEM,
     TOOL_CHANGES,
+    UPDATES,
     WITHIN,
+    thinking_with,
 )
 from tests.support.vendors.shapes import ListOf, MapOf, Record, Shape, Text
 from tests.support.vendors.vendor import Json, Refused, Request
@@ -92,8 +93,9 @@ class Anthropic(MessagesVendor):
         more: dict[str, Shape] = {
             name: shape for name, (words, shape) in BETA_FIELDS.items() if any(beta.startswith(words) for beta in betas)
         }
-        if CONTROLS in betas:
-            more["thinking"] = BOUND_THINKING
+        controls, updates = CONTROLS in betas, any(beta.startswith(UPDATES) for beta in betas)
+        if controls or updates:
+            more["thinking"] = thinking_with(controls=controls, updates=updates)
         asked = request.body.get("model") if isinstance(request.body, dict) else None
         model = self.models.find(asked) if isinstance(asked, str) else None
         message: dict[str, Shape] = {}

@@ -284,13 +284,27 @@ _BINDING = Record(
     },
     nullable=True,
 )
-BOUND_THINKING = ByTag(
-    shapes={
-        name: shape.also(block_binding=_BINDING) if name == "adaptive" and isinstance(shape, Record) else shape
-        for name, shape in THINKING.shapes.items()
-    },
-    page=THINKING.page,
-)
+# Short words on how it gets on are shown with a beta only (SDK, types/anthropic_beta_param.py, read on 2026-11-29); Claude
+# Code 2.1.332 asks for them where its answers are read as a stream.
+UPDATES = "thinking-display-updates"
+
+
+def thinking_with(*, controls: bool, updates: bool) -> Shape:
+    """Return the field with what betas add to it."""
+    display = {"display": Text(only=("summarized", "omitted", "updates"), nullable=True)} if updates else {}
+    added: dict[str, dict[str, Shape]] = {
+        "adaptive": {**display, **({"block_binding": _BINDING} if controls else {})},
+        "enabled": {**display},
+    }
+    return ByTag(
+        shapes={
+            name: shape.also(**added.get(name, {})) if isinstance(shape, Record) else shape
+            for name, shape in THINKING.shapes.items()
+        },
+        page=THINKING.page,
+    )
+
+
 BETA = re.compile(r"[a-z0-9-]+-20\d\d-?\d\d-?\d\d")
 
 # Marks of this autumn's models: thinking cannot be turned off; a call of a tool cannot be forced.
