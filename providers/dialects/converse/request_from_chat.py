@@ -338,7 +338,7 @@ def _claude(model: str, hard: tuple[str | None, int | None], inference: Object, 
         elif habits.sampling == "one" and own == "topP" and "temperature" in inference:
             losses.add(name, "this model takes a temperature or a top_p, not both")
             del inference[own]
-    return _dropping_unfit(thinking, model, said["messages"])
+    return _dropping_unfit(thinking, model, said["messages"], forces="tool_choice" in within)
 
 
 # Bedrock's name of the switch differs from Anthropic's, and its beta stands in the body: docs.aws.amazon.com/bedrock/
@@ -347,9 +347,12 @@ def _claude(model: str, hard: tuple[str | None, int | None], inference: Object, 
 _DROPS: Object = {"mismatch_behavior": "drop_block"}
 
 
-def _dropping_unfit(extra: Object, model: str, turns: list[Object]) -> Object:
-    """Return the fields of Messages that have thoughts dropped which do not fit what stands before them any more."""
-    if "prefix" not in traits_of(model).bound:
+def _dropping_unfit(extra: Object, model: str, turns: list[Object], *, forces: bool) -> Object:
+    """Return the fields of Messages that have thoughts dropped which do not fit what stands before them any more.
+
+    A request that ``forces`` a call and says nothing of thinking is not told to think, which would be refused.
+    """
+    if "prefix" not in traits_of(model).bound or (forces and "thinking" not in extra):
         return extra
     if not any("reasoningContent" in block for turn in turns for block in turn["content"]):
         return extra

@@ -362,6 +362,7 @@ def without_bound_reasoning(fields: Mapping[str, msgspec.Raw]) -> Wording:
 _SWITCH, CONTROLS = b'"block_binding"', "thinking-binding-controls-2026-08-01"
 _DROPS = raw_json({"prefix_mismatch_behavior": "drop_block"})
 _ADAPTIVE = raw_json("adaptive")  # what these models do where nothing is said
+_FORCES = re.compile(rb'"type"\s*:\s*"(?:any|tool)"')
 HAVE_SWITCH = frozenset({"adaptive", "enabled"})
 _THOUGHT_BLOCKS = (b'"thinking"', b'"redacted_thinking"')
 
@@ -376,7 +377,10 @@ def dropping_unfit(fields: Fields) -> Fields:
     conversation = bytes(fields.get("messages", b""))
     if _SWITCH in bytes(fields.get("thinking", b"")) or not any(each in conversation for each in _THOUGHT_BLOCKS):
         return fields
-    thinking = {"type": _ADAPTIVE, **object_at(fields.get("thinking"), "thinking")}
+    asked = object_at(fields.get("thinking"), "thinking")
+    if not asked and _FORCES.search(bytes(fields.get("tool_choice", b""))):
+        return fields  # which it takes while nothing is said of thinking, and not beside ``adaptive``
+    thinking = {"type": _ADAPTIVE, **asked}
     if bytes(thinking["type"]).decode().strip('"') not in HAVE_SWITCH:
         return fields
     return {**fields, "thinking": raw_json({**thinking, "block_binding": _DROPS})}

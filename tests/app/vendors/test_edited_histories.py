@@ -177,6 +177,21 @@ async def test_the_switch_is_added_where_the_way_of_thinking_has_it(
     assert betas == (BETA if "block_binding" in told else "")
 
 
+FORCED: Json = {"type": "tool", "name": "look"}
+
+
+async def test_nothing_is_said_where_a_tool_is_forced_and_nobody_asks_for_thinking(gateway: Gateway) -> None:
+    second = await second_turn(gateway, "claude-haiku-5-5")
+    forced = {**second, "tool_choice": FORCED}
+    assert await sent(gateway, "claude-haiku-5-5", forced) == (
+        {**forced, "model": "claude-haiku-5-5", "stream": True},
+        "",
+    )
+    said, betas = await sent(gateway, "claude-haiku-5-5", {**second, "tool_choice": {"type": "auto"}})
+    assert (said["thinking"], betas) == ({"type": "adaptive", "block_binding": SWITCH}, BETA)
+    assert gateway[1].said == ""
+
+
 # At Bedrock: docs.aws.amazon.com/bedrock/latest/userguide/claude-messages-thinking-block-binding.html, the same day.
 AT_BEDROCK = {"type": "adaptive", "display": "summarized", "block_binding": {"mismatch_behavior": "drop_block"}}
 
@@ -237,6 +252,22 @@ async def test_in_converse_nothing_is_said_without_thoughts_nor_to_older_models(
         assert "anthropic_beta" not in before
         assert {name: after[name] for name in extra} == extra
         assert ("anthropic_beta" in after) == (model != OLDER)
+    assert vendor.said == ""
+
+
+async def test_in_converse_nothing_is_said_where_a_tool_is_forced_and_nobody_asks_for_thinking(
+    bedrock: Gateway,
+) -> None:
+    running, vendor = bedrock
+    body = begun("messages")
+    body = gone_on("messages", body, await answered(running, "messages", "claude-haiku-5-5", body, stream=True))
+    assert thoughts(body) == 1
+    del body["thinking"]
+    for choice in (FORCED, {"type": "auto"}):
+        await answered(running, "messages", "claude-haiku-5-5", {**body, "tool_choice": choice}, stream=True)
+    forced, free = (request.body.get("additionalModelRequestFields", {}) for request in vendor.seen[-2:])
+    assert ("thinking" in forced, "anthropic_beta" in forced) == (False, False)
+    assert free["anthropic_beta"] == [BETA]
     assert vendor.said == ""
 
 

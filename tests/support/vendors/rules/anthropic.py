@@ -298,7 +298,7 @@ def thinking_with(*, controls: bool, updates: bool) -> Shape:
     }
     return ByTag(
         shapes={
-            name: shape.also(**added.get(name, {})) if isinstance(shape, Record) else shape
+            name: shape.also((), **added.get(name, {})) if isinstance(shape, Record) else shape
             for name, shape in THINKING.shapes.items()
         },
         page=THINKING.page,
