@@ -403,3 +403,35 @@ def test_an_answer_may_have_words_beside_calls_and_thoughts_sealed_or_in_several
     shorter = [asked, {"role": "assistant", "content": content[2:]}, ended]
     came = speak(anthropic, *shorter, model=model, tools=[TOOL])
     assert came.status == (400 if model == OPUS_5_5 else 200)
+
+
+# Instructions within a conversation: platform.claude.com/docs/build-with-claude/mid-conversation-system-messages and
+# …/effort-per-message, read on 2026-11-29.
+
+
+def test_instructions_within_a_conversation_need_words_or_an_effort(anthropic: Vendor) -> None:
+    beta, low = "mid-conversation-output-config-2026-07-01", {"output_config": {"effort": "low"}}
+    contents: list[dict[str, Any]] = [{"content": []}, {}]
+    for content in contents:
+        told: dict[str, Any] = {"role": "system", **content, **low}
+        assert speak(anthropic, USER, told, model=OPUS_5_5, beta=beta).status == 200
+    empty = {"role": "system", "content": [], "output_config": {}}
+    assert said(speak(anthropic, USER, empty, model=OPUS_5_5, beta=beta)).startswith("messages.1: ")
+    assert said(speak(anthropic, USER, {"role": "system", **low}, model=OPUS_5_5)).endswith("Field required")
+
+
+def test_tools_change_in_instructions_alone_and_with_their_beta(anthropic: Vendor) -> None:
+    change = {"type": "tool_removal", "tool": {"type": "tool_reference", "name": "get_weather"}}
+    beta = "mid-conversation-tool-changes-2026-07-01"
+    for role, asked, status in (("system", beta, 200), ("system", "", 400), ("user", beta, 400)):
+        turn = {"role": role, "content": [change]}
+        assert speak(anthropic, USER, turn, model=OPUS_5_5, tools=[TOOL], beta=asked).status == status
+
+
+def test_a_summary_takes_the_place_of_its_conversation(anthropic: Vendor) -> None:
+    beta, asked = "compact-2026-09-04", {"type": "summarize"}
+    came = speak(anthropic, USER, beta=beta, compaction=asked).body
+    assert (came["stop_reason"], [block["type"] for block in came["content"]]) == ("compaction", ["compaction"])
+    first = {"role": "assistant", "content": came["content"]}
+    assert speak(anthropic, first, USER).status == 200
+    assert said(speak(anthropic, USER, compaction=asked)) == "compaction: Extra inputs are not permitted"
