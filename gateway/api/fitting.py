@@ -25,7 +25,9 @@ from providers.dialects import (
     AS_CALL,
     CANNOT_STOP_THINKING,
     DIALECTS,
+    OURS,
     PIVOT,
+    SEALED_MARK,
     Dialect,
     Fields,
     Forced,
@@ -35,7 +37,6 @@ from providers.dialects import (
     RequestFormat,
     Wording,
     as_asked,
-    may_be_sealed,
     rendered,
     takes_text,
 )
@@ -47,7 +48,7 @@ _ESSENTIAL = frozenset(
     field for dialect in DIALECTS.values() for field in (dialect.requests.prompt, *dialect.requests.essential)
 )
 _WITHIN_PROMPT = tuple(f"{dialect.requests.prompt}[" for dialect in DIALECTS.values())
-NO_PROMPT = msgspec.Raw()
+_NO_PROMPT = msgspec.Raw()
 _NO_EFFORT, _LOW_EFFORT = {"reasoning_effort": "none"}, {"reasoning_effort": "low"}
 _ABILITIES = {
     "tools": "does not support tools",
@@ -56,6 +57,15 @@ _ABILITIES = {
     "audio": "does not support audio",
     "documents": "does not support documents",
 }
+
+
+def is_sealed(dialect: Dialect, fields: Fields) -> bool:
+    """Whether the gateway may have sealed a part of a conversation, which in chat is not of texts alone then.
+
+    In Gemini that is Base64 within Base64.
+    """
+    said = bytes(fields.get(dialect.requests.prompt, _NO_PROMPT))
+    return SEALED_MARK in said or OURS in said
 
 
 class Fitting(msgspec.Struct, frozen=True):
@@ -171,7 +181,7 @@ class _Translations:
     @cached_property
     def sealed(self) -> bool:
         """Whether the conversation may have reasoning that the gateway has sealed."""
-        return may_be_sealed(self._fields.get(self._dialect.requests.prompt, NO_PROMPT))
+        return is_sealed(self._dialect, self._fields)
 
     @cached_property
     def forced(self) -> Forced | None:

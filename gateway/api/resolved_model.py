@@ -7,7 +7,7 @@ from typing import TypeVar
 import msgspec
 
 from gateway.api.client import Client
-from gateway.api.fitting import NO_PROMPT, Fitting, Question, fitted
+from gateway.api.fitting import Fitting, Question, fitted, is_sealed
 from gateway.api.headers import LOWERED
 from gateway.api.json_body import values_of
 from gateway.api.preferences import CONSUMED, NOTHING, Chosen, is_passed_on, preferred
@@ -27,7 +27,6 @@ from providers import (
 )
 from providers.dialects import (
     Malformed,
-    may_be_sealed,
 )
 
 _STORING = frozenset({"store"})
@@ -39,11 +38,6 @@ FEW_VALUES = 1000  # are translated in a hundredth of a second
 BYTES_PER_VALUE = 400
 
 IGNORED = "x-holeshot-ignored"  # preferences, and parts of a body in another API's shape, that have no effect here
-
-
-def is_sealed(parsed: ParsedRequest) -> bool:
-    """Whether the gateway may have sealed a part of a conversation, which in chat is not of texts alone then."""
-    return may_be_sealed(parsed.fields.get(parsed.dialect.requests.prompt, NO_PROMPT))
 
 
 class ResolvedModel:
@@ -122,7 +116,7 @@ class ResolvedModel:
         dialect, size = self.parsed.dialect, self.parsed.size
         if self._is_native:
             if dialect.requests.without_foreign_thoughts is None and (
-                self.parsed.needs.inline or not is_sealed(self.parsed)
+                self.parsed.needs.inline or not is_sealed(dialect, self.parsed.fields)
             ):
                 return True
             most_values = FEW_VALUES
@@ -175,7 +169,7 @@ class ResolvedModel:
             and not self._unpriced
             and parsed.dialect in common.speaks
             and needs.ordinary
-            and (needs.inline or not is_sealed(parsed))
+            and (needs.inline or not is_sealed(parsed.dialect, parsed.fields))
             and needs.prompt_tokens <= common.context_tokens
             and (needs.max_tokens or 0) <= common.max_output_tokens
             and (common.thinks or parsed.dialect.requests.efforts.isdisjoint(parsed.fields))

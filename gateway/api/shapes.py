@@ -12,11 +12,11 @@ from typing import Any
 import msgspec
 
 from gateway.api.client import Client
-from gateway.api.fitting import Fitting
+from gateway.api.fitting import Fitting, is_sealed
 from gateway.api.overrides import NOTHING, RaceOverride
 from gateway.api.preferences import NOTHING as NO_PREFERENCES
 from gateway.api.request import ParsedRequest
-from gateway.api.resolved_model import REFUSE, is_sealed
+from gateway.api.resolved_model import REFUSE
 from gateway.core.attempts import AnswerKind, WinOn
 from gateway.core.calls import Call
 from gateway.fleet.fleet import Fleet
@@ -111,7 +111,7 @@ def shape_of(model: Model | None, parsed: ParsedRequest, client: Client) -> Shap
         or model.parameters is not None
         or model.common.acts
         or (not model.common.takes_forced and "tool_choice" in parsed.fields)
-        or (not parsed.needs.inline and is_sealed(parsed))
+        or (not parsed.needs.inline and is_sealed(parsed.dialect, parsed.fields))
     ):
         return None
     needs, fields, requests = parsed.needs, parsed.fields, parsed.dialect.requests

@@ -89,6 +89,8 @@ from .unshown import TELLS as TELLS
 from .unshown import Unshown as Unshown
 from .wording import CANNOT_STOP_THINKING as CANNOT_STOP_THINKING
 from .wording import GEMINIS as GEMINIS
+from .wording import OURS as OURS
+from .wording import SEALED_MARK as SEALED_MARK
 from .wording import SEARCHED_BYTES as SEARCHED_BYTES
 from .wording import Fields as Fields
 from .wording import Loss as Loss
@@ -97,5 +99,4 @@ from .wording import Wording as Wording
 from .wording import arguments_object as arguments_object
 from .wording import bound_reasoning as bound_reasoning
 from .wording import decoded as decoded
-from .wording import may_be_sealed as may_be_sealed
 from .wording import raw_json as raw_json

@@ -540,12 +540,6 @@ def signer_of(block: Mapping[str, Any]) -> str:
     return ANTHROPIC if found is None else found[1]
 
 
-def may_be_sealed(prompt: msgspec.Raw) -> bool:
-    """Whether the gateway may have sealed a part of a ``prompt``: in Gemini that is Base64 within Base64."""
-    said = bytes(prompt)
-    return SEALED_MARK in said or OURS in said
-
-
 def sealed_data(block: Mapping[str, Any]) -> str:
     """Return what the gateway has sealed in a block, or in a detail of thoughts; nothing if it has not."""
     data = block.get("data")
