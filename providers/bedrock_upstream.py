@@ -16,6 +16,7 @@ import msgspec
 from providers.demands import demanded
 from providers.dialects import (
     CHAT,
+    SWITCH,
     ConverseToChat,
     Dialect,
     Frames,
@@ -26,6 +27,7 @@ from providers.dialects import (
     converse_from_chat,
     events_of_converse,
     wants_one_call,
+    with_switch,
 )
 from providers.error_bodies import error_of_response
 from providers.errors import ErrorKind, UpstreamError
@@ -51,6 +53,8 @@ _IN_CHAT: Mapping[str, str] = {
     **dict.fromkeys(("effort", "reasoning", "reasoning_config", "thinking"), "reasoning_effort"),
     **{name: name for name in ("reasoning_effort", "temperature", "top_p", "top_k", "service_tier")},
     "stop_sequences": "stop",
+    # What is added to drop thoughts that do not fit any more, and its beta.
+    **dict.fromkeys(("block_binding", "mismatch_behavior", "anthropic_beta"), SWITCH),
 }
 
 
@@ -112,11 +116,11 @@ class BedrockUpstream(HttpUpstream):
         """
         if request.dialect is not CHAT:
             raise self._lacks(request.dialect.name)
-        asked = _asked_in_chat(request)
+        asked, fields = _asked_in_chat(request), with_switch(request.fields, request.model)
         response = await taken(
             self.learnt,
             asked,
-            say=lambda facts: adapted(request.fields, facts, asked),
+            say=lambda facts: adapted(fields, facts, asked),
             ask=lambda sent: self._asked(request, sent),
         )
         return ConverseExchange(
@@ -129,8 +133,8 @@ class BedrockUpstream(HttpUpstream):
 
     def learn(self, request: Request, error: UpstreamError) -> Facts:
         """Return what an ``error`` within an answer, before anything of it, teaches of the model: see ``taught``."""
-        asked = _asked_in_chat(request)
-        return learn(self.learnt, asked, error, lambda facts: adapted(request.fields, facts, asked))
+        asked, fields = _asked_in_chat(request), with_switch(request.fields, request.model)
+        return learn(self.learnt, asked, error, lambda facts: adapted(fields, facts, asked))
 
     async def _asked(self, request: Request, sent: Sent) -> Body:
         """Return the response to a request in the form that is ``sent``, which is translated.

@@ -156,6 +156,7 @@ RULES: tuple[Rule, ...] = (
         r"(?P<management>`clear_thinking_\w{1,20}` strategy requires `thinking`)",
         "Anthropic, where thinking was left out: router-for-me/CLIProxyAPI/issues/4957",
     ),
+    Rule(r"(?P<beta>invalid beta flag)", "Bedrock, of a region without it: cline/cline/issues/5568"),
 )
 # Of thinking, without a field's name: Ollama (itayinbarr/little-coder/issues/86), Gemini
 # (RooCodeInc/Roo-Code/issues/10700, lobehub/lobehub/issues/7985, googleapis/js-genai/issues/681).
@@ -378,10 +379,8 @@ def _named(text: str, param: str) -> Iterator[Refused]:
             values = tuple(_WORDS.findall(_GIVEN.split(said.get("values") or "")[0]))
             if said.get("fields"):
                 yield from (Refused((name.strip(),)) for name in said["fields"].split(","))
-            elif said.get("include"):
-                yield Refused(("include",))
-            elif said.get("management"):
-                yield Refused(("context_management",))
+            elif named := [path for group, path in _NAMED_BY.items() if said.get(group)]:
+                yield from map(Refused, named)
             elif said.get("adaptive") or said.get("enabled"):
                 kinds = ("enabled",) if said.get("adaptive") else ("adaptive",)
                 yield Refused(("thinking", "type"), values=kinds, is_of_value=True)
@@ -394,6 +393,14 @@ def _named(text: str, param: str) -> Iterator[Refused]:
                 yield Refused(path, said.get("instead") or "", values, is_of_value and not only_default, is_conditional)
             elif param:
                 yield Refused(_path(param), values=values, is_of_value=is_of_value)
+
+
+# What words are about that do not name it: by the group that they are.
+_NAMED_BY: Mapping[str, tuple[str, ...]] = {
+    "include": ("include",),
+    "management": ("context_management",),
+    "beta": ("anthropic_beta",),
+}
 
 
 def _path(written: str) -> tuple[str, ...]:

@@ -15,7 +15,9 @@ from .continuing import continued as continued
 from .converse.answers import ConverseToChat as ConverseToChat
 from .converse.answers import events_of_converse as events_of_converse
 from .converse.frames import Frames as Frames
+from .converse.request_from_chat import SWITCH as SWITCH
 from .converse.request_from_chat import converse_from_chat as converse_from_chat
+from .converse.request_from_chat import with_switch as with_switch
 from .dialect import AS_CALL as AS_CALL
 from .dialect import JSON_FORMATS as JSON_FORMATS
 from .dialect import AnswerFormat as AnswerFormat

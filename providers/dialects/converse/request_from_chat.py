@@ -193,11 +193,18 @@ class Conversation(Turns):
         return [{"audio": {"format": form, "source": {"bytes": data}}}]
 
 
+# Bedrock's name of the switch differs from Anthropic's, and its beta stands in the body: docs.aws.amazon.com/bedrock/
+# latest/userguide/claude-messages-thinking-block-binding.html, read on 2026-11-29; asked live for
+# github.com/vercel/ai/pull/20728. Not everywhere it is there (BerriAI/litellm/pull/41203): it stands by its own name in
+# the request in chat, so that a refusal of it is learnt as of any other field.
+SWITCH = "additionalModelRequestFields.thinking.block_binding"
+_ON = msgspec.Raw(b"true")
+_DROPS: Object = {"mismatch_behavior": "drop_block"}
 _TRANSLATED = frozenset(
     {
         *("max_completion_tokens", "max_tokens", "messages", "model", "reasoning_effort", "response_format"),
         *("service_tier", "shows_thoughts", "stop", "stream", "stream_options"),
-        *("temperature", "tool_choice", "tools", "top_k", "top_p"),
+        *("temperature", "tool_choice", "tools", "top_k", "top_p", SWITCH),
     }
 )
 # Of several calls that it makes all the same, the answer has the first.
@@ -215,6 +222,11 @@ _TIERS = frozenset({"default", "flex", "priority"})
 _CLAUDE = "claude"
 _KNOWN = Habits()
 _MOST_TEMPERATURE = 1
+
+
+def with_switch(fields: Mapping[str, msgspec.Raw], model: str) -> Mapping[str, msgspec.Raw]:
+    """Return a chat request whose model is told to drop thoughts that do not fit what stands before them any more."""
+    return {**fields, SWITCH: _ON} if "prefix" in traits_of(model).bound else fields
 
 
 def converse_from_chat(fields: Mapping[str, msgspec.Raw], model: str) -> Wording:
@@ -245,6 +257,7 @@ def converse_from_chat(fields: Mapping[str, msgspec.Raw], model: str) -> Wording
     effort, budget = decoded(asked.get("reasoning_effort"), str, "reasoning_effort"), budget_of(asked)
     if _CLAUDE in model:
         extra = _claude(model, (effort, budget), inference, losses, said)
+        extra = _dropping_unfit(extra, said) if SWITCH in asked else extra
     elif effort not in {None, "none"}:
         output["effort"] = "low" if effort == "minimal" else effort
     if "top_k" in asked:
@@ -320,7 +333,7 @@ def _claude(model: str, hard: tuple[str | None, int | None], inference: Object, 
     habits, (effort, budget) = _habits(model), hard
     limit = inference.get("maxTokens")
     within = {"max_tokens": limit or habits.max_tokens, "messages": _as_messages(said["messages"])}
-    if said.get("toolConfig", {}).get("toolChoice", {}).keys() & {"any", "tool"}:
+    if _forces(said):
         within["tool_choice"] = {"type": "any"}
     adaptive, least = habits.adaptive_thinking, habits.least_thinking
     thinking = thinking_of_effort(
@@ -338,22 +351,21 @@ def _claude(model: str, hard: tuple[str | None, int | None], inference: Object, 
         elif habits.sampling == "one" and own == "topP" and "temperature" in inference:
             losses.add(name, "this model takes a temperature or a top_p, not both")
             del inference[own]
-    return _dropping_unfit(thinking, model, said["messages"], forces="tool_choice" in within)
+    return thinking
 
 
-# Bedrock's name of the switch differs from Anthropic's, and its beta stands in the body: docs.aws.amazon.com/bedrock/
-# latest/userguide/claude-messages-thinking-block-binding.html, read on 2026-11-29; asked live for
-# github.com/vercel/ai/pull/20728.
-_DROPS: Object = {"mismatch_behavior": "drop_block"}
+def _forces(said: Object) -> bool:
+    return bool(said.get("toolConfig", {}).get("toolChoice", {}).keys() & {"any", "tool"})
 
 
-def _dropping_unfit(extra: Object, model: str, turns: list[Object], *, forces: bool) -> Object:
-    """Return the fields of Messages that have thoughts dropped which do not fit what stands before them any more.
+def _dropping_unfit(extra: Object, said: Object) -> Object:
+    """Return the fields of Messages with the switch, if a turn of what is ``said`` has thoughts.
 
-    A request that ``forces`` a call and says nothing of thinking is not told to think, which would be refused.
+    A request that forces a call and says nothing of thinking is not told to think, which would be refused.
     """
-    if "prefix" not in traits_of(model).bound or (forces and "thinking" not in extra):
+    if "thinking" not in extra and _forces(said):
         return extra
+    turns = said["messages"]
     if not any("reasoningContent" in block for turn in turns for block in turn["content"]):
         return extra
     thinking = {"type": "adaptive", **extra.get("thinking", {})}  # what these models do where nothing is said

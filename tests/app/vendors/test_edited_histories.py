@@ -14,6 +14,9 @@ import pytest
 from tests.app.gateway.running_gateway import RunningGateway, serving
 from tests.app.vendors.test_signed_loops import FIRST, PATHS, answered, gone_on
 from tests.support.vendors import Served, running_vendor
+from tests.support.vendors.known import bedrock as bedrocks
+from tests.support.vendors.serving import served
+from tests.support.vendors.vendor import Refused, Request
 
 if TYPE_CHECKING:
     from tests.support.vendors.apis.messages import MessagesVendor
@@ -269,6 +272,46 @@ async def test_in_converse_nothing_is_said_where_a_tool_is_forced_and_nobody_ask
     assert ("thinking" in forced, "anthropic_beta" in forced) == (False, False)
     assert free["anthropic_beta"] == [BETA]
     assert vendor.said == ""
+
+
+class WithoutSwitch(bedrocks.VENDOR):
+    """Bedrock in a region that binds no thoughts yet: it refuses the switch, or its beta."""
+
+    said = ""
+
+    def admit(self, request: Request) -> None:
+        super().admit(request)
+        extra = request.body.get("additionalModelRequestFields", {})
+        if "block_binding" in extra.get("thinking", {}) or "anthropic_beta" in extra:
+            raise Refused(400, f"The model returned the following errors: {self.said}", rule="no such switch")
+
+
+@pytest.mark.parametrize(
+    "said", ["thinking.adaptive.block_binding: Extra inputs are not permitted", "invalid beta flag"]
+)
+@pytest.mark.parametrize("api", PATHS)
+async def test_a_region_that_refuses_the_switch_is_asked_without_from_then_on(
+    tmp_path: Path, api: str, said: str
+) -> None:
+    at = WithoutSwitch()
+    at.said = said
+    async with served(at) as vendor:
+        providers: Json = {
+            "bedrock": {"preset": "bedrock_converse", "base_url": vendor.base_url, "api_key": vendor.key}
+        }
+        models: Json = {"m": {"deployments": [f"bedrock/us.anthropic.{BOUND[0]}"]}}
+        async with serving(tmp_path, {"unused": None}, providers=providers, models=models) as running:
+            body = begun(api)
+            for _ in range(STEPS):
+                body = gone_on(api, body, await answered(running, api, "m", body, stream=True))
+            learnt = running.gateway.engine.fleets.learnt("bedrock")
+        assert len(vendor.refusals) == 1, vendor.said
+        last = vendor.seen[-1].body
+        assert sum("reasoningContent" in block for turn in last["messages"] for block in turn["content"]) == STEPS - 1
+        assert learnt is not None
+        assert [fact.field for facts in learnt.models.values() for fact in facts] == [
+            "additionalModelRequestFields.thinking.block_binding"
+        ]
 
 
 async def test_an_edited_history_is_counted_as_well(gateway: Gateway) -> None:
