@@ -61,6 +61,7 @@ from .families import UNKNOWN_MODEL as UNKNOWN_MODEL
 from .families import Traits as Traits
 from .families import refusing as refusing
 from .families import traits_of as traits_of
+from .families import unforced as unforced
 from .forms import concerns as concerns
 from .forms import taught as taught
 from .forms import why_of as why_of
@@ -126,6 +127,7 @@ from .redaction import redact as redact
 from .redaction import redact_json as redact_json
 from .redaction import redact_word as redact_word
 from .refusals import blames_request_within as blames_request_within
+from .refusals import refuses_forced_calls as refuses_forced_calls
 from .refusals import refuses_to_stream as refuses_to_stream
 from .sendings import SendCount as SendCount
 from .sse import BACKSLASH as BACKSLASH

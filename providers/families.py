@@ -16,7 +16,8 @@ import msgspec
 Sampling = Literal["free", "one", "none"]  # of temperature and top_p: both, one of them, or neither, nor top_k
 # What a request that forbids thinking becomes: nothing else, that kind of thinking, or that effort.
 LeastThinking = Literal["off", "between_tools", "low"]
-ForcedTools = Literal["taken", "not_while_thinking", "never"]
+# Whether a request may force a call; auto: nor may it forbid one.
+ForcedTools = Literal["taken", "not_while_thinking", "never", "auto"]
 Bound = Literal["prefix", "models", "account"]  # what a thought is read with: all before it, its readers, whose key
 
 
@@ -60,6 +61,7 @@ class Traits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 UNKNOWN_MODEL = Traits()
+_FORCED: frozenset[ForcedTools] = frozenset({"taken", "not_while_thinking"})  # if need be without thinking
 
 
 class _Row(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -162,7 +164,7 @@ def traits_of(model: str, vendor: str = "") -> Traits:
         narrows = bool(traits.drop or traits.rename or traits.efforts or traits.lacks_tiers)
         return msgspec.structs.replace(
             traits,
-            takes_forced=traits.forced_tools != "never",
+            takes_forced=traits.forced_tools in _FORCED,
             narrows=narrows,
             takes_none=bool(traits.not_thinking) or (bool(traits.efforts) and not traits.rests),
             is_usual=(
@@ -174,6 +176,12 @@ def traits_of(model: str, vendor: str = "") -> Traits:
             ),
         )
     return UNKNOWN_MODEL
+
+
+def unforced(traits: Traits, *, forbids: bool) -> Traits:
+    """Return the traits of a model that has refused a forced call of a tool; ``forbids``: not to be forbidden one."""
+    refused: ForcedTools = "never" if forbids else "auto"
+    return msgspec.structs.replace(traits, forced_tools=refused, takes_forced=False, is_usual=False)
 
 
 def refusing(traits: Traits, fields: frozenset[str]) -> Traits:

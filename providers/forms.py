@@ -24,7 +24,7 @@ import msgspec
 
 from providers.catalog import DEFAULTS, Quirks
 from providers.demands import Demand, demand_of
-from providers.dialects import Malformed, RequestFormat
+from providers.dialects import DIALECTS, Malformed, RequestFormat
 from providers.errors import UNREADABLE, ErrorKind, UpstreamError
 from providers.exchange import Request
 from providers.large_bodies import raw_json
@@ -237,6 +237,9 @@ def concerns(fact: Fact, fields: Fields, dialect: str, prompt_tokens: int, *, to
         return prompt_tokens >= fact.tokens
     if fact.kind is Kind.API or fact.kind is Kind.TOOLS:
         return fact.field == dialect and (tools or fact.kind is Kind.API)
+    if fact.kind is Kind.CALL:
+        formats = DIALECTS[dialect].requests
+        return formats.forced is not None and formats.choice_of_tools in fields and formats.forced(fields) is not None
     if fact.dialect != dialect or fact.kind not in _OF_ONE_FIELD or (place := _place_of(fields, fact.field)) is None:
         return False
     value = bytes(_value_at(fields, place) or b"")

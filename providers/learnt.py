@@ -33,6 +33,7 @@ class Kind(StrEnum):
     HISTORY = "history"  # roles or lists of texts: a stricter history; with ``field``: that of assistant messages
     SCHEMAS = "schemas"  # to be strict: its tools and formats are best effort; with ``value``: those with this digest
     FORCED = "forced"  # to be forced to call a tool while it thinks: it is told by ``field`` not to think
+    CALL = "call"  # to be forced to call a tool, whether it thinks or not; with ``field``: to be forbidden to, too
     API = "api"  # the dialect named ``field``: it is asked in ``instead``
     TOOLS = "tools"  # tools in the dialect named ``field``: it is asked in ``instead`` where there are any
     STREAM = "stream"  # to stream answers in the dialect ``field``, with the parameters ``value``: they are asked whole
@@ -60,6 +61,7 @@ class Fact(msgspec.Struct, frozen=True, omit_defaults=True):
             Kind.HISTORY: f"{self.field} in earlier answers" if self.field else "orders of roles, or lists of texts",
             Kind.SCHEMAS: "strict schemas that it has no rules for" if self.value else "strict schemas",
             Kind.FORCED: "forced calls of tools while it thinks",
+            Kind.CALL: "any choice of tools but its own" if self.field else "forced calls of tools",
             Kind.STREAM: f"streaming, in {self.field} with {self.value or 'no parameters'}",
             Kind.REASONING: f"encrypted reasoning of {self.field}",
             Kind.ACCOUNT: f"thoughts of the key {self.field!r} with the key {self.value!r}, of another account",
@@ -74,7 +76,7 @@ class Fact(msgspec.Struct, frozen=True, omit_defaults=True):
         return f"{named} (sent: {self.instead})" if self.instead else named
 
 
-_STEERING = frozenset({Kind.API, Kind.TOOLS, Kind.LENGTH})
+_STEERING = frozenset({Kind.API, Kind.CALL, Kind.TOOLS, Kind.LENGTH})
 _SHORT = frozenset({Kind.LENGTH, Kind.STREAM})  # one prompt's estimate; and whole answers are late in races
 _MEASURED = frozenset({Kind.LENGTH, Kind.LIMIT})  # two that differ in their tokens alone are about the same
 _NO_KINDS: frozenset[Kind] = frozenset()

@@ -219,6 +219,32 @@ _OF_FORCED = re.compile(
 )
 _BY_A_FLAG = re.compile(r"\benable_thinking\b|required or object", re.IGNORECASE)
 
+# Of a tool that must be called, by those that call none by force: Anthropic of its newest models
+# (platform.claude.com/docs/en/models/opus-5-5/migration-guide), Z.AI ("Tool choice must be auto",
+# vectorize-io/hindsight/issues/4246), Bedrock ("doesn't support the toolConfig.toolChoice.any field",
+# strands-agents/harness-sdk/issues/1241), and Gemini ("Function calling mode `ANY` is not enabled",
+# google-gemini/deprecated-generative-ai-js/issues/241); read on 2026-11-29.
+_CHOICE = r"\btool_?\s?_?choice\b"
+_MODE = r"\bfunction[ _]?calling(?:[ _]?config)?(?:[ _.]mode)?\b"
+_IS_NOT = (
+    r"(?:\bnot (?:be )?(?:supported|allowed|available|enabled|permitted|accepted|possible|implemented)|\bunsupported)"
+)
+_NO_SUPPORT = r"(?:\b(?:does not|do not|cannot|doesn.t|don.t|can.t|not) (?:support|allow|accept|take|force|be forced))"
+_FORCES = r"(?:\bany\b|\btool\b(?!\W?\s?_?choice)|\brequired\b|\bspecific\b|\bnamed\b|\bforc\w+|\bobject\b)"
+_OF_CALLS = re.compile(
+    rf"(?:{_CHOICE}|{_MODE})[^;!?\n]{{0,100}}"
+    r"(?:\bmust be|\bshould be|\bonly|\bexpected|\bsupported values are|\bone of|\bother than)[^;!?\n]{0,40}\bauto\b"
+    rf"|\bonly [^;!?\n]{{0,40}}\bauto\b[^;!?\n]{{0,60}}(?:{_CHOICE}|{_MODE})"
+    rf"|(?:{_CHOICE}|{_MODE})[^;!?\n]{{0,80}}{_FORCES}[^;!?\n]{{0,60}}{_IS_NOT}"
+    rf"|(?:{_CHOICE}|{_MODE})[^;!?\n]{{0,40}}{_NO_SUPPORT}[^;!?\n]{{0,60}}{_FORCES}"
+    rf"|{_IS_NOT}[^;!?\n]{{0,20}}(?:{_CHOICE}|{_MODE})[^;!?\n]{{0,40}}{_FORCES}"
+    rf"|{_NO_SUPPORT}[^;!?\n]{{0,80}}(?:{_CHOICE}|{_MODE})[^;!?\n]{{0,20}}{_FORCES}"
+    rf"|{_NO_SUPPORT}[^;!?\n]{{0,40}}{_FORCES}[^;!?\n]{{0,40}}(?:{_CHOICE}|{_MODE})"
+    rf"|\bforced? (?:tool|function)[^;!?\n]{{0,60}}(?:{_IS_NOT}|{_NO_SUPPORT})"
+    rf"|{_NO_SUPPORT}[^;!?\n]{{0,40}}\bforc(?:ed|ing) (?:a |any )?(?:tool|function|call)",
+    re.IGNORECASE,
+)
+
 # Of a schema that is to be kept strictly, and does not fit the rules for that: OpenAI, whose Responses are strict
 # unless told otherwise (kevinwatt/mysql-mcp/issues/5, bytedance/trae-agent/issues/173, vercel/ai/issues/6484).
 _OF_SCHEMAS = re.compile(r"Invalid schema for (?:function|response_format|text\.format)\b", re.IGNORECASE)
@@ -417,6 +443,14 @@ def _param_of(body: bytes | None) -> tuple[str, str]:
         return "", ""
     param, code = error.get("param"), error.get("code")
     return param if isinstance(param, str) else "", code if isinstance(code, str) else ""
+
+
+def refuses_forced_calls(error: UpstreamError) -> bool:
+    """Whether an error refuses a forced call of a tool, or any choice of tools but the model's own."""
+    if error.status not in _STATUSES_WITHIN or error.kind not in _WITHIN_ANSWERS:
+        return False
+    said = error.said[:_LONGEST].replace("\\", "")
+    return _OF_CALLS.search(said) is not None or _OF_FORCED.search(said) is not None
 
 
 def refuses_to_stream(error: UpstreamError) -> bool:

@@ -218,6 +218,8 @@ class _Translations:
         if spoken is not usual:
             fitting.spoken[deployment.name] = spoken
         fields, lowered = self._within(deployment)
+        if (learnt := deployment.learnt) is not None and learnt.steers and self.forced is not None:
+            deployment = deployment.as_learnt(self._question.client)
         wording = self._ruled(deployment, spoken, self._for(deployment, spoken, fields), fitting)
         if deployment.keeps and (spoken.requests.storing or "") in wording.fields:
             self._kept(deployment, spoken, wording, fitting)
@@ -315,7 +317,8 @@ class _Translations:
             raise _Unfit("takes no forced tool (forced_tools: adapt asks it for JSON, which is given back as the call)")
         fitting.second[deployment.name] = AS_CALL
         unforced = spoken.requests.unforced if spoken is self._dialect else None  # else it was said in translating
-        return wording if unforced is None else unforced(wording, self.forced)
+        forced = msgspec.structs.replace(self.forced, as_json=traits.forced_tools != "auto")
+        return wording if unforced is None else unforced(wording, forced)
 
     def _kept(self, deployment: Deployment, spoken: Dialect, wording: Wording, fitting: Fitting) -> None:
         """Note where a vendor does not do what a request says about keeping it, or must not."""
@@ -353,6 +356,7 @@ class _Translations:
             beyond=deployment.beyond,
             reads_bills=deployment.vendor == "anthropic",
             takes_forced=deployment.traits.takes_forced,
+            forbids_calls=deployment.traits.forced_tools != "auto",
             takes_none=deployment.traits.takes_none,
         )
         if spoken.pivoting is not None and spoken.pivoting.stream_sealed is not None and deployment.encrypts:

@@ -110,7 +110,7 @@ def shape_of(model: Model | None, parsed: ParsedRequest, client: Client) -> Shap
         or model.adhoc
         or model.parameters is not None
         or model.common.acts
-        or (not model.common.takes_forced and "tool_choice" in parsed.fields)
+        or (not model.common.takes_forced and parsed.dialect.requests.choice_of_tools in parsed.fields)
         or (not parsed.needs.inline and is_sealed(parsed.dialect, parsed.fields))
     ):
         return None

@@ -26,6 +26,7 @@ from providers import (
     UNKNOWN_MODEL,
     Api,
     Capabilities,
+    Kind,
     Learnt,
     MaskedRecord,
     Price,
@@ -33,6 +34,7 @@ from providers import (
     Upstream,
     UpstreamError,
     has_several_keys,
+    unforced,
 )
 from providers.dialects import DIALECTS, PIVOT, Dialect, ParameterNames, Seal, SystemPrompt, Way, raw_json
 
@@ -183,6 +185,16 @@ class Deployment(MaskedRecord, frozen=True):
         if learnt is None or not learnt.steers:
             return usual
         return DIALECTS.get(learnt.instead_of(self.model, usual.name, tools=tools, client=client), usual)
+
+    def as_learnt(self, client: str | None) -> "Deployment":
+        """Return it with the traits that refusals have taught: of its own, whether a call of a tool can be forced."""
+        learnt = self.learnt
+        known = () if learnt is None else learnt.of(self.model, client)
+        refused = [fact for fact in known if fact.kind is Kind.CALL]
+        if not refused:
+            return self
+        forbids = not any(fact.field for fact in refused)
+        return msgspec.structs.replace(self, traits=unforced(self.traits, forbids=forbids))
 
     def others(self, offered: str | None) -> tuple[Dialect, ...]:
         """Return the dialects in which it may be asked if it refuses one; first the one that it has ``offered``.

@@ -105,8 +105,10 @@ def translated(
         learnt, drops = deployment.learnt, bool(deployment.traits.bound)
         may_tell = told if bound or drops else None
         exchange = makers.watched(exchange, request, maker, learnt, bound=bound, told=may_tell, refuses=not drops)
-    called = None
-    if "tool_choice" in request.fields and not deployment.traits.takes_forced:
+    called, learnt = None, deployment.learnt
+    if spoken.requests.choice_of_tools in request.fields and (
+        not deployment.traits.takes_forced or (learnt is not None and learnt.steers)
+    ):
         called = as_call(call.dialect, call.fields, spoken, request.fields)
     texts: Collection[str] = ()
     if (

@@ -31,12 +31,14 @@ from providers import (
     learnt_of,
     offered,
     parameters_of,
+    refuses_forced_calls,
     refuses_to_stream,
     stated_limit,
     taught,
+    unforced,
     why_of,
 )
-from providers.dialects import Dialect, Wording
+from providers.dialects import Dialect, Wording, as_call
 
 MOST_TAUGHT = 6  # forms that are tried after errors within answers, each as the last was about another field
 _DIGEST_CHARS = 16
@@ -131,6 +133,8 @@ class OtherForms:
             learnt.note(model, fact, client=call.client, why=why_of(error))
         if (again := _whole_after(attempt, call, error)) is None and attempt.exchange is not None:
             again = _taught_after(attempt, call, error, request)
+        if again is None and self._reword is not None and refuses_forced_calls(error):
+            again = await _unforced_after(attempt, call, error, self._reword)
         if again is None and self._reword is not None:
             again, error = await self._in_another_api(attempt, call, error, self._reword)
         attempt.again = again
@@ -172,7 +176,8 @@ class OtherForms:
             return
         spoken = deployment.spoken_in(call)
         for fact in facts_of(attempt):
-            if spoken.name in {fact.dialect, fact.field}:  # else it was about another API
+            # Else it was about another API.
+            if spoken.name in {fact.dialect, fact.field} or fact.kind is Kind.CALL:
                 learnt.note(model, fact, client=call.client)
         refusals = list(_refusals(attempt))
         if not refusals:
@@ -213,6 +218,48 @@ def _taught_after(attempt: Asked, call: Call, error: UpstreamError, request: Req
     error.kind = ErrorKind.BAD_REQUEST  # it is no strike
     return Again(Role.FORM, facts=found)
 
+
+async def _unforced_after(attempt: Asked, call: Call, error: UpstreamError, reword: Reword) -> Again | None:
+    """Return a request that forces no call, if ``error`` refuses one: for JSON that is given back as the call.
+
+    If the model does not take that either, as it offers tools that it must not call, it may choose. Where an operator
+    wants the refusal, it is only remembered.
+    """
+    deployment = attempt.deployment
+    spoken, sent = deployment.spoken_in(call), call.wordings.get(deployment.name, call.fields)
+    if attempt.start.continues is not None or spoken.requests.choice_of_tools not in sent:
+        return None
+    if as_call(call.dialect, call.fields, spoken, sent) is not None:
+        fact = _NO_CHOICE
+    elif _forces_what_it_offers(spoken, sent):
+        fact = _UNFORCED
+    else:
+        return None
+    learnt, model, why = _learnt_of(deployment), deployment.model, why_of(error)
+    error.kind = ErrorKind.BAD_REQUEST
+    found = None
+    if deployment.adapts_forced and not call.stateful:
+        traits = unforced(deployment.traits, forbids=fact is _UNFORCED)
+        changed = msgspec.structs.replace(deployment, traits=traits)
+        found = await reword(call, changed, spoken)
+    if learnt is not None and found is not None:
+        learnt.suppose(model, fact, client=call.client, why=why)  # as a loser may be cut before its answer
+    elif learnt is not None:
+        learnt.note(model, fact, client=call.client, why=why)
+    return None if found is None else Again(Role.FORM, found, (fact,))
+
+
+def _forces_what_it_offers(spoken: Dialect, sent: Mapping[str, msgspec.Raw]) -> bool:
+    """Whether a request forces a call of a tool that it has: else its own mistake would be taken for the model's."""
+    requests = spoken.requests
+    forced = None if requests.forced is None else requests.forced(sent)
+    if forced is None:
+        return False
+    offered = {tool.name for field, read in requests.tools.items() if field in sent for tool in read(sent[field])}
+    return bool(offered) and offered.issuperset(forced.names)
+
+
+_UNFORCED, _NO_CHOICE = Fact(Kind.CALL), Fact(Kind.CALL, "none")
 
 # Of a deployment that answers, but refuses to stream: known by its vendor's row, or by its refusals.
 

@@ -37,6 +37,7 @@ class Habits(msgspec.Struct, frozen=True):
     beyond: frozenset[str] = frozenset()
     signs: bool = False  # it signs its thoughts, and refuses others
     takes_forced: bool = True  # a request may force a call of a tool
+    forbids_calls: bool = True  # a request may offer tools, and forbid to call one
     takes_none: bool = False  # an effort of none makes it think not at all, or as little as it can
     instructions_last: bool = (
         False  # in Responses, ``instructions`` stand behind the input: a prompt's beginning is in it
@@ -53,6 +54,7 @@ class Forced(msgspec.Struct, frozen=True):
     """The tools, by name, of which a request forces a call; none: of any that it offers."""
 
     names: tuple[str, ...] = ()
+    as_json: bool = True  # a model that takes no forced call is asked for JSON; else it is left to choose
 
 
 # A dialect's names for the parameters of requests. The configuration uses chat's names.
@@ -329,6 +331,7 @@ class RequestFormat(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     with_marks: Callable[[Fields, int, Lasting], Fields] | None = None
     # What call of a tool a request forces; None: none can force one.
     forced: Callable[[Fields], Forced | None] | None = None
+    choice_of_tools: str = "tool_choice"  # the field that says so
     # Whether a request forbids to think, otherwise than by an effort of none. None: there is no other way.
     forbids_thinking: Callable[[Fields], bool] | None = None
     # From the fields to those that forbid thinking, by fields that the model's vendor has for that. None: it has none.

@@ -72,7 +72,10 @@ def _with_tools(wording: Wording, source: Dialect, target: Dialect, habits: Habi
     if "choices" not in habits.beyond and "tool_choice" in wording.fields:
         wording = _told_as_asked(offering_those_alone(wording), source, wording)
     forced = None if habits.takes_forced else forced_in_chat(wording.fields)
-    return wording if forced is None else _told_as_asked(asked_for_json(wording, forced), source, wording)
+    if forced is None:
+        return wording
+    forced = msgspec.structs.replace(forced, as_json=habits.forbids_calls)
+    return _told_as_asked(asked_for_json(wording, forced), source, wording)
 
 
 def _told_as_asked(wording: Wording, source: Dialect, before: Wording) -> Wording:
@@ -139,8 +142,8 @@ def _nothing_left(source: Dialect, target: Dialect) -> Loss:
 
 def as_call(target: Dialect, asked: Fields, source: Dialect, sent: Fields) -> AsCall | None:
     """Return what makes a call of JSON; None unless that was ``sent`` for where a call was ``asked`` for."""
-    choice = bytes(sent.get("tool_choice", b""))
-    if source.requests.unforced is None or b'"none"' not in choice or target.requests.forced is None:
+    choice = bytes(sent.get(source.requests.choice_of_tools, b""))
+    if source.requests.unforced is None or b'"none"' not in choice.lower() or target.requests.forced is None:
         return None
     forced = target.requests.forced(asked)
     if forced is None:

@@ -76,7 +76,7 @@ def asked_for_json(wording: Wording, forced: Forced) -> Wording:
     has_format = bytes(fields.get("response_format", b"null")) not in {b"null", b'{"type":"text"}'}
     said = {name: value for name, value in fields.items() if name != "parallel_tool_calls"}
     choice, reason = "auto", AS_AUTO
-    if tools and not has_format:
+    if tools and forced.as_json and not has_format:
         name = tools[0].name if len(tools) == 1 else "call"
         schema = {"name": name, "schema": schema_of(tools)}
         said["response_format"] = raw_json({"type": "json_schema", "json_schema": schema})

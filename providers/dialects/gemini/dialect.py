@@ -9,7 +9,9 @@ import msgspec
 
 from providers.dialects import meanings
 from providers.dialects.chat.deltas import googles_in
+from providers.dialects.chat.forced_call import AS_AUTO, forced_among, schema_of
 from providers.dialects.dialect import (
+    AS_CALL,
     AnswerFormat,
     Dialect,
     Forced,
@@ -68,6 +70,7 @@ from providers.dialects.wording import (
     GEMINIS,
     GOOGLE,
     Fields,
+    Loss,
     Losses,
     Malformed,
     Wording,
@@ -522,6 +525,8 @@ def habits_of(model: str, max_output_tokens: int | None, known: Habits) -> Gemin
     return GeminiHabits(
         thinks=known.thinks,
         takes_none=True,
+        takes_forced=known.takes_forced,
+        forbids_calls=known.forbids_calls,
         levels=traits.takes_levels,
         least=traits.least_effort,
         penalties=traits.penalties,
@@ -605,6 +610,29 @@ def _forced(fields: Fields) -> Forced | None:
     return Forced(tuple(names)) if mode.upper() == "ANY" else None
 
 
+def _asked_for_json(wording: Wording, forced: Forced) -> Wording:
+    """Return a request of Gemini that asks for JSON in place of a forced call, as chat's does."""
+    said = dict(wording.fields)
+    try:
+        offered = [(tool.name, tool.schema) for tool in _offered_tools(said.get("tools", msgspec.Raw(b"[]")))]
+        schemas = [
+            (name, {"type": "object"} if schema is None else msgspec.json.decode(schema)) for name, schema in offered
+        ]
+    except (*UNREADABLE, Malformed):
+        return wording  # the provider reports the error in its own words
+    tools = forced_among(schemas, forced)
+    if tools and forced.as_json and said.keys().isdisjoint(_FORMS):
+        said[IN_CONFIG + "responseMimeType"] = raw_json("application/json")
+        said[IN_CONFIG + "responseJsonSchema"] = raw_json(schema_of(tools))
+        said["toolConfig"] = _NO_CALL
+        return Wording(said, (*wording.losses, Loss("toolConfig", AS_CALL, hint=True)))
+    said["toolConfig"] = _FREE_CHOICE
+    return Wording(said, (*wording.losses, Loss("toolConfig", AS_AUTO, hint=True)))
+
+
+_FORMS = frozenset(IN_CONFIG + name for name in ("responseMimeType", "responseSchema", "responseJsonSchema"))
+_NO_CALL, _FREE_CHOICE = (raw_json({"functionCallingConfig": {"mode": mode}}) for mode in ("NONE", "AUTO"))
+
 _PARAMETERS = ("temperature", "topP", "topK", "candidateCount", "presencePenalty", "frequencyPenalty", "seed")
 
 GEMINI = Dialect(
@@ -658,6 +686,8 @@ GEMINI = Dialect(
         },
         tools={"tools": _offered_tools},
         forced=_forced,
+        unforced=_asked_for_json,
+        choice_of_tools="toolConfig",
         body=body_of,
         without_foreign_thoughts=lambda fields, _: without_blocks(fields),
         without_bound_reasoning=without_signatures,

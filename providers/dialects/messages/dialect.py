@@ -234,7 +234,7 @@ def _asked_for_json(wording: Wording, forced: Forced) -> Wording:
         offered = _callables.decode(fields.get("tools", b"[]"))
         tools = forced_among([(each.name, each.input_schema) for each in offered], forced)
         config = object_at(fields.get("output_config"), "output_config")
-        if tools and "format" not in config and "output_format" not in fields:
+        if tools and forced.as_json and "format" not in config and "output_format" not in fields:
             asked = {"type": "json_schema", "schema": schema_of(tools)}
             said["output_config"] = raw_json({**config, "format": asked})
             said["tool_choice"] = _NO_CALL

@@ -67,6 +67,7 @@ def habits_of(model: str, max_output_tokens: int | None, known: Habits) -> Messa
         least_thinking=traits.least_thinking,
         sampling=traits.sampling,
         takes_forced=known.takes_forced,
+        forbids_calls=known.forbids_calls,
     )
 
 

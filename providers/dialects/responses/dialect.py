@@ -7,8 +7,10 @@ from typing import Any
 
 import msgspec
 
+from providers.dialects.chat.forced_call import AS_AUTO, forced_among, schema_of
 from providers.dialects.chat.one_call import wants_one_call
 from providers.dialects.dialect import (
+    AS_CALL,
     AnswerFormat,
     Dialect,
     Forced,
@@ -21,6 +23,7 @@ from providers.dialects.dialect import (
     json_format_within,
     openai_tools,
 )
+from providers.dialects.reading import object_at
 from providers.dialects.responses.continuing import ResponseContinuing
 from providers.dialects.responses.events import (
     ENDING,
@@ -44,7 +47,7 @@ from providers.dialects.responses.stream_from_chat import FromChat
 from providers.dialects.responses.stream_to_chat import ToChat
 from providers.dialects.responses.turns import place_of, with_thoughts, without_lost_thoughts
 from providers.dialects.unshown import unshown
-from providers.dialects.wording import SEALED, Fields
+from providers.dialects.wording import SEALED, Fields, Loss, Malformed, Wording, raw_json
 from providers.errors import UNREADABLE
 from providers.families import traits_of
 
@@ -94,6 +97,7 @@ def _habits_of(model: str, _: int | None, habits: Habits) -> Habits:
         signs=traits.family == "gpt",
         instructions_last=traits.instructions_last,
         takes_forced=habits.takes_forced,
+        forbids_calls=habits.forbids_calls,
         takes_none=habits.takes_none,
     )
 
@@ -131,6 +135,37 @@ def _forced(fields: Fields) -> Forced | None:
     return Forced((choice.name,)) if choice.name is not None else None
 
 
+class _Offered(msgspec.Struct):
+    type: str
+    name: str | None = None
+    parameters: dict[str, Any] | None = None
+
+
+_offered = msgspec.json.Decoder(list[_Offered])
+_NO_CALL, _FREE_CHOICE = raw_json("none"), raw_json("auto")
+
+
+def _asked_for_json(wording: Wording, forced: Forced) -> Wording:
+    """Return a request of Responses that asks for JSON in place of a forced call, as chat's does."""
+    said = dict(wording.fields)
+    try:
+        offered = _offered.decode(said.get("tools", b"[]"))
+        schemas = [(each.name or "", each.parameters if each.type == "function" else None) for each in offered]
+        tools, text = forced_among(schemas, forced), object_at(said.get("text"), "text")
+        if tools and forced.as_json and bytes(text.get("format", b"null")) in _PLAIN_TEXT:
+            name = tools[0].name if len(tools) == 1 else "call"
+            # Without ``strict`` it is best effort, as in chat: Responses are strict unless told otherwise.
+            form = {"type": "json_schema", "name": name, "schema": schema_of(tools), "strict": False}
+            said["text"], said["tool_choice"] = raw_json({**text, "format": form}), _NO_CALL
+            return Wording(said, (*wording.losses, Loss("tool_choice", AS_CALL, hint=True)))
+    except (*UNREADABLE, Malformed):
+        return wording  # the provider reports the error in its own words
+    said["tool_choice"] = _FREE_CHOICE
+    return Wording(said, (*wording.losses, Loss("tool_choice", AS_AUTO, hint=True)))
+
+
+_PLAIN_TEXT = frozenset({b"null", b'{"type":"text"}', b'{"type": "text"}'})
+
 RESPONSES = Dialect(
     name="responses",
     path="responses",
@@ -164,6 +199,7 @@ RESPONSES = Dialect(
         one_call=wants_one_call,
         custom_names=custom_names,
         forced=_forced,
+        unforced=_asked_for_json,
         without_foreign_thoughts=without_lost_thoughts,
         with_thoughts=with_thoughts,
         with_history=responses_history,
