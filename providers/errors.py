@@ -123,6 +123,15 @@ def identifier(said: object) -> str | None:
     return word if len(word) <= _LONGEST_IDENTIFIER and _IDENTIFIER.fullmatch(word) is not None else None
 
 
+# Anthropic, of thoughts behind what a client has edited: it names the first, and those behind it fail as well
+# (anomalyco/opencode/issues/48637, kirodotdev/KiroCrew/pull/11513, read on 2026-11-29).
+_OF_AN_EDIT = re.compile(
+    r"(?:messages\.(?P<turn>\d{1,6})\.content\.\d{1,6}: )?"
+    r"Invalid [^.\n]{1,80} block\. The block is bound to a different conversation",
+    re.IGNORECASE,
+)
+
+
 class UpstreamError(Exception):
     """A request to a provider failed. Secrets are removed from all texts.
 
@@ -198,7 +207,14 @@ class UpstreamError(Exception):
     @property
     def is_of_one_key(self) -> bool:
         """Whether a refusal is about the key that was used, which is well: with another the same may be accepted."""
-        return self.is_bound or self.is_outsized
+        return (self.is_bound and self.edited_from is None) or self.is_outsized
+
+    @property
+    def edited_from(self) -> int | None:
+        """The turn from which on thoughts do not fit what stands before them, 0 if it is not told; None: they may."""
+        if not self.is_bound or (found := _OF_AN_EDIT.search(self.said)) is None:
+            return None
+        return int(found["turn"] or 0)
 
     @property
     def is_of_one_deployment(self) -> bool:

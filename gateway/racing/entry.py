@@ -377,14 +377,16 @@ class Entry:
     def _ask_without_reasoning(self) -> bool:
         """Ask once more without the reasoning that no key could read; return whether an attempt was launched.
 
-        Each deployment that refused it may be asked so, one after the other.
+        Each deployment that refused it may be asked so, one after the other. Where a client has edited its history that
+        is what stood behind the edit.
         """
         asked = self.open_call.left_out
-        name = next((name for name, error in self.failures if error.is_bound and name not in asked), None)
-        if name is None:
+        refused = (each for each in self.failures if each[1].is_bound and each[0] not in asked)
+        if (first := next(refused, None)) is None:
             return False
+        name, error = first
         deployment = next(each.deployment for each in self.attempts.all if each.deployment.name == name)
-        if (reworded := without_reasoning(self.call, deployment)) is None:
+        if (reworded := without_reasoning(self.call, deployment, error.edited_from or 0)) is None:
             return False
         asked.add(name)
         self._use(reworded, name)

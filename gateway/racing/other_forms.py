@@ -128,9 +128,8 @@ class OtherForms:
             error.kind = ErrorKind.BAD_REQUEST
         if error.is_too_long:
             _note_length(attempt.deployment, call, error)
-        if error.is_bound and call.maker is not None and (learnt := _learnt_of(attempt.deployment)) is not None:
-            fact, model = reasoning_of(call.maker), attempt.deployment.model
-            learnt.note(model, fact, client=call.client, why=why_of(error))
+        if error.is_bound and error.edited_from is None:  # else the maker itself would not take it
+            _note_bound(attempt.deployment, call, error)
         if (again := _whole_after(attempt, call, error)) is None and attempt.exchange is not None:
             again = _taught_after(attempt, call, error, request)
         if again is None and self._reword is not None and refuses_forced_calls(error):
@@ -331,6 +330,12 @@ def reasoning_of(maker: Maker) -> Fact:
     return Fact(Kind.REASONING, maker.deployment, value=account)
 
 
+def _note_bound(deployment: Deployment, call: Call, error: UpstreamError) -> None:
+    """Note that ``deployment`` has refused what the maker of the newest reasoning made."""
+    if call.maker is not None and (learnt := _learnt_of(deployment)) is not None:
+        learnt.note(deployment.model, reasoning_of(call.maker), client=call.client, why=why_of(error))
+
+
 def cannot_read(maker: Maker, deployment: Deployment, client: str | None) -> bool:
     """Whether ``deployment`` is known to refuse what ``maker`` made, where ``client`` sends it."""
     learnt = deployment.learnt
@@ -390,17 +395,24 @@ def read_after_all(maker: Maker, learnt: Learnt | None, request: Request) -> Non
         learnt.forget(request.model, (fact,), request.client)
 
 
-def without_reasoning(call: Call, deployment: Deployment) -> Reworded | None:
-    """Return the request to ``deployment`` without the reasoning that only its maker can read; None: it has none."""
-    if (wording := _without_reasoning(call, deployment)) is None:
+def without_reasoning(call: Call, deployment: Deployment, edited_from: int = 0) -> Reworded | None:
+    """Return the request to ``deployment`` without the reasoning that only its maker can read; None: it has none.
+
+    ``edited_from``: the turn from which on it is left out, where its dialect can tell.
+    """
+    if (wording := _without_reasoning(call, deployment, edited_from)) is None:
         return None
     lost = (*call.dropped.get(deployment.name, ()), *(loss.field for loss in wording.losses))
     return Reworded(deployment.spoken_in(call), wording.fields, lost)
 
 
-def _without_reasoning(call: Call, deployment: Deployment) -> Wording | None:
-    without = deployment.spoken_in(call).requests.without_bound_reasoning
-    wording = None if without is None else without(call.wordings.get(deployment.name, call.fields))
+def _without_reasoning(call: Call, deployment: Deployment, edited_from: int = 0) -> Wording | None:
+    requests, fields = deployment.spoken_in(call).requests, call.wordings.get(deployment.name, call.fields)
+    if edited_from and requests.without_reasoning_from is not None:
+        wording: Wording | None = requests.without_reasoning_from(fields, edited_from)
+    else:
+        without = requests.without_bound_reasoning
+        wording = None if without is None else without(fields)
     return wording if wording is not None and wording.losses else None
 
 

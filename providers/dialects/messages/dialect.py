@@ -295,6 +295,7 @@ MESSAGES = Dialect(
         with_history=messages_history,
         without_foreign_thoughts=without_foreign,
         without_bound_reasoning=without_bound_reasoning,
+        without_reasoning_from=without_bound_reasoning,
     ),
     answers=AnswerFormat(
         read_event=read_event,

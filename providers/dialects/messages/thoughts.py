@@ -344,14 +344,14 @@ def with_limit(fields: Fields, most: int) -> tuple[Fields, tuple[str, ...]]:
     return said, tuple(lowered)
 
 
-def without_bound_reasoning(fields: Mapping[str, msgspec.Raw]) -> Wording:
-    """Return a Messages request without any thinking block; unchanged, if there are none.
+def without_bound_reasoning(fields: Mapping[str, msgspec.Raw], since: int = 0) -> Wording:
+    """Return a Messages request without any thinking block, from the turn ``since`` on; unchanged, if there are none.
 
     Raises:
         Malformed: the conversation is not valid in Messages.
 
     """
-    return _without_thoughts(fields, lambda kind, _: kind in _THOUGHTS, BOUND_REASON)
+    return _without_thoughts(fields, lambda kind, _: kind in _THOUGHTS, BOUND_REASON, since)
 
 
 # Thoughts of newer models are bound to all that came before them: "system, tools, and every earlier message". Where a
@@ -401,9 +401,9 @@ def header_for(fields: Fields) -> tuple[str, str] | None:
 
 
 def _without_thoughts(
-    fields: Mapping[str, msgspec.Raw], is_left_out: Callable[[str, RawObject], bool], reason: str
+    fields: Mapping[str, msgspec.Raw], is_left_out: Callable[[str, RawObject], bool], reason: str, since: int = 0
 ) -> Wording:
-    """Return a Messages request without the thinking blocks that are to be left out.
+    """Return a Messages request without the thinking blocks that are to be left out, from the turn ``since`` on.
 
     Where a turn with tool calls lacks its thinking then, and the next one answers them, the model must not think on.
     """
@@ -412,7 +412,7 @@ def _without_thoughts(
     for number, turn in enumerate(objects_at(fields["messages"], "messages")):
         path = f"messages[{number}].content"
         content = turn.get("content")
-        if content is None or is_string(content):
+        if number < since or content is None or is_string(content):
             said.append({**turn})
             continue
         kept: list[RawObject] = []

@@ -135,6 +135,37 @@ async def test_only_what_stood_behind_the_edit_is_lost(gateway: Gateway, model: 
     assert (len(vendor.seen), vendor.said) == (5, "")
 
 
+# Beside ``between_tools``, for which there is no switch: the vendor refuses, and names where the first stands.
+NOTES: dict[str, Json] = {
+    "chat": {"reasoning_effort": "none"},
+    "responses": {"reasoning": {"effort": "none"}, "include": ["reasoning.encrypted_content"]},
+    "messages": {"thinking": {"type": "between_tools"}},
+}
+
+
+@pytest.mark.parametrize("api", NOTES)
+async def test_between_tools_a_request_is_refused_once_and_loses_only_what_stood_behind_the_edit(
+    gateway: Gateway, api: str
+) -> None:
+    running, vendor = gateway
+    body = {**begun(api), **NOTES[api]}
+    for _ in range(STEPS):
+        body = gone_on(api, body, await answered(running, api, "claude-sonnet-5-5", body, stream=True))
+    assert vendor.said == ""
+    assert vendor.seen[-1].body["thinking"] == {"type": "between_tools"}
+    before = thoughts(vendor.seen[-1].body)
+    body = with_second_result_shortened(body)
+    await answered(running, api, "claude-sonnet-5-5", body, stream=True)
+    assert [each.rule for each in vendor.refusals] == ["bound to another conversation"]
+    assert 0 < thoughts(vendor.seen[-1].body) < before
+    body = at_time(api, body, "It is noon.")
+    await answered(running, api, "claude-sonnet-5-5", body, stream=True)
+    assert (len(vendor.refusals), thoughts(vendor.seen[-1].body)) == (2, 0)
+    assert len(vendor.seen) == STEPS + 4
+    learnt = running.gateway.engine.fleets.learnt("anthropic")
+    assert learnt is None or learnt.models == {}
+
+
 async def sent(gateway: Gateway, model: str, body: Json, **headers: str) -> tuple[Json, str]:
     """Return what the vendor got for a request, and the betas with which."""
     running, vendor = gateway

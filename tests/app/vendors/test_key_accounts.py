@@ -203,3 +203,12 @@ async def test_a_rotated_key_keeps_its_account(ring: Ring, api: str, is_ring: bo
         body = await ring.step(api, body)
         assert (lost(ring.vendor), thoughts(ring.vendor.seen[-1].body)) == ([], number + 1)
     assert ring.learnt == []
+
+
+async def test_an_edit_is_refused_by_one_key_alone_and_says_nothing_of_who_can_read_what(ring: Ring) -> None:
+    body: Json = {**begun("messages"), "thinking": {"type": "between_tools"}}
+    for _ in range(3):
+        body = await ring.step("messages", body)
+    assert await ring.told({**body, "system": "It is noon."}) == "messages[3].content[0], messages[5].content[0]"
+    assert [each.rule for each in ring.vendor.refusals] == ["bound to another conversation"]
+    assert ring.learnt == []
