@@ -377,3 +377,55 @@ async def test_sampling_is_left_out_where_the_version_of_the_api_has_none(tmp_pa
                     version,
                 )
         assert not vendor.refusals
+
+
+# What each of Google's models thinks at least: its lowest level, by whichever of Google's APIs.
+LEAST_OF_GOOGLE: Mapping[str, str] = {
+    "gemini-3-flash-preview": "minimal",
+    "gemini-3.1-pro-preview": "low",
+    "gemini-3.5-flash-lite": "minimal",
+    "gemini-3.8-flash": "low",
+    "gemini-4-argon": "low",
+}
+
+
+@pytest.mark.parametrize("vendor", ["gemini", "google"])
+@pytest.mark.parametrize("api", PATHS)
+async def test_who_forbids_googles_models_to_think_gets_their_least_and_is_told(
+    tmp_path: Path, api: str, vendor: str
+) -> None:
+    async with running_vendor(vendor) as served:
+        config: Json = {
+            "providers": {vendor: {"preset": vendor, "base_url": served.base_url, "api_key": served.key}},
+            "models": {model: {"deployments": [f"{vendor}/{model}"]} for model in LEAST_OF_GOOGLE},
+        }
+        async with serving(tmp_path, {"unused": None}, **config) as running:
+            for model, least in LEAST_OF_GOOGLE.items():
+                for forbidding in FORBIDDING[api]:
+                    if vendor == "google" and (api == "gemini" or "output_config" in forbidding):
+                        continue  # passes as it is; an effort beside it says how hard to work
+                    _, headers = await answered(running, api, model, {**said(api, "say: well"), **forbidding})
+                    sent = served.seen[-1].body
+                    if vendor == "gemini":
+                        assert (sent["reasoning_effort"], "thinking" in sent) == (least, False), (model, forbidding)
+                    else:
+                        thinking = sent["generationConfig"]["thinkingConfig"]
+                        assert thinking["thinkingLevel"].lower() == least, (model, forbidding, thinking)
+                        assert "thinkingBudget" not in thinking
+                    assert headers.get("x-holeshot-dropped"), (model, forbidding)
+                _, headers = await answered(running, api, model, said(api, "say: well"))
+                assert "x-holeshot-dropped" not in headers
+                assert "reasoning_effort" not in served.seen[-1].body
+        assert not served.refusals
+
+
+@pytest.mark.parametrize("tools", [False, True], ids=["plain", "tools"])
+@pytest.mark.parametrize("api", ["chat", "responses"])
+async def test_a_tier_that_the_newest_gpt_lacks_is_left_out_and_told(gateway: Gateway, api: str, tools: bool) -> None:
+    running, vendors = gateway
+    body = {**said(api, "say: well"), **(offering(api, "weather") if tools else {})}
+    for model in ("gpt-6.2-astra", "gpt-6.2-sol", "gpt-6.3-sol"):
+        for tier, told in (("flex", "service_tier"), ("priority", None)):
+            _, headers = await answered(running, api, model, {**body, "service_tier": tier})
+            assert headers.get("x-holeshot-dropped") == told
+            assert vendors["openai"].seen[-1].body.get("service_tier") == (None if told else tier)
