@@ -263,6 +263,10 @@ class _Translations:
         if deployment.traits.narrows and spoken.requests.takes_rules:
             wording = self._narrowed(deployment, spoken, wording)
         wording = self._called(deployment, spoken, wording, fitting)
+        if deployment.is_newest_version and (newest := spoken.requests.for_newest_version) is not None:
+            changed = newest(wording.fields)
+            losses = (*wording.losses, *as_asked(changed.losses, self._dialect, wording))
+            wording = msgspec.structs.replace(wording, fields=changed.fields, losses=losses)
         if deployment.drops_unfit and (dropping := spoken.requests.dropping_unfit) is not None:
             with suppress(Malformed):  # the provider reports the error in its own words
                 wording = msgspec.structs.replace(wording, fields=dropping(wording.fields))

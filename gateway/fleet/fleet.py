@@ -210,7 +210,8 @@ class Resolver:
         provided = self._settings.providers[provider]
         kind = kind_of(provider, provided, self._catalog)
         traits = traits_of(settings.same_as or model, vendor.name if vendor is not None else "")
-        if kind == "anthropic" and _version_of(provided.headers, settings.extra_headers) >= _WITHOUT_SAMPLING:
+        version = _version_of(provided.headers, settings.extra_headers) if kind == "anthropic" else ""
+        if version >= _NEWEST_VERSION:
             traits = refusing(traits, _SAMPLING)
         apis = apis_at(settings, provided, vendor, datasheet.only_api)
         price, tier = datasheet.price, tier_of(settings.extra_body.get("service_tier"))
@@ -249,6 +250,7 @@ class Resolver:
             vendor=vendor.name if vendor else None,
             continues=ways_of(settings, vendor, provided.base_url),
             traits=traits,
+            is_newest_version=version >= _NEWEST_VERSION,
             drops_unfit=kind == "anthropic" and "prefix" in traits.bound,
             seal=Seal(self._secret, provided.account or provider),
             takes_thoughts=vendor is not None and vendor.quirks.takes_thoughts,
@@ -602,8 +604,9 @@ class Fleet:
 
 
 # From this version of Anthropic's API on no model takes sampling, not even its default: "temperature: Extra inputs are
-# not permitted" (platform.claude.com/docs/en/api/versioning, read on 2026-11-29). Others ask for an older one.
-_WITHOUT_SAMPLING = "2026-10-21"
+# not permitted" (platform.claude.com/docs/en/api/versioning, read on 2026-11-29). Others ask for an older one. What it
+# does not take of a conversation its dialect knows (``for_newest_version``).
+_NEWEST_VERSION = "2026-10-21"
 _SAMPLING = frozenset({"temperature", "top_k", "top_p"})
 
 

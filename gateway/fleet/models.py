@@ -78,6 +78,7 @@ class Deployment(MaskedRecord, frozen=True):
     drop_params: bool = False
     adapts_forced: bool = True  # a forced tool that its model does not take is asked for in another way
     drops_unfit: bool = False  # it can be asked to drop thoughts that do not fit what stands before them any more
+    is_newest_version: bool = False  # its operator asks for the newest version of Anthropic's API
     extra_headers: tuple[tuple[str, str], ...] = ()  # names in lower case
     weight: float = 1.0
     canary: float | None = None

@@ -343,6 +343,8 @@ class RequestFormat(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     # Asks a vendor that binds thoughts to all that came before them to drop those that do not fit it any more, where
     # the client does not say what becomes of them: else it refuses the request. None: it drops them unasked.
     dropping_unfit: Callable[[Fields], Fields] | None = None
+    # A conversation as the newest version of the API takes it, which an operator asks for. None: it has no versions.
+    for_newest_version: Callable[[Fields], Wording] | None = None
     # The header, and the word in it, without which a vendor does not take one of these fields. None: there is none.
     header_for: Callable[[Fields], tuple[str, str] | None] | None = None
     # Offers those tools alone among which a request lets its model choose, for a vendor without such a choice. None:

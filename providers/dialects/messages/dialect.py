@@ -49,6 +49,7 @@ from providers.dialects.messages.thoughts import (
     without_effort,
     without_foreign,
 )
+from providers.dialects.messages.versions import for_newest_version
 from providers.dialects.reading import RawObject, object_at, objects_at, text_at
 from providers.dialects.unshown import unshown
 from providers.dialects.wording import (
@@ -290,6 +291,7 @@ MESSAGES = Dialect(
         unforced=_asked_for_json,
         without_thinking=_without_thinking,
         dropping_unfit=dropping_unfit,
+        for_newest_version=for_newest_version,
         header_for=header_for,
         with_marks=with_marks,
         with_history=messages_history,

@@ -429,3 +429,54 @@ async def test_a_tier_that_the_newest_gpt_lacks_is_left_out_and_told(gateway: Ga
             _, headers = await answered(running, api, model, {**body, "service_tier": tier})
             assert headers.get("x-holeshot-dropped") == told
             assert vendors["openai"].seen[-1].body.get("service_tier") == (None if told else tier)
+
+
+PAPER: Json = {
+    "type": "document",
+    "source": {"type": "text", "media_type": "text/plain", "data": "It rains."},
+    "citations": {"enabled": True},
+}
+CITED: Json = {
+    "type": "char_location",
+    "cited_text": "It rains.",
+    "document_index": 0,
+    "document_title": None,
+    "start_char_index": 0,
+    "end_char_index": 9,
+}
+CITING: list[Json] = [
+    {"role": "user", "content": [PAPER, {"type": "text", "text": "What is it?", "citations": [CITED]}]},
+    {"role": "assistant", "content": [{"type": "text", "text": "It rains.", "citations": [CITED]}, PAPER]},
+    {"role": "user", "content": "say: well"},
+]
+
+
+@pytest.mark.parametrize("where", ["provider", "deployment"])
+async def test_documents_and_citations_that_the_version_does_not_take_are_moved_or_left_out_and_told(
+    tmp_path: Path, where: str
+) -> None:
+    asked = {"anthropic-version": "2026-10-21"}
+    async with running_vendor("anthropic") as vendor:
+        provider: Json = {"preset": "anthropic", "base_url": vendor.base_url, "api_key": vendor.key}
+        deployment: Json = {"deployment": "anthropic/claude-sonnet-4-6"}
+        (provider if where == "provider" else deployment)["headers" if where == "provider" else "extra_headers"] = asked
+        config: Json = {
+            "providers": {"anthropic": provider, "older": {**provider, "headers": {}}},
+            "models": {"m": {"deployments": [deployment]}, "o": {"deployments": ["older/claude-sonnet-4-6"]}},
+        }
+        async with serving(tmp_path, {"unused": None}, **config) as running:
+            sent: list[list[Json]] = []
+            for turns in (CITING, [*CITING, {"role": "assistant", "content": "well"}, CITING[-1]]):
+                _, headers = await answered(running, "messages", "m", {"messages": turns, "max_tokens": 2000})
+                sent.append(vendor.seen[-1].body["messages"])
+                assert headers["x-holeshot-dropped"] == "messages[0].content[1].citations, messages[1].content[1]"
+            assert sent[0] == [
+                {"role": "user", "content": [PAPER, {"type": "text", "text": "What is it?"}]},
+                {"role": "assistant", "content": [{"type": "text", "text": "It rains.", "citations": [CITED]}]},
+                {"role": "user", "content": [PAPER, {"type": "text", "text": "say: well"}]},
+            ]
+            assert sent[1][:3] == sent[0]
+            _, headers = await answered(running, "messages", "o", {"messages": CITING, "max_tokens": 2000})
+            assert vendor.seen[-1].body["messages"] == CITING
+            assert "x-holeshot-dropped" not in headers
+        assert not vendor.refusals
