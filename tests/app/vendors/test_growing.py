@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from msgspec import structs
 
 from tests.app.gateway.running_gateway import RunningGateway, serving
 from tests.app.vendors.test_signed_loops import PATHS, SCHEMA, answered, gone_on
@@ -277,6 +278,49 @@ async def test_it_grows_where_the_gateway_remembers_it(
                     if not said:
                         break
             assert "previous_response_id" in vendors[name].seen[-1].body or edits(place, vendors[name]) == [], name
+
+
+SHAPE = {**SCHEMA, "additionalProperties": False}
+AS_JSON: Mapping[str, Mapping[str, Json]] = {  # said in some turns, after their calls
+    "a schema": {
+        "chat": {"response_format": {"type": "json_schema", "json_schema": {"name": "city", "schema": SHAPE}}},
+        "responses": {"text": {"format": {"type": "json_schema", "name": "city", "schema": SHAPE}}},
+        "messages": {"output_config": {"format": {"type": "json_schema", "schema": SHAPE}}},
+        "gemini": {"generationConfig": {"responseMimeType": "application/json", "responseJsonSchema": SHAPE}},
+    },
+    "any JSON": {
+        "chat": {"response_format": {"type": "json_object"}},
+        "responses": {"text": {"format": {"type": "json_object"}}},
+        "gemini": {"generationConfig": {"responseMimeType": "application/json"}},
+    },
+}
+
+
+def unformatted(requests: Sequence[Request]) -> list[Request]:
+    """Return the requests without the format that their client asks for: OpenAI has it at the head of a prompt."""
+    return [
+        structs.replace(each, body={name: value for name, value in each.body.items() if name != "text"})
+        for each in requests
+    ]
+
+
+@pytest.mark.parametrize(("form", "api"), [(form, api) for form, apis in AS_JSON.items() for api in apis])
+async def test_turns_that_ask_for_json_change_nothing_of_those_beside_them(
+    tmp_path: Path, vendors: dict[str, Served], api: str, form: str
+) -> None:
+    async with gateway(tmp_path, vendors) as running:
+        for name, place in PLACES.items():
+            if (form, name) == ("a schema", "chat"):
+                continue  # DeepSeek takes none
+            body = begun(api)
+            for turn in range(TURNS):
+                asked = AS_JSON[form][api] if turn % 2 else {}
+                body = with_turn(api, body, f'Turn {turn}, in JSON.\ncall: look {{"city": "{turn}"}}')
+                while has_calls(api, answer := await answered(running, api, name, {**body, **asked}, stream=True)):
+                    body = gone_on(api, body, answer)
+                body = after(api, body, answer)
+            assert edits_of(place, unformatted(vendors[name].seen)) == [], name
+            assert vendors[name].said == "", name
 
 
 # What is learnt of a refusal in the middle of a conversation, at servers of which nothing is known but their kind.
