@@ -3,26 +3,26 @@
 The stand-ins count what was really the same beginning (``tests/support/vendors/caches.py``).
 """
 
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.app.gateway.running_gateway import RunningGateway, serving
+from tests.app.gateway.running_gateway import RunningGateway
+from tests.app.vendors.places import Place, gateway_before, standing_in
 from tests.app.vendors.test_growing import SYSTEM, after, begun, has_calls, with_turn
 from tests.app.vendors.test_signed_loops import PATHS, answered, gone_on
-from tests.support.vendors import Served, running_vendor
+from tests.support.vendors import Served
 
 Json = dict[str, Any]
 TURNS = 5
 LEAST = 0.8  # of each prompt from the second turn on
-AT = {
-    "gpt-6.2-astra": ("openai", "openai"),
-    "claude-opus-5-5": ("anthropic", "anthropic"),
-    "gemini-3.8-flash": ("google", "google"),
-    "deepseek-v4-pro": ("deepseek", "deepseek"),
+PLACES: Mapping[str, Place] = {
+    "gpt-6.2": Place("openai", "openai", "gpt-6.2-astra", "responses"),
+    "opus-5.5": Place("anthropic", "anthropic", "claude-opus-5-5", "messages"),
+    "gemini-3.8": Place("google", "google", "gemini-3.8-flash", "gemini"),
+    "deepseek": Place("deepseek", "deepseek", "deepseek-v4-pro", "chat"),
 }
 # Claude's caches are asked for; a model without a price is known to have none.
 PRICE = {"input": 3.0, "output": 15.0, "cached_input": 0.3, "cache_write": 3.75}
@@ -31,23 +31,12 @@ LONG = SYSTEM * 3  # as agents' instructions; Google caches no less than 4,096 t
 
 @pytest.fixture
 async def running(tmp_path: Path) -> AsyncIterator[tuple[RunningGateway, dict[str, Served]]]:
-    async with AsyncExitStack() as stack:
-        vendors = {name: await stack.enter_async_context(running_vendor(vendor)) for name, (vendor, _) in AT.items()}
-        providers: Json = {
-            vendor: {"preset": preset, "base_url": vendors[name].base_url, "api_key": vendors[name].key}
-            for name, (vendor, preset) in AT.items()
-        }
-        models: Json = {
-            name: {
-                "deployments": [{"deployment": f"{vendor}/{name}", "price_per_mtok": PRICE, "drop_params": True}],
-                "cache_marks": "auto",
-            }
-            for name, (vendor, _) in AT.items()
-        }
-        yield (
-            await stack.enter_async_context(serving(tmp_path, {"unused": None}, providers=providers, models=models)),
-            vendors,
-        )
+    said: Json = {"price_per_mtok": PRICE, "drop_params": True}
+    async with (
+        standing_in(PLACES) as vendors,
+        gateway_before(tmp_path, PLACES, vendors, deployment=said, settings={"cache_marks": "auto"}) as running,
+    ):
+        yield running, vendors
 
 
 def instructed(api: str, body: Json) -> Json:
@@ -76,7 +65,7 @@ async def shares(running: RunningGateway) -> list[float]:
 
 @pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
 @pytest.mark.parametrize("api", PATHS)
-@pytest.mark.parametrize("model", AT)
+@pytest.mark.parametrize("model", PLACES)
 async def test_most_of_each_turn_is_cached(
     running: tuple[RunningGateway, dict[str, Served]], model: str, api: str, stream: bool
 ) -> None:

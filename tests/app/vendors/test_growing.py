@@ -7,31 +7,23 @@ beginning caches are found, and thoughts are bound to it.
 import itertools
 import json
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 from msgspec import structs
 
 from tests.app.gateway.running_gateway import RunningGateway, serving
+from tests.app.vendors.places import Place, gateway_before, standing_in
 from tests.app.vendors.test_signed_loops import PATHS, SCHEMA, answered, gone_on
-from tests.support.vendors import Served, running_vendor
+from tests.support.vendors import Served
 from tests.support.vendors.vendor import Request
 
 Json = dict[str, Any]
 Gateway = tuple[RunningGateway, dict[str, Served]]
 TURNS = 4
 SYSTEM = "You are a coding agent. Read before you write, and be brief. " * 120  # long enough to be cached
-
-
-class Place(NamedTuple):
-    """A deployment, and the API in which it is asked."""
-
-    vendor: str
-    preset: str
-    model: str
-    api: str
 
 
 PLACES: Mapping[str, Place] = {
@@ -193,24 +185,20 @@ async def talk(
 
 @pytest.fixture
 async def vendors() -> AsyncIterator[dict[str, Served]]:
-    async with AsyncExitStack() as stack:
-        yield {name: await stack.enter_async_context(running_vendor(place.vendor)) for name, place in PLACES.items()}
+    async with standing_in(PLACES) as vendors:
+        yield vendors
 
 
-def gateway(folder: Path, vendors: Mapping[str, Served], **settings: Any) -> Any:
+DROPPING: Json = {"drop_params": True}
+
+
+def gateway(
+    folder: Path, vendors: Mapping[str, Served], settings: Json | None = None
+) -> AbstractAsyncContextManager[RunningGateway]:
     """Return a gateway before all places, each a model of its own, and several raced as one."""
-    providers = {
-        name: {"base_url": vendor.base_url, "api_key": vendor.key, "preset": PLACES[name].preset}
-        for name, vendor in vendors.items()
-    }
-    deployments = {name: {"deployment": f"{name}/{place.model}", "drop_params": True} for name, place in PLACES.items()}
-    models: Json = {name: {"deployments": [each], **settings} for name, each in deployments.items()}
-    models["raced"] = {
-        "deployments": [deployments[name] for name in RACED],
-        "race": {"mode": "race", "width": 3},
-        **settings,
-    }
-    return serving(folder, {"unused": None}, providers=providers, models=models)
+    deployments = [{"deployment": f"{name}/{PLACES[name].model}", **DROPPING} for name in RACED]
+    raced: Json = {"deployments": deployments, "race": {"mode": "race", "width": 3}}
+    return gateway_before(folder, PLACES, vendors, models={"raced": raced}, deployment=DROPPING, settings=settings)
 
 
 @pytest.mark.parametrize("settings", [{}, {"cache_marks": "auto"}], ids=["plain", "marked"])
@@ -219,7 +207,7 @@ def gateway(folder: Path, vendors: Mapping[str, Served], **settings: Any) -> Any
 async def test_it_only_grows_at_its_end(
     tmp_path: Path, vendors: dict[str, Served], api: str, stream: bool, settings: Json
 ) -> None:
-    async with gateway(tmp_path, vendors, **settings) as running:
+    async with gateway(tmp_path, vendors, settings) as running:
         for name, place in PLACES.items():
             await talk(running, api, name, stream=stream)
             vendor = vendors[name]

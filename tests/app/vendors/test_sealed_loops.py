@@ -4,26 +4,30 @@ import base64
 import json
 import re
 from collections.abc import AsyncIterator, Mapping
-from contextlib import AsyncExitStack
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.app.gateway.running_gateway import RunningGateway, serving
+from tests.app.gateway.running_gateway import RunningGateway
+from tests.app.vendors.places import Place, gateway_before, standing_in
 from tests.app.vendors.test_signed_loops import FIRST, PATHS, answered, gone_on
-from tests.support.vendors import Served, running_vendor
+from tests.support.vendors import Served
 
 Json = dict[str, Any]
 APIS = ("chat", "messages", "gemini")
 STEPS = 6
 IN_GEMINI = "dGhpbmtpbmc6"  # how signatures begin there that are not Google's
 MODEL = "gpt-5.4"
-ELSEWHERE: Mapping[str, tuple[str, str]] = {
-    "claude": ("anthropic", "claude-haiku-4-5"),
-    "gemini": ("google", "gemini-3.1-pro-preview"),
-    "groq": ("groq", "openai/gpt-oss-120b"),
+PLACES: Mapping[str, Place] = {
+    "gpt": Place("openai", "openai", MODEL, "responses", says_api=True),
+    "other": Place("openai", "openai", MODEL, "responses", says_api=True),  # another account
+    "claude": Place("anthropic", "anthropic", "claude-haiku-4-5", "messages"),
+    "gemini": Place("google", "google", "gemini-3.1-pro-preview", "gemini"),
+    "groq": Place("groq", "groq", "openai/gpt-oss-120b", "chat"),
 }
+OTHERS = tuple(name for name in PLACES if name != "gpt")
 KEY = "0123456789abcdef0123456789abcdef"
 
 
@@ -36,25 +40,14 @@ def first(api: str) -> Json:
 
 @pytest.fixture
 async def vendors() -> AsyncIterator[dict[str, Served]]:
-    async with AsyncExitStack() as stack:
-        names = {"openai": "openai", "other": "openai", **{name: vendor for name, (vendor, _) in ELSEWHERE.items()}}
-        yield {name: await stack.enter_async_context(running_vendor(vendor)) for name, vendor in names.items()}
+    async with standing_in(PLACES) as vendors:
+        yield vendors
 
 
-def gateway(folder: Path, vendors: Mapping[str, Served], key: str = KEY) -> Any:
+def gateway(folder: Path, vendors: Mapping[str, Served], key: str = KEY) -> AbstractAsyncContextManager[RunningGateway]:
     """Return a gateway before all of them, each a model of its own, with that key of its page's sessions."""
-    presets = {"other": "openai", "claude": "anthropic", "gemini": "google"}
-    providers: Json = {
-        name: {"base_url": vendor.base_url, "api_key": vendor.key, "preset": presets.get(name, name)}
-        for name, vendor in vendors.items()
-    }
-    for name in ("openai", "other"):
-        providers[name]["apis"] = ["responses"]
-    deployments = {"gpt": f"openai/{MODEL}", "other": f"other/{MODEL}"}
-    deployments |= {name: f"{name}/{model}" for name, (_, model) in ELSEWHERE.items()}
-    models: Json = {name: {"deployments": [deployment]} for name, deployment in deployments.items()}
-    models["both"] = {"deployments": [deployments["other"], deployments["gpt"]], "race": {"mode": "single"}}
-    return serving(folder, {"alpha": None}, providers=providers, models=models, page={"signing_key": key})
+    both: Json = {"deployments": [f"other/{MODEL}", f"gpt/{MODEL}"], "race": {"mode": "single"}}
+    return gateway_before(folder, PLACES, vendors, models={"both": both}, page={"signing_key": key})
 
 
 def came_back(vendor: Served) -> list[int]:
@@ -75,7 +68,7 @@ async def test_all_of_it_comes_back_in_each_step_before_its_call(
 ) -> None:
     async with gateway(tmp_path, vendors) as running:
         await steps(running, api, first(api), STEPS, stream=stream)
-    openai = vendors["openai"]
+    openai = vendors["gpt"]
     assert openai.said == ""
     assert came_back(openai) == [*range(STEPS)]
     kinds = [item["type"] for item in openai.seen[-1].body["input"]]
@@ -90,7 +83,7 @@ async def test_an_agent_that_says_nothing_of_thinking_gets_it_beside_its_calls_a
     async with gateway(tmp_path, vendors) as running:
         body = await steps(running, "messages", body, STEPS, stream=True)
         told = await answered(running, "messages", "gpt", body, stream=True)
-    assert came_back(vendors["openai"]) == [*range(STEPS + 1)]
+    assert came_back(vendors["gpt"]) == [*range(STEPS + 1)]
     assert [block["type"] for block in body["messages"][1]["content"]] == ["redacted_thinking", "tool_use"]
     assert [block["type"] for block in told["content"]] == ["text"]
 
@@ -109,9 +102,9 @@ async def test_no_other_provider_gets_it_nor_refuses_anything_and_clients_are_to
 ) -> None:
     async with gateway(tmp_path, vendors) as running:
         body = await steps(running, api, first(api), 2, stream=False)
-        for model in ("other", *ELSEWHERE):
+        for model in OTHERS:
             assert await dropped(running, api, body, model), model
-    for name in ("other", *ELSEWHERE):
+    for name in OTHERS:
         assert vendors[name].said == "", name
         sent = json.dumps([request.body for request in vendors[name].seen])
         assert "sealed" not in sent, name
@@ -123,7 +116,7 @@ async def test_no_other_provider_gets_it_nor_refuses_anything_and_clients_are_to
 async def test_another_process_opens_it_if_it_has_the_same_key(
     tmp_path: Path, vendors: dict[str, Served], api: str
 ) -> None:
-    openai = vendors["openai"]
+    openai = vendors["gpt"]
     for folder in ("one", "two", "three"):
         (tmp_path / folder).mkdir()
     async with gateway(tmp_path / "one", vendors) as running:
@@ -141,7 +134,7 @@ async def test_another_process_opens_it_if_it_has_the_same_key(
 async def test_without_a_key_the_file_beside_the_database_has_one(
     tmp_path: Path, vendors: dict[str, Served], api: str
 ) -> None:
-    openai = vendors["openai"]
+    openai = vendors["gpt"]
     for folder in ("one", "two"):
         (tmp_path / folder).mkdir()
     async with gateway(tmp_path / "one", vendors, "") as running:
@@ -168,7 +161,7 @@ def forged(told: str) -> str:
 
 @pytest.mark.parametrize("api", APIS)
 async def test_what_is_forged_is_left_out_and_told(tmp_path: Path, vendors: dict[str, Served], api: str) -> None:
-    openai = vendors["openai"]
+    openai = vendors["gpt"]
     async with gateway(tmp_path, vendors) as running:
         body = await steps(running, api, first(api), 2, stream=False)
         changed = json.loads(forged(json.dumps(body)))
@@ -189,5 +182,5 @@ async def test_after_a_restart_the_plan_begins_at_the_account_that_made_it(
     async with gateway(tmp_path / "two", vendors) as running:
         for _ in range(4):
             assert await dropped(running, api, body, "both") == ""
-    assert came_back(vendors["openai"])[2:] == [2] * 4
+    assert came_back(vendors["gpt"])[2:] == [2] * 4
     assert vendors["other"].seen == []
