@@ -427,6 +427,7 @@ class Vendor(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     # The APIs in which it takes a ``prompt_cache_key``, and keeps what is asked with the same one together.
     cache_keys: frozenset[str] = frozenset()
     keeps: bool = False  # it keeps what it is asked, and its answers, unless a request says ``store: false``
+    conversations: bool = False  # beside Responses, it keeps conversations that responses go on in
     litellm_prefix: str | None = None  # the vendor's name in litellm and its price table; None: no prices
     docs_url: str | None = None
 

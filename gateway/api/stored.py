@@ -387,6 +387,9 @@ def _path_at_provider(request: web.Request) -> str:
     return "/".join(quote(part, safe="") for part in parts)
 
 
+_PROMISES = {True: 2, None: 1, False: 0}
+
+
 def _keeper(context: Context, client: Client, model: str | None, named: StoredAt | None) -> Deployment:
     """Return the deployment that is to keep a new conversation: of ``model``, if the request names one.
 
@@ -418,6 +421,10 @@ def _keeper(context: Context, client: Client, model: str | None, named: StoredAt
                 found.setdefault(deployment.provider, deployment)
     if not found:
         raise NoDeploymentFits(model or "any model", reasons)
+    # Many servers have Responses, and few have conversations: one that is known to comes before one that may, and that
+    # before one of a vendor that is not known to.
+    best = max(_PROMISES[each.conversations] for each in found.values())
+    found = {name: each for name, each in found.items() if _PROMISES[each.conversations] == best}
     if len(found) > 1:
         raise InvalidRequest(
             f"a conversation is kept by one provider, and {', '.join(sorted(found))} could: name a model of one of them"

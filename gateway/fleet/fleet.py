@@ -262,6 +262,7 @@ class Resolver:
             and price is not None
             and price.cached_input_usd is not None,
             cache_keys=vendor.cache_keys if vendor is not None else frozenset(),
+            conversations=None if vendor is None else vendor.conversations,
             keeps=keeps_requests(provided, vendor),
             store=None if store is None else raw_json(store),
             stores_own=stores_own,

@@ -94,6 +94,7 @@ class Deployment(MaskedRecord, frozen=True):
     # What a request is sent as ``store`` that says nothing of it; None: nothing. Its vendor, or the operator, says so.
     store: msgspec.Raw | None = None
     stores_own: bool = False  # also in its vendor's own API, in which requests else pass as they are
+    conversations: bool | None = None  # its vendor keeps conversations; None: a server that no row is of
     keeps: bool = False  # its vendor keeps what it is asked, unless a request says ``store: false``
     marks_from: int | None = (
         None  # tokens of a prompt's beginning from which it is told to cache it; None: it is not told

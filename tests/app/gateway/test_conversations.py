@@ -128,6 +128,18 @@ async def test_where_several_providers_could_keep_it_a_model_is_to_be_named(serv
             assert (asked, others) == ([], [("POST conversations", {})])
 
 
+async def test_of_several_servers_of_responses_that_which_has_conversations_keeps_it(serve: Serve) -> None:
+    async with keeper() as (base_url, asked), keeper() as (other_url, others):
+        config = kept_at(base_url)
+        config["providers"]["keeper"]["preset"] = "openai"
+        config["providers"]["groq"] = {"base_url": other_url, "api_key": "k"}
+        config["providers"]["own"] = {"base_url": other_url, "api_key": "k", "apis": ["responses"]}
+        config["models"]["second"] = {"deployments": ["groq/m", "own/m"]}
+        async with serve(config=config, key=MINE) as running:
+            assert await asks(running, "POST", "conversations", {}) == (200, MADE)
+            assert (asked, others) == ([("POST conversations", {})], [])
+
+
 async def test_a_provider_without_responses_keeps_no_conversation(serve: Serve) -> None:
     async with keeper() as (base_url, asked):
         config = kept_at(base_url)
