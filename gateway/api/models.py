@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Decimal
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeVar
 
 import msgspec
 from aiohttp import web
@@ -108,11 +108,23 @@ class Modalities(msgspec.Struct, frozen=True):
     output_modalities: list[str]
 
 
+class MistralCapabilities(msgspec.Struct, frozen=True):
+    """What a model can do, in Mistral's words: without them its SDK cannot read the list (mistralai 3.7 for Python)."""
+
+    completion_chat: bool
+    function_calling: bool | UnsetType = UNSET
+    reasoning: bool | UnsetType = UNSET
+    vision: bool | UnsetType = UNSET
+    audio: bool | UnsetType = UNSET
+
+
 class OpenAIModel(msgspec.Struct, frozen=True, kw_only=True):
-    """A model in OpenAI's format, with what is known about it in OpenRouter's fields."""
+    """A model in OpenAI's format, with what is known about it in OpenRouter's and Mistral's fields."""
 
     id: str
     object: Literal["model"] = "model"
+    type: Literal["base"] = "base"
+    capabilities: MistralCapabilities
     created: Annotated[int, Meta(description="Always 0: a configured name has no date.")] = 0
     owned_by: Literal["holeshot"] = "holeshot"
     deployments: list[str]
@@ -172,6 +184,7 @@ class GoogleModels(msgspec.Struct, frozen=True):
     models: list[GoogleModel]
 
 
+_Fact = TypeVar("_Fact", int, bool)
 _LONGEST_PAGE = 1000  # Anthropic's limit
 _PRICE_DIGITS = 12  # significant digits; more are rounding errors of the division by a million
 # Capabilities in OpenRouter's terms: the request parameters that need each, and the input modalities.
@@ -258,6 +271,9 @@ def _as_openai(model: Model, visible: Sequence[Deployment]) -> OpenAIModel:
         architecture = Modalities(["text", *inputs], ["text"])
     return OpenAIModel(
         id=model.name,
+        capabilities=MistralCapabilities(
+            facts.converses, *map(_known, (facts.tools, facts.reasoning, facts.vision, facts.audio))
+        ),
         deployments=[deployment.name for deployment in visible],
         name=model.name,
         context_length=context_tokens,
@@ -268,8 +284,8 @@ def _as_openai(model: Model, visible: Sequence[Deployment]) -> OpenAIModel:
     )
 
 
-def _known(number: int | None) -> int | UnsetType:
-    return UNSET if number is None else number
+def _known(fact: _Fact | None) -> _Fact | UnsetType:
+    return UNSET if fact is None else fact
 
 
 def _pricing(price: Price) -> dict[str, str]:

@@ -49,6 +49,8 @@ async def test_openais_clients_get_openais_list(serve: Serve) -> None:
                 "owned_by": "holeshot",
                 "deployments": ["alpha/m"],
                 "name": MODEL,
+                "type": "base",
+                "capabilities": {"completion_chat": True},
             }
         ]
 
@@ -189,3 +191,20 @@ async def test_a_deployment_that_is_named_directly_costs_what_is_configured(serv
             assert float(response.headers["x-holeshot-cost-usd"]) > 0
         assert (await running.call())["cost_usd"] > 0
     assert (model["context_length"], model["pricing"]["prompt"]) == (32_000, "0.000001")
+
+
+async def test_groqs_sdk_finds_its_paths_whatever_its_base_url(serve: Serve) -> None:
+    async with serve(alpha=None, beta=None, config=client()) as running:
+        mine = keyed()
+        listed = await told(running, "/openai/v1/models", headers=mine)
+        assert listed == await told(running, headers=mine)
+        assert await told(running, f"/openai/v1/models/{MODEL}", headers=mine) in listed["data"]
+        body = {"model": MODEL, "messages": [{"role": "user", "content": "Hi"}], "race": {"mode": "race"}}
+        url = f"{running.url}/openai/v1/chat/completions"
+        for _ in range(2):  # the first by aiohttp's router, the second past it
+            async with running.http.post(url, json=body, headers=mine) as response:
+                assert response.status == 200, await response.text()
+                assert response.headers["x-holeshot-launched"] == "2"
+        async with running.http.post(url, json=body) as response:
+            assert response.status == 401
+            assert (await response.json())["error"]["code"] == "invalid_api_key"
