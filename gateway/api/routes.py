@@ -104,7 +104,12 @@ def _bare(words: Sequence[str]) -> list[str]:
 
 # CORS: lets web pages of the configured origins call the APIs, each with a key of its own, never with cookies.
 
-PATHS = ("/v1/", "/v1beta/", "/v2/")  # the APIs; pages for operators and health checks are not for other web pages
+PATHS = (
+    "/v1/",
+    "/v1beta/",
+    "/v2/",
+    "/openai/v1/",
+)  # the APIs; pages for operators and health checks are not for other web pages
 METHODS = "GET, POST, DELETE"
 MAX_AGE_S = 7200  # browsers ask again after this; they cache it for a day at most, Chrome for two hours
 _FIELD = re.compile("[a-z0-9-]{1,100}")
@@ -183,7 +188,14 @@ def _deciding() -> Handler:
 
 
 _HANDLERS: Mapping[str, Handler] = {path: handler for api in APIS for handler in (_handler(api),) for path in api.paths}
-_RACED: Mapping[str, Handler] = {path: _HANDLERS[path] for api in ENDPOINTS.values() for path in api.paths}
+# Groq's SDK has its paths below this one, whatever its base URL (groq 1.7.0 for Python, read on 2026-11-29).
+_GROQS = "/openai"
+_OF_GROQ = ("chat/completions", "embeddings", "audio/speech", "audio/transcriptions", "audio/translations")
+_GROQS_HANDLERS: Mapping[str, Handler] = {f"{_GROQS}/v1/{path}": _HANDLERS[f"/v1/{path}"] for path in _OF_GROQ}
+_RACED: Mapping[str, Handler] = {
+    **{path: _HANDLERS[path] for api in ENDPOINTS.values() for path in api.paths},
+    **_GROQS_HANDLERS,
+}
 
 ROUTES = (
     *(_post(path, handler) for path, handler in _HANDLERS.items()),
@@ -202,6 +214,12 @@ ROUTES = (
     _get("/v1/models/{id:.+}", get_model),
     _get("/v1beta/models", list_models),
     _get("/v1beta/models/{id:.+}", get_model),
+)
+# Other names of some of those; /openapi.json has each once.
+ALIASES = (
+    *(_post(path, handler) for path, handler in _GROQS_HANDLERS.items()),
+    _get(f"{_GROQS}/v1/models", list_models),
+    _get(f"{_GROQS}/v1/models/{{id:.+}}", get_model),
 )
 
 
@@ -363,7 +381,7 @@ def _dialect_of(path: str) -> Dialect:
 # The paths of calls that take JSON, with the dialect of their errors.
 CALLS: Mapping[str, Dialect] = {
     path: _dialect_of(path) for api in APIS if api.relayed is None or JSON in api.relayed.takes for path in api.paths
-}
+} | dict.fromkeys(_GROQS_HANDLERS, PIVOT)
 
 
 def dialect_of_call(path: str, fields: Mapping[str, str]) -> Dialect:

@@ -10,7 +10,7 @@ from aiohttp import web
 from gateway.admin.operations import OPERATIONS, Operations
 from gateway.admin.routes import ROUTES as OPERATORS
 from gateway.api.context import CONTEXT, Context
-from gateway.api.routes import KNOWN_PATHS, completing, errors_as_json
+from gateway.api.routes import ALIASES, KNOWN_PATHS, completing, errors_as_json
 from gateway.api.routes import ROUTES as CLIENTS
 
 ROUTES = (*CLIENTS, *OPERATORS)
@@ -20,7 +20,7 @@ ROUTES = (*CLIENTS, *OPERATORS)
 def _resources() -> tuple[web.AbstractResource, ...]:
     """Return where each path leads, made once: handlers find their gateway in the application that was asked."""
     router = web.UrlDispatcher()
-    router.add_routes(ROUTES)
+    router.add_routes((*ROUTES, *ALIASES))
     return tuple(router.resources())
 
 
