@@ -68,17 +68,20 @@ def conversation(
     if not turns:
         raise Malformed("messages: at least one message is required", "messages")
     calls = Calls(elsewhere="thread" in asked)
-    role, changes = "", None
+    role, changes, before = "", None, 0
     for number, turn in enumerate(turns):
         path = f"messages[{number}]"
         role = text_at(turn, "role", path)
         if role == "system":
             changes = changes or Changes()
-            said += _instructions(turn, path, losses, changes)
+            said += _instructions(turn, path, losses, changes, at_once=_is_new(turns[before], before))
             continue
+        before = number
         losses.rest(turn, ("role", "content"), path, _NO_FIELD)
         if role == "user":
             said += _history_to_chat_user(turn, path, losses, calls)
+            if changes is not None and _is_new(turn, number):
+                changes.begin()
         elif role == "assistant":
             said += _assistant(turn, path, losses, calls, said, thoughts=thoughts, signed=signed)
         else:
@@ -93,8 +96,19 @@ class Changes:
 
     def __init__(self) -> None:
         self.effort: str | None = None
+        self._later: str | None = None  # the effort from the user's next turn with new input on
         self.defined: dict[str, tuple[str, RawObject]] = {}  # by name, the tools that came later, each with its path
         self.removed: set[str] = set()
+
+    def think(self, effort: str, *, at_once: bool) -> None:
+        """Note how hard to think: in the answer to the turn before, or from the user's next one with new input on."""
+        self._later = effort
+        if at_once:
+            self.begin()
+
+    def begin(self) -> None:
+        """Begin a turn of the user with new input."""
+        self.effort, self._later = self._later or self.effort, None
 
     def offered(self, tools: Sequence[RawObject]) -> tuple[list[RawObject], dict[int, str]]:
         """Return the tools of a request at the end of its conversation, and where each was, by its number."""
@@ -107,16 +121,30 @@ class Changes:
 
 
 # platform.claude.com/docs/en/build-with-claude/effort-per-message and …/mid-conversation-system-messages, read on
-# 2026-11-29: an effort holds until another one is told, and so does a change of the tools.
+# 2026-11-29: an effort holds until another one is told, and so does a change of the tools. Directly after a turn of the
+# user with new input an effort is that answer's; anywhere else it holds from the user's next turn with new input on.
+# Results of tools alone are none.
 _STAYS = "chat has no instructions for one turn alone: they stay in the conversation"
 
 
-def _instructions(turn: RawObject, path: str, losses: Losses, changes: Changes) -> list[Object]:
-    """Return instructions among the turns as a message; nothing, where they only change an effort or the tools."""
+def _is_new(turn: RawObject, number: int) -> bool:
+    """Say whether a turn is the user's, and more than results of tools."""
+    if bytes(turn["role"]) != b'"user"':
+        return False
+    content, at = turn["content"], f"messages[{number}].content"
+    return is_string(content) or any(kind != "tool_result" for _, kind, _ in _blocks(content, at))
+
+
+def _instructions(turn: RawObject, path: str, losses: Losses, changes: Changes, *, at_once: bool) -> list[Object]:
+    """Return instructions among the turns as a message; nothing, where they only change an effort or the tools.
+
+    ``at_once``: they stand behind new input of the user.
+    """
     losses.rest(turn, ("role", "content", "clear_at", "output_config"), path, _NO_FIELD)
     losses.lose(turn, "clear_at", path, _STAYS, b"null", b'"never"', hint=True)
     config = object_at(turn.get("output_config"), f"{path}.output_config")
-    changes.effort = decoded(config.get("effort"), str, f"{path}.output_config.effort") or changes.effort
+    if (effort := decoded(config.get("effort"), str, f"{path}.output_config.effort")) is not None:
+        changes.think(effort, at_once=at_once)
     losses.rest(config, ("effort",), f"{path}.output_config", _NO_FIELD)
     text = _texts(turn.get("content"), f"{path}.content", losses, changes)
     if not text and (config or bytes(turn.get("content", b"[]")) != b"[]"):

@@ -342,6 +342,38 @@ async def test_an_effort_of_a_turn_is_the_efforts_of_who_has_one(gateway: Gatewa
     assert vendors["claude"].seen[-1].body["output_config"]["effort"] == "low"
 
 
+LOW: Json = {"role": "system", "content": [], **EFFORT}
+RAIN: Json = {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "toolu_1", "content": "rain"}]}
+AND_MORE: Json = {"role": "user", "content": [*RAIN["content"], {"type": "text", "text": "And more"}]}
+SAID: Json = {"role": "assistant", "content": "Done."}
+MEDIUM: Json = {"role": "system", "content": [], "output_config": {"effort": "medium"}}
+
+
+@pytest.mark.parametrize(
+    ("turns", "effort"),
+    [
+        ([LOW], "low"),
+        ([instructed("Be brief.")["messages"][1], LOW], "low"),
+        ([SAID, LOW, USER], "low"),
+        ([CALLED, RAIN, LOW], "high"),
+        ([CALLED, AND_MORE, LOW], "low"),
+        ([CALLED, RAIN, LOW, SAID, USER], "low"),
+        ([MEDIUM, CALLED, RAIN, LOW], "medium"),
+        ([SAID, LOW, MEDIUM, USER], "medium"),
+        ([LOW, SAID, USER], "low"),
+    ],
+)
+async def test_an_effort_that_does_not_follow_new_input_waits_for_the_next(
+    gateway: Gateway, turns: list[Json], effort: str
+) -> None:
+    """platform.claude.com/docs/en/build-with-claude/effort-per-message, read on 2026-11-29."""
+    running, vendors = gateway
+    row = Row(message(*turns, output_config={"effort": "high"}, **OFFERED), betas=_PER_MESSAGE)
+    assert (await answered(running, "messages", "responses", row, stream=False))[0] == 200
+    sent = vendors["responses"].seen[-1].body
+    assert (sent.get("reasoning_effort") or sent["reasoning"]["effort"]) == effort
+
+
 @pytest.mark.parametrize("told", ["", [], [{"type": "text", "text": ""}]])
 async def test_a_tool_that_failed_without_a_word_is_told_to_claude_with_one(gateway: Gateway, told: Any) -> None:
     running, vendors = gateway
