@@ -15,6 +15,8 @@ then another when it says "twice"; after the results, text. A schema is filled. 
     cut: now                      break off in the middle; ``cut: once KEY`` only the first time with this word
     cut: now at gpt-4o            only where this model answers; ``fail: 500 at gpt-4o`` likewise; several lines are several
     cut: silent                   say nothing more from the middle on, and wait until who asked leaves
+    search: words                 search the web for them, where a search of the vendor's is offered, and cite two pages
+    shell: command                have this command run, where a shell is offered: by the vendor, or by who asked
     recall: now                   say how much of the conversation arrived, or was kept: its turns ("Turn 1: ..."),
                                   results of tools, and pictures
 """
@@ -86,6 +88,8 @@ class Asked(msgspec.Struct, frozen=True):
     stop: Sequence[str] = ()
     most: int | None = None  # tokens of the answer, thoughts and all
     begun: str = ""  # the beginning of the answer, as the last turn: only what follows is said, without new thoughts
+    searches: bool = False  # whether a search is offered that the vendor runs
+    shell: Literal["", "client", "vendor"] = ""  # who runs the commands of a shell that is offered
 
     @property
     def text(self) -> str:
@@ -127,6 +131,16 @@ class Asked(msgspec.Struct, frozen=True):
         return next((told for told, _, model in lines if model in {"", self.model}), None)
 
 
+class Page(msgspec.Struct, frozen=True):
+    """A page that a search has found, and the words of the answer that rest on it."""
+
+    url: str
+    title: str
+    words: str = ""  # as they are told
+    begin: int = 0  # their place in the text
+    end: int = 0
+
+
 class Call(msgspec.Struct, frozen=True):
     """A call of a tool; ``arguments`` is JSON, or any text of a tool that takes it."""
 
@@ -148,6 +162,9 @@ class Given(msgspec.Struct, frozen=True):
     later: str = ""  # further thoughts, between the words and the calls
     sealed: bool = False  # the thoughts are told to nobody
     calls: Sequence[Call] = ()
+    searched: str = ""  # what the vendor has searched for
+    pages: Sequence[Page] = ()  # what it has found, and cites
+    command: str = ""  # what is run in a shell
     finish: Finish = "stop"
     stopped_by: str | None = None
     cut: bool | Literal["silent"] = False
@@ -216,11 +233,39 @@ def answered(asked: Asked, failures: dict[str, int]) -> Given:
     calls = _calls(asked)
     given = Given(thoughts=thoughts, calls=calls, cut=is_cut, tokens_in=tokens_in, finish="tool_calls")
     given = msgspec.structs.replace(given, sealed=asked.thinks and asked.said("seal") is not None)
-    if calls:
+    if asked.searches and not asked.since and (searched := asked.said("search")) is not None:
+        given = msgspec.structs.replace(given, searched=searched, pages=_pages(searched))
+    if asked.shell and not asked.since and (command := asked.said("shell")) is not None:
+        given = msgspec.structs.replace(given, command=command)
+    if given.command and asked.shell == "client":
+        given = msgspec.structs.replace(given, text=asked.said("beside") or "", finish="stop")
+    elif calls:
         given = msgspec.structs.replace(given, text=asked.said("beside") or "", later=later)
     else:
         given = msgspec.structs.replace(given, **_ended(_text(asked), asked))
-    return _bounded(given, asked.most)
+    return _cited(_bounded(given, asked.most))
+
+
+def _pages(searched: str) -> list[Page]:
+    """Return what a search finds: two pages, the second with letters that are more than a byte each."""
+    place = re.sub(r"\W+", "-", searched.lower()).strip("-") or "nothing"
+    return [
+        Page(f"https://weather.example/{place}", f"Weather: {searched}"),
+        Page(f"https://facts.example/{place}?lang=nb", f"Været — {searched}"),
+    ]
+
+
+def _cited(given: Given) -> Given:
+    """Give each page the words of the answer that it is cited for: half of them each."""
+    if not given.pages:
+        return given
+    half = len("".join(given.pieces[: len(given.pieces) // 2 or 1]))
+    places = ((0, half), (half, len(given.text)))
+    pages = [
+        msgspec.structs.replace(page, words=given.text[begin:end], begin=begin, end=end)
+        for page, (begin, end) in zip(given.pages, places, strict=True)
+    ]
+    return msgspec.structs.replace(given, pages=[page for page in pages if page.words])
 
 
 def _gone_on(asked: Asked, failures: dict[str, int]) -> Given:
@@ -244,7 +289,7 @@ def _calls(asked: Asked) -> list[Call]:
     wanted = [_read(line, by_name) for line in asked.all_said("call")]
     later = [_read(line, by_name) for line in asked.all_said("then")]
     first = by_name.get(asked.choice) or asked.tools[0]
-    is_told = any(asked.said(word) is not None for word in ("say", "echo", "call", "then", "data", "recall"))
+    is_told = any(asked.said(word) is not None for word in ("say", "echo", "call", "then", "data", "recall", "search"))
     forced = asked.choice not in {"auto", "none"}
     match asked.rounds:
         case 0 if wanted:

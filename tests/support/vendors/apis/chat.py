@@ -224,7 +224,12 @@ class ChatVendor(Vendor):
             stop=[body["stop"]] if isinstance(body.get("stop"), str) else body.get("stop") or (),
             most=body.get("max_completion_tokens") or body.get("max_tokens"),
             begun=self.begun(body),
+            searches=self.searches(body),
         )
+
+    def searches(self, body: Json) -> bool:
+        """Say whether a search is offered that the vendor runs."""
+        return body.get("web_search_options") is not None
 
     def begun(self, body: Json) -> str:
         """Return the beginning of the answer, if the last message is one."""
@@ -266,7 +271,7 @@ class Writing:
         """Return the JSON of a call that does not stream."""
         given = self._given
         message: Json = {"role": "assistant", "content": given.text if given.text or not given.calls else None}
-        message |= {"refusal": None, "annotations": []}
+        message |= {"refusal": None, "annotations": self._annotations}
         if given.thoughts and self._vendor.thoughts:
             message[self._vendor.thoughts] = given.thoughts
         if given.calls:
@@ -294,6 +299,11 @@ class Writing:
             for delta, logprobs in self._deltas():
                 choice = {"index": index, "delta": delta, "logprobs": logprobs, "finish_reason": None}
                 yield self._vendor.chunk({**head, "choices": [choice], **tail})
+            if self._annotations:
+                choice = {"index": index, "delta": {"annotations": self._annotations}}
+                yield self._vendor.chunk(
+                    {**head, "choices": [{**choice, "logprobs": None, "finish_reason": None}], **tail}
+                )
             end = {"index": index, "delta": {}, "logprobs": None, "finish_reason": self._finish}
             yield self._vendor.chunk({**head, "choices": [end], **tail})
         if with_usage:
@@ -315,6 +325,22 @@ class Writing:
                 "rejected_prediction_tokens": 0,
             },
         }
+
+    @property
+    def _annotations(self) -> list[Json]:
+        """What the answer cites: https://platform.openai.com/docs/guides/tools-web-search, read on 2026-11-29."""
+        return [
+            {
+                "type": "url_citation",
+                "url_citation": {
+                    "start_index": page.begin,
+                    "end_index": page.end,
+                    "title": page.title,
+                    "url": page.url,
+                },
+            }
+            for page in self._given.pages
+        ]
 
     @property
     def _finish(self) -> str:

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 from tests.support.vendors.apis import bound_thoughts
 from tests.support.vendors.caches import NONE_USED, Block, Caches, Used
 from tests.support.vendors.models import Model, Models
-from tests.support.vendors.script import Asked, Broken, Given, Said, Tool, answered, pieces_of, tokens_of
+from tests.support.vendors.script import Asked, Broken, Given, Page, Said, Tool, answered, pieces_of, tokens_of
 from tests.support.vendors.shapes import Fault, Record
 from tests.support.vendors.vendor import LETTERS, Json, Refused, Reply, Request, Route, Vendor, as_named
 from tests.support.vendors.words import first_fault, pydantics_message, pydantics_place
@@ -348,6 +348,11 @@ class MessagesVendor(Vendor):
         made = hashlib.sha256(thoughts.encode()).hexdigest()
         return "Eo" + self._signed(made) + made
 
+    def cited(self, page: Page) -> Json:
+        """Return a citation of what was found, with the vendor's own index, which only it can read."""
+        kind = {"type": "web_search_result_location", "url": page.url, "title": page.title}
+        return {**kind, "encrypted_index": self.sign(page.url), "cited_text": f"About {page.title}"}
+
     def is_signed(self, signature: str, thoughts: str | None) -> bool:
         """Say whether it signed these thoughts; what it told without its words is empty."""
         if (seal := bound_thoughts.opened(signature)) is not None:
@@ -405,6 +410,7 @@ class MessagesVendor(Vendor):
             stop=body.get("stop_sequences") or (),
             most=body.get("max_tokens"),
             begun=text_of(body["messages"][-1]["content"]) if body["messages"][-1]["role"] == "assistant" else "",
+            searches=any(str(tool.get("type")).startswith("web_search") for tool in body.get("tools") or ()),
         )
 
     def list_models(self, _request: Request) -> Reply:
@@ -472,7 +478,15 @@ class Writing:
         given = self._given
         if self._asked.thinks:
             yield self._thoughts(given.thoughts, [])
-        if given.text:
+        if given.searched:
+            yield from self._search()
+        for number, page in enumerate(given.pages):
+            citation = self._vendor.cited(page)
+            told: list[Json] = [{"type": "text_delta", "text": piece} for piece in pieces_of(page.words)]
+            cited: list[Json] = [{"type": "citations_delta", "citation": citation}]
+            said = [*told, *cited] if number else [*cited, *told]  # both are seen
+            yield {"type": "text", "text": "", "citations": []}, {"text": page.words, "citations": [citation]}, said
+        if given.text and not given.pages:
             yield (
                 {"type": "text", "text": ""},
                 {"text": given.text},
@@ -494,6 +508,28 @@ class Writing:
                 {"input": json.loads(call.arguments)},
                 [{"type": "input_json_delta", "partial_json": piece} for piece in ("", *pieces)],
             )
+
+    def _search(self) -> Iterator[tuple[Json, Json, list[Json]]]:
+        """Yield a search that the vendor has run, and what it found: sealed, for its own eyes.
+
+        https://platform.claude.com/docs/en/agents-and-tools/tool-use/web-search-tool, read on 2026-11-29.
+        """
+        name, direct = self._vendor.ids.next("srvtoolu_01", 22, LETTERS), {"caller": {"type": "direct"}}
+        query = json.dumps({"query": self._given.searched})
+        pieces = [{"type": "input_json_delta", "partial_json": query[at : at + 7]} for at in range(0, len(query), 7)]
+        called = {"type": "server_tool_use", "id": name, "name": "web_search", "input": {}, **direct}
+        yield called, {"input": json.loads(query)}, [{"type": "input_json_delta", "partial_json": ""}, *pieces]
+        content = [
+            {
+                "type": "web_search_result",
+                "url": page.url,
+                "title": page.title,
+                "encrypted_content": self._vendor.sign(page.url),
+                "page_age": None,
+            }
+            for page in self._given.pages
+        ]
+        yield {"type": "web_search_tool_result", "tool_use_id": name, "content": content, **direct}, {}, []
 
     def _compaction(self) -> Iterator[tuple[Json, Json, list[Json]]]:
         """Yield the one block of an answer to a request of compaction."""
@@ -529,6 +565,7 @@ class Writing:
             "cache_creation": {"ephemeral_5m_input_tokens": used.written, "ephemeral_1h_input_tokens": 0},
             "output_tokens": tokens_out,
             "service_tier": "standard",
+            **({"server_tool_use": {"web_search_requests": 1}} if self._given.searched else {}),
         }
 
 

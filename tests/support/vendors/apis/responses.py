@@ -4,7 +4,7 @@
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import msgspec
 
@@ -15,7 +15,7 @@ from tests.support.vendors.caches import Prefixes
 from tests.support.vendors.models import Model
 from tests.support.vendors.rules.responses import CONVERSATION, MOVED, RESPONSES
 from tests.support.vendors.schemas import STRICT_PAGE, plain_faults, strict_faults
-from tests.support.vendors.script import Asked, Broken, Call, Given, Said, Tool, answered, pieces_of, tokens_of
+from tests.support.vendors.script import Asked, Broken, Call, Given, Page, Said, Tool, answered, pieces_of, tokens_of
 from tests.support.vendors.shapes import Record
 from tests.support.vendors.vendor import LETTERS, Breaks, Json, Refused, Reply, Request, Route, as_named
 from tests.support.vendors.words import first_fault, in_openais_words, listed
@@ -395,6 +395,8 @@ class ResponsesVendor(ChatVendor):
             schema=form.get("schema") or {} if form.get("type") in {"json_schema", "json_object"} else None,
             thinks=model.thinks and (reasoning.get("effort") or model.usual) != "none",
             most=body.get("max_output_tokens"),
+            searches=any(tool["type"].startswith("web_search") for tool in body.get("tools") or ()),
+            shell=_shell(body.get("tools") or ()),
         )
 
     # Its other addresses.
@@ -557,6 +559,14 @@ class Written:
                     yield from self._thinking(item, place)
                 case "message":
                     yield from self._saying(item, place)
+                case "web_search_call":
+                    yield from _searching(item, place)
+                case "shell_call":
+                    yield from self._running(item, place)
+                case "shell_call_output":
+                    yield from _ran(item, place)
+                case "compaction":
+                    yield from _compacting(item, place)
                 case _:
                     yield from self._calling(item, place)
         end = "response.incomplete" if self._given.finish == "length" else "response.completed"
@@ -578,10 +588,13 @@ class Written:
         (part,) = item["content"]
         inner = {**place, "content_index": 0}
         yield _added(place, {**item, "content": [], "status": "in_progress"})
-        empty = {**part, "text": "", "logprobs": []}
+        empty = {**part, "text": "", "logprobs": [], "annotations": []}
         yield {"type": "response.content_part.added", **inner, "part": empty}
         for piece in self._given.pieces:
             yield {**self._delta("response.output_text.delta", inner, piece), "logprobs": self._logprobs([piece])}
+        for number, annotation in enumerate(part["annotations"]):
+            numbered = {**inner, "annotation_index": number, "annotation": annotation}
+            yield {"type": "response.output_text.annotation.added", **numbered}
         yield {"type": "response.output_text.done", **inner, "text": part["text"], "logprobs": part["logprobs"]}
         yield {"type": "response.content_part.done", **inner, "part": part}
         yield _done(place, item)
@@ -598,6 +611,19 @@ class Written:
         yield {"type": f"{event}.done", **place, field: item[field]}
         yield _done(place, item)
 
+    def _running(self, item: Json, place: Json) -> Iterator[Json]:
+        """Yield the events of a call of a shell, which name no item (SDK 3.57, read on 2026-11-29)."""
+        at = {"output_index": place["output_index"]}
+        action = item["action"]
+        yield _added(place, {**item, "action": {**action, "commands": []}, "status": "in_progress"})
+        for number, command in enumerate(action["commands"]):
+            inner = {**at, "command_index": number}
+            yield {"type": "response.shell_call_command.added", **inner, "command": ""}
+            for piece in pieces_of(command):
+                yield self._delta("response.shell_call_command.delta", inner, piece)
+            yield {"type": "response.shell_call_command.done", **inner, "command": command}
+        yield _done(place, item)
+
     def _delta(self, kind: str, place: Json, text: str) -> Json:
         """Return a delta, padded as OpenAI pads it unless that is refused."""
         options = self._body.get("stream_options") or {}
@@ -608,12 +634,20 @@ class Written:
         given, ids = self._given, self._vendor.ids
         items: list[Json] = []
         status = "incomplete" if given.finish == "length" else "completed"
+        if self._body["input"] and self._body["input"][-1]["type"] == "compaction_trigger":
+            text = f"Summary of {len(self._asked.turns)} turns."
+            kind = {"id": ids.next("cmp_", _HEX), "type": "compaction"}
+            return [{**kind, "encrypted_content": self._vendor.seal.close(text, None)}]
         if self._asked.thinks:
             items.append(self._reasoning(given.thoughts, items))
+        if given.searched:
+            items.append(self._searched())
+        if given.command:
+            items += self._commanded(hosted=self._asked.shell == "vendor")
         if given.text:
             part = {
                 "type": "output_text",
-                "annotations": [],
+                "annotations": [_cited(page) for page in given.pages],
                 "logprobs": self._logprobs(given.pieces),
                 "text": given.text,
             }
@@ -632,6 +666,28 @@ class Written:
                 kind = {"id": ids.next("fc_", _HEX), "type": "function_call"}
                 items.append({**kind, **made, "arguments": call.arguments})
         return items
+
+    def _searched(self) -> Json:
+        """Return the item of a search; where it has found what only where that is asked for."""
+        given = self._given
+        action: Json = {"type": "search", "query": given.searched, "queries": [given.searched]}
+        if "web_search_call.action.sources" in (self._body.get("include") or ()):
+            action["sources"] = [{"type": "url", "url": page.url} for page in given.pages]
+        name = self._vendor.ids.next("ws_", _HEX)
+        return {"id": name, "type": "web_search_call", "status": "completed", "action": action}
+
+    def _commanded(self, *, hosted: bool) -> Iterator[Json]:
+        """Yield the call of a shell, and what came of it where OpenAI runs it."""
+        ids, command = self._vendor.ids, self._given.command
+        call_id = ids.next("call_", 24, LETTERS)
+        action = {"commands": [command], "timeout_ms": 120_000, "max_output_length": 4096}
+        said: Json = {"call_id": call_id, "status": "completed", "caller": {"type": "direct"}, "created_by": None}
+        where = {"type": "container_reference", "container_id": "cntr_strict"} if hosted else {"type": "local"}
+        yield {"id": ids.next("sh_", _HEX), "type": "shell_call", **said, "action": action, "environment": where}
+        if hosted:
+            ended = {"outcome": {"type": "exit", "exit_code": 0}, "stdout": f"ran {command}", "stderr": ""}
+            output = {"output": [ended], "max_output_length": 4096}
+            yield {"id": ids.next("sho_", _HEX), "type": "shell_call_output", **said, **output}
 
     def _reasoning(self, thoughts: str, before: Sequence[Json]) -> Json:
         """Return an item of reasoning, bound to what stands ``before`` it in this answer too, where it is bound."""
@@ -663,6 +719,54 @@ def _added(place: Json, item: Json) -> Json:
 
 def _done(place: Json, item: Json) -> Json:
     return {"type": "response.output_item.done", "output_index": place["output_index"], "item": item}
+
+
+def _searching(item: Json, place: Json) -> Iterator[Json]:
+    yield _added(place, {"id": item["id"], "type": item["type"], "status": "in_progress"})
+    for state in ("in_progress", "searching", "completed"):
+        yield {"type": f"response.web_search_call.{state}", **place}
+    yield _done(place, item)
+
+
+def _ran(item: Json, place: Json) -> Iterator[Json]:
+    yield _added(place, {**item, "output": [], "status": "in_progress"})
+    for number, output in enumerate(item["output"]):
+        inner = {**place, "command_index": number}
+        delta = {"stdout": output["stdout"], "stderr": None}
+        yield {"type": "response.shell_call_output_content.delta", **inner, "delta": delta}
+        yield {"type": "response.shell_call_output_content.done", **inner, "output": [output]}
+    yield _done(place, item)
+
+
+def _compacting(item: Json, place: Json) -> Iterator[Json]:
+    """Yield the events of a ``compaction_trigger``: how it gets on is told at most twice a minute, without words.
+
+    https://developers.openai.com/api/reference/resources/responses/streaming-events, read on 2026-11-29.
+    """
+    yield _added(place, {"id": item["id"], "type": "compaction", "encrypted_content": ""})
+    yield {"type": "response.compaction.compacting", **place}
+    yield _done(place, item)
+
+
+def _cited(page: Page) -> Json:
+    return {
+        "type": "url_citation",
+        "start_index": page.begin,
+        "end_index": page.end,
+        "url": page.url,
+        "title": page.title,
+    }
+
+
+def _shell(tools: Sequence[Json]) -> Literal["", "client", "vendor"]:
+    """Say who runs a shell that is offered: who asks, unless its environment is one of OpenAI's.
+
+    https://developers.openai.com/api/docs/guides/tools-shell, read on 2026-11-29.
+    """
+    for tool in tools:
+        if tool["type"] == "shell":
+            return "client" if (tool.get("environment") or {}).get("type", "local") == "local" else "vendor"
+    return ""
 
 
 def _usage(tokens_in: int, tokens_out: int, thought: int, cached: int = 0) -> Json:

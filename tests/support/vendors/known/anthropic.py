@@ -39,6 +39,9 @@ VERSIONS = ("2023-01-01", "2023-06-01", _NEWEST)
 _VERSIONING = "https://platform.claude.com/docs/en/api/versioning"  # of 2026-10-21, read on 2026-11-29
 _GONE = ("temperature", "top_p", "top_k")
 _CHANGES = ("tool_addition", "tool_removal")
+# "Invalid encrypted_content in search_result block", "Invalid encrypted_index in text block": read on 2026-11-29.
+_SEARCHED = "https://code.claude.com/docs/en/errors"
+_UNPAIRED = "https://github.com/anthropics/claude-code/issues/65726"
 _INSTRUCTIONS = "https://platform.claude.com/docs/build-with-claude/mid-conversation-system-messages"  # 2026-11-29
 
 
@@ -157,6 +160,37 @@ class Anthropic(MessagesVendor):
             if changing and not is_known:
                 at = f"{where}.content.{changing[0]}"
                 raise self._wrong(f"{at}: tool changes are not permitted here", "tool changes", _INSTRUCTIONS)
+
+    def check_history(self, body: Json, model: Model) -> None:
+        """Refuse what others have found, too, and results of tools that it runs without their calls."""
+        super().check_history(body, model)
+        for number, message in enumerate(body["messages"]):
+            called: set[str] = set()
+            for inner, block in enumerate(message["content"] if isinstance(message["content"], list) else ()):
+                where = f"messages.{number}.content.{inner}"
+                if block["type"] == "server_tool_use":
+                    called.add(block.get("id", ""))
+                if block["type"] == "web_search_tool_result":
+                    self._check_found(block, where, called)
+                for citation in block.get("citations") or () if block["type"] == "text" else ():
+                    if "encrypted_index" in citation and not self.is_signed(citation["encrypted_index"], None):
+                        raise self._wrong(f"{where}: Invalid `encrypted_index` in `text` block", "foreign", _SEARCHED)
+
+    def _check_found(self, block: Json, where: str, called: set[str]) -> None:
+        kind, name = block["type"], block.get("tool_use_id", "")
+        if name not in called:
+            raise self._wrong(
+                f"{where}: unexpected `tool_use_id` found in `{kind}` blocks: {name}. Each `{kind}` block must have a"
+                " corresponding `server_tool_use` block before it.",
+                "found without a search",
+                _UNPAIRED,
+            )
+        found = block.get("content")
+        for each in found if isinstance(found, list) else ():
+            if not self.is_signed(each.get("encrypted_content", ""), None):
+                raise self._wrong(
+                    f"{where}: Invalid `encrypted_content` in `search_result` block", "foreign", _SEARCHED
+                )
 
     def check_model(self, body: Json, model: Model) -> None:
         """Refuse what this model does not take."""
