@@ -149,6 +149,7 @@ class HistorySettings(Section):
     call_ids: dict[Api, CallIdsSettings] = {}
     assistant_fields: tuple[str, ...] | None = None
     call_fields: tuple[str, ...] | None = None
+    refused_fields: tuple[str, ...] = ()
     missing_reasoning: str | None = None
     user_after_tool: bool = True
     one_system: bool = False

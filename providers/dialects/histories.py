@@ -2,7 +2,7 @@
 
 import hashlib
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Literal
 
 import msgspec
@@ -85,6 +85,8 @@ class History(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     # Of chat. The fields of assistant messages, and of tool calls in them; the provider refuses others. None: all
     assistant_fields: frozenset[str] | None = None
     call_fields: frozenset[str] | None = None
+    # Of chat. Fields of both that answers of other vendors have, and that the provider refuses.
+    refused_fields: frozenset[str] = frozenset()
     # Of chat. It demands reasoning_content beside tool calls: this is sent where a client has none. None: it does not
     missing_reasoning: str | None = None
     user_after_tool: bool = True  # of chat; False: a tool's result is followed by another, or by the assistant
@@ -95,7 +97,8 @@ class History(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     @property
     def tells(self) -> bool:
         """Whether something may be lost, so that a request has to be looked at before it is planned."""
-        return self.missing_reasoning is not None or self.one_system or self.assistant_fields is not None
+        of_fields = self.assistant_fields is not None or bool(self.refused_fields)
+        return of_fields or self.missing_reasoning is not None or self.one_system
 
     def strictest(self) -> "History":
         """Return the same in the strictest form. A server that refuses roles, or lists of texts, is asked so."""
@@ -164,6 +167,7 @@ def _concerns(raw: bytes, history: History) -> bool:
         or (has_tools and ("chat" in history.call_ids or history.missing_reasoning is not None))
         or (has_tools and not history.user_after_tool)
         or (history.assistant_fields is not None and _ASSISTANT in raw)
+        or any(f'"{name}"'.encode() in raw for name in history.refused_fields)
         or (history.one_system and any(role in raw for role in _INSTRUCTIONS))
         or (history.plain_texts and _LISTED.search(raw) is not None)
     )
@@ -255,8 +259,7 @@ class _Conversation:
 
     def _fit_assistant(self, number: int, message: _Message) -> None:
         history = self._history
-        if history.assistant_fields is not None:
-            self._leave_out(number, message, history.assistant_fields)
+        self._leave_out(number, message, _refused(message, history.assistant_fields, history))
         calls = _calls_decoder.decode(message.get("tool_calls", _NULL)) or []
         if not calls:
             return
@@ -264,10 +267,9 @@ class _Conversation:
         for call in calls:
             if self._ids is not None and "id" in call and (fitted := self._ids.raw(call["id"])) is not call["id"]:
                 call["id"], changed = fitted, True
-            if history.call_fields is not None:
-                for name in call.keys() - history.call_fields:
-                    del call[name]
-                    changed = True
+            for name in _refused(call, history.call_fields, history):
+                del call[name]
+                changed = True
             if (written := _with_arguments(call.get("function", _NULL))) is not None:
                 call["function"], changed = written, True
         if changed:
@@ -278,8 +280,8 @@ class _Conversation:
             reason = "this provider demands the reasoning before a tool call, and there is none: a placeholder is sent"
             self.losses.append(Loss(f"messages[{number}].reasoning_content", reason, hint=True))
 
-    def _leave_out(self, number: int, message: _Message, known: frozenset[str]) -> None:
-        for name in [name for name in message if name not in known]:
+    def _leave_out(self, number: int, message: _Message, names: Sequence[str]) -> None:
+        for name in names:
             value = message.pop(name)
             self.changed = True
             if name == "refusal" and bytes(value) not in SAYS_NOTHING:  # it is what the assistant said
@@ -353,6 +355,11 @@ class _Conversation:
                 continue
             before = message
             yield number, message
+
+
+def _refused(given: _Message, known: frozenset[str] | None, history: History) -> list[str]:
+    """Return the fields of a message or a call that a provider refuses; ``known``: it takes these alone."""
+    return [name for name in given if name in history.refused_fields or (known is not None and name not in known)]
 
 
 def _with_arguments(function: msgspec.Raw) -> msgspec.Raw | None:
