@@ -205,7 +205,7 @@ class BedrockUpstream(HttpUpstream):
             wording = converse_from_chat(request.fields, request.model)
         except Malformed as malformed:
             raise self._refused(malformed.message, request) from None
-        lost = [] if request.drop_params else demanded(wording.losses, request.fields)
+        lost = [] if request.drop_params else demanded(wording.losses, request.fields, request.unchosen)
         if lost:
             told = "; ".join(f"{loss.field} ({loss.reason})" for loss in lost)
             raise self._refused(f"provider {self._provider!r} does not support {told}", request)

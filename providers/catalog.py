@@ -48,7 +48,7 @@ DEFAULTS: Mapping[str, tuple[bytes, ...]] = {  # the default values, as JSON
     "top_p": (b"null", b"1", b"1.0"),
     "verbosity": (b"null", b'"medium"'),
 }
-_DEVELOPER = b'"developer"'
+DEVELOPER = b'"developer"'  # a role
 _SYSTEM = msgspec.Raw(b'"system"')
 _CALLS, _SIGNED = b'"tool_calls"', b'"thought_signature"'
 _NONE = msgspec.Raw(b"null")
@@ -263,14 +263,14 @@ def kind_of(raw: msgspec.Raw) -> str:
 def _without_developer_role(messages: msgspec.Raw) -> msgspec.Raw:
     """Return ``messages`` with developer messages as system messages; the vendor refuses what is not a list."""
     raw = bytes(messages)
-    if _DEVELOPER not in raw:
+    if DEVELOPER not in raw:
         return messages
     try:
         decoded = _messages_decoder.decode(raw)
     except msgspec.DecodeError:
         return messages
     for message in decoded:
-        if message.get("role") == msgspec.Raw(_DEVELOPER):
+        if message.get("role") == msgspec.Raw(DEVELOPER):
             message["role"] = _SYSTEM
     return raw_json(decoded)
 

@@ -44,6 +44,7 @@ _PREFERENCES: Final = frozenset({
     *("tools.function_declarations.behavior", "enable_enhanced_civic_answers"),
     # How closely pictures are looked at.
     *("media_resolution", "image.context_compression"),
+    "safety_identifier",  # whose request it is, for a vendor's safety
 })  # fmt: skip
 _HINTS: Final = frozenset({
     *("metadata", "client_metadata", "labels", "user", "diagnostics", "prediction", "speed"),
@@ -63,9 +64,9 @@ _SAMPLING: Final[Mapping[str, tuple[float, float]]] = {
     "repeat_penalty": (0, 10),
 }
 _DECIDING: Final[Mapping[str, float]] = {"temperature": 0, "top_p": 0, "top_k": 1}  # nothing is left to chance
+_NONE: Final = frozenset[str]()
 _TIERS: Final = frozenset({"service_tier"})
 _DEARER: Final = frozenset({b'"priority"', b'"fast"'})  # tiers for which their client pays more
-_DEMANDED: Final = frozenset({"safety_identifier"})  # musts though no answer depends on them
 _OF_CALLS: Final = "max_tool_calls"  # of tools that run at the provider
 _PROMPTS: Final = ("messages.", "input.")  # within them, how closely a picture or a file is looked at: ``detail``
 _NUMBER = re.compile(r"\[\d*\]")
@@ -73,18 +74,17 @@ _HUMP = re.compile(r"(?<=[a-z0-9])[A-Z]")
 _CONFIG = "generationConfig."
 
 
-def demand_of(field: str, fields: Fields) -> Demand | None:
+def demand_of(field: str, fields: Fields, unchosen: frozenset[str] = _NONE) -> Demand | None:
     """Return how much the client of a request with these ``fields`` depends on the one at this path.
 
-    None: it is not in the table, or no value of those that are.
+    ``unchosen``: sampling of which any value is a preference, as clients of that API do not choose it. None: it is not
+    in the table, or no value of those that are.
     """
     name = _plain(field)
     if name in _SAMPLING:
-        return Demand.PREFERENCE if _is_chance(name, fields.get(field)) else None
+        return Demand.PREFERENCE if _is_chance(name, fields.get(field), unchosen) else None
     if name in _TIERS:
         return Demand.MUST if bytes(fields.get(field, b"")).lower() in _DEARER else Demand.HINT
-    if name in _DEMANDED:
-        return Demand.MUST
     if name == _OF_CALLS:
         return None if "tools" in fields and runs_among(fields["tools"]) else Demand.PREFERENCE
     if (name.startswith(_PROMPTS) and name.endswith(".detail")) or _is_within(name, _PREFERENCES):
@@ -92,14 +92,14 @@ def demand_of(field: str, fields: Fields) -> Demand | None:
     return Demand.HINT if _is_within(name, _HINTS) else None
 
 
-def of_loss(loss: Loss, fields: Fields) -> Demand:
+def of_loss(loss: Loss, fields: Fields, unchosen: frozenset[str] = _NONE) -> Demand:
     """Return how much the client of a request with these ``fields`` depends on what is lost of it."""
-    return Demand.HINT if loss.hint else demand_of(loss.field, fields) or Demand.MUST
+    return Demand.HINT if loss.hint else demand_of(loss.field, fields, unchosen) or Demand.MUST
 
 
-def demanded(losses: Iterable[Loss], fields: Fields) -> list[Loss]:
+def demanded(losses: Iterable[Loss], fields: Fields, unchosen: frozenset[str] = _NONE) -> list[Loss]:
     """Return those of ``losses`` without which the request of these ``fields`` is another one."""
-    return [loss for loss in losses if of_loss(loss, fields) is Demand.MUST]
+    return [loss for loss in losses if of_loss(loss, fields, unchosen) is Demand.MUST]
 
 
 def _plain(field: str) -> str:
@@ -114,10 +114,11 @@ def _is_within(name: str, names: frozenset[str]) -> bool:
     return True
 
 
-def _is_chance(name: str, value: msgspec.Raw | None) -> bool:
+def _is_chance(name: str, value: msgspec.Raw | None, unchosen: frozenset[str]) -> bool:
     try:
         said = msgspec.json.decode(b"null" if value is None else value, type=float | None)
     except msgspec.DecodeError:
         return False
     least, most = _SAMPLING[name]
-    return said is not None and said != _DECIDING.get(name) and least <= said <= most
+    decides = said == _DECIDING.get(name) and name not in unchosen
+    return said is not None and not decides and least <= said <= most

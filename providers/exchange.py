@@ -53,6 +53,7 @@ class Request(MaskedRecord, frozen=True):
     first_key: str | None = None  # the name of the provider's key that is asked first, while it is usable
     conversation: bytes | None = None  # its digest: of several keys the one that answered it last has its cache
     is_ceiling: bool = False  # its client had to set a limit of the answer: less is no loss that was not expected
+    unchosen: frozenset[str] = frozenset()  # as of the API of its client: see ``RequestFormat``
     once: bool = False  # it has side effects at the provider, so it must not be sent again
     client: str | None = None  # whose request it is: what one alone meets takes no key from others; None: unnamed
     key_name: str | None = None  # of several keys only this one may be used; None: any

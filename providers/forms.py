@@ -22,7 +22,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
-from providers.catalog import DEFAULTS, Quirks
+from providers.catalog import DEFAULTS, DEVELOPER, Quirks
 from providers.demands import Demand, demand_of
 from providers.dialects import DIALECTS, Malformed, RequestFormat
 from providers.errors import UNREADABLE, ErrorKind, UpstreamError
@@ -59,6 +59,7 @@ _OF_MAKING = frozenset(
     }
 )
 _OF_MESSAGES = frozenset({"content", "name", "role", "tool_calls"})
+_ROLE = "developer"
 _EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 _OF_USAGE = ("stream_options", "include_usage")  # whose client set them means its own
 _OF_ONE_FIELD = frozenset({Kind.FIELD, Kind.LIMIT, Kind.NAME, Kind.VALUE})
@@ -186,9 +187,11 @@ def with_strict(quirks: Quirks, facts: Facts) -> Quirks:
     history, extra = quirks.history, {fact.field for fact in facts if fact.kind is Kind.HISTORY}
     if not extra:
         return quirks
+    if _ROLE in extra:
+        quirks, extra = msgspec.structs.replace(quirks, system_role=True), extra - {_ROLE}
     if "" in extra:
         quirks, history = msgspec.structs.replace(quirks, system_role=True), history.strictest()
-    if extra != {""}:
+    if extra - {""}:
         known = history.assistant_fields or _OF_MESSAGES | _OF_MAKING
         history = msgspec.structs.replace(history, assistant_fields=known - extra)
     return msgspec.structs.replace(quirks, history=history)
@@ -383,9 +386,15 @@ def understood(reading: Reading, fields: Fields, asked: Asked) -> Facts:
         found += [Fact(Kind.LIMIT, name, dialect=api, tokens=most, passing=here) for name in limits]
     if reading.of_usage and asked.request.fields.keys().isdisjoint(_OF_USAGE):
         found.append(Fact(Kind.FIELD, "stream_options", dialect=api))
-    if reading.of_history and formats.with_history is not None:
-        found.append(Fact(Kind.HISTORY, dialect=api))
+    if (reading.of_history or reading.of_roles) and formats.with_history is not None:
+        only = _ROLE if reading.of_roles and _has_developer(fields, formats) else ""
+        found.append(Fact(Kind.HISTORY, only, dialect=api))
     return tuple(dict.fromkeys(found)) or _of_forced(reading, fields, asked)
+
+
+def _has_developer(fields: Fields, formats: RequestFormat) -> bool:
+    """Whether a conversation has the role ``developer``, which can be named system."""
+    return formats.takes_quirks and DEVELOPER in bytes(fields.get(formats.prompt, b""))
 
 
 def _of_forced(reading: Reading, fields: Fields, asked: Asked) -> Facts:
@@ -406,6 +415,8 @@ def _of_fields(reading: Reading, fields: Fields, asked: Asked) -> list[Fact] | N
             found.append(Fact(Kind.SCHEMAS, value=only, dialect=api))
         elif not refused.is_of_value and (path := f"{refused.path[0]}.{refused.path[-1]}") in formats.of_tools:
             found.append(Fact(Kind.FIELD, path, dialect=api))
+        elif refused.path[0] == formats.prompt and refused.path[-1] == "role" and reading.of_roles:
+            continue
         elif refused.path[0] == formats.prompt:
             if formats.with_history is None or refused.path[-1] not in _OF_MAKING or refused.is_of_value:
                 return None
@@ -472,7 +483,7 @@ def _may_lose(fields: Fields, place: Place, asked: Asked) -> _Why | None:
         return _Why(is_told=request.keeps and given in request.fields and given not in request.added)
     if value in _OTHER_DEFAULTS.get(top, DEFAULTS.get(top, _NONE)) and not place.inner:
         return _Why(is_told=False)
-    demand = demand_of(place.path, fields)
+    demand = demand_of(place.path, fields, request.unchosen)
     is_preferred = demand is not Demand.MUST and (demand is not None or _is_preference(place, value, formats))
     if is_preferred or top in _optional(formats, fields):
         return _Why(is_told=given in request.fields and given not in request.added)

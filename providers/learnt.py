@@ -30,7 +30,7 @@ class Kind(StrEnum):
     FIELD = "field"  # a field, or only its ``value``: it is left out
     NAME = "name"  # the name of a field: its value is sent as ``instead``
     VALUE = "value"  # one ``value`` of a field: ``instead`` is sent, the nearest that it takes
-    HISTORY = "history"  # roles or lists of texts: a stricter history; with ``field``: that of assistant messages
+    HISTORY = "history"  # roles or lists of texts: a stricter history; with ``field``: of assistant messages, or a role
     SCHEMAS = "schemas"  # to be strict: its tools and formats are best effort; with ``value``: those with this digest
     FORCED = "forced"  # to be forced to call a tool while it thinks: it is told by ``field`` not to think
     CALL = "call"  # to be forced to call a tool, whether it thinks or not; with ``field``: to be forbidden to, too
@@ -58,7 +58,7 @@ class Fact(msgspec.Struct, frozen=True, omit_defaults=True):
     def words(self) -> str:
         """What is refused, and what is sent in its place."""
         own = {
-            Kind.HISTORY: f"{self.field} in earlier answers" if self.field else "orders of roles, or lists of texts",
+            Kind.HISTORY: _OF_HISTORIES.get(self.field, f"{self.field} in earlier answers"),
             Kind.SCHEMAS: "strict schemas that it has no rules for" if self.value else "strict schemas",
             Kind.FORCED: "forced calls of tools while it thinks",
             Kind.CALL: "any choice of tools but its own" if self.field else "forced calls of tools",
@@ -76,6 +76,7 @@ class Fact(msgspec.Struct, frozen=True, omit_defaults=True):
         return f"{named} (sent: {self.instead})" if self.instead else named
 
 
+_OF_HISTORIES = {"": "orders of roles, or lists of texts", "developer": "the role developer (sent: system)"}
 _STEERING = frozenset({Kind.API, Kind.CALL, Kind.TOOLS, Kind.LENGTH})
 _SHORT = frozenset({Kind.LENGTH, Kind.STREAM})  # one prompt's estimate; and whole answers are late in races
 _MEASURED = frozenset({Kind.LENGTH, Kind.LIMIT})  # two that differ in their tokens alone are about the same

@@ -236,7 +236,9 @@ class SupportedFields:
             lost.append(Loss("messages[].content[].cache_control", "the provider has no cache markers", hint=True))
         return tuple(lost)
 
-    def spoken(self, model: str, fields: Mapping[str, msgspec.Raw]) -> dict[str, Any]:
+    def spoken(
+        self, model: str, fields: Mapping[str, msgspec.Raw], unchosen: frozenset[str] = frozenset()
+    ) -> dict[str, Any]:
         """Return the decoded fields for litellm, without defaults that it would refuse."""
         spoken = {}
         for name, raw in fields.items():
@@ -247,7 +249,7 @@ class SupportedFields:
                 spoken[name] = msgspec.json.decode(raw)
             elif name == "max_completion_tokens" and "max_tokens" in listed:
                 spoken["max_tokens"] = msgspec.json.decode(raw)  # its older name
-            elif not _says_nothing(name, raw) and demanded([Loss(name, "")], fields):
+            elif not _says_nothing(name, raw) and demanded([Loss(name, "")], fields, unchosen):
                 spoken[name] = msgspec.json.decode(raw)  # litellm refuses it, or drops it if allowed
         return spoken
 
@@ -371,7 +373,7 @@ class LiteLLMUpstream:
         """Return the exchange of a request in one form, when litellm has the response's headers."""
         request.sendings.is_known = False
         exchange = PumpedExchange()
-        arguments = self._arguments(request, self._supported.spoken(request.model, request.fields))
+        arguments = self._arguments(request, self._supported.spoken(request.model, request.fields, request.unchosen))
         if request.upstream_stream:
             arguments |= {"stream": True, "stream_options": {"include_usage": True}}
         pump = asyncio.create_task(self._pump(litellm, arguments, exchange), name=f"litellm-{self._provider}")
@@ -483,7 +485,9 @@ class LiteLLMUpstream:
     def _refuse_losses(self, request: Request) -> None:
         """Refuse a request with losses. Before litellm is imported, the planner does not know them."""
         lost = [] if request.drop_params else self._supported.losses(request.model, request.fields)
-        if told := "; ".join(f"{loss.field} ({loss.reason})" for loss in demanded(lost, request.fields)):
+        if told := "; ".join(
+            f"{loss.field} ({loss.reason})" for loss in demanded(lost, request.fields, request.unchosen)
+        ):
             message = f"provider {self._provider!r} does not support {told}; drop_params: true leaves it out"
             own = VendorsWords(request.fields)
             raise error_of_response(_BAD_REQUEST, {}, message.encode(), self._secrets, self._wall_clock(), own=own)

@@ -183,6 +183,16 @@ _OF_HISTORY = re.compile(
     r"|untagged enum \w*MessageContent|content.{0,20} must be a string",
     re.IGNORECASE,
 )
+# And of a role's name, as that of ``developer``: DeepSeek in earendil-works/pi/issues/1048, Groq in
+# nhaouari/obsidian-textgenerator-plugin/issues/309, Alibaba in proma-ai/Proma/issues/1496, Mistral and others with
+# pydantic in ogx-ai/ogx/issues/5982, Moonshot and MiniMax in earendil-works/pi/issues/2539 and 4891; read on
+# 2026-11-29.
+_OF_ROLES = re.compile(
+    r"\brole: unknown variant|discriminator property '?role'? has invalid value|is not one of \[.{1,120}\.role\b"
+    r"|input tag .{1,60}found using .?role\b|\brole['\"]\W{1,4}msg['\"]: ?['\"]input should be"
+    r"|unexpected message role|invalid (?:message )?role\b|\brole ['`\"]?developer['`\"]? is not supported",
+    re.IGNORECASE,
+)
 # And of system messages after the first turn, which are Claude's from Opus 4.8 on, and which Claude Code sends to any
 # model that it does not know (anthropics/claude-code/issues/61412 and 63469, zai-org/GLM-5/issues/74,
 # ogx-ai/ogx/issues/5982, codexu/note-gen/issues/918, router-for-me/CLIProxyAPI/issues/3510,
@@ -343,6 +353,7 @@ class Reading(NamedTuple):
     longest: int = 0  # that its answers have at most so many tokens
     room: int = 0  # that the prompt of this request leaves so many tokens
     of_history: bool = False  # that it does not take the roles, or the lists of texts
+    of_roles: bool = False  # that it does not take the name of a role
     of_system: bool = False  # of the roles, that of a system message after the first turn
     of_usage: bool = False  # that it does not take ``stream_options``
     of_schemas: bool = False  # that a strict schema does not fit its rules
@@ -369,6 +380,7 @@ def read(refusal: UpstreamError) -> Reading:
         longest=_longest_in(text),
         room=_room_in(text),
         of_history=_OF_HISTORY.search(text) is not None,
+        of_roles=_OF_ROLES.search(text) is not None,
         of_system=_OF_SYSTEM.search(text) is not None,
         of_usage=_OF_USAGE.search(text) is not None,
         of_schemas=_OF_SCHEMAS.search(text) is not None,

@@ -237,7 +237,8 @@ class _Translations:
 
     def _note(self, losses: Sequence[Loss], deployment: Deployment, fitting: Fitting) -> None:
         """Add to ``fitting`` what ``deployment`` does not take; a must keeps it out."""
-        demands = [(loss, of_loss(loss, self._fields)) for loss in losses]
+        unchosen = self._dialect.requests.unchosen
+        demands = [(loss, of_loss(loss, self._fields, unchosen)) for loss in losses]
         lost = [loss for loss, demand in demands if demand is Demand.MUST and loss.field not in self._question.served]
         if any(demand is Demand.PREFERENCE for _, demand in demands):
             fitting.lesser.append(deployment.name)

@@ -70,6 +70,7 @@ def request_of(
         first_key=None if call.maker is None else call.maker.key_at(deployment.provider),
         conversation=call.conversation,
         is_ceiling=call.dialect.requests.with_limit is not None,
+        unchosen=call.dialect.requests.unchosen,
         once=call.stateful,
         client=call.client,
         key_name=call.key_name,

@@ -291,6 +291,8 @@ class RequestFormat(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     essential: frozenset[str] = frozenset()  # fields that are never dropped: they are part of the prompt
     # What may be left out where a provider refuses it, as it says how to answer the same question: paths of fields.
     preferences: frozenset[str] = frozenset()
+    # Sampling, by chat's names, that this API's programs send without their users' choice: no value of it is a must.
+    unchosen: frozenset[str] = frozenset()
     thinking: frozenset[str] = frozenset()  # those of the preferences that say how hard to think
     items: Mapping[str, frozenset[str]] = {}  # likewise, by field, the items of a list
     thinking_kind: str | None = None  # the path of the field with the way to think, where models differ in theirs

@@ -665,6 +665,8 @@ GEMINI = Dialect(
         effort=IN_CONFIG + "thinkingConfig",
         thinking=frozenset({IN_CONFIG + "thinkingConfig"}),
         preferences=frozenset({IN_CONFIG + "thinkingConfig", "labels", "serviceTier"}),
+        # Gemini CLI's helpers send 0 whatever its user says (its defaultModelConfigs.ts, read on 2026-11-29).
+        unchosen=frozenset({"temperature"}),
         efforts=frozenset({IN_CONFIG + "thinkingConfig"}),
         without_effort=without_effort,
         choices=IN_CONFIG + "candidateCount",

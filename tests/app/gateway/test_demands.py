@@ -59,6 +59,30 @@ async def test_gemini_cli_in_its_default_is_answered_by_every_vendor(
     assert ('"topK": 64' in sent, "generationConfig.topK" in dropped) == (takes, not takes)
 
 
+# As its helpers ask, as which model is to answer.
+OF_A_HELPER = {"temperature": 0, "topP": 1, "maxOutputTokens": 1024, "thinkingConfig": {"thinkingBudget": 512}}
+
+
+@pytest.mark.parametrize("model", [*PRESETS, "refuses"])
+async def test_helpers_of_gemini_cli_are_answered_by_every_vendor_too(serve: Serve, model: str) -> None:
+    is_refused = model == "refuses"  # by a server that is known by its kind alone
+    script, config = at("qwen3-coder" if is_refused else model)
+    body = {"contents": [{"role": "user", "parts": [{"text": "Hi"}]}], "generationConfig": OF_A_HELPER}
+    async with serve(alpha=script, config=config) as running:
+        if is_refused:
+            running["alpha"].answers = refusing("temperature")
+        async with running.post(body, path=GEMINI) as response:
+            assert response.status == 200, await response.text()
+            dropped = response.headers.get("x-holeshot-dropped", "").split(", ")
+        sent = json.dumps(running["alpha"].received[-1].body)
+    told = {"temperature", "generationConfig.temperature"} & {*dropped}
+    assert (
+        bool(told)
+        is ('"temperature": 0' not in sent)
+        is (model in {"claude-opus-4-8", "gpt-5.2", "gpt-5.2 ", "o3", "refuses"})
+    )
+
+
 @pytest.mark.parametrize("model", ["claude-sonnet-4-5", "claude-opus-4-8", "qwen3-coder", "gemini-3-pro-preview"])
 async def test_pictures_of_codex_are_looked_at_as_closely_as_can_be(serve: Serve, model: str) -> None:
     script, config = at(model)
@@ -82,6 +106,7 @@ async def test_an_effort_beside_a_forced_tool_is_left_out_and_told(serve: Serve)
     assert (sent["tool_choice"], "thinking" in sent) == ({"type": "any"}, False)
 
 
+SEED = "generationConfig.seed"
 MUSTS: list[tuple[str, str, dict[str, Any], str]] = [
     ("claude-opus-4-8", CHAT, {"messages": TURN, "temperature": 0}, "temperature"),
     ("claude-opus-4-8", CHAT, {"messages": TURN, "seed": 7}, "seed"),
@@ -90,7 +115,7 @@ MUSTS: list[tuple[str, str, dict[str, Any], str]] = [
     ("claude-opus-4-8", CHAT, {"messages": TURN, "service_tier": "priority"}, "service_tier"),
     ("gpt-5.2", MESSAGES, {"messages": TURN, "max_tokens": 99, "inference_geo": "us"}, "inference_geo"),
     ("o3", MESSAGES, {"messages": TURN, "max_tokens": 99, "temperature": 0}, "temperature"),
-    ("gemini-3-pro-preview", CHAT, {"messages": TURN, "safety_identifier": "u"}, "safety_identifier"),
+    ("claude-opus-4-8", GEMINI, {"contents": [{"parts": [{"text": "Hi"}]}], "generationConfig": {"seed": 7}}, SEED),
     ("gpt-5.2 ", CHAT, {"messages": TURN, "stop": ["x"]}, "stop"),
 ]
 
@@ -128,6 +153,19 @@ async def test_of_equals_the_one_that_takes_a_preference_is_asked_first(serve: S
         assert all(each.body["temperature"] == 0.2 for each in running["beta"].received)
 
 
+async def test_of_equals_the_one_that_takes_whose_request_it_is_is_asked_first(serve: Serve) -> None:
+    models = {MODEL: {"deployments": ["alpha/m", "beta/m"], "race": {"mode": "single"}}}
+    config = {
+        "models": models,
+        "providers": {"alpha": {"preset": "groq"}, "beta": {"preset": "openai", "apis": ["chat"]}},
+    }
+    async with serve(alpha=None, beta=None, config=config) as running:
+        for _ in range(8):
+            async with running.chat(safety_identifier="u") as response:
+                assert (response.status, response.headers.get("x-holeshot-dropped")) == (200, None)
+        assert (len(running["alpha"].received), len(running["beta"].received)) == (0, 8)
+
+
 async def test_a_preference_takes_nobody_out_of_a_race(serve: Serve) -> None:
     async with serve(alpha=None, beta=None, config=beside(mode="race", width=2)) as running:
         async with running.chat(temperature=0.2) as response:
@@ -142,6 +180,7 @@ async def test_a_preference_takes_nobody_out_of_a_race(serve: Serve) -> None:
 async def test_a_preference_that_is_refused_is_left_out_and_a_must_is_not(serve: Serve) -> None:
     async with serve(alpha=None, config={"models": {MODEL: {"deployments": ["alpha/m"]}}}) as running:
         preferences: dict[str, Any] = {"top_k": 40, "min_p": 0.1, "truncation": "auto", "verbosity": "low"}
+        preferences["safety_identifier"] = "u"
         for field, value in preferences.items():
             running["alpha"].answers = refusing(field)
             async with running.post({"model": MODEL, "messages": TURN, field: value}) as response:
@@ -151,7 +190,7 @@ async def test_a_preference_that_is_refused_is_left_out_and_a_must_is_not(serve:
             body = {"model": MODEL, "messages": TURN, "tools": [TOOL], "tool_choice": choice}
             async with running.post(body) as response:
                 assert response.status == (200 if choice == "auto" else 400)
-        musts: dict[str, Any] = {"safety_identifier": "u", "service_tier": "priority", "seed": 1, "stop": ["x"]}
+        musts: dict[str, Any] = {"service_tier": "priority", "seed": 1, "stop": ["x"], "temperature": 0}
         for field, value in musts.items():
             running["alpha"].answers = refusing(field)
             async with running.post({"model": MODEL, "messages": TURN, field: value}) as response:

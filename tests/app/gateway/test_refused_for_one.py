@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from structlog.typing import EventDict
 
-from providers.simulator.script import Step
+from providers.simulator.script import Status, Step
 from tests.app.gateway.running_gateway import MODEL, Serve
 from tests.app.gateway.test_dialects import speaking
 from tests.app.gateway.test_named_items import NAME, at
@@ -351,3 +351,72 @@ async def test_a_length_that_is_taken_after_all_is_forgotten(serve: Serve) -> No
         running["alpha"].script = ANSWERS["chat"]
         assert (await told(running, asked))[0] == 200
         assert await refuses() == []
+
+
+# The role ``developer``, as vendors refuse it at a server that is known by its kind alone (pages: see refusals.py).
+OF_DEVELOPER: list[tuple[int, Any]] = [
+    (
+        400,
+        {
+            "error": {
+                "message": "Failed to deserialize the JSON body into the target type: messages[0].role: unknown variant"
+                " `developer`, expected one of `system`, `user`, `assistant`, `tool`, `latest_reminder` at line 1"
+            }
+        },
+    ),
+    (400, {"error": {"message": "'messages.0' : discriminator property 'role' has invalid value"}}),
+    (400, {"error": {"message": "developer is not one of ['system', 'assistant', 'user'] - 'messages.['0'].role'"}}),
+    (400, {"error": {"message": "Invalid request: role 'developer' is not supported"}}),
+    (400, {"error": {"message": "invalid params, invalid role: developer (2013)"}}),
+    (400, {"object": "error", "message": "Unexpected message role.", "type": "BadRequestError", "code": 400}),
+    (
+        422,
+        {
+            "detail": [
+                {
+                    "type": "union_tag_invalid",
+                    "loc": ["body", "messages", 0],
+                    "msg": "Input tag 'developer' found using 'role' does not match any of the expected tags: 'system'",
+                }
+            ]
+        },
+    ),
+    (
+        422,
+        {
+            "detail": [
+                {"type": "literal_error", "loc": ["body", "messages", 0, "role"], "msg": "Input should be 'system'"}
+            ]
+        },
+    ),
+]
+
+
+@pytest.mark.parametrize("refusal", OF_DEVELOPER, ids=lambda refusal: str(refusal[1])[:60])
+async def test_the_role_developer_is_named_system_where_it_is_refused_and_nothing_else_changes(
+    serve: Serve, refusal: tuple[int, Any]
+) -> None:
+    def answered(body: Any) -> Sequence[Step]:
+        roles = [message["role"] for message in body["messages"]]
+        return [Status(*refusal)] if "developer" in roles else ANSWERS["chat"]
+
+    texts = [{"type": "text", "text": "Hi"}, {"type": "text", "text": "you"}]
+    later = [{"role": "user", "content": texts}, {"role": "user", "content": "Go on."}]
+    asked = {"messages": [{"role": "developer", "content": "Be brief."}, *later, {"role": "developer", "content": "x"}]}
+    async with serve(alpha=None) as running:
+        running["alpha"].answers = answered
+        for sendings in (2, 3):
+            async with running.post({"model": MODEL, **asked}) as response:
+                assert response.status == 200, await response.text()
+                assert "x-holeshot-dropped" not in response.headers
+            assert len(running["alpha"].received) == sendings
+        sent = running["alpha"].received[-1].body["messages"]
+    assert sent == [{"role": "system", "content": "Be brief."}, *later, {"role": "system", "content": "x"}]
+
+
+async def test_another_role_that_is_refused_stays_wrong(serve: Serve) -> None:
+    said = "messages[0].role: unknown variant `model`, expected one of `system`, `user`, `assistant`, `tool`"
+    async with serve(alpha=refused(said)) as running:
+        async with running.post({"model": MODEL, "messages": [{"role": "model", "content": "Hi"}]}) as response:
+            assert (response.status, said in await response.text()) == (400, True)
+        assert len(running["alpha"].received) == 1

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from providers import Demand, demanded, of_loss
-from providers.dialects import Loss, raw_json
+from providers.dialects import DIALECTS, Loss, raw_json
 
 MUST, PREFERENCE, HINT = Demand.MUST, Demand.PREFERENCE, Demand.HINT
 
@@ -64,6 +64,16 @@ def test_what_leaves_nothing_to_chance_and_what_no_api_takes_is_a_must(field: st
     assert demand(field, value) is MUST
 
 
+def test_what_programs_of_an_api_send_unasked_is_a_preference_for_its_clients_whatever_it_is() -> None:
+    for name, unchosen in ((name, dialect.requests.unchosen) for name, dialect in DIALECTS.items()):
+        field = "generationConfig.temperature" if name == "gemini" else "temperature"
+        zero, wrong = {field: raw_json(0)}, {field: raw_json(3)}
+        assert of_loss(Loss(field, "why"), zero, unchosen) is (PREFERENCE if name == "gemini" else MUST)
+        assert of_loss(Loss(field, "why"), wrong, unchosen) is MUST  # no API takes it
+    top_p = {"generationConfig.topP": raw_json(0)}
+    assert of_loss(Loss("generationConfig.topP", "why"), top_p, DIALECTS["gemini"].requests.unchosen) is MUST
+
+
 @pytest.mark.parametrize(
     ("field", "value"),
     [
@@ -92,8 +102,8 @@ def test_a_tier_for_which_the_client_pays_more_is_a_must_and_others_are_hints(fi
     ]
 
 
-def test_whose_request_it_is_for_a_vendors_safety_is_a_must() -> None:
-    assert demand("safety_identifier", "u") is MUST
+def test_whose_request_it_is_for_a_vendors_safety_is_a_preference() -> None:
+    assert demand("safety_identifier", "u") is PREFERENCE
     assert demand("safety_identifier", "u", hint=True) is HINT  # told as a hash
 
 
