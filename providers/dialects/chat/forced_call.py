@@ -13,11 +13,13 @@ import msgspec
 from providers.dialects.chat.choices import OfChoices
 from providers.dialects.dialect import AS_CALL, Forced
 from providers.dialects.messages.fields import KeptSchema
-from providers.dialects.wording import Fields, Loss, Wording, raw_json
+from providers.dialects.wording import Fields, Loss, Losses, Wording, raw_json
 from providers.errors import UNREADABLE
 
 AS_AUTO = "this model takes no forced tool, so that it may answer without a call"
 THINKS_NOT = "this model calls no forced tool while it thinks"
+NO_TEXT = "a call of a tool is forced, so that there is no text for it to shape"
+NOT_KEPT = "this model's JSON is not held to this keyword: it is told in the description"
 NAME, ARGUMENTS = "tool", "arguments"  # of the JSON, where one of several tools must be called
 _FUNCTION = "function"
 
@@ -27,6 +29,7 @@ class ForcedTool(msgspec.Struct, frozen=True):
 
     name: str
     schema: Mapping[str, Any]  # of its parameters, an object's
+    path: str  # of these
 
 
 def forced_in_chat(fields: Fields) -> Forced | None:
@@ -48,49 +51,58 @@ def forced_in_chat(fields: Fields) -> Forced | None:
         return None  # the provider reports the error in its own words
 
 
-def schema_of(tools: Sequence[ForcedTool]) -> Any:
-    """Return the schema of the JSON that stands for a call of one of ``tools``, without what the format cannot keep."""
-    return KeptSchema(raw_json(_schema_of(tools)), "tools").kept
-
-
-def _schema_of(tools: Sequence[ForcedTool]) -> dict[str, Any]:
+def schema_of(tools: Sequence[ForcedTool]) -> tuple[Any, list[Loss]]:
+    """Return the schema of the JSON that stands for a call of one of ``tools``, and what of theirs it does not keep."""
+    kept = [KeptSchema(raw_json({"type": "object", **tool.schema}), tool.path) for tool in tools]
+    losses = [Loss(keyword, NOT_KEPT, hint=True) for each in kept for keyword in each.lost]
     if len(tools) == 1:
-        return {"type": "object", **tools[0].schema}
-    return {
-        "anyOf": [
-            {
-                "type": "object",
-                "properties": {NAME: {"type": "string", "enum": [tool.name]}, ARGUMENTS: dict(tool.schema)},
-                "required": [NAME, ARGUMENTS],
-                "additionalProperties": False,
-            }
-            for tool in tools
-        ]
-    }
+        return kept[0].kept, losses
+    calls = [
+        {
+            "type": "object",
+            "properties": {NAME: {"type": "string", "enum": [tool.name]}, ARGUMENTS: each.kept},
+            "required": [NAME, ARGUMENTS],
+            "additionalProperties": False,
+        }
+        for tool, each in zip(tools, kept, strict=True)
+    ]
+    return {"anyOf": calls}, losses
+
+
+def loses_format(asked: Fields, losses: Losses) -> bool:
+    """Whether a chat request has a format beside a forced call, which no API but OpenAI's takes: it is left out."""
+    if not _has_format(asked) or forced_in_chat(asked) is None:
+        return False
+    losses.add("response_format", NO_TEXT, hint=True)
+    return True
+
+
+def _has_format(fields: Fields) -> bool:
+    return bytes(fields.get("response_format", b"null")) not in {b"null", b'{"type":"text"}'}
 
 
 def asked_for_json(wording: Wording, forced: Forced) -> Wording:
     """Return a chat request that asks for JSON instead of a call; for a free choice, where that cannot be asked for."""
     fields = wording.fields
     tools = _tools(fields, forced)
-    has_format = bytes(fields.get("response_format", b"null")) not in {b"null", b'{"type":"text"}'}
     said = {name: value for name, value in fields.items() if name != "parallel_tool_calls"}
-    choice, reason = "auto", AS_AUTO
-    if tools and forced.as_json and not has_format:
-        name = tools[0].name if len(tools) == 1 else "call"
-        schema = {"name": name, "schema": schema_of(tools)}
-        said["response_format"] = raw_json({"type": "json_schema", "json_schema": schema})
-        choice, reason = "none", AS_CALL
+    choice, losses = "auto", [Loss("tool_choice", AS_AUTO, hint=True)]
+    if tools and forced.as_json:
+        schema, lost = schema_of(tools)
+        losses = [Loss("tool_choice", AS_CALL, hint=True), *lost]
+        if _has_format(fields):
+            losses.append(Loss("response_format", NO_TEXT, hint=True))
+        form = {"name": tools[0].name if len(tools) == 1 else "call", "schema": schema}
+        said["response_format"] = raw_json({"type": "json_schema", "json_schema": form})
+        choice = "none"
     said["tool_choice"] = raw_json(choice)
-    return msgspec.structs.replace(
-        wording, fields=said, losses=(*wording.losses, Loss("tool_choice", reason, hint=True))
-    )
+    return msgspec.structs.replace(wording, fields=said, losses=(*wording.losses, *losses))
 
 
 def _tools(fields: Fields, forced: Forced) -> list[ForcedTool]:
     try:
         listed = msgspec.json.decode(fields.get("tools", b"[]"), type=list[dict[str, Any]])
-        return forced_among(map(_offered, listed), forced)
+        return forced_among(map(_offered, listed), forced, "function.parameters")
     except (*UNREADABLE, AttributeError, TypeError):
         return []
 
@@ -101,14 +113,18 @@ def _offered(tool: dict[str, Any]) -> tuple[str, Any]:
     return name, None if own is None else own.get("parameters") or {"type": "object"}
 
 
-def forced_among(offered: Iterable[tuple[str, Any]], forced: Forced) -> list[ForcedTool]:
+def forced_among(offered: Iterable[tuple[str, Any]], forced: Forced, within: str) -> list[ForcedTool]:
     """Return the tools of which one must be called; none if one of them cannot be asked for as JSON.
 
-    ``offered``: the name of each tool, with the schema of its parameters.
+    ``offered``: the name of each tool, with the schema of its parameters, which is at ``within`` there.
     """
-    meant = [(name, schema) for name, schema in offered if not forced.names or name in forced.names]
-    are_objects = all(isinstance(schema, dict) and schema.get("type", "object") == "object" for _, schema in meant)
-    return [ForcedTool(name, schema) for name, schema in meant] if are_objects else []
+    meant = [
+        ForcedTool(name, schema, f"tools[{number}].{within}")
+        for number, (name, schema) in enumerate(offered)
+        if not forced.names or name in forced.names
+    ]
+    are_objects = all(isinstance(tool.schema, dict) and tool.schema.get("type", "object") == "object" for tool in meant)
+    return meant if are_objects else []
 
 
 _EFFORTS = frozenset({"reasoning_effort", "reasoning", "thinking", "enable_thinking", "thinking_budget"})

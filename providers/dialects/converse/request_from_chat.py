@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from providers.dialects.chat.allowed_tools import offering_those_alone
+from providers.dialects.chat.forced_call import loses_format
 from providers.dialects.dialect import Habits
 from providers.dialects.messages.fields import (
     DEFAULTS,
@@ -443,6 +444,8 @@ def _tool_choice(asked: RawObject, losses: Losses) -> Object | None:
 
 
 def _form(asked: RawObject, losses: Losses) -> Object:
+    if loses_format(asked, losses):
+        return {}
     given = form_of(asked, losses, "Converse")
     if given is None:
         return {}

@@ -9,7 +9,7 @@ import msgspec
 
 from providers.dialects import meanings
 from providers.dialects.chat.deltas import googles_in
-from providers.dialects.chat.forced_call import AS_AUTO, forced_among, schema_of
+from providers.dialects.chat.forced_call import AS_AUTO, NO_TEXT, forced_among, loses_format, schema_of
 from providers.dialects.dialect import (
     AS_CALL,
     AnswerFormat,
@@ -367,11 +367,7 @@ def from_chat(
     if "store" in asked and decoded(asked["store"], bool, "store") is not None:
         said["store"] = asked["store"]
     said.update(_tools(asked, losses))
-    form = _form(asked, losses)
-    if form and "tools" in said and not levels:
-        losses.add("response_format", "this model calls functions or answers as JSON, not both")
-        form = {}
-    said.update(form)
+    said.update(_form(asked, losses, calls="tools" in said and not levels))
     said.update(_thinking(asked, losses, levels=levels, least=least))
     lose_stream_options(asked, losses, _NO_FIELD)
     for name, value in asked.items():
@@ -488,11 +484,16 @@ def _names_among(choice: RawObject) -> tuple[str, list[msgspec.Raw]] | None:
     return (mode, names) if names and mode in {"auto", "required"} else None
 
 
-def _form(asked: RawObject, losses: Losses) -> Object:
+def _form(asked: RawObject, losses: Losses, *, calls: bool) -> Object:
+    """Return the fields for the format; ``calls``: there are functions, beside which this model has none."""
     form = object_at(asked.get("response_format"), "response_format")
     kind = text_at(form, "type", "response_format") if form else "text"
     json = {IN_CONFIG + "responseMimeType": "application/json"}
     if kind == "text":
+        return {}
+    if calls:
+        if not loses_format(asked, losses):
+            losses.add("response_format", "this model calls functions or answers as JSON, not both")
         return {}
     if kind == "json_object":
         return json
@@ -620,12 +621,14 @@ def _asked_for_json(wording: Wording, forced: Forced) -> Wording:
         ]
     except (*UNREADABLE, Malformed):
         return wording  # the provider reports the error in its own words
-    tools = forced_among(schemas, forced)
-    if tools and forced.as_json and said.keys().isdisjoint(_FORMS):
+    tools = forced_among(schemas, forced, "parameters")
+    if tools and forced.as_json:
+        schema, lost = schema_of(tools)
+        lost += [Loss(name, NO_TEXT, hint=True) for name in sorted(_FORMS) if said.pop(name, None) is not None]
         said[IN_CONFIG + "responseMimeType"] = raw_json("application/json")
-        said[IN_CONFIG + "responseJsonSchema"] = raw_json(schema_of(tools))
+        said[IN_CONFIG + "responseJsonSchema"] = raw_json(schema)
         said["toolConfig"] = _NO_CALL
-        return Wording(said, (*wording.losses, Loss("toolConfig", AS_CALL, hint=True)))
+        return Wording(said, (*wording.losses, Loss("toolConfig", AS_CALL, hint=True), *lost))
     said["toolConfig"] = _FREE_CHOICE
     return Wording(said, (*wording.losses, Loss("toolConfig", AS_AUTO, hint=True)))
 

@@ -9,7 +9,7 @@ import msgspec
 
 from providers.dialects import meanings
 from providers.dialects.cache_marks import with_marks
-from providers.dialects.chat.forced_call import AS_AUTO, THINKS_NOT, forced_among, schema_of
+from providers.dialects.chat.forced_call import AS_AUTO, NO_TEXT, THINKS_NOT, forced_among, schema_of
 from providers.dialects.dialect import (
     AS_CALL,
     AnswerFormat,
@@ -233,13 +233,16 @@ def _asked_for_json(wording: Wording, forced: Forced) -> Wording:
     said = dict(fields)
     try:
         offered = _callables.decode(fields.get("tools", b"[]"))
-        tools = forced_among([(each.name, each.input_schema) for each in offered], forced)
+        tools = forced_among([(each.name, each.input_schema) for each in offered], forced, "input_schema")
         config = object_at(fields.get("output_config"), "output_config")
-        if tools and forced.as_json and "format" not in config and "output_format" not in fields:
-            asked = {"type": "json_schema", "schema": schema_of(tools)}
-            said["output_config"] = raw_json({**config, "format": asked})
+        if tools and forced.as_json:
+            schema, lost = schema_of(tools)
+            moot = [name for name in ("output_format",) if said.pop(name, None) is not None]  # its older place
+            moot += ["output_config.format"] if "format" in config else []
+            said["output_config"] = raw_json({**config, "format": {"type": "json_schema", "schema": schema}})
             said["tool_choice"] = _NO_CALL
-            return Wording(said, (*wording.losses, Loss("tool_choice", AS_CALL, hint=True)))
+            lost += [Loss(name, NO_TEXT, hint=True) for name in moot]
+            return Wording(said, (*wording.losses, Loss("tool_choice", AS_CALL, hint=True), *lost))
     except (*UNREADABLE, Malformed):
         return wording  # the provider reports the error in its own words
     said["tool_choice"] = _FREE_CHOICE

@@ -475,6 +475,7 @@ _UNKNOWN = frozenset(  # keywords that Messages answers with an error
         "uniqueItems",
     }
 )
+_LONGEST_TOLD = 100  # characters of a keyword's value
 _INNER = ("items",)  # keywords with one schema
 _LISTED = ("allOf", "anyOf")  # with a list of schemas
 _NAMED = ("$defs", "definitions", "properties")  # with an object of schemas
@@ -483,7 +484,9 @@ _NAMED = ("$defs", "definitions", "properties")  # with an object of schemas
 class KeptSchema:
     """A schema that Messages supports, made from a client's.
 
-    An object that does not mention additional properties is closed: whatever matches that matches the original too.
+    An object that does not mention additional properties is closed: whatever matches that matches the original too. A
+    short keyword that it lacks is told in the description, as Anthropic's SDKs do
+    (platform.claude.com/docs/en/build-with-claude/structured-outputs#how-sdk-transformation-works, read on 2026-11-29).
     """
 
     def __init__(self, raw: msgspec.Raw, path: str) -> None:
@@ -504,11 +507,13 @@ class KeptSchema:
 
     def _keep(self, schema: Object, path: str) -> Object:
         kept: Object = {}
+        told: list[str] = []
         for name, value in schema.items():
             at = f"{path}.{name}"
             if name in _UNKNOWN or not _is_known(name, value):
                 self.lost.append(at)
                 self._changed = True
+                told += [f"{name}: {said}"] if len(said := bytes(raw_json(value)).decode()) <= _LONGEST_TOLD else []
             elif name in _INNER and isinstance(value, dict):
                 kept[name] = self._keep(value, at)
             elif name in _LISTED and isinstance(value, list):
@@ -520,6 +525,10 @@ class KeptSchema:
         if "additionalProperties" not in kept and _is_object(schema):
             kept["additionalProperties"] = False
             self._changed = True
+        if told:
+            before = kept.get("description")
+            words = f"{{{', '.join(told)}}}"
+            kept["description"] = f"{before}\n\n{words}" if before and isinstance(before, str) else words
         return kept
 
     def _any(self, schema: Any, path: str) -> Any:

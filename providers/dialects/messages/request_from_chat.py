@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
+from providers.dialects.chat.forced_call import loses_format
 from providers.dialects.messages.fields import (
     DEFAULTS,
     OF_DOCUMENT,
@@ -564,6 +565,8 @@ def _tool_choice(asked: RawObject, losses: Losses) -> Object | None:
 
 
 def _form(asked: RawObject, losses: Losses) -> Object:
+    if loses_format(asked, losses):
+        return {}
     given, path = form_of(asked, losses, "Messages"), "response_format.json_schema"
     if given is None:
         return {}

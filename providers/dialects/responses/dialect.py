@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from providers.dialects.chat.forced_call import AS_AUTO, forced_among, schema_of
+from providers.dialects.chat.forced_call import AS_AUTO, NO_TEXT, forced_among, schema_of
 from providers.dialects.chat.one_call import wants_one_call
 from providers.dialects.dialect import (
     AS_CALL,
@@ -151,13 +151,16 @@ def _asked_for_json(wording: Wording, forced: Forced) -> Wording:
     try:
         offered = _offered.decode(said.get("tools", b"[]"))
         schemas = [(each.name or "", each.parameters if each.type == "function" else None) for each in offered]
-        tools, text = forced_among(schemas, forced), object_at(said.get("text"), "text")
-        if tools and forced.as_json and bytes(text.get("format", b"null")) in _PLAIN_TEXT:
+        tools, text = forced_among(schemas, forced, "parameters"), object_at(said.get("text"), "text")
+        if tools and forced.as_json:
             name = tools[0].name if len(tools) == 1 else "call"
+            schema, lost = schema_of(tools)
+            if bytes(text.get("format", b"null")) not in _PLAIN_TEXT:
+                lost.append(Loss("text.format", NO_TEXT, hint=True))
             # Without ``strict`` it is best effort, as in chat: Responses are strict unless told otherwise.
-            form = {"type": "json_schema", "name": name, "schema": schema_of(tools), "strict": False}
+            form = {"type": "json_schema", "name": name, "schema": schema, "strict": False}
             said["text"], said["tool_choice"] = raw_json({**text, "format": form}), _NO_CALL
-            return Wording(said, (*wording.losses, Loss("tool_choice", AS_CALL, hint=True)))
+            return Wording(said, (*wording.losses, Loss("tool_choice", AS_CALL, hint=True), *lost))
     except (*UNREADABLE, Malformed):
         return wording  # the provider reports the error in its own words
     said["tool_choice"] = _FREE_CHOICE

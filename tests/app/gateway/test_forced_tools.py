@@ -8,6 +8,7 @@ import pytest
 
 from providers.simulator.script import Raw, Step, answer
 from tests.app.gateway.running_gateway import MODEL, Serve
+from tests.app.gateway.test_gemini import TEXT_BYTES as GEMINI_BYTES
 from tests.app.gateway.test_refused_fields import refused
 
 Json = dict[str, Any]
@@ -203,3 +204,60 @@ async def test_an_operator_may_keep_the_refusal(serve: Serve) -> None:
             assert response.status == 400
             assert "takes no forced tool" in await response.text()
         assert running["alpha"].received == []
+
+
+# instructor asks in Responses for a forced tool, and for its schema as the format beside it (1.17, read on 2026-11-29).
+PERSON: Json = {
+    "type": "object",
+    "properties": {"name": {"type": "string"}, "age": {"type": "integer", "minimum": 18, "description": "In years."}},
+    "required": ["name", "age"],
+    "additionalProperties": False,
+}
+FORM: Json = {"type": "json_schema", "name": "Person", "schema": PERSON, "strict": True}
+INSTRUCTOR: Json = {
+    "input": QUESTION,
+    "tools": [{"type": "function", "name": "Person", "parameters": PERSON, "strict": True}],
+    "tool_choice": {"type": "function", "name": "Person"},
+    "text": {"format": FORM},
+    "store": False,
+}
+FORMED: Json = {"type": "json_schema", "json_schema": {"name": "Person", "schema": PERSON, "strict": True}}
+
+
+@pytest.mark.parametrize("model", ["claude-sonnet-4-5", "claude-opus-5-5", "gemini-2.5-flash"])
+async def test_a_format_beside_a_forced_tool_is_left_out_where_there_is_one_or_the_other(
+    serve: Serve, model: str
+) -> None:
+    config, is_gemini = claude(model), model.startswith("gemini")
+    if is_gemini:
+        config["providers"] = {"alpha": {"kind": "gemini"}}
+    async with serve(alpha=[Raw(GEMINI_BYTES, token=True)] if is_gemini else said("{}"), config=config) as running:
+        async with running.post({"model": MODEL, **INSTRUCTOR}, path="/v1/responses") as response:
+            assert response.status == 200, await response.text()
+            dropped = response.headers["x-holeshot-dropped"].split(", ")
+        sent = running["alpha"].received[0].body
+    assert "text.format" in dropped
+    if model != "claude-opus-5-5":
+        assert ("Person" in json.dumps(sent["tools"]), "JsonSchema" in json.dumps(sent)) == (True, is_gemini)
+        assert not {"output_config", "responseJsonSchema"} & {*sent, *sent.get("generationConfig", ())}
+    else:  # it is the call that is asked for as JSON
+        assert (sent["tool_choice"], "tools[0]" in dropped) == ({"type": "none"}, True)
+        age = sent["output_config"]["format"]["schema"]["properties"]["age"]
+        assert age == {"type": "integer", "description": "In years.\n\n{minimum: 18}"}
+
+
+async def test_of_a_schema_that_is_asked_for_alone_all_is_a_must(serve: Serve) -> None:
+    asked = {"model": MODEL, "messages": QUESTION, "response_format": FORMED}
+    tools = [{"type": "function", "function": {"name": "Person", "parameters": PERSON}}]
+    async with serve(alpha=said("so"), config=claude("claude-sonnet-4-5")) as running:
+        for body in (asked, {**asked, "tools": tools}, {**asked, "tools": tools, "tool_choice": "auto"}):
+            async with running.post(body) as response:
+                assert (response.status, "age.minimum" in await response.text()) == (400, True)
+        assert running["alpha"].received == []
+    config = claude("claude-sonnet-4-5")
+    config["models"][MODEL]["deployments"] = [{"deployment": "alpha/claude-sonnet-4-5", "drop_params": True}]
+    async with serve(alpha=said("so"), config=config) as running:
+        async with running.post(asked) as response:
+            assert (response.status, "age.minimum" in response.headers["x-holeshot-dropped"]) == (200, True)
+        age = running["alpha"].received[0].body["output_config"]["format"]["schema"]["properties"]["age"]
+    assert age["description"] == "In years.\n\n{minimum: 18}"
