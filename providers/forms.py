@@ -65,6 +65,7 @@ _OF_USAGE = ("stream_options", "include_usage")  # whose client set them means i
 _OF_ONE_FIELD = frozenset({Kind.FIELD, Kind.LIMIT, Kind.NAME, Kind.VALUE})
 _AROUND_SCHEMAS = ("function", "json_schema", "format")
 _DIGEST = 16  # characters
+_DISABLED = '"disabled"'
 _PRIVATE = frozenset({"client_metadata", "labels", "metadata", "prompt_cache_key", "safety_identifier", "user"})
 _SHORT = re.compile(r'"[\w.-]{1,40}"|[\d.eE+-]{1,24}|true|false|null', re.ASCII)
 _HUMP = re.compile(r"(?<=[a-z0-9])[A-Z]")
@@ -418,6 +419,9 @@ def _of_fields(reading: Reading, fields: Fields, asked: Asked) -> list[Fact] | N
         elif refused.path[0] == formats.prompt and refused.path[-1] == "role" and reading.of_roles:
             continue
         elif refused.path[0] == formats.prompt:
+            if formats.with_history is not None and refused.is_of_value and refused.path[-1] == "role":
+                found.append(Fact(Kind.HISTORY, dialect=api))
+                continue
             if formats.with_history is None or refused.path[-1] not in _OF_MAKING or refused.is_of_value:
                 return None
             found.append(Fact(Kind.HISTORY, refused.path[-1], dialect=api))
@@ -438,7 +442,9 @@ def _fact_of(refused: Refused, place: Place, fields: Fields, asked: Asked) -> Fa
         if other is not None:
             return Fact(Kind.NAME, place.top, other, dialect=api)
     value = bytes(_value_at(fields, place) or b"").decode(errors="replace")
-    if refused.is_of_value and place.path == asked.formats.thinking_kind:
+    # Without another kind that it takes, no thinking is left out: the model thinks as it does by itself.
+    is_other_kind = refused.values or value != _DISABLED
+    if refused.is_of_value and place.path == asked.formats.thinking_kind and is_other_kind:
         may_be_told = refused.values and _SHORT.fullmatch(value) is not None
         return Fact(Kind.VALUE, place.path, f'"{refused.values[0]}"', value, api) if may_be_told else None
     if refused.is_of_value and place.path in asked.formats.thinking and (nearest := _nearest(value, refused.values)):
