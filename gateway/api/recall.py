@@ -24,12 +24,18 @@ _T = TypeVar("_T")
 _PREVIOUS, _PROMPT = "previous_response_id", "input"
 # An item that stands for another one: by its type, or as it has nothing but an id.
 _NAMING = re.compile(
-    rb'"(?:item_reference|reasoning)"|\{\s*(?:"type"\s*:\s*null\s*,\s*)?"id"\s*:\s*"[^"]{1,500}"\s*[,}]'
+    rb'"(?:item_reference|reasoning|image_generation_call)"|\{\s*(?:"type"\s*:\s*null\s*,\s*)?"id"\s*:\s*"[^"]{1,500}"\s*[,}]'
 )
-_NAMES = (b'"id"', b'"item_reference"', b'"reasoning"')  # one of which is in each of these, and in few prompts
+_NAMES = (
+    b'"id"',
+    b'"item_reference"',
+    b'"reasoning"',
+    b'"image_generation_call"',
+)  # one of which is in each of these, and in few prompts
 _SLICE_BYTES = 2**17  # a search takes two milliseconds
 _STRADDLING_BYTES = 4096  # a match that begins in a slice ends within these
 _AT_ONCE = 50  # questions to the memory
+_NOTHING = (b"", b"null", b'""')
 _optional_text = msgspec.json.Decoder(str | None)
 
 
@@ -125,6 +131,7 @@ async def _items(prompt: msgspec.Raw | None) -> list[bytes] | None:
 class _Asked(msgspec.Struct, gc=False):
     type: str | None = None
     role: msgspec.Raw | None = None
+    result: msgspec.Raw = msgspec.Raw()
 
 
 _asked = msgspec.json.Decoder(_Asked)
@@ -164,6 +171,8 @@ def _named(item: bytes) -> str | None:
         asked = _asked.decode(item)
         if asked.type == "item_reference" or (asked.type is None and asked.role is None):
             return id_of(item)
+        if asked.type == "image_generation_call":  # "Further edit" of the guide to image generation: the id is enough
+            return id_of(item) if bytes(memoryview(asked.result)[:9]).strip() in _NOTHING else None
         return id_of(item) if asked.type == "reasoning" and is_bare(_object.decode(item)) else None
     except UNREADABLE:
         return None

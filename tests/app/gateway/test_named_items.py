@@ -6,9 +6,13 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 import pytest
+from aiohttp import web
 
+from providers.simulator.wire import Tally
+from providers.simulator.wire import serve as serve_routes
 from tests.app.gateway.running_gateway import RunningGateway, Serve
 from tests.app.gateway.test_admission import clients, key_of
+from tests.app.gateway.test_dialects import RESPONSE, event
 from tests.app.gateway.test_responses_socket import connected
 from tests.support.vendors import Served, running_vendor
 
@@ -358,3 +362,44 @@ async def test_what_the_client_has_stored_is_named_at_the_account_that_has_it(
         assert [vendor.refusals for vendor in vendors] == [[], []]
         assert {told["x-holeshot-launched"] for told in talk.told} == {"1"}
         assert not running.gateway.context.memory.size
+
+
+PICTURE = {"id": "ig_1", "type": "image_generation_call", "status": "completed", "result": "iVBORw0KGgo="}
+
+
+@asynccontextmanager
+async def painter() -> AsyncIterator[tuple[str, list[Any]]]:
+    """Serve a provider that paints, and stores nothing; yield its base URL, and the inputs that it was sent."""
+    inputs: list[Any] = []
+
+    async def paint(request: web.Request) -> web.Response:
+        inputs.append((await request.json())["input"])
+        done = {**RESPONSE, "output": [PICTURE]}
+        said = event("response.created", response=RESPONSE) + event("response.completed", response=done)
+        return web.Response(body=said, headers={"content-type": "text/event-stream"})
+
+    async with serve_routes([web.post("/v1/responses", paint)], Tally()) as base_url:
+        yield base_url, inputs
+
+
+@pytest.mark.parametrize("way", ["whole", "streamed"])
+@pytest.mark.parametrize("named", [{}, {"result": None}, {"result": "", "status": "completed"}])
+async def test_a_picture_that_is_named_by_its_id_is_put_in_its_place(
+    serve: Serve, way: str, named: dict[str, Any]
+) -> None:
+    async with painter() as (base_url, inputs):
+        provider = {"base_url": base_url, "api_key": "k", "apis": ["responses"]}
+        models = {NAME: {"deployments": ["painter/m"]}}
+        config = {"providers": {"painter": provider}, "models": models, **clients(plain={}, guest={})}
+        async with serve(config=config) as running:
+            mine, other = Talk(running, way, "plain"), Talk(running, way, "guest")
+            mine.always = {"tools": [{"type": "image_generation"}]}
+            await mine.ask("a cat")
+            then = [{"role": "user", "content": "blue"}, {"type": "image_generation_call", "id": "ig_1", **named}]
+            await mine.ask(then)
+            assert inputs[-1] == [then[0], PICTURE]
+            whole = [then[0], {**PICTURE, "result": "AAAA"}]
+            await mine.ask(whole)
+            assert inputs[-1] == whole
+            status, told = await other.tried(then)
+            assert (status, told["error"]["code"], len(inputs)) == (404, "not_stored_for_this_key", 3)
