@@ -569,6 +569,12 @@ class _Stream:
         return event
 
 
+def events_to_come(response: Body, secrets: Sequence[str]) -> HttpRest | None:
+    """Return what is read of an event stream, before anything of it has come; None: it is another answer."""
+    declared = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+    return HttpRest(response, _Stream(secrets)) if declared == _EVENTS else None
+
+
 async def _read_events(head: bytes, response: Body, secrets: Sequence[str]) -> tuple[bytes, HttpRest | None]:
     """Read until the first event, which may be an error. Some servers also declare JSON with an error so."""
     if head.lstrip(_BOM_AND_SPACE).startswith(b"{"):

@@ -34,7 +34,15 @@ from providers.forms import (
 )
 from providers.http import ACCEPTED, Batches, Body, Client, Head, Response, TlsContexts, Versions, checked, decoded
 from providers.http import Request as HttpRequest
-from providers.http_exchange import HttpExchange, HttpRest, TranslatedExchange, comes_whole, read_beginning, read_body
+from providers.http_exchange import (
+    HttpExchange,
+    HttpRest,
+    TranslatedExchange,
+    comes_whole,
+    events_to_come,
+    read_beginning,
+    read_body,
+)
 from providers.http_exchange import masked_headers as masked
 from providers.large_bodies import check_room, encoded, raw_json
 from providers.learnt import NOTHING, Facts, Learnt
@@ -364,14 +372,14 @@ class HttpUpstream:
         return _Begun(response, at, beginning, rest)
 
     async def fetch(self, method: str, path: str, query: list[tuple[str, str]]) -> UpstreamAnswer:
-        """Send a request without a body to ``path``, and return the whole JSON answer.
+        """Send a request without a body to ``path``, and return the whole JSON answer, or the events asked for.
 
         Raises:
             UpstreamError: as of ``send``.
 
         """
-        started = perf_counter()
-        head = self._build_head(method, path, "", packed=True, query=query)
+        started, streams = perf_counter(), ("stream", "true") in query
+        head = self._build_head(method, path, "", packed=not streams, query=query)
         body = None if method in {"GET", "DELETE"} else b""
         try:
             response = await self._checked(await self._client.send(HttpRequest(head, (), body), _CONNECT_S))
@@ -380,9 +388,10 @@ class HttpUpstream:
                 error.kind = ErrorKind.NOT_FOUND  # of what is fetched, and not of what a request names
             raise
         headers_ms = (perf_counter() - started) * 1000
-        answer = masked_body(await self._read_whole(response), self._secrets)
+        rest = events_to_come(response, self._secrets) if streams else None
+        answer = b"" if rest is not None else masked_body(await self._read_whole(response), self._secrets)
         headers = masked(response.headers, self._secrets, relayed=True)
-        return UpstreamAnswer(response.status, headers, answer, response.connect_ms, headers_ms)
+        return UpstreamAnswer(response.status, headers, answer, response.connect_ms, headers_ms, rest, self._secrets)
 
     async def list_models(self, connect_timeout_s: float = 5.0) -> Listing:
         """Return the models that the provider offers to this key, from all pages of its list.

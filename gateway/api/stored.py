@@ -1,8 +1,10 @@
 """Requests about what a provider stores, responses and conversations, which go to the deployment that has it."""
 
 import asyncio
+import re
 from collections.abc import Awaitable
 from contextlib import suppress
+from functools import partial
 from http import HTTPStatus
 from urllib.parse import quote, unquote
 
@@ -14,6 +16,7 @@ from gateway.api import headers
 from gateway.api.admission import Admitted, admitted_call
 from gateway.api.bodies import read_contents
 from gateway.api.client import Client
+from gateway.api.client_sinks import HttpSink
 from gateway.api.context import CONTEXT, Context
 from gateway.api.json_body import JSON, is_set, read_model
 from gateway.api.preferences import policy_violation
@@ -22,14 +25,21 @@ from gateway.api.recall import scope_of
 from gateway.api.stored_responses import InBackground, id_of_response
 from gateway.core.attempts import AttemptRecord, Outcome, Role, TokensSource
 from gateway.core.calls import TENANT, Call, CallRecord, Maker, Mode, Objective
-from gateway.core.errors import ApiError, InvalidRequest, NoDeploymentFits, NothingStored, ResponseNotFound
+from gateway.core.errors import (
+    ApiError,
+    ClientDisconnected,
+    InvalidRequest,
+    NoDeploymentFits,
+    NothingStored,
+    ResponseNotFound,
+)
 from gateway.core.prompt_classes import MeasuredApi, PromptClass, encoded_class
 from gateway.core.race_failures import race_failed
 from gateway.fleet.fleet import Fleet
 from gateway.fleet.models import Deployment
 from gateway.limits import Payer
-from gateway.racing import settle
-from providers import UNREADABLE, ErrorKind, Request, SendCount, UpstreamAnswer, UpstreamError
+from gateway.racing import ClientGone, settle
+from providers import UNREADABLE, ErrorKind, Request, Rest, SendCount, UpstreamAnswer, UpstreamError, events
 from providers.dialects import RESPONSES, answered_again
 
 # /v1/responses/{id} and the paths below it: passed on to the provider that stores the response.
@@ -37,13 +47,16 @@ from providers.dialects import RESPONSES, answered_again
 _CANCEL = "cancel"
 _ABSENT = frozenset({ErrorKind.NOT_FOUND, ErrorKind.NO_SUCH_API})
 _RUNNING = frozenset({"queued", "in_progress"})
+_ENDS = frozenset({"response.completed", "response.incomplete", "response.failed", "response.cancelled"})
+_ENDING = re.compile(rb'"response\.(?:completed|incomplete|failed|cancelled)"')
 ENDPOINT = "responses.retrieve"  # of the row with the cost of what ran in the background
 
 
-async def _kept_response(request: web.Request, admitted: Admitted) -> web.Response:
+async def _kept_response(request: web.Request, admitted: Admitted) -> web.StreamResponse:
     """Pass the request on to the deployment that stores the response, if it was made for this client.
 
-    One that no provider stores is answered with as far as the gateway remembers it.
+    One that no provider stores is answered with as far as the gateway remembers it. With ``stream=true`` the events of
+    one in the background go on, after ``starting_after``.
 
     No model runs, so this is not a call, and has a row in the ledger only if it shows the end of a response in the
     background. But the request uses the operator's key, and the answer takes memory, so the client's ``rpm`` and
@@ -56,8 +69,6 @@ async def _kept_response(request: web.Request, admitted: Admitted) -> web.Respon
     context, client = request.app[CONTEXT], admitted.client
     began_s = context.services.clock()
     response_id, rest = request.match_info["id"], request.match_info.get("rest", "")
-    if "stream" in request.query:
-        raise InvalidRequest("a stored response is returned as a whole: leave out 'stream'", param="stream")
     if request.method == METH_DELETE and not rest and await context.memory.forget(scope_of(client), response_id):
         return web.json_response({"id": response_id, "object": "response", "deleted": True})
     made_by = await context.responses.maker(client.name, response_id)
@@ -67,24 +78,30 @@ async def _kept_response(request: web.Request, admitted: Admitted) -> web.Respon
         if deployment is None or not deployment.upstream.can_fetch:
             return await _remembered(context, client, request)
         path = "/".join(part for part in ("responses", quote(response_id, safe=""), rest) if part)
-        method = _fetched_by(request)
+        method, query = _fetched_by(request), list(request.query.items())
+        if request.method != METH_GET or rest:
+            query = _unstreamed(request)
         try:
-            answer = await _asked(deployment, deployment.upstream.fetch(method, path, list(request.query.items())))
+            answer = await _asked(deployment, deployment.upstream.fetch(method, path, query))
         except UpstreamError as error:
             raise _translated(deployment, response_id, error) from None
+        fields = {
+            "content-type": JSON,
+            "x-holeshot-provider": deployment.provider,
+            "x-holeshot-deployment": deployment.name,
+        }
+        fields.update(headers.identifying(request_id or context.services.new_id()))
+        note_end = partial(_note_end, context, client, response_id, request_id, began_s)
+        if answer.rest is not None:
+            sink = _FollowingSink(request, fields)
+            try:
+                return await sink.follow(deployment, answer.rest)
+            finally:
+                await note_end(_paid(context, deployment, sink.ended))
         found = (
             _paid(context, deployment, answer.body) if rest == _CANCEL or (not rest and method == METH_GET) else None
         )
-        if found is not None and found.finish_reason not in _RUNNING:
-            begun = await context.responses.end(client.name, response_id)
-            if begun is not None:
-                _record_end(context, client, begun, found, request_id, began_s)
-    fields = {
-        "content-type": JSON,
-        "x-holeshot-provider": deployment.provider,
-        "x-holeshot-deployment": deployment.name,
-    }
-    fields.update(headers.identifying(request_id or context.services.new_id()))
+        await note_end(found)
     if found is not None and found.cost_usd is not None and method == METH_GET:
         fields["x-holeshot-cost-usd"] = f"{found.cost_usd:.8f}"
     return web.Response(body=answer.body, status=answer.status, headers=fields)
@@ -93,14 +110,85 @@ async def _kept_response(request: web.Request, admitted: Admitted) -> web.Respon
 kept_response = admitted_call(_kept_response, runs_model=False)
 
 
+class _End(msgspec.Struct):
+    type: str | None = None
+    response: msgspec.Raw = msgspec.Raw()
+
+
+_end = msgspec.json.Decoder(_End)
+
+
+class _FollowingSink(HttpSink):
+    """Writes the events of a response in the background as they come, for a client that has lost its connection.
+
+    They may be silent for as long as it runs, and are not waited for beyond their client.
+    """
+
+    ended = b""  # the response, once its end was seen
+
+    async def follow(self, deployment: Deployment, rest: Rest) -> web.StreamResponse:
+        """Pass on ``rest`` to its end.
+
+        Raises:
+            ClientDisconnected: the client has left.
+
+        """
+        self._response_headers = {
+            **self._response_headers,
+            "content-type": "text/event-stream; charset=utf-8",
+            "cache-control": "no-cache",
+            "x-accel-buffering": "no",  # else nginx would buffer the stream
+        }
+        response = self.response = web.StreamResponse(headers=self._response_headers)
+        latest, last = b"", b""
+        try:
+            await response.prepare(self._request)
+            while not rest.ended:
+                block = await rest.read()
+                self._look(block)
+                latest = block or latest
+                if block:
+                    await self._send(block)
+        except UpstreamError as error:
+            deployment.hide_addresses(error)
+            last = RESPONSES.answers.failure(error.kind, error.message)
+            last = last if (number := RESPONSES.answers.numbered) is None else number(last, latest)
+        except (ClientGone, ConnectionError):
+            raise ClientDisconnected("the client disconnected") from None
+        finally:
+            rest.abort()
+        with suppress(ClientGone):
+            await self._finish(last)
+        return response
+
+    def _look(self, block: bytes) -> None:
+        if _ENDING.search(block) is None:
+            return
+        for each in events(block):
+            with suppress(*UNREADABLE):
+                said = _end.decode(each.data)
+                if said.type in _ENDS:
+                    self.ended = bytes(said.response)
+
+
+def _unstreamed(request: web.Request) -> list[tuple[str, str]]:
+    return [(name, value) for name, value in request.query.items() if name != "stream"]
+
+
 async def _remembered(context: Context, client: Client, request: web.Request) -> web.Response:
     """Answer with a response that no provider stores, and that the gateway keeps for the next turn.
 
     Raises:
         ResponseNotFound: it is not known, or what is asked of it is not kept.
+        InvalidRequest: it is asked for in events.
 
     """
     response_id = request.match_info["id"]
+    if request.query.get("stream") == "true":
+        raise InvalidRequest(
+            "no provider has this response: only one in the background is streamed again; leave out 'stream'",
+            param="stream",
+        )
     known = await context.memory.answer(scope_of(client), response_id)
     if known is None:
         raise ResponseNotFound(f"the response {response_id!r} is not known here, or not to this key")
@@ -232,6 +320,22 @@ def _paid(context: Context, deployment: Deployment, response: bytes) -> AttemptR
     return settle([attempt], attempt, {deployment.name: deployment}, 0).attempts[0]
 
 
+async def _note_end(  # noqa: PLR0917 - what is known of both
+    context: Context,
+    client: Client,
+    response_id: str,
+    request_id: str | None,
+    began_s: float,
+    found: AttemptRecord | None,
+) -> None:
+    """Record the end of what ran in the background, if ``found`` is its first sight."""
+    if found is None or found.finish_reason in _RUNNING:
+        return
+    begun = await context.responses.end(client.name, response_id)
+    if begun is not None:
+        _record_end(context, client, begun, found, request_id, began_s)
+
+
 def _record_end(  # noqa: PLR0917 - what is known of both
     context: Context,
     client: Client,
@@ -356,7 +460,7 @@ async def _conversation(request: web.Request, admitted: Admitted) -> web.Respons
             )
             answering = deployment.upstream.send(path, asked)
         else:
-            answering = deployment.upstream.fetch(_fetched_by(request), path, list(request.query.items()))
+            answering = deployment.upstream.fetch(_fetched_by(request), path, _unstreamed(request))
         try:
             answer = await _asked(deployment, answering)
         except UpstreamError as error:

@@ -171,6 +171,8 @@ class Worker:
         self.is_done = False
         self.breaks = False
         self.bodies: list[dict[str, Any]] = []
+        self.looked: list[str] = []
+        self.left = asyncio.Event()  # a stream that goes on has ended, or was left
 
     @asynccontextmanager
     async def serving(self) -> AsyncIterator[str]:
@@ -196,8 +198,23 @@ class Worker:
         await response.write(REST)
         return response
 
-    async def _look(self, _: web.Request) -> web.Response:
-        return json_response(DONE if self.is_done else QUEUED)
+    async def _look(self, request: web.Request) -> web.StreamResponse:
+        self.looked.append(request.path_qs)
+        if request.query.get("stream") != "true":
+            return json_response(DONE if self.is_done else QUEUED)
+        after = int(request.query.get("starting_after", -1))
+        response = web.StreamResponse(headers={"content-type": "text/event-stream"})
+        await response.prepare(request)
+        try:
+            await response.write(BEGINNING if after < 0 else b"")
+            await self.go.wait()
+            await response.write(REST[: REST.index(b"event: response.completed")] if self.breaks else REST)
+            if self.breaks:
+                assert request.transport is not None
+                request.transport.abort()
+        finally:
+            self.left.set()
+        return response
 
 
 @asynccontextmanager
@@ -323,6 +340,65 @@ async def test_a_streamed_response_in_the_background_begins_with_its_id_and_may_
         assert len([*both[0].bodies, *both[1].bodies]) == 1
         call = await running.call()
         assert (call["cost_usd"], call["ttft_ms"]) == (pytest.approx(0.021), None)
+
+
+async def left_and_resumed(running: RunningGateway) -> Any:
+    """Leave a stream in the background at its beginning, and ask for the rest."""
+    async with running.post({**IN_BACKGROUND, "stream": True}, path="/v1/responses") as response:
+        await response.content.readexactly(len(BEGINNING))
+        response.close()
+    return running.get("/v1/responses/resp_abc?stream=true&starting_after=1")
+
+
+async def test_a_stream_in_the_background_goes_on_where_its_client_has_left_it(serve: Serve) -> None:
+    async with workers(serve) as (running, both):
+        async with await left_and_resumed(running) as response:  # which may be silent for as long as it runs
+            assert (response.status, response.content_type) == (200, "text/event-stream")
+            for worker in both:
+                worker.go.set()
+            assert await response.read() == REST
+            assert response.headers["x-holeshot-provider"] in {"one", "two"}
+        assert [*both[0].looked, *both[1].looked] == ["/v1/responses/resp_abc?stream=true&starting_after=1"]
+        await empty(running)
+        costs = await running.rows("select cost_usd from calls order by started_at")
+    assert [each["cost_usd"] for each in costs] == [None, pytest.approx(0.021)]
+
+
+async def test_a_stream_that_went_on_and_breaks_off_says_so_in_an_event(serve: Serve) -> None:
+    async with workers(serve) as (running, both):
+        resumed = await left_and_resumed(running)
+        for worker in both:
+            worker.go.set()
+            worker.breaks = True
+        async with resumed as response:
+            said = await response.read()
+        *_, error, _ = said.split(b"\n\n")
+        assert error.startswith(b"event: error\n")
+        assert b'"sequence_number":4' in error
+
+
+async def test_a_client_that_leaves_again_leaves_the_provider_too(serve: Serve) -> None:
+    async with workers(serve) as (running, both):
+        async with await left_and_resumed(running) as response:
+            assert response.status == 200
+            response.close()
+        first, *_ = [each for each in both if each.looked]
+        await first.left.wait()
+        await empty(running)
+
+
+async def test_only_what_is_streamed_again_is_asked_for_in_events(serve: Serve) -> None:
+    async with workers(serve, **PATIENT) as (running, both):
+        async with running.post(IN_BACKGROUND, path="/v1/responses") as response:
+            await response.read()
+        async with running.get("/v1/responses/resp_abc?stream=false") as response:
+            assert (response.status, (await response.json())["status"]) == (200, "queued")
+        async with running.post({}, path="/v1/responses/resp_abc/cancel?stream=true") as response:
+            assert (response.status, (await response.json())["status"]) == (200, "queued")
+        assert [*both[0].looked, *both[1].looked] == [
+            "/v1/responses/resp_abc?stream=false",
+            "/v1/responses/resp_abc/cancel",
+        ]
 
 
 async def test_a_response_in_the_background_that_may_have_been_started_is_not_started_again(serve: Serve) -> None:
