@@ -84,6 +84,7 @@ class ChunkTranslation(ABC):
         return b"".join(said)
 
 
+OF_CALLS = frozenset({"role", "tool_calls"})  # what a delta has that is only of calls
 # What of a delta is no thought.
 _ANSWERS = frozenset({"audio", "content", "function_call", "images", "refusal", "tool_calls"})
 

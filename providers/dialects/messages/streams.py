@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from providers.dialects.chat.deltas import (
+    OF_CALLS,
     THINKS,
     CallNumbers,
     ChunkTranslation,
@@ -66,6 +67,7 @@ class Call:
     def __init__(self) -> None:
         self.call_id = ""
         self.name = ""
+        self.is_custom = False  # its argument is a text: it may be whole at any time, or go on
         self.signature = ""  # Google's, of the thoughts before it
         self._unsaid: list[str] = []
         self._arguments = Arguments()
@@ -73,12 +75,15 @@ class Call:
 
     def add(self, piece: Mapping[str, Any]) -> None:
         """Add a piece of the call from a chunk; the name arrives in one piece."""
-        function = piece.get("function") or {}
-        self.call_id = self.call_id or piece.get("id") or ""
-        self.name = self.name or function.get("name") or ""
+        custom = piece.get("custom")
+        self.is_custom = self.is_custom or isinstance(custom, dict)
+        called = custom if isinstance(custom, dict) else piece.get("function")
+        called = called if isinstance(called, dict) else {}
+        self.call_id = self.call_id or string(piece.get("id"))
+        self.name = self.name or string(called.get("name"))
         if "extra_content" in piece:
             self.signature = googles_in(piece)
-        if arguments := written_arguments(function.get("arguments")):
+        if arguments := written_arguments(called.get("input" if self.is_custom else "arguments")):
             self._unsaid.append(arguments)
             self._arguments.pieces.append(arguments)
             self._begin = self._begin or arguments.lstrip(BLANK)[:1]
@@ -89,7 +94,7 @@ class Call:
         What does not begin as an object is kept until it is whole: ``null`` is sent as an empty one, one that was
         encoded twice as what it is.
         """
-        is_object = self._begin in {"", "{"}
+        is_object = self.is_custom or self._begin in {"", "{"}
         if not (is_object or finished or self.is_whole()):
             return ""
         unsaid = "".join(self._unsaid)
@@ -106,8 +111,8 @@ class Call:
         return is_empty_object("".join(self._arguments.pieces))
 
     def is_whole(self) -> bool:
-        """Whether the arguments are complete. A call without any may still get some."""
-        return self._arguments.is_whole() and self._begin in _OBJECTS
+        """Whether the arguments are complete, so far as is known: one without any may get some, a text may go on."""
+        return not self.is_custom and self._arguments.is_whole() and self._begin in _OBJECTS
 
 
 class Calls:
@@ -162,6 +167,14 @@ class Calls:
 
     def __len__(self) -> int:
         return len(self._calls)
+
+    def has_rest(self) -> bool:
+        """Whether there is a call that is not sent completely."""
+        return self._said < len(self._calls)
+
+    def are_cut(self) -> bool:
+        """Whether the arguments of one of those are not complete."""
+        return not all(call.is_whole() for call in self._calls[self._said :])
 
     def current(self) -> tuple[int, Call] | None:
         """Return the number of the call to be sent now, and the call; None while it has no name."""
@@ -230,6 +243,8 @@ class FromChat(ChunkTranslation):
         self._hidden: list[str] = []  # thinking that is not shown, while there is nothing else
         self._calls = Calls()
         self._call_open: int | None = None
+        self._is_cut = False  # more of a call's arguments is to come: what is beside them waits
+        self._waiting: list[Mapping[str, Any]] = []  # deltas
         self._late: list[Mapping[str, Any]] = []  # what was signed while a call is open, until that has ended
         self._sealed = ""  # Google's signature of the message, until its texts have ended
         self._id = ""
@@ -266,7 +281,10 @@ class FromChat(ChunkTranslation):
             self._references.take(chunk)
         for choice in choices:
             if delta := delta_of(choice):
-                self._add(delta, said)
+                if self._is_cut or delta.get("tool_calls"):
+                    self._add_calls(delta, said)
+                else:
+                    self._add(delta, said)
             reason = choice.get("finish_reason")
             if reason and isinstance(reason, str) and (self._stop is None or reason in SHORT):
                 self._finish(choice, said)
@@ -286,7 +304,26 @@ class FromChat(ChunkTranslation):
         }
         said.append(event("message_start", {"message": message}))
 
+    def _add_calls(self, delta: Mapping[str, Any], said: list[bytes]) -> None:
+        """Add pieces of calls. Anything else within a call's arguments waits until they are whole."""
+        if not self._is_cut:
+            self._add(delta, said)
+        elif any(value for name, value in delta.items() if name not in OF_CALLS):
+            self._waiting.append(delta)
+        for call in calls_in(delta) if delta.get("tool_calls") else ():
+            self._calls.add(call, waits=False)
+        self._say_calls(said, finished=False)
+        self._is_cut = self._calls.are_cut()
+        if not self._is_cut:
+            self._add_waiting(said)
+
+    def _add_waiting(self, said: list[bytes]) -> None:
+        waiting, self._waiting = self._waiting, []
+        for delta in waiting:
+            self._add(delta, said)
+
     def _add(self, delta: Mapping[str, Any], said: list[bytes]) -> None:
+        """Add all of a delta but its calls."""
         if pictures_in(delta):
             raise no_place("a picture", "the Messages API")
         if any(sound_in(delta)):
@@ -305,10 +342,6 @@ class FromChat(ChunkTranslation):
             self._say("text", refusal, said)
         if self._uncited or delta.get("annotations"):
             self._cite(self._references.annotations_in(delta), said)
-        if delta.get("tool_calls"):
-            for call in calls_in(delta):
-                self._calls.add(call, waits=False)
-            self._say_calls(said, finished=False)
 
     def _cite(self, annotations: Sequence[Mapping[str, Any]], said: list[bytes]) -> None:
         """Add references to the open block of text, or to the next one; others have no place for them."""
@@ -429,6 +462,8 @@ class FromChat(ChunkTranslation):
         Some servers send one with every chunk, and some even a finish reason: more text may follow, and references.
         """
         self._end_calls(said)
+        self._is_cut = False
+        self._add_waiting(said)
         if self._open != "text":
             self._close_all(said)
         reason = _STOP_REASONS.get(choice["finish_reason"], "end_turn")

@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 
 from providers.dialects.chat.deltas import (
+    OF_CALLS,
     THINKS,
-    CallNumbers,
     StreamErrors,
     UsageSoFar,
     calls_in,
@@ -23,10 +23,10 @@ from providers.dialects.chat.deltas import (
     split_data,
     string,
     usage_in,
-    written_arguments,
 )
 from providers.dialects.chat.references import BESIDE, References
-from providers.dialects.events import CUT_SHORT, DONE, FILTERED, Run, few, joined_arguments, no_json_object, replaces
+from providers.dialects.events import CUT_SHORT, DONE, FILTERED, Run, few, joined_arguments, no_json_object
+from providers.dialects.messages.streams import Call, Calls
 from providers.dialects.reading import RawObject
 from providers.dialects.responses.fields import (
     SEARCH,
@@ -38,8 +38,8 @@ from providers.dialects.responses.fields import (
     responses_usage,
     searches,
 )
-from providers.dialects.wording import BLANK, OF_CALL, OF_TEXT, REDACTED, UniqueIds, arguments_object, decoded
-from providers.errors import UNREADABLE, ErrorKind, UpstreamError
+from providers.dialects.wording import OF_CALL, OF_TEXT, REDACTED, UniqueIds, arguments_object, decoded
+from providers.errors import UNREADABLE
 from providers.sse import events
 from providers.usage import Usage
 
@@ -207,31 +207,17 @@ class Called:
             **({"namespace": namespace} if namespace else {}),
         }
         self._pieces: list[str] = []
-        self._kept = ""  # before the first of them
         writer.say("response.output_item.added", output_index=output_index, item=self._item)
 
     def add(self, delta: str) -> None:
-        """Add a piece of the argument. What does not begin as an object is kept until all of it is there."""
-        if self._argument == "input" or self._pieces:
-            self._say(delta)
-            return
-        self._kept += delta
-        if self._kept.lstrip(BLANK)[:1] == "{":
-            self._say(self._kept)
-            self._kept = ""
-
-    def _say(self, delta: str) -> None:
-        if self._argument == "arguments" and replaces(self._pieces, delta):
-            self._pieces.clear()  # what ends the item has what counts
+        """Add a piece of the argument."""
         self._pieces.append(delta)
         self._writer.say(f"response.{self._kind}_{self._argument}.delta", **self._place, delta=delta)
 
     def close(self, status: str) -> Item:
-        """End the item and return it. Missing arguments of a function, and ``null``, become an empty JSON object."""
-        if self._argument == "arguments" and not self._pieces:
-            said = arguments_object(self._kept) if status == "completed" else None
-            if text := self._kept if said is None else bytes(said).decode():
-                self._say(text)
+        """End the item and return it. Missing arguments of a function become an empty JSON object."""
+        if self._argument == "arguments" and not self._pieces and status == "completed":
+            self.add("{}")
         whole = self._item[self._argument] = "".join(self._pieces)
         named = {"name": self._item["name"]} if self._argument == "arguments" else {}
         told = {**named, self._argument: whole}
@@ -326,13 +312,14 @@ def _tools(raw: msgspec.Raw | None) -> list[dict[str, Any]]:
 TRANSLATED = "rs_translated"  # the beginning of the ids of reasoning that no Responses API issued
 
 
-# The items of an output as they arrive: one follows the other; only calls stay open together until the end.
+# The items of an output, one after the other: each ends before the next begins, as some programs keep one alone (pi).
 
 
 class OpenItems:
     """Begins and ends items, and writes their events. ``stem`` is a part of all ids, set before the first item.
 
-    What is cited beside the text is told as a message ends.
+    What is cited beside the text is told as a message ends. A call waits until the one before it is whole: servers of
+    chat may send several at a time.
     """
 
     def __init__(
@@ -357,11 +344,10 @@ class OpenItems:
         self._new_id = new_id
         self._count = 0  # items begun so far
         self._items: dict[int, Item] = {}  # complete items by their index in the output
-        self._open: tuple[int, Said | Thought] | None = None
+        self._open: tuple[int, Said | Thought | Called | Searched] | None = None
         self._sealed = ""  # Google's signature of the message, until its texts have ended
-        self._numbers = CallNumbers()
-        self._calls: dict[int, tuple[int, Called | Searched]] = {}  # open calls, by their numbers
-        self._nameless: dict[int, list[tuple[str, str]]] = {}  # ids and arguments of calls without a name so far
+        self._calls = Calls()
+        self._calling: tuple[int, Called | Searched] | None = None  # the call whose item is open, by its number
 
     @property
     def output(self) -> list[Item]:
@@ -370,6 +356,10 @@ class OpenItems:
 
     def thinking(self) -> Thought:
         """Return the open thought; begin one if there is none."""
+        self.end_calls("completed")
+        return self._thought()
+
+    def _thought(self) -> Thought:
         if self._open is not None and isinstance(self._open[1], Thought) and not self._open[1].is_signed:
             return self._open[1]
         self._close_open("completed")
@@ -393,7 +383,7 @@ class OpenItems:
         if kind == OF_TEXT:
             self._sealed = ""
         if signature:
-            self.thinking().sign(f"{kind}:{signature}")
+            self._thought().sign(f"{kind}:{signature}")
 
     @property
     def is_saying(self) -> bool:
@@ -404,6 +394,7 @@ class OpenItems:
         """Return the open message; begin one if there is none."""
         if self._open is not None and isinstance(self._open[1], Said):
             return self._open[1]
+        self.end_calls("completed")
         self._close_open("completed")
         number, item_id = self._next("msg")
         said = Said(self._writer, item_id, number)
@@ -416,6 +407,7 @@ class OpenItems:
 
     def picture(self, kind: str, data: str) -> None:
         """Add a picture of this type, in Base64. It is complete: an item of the tool that the API has for pictures."""
+        self.end_calls("completed")
         self._close_open("completed")
         number, item_id = self._next("ig")
         item: Item = {"id": item_id, "type": "image_generation_call", "status": "in_progress", "result": None}
@@ -425,59 +417,72 @@ class OpenItems:
         self._writer.say("response.output_item.done", output_index=number, item=item)
         self._items[number] = item
 
-    def call(self, call: dict[str, Any]) -> None:
-        """Add a piece of a tool call, as a delta of chat has it."""
-        key, taken = self._numbers.say(call)
-        if self._numbers.is_behind(key):
-            for each in self._numbers.rest():
-                self._add_to_call(*each)
-        self._add_to_call(key, taken)
+    @property
+    def is_within_call(self) -> bool:
+        """Whether a call has begun whose argument is not whole: what does not belong to it waits."""
+        return self._calls.are_cut()
 
-    def _add_to_call(self, key: int, taken: Mapping[str, Any]) -> None:
-        is_custom = isinstance(taken.get("custom"), dict)
-        inner = taken.get("custom" if is_custom else "function")
-        inner = inner if isinstance(inner, dict) else {}
-        call_id, name = string(taken.get("id")), string(inner.get("name"))
-        piece = written_arguments(inner.get("input" if is_custom else "arguments"))
-        if key not in self._calls:
-            self._nameless.setdefault(key, []).append((call_id, piece))
-            if not name:
-                return
-            before = self._nameless.pop(key)
-            self._seal(OF_TEXT, self._sealed)
-            self._seal(OF_CALL, googles_in(taken))
-            self._close_open("completed")
-            number, item_id = self._next("ctc" if is_custom else "fc")
-            call_id = self._ids.of_call(next((one for one, _ in before if one), "") or f"call_{self._new_id()}")
-            named = self._names.get(name, name)
-            self._calls[key] = (
-                number,
-                Searched(self._writer, item_id, number, call_id=call_id)
-                if self._searches and named == SEARCH
-                else Called(self._writer, item_id, number, call_id=call_id, name=named, is_custom=is_custom),
-            )
-            piece = "".join(said for _, said in before)
-        if piece:
-            self._calls[key][1].add(piece)
+    def call(self, call: dict[str, Any]) -> None:
+        """Add a piece of a tool call, as a delta of chat has it.
+
+        Raises:
+            UpstreamError: its item has ended (invalid_response).
+
+        """
+        self._calls.add(call, waits=True)
+        self._say_calls()
+
+    def _say_calls(self, status: str | None = None) -> None:
+        """Say what has come of the first call that is not over, and of the next ones once it is whole.
+
+        ``status``: all have ended, the last one so, and those before it complete.
+        """
+        while (current := self._calls.current()) is not None:
+            number, call = current
+            item = self._item_of(number, call)
+            if piece := call.take(finished=status is not None):
+                item.add(piece)
+            if not self._calls.advance(finished=status is not None):
+                break
+            is_last = number == len(self._calls) - 1
+            self._close_open("completed" if status is None or not is_last else status)
+
+    def _item_of(self, number: int, call: Call) -> Called | Searched:
+        """Return the open item of a call; begin it if there is none."""
+        if self._calling is not None and self._calling[0] == number:
+            return self._calling[1]
+        self._seal(OF_TEXT, self._sealed)
+        self._seal(OF_CALL, call.signature)
+        self._close_open("completed")
+        place, item_id = self._next("ctc" if call.is_custom else "fc")
+        call_id = self._ids.of_call(call.call_id or f"call_{self._new_id()}")
+        named = self._names.get(call.name, call.name)
+        item = (
+            Searched(self._writer, item_id, place, call_id=call_id)
+            if self._searches and named == SEARCH
+            else Called(self._writer, item_id, place, call_id=call_id, name=named, is_custom=call.is_custom)
+        )
+        self._open, self._calling = (place, item), (number, item)
+        return item
+
+    def end_calls(self, status: str) -> None:
+        """End all calls: the last one ends with ``status``, those before it are complete."""
+        if self._calls.has_rest():
+            self._calls.finish()
+            self._say_calls(status)
 
     def close_all(self, status: str) -> None:
-        """End all open items. The last one ends with ``status``; calls before it are complete.
+        """End all items. The last one ends with ``status``; those before it are complete.
 
         Raises:
             UpstreamError: a call never had a name (invalid_response).
 
         """
-        for each in self._numbers.rest():
-            self._add_to_call(*each)
-        if self._nameless:
-            raise UpstreamError(ErrorKind.INVALID_RESPONSE, "called a tool without a name")
-        last = self._count - 1
+        self.end_calls(status)
+        self._calls.check()
         self._close_open(status)
         self._seal(OF_TEXT, self._sealed)
         self._close_open("completed")
-        for number, call in self._calls.values():
-            self._items[number] = call.close(status if number == last else "completed")
-        self._calls.clear()
 
     def _next(self, prefix: str) -> tuple[int, str]:
         number = self._count
@@ -530,6 +535,8 @@ class FromChat:
             references=self._references,
             searches=tools is not None and b'"tool_search"' in bytes(tools) and searches(tools),
         )
+        self._is_cut = False  # more of a call's argument is to come: what is beside it waits
+        self._waiting: list[tuple[dict[str, Any], Any]] = []  # deltas, and their log probabilities
         self._echo: Echo | None = None  # None until the first chunk
         self._unplaced: list[dict[str, Any]] = []  # references for which there is no message yet
         self._counted = UsageSoFar()
@@ -600,14 +607,44 @@ class FromChat:
         for choice in choices:  # parts of the one answer, however the server numbers them
             delta = delta_of(choice)
             if isinstance(delta, dict):
-                self._hear(delta, choice.get("logprobs"))
-            reason = string(choice.get("finish_reason"))
-            if reason and (self._finish_reason is None or reason in _INCOMPLETE):
-                self._finish_reason = reason
-                if not self._items.is_saying:  # references of a message may follow
-                    self._items.close_all("incomplete" if reason in _INCOMPLETE else "completed")
+                if self._is_cut or delta.get("tool_calls"):
+                    self._hear_calls(delta, choice.get("logprobs"))
+                else:
+                    self._hear(delta, choice.get("logprobs"))
+            if reason := string(choice.get("finish_reason")):
+                self._finish(reason)
+
+    def _finish(self, reason: str) -> None:
+        if self._finish_reason is not None and reason not in _INCOMPLETE:
+            return
+        self._finish_reason = reason
+        status = "incomplete" if reason in _INCOMPLETE else "completed"
+        if self._waiting:
+            self._items.end_calls(status)
+        self._is_cut = False
+        self._say_waiting()
+        if not self._items.is_saying:  # references of a message may follow
+            self._items.close_all(status)
+
+    def _hear_calls(self, delta: dict[str, Any], logprobs: Any) -> None:
+        """Say pieces of calls. Anything else within a call's arguments waits until they are whole."""
+        if not self._is_cut:
+            self._hear(delta, logprobs)
+        elif any(value for name, value in delta.items() if name not in OF_CALLS):
+            self._waiting.append((delta, logprobs))
+        for call in calls_in(delta) if delta.get("tool_calls") else ():
+            self._items.call(call)
+        self._is_cut = self._items.is_within_call
+        if not self._is_cut:
+            self._say_waiting()
+
+    def _say_waiting(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        for delta, logprobs in waiting:
+            self._hear(delta, logprobs)
 
     def _hear(self, delta: dict[str, Any], logprobs: Any) -> None:
+        """Say all of a delta but its calls."""
         text = delta.get("content") or ""
         thought, text = ("", text) if isinstance(text, str) and THINKS.isdisjoint(delta) else said_in(delta)
         signed = signed_in(delta)
@@ -628,8 +665,6 @@ class FromChat:
             self._items.picture(*picture)
         if self._unplaced or delta.get("annotations"):
             self._annotate(self._references.annotations_in(delta))
-        for call in calls_in(delta) if delta.get("tool_calls") else ():
-            self._items.call(call)
 
     def _annotate(self, annotations: Sequence[dict[str, Any]]) -> None:
         """Add references to the open message, or to the next one; other items have no place for them."""

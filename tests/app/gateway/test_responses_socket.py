@@ -32,6 +32,7 @@ from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve, read
 from tests.app.gateway.test_dialects import event, speaking
 from tests.app.gateway.test_stopping import listening_gateway
 from tests.patience import until
+from tests.support.orders import wrong_order
 
 PATH = "/v1/responses"
 TOOL = {"type": "function", "name": "look", "parameters": {"type": "object", "properties": {}}}
@@ -95,6 +96,27 @@ class Socket:
 async def connected(running: RunningGateway, **options: Any) -> AsyncIterator[Socket]:
     async with running.http.ws_connect(running.url + PATH, compress=0, autoclose=False, **options) as wire:
         yield Socket(wire)
+
+
+async def test_translated_calls_that_a_server_mixes_come_one_after_the_other(serve: Serve) -> None:
+    def piece(index: int, arguments: str, **head: str) -> bytes:
+        name = {"name": head["id"]} if head else {}
+        call = {"index": index, **head, "function": {**name, "arguments": arguments}}
+        said = {"id": "c", "choices": [{"index": 0, "delta": {"tool_calls": [call]}, "finish_reason": None}]}
+        return b"data: %b\n\n" % json.dumps(said).encode()
+
+    mixed = piece(0, '{"x":', id="look"), piece(1, '{"y":', id="read"), piece(0, "1}"), piece(1, "2}")
+    script = [RoleOnly(), Raw(b"".join(mixed), token=True), Finish("tool_calls")]
+    config = {"models": {MODEL: {"race": {"mode": "race"}}}}
+    async with serve(alpha=[Hang()], beta=script, config=config) as running, connected(running) as socket:
+        await socket.create(tools=[TOOL, {**TOOL, "name": "read"}])
+        told = [await socket.event()]
+        while told[-1]["type"] != "response.completed":
+            told.append(await socket.event())
+    stream = b"".join(b"data: %b\n\n" % json.dumps(each).encode() for each in told)
+    assert wrong_order("responses", stream) is None
+    output = told[-1]["response"]["output"]
+    assert [(item["name"], item["arguments"]) for item in output] == [("look", '{"x":1}'), ("read", '{"y":2}')]
 
 
 async def test_a_turn_is_a_raced_call_whose_events_are_messages(serve: Serve) -> None:
