@@ -305,13 +305,19 @@ def test_an_answer_that_broke_off_is_given_no_end(stream: bytes) -> None:
             sse(delta(tool_calls=[{"index": 0, "function": {"arguments": "{}"}}]), finish("stop")),
             ErrorKind.INVALID_RESPONSE,
         ),
-        (sse(tool(0, "{", "a", "f"), delta(content="x"), tool(0, "}")), ErrorKind.INVALID_RESPONSE),
     ],
 )
 def test_a_chunk_that_is_none_or_an_error_raises(stream: bytes, kind: ErrorKind) -> None:
     with pytest.raises(UpstreamError) as caught:
         from_chat().feed(stream)
     assert caught.value.kind is kind
+
+
+def test_a_text_amid_the_arguments_of_a_call_comes_after_it() -> None:
+    said = message(
+        translated(from_chat(), sse(tool(0, "{", "a", "f"), delta(content="x"), tool(0, "}"), finish("tool_calls")))
+    )
+    assert [(block["type"], block.get("input")) for block in said["content"]] == [("tool_use", {}), ("text", None)]
 
 
 def test_an_empty_object_behind_the_text_that_follows_its_call_is_what_was_said() -> None:

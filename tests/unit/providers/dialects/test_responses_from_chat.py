@@ -67,7 +67,7 @@ def test_parallel_calls_keep_their_own_arguments_however_they_are_interleaved() 
     assert message["content"][0]["text"] == "Looking."
     assert (first["call_id"], first["arguments"]) == ("call_a", '{"city":"Bern"}')
     assert (second["call_id"], second["arguments"]) == ("call_b", "{}")
-    assert [event["output_index"] for event in told if event["type"].endswith("arguments.delta")] == [1, 2, 1]
+    assert [event["output_index"] for event in told if event["type"].endswith("arguments.delta")] == [1, 1, 2]
     assert {item["status"] for item in (message, first, second)} == {"completed"}
 
 

@@ -51,7 +51,7 @@ def test_the_sdk_accumulates_a_translated_stream() -> None:
     with client.responses.stream(model="m", input="hi") as stream:
         snapshots = [event.snapshot for event in stream if event.type == "response.function_call_arguments.delta"]
         final = stream.get_final_response()
-    assert snapshots == ['{"city":', "{}", '{"city":"Bern"}']
+    assert snapshots == ['{"city":', '{"city":"Bern"}', "{}"]
     assert [item.type for item in final.output] == ["reasoning", "message", "function_call", "function_call"]
     assert final.output_text == "Looking."
 
