@@ -143,7 +143,7 @@ class BedrockUpstream(HttpUpstream):
             UpstreamError: as of ``stream``.
 
         """
-        request = msgspec.structs.replace(request, fields=sent.fields)
+        request = msgspec.structs.replace(sent.of(request), fields=sent.fields)
         fields = {**self._worded(request).fields, **request.extra_body}
         body = encoded(fields)
         path = CHAT.name if request.upstream_stream else _WHOLE

@@ -15,7 +15,7 @@ from typing import Final
 
 import msgspec
 
-from providers.dialects import Fields, Loss
+from providers.dialects import MARK, Fields, Loss
 from providers.hosted import runs_among
 
 
@@ -45,10 +45,17 @@ _PREFERENCES: Final = frozenset({
     # How closely pictures are looked at.
     *("media_resolution", "image.context_compression"),
     "safety_identifier",  # whose request it is, for a vendor's safety
+    # What of tools, beside what they are: examples, when they are loaded, in which pieces their arguments come.
+    *("tools.defer_loading", "tools.eager_input_streaming", "tools.input_examples"),
+    "tools.function_declarations.response",
 })  # fmt: skip
 _HINTS: Final = frozenset({
     *("metadata", "client_metadata", "labels", "user", "diagnostics", "prediction", "speed"),
-    *("prompt_cache_key", "prompt_cache_options", "prompt_cache_retention", "cache_control"),
+    *("prompt_cache_key", "prompt_cache_options", "prompt_cache_retention", MARK),
+    "anthropic_beta",
+    # What answers say of themselves, and clients send back with them; who speaks, of several of one role.
+    *("messages.tool_calls.index", "messages.tool_calls.extra_content", "messages.tool_calls.provider_specific_fields"),
+    *("messages.name", "messages.phase", "input.phase"),
 })  # fmt: skip
 # Sampling that shapes chance: the values that an API takes, from the least to the most.
 _SAMPLING: Final[Mapping[str, tuple[float, float]]] = {
@@ -89,7 +96,7 @@ def demand_of(field: str, fields: Fields, unchosen: frozenset[str] = _NONE) -> D
         return None if "tools" in fields and runs_among(fields["tools"]) else Demand.PREFERENCE
     if (name.startswith(_PROMPTS) and name.endswith(".detail")) or _is_within(name, _PREFERENCES):
         return Demand.PREFERENCE
-    return Demand.HINT if _is_within(name, _HINTS) else None
+    return Demand.HINT if _is_within(name, _HINTS) or MARK in name.split(".") else None
 
 
 def of_loss(loss: Loss, fields: Fields, unchosen: frozenset[str] = _NONE) -> Demand:

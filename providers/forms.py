@@ -22,6 +22,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
+from providers import betas, members
 from providers.catalog import DEFAULTS, DEVELOPER, Quirks
 from providers.demands import Demand, demand_of
 from providers.dialects import DIALECTS, Malformed, RequestFormat
@@ -30,7 +31,7 @@ from providers.exchange import Request
 from providers.large_bodies import raw_json
 from providers.learnt import LONGEST_NAME, NOTHING, Fact, Facts, Kind, Learnt
 from providers.quotes import VendorsWords, mark
-from providers.refusals import Reading, Refused, is_within_answer, mentions, read, refuses_to_stream
+from providers.refusals import Betas, Reading, Refused, is_within_answer, mentions, read, refuses_to_stream
 from providers.wrong_api import Lacking, lacking
 
 MOST_FORMS = 6  # that are tried after the usual one, each as the last refusal was about another field
@@ -38,6 +39,7 @@ _LARGEST_OBJECT = 64 * 1024  # bytes of a field in which names are looked for
 _REFUSING = frozenset({500, 501})  # statuses with which some servers refuse what others refuse with 400
 _OF_THE_API = frozenset({Lacking.MODEL, Lacking.TOOLS})  # in another, it loses nothing
 _NONE = (b"null",)
+_NO_MUSTS = frozenset({Demand.PREFERENCE, Demand.HINT})
 # What changes which answer is meant, where it is kept, or who may see it.
 _KEPT = frozenset(
     {
@@ -92,6 +94,15 @@ class Sent(NamedTuple):
 
     fields: Mapping[str, msgspec.Raw]
     told: tuple[str, ...] = ()
+    headers: Mapping[str, str] | None = None  # its client's as they are sent; None: as they are
+
+    def of(self, request: Request) -> Request:
+        """Return ``request`` with these headers."""
+        return request if self.headers is None else msgspec.structs.replace(request, headers=self.headers)
+
+    def is_as(self, other: "Sent") -> bool:
+        """Whether the vendor is sent the same as with ``other``."""
+        return self.fields == other.fields and self.headers == other.headers
 
 
 class Asked(NamedTuple):
@@ -108,27 +119,41 @@ def adapted(fields: Fields, facts: Facts, asked: Asked) -> Sent:
     """Return ``fields`` without what is known to be refused, as far as this request may lose it."""
     if not facts:
         return Sent(fields)
-    said, told = dict(fields), list[str]()
-    of_values = [fact for fact in facts if fact.kind is Kind.VALUE]
+    said, told, own = dict(fields), list[str](), asked.request.headers
+    headers, of_values = own, [fact for fact in facts if fact.kind is Kind.VALUE]
     for fact in (*facts, *of_values, *of_values):  # what is sent in place of one value may be refused as well
         if fact.dialect != asked.api:
             continue
-        if fact.kind is Kind.SCHEMAS:
-            told += _be_lax(said, fact, asked.formats)
-        elif fact.kind is Kind.FORCED:
-            said, asked_to_think = _without_thinking(said, fact, asked)
-            told += asked_to_think
-        elif fact.kind is Kind.LIMIT:
-            said, lowered = _within_limit(said, fact, asked)
-            told += lowered
-        elif (without := asked.formats.of_tools.get(fact.field)) is not None:
-            said, lost = _without_in_tools(said, without, asked)
-            told += [fact.field] if lost else []
-        elif (place := _place_of(said, fact.field)) is not None and place.top not in asked.request.extra_body:
-            said, lost = _without(said, fact, place, asked)
-            told += [place.path] if lost else []
-    return Sent(said, tuple(dict.fromkeys(told)))
+        if fact.field not in betas.NAMES:
+            said, lost = _adapt(said, fact, asked)
+            told += lost
+        elif fact.field not in asked.request.extra_body:
+            left = betas.without(fact.field, fact.value, said, headers)
+            said, headers = dict(left.fields), left.headers
+            told += left.told
+    return Sent(said, tuple(dict.fromkeys(told)), None if headers is own else headers)
 
+
+def _adapt(said: dict[str, msgspec.Raw], fact: Fact, asked: Asked) -> tuple[dict[str, msgspec.Raw], list[str]]:
+    """Return a request's fields as ``fact`` says that they are taken, and what the client is told of that."""
+    if fact.kind is Kind.SCHEMAS:
+        return said, _be_lax(said, fact, asked.formats)
+    if fact.kind is Kind.FORCED:
+        return _without_thinking(said, fact, asked)
+    if fact.kind is Kind.LIMIT:
+        return _within_limit(said, fact, asked)
+    lost, named = False, fact.field.removeprefix(members.EVERYWHERE)
+    if (without := asked.formats.of_tools.get(fact.field)) is not None:
+        said, lost = _without_in_tools(said, without, asked)
+    elif (place := _place_of(said, fact.field)) is not None and place.top not in asked.request.extra_body:
+        said, lost = _without(said, fact, place, asked)
+        named = place.path
+    elif fact.kind is Kind.FIELD and "." in fact.field:
+        said, lost = _without_members(said, fact, asked)
+    return said, [named] if lost else []
+
+
+_COMMON = frozenset({"index", "name", "phase", "response", "scope", "ttl"})  # words of any refusal
 
 _NOT_THINKING: Mapping[str, Any] = {"thinking": {"type": "disabled"}, "enable_thinking": False}
 
@@ -183,6 +208,18 @@ def _without_in_tools(
     return dict(left), left is not fields
 
 
+def _without_members(fields: dict[str, msgspec.Raw], fact: Fact, asked: Asked) -> tuple[dict[str, msgspec.Raw], bool]:
+    """Return ``fields`` without a member of what stands in their lists, and whether any had it."""
+    if demand_of(fact.field, fields) not in _NO_MUSTS:
+        return fields, False
+    left = members.without(fields, fact.field, fact.value)
+    own = asked.request.extra_body
+    kept = {name: fields[name] for name in own.keys() & fields.keys() if left[name] is not fields[name]}
+    return {**left, **kept}, left is not fields and any(
+        left[name] is not fields[name] for name in fields if name not in own
+    )
+
+
 def with_strict(quirks: Quirks, facts: Facts) -> Quirks:
     """Return ``quirks`` with the history in the form that these facts demand."""
     history, extra = quirks.history, {fact.field for fact in facts if fact.kind is Kind.HISTORY}
@@ -200,7 +237,7 @@ def with_strict(quirks: Quirks, facts: Facts) -> Quirks:
 
 def may_teach(refusal: UpstreamError, request: Request) -> bool:
     """Whether a refusal may be about the form of its request, and not about the API or streaming it for a race."""
-    mark(refusal, VendorsWords(request.fields))
+    mark(refusal, _own(request))
     if lacking(refusal) in _OF_THE_API or (request.takes_whole and refuses_to_stream(refusal)):
         return False
     if refusal.status == HTTPStatus.OK:
@@ -208,6 +245,10 @@ def may_teach(refusal: UpstreamError, request: Request) -> bool:
     return refusal.kind is ErrorKind.BAD_REQUEST or (
         refusal.kind is ErrorKind.SERVER_ERROR and refusal.status in _REFUSING
     )
+
+
+def _own(request: Request) -> VendorsWords:
+    return VendorsWords(request.fields, texts=betas.quotable(request.headers))
 
 
 def answered(learnt: Learnt, request: Request, facts: Facts, sent: Sent) -> None:
@@ -258,13 +299,13 @@ def learn(learnt: Learnt, asked: Asked, error: UpstreamError, say: Callable[[Fac
     It is remembered when the next answer has begun: this provider's status says nothing.
     """
     request = asked.request
-    mark(error, VendorsWords(request.fields))
+    mark(error, _own(request))
     if not is_within_answer(error) or lacking(error) in _OF_THE_API:
         return NOTHING
     known = known_of(learnt, request)
     sent = say(known)
-    found = tuple(fact for fact in understood(read(error), sent.fields, asked) if fact not in known)
-    if say((*known, *found)).fields == sent.fields:
+    found = tuple(fact for fact in understood(read(error), sent.fields, asked, sent.headers) if fact not in known)
+    if say((*known, *found)).is_as(sent):
         wrong = [fact for fact in known if fact.dialect and mentions(error, _names(fact))]
         learnt.forget(request.model, wrong, request.client)
         return NOTHING
@@ -317,10 +358,10 @@ async def in_another_form(
     request, first, sent = asked.request, refusal, say(facts)
     known, tried = facts, facts
     for _ in range(MOST_FORMS):
-        found = understood(read(refusal), sent.fields, asked)
-        tried = (*tried, *(fact for fact in found if fact not in tried))
+        found = understood(read(refusal), sent.fields, asked, sent.headers)
+        tried = _with(found, tried, known)
         before, sent = sent, say(tried)
-        if sent.fields == before.fields:
+        if sent.is_as(before):
             break
         if request.once:  # it may have effects: the next one is sent so
             _suppose(learnt, request, tried[len(known) :], refusal)
@@ -351,6 +392,21 @@ async def in_another_form(
     raise refusal
 
 
+def _with(found: Facts, tried: Facts, known: Facts) -> Facts:
+    """Return what is ``tried`` with what a refusal adds to that.
+
+    A vendor that does not name betas has refused some of those that were left after others were left out: whether it
+    takes the others is not known.
+    """
+    if any(fact.field in betas.NAMES for fact in found):
+        new = tried[len(known) :]
+        are_unsure = [fact.field in betas.NAMES and "," in fact.value for fact in new]
+        as_passing = (msgspec.structs.replace(fact, passing=True) for fact in new)
+        new = tuple(other if unsure else fact for fact, other, unsure in zip(new, as_passing, are_unsure, strict=True))
+        tried = (*known, *new)
+    return (*tried, *(fact for fact in found if fact not in tried))
+
+
 def _suppose(learnt: Learnt, request: Request, facts: Iterable[Fact], refusal: UpstreamError) -> None:
     for fact in facts:
         learnt.suppose(request.model, fact, client=request.client, why=why_of(refusal))
@@ -361,9 +417,16 @@ def why_of(refusal: UpstreamError) -> str:
     return " ".join((str(refusal.status or ""), *refusal.names)).strip()[:LONGEST_NAME]
 
 
-def understood(reading: Reading, fields: Fields, asked: Asked) -> Facts:
-    """Return what a refusal of ``fields`` teaches; nothing if the request may not do without what it is about."""
+def understood(reading: Reading, fields: Fields, asked: Asked, headers: Mapping[str, str] | None = None) -> Facts:
+    """Return what a refusal of ``fields`` teaches; nothing if the request may not do without what it is about.
+
+    ``headers``: those that were sent in place of its client's.
+    """
     formats, api = asked.formats, asked.api
+    if reading.betas is not None:
+        said = asked.request.headers if headers is None else headers
+        if (of_betas := _of_betas(reading.betas, fields, said, asked)) is not None:
+            return of_betas
     if reading.of_system and formats.with_history is not None:  # whatever field or value it names
         return (Fact(Kind.HISTORY, dialect=api),)
     named = _of_fields(reading, fields, asked)
@@ -398,6 +461,30 @@ def _has_developer(fields: Fields, formats: RequestFormat) -> bool:
     return formats.takes_quirks and DEVELOPER in bytes(fields.get(formats.prompt, b""))
 
 
+def _of_betas(said: Betas, fields: Fields, headers: Mapping[str, str], asked: Asked) -> Facts | None:
+    """Return which betas are not taken: those that a refusal names, else all that the body does not need, else all.
+
+    None: the request has none. Nothing: it may not lose one of them.
+    """
+    own = asked.request.extra_body
+    all_asked = [each for each in betas.asked_for(headers, fields) if each.place not in own]
+    every = {beta for each in all_asked for beta in each.betas}
+    if not every:
+        return None
+    named = every & said.refused or (every - said.taken if said.taken else set[str]())
+    gone = named or (every - betas.needed(every, fields)) or every
+    if betas.demanded(gone, fields):
+        return NOTHING
+    found = list[Fact]()
+    for place, listed in all_asked:
+        refused = gone.intersection(listed)
+        one_by_one = [[beta] for beta in refused] if named else [refused] if refused else []
+        for each in one_by_one:
+            value = betas.written(each)
+            found.append(Fact(Kind.FIELD, place, value=value, dialect=asked.api, passing=not value))
+    return tuple(found)
+
+
 def _of_forced(reading: Reading, fields: Fields, asked: Asked) -> Facts:
     """Return that a model calls no forced tool while it thinks, where it says so, and this request forces one."""
     formats = asked.formats
@@ -418,6 +505,8 @@ def _of_fields(reading: Reading, fields: Fields, asked: Asked) -> list[Fact] | N
             found.append(Fact(Kind.FIELD, path, dialect=api))
         elif refused.path[0] == formats.prompt and refused.path[-1] == "role" and reading.of_roles:
             continue
+        elif (member := _member_of(refused, fields, asked)) is not None:
+            found.append(member)
         elif refused.path[0] == formats.prompt:
             if formats.with_history is not None and refused.is_of_value and refused.path[-1] == "role":
                 found.append(Fact(Kind.HISTORY, dialect=api))
@@ -430,6 +519,17 @@ def _of_fields(reading: Reading, fields: Fields, asked: Asked) -> list[Fact] | N
                 return None
             found.append(fact)
     return found
+
+
+def _member_of(refused: Refused, fields: Fields, asked: Asked) -> Fact | None:
+    """Return that a member of what stands in lists is left out; None if it is none that may be."""
+    member = members.found(fields, refused.path, _spelt)
+    if member is None or demand_of(member.path, fields) not in _NO_MUSTS:
+        return None
+    value = bytes(member.value or b"").decode(errors="replace") if refused.is_of_value else ""
+    if refused.is_of_value and _SHORT.fullmatch(value) is None:
+        return None
+    return Fact(Kind.FIELD, member.path, value=value, dialect=asked.api, passing=refused.is_conditional)
 
 
 def _fact_of(refused: Refused, place: Place, fields: Fields, asked: Asked) -> Fact | None:
@@ -679,5 +779,8 @@ def _names(fact: Fact) -> tuple[str, ...]:
     """Return the names by which a refusal may be about a fact; none if it is not about a field."""
     if fact.kind not in {Kind.FIELD, Kind.NAME, Kind.VALUE}:
         return ()
-    names = (fact.field, fact.field.rpartition(".")[2], fact.instead if fact.kind is Kind.NAME else "")
+    if fact.field in betas.NAMES:
+        return tuple(filter(None, fact.value.split(",")))
+    last = fact.field.rpartition(".")[2]
+    names = (fact.field, "" if last in _COMMON else last, fact.instead if fact.kind is Kind.NAME else "")
     return tuple(name for name in dict.fromkeys(names) if name)

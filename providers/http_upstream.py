@@ -14,6 +14,7 @@ from urllib.parse import quote
 import msgspec
 from yarl import URL
 
+from providers import betas
 from providers.catalog import Auth, Quirks, ignored, is_plain, losses, shape
 from providers.dialects import DIALECTS, PIVOT, Dialect, Loss, ParameterNames, RequestFormat
 from providers.error_bodies import error_of_response, fewest_entries, read_answer
@@ -289,7 +290,8 @@ class HttpUpstream:
             facts = known_of(self.learnt, request)
         sent = _said(request, self._quirks, facts, as_it_is=self._is_plain)
         try:
-            response = await self._ask(head, api, request, _encoded(request, sent.fields))
+            asked = request if sent.headers is None else sent.of(request)
+            response = await self._ask(head, api, asked, _encoded(request, sent.fields))
         except UpstreamError as error:
             if not may_teach(error, request):
                 raise
@@ -304,7 +306,7 @@ class HttpUpstream:
             self.learnt,
             Asked(request, api, request.dialect.requests, self._quirks.rename),
             say=lambda facts: _said(request, self._quirks, facts),
-            ask=lambda sent: self._ask(head, api, request, _encoded(request, sent.fields)),
+            ask=lambda sent: self._ask(head, api, sent.of(request), _encoded(request, sent.fields)),
         )
 
     def learn(self, request: Request, error: UpstreamError) -> Facts:
@@ -346,7 +348,7 @@ class HttpUpstream:
             return adapted(fields, facts, asked)
 
         async def ask(sent: Sent) -> Body:
-            return await self._ask(head, path, request, encoded(sent.fields))
+            return await self._ask(head, path, sent.of(request), encoded(sent.fields))
 
         async def begin(sent: Sent) -> _Begun:
             return await self._begun(await ask(sent), path, request)
@@ -427,10 +429,14 @@ class HttpUpstream:
         if needed is None or requests.efforts.isdisjoint(request.fields) or not (header := needed(request.fields)):
             return request
         (name, word), own = header, dict(request.own_headers)
-        said = own.get(name) or self._fixed_headers.get(name) or request.headers.get(name, "")
+        operators = own.get(name) or self._fixed_headers.get(name)
+        said = operators or request.headers.get(name, "")
         if word in said:
             return request
-        own[name] = f"{said}, {word}" if said else word
+        said = f"{said}, {word}" if said else word
+        if operators is None:  # beside the client's words, so that a refusal of one leaves that out alone
+            return msgspec.structs.replace(request, headers={**request.headers, name: said})
+        own[name] = said
         return msgspec.structs.replace(request, own_headers=tuple(own.items()))
 
     async def _ask(self, head: Head, path: str, request: Request, body: bytes) -> Body:
@@ -552,7 +558,8 @@ def words_of_vendor(request: Request) -> VendorsWords:
     form = request.form
     if form is not None and len(form.body) > LARGEST_REQUEST_BYTES:
         return VendorsWords(None)
-    return VendorsWords(request.fields, texts=() if form is None else form.texts())
+    texts = betas.quotable(request.headers) if request.headers else []
+    return VendorsWords(request.fields, texts=texts if form is None else [*texts, *form.texts()])
 
 
 def _asked_by_client(request: Request) -> Mapping[str, msgspec.Raw]:

@@ -21,6 +21,7 @@ MOST_MODELS_OF_CLIENT = 16
 FORMER = "\0"  # in place of a client: a replica of a version that did not tell which
 FORGOTTEN = "\1"  # likewise: an operator has had it forgotten
 LONGEST_NAME = 200  # characters of a field's or model's name
+_LONGEST_VALUE = 1_000  # of a value: an agent's betas are many
 _WORD = re.compile(r'"\w{1,40}"', re.ASCII)  # as JSON
 
 
@@ -427,7 +428,9 @@ class Learnt:
 
 
 def _may_be_kept(model: str, fact: Fact) -> bool:
-    if fact.passing or max(len(model), len(fact.field), len(fact.instead), len(fact.value)) > LONGEST_NAME:
+    if fact.passing or max(len(model), len(fact.field), len(fact.instead)) > LONGEST_NAME:
+        return False
+    if len(fact.value) > _LONGEST_VALUE:
         return False
     return fact.kind is not Kind.VALUE or _WORD.fullmatch(fact.instead) is not None
 

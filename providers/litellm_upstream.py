@@ -361,7 +361,7 @@ class LiteLLMUpstream:
             self.learnt,
             asked,
             say=lambda facts: adapted(request.fields, facts, asked),
-            ask=lambda sent: self._opened(litellm, msgspec.structs.replace(request, fields=sent.fields)),
+            ask=lambda sent: self._opened(litellm, msgspec.structs.replace(sent.of(request), fields=sent.fields)),
         )
 
     def learn(self, request: Request, error: UpstreamError) -> Facts:

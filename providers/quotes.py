@@ -82,6 +82,7 @@ _TOOL_NAMED: Final = (
 )
 _IS_WRITTEN_AS_NAME: Final = re.compile(r"_|[a-z][A-Z]|\d|\w[.-]\w")
 _CALLS_A_NAME: Final = re.compile(r"[:=]|name|called", re.IGNORECASE)
+_SAID: Final = frozenset({"anthropic_beta", "model"})  # fields of names
 _NAMES_TOOLS: Final = frozenset({"name", "allowedFunctionNames"})
 
 
@@ -165,8 +166,8 @@ def _read(requests: Sequence[Mapping[str, msgspec.Raw]], texts: Iterable[str]) -
             continue
         begin = len(values)
         _gather(value, names, values, tools, said)
-        if name == "model" and not re.search(r"\s", str(value)):
-            del values[begin:]  # a name that vendors say
+        if name in _SAID and not any(re.search(r"\s", each) for each in values[begin:]):
+            del values[begin:]  # names that vendors say
         elif name not in _CONTENT:
             words.update(each for each in values[begin:] if len(each) <= _EXAMINED_CHARS)
     own, told = _letters([*values]), _letters([*names])

@@ -98,7 +98,12 @@ RULES: tuple[Rule, ...] = (
         is_of_value=True,
     ),
     Rule(
-        rf"(?<!adaptive ){_Q}(?:body\.)?{_FIELD}{_Q} is (?:not supported|unsupported|deprecated for this model)",
+        r"'(?P<within>[\w.\[\]]{1,100})' ?: property '(?P<field>\w{1,100})' is unsupported",
+        "Groq: karthink/gptel/issues/774, julep-ai/julep/issues/885; read on 2026-11-29",
+    ),
+    Rule(
+        rf"(?<!adaptive ){_Q}(?:body\.)?(?<!\w)(?<!' : property ')(?<!': property '){_FIELD}{_Q}"
+        " is (?:not supported|unsupported|deprecated for this model)",
         "Groq: iamsrikanthnani/pluely/issues/242, CherryHQ/cherry-studio/issues/1099; Cerebras:"
         " Gitlawb/openclaude/issues/740, egoist/chatwise-releases/issues/1442;"
         " Anthropic: stippi/code-assistant/pull/119",
@@ -115,7 +120,7 @@ RULES: tuple[Rule, ...] = (
         "Mistral: Gitlawb/openclaude/issues/739, editor-code-assistant/eca/issues/231; vLLM and others with pydantic",
     ),
     Rule(
-        r"(?P<field>[A-Za-z_][\w.-]{0,99}):? Extra inputs are not permitted",
+        r"(?P<field>[A-Za-z_][\w.\[\]-]{0,99}):? Extra inputs are not permitted",
         "Anthropic: OpenHands/software-agent-sdk/issues/1630; Bedrock: BerriAI/litellm/issues/13609",
     ),
     Rule(rf"Extra inputs are not permitted, field: {_Q}{_FIELD}", "Fireworks: FlowiseAI/Flowise/issues/2866"),
@@ -255,6 +260,25 @@ _OF_CALLS = re.compile(
     re.IGNORECASE,
 )
 
+# Of betas, which they name, or not: Anthropic, Azure and Vertex (QuantumNous/new-api/issues/2975,
+# anthropics/claude-code/issues/12429), Bedrock (QuantumNous/new-api/issues/3041, BerriAI/litellm/pull/41203), OpenAI,
+# whose header is another; read on 2026-11-29.
+_OF_BETAS = re.compile(
+    r"\b(?:unexpected|invalid|unknown|unsupported|unrecogni[sz]ed)\b[^.;!?\n]{0,40}\bbetas?\b"
+    r"|unexpected value\(s\).{0,2000}?\b(?:anthropic|openai)[-_]beta\b"
+    r"|\b(?:(?:anthropic|openai)[-_]betas?|beta (?:flag|header|feature|value)s?)\b[^;!?\n]{0,200}?"
+    r"(?:\bnot (?:supported|allowed|permitted|available|enabled|recogni[sz]ed|known|valid)|unsupported|\binvalid"
+    r"|\bun(?:known|expected|recogni[sz]ed))",
+    re.IGNORECASE | re.DOTALL,
+)
+_BETA = re.compile(r"(?<![\w.=-])\w[\w.=-]*[\w]", re.ASCII)
+# Behind these stand those that it takes.
+_TAKEN = re.compile(
+    r"input should be|expected one of|must be one of|\b(?:supported|allowed|valid|known|available) "
+    r"(?:values|betas|flags|headers|ones)\b",
+    re.IGNORECASE,
+)
+
 # Of a schema that is to be kept strictly, and does not fit the rules for that: OpenAI, whose Responses are strict
 # unless told otherwise (kevinwatt/mysql-mcp/issues/5, bytedance/trae-agent/issues/173, vercel/ai/issues/6484).
 _OF_SCHEMAS = re.compile(r"Invalid schema for (?:function|response_format|text\.format)\b", re.IGNORECASE)
@@ -330,6 +354,7 @@ _CONDITION = re.compile(
 _SEPARATORS = re.compile(r"[.\[\]/,\s'\"]+")
 _GIVEN = re.compile(r"\b(?:received|got|at line)\b")  # the value of the request, behind those that it takes
 _WORDS = re.compile(r"[A-Za-z]+")
+_IS_OF_BETAS = re.compile(r"(?:anthropic|openai)[-_]beta", re.IGNORECASE)
 _errors = msgspec.json.Decoder(dict[str, dict[str, Any]])
 
 
@@ -341,6 +366,13 @@ class Refused(NamedTuple):
     values: tuple[str, ...] = ()  # the values that it takes
     is_of_value: bool = False  # it takes others
     is_conditional: bool = False  # beside something else of this request
+
+
+class Betas(NamedTuple):
+    """What a refusal of betas says: words, among which those of a request are."""
+
+    refused: frozenset[str]
+    taken: frozenset[str]
 
 
 class Reading(NamedTuple):
@@ -358,6 +390,7 @@ class Reading(NamedTuple):
     of_usage: bool = False  # that it does not take ``stream_options``
     of_schemas: bool = False  # that a strict schema does not fit its rules
     of_forced: str = ""  # that it calls no tool by force while it thinks: the field by which it would not
+    betas: "Betas | None" = None  # that it does not take some betas
 
     def __bool__(self) -> bool:
         return any(self)
@@ -385,7 +418,15 @@ def read(refusal: UpstreamError) -> Reading:
         of_usage=_OF_USAGE.search(text) is not None,
         of_schemas=_OF_SCHEMAS.search(text) is not None,
         of_forced=_forced_in(text),
+        betas=_betas_in(text, found),
     )
+
+
+def _betas_in(text: str, found: Iterable[tuple[str, ...]]) -> Betas | None:
+    if _OF_BETAS.search(text) is None and not any(_IS_OF_BETAS.fullmatch(name) for path in found for name in path):
+        return None
+    refused, *taken = _TAKEN.split(text, maxsplit=1)
+    return Betas(frozenset(_BETA.findall(refused)), frozenset(_BETA.findall("".join(taken))))
 
 
 def _forced_in(text: str) -> str:

@@ -49,6 +49,7 @@ from providers import (
     headroom,
     keep,
     mark,
+    quotable,
     redact,
     redact_word,
 )
@@ -94,7 +95,7 @@ def mark_words(error: UpstreamError, call: Call, deployment: Deployment, form: F
     """Have all who read an attempt's ``error`` tell its provider's words from the client's; ``form`` as below."""
     if error.words is not None and not error.is_marked:
         held = _held(call, deployment, form)
-        texts = () if form is None or held is None else form.texts()
+        texts = () if held is None else _texts(call, form)
         mark(error, VendorsWords(None) if held is None else VendorsWords(*held, texts=texts))
 
 
@@ -120,7 +121,7 @@ def keep_words(error: UpstreamError, call: Call, deployment: Deployment, form: F
         keep(
             error,
             held,
-            texts=() if form is None or held is None else form.texts(),
+            texts=() if held is None else _texts(call, form),
             models=(deployment.model, call.model, call.asked_model or ""),
         )
     deployment.hide_addresses(error)
@@ -131,6 +132,11 @@ def _held(call: Call, deployment: Deployment, form: Form | None) -> tuple[Mappin
     sent = call.wordings.get(deployment.name, call.fields)
     is_held = not sent.keys() <= STILL_READ if form is None else len(form.body) <= LARGEST_REQUEST_BYTES
     return (call.fields, sent) if is_held else None
+
+
+def _texts(call: Call, form: Form | None) -> list[str]:
+    """Return what of a request an error may quote, besides its fields."""
+    return [*quotable(call.headers), *(() if form is None else form.texts())]
 
 
 _NOTHING_ELSE = (None,) * 4

@@ -1,3 +1,4 @@
+from .cache_marks import HOLD_MARKS as HOLD_MARKS
 from .cache_marks import Lasting as Lasting
 from .chat.answers import events_of_answer as events_of_answer
 from .chat.details import with_signed_details as with_signed_details
@@ -91,6 +92,7 @@ from .unshown import TELLS as TELLS
 from .unshown import Unshown as Unshown
 from .wording import CANNOT_STOP_THINKING as CANNOT_STOP_THINKING
 from .wording import GEMINIS as GEMINIS
+from .wording import MARK as MARK
 from .wording import OURS as OURS
 from .wording import SEALED_MARK as SEALED_MARK
 from .wording import SEARCHED_BYTES as SEARCHED_BYTES

@@ -12,6 +12,8 @@ import msgspec
 from providers.dialects.wording import MARK, Fields, raw_json
 from providers.errors import UNREADABLE
 
+# The names of what may have a mark, or have something in it that has one.
+HOLD_MARKS = frozenset({"content", "function", "functions", "messages", "source", "system", "tools"})
 _MARK = msgspec.Raw(b'{"type":"ephemeral"}')
 _MARKS = (b'"cache_control"', b'"cachePoint"')
 _TOKEN_BYTES = 4  # of JSON, estimated

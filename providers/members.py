@@ -1,0 +1,123 @@
+"""Members of what stands in lists (tools, turns, their blocks and calls): found as refusals name them, and left out.
+
+A path has no numbers: what is refused of one tool is left out of all. ``EVERYWHERE`` begins the path of what is left
+out wherever a mark of what to cache may stand.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple
+
+import msgspec
+
+from providers.dialects import HOLD_MARKS, MARK, Fields
+from providers.errors import UNREADABLE
+from providers.large_bodies import raw_json
+
+EVERYWHERE: Final = "*."
+_objects = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_lists = msgspec.json.Decoder(list[msgspec.Raw])
+
+
+class Member(NamedTuple):
+    """A member that a refusal names, with its value where that is known."""
+
+    path: str
+    value: msgspec.Raw | None
+
+
+def found(fields: Fields, named: Sequence[str], spelt: Callable[[str], str]) -> Member | None:
+    """Return the member of something in a list that a refusal has ``named``; None if there is none such.
+
+    ``spelt`` makes names comparable. In pydantic's paths there are types of unions, which are no names.
+    """
+    names = [spelt(name) for name in named]
+    top = next((each for each in fields if spelt(each) == names[0]), None)
+    within = None if top is None else _found(fields[top], names[1:], spelt, in_list=False)
+    value = None if within is None else within[1]
+    if (MARK in names[:-1] and names[-1] != "type") or (names == [MARK] and MARK not in fields):
+        path = EVERYWHERE + (MARK if names == [MARK] else f"{MARK}.{names[-1]}")
+        return Member(path, value) if without(fields, path) is not fields else None
+    return None if top is None or within is None else Member(".".join((top, *within[0])), value)
+
+
+def _found(
+    raw: msgspec.Raw, names: Sequence[str], spelt: Callable[[str], str], *, in_list: bool
+) -> tuple[list[str], msgspec.Raw] | None:
+    if not names:
+        return None
+    if items := _list(raw):
+        number = int(names[0]) if names[0].isdecimal() and len(names[0]) <= len(str(len(items))) else len(items)
+        rest = names[1:] if names[0].isdecimal() else names
+        tried = (_found(each, rest, spelt, in_list=True) for each in (*items[number : number + 1], *items))
+        return next((each for each in tried if each is not None), None)
+    said = _object(raw)
+    own = next((each for each in said if spelt(each) == names[0]), None)
+    if own is not None and len(names) == 1:
+        return ([own], said[own]) if in_list else None
+    if own is not None and (within := _found(said[own], names[1:], spelt, in_list=in_list)) is not None:
+        return [own, *within[0]], within[1]
+    return _found(raw, names[1:], spelt, in_list=in_list) if said and len(names) > 1 else None
+
+
+def without(fields: Fields, path: str, value: str = "") -> Fields:
+    """Return ``fields`` without a member; the same if none has it. ``value``: only where it is that, as JSON."""
+    if path.startswith(EVERYWHERE):
+        names = path.removeprefix(EVERYWHERE).split(".")
+        tops = HOLD_MARKS | ({MARK} if len(names) > 1 else set[str]())
+        left = {top: _within_marked(top, fields[top], names, value) for top in tops & fields.keys()}
+    else:
+        top, *names = path.split(".")
+        left = {top: _without(fields[top], names, value)} if names and top in fields else {}
+    changed = {name: raw for name, raw in left.items() if raw is not fields[name]}
+    return {**fields, **changed} if changed else fields
+
+
+def _without(raw: msgspec.Raw, names: Sequence[str], value: str) -> msgspec.Raw:
+    """Return what stands at some place without the member at a path below it; the same if there is none."""
+    if f'"{names[-1]}"'.encode() not in bytes(raw):
+        return raw
+    if items := _list(raw):
+        left = [_without(each, names, value) for each in items]
+        return raw_json(left) if any(new is not old for new, old in zip(left, items, strict=True)) else raw
+    said = _object(raw)
+    own = said.get(names[0])
+    if own is None:
+        return raw
+    if len(names) == 1:
+        if value and bytes(own).decode(errors="replace") != value:
+            return raw
+        return raw_json({name: each for name, each in said.items() if name != names[0]})
+    inner = _without(own, names[1:], value)
+    return raw if inner is own else raw_json({**said, names[0]: inner})
+
+
+def _within_marked(name: str, raw: msgspec.Raw, names: Sequence[str], value: str) -> msgspec.Raw:
+    """Return the member ``name`` of a request, or of a part of it, without what is refused of the marks in it."""
+    if f'"{names[-1]}"'.encode() not in bytes(raw):
+        return raw
+    if name == MARK:
+        return _without(raw, names[1:], value)
+    if items := _list(raw):
+        left = [_within_marked(name, each, names, value) for each in items]
+        return raw_json(left) if any(new is not old for new, old in zip(left, items, strict=True)) else raw
+    before = said = _object(raw)
+    if len(names) == 1 and MARK in said:
+        said = {each: own for each, own in said.items() if each != MARK}
+    for each in (HOLD_MARKS | ({MARK} if len(names) > 1 else set[str]())) & said.keys():
+        inner = _within_marked(each, said[each], names, value)
+        said = said if inner is said[each] else {**said, each: inner}
+    return raw if said is before else raw_json(said)
+
+
+def _object(raw: msgspec.Raw) -> dict[str, msgspec.Raw]:
+    try:
+        return _objects.decode(raw) if bytes(raw).lstrip()[:1] == b"{" else {}
+    except UNREADABLE:
+        return {}
+
+
+def _list(raw: msgspec.Raw) -> list[msgspec.Raw]:
+    try:
+        return _lists.decode(raw) if bytes(raw).lstrip()[:1] == b"[" else []
+    except UNREADABLE:
+        return []
