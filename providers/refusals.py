@@ -264,13 +264,14 @@ _OF_CALLS = re.compile(
 # anthropics/claude-code/issues/12429), Bedrock (QuantumNous/new-api/issues/3041, BerriAI/litellm/pull/41203), OpenAI,
 # whose header is another; read on 2026-11-29.
 _OF_BETAS = re.compile(
-    r"\b(?:unexpected|invalid|unknown|unsupported|unrecogni[sz]ed)\b[^.;!?\n]{0,40}\bbetas?\b"
-    r"|unexpected value\(s\).{0,2000}?\b(?:anthropic|openai)[-_]beta\b"
-    r"|\b(?:(?:anthropic|openai)[-_]betas?|beta (?:flag|header|feature|value)s?)\b[^;!?\n]{0,200}?"
+    r"\b(?:unexpected|invalid|unknown|unsupported|unrecogni[sz]ed) (?:[\w-]{1,20} ){0,2}betas?\b"
+    r"|\b(?:(?:anthropic|openai)[-_]betas?|beta (?:flag|header|feature|value)s?)\b[^.;!?\n]{0,80}"
     r"(?:\bnot (?:supported|allowed|permitted|available|enabled|recogni[sz]ed|known|valid)|unsupported|\binvalid"
     r"|\bun(?:known|expected|recogni[sz]ed))",
-    re.IGNORECASE | re.DOTALL,
+    re.IGNORECASE,
 )
+_UNEXPECTED = re.compile(r"\bunexpected value\(s\)", re.IGNORECASE)
+_FOR_BETAS = re.compile(r"\bfor the ['\"`]?(?:anthropic|openai)[-_]beta\b", re.IGNORECASE)
 _BETA = re.compile(r"(?<![\w.=-])\w[\w.=-]*[\w]", re.ASCII)
 # Behind these stand those that it takes.
 _TAKEN = re.compile(
@@ -423,7 +424,12 @@ def read(refusal: UpstreamError) -> Reading:
 
 
 def _betas_in(text: str, found: Iterable[tuple[str, ...]]) -> Betas | None:
-    if _OF_BETAS.search(text) is None and not any(_IS_OF_BETAS.fullmatch(name) for path in found for name in path):
+    is_said = _UNEXPECTED.search(text) is not None and _FOR_BETAS.search(text) is not None
+    if (
+        not is_said
+        and _OF_BETAS.search(text) is None
+        and not any(_IS_OF_BETAS.fullmatch(name) for path in found for name in path)
+    ):
         return None
     refused, *taken = _TAKEN.split(text, maxsplit=1)
     return Betas(frozenset(_BETA.findall(refused)), frozenset(_BETA.findall("".join(taken))))
