@@ -47,7 +47,7 @@ _PREFERENCES: Final = frozenset({
     "safety_identifier",  # whose request it is, for a vendor's safety
     # What of tools, beside what they are: examples, when they are loaded, in which pieces their arguments come.
     *("tools.defer_loading", "tools.eager_input_streaming", "tools.input_examples"),
-    "tools.function_declarations.response",
+    *("tools.function_declarations.response", "tools.function_declarations.response_json_schema"),
 })  # fmt: skip
 _HINTS: Final = frozenset({
     *("metadata", "client_metadata", "labels", "user", "diagnostics", "prediction", "speed"),
@@ -76,6 +76,7 @@ _TIERS: Final = frozenset({"service_tier"})
 _DEARER: Final = frozenset({b'"priority"', b'"fast"'})  # tiers for which their client pays more
 _OF_CALLS: Final = "max_tool_calls"  # of tools that run at the provider
 _PROMPTS: Final = ("messages.", "input.")  # within them, how closely a picture or a file is looked at: ``detail``
+_LISTS: Final = ("messages.", "tools.")
 _NUMBER = re.compile(r"\[\d*\]")
 _HUMP = re.compile(r"(?<=[a-z0-9])[A-Z]")
 _CONFIG = "generationConfig."
@@ -97,6 +98,11 @@ def demand_of(field: str, fields: Fields, unchosen: frozenset[str] = _NONE) -> D
     if (name.startswith(_PROMPTS) and name.endswith(".detail")) or _is_within(name, _PREFERENCES):
         return Demand.PREFERENCE
     return Demand.HINT if _is_within(name, _HINTS) or MARK in name.split(".") else None
+
+
+def members_named(name: str) -> list[str]:
+    """Return the paths, of what stands in lists and is no must, that end with ``name``."""
+    return sorted(path for path in _PREFERENCES | _HINTS if path.startswith(_LISTS) and path.endswith(f".{name}"))
 
 
 def of_loss(loss: Loss, fields: Fields, unchosen: frozenset[str] = _NONE) -> Demand:

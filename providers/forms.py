@@ -497,16 +497,10 @@ def _of_fields(reading: Reading, fields: Fields, asked: Asked) -> list[Fact] | N
     """Return what is to be done about the fields that a refusal names; None if the request may not lose one of them."""
     formats, api, found = asked.formats, asked.api, list[Fact]()
     for refused in reading.fields:
-        if refused.path[-1] == "strict" and refused.path[0] in {*formats.tools, *formats.json_formats}:
-            # A wrong value of one request says nothing of others.
-            only = _digest(fields, formats) if refused.is_of_value else ""
-            found.append(Fact(Kind.SCHEMAS, value=only, dialect=api))
-        elif not refused.is_of_value and (path := f"{refused.path[0]}.{refused.path[-1]}") in formats.of_tools:
-            found.append(Fact(Kind.FIELD, path, dialect=api))
+        if (member := _member_of(refused, fields, asked)) is not None:
+            found.append(member)
         elif refused.path[0] == formats.prompt and refused.path[-1] == "role" and reading.of_roles:
             continue
-        elif (member := _member_of(refused, fields, asked)) is not None:
-            found.append(member)
         elif refused.path[0] == formats.prompt:
             if formats.with_history is not None and refused.is_of_value and refused.path[-1] == "role":
                 found.append(Fact(Kind.HISTORY, dialect=api))
@@ -522,14 +516,20 @@ def _of_fields(reading: Reading, fields: Fields, asked: Asked) -> list[Fact] | N
 
 
 def _member_of(refused: Refused, fields: Fields, asked: Asked) -> Fact | None:
-    """Return that a member of what stands in lists is left out; None if it is none that may be."""
+    """Return what is to be done about a member of what stands in lists; None if it is none, or may not be lost."""
+    formats, api = asked.formats, asked.api
+    if refused.path[-1] == "strict" and refused.path[0] in {*formats.tools, *formats.json_formats}:
+        # A wrong value of one request says nothing of others.
+        return Fact(Kind.SCHEMAS, value=_digest(fields, formats) if refused.is_of_value else "", dialect=api)
+    if not refused.is_of_value and (path := f"{refused.path[0]}.{refused.path[-1]}") in formats.of_tools:
+        return Fact(Kind.FIELD, path, dialect=api)
     member = members.found(fields, refused.path, _spelt)
     if member is None or demand_of(member.path, fields) not in _NO_MUSTS:
         return None
     value = bytes(member.value or b"").decode(errors="replace") if refused.is_of_value else ""
     if refused.is_of_value and _SHORT.fullmatch(value) is None:
         return None
-    return Fact(Kind.FIELD, member.path, value=value, dialect=asked.api, passing=refused.is_conditional)
+    return Fact(Kind.FIELD, member.path, value=value, dialect=api, passing=refused.is_conditional)
 
 
 def _fact_of(refused: Refused, place: Place, fields: Fields, asked: Asked) -> Fact | None:

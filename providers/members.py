@@ -9,11 +9,13 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from providers.demands import members_named
 from providers.dialects import HOLD_MARKS, MARK, Fields
 from providers.errors import UNREADABLE
 from providers.large_bodies import raw_json
 
 EVERYWHERE: Final = "*."
+OF_TOOLS: Final = f"tools.{MARK}"
 _objects = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _lists = msgspec.json.Decoder(list[msgspec.Raw])
 
@@ -28,14 +30,18 @@ class Member(NamedTuple):
 def found(fields: Fields, named: Sequence[str], spelt: Callable[[str], str]) -> Member | None:
     """Return the member of something in a list that a refusal has ``named``; None if there is none such.
 
-    ``spelt`` makes names comparable. In pydantic's paths there are types of unions, which are no names.
+    ``spelt`` makes names comparable. In pydantic's paths there are types of unions, which are no names. A mark alone,
+    of which it is not told where, is left out of tools first: Vertex takes those elsewhere.
     """
     names = [spelt(name) for name in named]
+    if len(names) == 1 and names[0] not in fields:
+        paths = members_named(names[0]) if names != [MARK] else [OF_TOOLS, EVERYWHERE + MARK]
+        return next((Member(path, None) for path in paths if without(fields, path) is not fields), None)
     top = next((each for each in fields if spelt(each) == names[0]), None)
     within = None if top is None else _found(fields[top], names[1:], spelt, in_list=False)
     value = None if within is None else within[1]
-    if (MARK in names[:-1] and names[-1] != "type") or (names == [MARK] and MARK not in fields):
-        path = EVERYWHERE + (MARK if names == [MARK] else f"{MARK}.{names[-1]}")
+    if MARK in names[:-1] and names[-1] != "type":
+        path = f"{EVERYWHERE}{MARK}.{names[-1]}"
         return Member(path, value) if without(fields, path) is not fields else None
     return None if top is None or within is None else Member(".".join((top, *within[0])), value)
 

@@ -128,6 +128,10 @@ RULES: tuple[Rule, ...] = (
         r"Unknown name \"(?P<field>\w{1,100})\"(?: at '(?P<within>[\w.\[\]]{0,200})')?: Cannot find field",
         "Gemini: YiiGuxing/TranslationPlugin/issues/6334, NousResearch/hermes-agent/pull/40790",
     ),
+    Rule(
+        r"unrecogni[sz]edProperty[=:] ?(?P<field>\w{1,100})",
+        "Vertex, of a mark on a tool: wusaki0723/Aelios/pull/44; read on 2026-11-29",
+    ),
     Rule(r"extraneous key \[(?P<field>\w{1,100})\] is not permitted", "Bedrock: langchain-ai/langchain-aws/issues/62"),
     Rule(
         r"(?:unsupported|unknown|unrecogni[sz]ed|unexpected) (?:request )?(?:keyword )?"

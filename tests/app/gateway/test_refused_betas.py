@@ -247,6 +247,8 @@ VENDORS = [
     ("chat", "Unknown parameter: 'messages[1].tool_calls[0].extra_content'.", '"extra_content"', 0),
     ("chat", "Unknown parameter: 'messages[1].tool_calls[0].index'.", '"index"', 0),
     ("chat", "'messages.1.tool_calls.0' : property 'index' is unsupported", '"index"', 0),
+    ("chat", 'json: unknown field "extra_content"', '"extra_content"', 0),
+    ("chat", "messages[1].tool_calls[0]: unknown field `index`, expected one of `id`, `type`", '"index"', 0),
     ("chat", "messages[0].name: Extra inputs are not permitted", '"ann"', 0),
     (
         "chat",
@@ -299,9 +301,24 @@ async def test_a_vendor_that_takes_no_marks_names_no_place(serve: Serve) -> None
             if json.dumps(sent).count('"cache_control": {"type": "ephemeral"') > 1
             else ANSWERS["messages"]
         )
-        assert await call(running, (), MARKED) == (200, "cache_control")
+        for sendings in (3, 4):  # it may be of those on tools alone
+            assert await call(running, (), MARKED) == (200, "tools.cache_control, cache_control")
+            assert len(running["alpha"].received) == sendings
         last = running["alpha"].received[-1].body
         assert last["messages"][1] == MARKED["messages"][1]  # type: ignore[index]  # its input is the model's words
+
+
+async def test_a_vendor_that_takes_none_on_tools_keeps_all_others(serve: Serve) -> None:
+    async with serve(alpha=None, **AT_MESSAGES) as running:
+        running["alpha"].answers = lambda sent: (
+            refused("Bad Request: unrecognizedProperty=cache_control")
+            if any("cache_control" in tool for tool in sent["tools"])
+            else ANSWERS["messages"]
+        )
+        for sendings in (2, 3):
+            assert await call(running, (), MARKED) == (200, "tools.cache_control")
+            assert len(running["alpha"].received) == sendings
+        assert running["alpha"].received[-1].body["system"] == MARKED["system"]
 
 
 async def test_one_value_of_a_member_says_nothing_of_others(serve: Serve) -> None:

@@ -23,6 +23,20 @@ async def test_tokens_are_counted_by_whoever_speaks_messages(opened: Open) -> No
     assert (call["prompt_tokens"], call["cost_usd"]) == (None, None)
 
 
+async def test_they_are_counted_without_a_beta_that_is_refused(opened: Open) -> None:
+    said = "Unexpected value(s) `web-search-2025-03-05` for the `anthropic-beta` header."  # Vertex
+    refusal = says({"type": "error", "error": {"type": "invalid_request_error", "message": said}}, status=400)
+    sent = {"anthropic-beta": "web-search-2025-03-05,interleaved-thinking-2025-05-14"}
+    counted, config = says({"input_tokens": 42}), {"providers": {"alpha": {"apis": ["messages"]}}}
+    async with opened(alpha=[refusal, counted, counted], config=config) as (running, upstreams):
+        for sendings in (2, 3):
+            async with running.post(MESSAGE, path="/v1/messages/count_tokens", headers=sent) as response:
+                assert (response.status, await response.json()) == (200, {"input_tokens": 42})
+            assert response.headers["x-holeshot-dropped"] == "anthropic-beta: web-search-2025-03-05"
+            assert len(upstreams["alpha"].received) == sendings
+        assert upstreams["alpha"].received[-1].headers["anthropic-beta"] == "interleaved-thinking-2025-05-14"
+
+
 async def test_tokens_nobody_can_count_are_estimated(opened: Open) -> None:
     picture = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "A" * 400_000}}
     config = {"providers": {"alpha": {"apis": ["chat"]}}}
