@@ -363,6 +363,7 @@ class _Translations:
             takes_forced=deployment.traits.takes_forced,
             forbids_calls=deployment.traits.forced_tools != "auto",
             takes_none=deployment.traits.takes_none,
+            may_think=not deployment.traits.family and deployment.capabilities.reasoning is not False,
         )
         if spoken.pivoting is not None and spoken.pivoting.stream_sealed is not None and deployment.encrypts:
             seal = deployment.seal if self.sealed else None

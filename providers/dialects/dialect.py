@@ -39,6 +39,7 @@ class Habits(msgspec.Struct, frozen=True):
     takes_forced: bool = True  # a request may force a call of a tool
     forbids_calls: bool = True  # a request may offer tools, and forbid to call one
     takes_none: bool = False  # an effort of none makes it think not at all, or as little as it can
+    may_think: bool = False  # nothing is known of it: it may think though a request says nothing of it
     instructions_last: bool = (
         False  # in Responses, ``instructions`` stand behind the input: a prompt's beginning is in it
     )

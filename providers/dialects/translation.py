@@ -55,8 +55,13 @@ def _thinking_less(wording: Wording, asked: Fields, source: Dialect, habits: Hab
     """Return a chat request that says of thinking what its model takes, and forbids it if what was ``asked`` does."""
     forbids = source.requests.forbids_thinking
     if habits.thinks:
-        if not habits.takes_none or forbids is None or not forbids(asked):
+        if not (habits.takes_none or habits.may_think) or forbids is None or not forbids(asked):
             return wording
+        if not habits.takes_none:
+            if "reasoning_effort" in wording.fields:
+                return wording
+            lost = Loss(source.requests.effort or "reasoning_effort", NOT_TOLD_OFF, hint=True)
+            return msgspec.structs.replace(wording, losses=(*wording.losses, lost))
         return msgspec.structs.replace(wording, fields={**wording.fields, "reasoning_effort": _NO_THOUGHT})
     if _EFFORTS.isdisjoint(wording.fields):
         return wording
@@ -89,6 +94,7 @@ def takes_text(spoken: Dialect, beyond: Container[str]) -> bool:
     return TAKES_TEXT in (beyond if spoken.pivoting is None else spoken.pivoting.beyond)
 
 
+NOT_TOLD_OFF = "how this model is told not to think is not known: nothing is said of it"
 _NO_THOUGHT = msgspec.Raw(b'"none"')
 _EFFORTS = frozenset({"reasoning_effort", "shows_thoughts", "thinking_budget"})
 

@@ -147,3 +147,17 @@ async def test_each_rule_of_an_unknown_model_is_learnt_by_two_refusals_at_most(
             _, headers = await answered(running, api, MODEL, {**saying(api), **rule.asked[api]}, stream=stream)
             assert server.refusals <= 2
             assert bool(headers.get("x-holeshot-dropped")) or not rule.is_told or not server.refusals
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+@pytest.mark.parametrize("spoken", ["chat", "responses"])
+async def test_who_forbids_thinking_hears_where_nobody_knows_how_to_say_so(
+    serve: Serve, spoken: str, stream: bool
+) -> None:
+    async with serve(alpha=None, config=settings(spoken)) as running:
+        running["alpha"].answers = Server(spoken, RULES["sampling, as OpenAI says it"])
+        forbidden = {**saying("messages"), **OFF["messages"]}
+        _, headers = await answered(running, "messages", MODEL, forbidden, stream=stream)
+        assert "thinking" in headers.get("x-holeshot-dropped", "").split(", ")
+        _, headers = await answered(running, "messages", MODEL, saying("messages"), stream=stream)
+        assert "x-holeshot-dropped" not in headers
