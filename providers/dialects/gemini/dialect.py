@@ -46,8 +46,8 @@ from providers.dialects.gemini.fields import (
     kind_at,
     spelt_at,
     thinking_of,
-    without_blocks,
     without_effort,
+    without_foreign,
     without_signatures,
 )
 from providers.dialects.gemini.request_to_chat import to_chat
@@ -539,6 +539,10 @@ def habits_of(model: str, max_output_tokens: int | None, known: Habits) -> Gemin
     )
 
 
+def _without_foreign(fields: Fields, habits: Habits) -> Wording:
+    return without_foreign(fields, signs=isinstance(habits, GeminiHabits) and habits.levels)
+
+
 def _from_chat(fields: Fields, habits: Habits) -> Wording:
     own = habits if isinstance(habits, GeminiHabits) else GeminiHabits()
     return from_chat(
@@ -694,7 +698,7 @@ GEMINI = Dialect(
         unforced=_asked_for_json,
         choice_of_tools="toolConfig",
         body=body_of,
-        without_foreign_thoughts=lambda fields, _: without_blocks(fields),
+        without_foreign_thoughts=_without_foreign,
         without_bound_reasoning=without_signatures,
     ),
     answers=AnswerFormat(

@@ -35,6 +35,7 @@ _OF_THE_URL = frozenset({"model", "stream"})  # in no body: they are parts of th
 
 UNSIGNED = "skip_thought_signature_validator"  # Google's word for calls of other models, which it did not sign
 _UNSIGNED_JSON = f'"{UNSIGNED}"'.encode()
+_CALLED = re.compile(rb'"function(?:C|_c)all"')
 _SIGNATURES = ("thoughtSignature", "thought_signature")
 
 _SNAKE = re.compile(r"_([a-z0-9])")
@@ -265,16 +266,20 @@ def without_effort(fields: Fields) -> Wording:
     return Wording({name: value for name, value in fields.items() if name != _THINKING}, losses)
 
 
-def without_blocks(fields: Fields) -> Wording:
+def without_foreign(fields: Fields, *, signs: bool) -> Wording:
     """Return a Gemini request without what Anthropic's models have signed; unchanged, if there is none.
+
+    ``signs``: the model refuses calls that it has not signed. Those of other models, or whose client has lost the
+    signature, have Google's word (ai.google.dev/gemini-api/docs/thought-signatures, read on 2026-11-29).
 
     Raises:
         Malformed: the conversation is not valid in Gemini.
 
     """
-    if OURS not in bytes(fields.get("contents", b"")):
+    raw = bytes(fields.get("contents", b""))
+    if OURS not in raw and not (signs and _CALLED.search(raw) is not None):
         return Wording(fields)
-    return _without(fields, lambda signature: bytes(signature).startswith(b'"' + OURS), _OF_OTHERS)
+    return _without(fields, lambda signature: bytes(signature).startswith(b'"' + OURS), _OF_OTHERS, tells=False)
 
 
 def without_signatures(fields: Fields) -> Wording:
@@ -284,14 +289,16 @@ def without_signatures(fields: Fields) -> Wording:
         Malformed: the conversation is not valid in Gemini.
 
     """
-    return _without(fields, lambda signature: bytes(signature) != _UNSIGNED_JSON, BOUND_REASON)
+    return _without(fields, lambda signature: bytes(signature) != _UNSIGNED_JSON, BOUND_REASON, tells=True)
 
 
 _OF_OTHERS = "Gemini refuses the signatures of other models' thoughts"
 
 
-def _without(fields: Fields, is_left_out: Callable[[msgspec.Raw], bool], reason: str) -> Wording:
+def _without(fields: Fields, is_left_out: Callable[[msgspec.Raw], bool], reason: str, *, tells: bool) -> Wording:
+    """Return a request without these signatures; ``tells``: also that a call has Google's word, if that is all."""
     losses: list[Loss] = []
+    is_changed = False
     said: list[Object] = []
     for number, turn in enumerate(objects_at(fields.get("contents"), "contents")):
         path = f"contents[{number}].parts"
@@ -308,7 +315,9 @@ def _without(fields: Fields, is_left_out: Callable[[msgspec.Raw], bool], reason:
             kept.append(left)
         if calls and not any(name in call for call in calls for name in _SIGNATURES):
             calls[0]["thoughtSignature"] = msgspec.Raw(_UNSIGNED_JSON)
-            losses += [] if losses else [Loss(path, "Google refuses calls without a signature", hint=True)]
+            is_changed = True
+            if tells and not losses:
+                losses.append(Loss(path, "Google refuses calls without a signature", hint=True))
         if kept:
             said.append({**turn, "parts": kept})
-    return Wording({**fields, "contents": raw_json(said)}, tuple(losses)) if losses else Wording(fields)
+    return Wording({**fields, "contents": raw_json(said)}, tuple(losses)) if losses or is_changed else Wording(fields)
