@@ -107,6 +107,8 @@ def members_named(name: str) -> list[str]:
 
 def of_loss(loss: Loss, fields: Fields, unchosen: frozenset[str] = _NONE) -> Demand:
     """Return how much the client of a request with these ``fields`` depends on what is lost of it."""
+    if loss.nearly:
+        return Demand.PREFERENCE
     return Demand.HINT if loss.hint else demand_of(loss.field, fields, unchosen) or Demand.MUST
 
 

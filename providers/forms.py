@@ -445,8 +445,9 @@ def understood(reading: Reading, fields: Fields, asked: Asked, headers: Mapping[
             for path, value in values.items()
             if value is not None and _may_be_told(Place(path), bytes(value).decode(errors="replace"), formats)
         ]
-    if (most := reading.longest or reading.room) and asked.request.is_ceiling:
-        limits, here = (name for name in formats.parameters.answer_limits if name in fields), not reading.longest
+    longest = reading.longest if asked.request.is_ceiling else 0
+    if most := longest or (reading.room if asked.request.is_ceiling or asked.request.is_alone else 0):
+        limits, here = (name for name in formats.parameters.answer_limits if name in fields), not longest
         found += [Fact(Kind.LIMIT, name, dialect=api, tokens=most, passing=here) for name in limits]
     if reading.of_usage and asked.request.fields.keys().isdisjoint(_OF_USAGE):
         found.append(Fact(Kind.FIELD, "stream_options", dialect=api))
@@ -625,7 +626,8 @@ def _within_limit(fields: dict[str, msgspec.Raw], fact: Fact, asked: Asked) -> t
     """Return ``fields`` with no higher limit of the answer than ``fact`` says, and what was lowered for it."""
     try:
         limit = msgspec.json.decode(fields.get(fact.field, b"0"), type=float)
-        if not asked.request.is_ceiling or limit <= fact.tokens or fact.field in asked.request.extra_body:
+        may_lower = asked.request.is_ceiling or fact.passing
+        if not may_lower or limit <= fact.tokens or fact.field in asked.request.extra_body:
             return fields, []
         if asked.formats.with_limit is None:
             return {**fields, fact.field: raw_json(fact.tokens)}, [fact.field]

@@ -169,13 +169,13 @@ def begun_by(reading: Reading[T], events: Iterable[T]) -> Begun:
     return Begun("".join(reading.pieces), msgspec.json.encode(reading.head))
 
 
-def with_less(fields: Fields, limits: Iterable[str], spent_tokens: int) -> dict[str, msgspec.Raw]:
-    """Return the fields with each limit of the answer's length less by what was delivered."""
+def with_less(fields: Fields, limits: Iterable[str], spent_tokens: int, *, least: int = 1) -> dict[str, msgspec.Raw]:
+    """Return the fields with each limit of the answer's length less by what was delivered, but not below ``least``."""
     changed = dict(fields)
     for name in limits:
         limit = _number(fields.get(name))
         if limit is not None:
-            changed[name] = msgspec.Raw(b"%d" % max(1, limit - spent_tokens))
+            changed[name] = msgspec.Raw(b"%d" % max(least, limit - spent_tokens))
     return changed
 
 

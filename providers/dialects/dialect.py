@@ -5,6 +5,7 @@ Each has a folder beside this file and is one ``Dialect``; ``index.py`` lists th
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Protocol, runtime_checkable
 
 import msgspec
@@ -73,6 +74,7 @@ class ParameterNames(msgspec.Struct, frozen=True):
     """The names of chat's parameters in this dialect."""
 
     answer_limits: tuple[str, ...]  # all names of max_tokens, the newest first
+    least_limit: int = 0  # of the answer, below which a request is refused
     has_default_limit: bool = False  # without a limit in the request, a short one applies
     known: frozenset[str] | None = None  # other parameters that exist; None: all, also vendors' own
     unknown: frozenset[str] = frozenset()  # parameters of chat that do not exist
@@ -85,6 +87,14 @@ class ParameterNames(msgspec.Struct, frozen=True):
             return (self.renamed[name],)
         is_known = name not in self.unknown if self.known is None else name in self.known
         return (name,) if is_known else ()
+
+    def limit_in(self, fields: Fields) -> int | None:
+        """Return how many tokens the answer to a request of these ``fields`` may have; None: it does not say."""
+        found = []
+        for name in self.answer_limits:
+            with suppress(*UNREADABLE):
+                found.append(msgspec.json.decode(fields.get(name, b"null"), type=int | None))
+        return min((each for each in found if each is not None), default=None)
 
 
 # A request's expectations of its answer: calls of the offered tools, JSON by a schema. OpenAI's and Anthropic's APIs

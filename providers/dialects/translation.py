@@ -9,6 +9,7 @@ from providers.dialects.chat.allowed_tools import offering_those_alone
 from providers.dialects.chat.custom_tools import TAKES_TEXT, AsCustom, as_functions
 from providers.dialects.chat.forced_call import AsCall, asked_for_json, forced_in_chat
 from providers.dialects.chat.one_call import OneCall
+from providers.dialects.chat.shortened import Shortened
 from providers.dialects.dialect import Dialect, Habits, Translation
 from providers.dialects.sealed import Seal
 from providers.dialects.wording import PLAIN, Fields, Loss, Wording, check_calls
@@ -105,7 +106,7 @@ def as_asked(losses: Sequence[Loss], source: Dialect, wording: Wording) -> Seque
         return losses
     names = _names_of(source)
     fields = (wording.place_of(loss.field) or _named(names, loss.field) for loss in losses)
-    return [Loss(field, loss.reason, loss.hint) for field, loss in zip(fields, losses, strict=True)]
+    return [msgspec.structs.replace(loss, field=field) for field, loss in zip(fields, losses, strict=True)]
 
 
 def _names_of(dialect: Dialect) -> Mapping[str, str]:
@@ -193,6 +194,9 @@ def translations(
     if texts:
         steps.append(AsCustom(texts))
     if source.pivoting is not None:
+        least = source.requests.parameters.least_limit
+        if least and 0 < (most := target.requests.parameters.limit_in(asked) or 0) < least:
+            steps.append(Shortened(most))
         wants_one = target.requests.one_call
         if not source.pivoting.takes_one_call and wants_one is not None and wants_one(asked):
             steps.append(OneCall())

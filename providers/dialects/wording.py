@@ -35,6 +35,7 @@ class Loss(msgspec.Struct, frozen=True):
     field: str  # as the client wrote it: logprobs, tools[1].type
     reason: str  # "Messages has no log probabilities"
     hint: bool = False
+    nearly: bool = False  # what it asks for holds all the same, or nearly: who takes it as it is comes first
 
 
 Place = tuple[str, Sequence[str]]  # of a message or a tool, and of the parts of its content

@@ -19,7 +19,7 @@ from providers.dialects.continuing import (
     with_last,
     with_less,
 )
-from providers.dialects.responses.fields import EventWriter, responses_usage
+from providers.dialects.responses.fields import LEAST_TOKENS, EventWriter, responses_usage
 from providers.dialects.wording import Fields
 from providers.large_bodies import raw_json
 
@@ -105,7 +105,7 @@ class ResponseContinuing(Continuing):
 
     def request(self, fields: Fields, begun: str, way: Way | None, spent_tokens: int) -> Fields:  # noqa: ARG002 - one
         """Return the request with the beginning as the last item."""
-        changed = with_less(fields, ("max_output_tokens",), spent_tokens)
+        changed = with_less(fields, ("max_output_tokens",), spent_tokens, least=LEAST_TOKENS)
         if not begun:
             return changed
         given = fields["input"]

@@ -35,7 +35,7 @@ from providers.dialects.responses.events import (
     read_event,
     with_answer,
 )
-from providers.dialects.responses.fields import custom_names, failure, numbered, with_added_tools
+from providers.dialects.responses.fields import LEAST_TOKENS, custom_names, failure, numbered, with_added_tools
 from providers.dialects.responses.request_from_chat import (
     from_chat,
     responses_history,
@@ -179,6 +179,7 @@ RESPONSES = Dialect(
         reading_order=("tools", "instructions", "input", "prompt"),
         parameters=ParameterNames(
             answer_limits=("max_output_tokens",),
+            least_limit=LEAST_TOKENS,
             known=frozenset(
                 {"metadata", "parallel_tool_calls", "reasoning", "service_tier", "temperature", "text"}
                 | {"top_logprobs", "top_p", "user"}

@@ -14,6 +14,9 @@ from providers.errors import ErrorKind, UpstreamError
 from providers.usage import Usage, usage_of
 
 # Fields of any object that change no answer. Here the reason is that of the others.
+# The least ``max_output_tokens``: "integer below minimum value. Expected a value >= 16", as reported in
+# vectorize-io/hindsight/issues/58 and farion1231/cc-switch/pull/7287, read on 2026-11-29.
+LEAST_TOKENS = 16
 CHANGING_NOTHING = {"cache_control": "", "extra_content": ""}
 
 # The tokens of a response, in the fields of Responses and of chat completions.

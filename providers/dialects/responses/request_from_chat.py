@@ -9,7 +9,7 @@ from providers.dialects.dialect import Habits
 from providers.dialects.histories import SYSTEM_FIRST, CallIds, FittedIds, History, tagged
 from providers.dialects.messages.fields import lose_stream_options
 from providers.dialects.reading import RawObject, each_at, inner_at, needed_at, object_at, objects_at, present, said_of
-from providers.dialects.responses.fields import CHANGING_NOTHING
+from providers.dialects.responses.fields import CHANGING_NOTHING, LEAST_TOKENS
 from providers.dialects.responses.request_to_chat import LOGPROBS, SHARED, responses_tool_choice, responses_tools
 from providers.dialects.responses.turns import ENCRYPTED
 from providers.dialects.sealed import Place, Seal
@@ -337,7 +337,6 @@ def _output_text(text: msgspec.Raw) -> Item:
 
 
 _ANY_JSON = b'"json_object"'
-_FEWEST_TOKENS = 16  # the API's minimum of max_output_tokens
 
 _LOST: Mapping[str, tuple[str, tuple[bytes, ...]]] = {  # the reason, and the values that are defaults
     "n": ("Responses gives one answer", (b"1",)),
@@ -419,9 +418,11 @@ def _limit(asked: RawObject, losses: Losses) -> dict[str, Any]:
     if not given:
         return {}
     name, limit = min(given.items(), key=lambda pair: pair[1])
-    if limit < _FEWEST_TOKENS:
-        losses.add(name, f"Responses generates at least {_FEWEST_TOKENS} tokens")
-    return {"max_output_tokens": max(limit, _FEWEST_TOKENS)}
+    if 0 < limit < LEAST_TOKENS:  # others are refused, as they are anywhere
+        reason = f"Responses generates at least {LEAST_TOKENS} tokens: what is beyond is left out"
+        losses.note([Loss(name, reason, nearly=True)])
+        limit = LEAST_TOKENS
+    return {"max_output_tokens": limit}
 
 
 def _text(asked: RawObject, losses: Losses) -> dict[str, Any]:

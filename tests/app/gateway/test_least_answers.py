@@ -1,0 +1,237 @@
+"""Who asks for fewer tokens than an API writes at least, or for more than fit beside the prompt, gets an answer."""
+
+import json
+from typing import Any
+
+import pytest
+
+from providers import events
+from providers.simulator.script import Hang, Raw
+from tests.app.gateway.rules.asking import named
+from tests.app.gateway.rules.table import (
+    item_call,
+    item_text,
+    responded,
+    response_begun,
+    response_call,
+    response_end,
+    response_text,
+)
+from tests.app.gateway.running_gateway import MODEL, Serve
+from tests.app.gateway.test_dialects import speaking
+from tests.app.gateway.test_refused_fields import ANSWERS, refused
+from tests.support.orders import wrong_order
+
+WORDS = ["Hello", " there", ",", " how", " are", " you", "?"]
+USED = {"input_tokens": 7, "output_tokens": 16, "total_tokens": 23}
+TOOL = {"name": "f", "parameters": {"type": "object", "properties": {"x": {"type": "string"}}}}
+HI = [{"role": "user", "content": "Hi"}]
+CLIENTS: dict[str, tuple[str, dict[str, Any], str]] = {  # path, body, the name of its limit
+    "chat": ("/v1/chat/completions", {"messages": HI, "tools": [{"type": "function", "function": TOOL}]}, "max_tokens"),
+    "messages": (
+        "/v1/messages",
+        {"messages": HI, "tools": [{"name": "f", "input_schema": TOOL["parameters"]}]},
+        "max_tokens",
+    ),
+    "gemini": (
+        f"/v1beta/models/{MODEL}",
+        {"contents": [{"role": "user", "parts": [{"text": "Hi"}]}]},
+        "generationConfig.maxOutputTokens",
+    ),
+    "responses": ("/v1/responses", {"input": "Hi"}, "max_output_tokens"),
+}
+LEAST = "Invalid 'max_output_tokens': integer below minimum value. Expected a value >= 16, but got 5 instead."  # OpenAI
+
+
+async def asked(running: Any, client: str, most: int, *, stream: bool, **more: Any) -> tuple[int, Any, bytes]:
+    path, body, field = CLIENTS[client]
+    body = {**body, **more}
+    if client == "gemini":
+        path += ":streamGenerateContent?alt=sse" if stream else ":generateContent"
+        body["generationConfig"] = {"maxOutputTokens": most}
+    else:
+        body |= {"model": MODEL, "stream": stream, field: most}
+        if client == "chat" and stream:
+            body["stream_options"] = {"include_usage": True}
+    async with running.post(body, path=path) as response:
+        return response.status, response.headers, await response.read()
+
+
+def said_in(client: str, body: bytes, *, stream: bool) -> tuple[str, str, int]:
+    """Return text, end and completion tokens."""
+    told = [json.loads(each.data) for each in events(body) if each.data != b"[DONE]"] if stream else [json.loads(body)]
+    match client:
+        case "chat":
+            choices = [choice for each in told for choice in each["choices"]]
+            text = "".join(each["delta" if stream else "message"].get("content") or "" for each in choices)
+            return text, choices[-1]["finish_reason"], told[-1]["usage"]["completion_tokens"]
+        case "messages" if stream:
+            text = "".join(each["delta"].get("text", "") for each in told if each["type"] == "content_block_delta")
+            return text, told[-2]["delta"]["stop_reason"], told[-2]["usage"]["output_tokens"]
+        case "messages":
+            return told[0]["content"][0]["text"], told[0]["stop_reason"], told[0]["usage"]["output_tokens"]
+        case _:
+            parts = [part for each in told for part in each["candidates"][0]["content"]["parts"]]
+            end = told[-1]["candidates"][0]["finishReason"]
+            return (
+                "".join(part.get("text", "") for part in parts),
+                end,
+                told[-1]["usageMetadata"]["candidatesTokenCount"],
+            )
+
+
+def answer(words: list[str], **more: Any) -> Any:
+    whole = responded(item_text("".join(words)), usage=USED, **more)
+    return Raw(named(response_begun(), *response_text(*words), response_end(whole)), token=True)
+
+
+def at_least_16(given: Any) -> Any:
+    return lambda body: refused(LEAST) if body.get("max_output_tokens", 99) < 16 else [given]
+
+
+@pytest.mark.parametrize("raced", [False, True], ids=["alone", "raced"])
+@pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
+@pytest.mark.parametrize("client", ["chat", "messages", "gemini"])
+async def test_sixteen_are_asked_and_no_more_than_was_asked_for_is_given(
+    serve: Serve, client: str, stream: bool, raced: bool
+) -> None:
+    config: dict[str, Any] = {"providers": {"alpha": speaking("responses")}}
+    scripts: dict[str, Any] = {"alpha": None}
+    if raced:
+        scripts["beta"] = [Hang()]
+    async with serve(**scripts, config=config) as running:
+        running["alpha"].answers = at_least_16(answer(WORDS))
+        status, headers, body = await asked(running, client, 5, stream=stream)
+        assert status == 200, body
+        assert [each.body["max_output_tokens"] for each in running["alpha"].received] == [16]
+        assert headers["x-holeshot-dropped"] == CLIENTS[client][2]
+        end = {"chat": "length", "messages": "max_tokens", "gemini": "MAX_TOKENS"}[client]
+        assert said_in(client, body, stream=stream) == ("Hello there, how are", end, 16)
+        if stream:
+            assert wrong_order(client, body) is None
+        [row, *_] = await running.rows("select completion_tokens from attempts where provider = 'alpha'")
+        assert row == {"completion_tokens": 16}
+
+
+@pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
+@pytest.mark.parametrize("client", ["chat", "messages", "gemini"])
+async def test_an_answer_that_is_short_enough_ends_as_it_did(serve: Serve, client: str, stream: bool) -> None:
+    async with serve(alpha=None, config={"providers": {"alpha": speaking("responses")}}) as running:
+        running["alpha"].answers = at_least_16(answer(WORDS[:2]))
+        status, _, body = await asked(running, client, 2, stream=stream)
+    end = {"chat": "stop", "messages": "end_turn", "gemini": "STOP"}[client]
+    assert (status, said_in(client, body, stream=stream)[:2]) == (200, ("Hello there", end))
+
+
+@pytest.mark.parametrize("client", ["chat", "messages"])
+async def test_a_call_is_cut_at_the_limit(serve: Serve, client: str) -> None:
+    written = '{"x":"a long text of many words"}'
+    pieces = ['{"x":"', "a long", " text of", ' many words"}']
+    whole = responded(item_call(0, "a", "f", written), usage=USED)
+    script = Raw(
+        named(response_begun(), *response_call(0, "a", "f", *pieces, whole=written), response_end(whole)), token=True
+    )
+    async with serve(alpha=None, config={"providers": {"alpha": speaking("responses")}}) as running:
+        running["alpha"].answers = at_least_16(script)
+        status, _, body = await asked(running, client, 8, stream=True)
+    assert status == 200
+    assert b"a long" in body
+    assert b"words" not in body
+    assert (b'"length"' if client == "chat" else b'"max_tokens"') in body
+
+
+async def test_thoughts_count(serve: Serve) -> None:
+    thought = [
+        {
+            "type": "response.output_item.added",
+            "output_index": 0,
+            "item": {"type": "reasoning", "id": "rs", "summary": []},
+        },
+        {"type": "response.reasoning_summary_text.delta", "output_index": 0, "summary_index": 0, "delta": "hm " * 20},
+    ]
+    cut = responded(usage=USED, status="incomplete", why="max_output_tokens")
+    script = Raw(named(response_begun(), *thought, response_end(cut)), token=True)
+    async with serve(alpha=None, config={"providers": {"alpha": speaking("responses")}}) as running:
+        running["alpha"].answers = at_least_16(script)
+        status, _, body = await asked(running, "chat", 5, stream=True)
+    assert status == 200
+    assert body.count(b"hm") == 5
+    assert b'"length"' in body
+
+
+async def test_in_its_own_api_such_a_request_is_refused_as_by_openai(serve: Serve) -> None:
+    async with serve(alpha=None, config={"providers": {"alpha": speaking("responses")}}) as running:
+        running["alpha"].answers = at_least_16(answer(WORDS))
+        status, _, body = await asked(running, "responses", 5, stream=False)
+        assert (status, running["alpha"].received[0].body["max_output_tokens"]) == (400, 5)
+        assert b">= 16" in body
+
+
+@pytest.mark.parametrize("most", [16, 17, 1000])
+async def test_who_asks_for_sixteen_or_more_gets_them(serve: Serve, most: int) -> None:
+    async with serve(alpha=None, config={"providers": {"alpha": speaking("responses")}}) as running:
+        running["alpha"].answers = at_least_16(answer(WORDS * 4))
+        status, headers, body = await asked(running, "chat", most, stream=True)
+        assert running["alpha"].received[0].body["max_output_tokens"] == most
+    assert (status, said_in("chat", body, stream=True)[0]) == (200, "".join(WORDS * 4))
+    assert "x-holeshot-dropped" not in headers
+
+
+async def test_a_deployment_that_writes_so_few_comes_first(serve: Serve) -> None:
+    config: dict[str, Any] = {"providers": {"alpha": speaking("responses"), "beta": speaking("chat")}}
+    config["models"] = {MODEL: {"deployments": ["alpha/m", "beta/m"], "race": {"mode": "single"}}}
+    async with serve(alpha=None, beta=None, config=config) as running:
+        running["alpha"].answers = at_least_16(answer(WORDS))
+        running["beta"].answers = lambda _: ANSWERS["chat"]
+        for _ in range(5):
+            _, headers, _ = await asked(running, "chat", 5, stream=False)
+            assert headers["x-holeshot-deployment"] == "beta/m"
+
+
+# More than fit beside the prompt.
+
+CONTEXT = 32_768
+FULL = (  # vLLM's words: claude-code-best/claude-code/issues/272
+    f"This model's maximum context length is {CONTEXT} tokens. However, you requested 32000 output tokens and your"
+    " prompt contains at least 2768 input tokens, for a total of at least 34768 tokens."
+)
+LIMITS = ("max_completion_tokens", "max_tokens", "max_output_tokens")
+
+
+def limit_of(body: Any) -> int:
+    config = body.get("generationConfig") or {}
+    return int(next((body[name] for name in LIMITS if name in body), config.get("maxOutputTokens", 0)))
+
+
+@pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
+@pytest.mark.parametrize("api", ["chat", "messages", "responses"])
+@pytest.mark.parametrize("client", CLIENTS)
+async def test_as_many_are_asked_as_fit_beside_the_prompt(serve: Serve, client: str, api: str, stream: bool) -> None:
+    async with serve(alpha=None, config={"providers": {"alpha": speaking(api)}}) as running:
+        running["alpha"].answers = lambda body: refused(FULL) if limit_of(body) > 30_000 else ANSWERS[api]
+        status, headers, body = await asked(running, client, 32_000, stream=stream)
+        assert status == 200, body
+        assert headers["x-holeshot-lowered"] == CLIENTS[client][2]
+        assert [limit_of(each.body) for each in running["alpha"].received] == [32_000, 30_000]
+        status, headers, _ = await asked(running, client, 29_000, stream=stream)  # where it fits, it stays
+        assert (status, headers.get("x-holeshot-lowered")) == (200, None)
+        assert limit_of(running["alpha"].received[-1].body) == 29_000
+
+
+async def test_who_asks_for_32000_where_they_fit_gets_them(serve: Serve) -> None:
+    async with serve(alpha=None, config={"providers": {"alpha": speaking("chat")}}) as running:
+        running["alpha"].answers = lambda _: ANSWERS["chat"]
+        status, headers, _ = await asked(running, "responses", 32_000, stream=True)
+        assert (status, headers.get("x-holeshot-lowered")) == (200, None)
+        assert [limit_of(each.body) for each in running["alpha"].received] == [32_000]
+
+
+async def test_another_deployment_where_they_fit_is_asked_for_all_of_them(serve: Serve) -> None:
+    config: dict[str, Any] = {"models": {MODEL: {"deployments": ["alpha/m", "beta/m"], "race": {"mode": "single"}}}}
+    async with serve(alpha=None, beta=None, config=config) as running:
+        running.prefer("alpha", "beta")
+        running["alpha"].answers = lambda _: refused(FULL)
+        running["beta"].answers = lambda _: ANSWERS["chat"]
+        status, headers, _ = await asked(running, "chat", 32_000, stream=True)
+        assert (status, headers["x-holeshot-deployment"], headers.get("x-holeshot-lowered")) == (200, "beta/m", None)
+        assert [limit_of(each.body) for each in running["beta"].received] == [32_000]
