@@ -111,6 +111,7 @@ from .litellm_errors import upstream_error as upstream_error
 from .litellm_library import LiteLLM as LiteLLM
 from .litellm_upstream import LiteLLMUpstream as LiteLLMUpstream
 from .meanings import Meaning as Meaning
+from .meanings import meaning_of as meaning_of
 from .multipart import LONGEST_VALUE_BYTES as LONGEST_VALUE_BYTES
 from .multipart import Form as Form
 from .multipart import Steps as Steps

@@ -273,6 +273,7 @@ def error_of_response(
         or (kind is ErrorKind.RATE_LIMITED and headroom(headers) == 0.0)
         or (kind is ErrorKind.PROVIDER_AUTH and headers.get("x-amzn-errortype", "").startswith(_KEYS_OF_AWS)),
     )
+    refusal.is_of_day = error is not None and _is_of_day(error)
     if own is not None:
         refusal.said = own(refusal.message) if words else refusal.message
     return refusal
@@ -333,6 +334,7 @@ def _judge(
     error.is_outsized = is_own and (about is About.SIZE or _is_outsized(said))
     error.is_declined = is_own and about is About.TERMS
     error.is_certain = is_certain(kind, meant, said)
+    error.is_of_day = _is_of_day(said)
 
 
 def named_error(raw: bytes, data: bytes, secrets: Sequence[str]) -> UpstreamError | None:
@@ -481,6 +483,16 @@ def _google_wait_s(error: Mapping[str, Any]) -> float | None:
             case {"retryDelay": str(delay)}:
                 return _duration_s(delay.strip())
     return None
+
+
+def _is_of_day(error: Mapping[str, Any]) -> bool:
+    """Whether a google.rpc.QuotaFailure names a limit of a day (google-gemini/gemini-cli/issues/8437)."""
+    return any(
+        isinstance(violation, dict) and "PerDay" in str(violation.get("quotaId"))
+        for detail in _list(error.get("details"))
+        if isinstance(detail, dict)
+        for violation in _list(detail.get("violations"))
+    )
 
 
 def _kind(

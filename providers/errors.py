@@ -30,7 +30,6 @@ from typing import Final
 
 import msgspec
 
-from providers.meanings import Meaning
 from providers.too_long import is_too_long
 
 # What decoding JSON that others wrote may raise: no JSON or not of the type, a string in it that is not UTF-8, and
@@ -147,12 +146,14 @@ class UpstreamError(Exception):
     ``meant``: the status that the code of one that came within an answer stands for; None: that of the answer counts.
     ``judge``: decides again what one that came within an answer is, by what is left of its words once the client's are
     told from them; None: that is done.
-    ``before`` are the events that a translation has made of what came before it, in the same read.
+    ``before`` are the events that a translation has made of what came before it, in the same read. ``is_of_day``: its
+    details, which are not kept, say that a rate limit is of a day.
     """
 
     # Each lost attempt makes one: what few have is of the class until it is set.
     note = ""
     before = b""
+    is_of_day = False
     meant: int | None = None
     judge: "Callable[[UpstreamError, Callable[[str], str]], object] | None" = None
     _said: str | None = None
@@ -235,13 +236,6 @@ class UpstreamError(Exception):
         return is_large or is_too_long(f"{self.said} {' '.join(self.names)}")
 
     @property
-    def meaning(self) -> Meaning | None:
-        """What it means to the program that asked; None: what its status says."""
-        # Of 413 the bytes may be too many, which shorter words need not mend.
-        is_of_tokens = self.status != HTTPStatus.REQUEST_ENTITY_TOO_LARGE or is_too_long(self.said)
-        return Meaning.TOO_LONG if self.is_too_long and is_of_tokens else None
-
-    @property
     def is_unpaid(self) -> bool:
         """Whether the answer is not valid because its provider says so: there is none, and nothing to pay."""
         return self.kind is ErrorKind.INVALID_ANSWER and self.words is not None
@@ -283,6 +277,7 @@ class UpstreamError(Exception):
             brief=self.brief,
         )
         same.note, same.meant, same._said = self.note, self.meant, self._said
+        same.is_of_day = self.is_of_day
         return same
 
     def noted(self, note: str) -> None:

@@ -1,9 +1,79 @@
 """What a refusal means to the program that reads it: one word for the many codes and words of vendors."""
 
+import re
 from enum import StrEnum
+from http import HTTPStatus
+
+from providers.accounts import is_spent
+from providers.errors import ErrorKind, UpstreamError
+from providers.too_long import is_too_long
+from providers.wrong_api import names_model
 
 
 class Meaning(StrEnum):
     """What a refusal means. Each is a row of the table in ``dialects/meanings.py``."""
 
     TOO_LONG = "too_long"  # the prompt, or the answer asked for beside it, has more tokens than the context
+    OVERLOADED = "overloaded"  # no room at the moment, for anybody
+    RATE = "rate"  # a limit that has room again soon
+    DAY = "day"  # a limit of requests or tokens that has none until tomorrow
+    SPENT = "spent"  # a limit in dollars that the gateway keeps
+    UNPAID = "unpaid"  # the account at the provider has no money left
+    CONTENT = "content"  # a filter does not let the text through
+    KEY = "key"  # the client's own key is missing, wrong or expired
+    GONE = "gone"  # there is no such model
+
+
+_OVERLOADED_STATUS = 529  # Anthropic's
+_STATUSES_OF_WORDS = (None, HTTPStatus.OK, HTTPStatus.SERVICE_UNAVAILABLE)  # the first two within an answer
+# OpenAI's codes, Anthropic's type, Zhipu's code, and the words of these and of Google:
+# developers.openai.com/api/docs/guides/error-codes, platform.claude.com/docs/en/api/errors,
+# docs.z.ai/api-reference/api-code, ai.google.dev/gemini-api/docs/troubleshooting, read on 2026-11-29.
+_CODES_OF_OVERLOAD = frozenset({"overloaded_error", "server_is_overloaded", "slow_down", "engine_overloaded", "1305"})
+_OF_OVERLOAD = re.compile(r"\boverloaded\b|\bat capacity\b|experiencing high demand", re.IGNORECASE)
+_OF_DAYS = re.compile(r"\bper day\b|\b[RT]PD\b|\bdaily\b", re.IGNORECASE)
+# OpenAI's codes, Azure's, Alibaba's: see ``one_request.py``; and of OpenAI's cyber policy, openai/codex, api_bridge.rs.
+_CODES_OF_CONTENT = frozenset(
+    {
+        *("content_filter", "content_policy_violation", "moderation_blocked", "responsibleaipolicyviolation"),
+        *("invalid_prompt", "cyber_policy", "data_inspection_failed", "datainspectionfailed"),
+    }
+)
+# OpenAI and Azure, Anthropic (anthropics/claude-code/issues/58367), xAI, OpenRouter, Google; read on 2026-11-29.
+_OF_CONTENT = re.compile(
+    r"content (?:filter(?:ing)?|management) policy|flagged as potentially violating|rejected as a result of our safety"
+    r"|content violates usage guidelines|failed check: SAFETY_CHECK_TYPE_|your input was flagged"
+    r"|\bPROHIBITED_CONTENT\b|\bprompt was blocked\b|^request blocked\b",
+    re.IGNORECASE,
+)
+
+
+def meaning_of(error: UpstreamError) -> Meaning | None:
+    """Return what a provider's error means to the program that asked; None: what its kind says."""
+    # Of words that cannot be told from the client's, all count: it tells that client alone of its own request.
+    said, names = error.said or error.message, {name.lower() for name in error.names}
+    match error.kind:
+        case ErrorKind.BAD_REQUEST:
+            if error.is_too_long:
+                # Of 413 the bytes may be too many, which shorter words need not mend.
+                is_of_tokens = error.status != HTTPStatus.REQUEST_ENTITY_TOO_LARGE or is_too_long(said)
+                meaning, holds = Meaning.TOO_LONG, is_of_tokens
+            else:
+                is_content = not _CODES_OF_CONTENT.isdisjoint(names) or _OF_CONTENT.search(said) is not None
+                meaning, holds = Meaning.CONTENT, is_content
+        case ErrorKind.RATE_LIMITED:
+            meaning, holds = Meaning.DAY if error.is_of_day or _OF_DAYS.search(said) else Meaning.RATE, True
+        case ErrorKind.PROVIDER_AUTH:
+            is_unpaid = error.status == HTTPStatus.PAYMENT_REQUIRED or any(
+                is_spent({"message": said, "code": name}, any_codes=True, any_words=True) for name in names or {""}
+            )
+            meaning, holds = Meaning.UNPAID, is_unpaid
+        case ErrorKind.NOT_FOUND:
+            meaning, holds = Meaning.GONE, names_model(error)
+        case ErrorKind.SERVER_ERROR | ErrorKind.STREAM_ERROR:
+            is_said = error.status in _STATUSES_OF_WORDS and _OF_OVERLOAD.search(said) is not None
+            is_coded = error.status == _OVERLOADED_STATUS or not _CODES_OF_OVERLOAD.isdisjoint(names)
+            meaning, holds = Meaning.OVERLOADED, is_said or is_coded
+        case _:
+            return None
+    return meaning if holds else None

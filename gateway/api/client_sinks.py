@@ -12,7 +12,7 @@ from gateway.api.aiohttp_adapter import EventsResponse, PlainResponse
 from gateway.api.bodies import LARGE_BYTES
 from gateway.api.context import CONTEXT, Context, Phase
 from gateway.api.provider_state import Given
-from gateway.api.told import failure
+from gateway.api.told import broken, failure
 from gateway.core.calls import Call, Maker
 from gateway.core.errors import ApiError, ClientDisconnected
 from gateway.memory.answers import Remembering
@@ -144,7 +144,7 @@ class StreamingSink(HttpSink, ClientSink):
 
     async def fail(self, error: UpstreamError) -> None:
         """End the response with an error event, so that SDKs raise instead of accepting half an answer."""
-        await self._finish(self._numbered(self._call.dialect.answers.failure(error.kind, error.message)))
+        await self._finish(self._numbered(broken(error, self._call.dialect)))
 
     async def refused(self, error: ApiError) -> bool:
         """Send an error of the gateway as an event if the response has begun; return whether it has."""

@@ -23,6 +23,7 @@ from gateway.api.preferences import policy_violation
 from gateway.api.provider_state import Given, StoredAt, check_names
 from gateway.api.recall import scope_of
 from gateway.api.stored_responses import InBackground, id_of_response
+from gateway.api.told import broken
 from gateway.core.attempts import AttemptRecord, Outcome, Role, TokensSource
 from gateway.core.calls import TENANT, Call, CallRecord, Maker, Mode, Objective
 from gateway.core.errors import (
@@ -151,7 +152,7 @@ class _FollowingSink(HttpSink):
                     await self._send(block)
         except UpstreamError as error:
             deployment.hide_addresses(error)
-            last = RESPONSES.answers.failure(error.kind, error.message)
+            last = broken(error, RESPONSES)
             last = last if (number := RESPONSES.answers.numbered) is None else number(last, latest)
         except (ClientGone, ConnectionError):
             raise ClientDisconnected("the client disconnected") from None

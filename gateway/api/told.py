@@ -10,42 +10,71 @@ import msgspec
 
 from gateway.core.errors import ApiError
 from gateway.core.race_failures import RejectedByProvider
-from providers import ErrorKind
-from providers.dialects import TELLINGS, Dialect, Telling
+from providers import Meaning, UpstreamError, meaning_of
+from providers.dialects import TELLINGS, Details, Dialect, Telling
+
+# Of the gateway's own errors, those whose classes do not have OpenAI's codes, or finer ones that our pages explain.
+_REWORDED = frozenset({Meaning.TOO_LONG, Meaning.UNPAID})
 
 
 def error_body(error: ApiError, dialect: Dialect, request_id: str | None) -> bytes:
     """Return the body for ``error`` in the format of ``dialect``."""
-    telling = _telling(error, dialect)
+    telling = _telling(error.meaning, dialect)
     if dialect.error_body is None:
         return error.body() if telling is None else _reworded(error, dialect, telling)
     type_, message = error.said()
     if telling is not None:
         type_, message = telling.type, telling.message(message, error.lengths)
-    return dialect.error_body(error.status_code, type_, message, request_id)
+    return dialect.error_body(error.status_code, type_, message, request_id, _details(error, telling))
 
 
 def failure(error: ApiError, dialect: Dialect) -> bytes:
     """Return the event of ``error`` for a response that has begun."""
-    told = dialect.answers.failure
-    telling = _telling(error, dialect)
+    telling = _telling(error.meaning, dialect)
     if telling is None:
-        return told(error.kind, error.message)
+        return dialect.answers.failure(error.kind, error.message, ())
     _, message = error.said()
-    return told(telling.code or ErrorKind.BAD_REQUEST, telling.message(message, error.lengths))
+    own = error.code_there if isinstance(error, RejectedByProvider) else None
+    kind = _kept(telling, own) or telling.code or telling.type
+    return dialect.answers.failure(kind, telling.message(message, error.lengths), _details(error, telling))
 
 
-def _telling(error: ApiError, dialect: Dialect) -> Telling | None:
-    return None if error.meaning is None else TELLINGS[error.meaning][dialect.told_as]
+def broken(error: UpstreamError, dialect: Dialect) -> bytes:
+    """Return the event of a provider's ``error``, at which the response breaks off."""
+    telling = _telling(meaning_of(error), dialect)
+    if telling is None:
+        return dialect.answers.failure(error.kind, error.message, ())
+    kind = _kept(telling, *error.names) or telling.code or telling.type
+    return dialect.answers.failure(kind, telling.message(error.message), telling.details(error.retry_after_s))
+
+
+def _kept(telling: Telling, *codes: str | None) -> str | None:
+    """Return the one of a provider's codes that the client's vendor has for this, too."""
+    return next((code for code in codes if code is not None and code in telling.codes), None)
+
+
+def _telling(meaning: Meaning | None, dialect: Dialect) -> Telling | None:
+    return None if meaning is None else TELLINGS[meaning][dialect.told_as]
+
+
+def _details(error: ApiError, telling: Telling | None) -> Details:
+    if telling is None:
+        return ()
+    after = error.headers.get("retry-after")
+    return telling.details(None if after is None else float(after))
 
 
 def _reworded(error: ApiError, dialect: Dialect, telling: Telling) -> bytes:
-    """Return a body in OpenAI's shape; a provider's own as it is if it has the code of the meaning."""
+    """Return a body in OpenAI's shape; a provider's own as it is if it has a code of the meaning."""
     body = error.body()
-    if isinstance(error, RejectedByProvider) and error.code_there == telling.code:
+    if isinstance(error, RejectedByProvider):
+        if error.code_there == telling.code or _kept(telling, error.code_there) is not None:
+            return body
+    elif error.meaning not in _REWORDED:
         return body
     told: dict[str, Any] = msgspec.json.decode(body)["error"]
     message = telling.message(error.said()[1], error.lengths)
     told |= {"message": message, "type": telling.type, "code": telling.code}
-    told["param"] = told.get("param") or dialect.requests.prompt
+    if error.meaning is not Meaning.UNPAID:
+        told["param"] = told.get("param") or dialect.requests.prompt
     return msgspec.json.encode({"error": told})

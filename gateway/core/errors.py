@@ -45,12 +45,14 @@ ApiError                        status, type, code, and a sentence that says wha
 └── RaceFailed                       every provider that was tried failed (these are in race_failures.py)
     ├── RejectedByProvider           the client's own fault (400, 413, 422), with the provider's status and message
     ├── AllRateLimited          429  with the least retry-after
+    ├── AllOverloaded           503  each says that it has too much to do
     │   └── AtCapacity               max_in_flight requests are in flight, and none ended in time
     ├── OutOfResources          503  this machine lacks descriptors, ports or memory for a request
     ├── AllTimedOut             504
     ├── ProviderMisconfigured   424  the operator must correct it, so SDKs do not retry; by code each provider
     │                                refuses the key (provider_auth), does not know the model (provider_not_found)
-    │                                or the path (no_such_api), or several of these (provider_misconfigured)
+    │   │                            or the path (no_such_api), or several of these (provider_misconfigured)
+    │   └── ModelGone           404  each says that it has no such model
     ├── NoValidAnswer           502  those that answered gave nothing valid (win_on: valid); names each flaw
     └── AllProvidersFailed      502  names each provider with its cause
 """
@@ -131,6 +133,7 @@ class Unauthorized(ApiError):
     status = 401
     type = "authentication_error"
     code = "invalid_api_key"
+    meaning = Meaning.KEY
 
 
 class NoKey(Unauthorized):
@@ -186,13 +189,15 @@ class NotFound(ApiError):
 class ModelNotFound(ApiError):
     """No such model."""
 
-    # Means: No model of this name is configured.
+    # Means: No model of this name is configured; or each provider of it says that it does not have it, or not any more.
     # Retry: no.
-    # Caller: Use a name of `GET /v1/models`.
-    # Operator: Add it under `models:`. A client with `adhoc: true` may also write `provider/model`.
+    # Caller: Use another name of `GET /v1/models`.
+    # Operator: Add it under `models:`, or correct the name there: `holeshot models --live` lists those that providers
+    # know. A client with `adhoc: true` may also write `provider/model`.
     status = 404
     type = "invalid_request_error"
     code = "model_not_found"
+    meaning = Meaning.GONE
 
 
 class ResponseNotFound(ApiError):
@@ -424,6 +429,7 @@ class Overloaded(ApiError):
     status = 503
     type = "service_unavailable"
     code = "overloaded"
+    meaning = Meaning.OVERLOADED
 
 
 class TooManyViewers(ApiError):

@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 import msgspec
 
 from gateway.core.errors import ApiError, NoDeploymentFits
-from providers import ErrorKind, Meaning, UpstreamError, stated_lengths
+from providers import ErrorKind, Meaning, UpstreamError, meaning_of, stated_lengths
 
 # Errors in a provider's configuration: they stay until the operator changes it.
 OPERATORS = frozenset({ErrorKind.PROVIDER_AUTH, ErrorKind.NOT_FOUND, ErrorKind.NO_SUCH_API})
@@ -91,6 +91,18 @@ class ProviderMisconfigured(RaceFailed):
             self.code = CODES_OF_OPERATORS[next(iter(kinds))]
 
 
+class ModelGone(ProviderMisconfigured):
+    """Each provider says that it does not have the model: the client has to take another one."""
+
+    status = 404
+    type = "invalid_request_error"
+    code = "model_not_found"
+    meaning = Meaning.GONE
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, ())
+
+
 class BroughtKeyRefused(RaceFailed):
     """Each deployment refuses the key that the client has brought for its provider."""
 
@@ -144,6 +156,7 @@ class AllRateLimited(RaceFailed):
     status = 429
     type = "rate_limit_error"
     code = "rate_limit_exceeded"
+    meaning = Meaning.RATE
 
     def __init__(self, message: str, *, retry_after_s: float, free_in_s: float | None = None) -> None:
         """``free_in_s``: when the first is free again that has said so; None if none has."""
@@ -163,6 +176,25 @@ class AtCapacity(AllRateLimited):
     # Caller: Send fewer requests at a time.
     # Operator: Add a deployment, or raise `max_in_flight` if the server has room.
     code = "at_capacity"
+
+
+class AllOverloaded(RaceFailed):
+    """Each provider says that it is overloaded."""
+
+    # Means: Every provider of the model says that it has too much to do. The code is OpenAI's.
+    # Retry: after `retry-after`.
+    # Caller: Wait; SDKs do so by themselves.
+    # Operator: Add a deployment at another provider, or a fallback model.
+    status = 503
+    type = "service_unavailable_error"
+    code = "server_is_overloaded"
+    meaning = Meaning.OVERLOADED
+
+    def __init__(self, message: str, retry_after_s: float | None) -> None:
+        """``retry_after_s``: the least that one has said; None if none has."""
+        super().__init__(message)
+        if retry_after_s is not None:
+            self.headers["retry-after"] = str(max(1, int(-(-retry_after_s // 1))))
 
 
 class OutOfResources(RaceFailed):
@@ -212,7 +244,7 @@ class RejectedByProvider(RaceFailed):
         super().__init__(error.message)
         self.said_there = error.said  # the provider's own words, without what they quote of the request
         self.is_of_one_model = error.is_of_one_model or error.is_declined
-        self.meaning = error.meaning
+        self.meaning = meaning_of(error)
         self._status = _KNOWN_AS.get(error.status or 400, error.status or 400)
         if self.meaning is Meaning.TOO_LONG:
             self._status, self.lengths = 400, stated_lengths(error.said)
@@ -271,6 +303,7 @@ def race_failed(
     """
     causes = "; ".join([*(f"{name}: {error.kind}: {error.message}" for name, error in failures), *map(str, out)])
     kinds = {error.kind for _, error in failures}
+    meanings = {meaning_of(error) for _, error in failures}
     own_fault = next((RejectedByProvider(error) for _, error in failures if error.kind is ErrorKind.BAD_REQUEST), None)
     if own_fault is not None and own_fault.meaning is Meaning.TOO_LONG and not all(each.for_good for each in out):
         own_fault = None  # those that were not asked may take it when they are back
@@ -286,15 +319,11 @@ def race_failed(
             f" within queue_timeout_s: retry later{failed_too}"
         )
         return AtCapacity(message, retry_after_s=RETRY_FULL_S)
-    if kinds == {ErrorKind.RATE_LIMITED}:
-        least = min(error.retry_after_s or 1.0 for _, error in failures)
-        free_in_s = min((error.retry_after_s for _, error in failures if error.retry_after_s), default=None)
-        state = "is rate-limited" if not out else "that is available is rate-limited"
-        message = f"every deployment of {model!r} {state} ({causes})"
-        return AllRateLimited(message, retry_after_s=least, free_in_s=free_in_s)
-    if kinds and kinds <= OPERATORS and all(each.for_good for each in out):
-        fault = _FAULT_OF_CALLER if adhoc else _LACKING if kinds == {ErrorKind.NO_SUCH_API} else _FAULT_OF_OPERATOR
-        return ProviderMisconfigured(f"no deployment of {model!r} {fault} ({causes})", kinds)
+    error = _passing(model, failures, meanings, causes, others=bool(out))
+    if error is None and kinds and kinds <= OPERATORS and all(each.for_good for each in out):
+        error = _lasting(model, kinds, meanings, causes, out, adhoc=adhoc)
+    if error is not None:
+        return error
     paid = {error.kind for _, error in failures if not error.is_unpaid}
     is_invalid = not paid.isdisjoint({ErrorKind.INVALID_ANSWER, ErrorKind.NO_PLACE})
     message = (
@@ -306,6 +335,50 @@ def race_failed(
     return error_type(message)
 
 
+def _passing(
+    model: str,
+    failures: Sequence[tuple[str, UpstreamError]],
+    meanings: Collection[Meaning | None],
+    causes: str,
+    *,
+    others: bool,
+) -> RaceFailed | None:
+    """Return the error if all refuse for the same reason, which passes by itself; else None.
+
+    ``others``: whether some were not asked.
+    """
+    told_s = [error.retry_after_s for _, error in failures if error.retry_after_s]
+    if meanings == {Meaning.OVERLOADED}:
+        return AllOverloaded(f"every deployment of {model!r} is overloaded ({causes})", min(told_s, default=None))
+    if not meanings or not all(error.kind is ErrorKind.RATE_LIMITED for _, error in failures):
+        return None
+    state = "that is available is rate-limited" if others else "is rate-limited"
+    least_s = min(error.retry_after_s or 1.0 for _, error in failures)
+    limited = AllRateLimited(
+        f"every deployment of {model!r} {state} ({causes})", retry_after_s=least_s, free_in_s=min(told_s, default=None)
+    )
+    limited.meaning = Meaning.DAY if meanings == {Meaning.DAY} else Meaning.RATE
+    return limited
+
+
+def _lasting(
+    model: str,
+    kinds: Collection[ErrorKind],
+    meanings: Collection[Meaning | None],
+    causes: str,
+    out: Sequence[NotAsked],
+    *,
+    adhoc: bool,
+) -> ProviderMisconfigured:
+    """Return the error if none can answer until its operator acts, or the client takes another model."""
+    if meanings == {Meaning.GONE} and all(each.kind == ErrorKind.NOT_FOUND for each in out):
+        return ModelGone(f"no provider of {model!r} has the model ({causes})")
+    fault = _FAULT_OF_CALLER if adhoc else _LACKING if kinds == {ErrorKind.NO_SUCH_API} else _FAULT_OF_OPERATOR
+    error = ProviderMisconfigured(f"no deployment of {model!r} {fault} ({causes})", kinds)
+    error.meaning = Meaning.UNPAID if meanings == {Meaning.UNPAID} else None
+    return error
+
+
 def all_failed(failed: Sequence[tuple[str, ApiError]], kept_out: Mapping[str, ApiError]) -> ApiError:
     """Return one error for all models that could not answer: the last one's, whose message has those of all.
 
@@ -315,7 +388,7 @@ def all_failed(failed: Sequence[tuple[str, ApiError]], kept_out: Mapping[str, Ap
     errors = [error for _, error in failed]
     found = errors[0] if any(isinstance(error, RejectedByProvider) for error in errors) else errors[-1]
     able = [error for error in errors if not isinstance(error, _UNABLE)]
-    if found.meaning is Meaning.TOO_LONG and able:
+    if found.meaning in {Meaning.TOO_LONG, Meaning.GONE} and able:
         found = able[-1]
     elif not able and not isinstance(found, RejectedByProvider):
         found = next((error for error in errors if error.meaning is Meaning.TOO_LONG), found)
@@ -345,7 +418,7 @@ _FAULT_OF_CALLER = "can answer: the provider lacks the requested model or API, o
 _LACKING = "has this API: use another model, or let the gateway's operator correct 'base_url' or 'apis'"
 CODES_OF_OPERATORS = {
     # Error 424 provider_auth: Every provider refuses the operator's key (401, 403), or wants to be paid first (402,
-    # or another status whose code says so).
+    # or another status whose code says so; all of them: then clients are told `insufficient_quota`).
     # Retry: no.
     # Caller: Tell the operator.
     # Operator: Set a valid key and reload, or pay. Without a reload each is tried again once a minute.

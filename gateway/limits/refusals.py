@@ -8,6 +8,7 @@ from multidict import istr
 from gateway.core.errors import ApiError, InvalidRequest
 from gateway.limits.accounts import NAMES
 from gateway.limits.quota import DOLLARS, ROUNDING, Quota
+from providers import Meaning
 
 # The response headers in which OpenAI's API reports what is left of a minute's limits.
 
@@ -51,6 +52,7 @@ class LimitReached(ApiError):
     status = 429
     type = "rate_limit_error"
     code = "rate_limit_exceeded"
+    meaning = Meaning.RATE
 
     def __init__(self, quota: Quota, whose: str, unix_s: float, *, of_model: bool, message: str | None = None) -> None:
         retry_s = retry_after_s(quota, unix_s)
@@ -76,6 +78,7 @@ class BudgetSpent(LimitReached):
     # what.
     type = "insufficient_quota"
     code = "insufficient_quota"
+    meaning = Meaning.SPENT
 
     def __init__(self, quota: Quota, whose: str, unix_s: float, *, of_model: bool) -> None:
         super().__init__(quota, whose, unix_s, of_model=of_model)

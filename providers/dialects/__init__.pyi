@@ -52,6 +52,7 @@ from .histories import History as History
 from .index import DIALECTS as DIALECTS
 from .index import PIVOT as PIVOT
 from .meanings import TELLINGS as TELLINGS
+from .meanings import Details as Details
 from .meanings import Telling as Telling
 from .messages.dialect import MESSAGES as MESSAGES
 from .responses.dialect import RESPONSES as RESPONSES

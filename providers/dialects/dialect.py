@@ -14,7 +14,7 @@ from providers.dialects.cache_marks import Lasting
 from providers.dialects.continuing import Continuing
 from providers.dialects.events import CUT_SHORT, FILTERED, Chunk, Gathering, Pattern, Run
 from providers.dialects.histories import History
-from providers.dialects.meanings import OPENAI
+from providers.dialects.meanings import OPENAI, Details
 from providers.dialects.sealed import Seal
 from providers.dialects.unshown import Unshown
 from providers.dialects.wording import Fields, Wording
@@ -385,7 +385,7 @@ class AnswerFormat(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     events_of_answer: Callable[[bytes, Sequence[str]], bytes]  # from a whole JSON answer and the secrets to mask
     gathering: Callable[[], Gathering]
     ending: bytes  # the last event, sent where a provider stops after the finish reason
-    failure: Callable[[str, str], bytes]  # from an error's kind and message to its event
+    failure: Callable[[str, str, Details], bytes]  # from an error's kind, message and details to its event
     numbered: Callable[[bytes, bytes], bytes] | None = None  # from a failure and the events before it; None: no numbers
     keep_alive: bytes = b": keep-alive\n\n"  # sent while a client waits for the first event
     cut_short: frozenset[str] = CUT_SHORT  # finish reasons: a limit was reached
@@ -447,8 +447,9 @@ class Dialect(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     untranslated: str | None = None  # why it cannot be translated
     counting: TokenCounting | None = None  # None: its API does not count
     headers: str = "openai-"  # how the names of its vendor's headers begin
-    # From an error's HTTP status, type ("": by the status), message and request id to its body; None: OpenAI's shape.
-    error_body: Callable[[int, str, str, str | None], bytes] | None = None
+    # From an error's HTTP status, type ("": by the status), message, request id and details to its body; None: OpenAI's
+    # shape.
+    error_body: Callable[[int, str, str, str | None, Details], bytes] | None = None
     told_as: str = OPENAI  # whose column of ``meanings.py`` has its refusals
 
     def __repr__(self) -> str:

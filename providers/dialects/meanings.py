@@ -5,12 +5,15 @@ vendor, or of the gateway, is told in these. What is not in the table is told by
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import msgspec
 
 from providers.meanings import Meaning
-from providers.too_long import Lengths
+from providers.too_long import UNKNOWN_LENGTHS, Lengths
+
+Details = Sequence[Mapping[str, Any]]  # what an error says beside its message, for programs alone
 
 
 class Telling(msgspec.Struct, frozen=True):
@@ -18,14 +21,16 @@ class Telling(msgspec.Struct, frozen=True):
 
     type: str
     own: re.Pattern[str]  # finds its own words: a message that has them is told as it is
-    words: str  # where nothing else is known
+    words: str = ""  # where nothing else is known; "": the message is told as it is
     code: str | None = None  # None: its errors have none
+    codes: frozenset[str] = frozenset()  # its others for this, which are kept
+    details: Callable[[float | None], Details] = lambda _: ()  # by the seconds after which to come back
     long: str = ""  # the words if ``prompt`` and ``most`` are known, as they are of a length
     beside: str = ""  # the words if the prompt would fit, but not with the ``answer`` beside it
 
-    def message(self, said: str, lengths: Lengths) -> str:
+    def message(self, said: str, lengths: Lengths = UNKNOWN_LENGTHS) -> str:
         """Return what ``said``, the words of another vendor or of the gateway, is in its words."""
-        if self.own.search(said) is not None:
+        if not self.words or self.own.search(said) is not None:
             return said
         words = self.words
         if lengths.prompt is not None and lengths.most is not None:
@@ -36,7 +41,29 @@ class Telling(msgspec.Struct, frozen=True):
 
 OPENAI, ANTHROPIC, GOOGLE = "openai", "anthropic", "google"  # whose words: ``Dialect.told_as``
 
-# Beside each, who reads it, and how.
+_RPC = "type.googleapis.com/google.rpc."
+_ANY = re.compile("")
+
+
+def _retried(after_s: float | None) -> Details:
+    """Return Google's word for when to come back: its clients read no header."""
+    return () if after_s is None else ({"@type": f"{_RPC}RetryInfo", "retryDelay": f"{after_s:g}s"},)
+
+
+def _of_day(quota: str) -> Callable[[float | None], Details]:
+    """Return what makes a limit final to Gemini CLI: the day in the name of the quota."""
+    failure = {"@type": f"{_RPC}QuotaFailure", "violations": [{"quotaId": quota}]}
+    return lambda after_s: (failure, *_retried(after_s))
+
+
+# Beside each, who reads it, and how. All were read on 2026-11-29:
+# - Codex: codex-rs/codex-api/src/api_bridge.rs, .../sse/responses.rs and codex-rs/protocol/src/error.rs of
+#   https://github.com/openai/codex
+# - Gemini CLI: packages/core/src/utils/googleQuotaErrors.ts and retry.ts of https://github.com/google-gemini/gemini-cli
+# - pi: packages/coding-agent/src/core/agent-session.ts of https://github.com/badlogic/pi-mono
+# - opencode: packages/opencode/src/session/retry.ts, in a copy of https://github.com/Kilo-Org/kilocode
+# - Cline: apps/vscode/src/services/error/ClineError.ts of https://github.com/cline/cline
+# - aider: aider/exceptions.py of https://github.com/Aider-AI/aider, by litellm's classes, which follow the status
 TELLINGS: Mapping[Meaning, Mapping[str, Telling]] = {
     # The agent shortens the conversation, and goes on; without these words it gives up.
     # pi and opencode know the words of all three: packages/ai/src/utils/overflow.ts of
@@ -77,7 +104,120 @@ TELLINGS: Mapping[Meaning, Mapping[str, Telling]] = {
             long="The input token count ({prompt}) exceeds the maximum number of tokens allowed ({most}).",
         ),
     },
+    # It passes by itself: programs try again. pi and opencode find "overloaded" in the words, all SDKs the status.
+    Meaning.OVERLOADED: {
+        # OpenAI: developers.openai.com/api/docs/guides/error-codes. Codex, by 503 and the code: it sends a request five
+        # times, then it tells its user to take another model. In a response that has begun this would be at once, so it
+        # is not told by ``response.failed`` there: then Codex asks again.
+        OPENAI: Telling(
+            type="service_unavailable_error",
+            code="server_is_overloaded",
+            codes=frozenset({"slow_down"}),
+            own=re.compile(r"overloaded", re.IGNORECASE),
+            words="Our servers are currently overloaded. Please try again later.",
+        ),
+        # Claude Code, by the type; Anthropic's own status, 529, means no more to it, and less to others.
+        ANTHROPIC: Telling(type="overloaded_error", own=re.compile(r"overloaded", re.IGNORECASE), words="Overloaded"),
+        # Gemini CLI, by 503: it tries again, and then offers another model.
+        GOOGLE: Telling(
+            type="UNAVAILABLE",
+            own=re.compile(r"overloaded|high demand", re.IGNORECASE),
+            words="The model is overloaded. Please try again later.",
+            details=_retried,
+        ),
+    },
+    # It has room again soon: programs wait for as long as they are told. SDKs, opencode and aider read ``retry-after``.
+    Meaning.RATE: {
+        # Codex over HTTP, by 429, which is final to it; in a response that has begun by the code: it waits for the
+        # seconds after "try again in".
+        OPENAI: Telling(type="rate_limit_error", code="rate_limit_exceeded", own=_ANY),
+        ANTHROPIC: Telling(type="rate_limit_error", own=_ANY),
+        # Gemini CLI, by RetryInfo.
+        GOOGLE: Telling(type="RESOURCE_EXHAUSTED", own=_ANY, details=_retried),
+    },
+    # The same, but of a day: the programs of Google's API, which take its minute and its day apart, end.
+    Meaning.DAY: {
+        OPENAI: Telling(type="rate_limit_error", code="rate_limit_exceeded", own=_ANY),
+        ANTHROPIC: Telling(type="rate_limit_error", own=_ANY),
+        # Gemini CLI, by QuotaFailure with "PerDay" in its quotaId.
+        GOOGLE: Telling(type="RESOURCE_EXHAUSTED", own=_ANY, details=_of_day("RequestsPerDay")),
+    },
+    # A limit of the gateway in dollars: programs end, and tell why.
+    Meaning.SPENT: {
+        # Codex, by 429, or the code in a response that has begun; SDKs by ``x-should-retry: false``.
+        OPENAI: Telling(type="insufficient_quota", code="insufficient_quota", own=_ANY),
+        # Anthropic's SDKs raise EnforcedSpendLimitReachedError by the details:
+        # platform.claude.com/docs/en/api/handle-errors and /rate-limits. Claude Code, by ``x-should-retry: false``.
+        ANTHROPIC: Telling(
+            type="rate_limit_error",
+            own=re.compile(r"have reached your (?:specified )?(?:workspace )?API usage limits", re.IGNORECASE),
+            words="You have reached your specified API usage limits.",
+            details=lambda _: ({"error_code": "enforced_spend_limit_reached"},),
+        ),
+        # Gemini CLI, by QuotaFailure with "PerDay" in its quotaId: without it, it tries for minutes.
+        GOOGLE: Telling(type="RESOURCE_EXHAUSTED", own=_ANY, details=_of_day("UsdPerDayOrMonth")),
+    },
+    # The operator's account at every provider is spent: nobody's request has an answer until it is paid.
+    Meaning.UNPAID: {
+        OPENAI: Telling(type="insufficient_quota", code="insufficient_quota", own=_ANY),
+        # Claude Code, by these words: github.com/anthropics/claude-code/issues/66314.
+        ANTHROPIC: Telling(
+            type="billing_error",
+            own=re.compile(r"credit balance is too low", re.IGNORECASE),
+            words="Your credit balance is too low to access the Anthropic API.",
+        ),
+        GOOGLE: Telling(type="RESOURCE_EXHAUSTED", own=_ANY, details=_of_day("UsdPerDayOrMonth")),
+    },
+    # The text is refused: the same again is in vain.
+    Meaning.CONTENT: {
+        # Codex, by 400, or the code in a response that has begun; "cyber_policy" has its own words there.
+        OPENAI: Telling(
+            type="invalid_request_error",
+            code="invalid_prompt",
+            codes=frozenset(
+                {"content_filter", "content_policy_violation", "moderation_blocked", "cyber_policy"}
+            ),  # Azure's, and OpenAI's of pictures and of attacks
+            own=re.compile(r"flagged|content (?:filter|management|policy)|safety", re.IGNORECASE),
+            words="Invalid prompt: your prompt was flagged as potentially violating our usage policy.",
+        ),
+        # github.com/anthropics/claude-code/issues/58367
+        ANTHROPIC: Telling(
+            type="invalid_request_error",
+            own=re.compile(r"blocked by content filtering policy", re.IGNORECASE),
+            words="Output blocked by content filtering policy",
+        ),
+        # Of a prompt: ``blockReason`` of ai.google.dev/api/generate-content.
+        GOOGLE: Telling(
+            type="INVALID_ARGUMENT",
+            own=re.compile(r"PROHIBITED_CONTENT|\bSAFETY\b|prompt was blocked"),
+            words="The prompt was blocked: PROHIBITED_CONTENT",
+        ),
+    },
+    # The client's own key at the gateway: its user has to set another one.
+    Meaning.KEY: {
+        OPENAI: Telling(type="authentication_error", code="invalid_api_key", own=_ANY),
+        # Claude Code, by 401 and the header's name.
+        ANTHROPIC: Telling(
+            type="authentication_error", own=re.compile(r"x-api-key", re.IGNORECASE), words="invalid x-api-key"
+        ),
+        # By the reason: google/api/error_reason.proto of https://github.com/googleapis/googleapis.
+        GOOGLE: Telling(
+            type="UNAUTHENTICATED",
+            own=re.compile(r"API key not valid"),
+            words="API key not valid. Please pass a valid API key.",
+            details=lambda _: ({"@type": f"{_RPC}ErrorInfo", "reason": "API_KEY_INVALID", "domain": "googleapis.com"},),
+        ),
+    },
+    # There is no such model, here or at its vendor: the user takes another one. All read the status, 404.
+    Meaning.GONE: {
+        # github.com/Aider-AI/aider/issues/2030
+        OPENAI: Telling(type="invalid_request_error", code="model_not_found", own=_ANY),
+        # Claude Code: "There's an issue with the selected model", github.com/anthropics/claude-code/issues/46019.
+        ANTHROPIC: Telling(type="not_found_error", own=_ANY),
+        # Gemini CLI: ModelNotFoundError, which is final, and offers another model.
+        GOOGLE: Telling(type="NOT_FOUND", own=_ANY),
+    },
 }
 
-# The codes of all meanings, by which programs go on.
-CODES = frozenset(told[OPENAI].code for told in TELLINGS.values())
+# By these codes Codex goes on, or ends, in a response that has begun: all but of what passes by itself at once.
+CODES = frozenset(told[OPENAI].code for meaning, told in TELLINGS.items() if meaning is not Meaning.OVERLOADED)

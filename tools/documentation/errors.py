@@ -13,9 +13,10 @@ from gateway.core.errors import ApiError, InvalidRequest, NoDeploymentFits, NoKe
 from gateway.core.race_failures import CODES_OF_OPERATORS, ProviderMisconfigured, RejectedByProvider
 from gateway.ledger import INTERRUPTED, INTERRUPTED_STATUS
 from gateway.server.connection import MALFORMED_BODY, MALFORMED_REQUEST
-from providers import ErrorKind
+from providers import ErrorKind, Meaning
+from providers.dialects import TELLINGS, Telling
 from tools.documentation import advice
-from tools.documentation.tables import code
+from tools.documentation.tables import code, table
 
 ROOT = Path(__file__).resolve().parents[2]
 LATER = "after `retry-after`"
@@ -45,6 +46,25 @@ Every error of the gateway, and what to do about it.
 - SQL and the log ([`call.finished`](events.md)) have the code as `error_kind`.
 
 """
+_MEANINGS = """## What a refusal means, in each API
+
+Programs know a refusal by the code, type, status and words of their own API's vendor: then they shorten, wait, end, or
+ask their user for another key or model. So what the gateway, or a provider of another API, has refused is told in
+these: whole, over a WebSocket, and in a stream that has begun. It is told only if all that could have answered say the
+same. Words of the client's own API pass as they are. [The table](../../providers/dialects/meanings.py) names the
+programs that read each, and where.
+"""
+_MEANT: Mapping[Meaning, str] = {
+    Meaning.TOO_LONG: "the prompt, or the answer beside it, is too long",
+    Meaning.OVERLOADED: "every provider is overloaded",
+    Meaning.RATE: "a limit that has room again soon",
+    Meaning.DAY: "a limit of requests or tokens a day",
+    Meaning.SPENT: "the client's, or the model's, limit in dollars",
+    Meaning.UNPAID: "the operator's account is spent",
+    Meaning.CONTENT: "a filter refuses the text",
+    Meaning.KEY: "the client's key at the gateway",
+    Meaning.GONE: "there is no such model, here or at the provider",
+}
 _REFUSALS = """## Words for refused requests
 
 The table `refusals`, the event `request.refused` and the metrics have the code above as the `reason`, but for these:
@@ -104,6 +124,7 @@ def page() -> str:
         lines += [f"## {status} {_phrase(status)}", "", *([shared.strip(), ""] if shared else [])]
         for name in names:
             lines += _entry(name, () if shared else found[status, name], advised[status, name])
+    lines += [_MEANINGS, *table(("meaning", *next(iter(TELLINGS.values()))), map(_meaning, TELLINGS)), ""]
     lines += [_REFUSALS]
     for name, means in refusals().items():
         lines += [f"**{code(name)}**", f": {means}", ""]
@@ -113,6 +134,28 @@ def page() -> str:
         is_said = do == NOTHING or str(kind) in above  # by the error of the same name
         lines += [f"**{code(str(kind))}**", f": {means}{'' if is_said else f' *Do:* {do}'}", ""]
     return "\n".join(lines).rstrip() + "\n"
+
+
+def _meaning(meaning: Meaning) -> tuple[str, ...]:
+    return (_MEANT[meaning], *map(_told, TELLINGS[meaning].values()))
+
+
+def _told(telling: Telling) -> str:
+    """Return how a vendor tells it: its code or type, what stands beside it, and its words."""
+    details = telling.details(1.0)
+    beside = [
+        value
+        for each in details
+        for value in (
+            each.get("reason"),
+            each.get("error_code"),
+            *(violation["quotaId"] for violation in each.get("violations", ())),
+            "RetryInfo" if "retryDelay" in each else None,
+        )
+        if value is not None
+    ]
+    told = ", ".join(map(code, (telling.code or telling.type, *beside)))
+    return f"{told}: “{telling.words}”" if telling.words else told
 
 
 def codes() -> Mapping[tuple[int, str], tuple[str, ...]]:

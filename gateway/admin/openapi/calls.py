@@ -113,6 +113,8 @@ HEADERS: Mapping[str, Any] = {
 OF_UPSTREAM: tuple[type[errors.ApiError], ...] = (
     race_failures.RejectedByProvider,
     race_failures.ProviderMisconfigured,
+    race_failures.ModelGone,
+    race_failures.AllOverloaded,
     race_failures.BroughtKeyRefused,
     race_failures.AllRateLimited,
     race_failures.AllProvidersFailed,

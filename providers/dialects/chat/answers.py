@@ -29,6 +29,7 @@ from providers.dialects.events import (
     no_answer,
     whole,
 )
+from providers.dialects.meanings import Details
 from providers.error_bodies import read_answer
 from providers.errors import SURPRISES, ErrorKind, UpstreamError
 
@@ -45,7 +46,7 @@ _STOP = msgspec.Raw(b'"stop"')
 _CHUNK = msgspec.Raw(b'"chat.completion.chunk"')
 
 
-def failure(kind: str, message: str) -> bytes:
+def failure(kind: str, message: str, _: Details = ()) -> bytes:
     """Return the event of an error; no [DONE] follows, so that SDKs raise instead of returning half an answer."""
     body = {"message": message, "type": "upstream_error", "param": None, "code": kind}
     return b"data: " + msgspec.json.encode({"error": body}) + b"\n\n"

@@ -5,6 +5,7 @@ the response ends the answer.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from http import HTTPStatus
 from typing import Any
 
 import msgspec
@@ -25,6 +26,7 @@ from providers.dialects.events import (
     no_json_object,
     whole,
 )
+from providers.dialects.meanings import Details
 from providers.error_bodies import error_in, read_answer
 from providers.errors import UNREADABLE, ErrorKind, UpstreamError
 from providers.usage import Usage, tier_of
@@ -53,6 +55,7 @@ _STATUS_OF_KIND: Mapping[str, int] = {  # all others are errors of the gateway o
     ErrorKind.TOTAL_TIMEOUT: 504,
     ErrorKind.RATE_LIMITED: 429,
     ErrorKind.BAD_REQUEST: 400,
+    **{word: status for status, word in _STATUS_WORDS.items() if status != HTTPStatus.BAD_GATEWAY},
 }
 _REQUEST_INFO = "type.googleapis.com/google.rpc.RequestInfo"
 
@@ -62,13 +65,16 @@ def status_word(status: int) -> str:
     return _STATUS_WORDS.get(status) or ("INTERNAL" if status >= _FIRST_SERVER_STATUS else "INVALID_ARGUMENT")
 
 
-def error_body(status: int, type_: str, message: str, request_id: str | None) -> bytes:
+def error_body(status: int, type_: str, message: str, request_id: str | None, details: Details = ()) -> bytes:
     """Return an error's body in Google's shape."""
     del type_  # a provider's own word; Google's follows from the status
+    about = () if request_id is None else ({"@type": _REQUEST_INFO, "requestId": request_id},)
+    return msgspec.json.encode({"error": _error(status, message, (*details, *about))})
+
+
+def _error(status: int, message: str, details: Details) -> dict[str, Any]:
     error: dict[str, Any] = {"code": status, "message": message, "status": status_word(status)}
-    if request_id is not None:
-        error["details"] = [{"@type": _REQUEST_INFO, "requestId": request_id}]
-    return msgspec.json.encode({"error": error})
+    return {**error, "details": details} if details else error
 
 
 def event(fields: Mapping[str, Any]) -> bytes:
@@ -76,10 +82,9 @@ def event(fields: Mapping[str, Any]) -> bytes:
     return b"data: " + msgspec.json.encode(fields) + b"\r\n\r\n"
 
 
-def failure(kind: str, message: str) -> bytes:
-    """Return the event of an error of this kind of ours."""
-    status = _STATUS_OF_KIND.get(kind, 500)
-    return event({"error": {"code": status, "message": message, "status": status_word(status)}})
+def failure(kind: str, message: str, details: Details = ()) -> bytes:
+    """Return the event of an error of this kind of ours, or with this word of Google's for its status."""
+    return event({"error": _error(_STATUS_OF_KIND.get(kind, 500), message, details)})
 
 
 class _Call(msgspec.Struct, gc=False):

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from providers.dialects.events import Chunk, Gathering, few, joined_arguments, no_answer
+from providers.dialects.meanings import Details
 from providers.dialects.messages.events import add_usage, error_of_event, type_of_kind
 from providers.dialects.wording import SAYS_NOTHING, arguments_object
 from providers.error_bodies import read_answer
@@ -58,9 +59,10 @@ def event(type_: str, fields: Mapping[str, Any]) -> bytes:
 ENDING = event("message_stop", {})
 
 
-def failure(kind: str, message: str) -> bytes:
-    """Return the event of an error of this kind of ours; SDKs raise an exception for it."""
-    return event("error", {"error": {"type": type_of_kind(kind), "message": message}})
+def failure(kind: str, message: str, details: Details = ()) -> bytes:
+    """Return the event of an error of this kind of ours, or of Anthropic's; SDKs raise an exception for it."""
+    more = {"details": details[0]} if details else {}
+    return event("error", {"error": {"type": type_of_kind(kind), "message": message, **more}})
 
 
 def events_of_answer(body: bytes, secrets: Sequence[str] = ()) -> bytes:

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from providers.dialects.events import DONE, Chunk, fit, no_json_object
+from providers.dialects.meanings import Details
 from providers.dialects.stored import KEEPS_NONE
 from providers.error_bodies import error_in
 from providers.errors import UNREADABLE, ErrorKind, UpstreamError, kind_of_status
@@ -63,23 +64,23 @@ def type_of_status(status: int) -> str:
 
 
 def type_of_kind(kind: str) -> str:
-    """Return Anthropic's error type for one of our kinds, api_error if there is none."""
-    return _TYPE_OF_KIND.get(kind, "api_error")
+    """Return Anthropic's error type for one of our kinds, or for itself; api_error if there is none."""
+    return kind if kind in _STATUS_OF_TYPE else _TYPE_OF_KIND.get(kind, "api_error")
 
 
-def error_body(status: int, type_: str, message: str, request_id: str | None) -> bytes:
+def error_body(status: int, type_: str, message: str, request_id: str | None, details: Details = ()) -> bytes:
     """Return an error's body in Anthropic's shape. A ``type_`` that is not Anthropic's gives way to the status's."""
     told = type_ if type_ in _STATUS_OF_TYPE else type_of_status(status)
     error: dict[str, object] = {"type": told, "message": message}
-    if details := _details_of_thread(status, message):
-        error["details"] = details
+    if more := details[0] if details else _details_of_thread(status, message):
+        error["details"] = more
     body: dict[str, object] = {"type": "error", "error": error}
     if request_id is not None:
         body["request_id"] = request_id
     return msgspec.json.encode(body)
 
 
-def _details_of_thread(status: int, message: str) -> dict[str, object] | None:
+def _details_of_thread(status: int, message: str) -> Mapping[str, object] | None:
     """Return what Anthropic's SDKs look for in an error about a thread, which their runners of tools ask for unasked.
 
     With these codes they send the whole conversation again, without a thread or in a new one:

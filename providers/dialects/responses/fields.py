@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from providers.dialects.meanings import CODES
+from providers.dialects.meanings import CODES, Details
 from providers.dialects.reading import RawObject, each_at, needed_at
 from providers.dialects.wording import REDACTED, SIGNED, Losses, Malformed, decoded, flat_name, raw_json
 from providers.error_bodies import error_in
@@ -243,7 +243,7 @@ def upstream_error(error: Mapping[str, Any], secrets: Sequence[str]) -> Upstream
     return error_in(msgspec.json.encode({"error": error}), secrets, otherwise=ErrorKind.STREAM_ERROR)
 
 
-def failure(kind: str, message: str) -> bytes:
+def failure(kind: str, message: str, _: Details = ()) -> bytes:
     """Return the event of an error. It has the code and the message twice: at its top level, and in ``error``.
 
     The API documents the first form and sends the second; OpenAI's SDKs raise only at the second. Codex looks for the

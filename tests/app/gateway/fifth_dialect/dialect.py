@@ -12,6 +12,7 @@ from providers.dialects import (
     DONE,
     AnswerFormat,
     Chunk,
+    Details,
     Dialect,
     Fields,
     Gathering,
@@ -83,11 +84,11 @@ class EchoGathering(Gathering):
         return msgspec.json.encode({"text": "".join(self._bits), **self._end})
 
 
-def failure(kind: str, message: str) -> bytes:
+def failure(kind: str, message: str, _: Details = ()) -> bytes:
     return event(error={"code": kind, "message": message})
 
 
-def error_body(status: int, type_: str, message: str, request_id: str | None) -> bytes:
+def error_body(status: int, type_: str, message: str, request_id: str | None, _: Details = ()) -> bytes:
     return msgspec.json.encode({"echo": "wrong", "message": message})
 
 
