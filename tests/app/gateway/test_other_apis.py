@@ -175,7 +175,7 @@ async def test_a_model_that_does_not_exist_is_not_asked_for_elsewhere(serve: Ser
         gone = refusing("The model `m` does not exist or you do not have access to it.", code="model_not_found")
         refuse(running, chat=gone)
         status, said, _ = await call(running, "chat")
-        assert (status, "does not exist" in said, asked(running)) == (424, True, ["chat"])
+        assert (status, "does not exist" in said, asked(running)) == (404, True, ["chat"])
 
 
 async def test_where_every_api_is_refused_the_first_refusal_is_told(serve: Serve) -> None:
