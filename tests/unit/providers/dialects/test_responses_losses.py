@@ -39,7 +39,7 @@ RESPONSES_LOSSES: list[tuple[Any, list[str]]] = [
     ({"tools": [{"type": "web_search"}], "tool_choice": {"type": "web_search"}}, ["tools[0]", "tool_choice"]),
     ({"input": [{"type": "item_reference", "id": "msg_1"}]}, ["input[0]"]),
     ({"input": [{"id": "msg_1"}]}, ["input[0]"]),
-    ({"input": [{"type": "computer_call", "call_id": "a"}]}, ["input[0]"]),
+    ({"input": [{"type": "some_day_call", "call_id": "a"}]}, ["input[0]"]),
     (
         {"input": [{"role": "user", "content": [{"type": "input_image", "file_id": "f"}]}]},
         ["input[0].content[0].file_id"],
