@@ -323,7 +323,7 @@ MESSAGES_ENDPOINT = Endpoint(
 # Reads requests for OpenAI's Responses.
 
 RESPONSES_MEDIA = Media.of(
-    "input_image",
+    "input_image|computer_screenshot",
     "input_audio",
     "input_file",
     text="message|(input_|output_|summary_|reasoning_)?text|refusal|reasoning|(custom_tool|function)_call(_output)?",

@@ -6,6 +6,7 @@ from collections.abc import Container, Mapping, Sequence
 import msgspec
 
 from providers.dialects.messages.fields import OF_DOCUMENT, effort_of_budget, name_in_chat, signed_thought
+from providers.dialects.messages.own_tools import own_tool
 from providers.dialects.reading import Object, RawObject, object_at, objects_at, present, raw_text_at, said_of, text_at
 from providers.dialects.stored import KEEPS_NONE
 from providers.dialects.wording import (
@@ -617,12 +618,15 @@ def _tools(asked: RawObject, losses: Losses, changes: Changes | None) -> Object:
     given, paths = objects_at(asked.get("tools"), "tools"), dict[int, str]()
     if changes is not None:
         given, paths = changes.offered(given)
-    for number, tool in enumerate(given):
-        path = paths.get(number) or f"tools[{number}]"
+    settings: tuple[str, ...]
+    for number, each in enumerate(given):
+        path, tool, settings = paths.get(number) or f"tools[{number}]", each, ()
         kind = decoded(tool.get("type"), str, f"{path}.type")
-        if kind not in {None, "", "custom"}:  # Go's programs send "" for none
-            losses.add(path, f"chat has no tool of type {kind!r}")
-            continue
+        if kind and kind != "custom":  # Go's programs send "" for none
+            if (own := _own_tool(kind, tool)) is None:
+                losses.add(path, f"chat has no tool of type {kind!r}")
+                continue
+            tool, settings = own
         schema = tool.get("input_schema")
         if schema is None:
             raise Malformed(f"{path}.input_schema: Field required", f"{path}.input_schema")
@@ -631,14 +635,11 @@ def _tools(asked: RawObject, losses: Losses, changes: Changes | None) -> Object:
             function["description"] = tool["description"]
         function["parameters"] = with_properties(schema)
         if "strict" in tool:
-            function["strict"] = tool["strict"]
-            if bytes(tool["strict"]) == b"true":
-                function["parameters"], function["strict"], lost = as_strict(function["parameters"], f"{path}.strict")
-                losses.note(lost)
+            function |= _strict(function["parameters"], tool["strict"], f"{path}.strict", losses)
         mark = _mark(tool, losses)
         chats = {"type": "function", "function": function} | ({} if mark is None else {MARK: mark})
         said.append(losses.places.put(chats, path))
-        known = {"type", "name", "description", "input_schema", "strict", "defer_loading"}
+        known = {"type", "name", "description", "input_schema", "strict", "defer_loading", *settings}
         losses.lose(tool, "defer_loading", path, "chat loads every tool at once", b"false", b"null", hint=True)
         if decoded(tool.get("allowed_callers"), list[str], f"{path}.allowed_callers") in ([], ["direct"]):
             known.add("allowed_callers")
@@ -647,6 +648,23 @@ def _tools(asked: RawObject, losses: Losses, changes: Changes | None) -> Object:
             losses.add(f"{path}.eager_input_streaming", "chat has no setting for streaming arguments", hint=True)
         losses.rest(tool, known, path, _NO_TOOL_FIELD)
     return {"tools": said} if said else {}
+
+
+def _own_tool(kind: str, tool: RawObject) -> tuple[RawObject, tuple[str, ...]] | None:
+    """Return a tool of Anthropic's with its description and schema, and the fields that these tell."""
+    own = own_tool(kind, {name: msgspec.json.decode(value) for name, value in tool.items()})
+    if own is None:
+        return None
+    told = {"description": raw_json(own.about), "input_schema": raw_json(own.parameters)}
+    return {**tool, **told}, own.settings
+
+
+def _strict(schema: msgspec.Raw, strict: msgspec.Raw, path: str, losses: Losses) -> Object:
+    if bytes(strict) != b"true":
+        return {"strict": strict}
+    kept, is_strict, lost = as_strict(schema, path)
+    losses.note(lost)
+    return {"parameters": kept, "strict": is_strict}
 
 
 def _tool_choice(asked: RawObject, losses: Losses) -> Object:

@@ -8,6 +8,7 @@ import msgspec
 
 from providers.dialects.meanings import CODES, Details
 from providers.dialects.reading import RawObject, each_at, needed_at
+from providers.dialects.responses.built_in import BUILT_IN, BuiltIn, built_in
 from providers.dialects.wording import REDACTED, SIGNED, Losses, Malformed, decoded, flat_name, raw_json
 from providers.error_bodies import error_in
 from providers.errors import ErrorKind, UpstreamError
@@ -143,20 +144,13 @@ def tools_of_items(given: msgspec.Raw) -> tuple[list[msgspec.Raw], list[msgspec.
 
 # A search among deferred tools. Elsewhere all are offered at once; one that the client runs is a function there.
 
-SEARCH = "tool_search"  # its name there
-
 
 def is_clients(item: RawObject) -> bool:
     """Whether a tool, a call or a result is of a search that the client runs."""
     return item.get("execution") == _CLIENT
 
 
-def searches(raw: msgspec.Raw | None) -> bool:
-    """Whether the client runs a search among the tools of a request."""
-    return any(tool.get("type") == _SEARCH and is_clients(tool) for _, tool in each_at(raw, "tools"))
-
-
-_CLIENT, _SEARCH = msgspec.Raw(b'"client"'), msgspec.Raw(b'"tool_search"')
+_CLIENT = msgspec.Raw(b'"client"')
 
 # Tools in namespaces. Chat completions have none: there the namespace becomes a part of the tool's name.
 
@@ -193,14 +187,19 @@ def opened(raw: msgspec.Raw | None, losses: Losses) -> list[tuple[str, RawObject
     return said
 
 
-def names_of(raw: msgspec.Raw | None) -> Mapping[str, tuple[str, str]]:
-    """Return the namespace and the name of each tool that is in a namespace, by its name in chat."""
-    names: dict[str, tuple[str, str]] = {}
+def names_of(raw: msgspec.Raw | None) -> Mapping[str, tuple[str, str] | BuiltIn]:
+    """Return what each tool is that has another name in chat, by that name.
+
+    It is one in a namespace, with that one's name and its own, or one without a name that the client runs.
+    """
+    names: dict[str, tuple[str, str] | BuiltIn] = {}
     for tool in decoded(raw, list[dict[str, Any]], "tools") or ():
         if tool.get("type") == "namespace":
             namespace = str(tool.get("name"))
             own = [str(inner.get("name")) for inner in tool.get("tools") or ()]
             names |= {flat_name(namespace, name): (namespace, name) for name in own}
+        elif tool.get("type") in BUILT_IN and (found := built_in(tool)) is not None:
+            names[found.name] = found
     return names
 
 

@@ -6,9 +6,21 @@ from typing import Any
 import msgspec
 
 from providers.dialects.reading import RawObject, each_at, inner_at, needed_at, object_at, present, said_of
+from providers.dialects.responses.built_in import (
+    BUILT_IN,
+    CALLS,
+    OF_CALLS,
+    OF_RESULTS,
+    RESULTS,
+    SEARCH,
+    built_in,
+    call_id_of,
+    called,
+    chosen,
+    result_of,
+)
 from providers.dialects.responses.fields import (
     CHANGING_NOTHING,
-    SEARCH,
     all_tools,
     called_name,
     is_clients,
@@ -37,6 +49,7 @@ from providers.dialects.wording import (
     with_properties,
     written_object,
 )
+from providers.errors import UNREADABLE
 from providers.large_bodies import encoded
 
 # Translates the input items of a Responses request into the messages of a chat completion.
@@ -44,6 +57,8 @@ from providers.large_bodies import encoded
 ChatPart = dict[str, Any]
 Content = msgspec.Raw | list[ChatPart]
 
+_OF_BUILT_IN = CALLS | RESULTS
+_FUNCTION_CALL = msgspec.Raw(b'"function_call"')
 _SPEAKERS = frozenset({"user", "system", "developer"})
 _TEXT = frozenset({"type", "text"})
 _THOUGHTS = ("content", "summary")  # of reasoning
@@ -52,6 +67,7 @@ _ORIGINAL = msgspec.Raw(b'"original"')
 _OWN_THOUGHTS = "chat completions have no earlier reasoning: only the model that wrote it can use it"
 _AT_ONCE = "no tool is deferred there: all are offered at once"
 _OWN_PHASES = "chat completions have no phases: only the model that named them can use them"
+_NO_CHECKS = "chat completions have no safety checks of calls"
 _NOT_TAKEN_BACK = "chat completions do not take this back with an earlier answer"
 # What is read of each item, and of each part of one.
 _OF_SERVERS = ("type", "id", "status", "caller")  # of any item: the next two are set by a server; no model reads them
@@ -63,6 +79,8 @@ _ITEMS: Mapping[str | None, tuple[str, ...]] = {
     "function_call_output": _OF_RESULTS,
     "custom_tool_call_output": _OF_RESULTS,
     "additional_tools": ("role", "tools"),  # they are among the request's
+    **dict.fromkeys(CALLS, OF_CALLS),
+    **dict.fromkeys(RESULTS, OF_RESULTS),
 }
 # What OpenAI's own tools did in earlier answers: another model goes on without it.
 _OF_OPENAI = frozenset({
@@ -76,6 +94,7 @@ _PARTS: Mapping[str | None, tuple[str, ...]] = {
     "input_image": ("image_url", "file_id", "detail"),
     "input_file": ("file_data", "file_id", "filename", "file_url", "detail"),
     "input_audio": ("input_audio",),
+    "computer_screenshot": ("image_url", "file_id", "detail"),
 }
 
 
@@ -150,16 +169,12 @@ class Conversation:
                 self._message(item, role, path)
             case "message":
                 raise Malformed(f"Missing required parameter: '{path}.role'.", f"{path}.role")
-            case "function_call":
-                arguments = written_object(needed_at(item, "arguments", path))
-                function = {"name": called_name(item, path), "arguments": arguments}
-                call_id = needed_at(item, "call_id", path)
-                self._call({"id": call_id, "type": "function", "function": function}, path)
-            case "custom_tool_call":
-                custom = {"name": called_name(item, path), "input": needed_at(item, "input", path)}
-                self._call({"id": needed_at(item, "call_id", path), "type": "custom", "custom": custom}, path)
+            case "function_call" | "custom_tool_call":
+                self._called(item, path)
             case "function_call_output" | "custom_tool_call_output":
                 self._result(item, path)
+            case _ if kind in _OF_BUILT_IN:
+                (self._ran if kind in RESULTS else self._run)(item, path)
             case "reasoning" | "tool_search_call" | "tool_search_output":
                 (self._think if kind == "reasoning" else self._search)(item, path)
                 return
@@ -198,8 +213,39 @@ class Conversation:
             self._result({**item, "output": told}, path)
         else:
             written = decoded(item.get("arguments"), dict[str, Any], f"{path}.arguments") or {}
-            function = {"name": SEARCH, "arguments": raw_json(encoded(written).decode())}
+            function = {"name": SEARCH.name, "arguments": raw_json(encoded(written).decode())}
             self._call({"id": needed_at(item, "call_id", path), "type": "function", "function": function}, path)
+
+    def _called(self, item: RawObject, path: str) -> None:
+        """Add a call of the client's own function, or of its tool that takes a text."""
+        said: ChatPart = {"name": called_name(item, path)}
+        if item["type"] == _FUNCTION_CALL:
+            said["arguments"] = written_object(needed_at(item, "arguments", path))
+            kind = "function"
+        else:
+            said["input"] = needed_at(item, "input", path)
+            kind = "custom"
+        self._call({"id": needed_at(item, "call_id", path), "type": kind, kind: said}, path)
+
+    def _run(self, item: RawObject, path: str) -> None:
+        """Add a call of a tool without a name as one of a function."""
+        self._losses.lose(item, "pending_safety_checks", path, _NO_CHECKS, b"[]", hint=True)
+        try:
+            name, arguments = called(item)
+        except UNREADABLE as error:
+            raise Malformed(f"{path!r} is invalid: {error}", path) from None
+        function = {"name": name, "arguments": arguments}
+        self._call({"id": _call_id(item, path), "type": "function", "function": function}, path)
+
+    def _ran(self, item: RawObject, path: str) -> None:
+        """Add what came of such a call as the result of a function."""
+        self._losses.lose(item, "acknowledged_safety_checks", path, _NO_CHECKS, b"[]", hint=True)
+        flags = "results" in self._losses.beyond
+        try:
+            output, failed = result_of(item, flags=flags)
+        except UNREADABLE as error:
+            raise Malformed(f"'{path}.output' is invalid: {error}", f"{path}.output") from None
+        self._result({**item, "call_id": _call_id(item, path), "output": output}, path, failed=failed and flags)
 
     def _message(self, item: RawObject, role: str, path: str) -> None:
         content, self._places = needed_at(item, "content", path), []
@@ -277,7 +323,7 @@ class Conversation:
         else:
             self._thought.append(told)
 
-    def _result(self, item: RawObject, path: str) -> None:
+    def _result(self, item: RawObject, path: str, *, failed: bool = False) -> None:
         call_id, output = needed_at(item, "call_id", path), needed_at(item, "output", path)
         at = f"{path}.call_id"
         self._answered.append((decoded(call_id, str, at), at))
@@ -285,7 +331,7 @@ class Conversation:
         content = output if is_string(output) else self._parts(output, f"{path}.output", of_call=call_id)
         if isinstance(content, list) and all(part.keys() == _TEXT for part in content):
             content = one_text([part["text"] for part in content])
-        message = {"role": "tool", "tool_call_id": call_id, "content": content}
+        message = {"role": "tool", "tool_call_id": call_id, "content": content} | ({"is_error": True} if failed else {})
         self._said.append(self._losses.places.put(message, path))
 
     def _show(self) -> None:
@@ -333,7 +379,7 @@ class Conversation:
                 said = {"type": "text", "text": needed_at(part, "text", at)}
             case "refusal":
                 said = {"type": "refusal", "refusal": needed_at(part, "refusal", at)}
-            case "input_image":
+            case "input_image" | "computer_screenshot":
                 said = self._image(part, at)
             case "input_file":
                 said = self._file(part, at)
@@ -399,13 +445,17 @@ def chat_tools(raw: msgspec.Raw | None, losses: Losses) -> list[Any]:
                 said.append(losses.places.put({"type": kind, kind: _chat_custom(tool, path, losses)}, path))
             case "tool_search" if is_clients(tool):
                 kind, known = "function", (*known, "execution", "parameters")
-                function = {"name": raw_json(SEARCH), **said_of(tool, "description", "parameters")}
+                function = {"name": raw_json(SEARCH.name), **said_of(tool, "description", "parameters")}
                 said.append(losses.places.put({"type": kind, kind: function}, path))
             case "tool_search":
                 losses.add(path, _AT_ONCE, hint=True)
                 continue
             case None:
                 raise Malformed(f"Missing required parameter: '{path}.type'.", f"{path}.type")
+            case _ if kind in BUILT_IN and (own := built_in(plain := _plain(tool))) is not None:
+                kind, known = "function", ("type", "allowed_callers", *own.settings)
+                function = {name: raw_json(value) for name, value in own.told(plain).items()}
+                said.append(losses.places.put({"type": kind, kind: function}, path))
             case _:
                 losses.add(path, f"chat completions have no {kind} tool")
                 continue
@@ -421,11 +471,20 @@ def chat_tools(raw: msgspec.Raw | None, losses: Losses) -> list[Any]:
     return said
 
 
+def _plain(tool: RawObject) -> dict[str, Any]:
+    return {name: msgspec.json.decode(value) for name, value in tool.items()}
+
+
+def _call_id(item: RawObject, path: str) -> msgspec.Raw:
+    call_id = call_id_of(item)
+    return needed_at(item, "call_id", path) if call_id is None else call_id
+
+
 def _called(tools: list[dict[str, Any]]) -> list[str]:
     """Return the names in chat of the tools that a search has found."""
     raw = raw_json(tools)
     names = names_of(raw)
-    own = [str(tool.get("name")) for tool in tools if tool.get("type") != "namespace"]
+    own = [str(tool["name"]) for tool in tools if tool.get("type") != "namespace" and "name" in tool]
     return [*own, *names]
 
 
@@ -456,21 +515,27 @@ def responses_tools(raw: msgspec.Raw | None, losses: Losses) -> list[Any]:
     return said
 
 
-def chat_tool_choice(raw: msgspec.Raw | None, losses: Losses) -> Any:
-    """Return a Responses request's tool_choice in chat's form, None where chat has no such choice."""
+def chat_tool_choice(raw: msgspec.Raw | None, losses: Losses, offered: Container[bytes]) -> Any:
+    """Return a Responses request's tool_choice in chat's form, None where chat has no such choice.
+
+    ``offered``: the names of the tools.
+    """
     path = "tool_choice"
     if raw is None or is_string(raw):
         return raw
     choice = present(object_at(raw, path))
     known: tuple[str, ...]
+    said: dict[str, Any] | None
     match kind := decoded(choice.get("type"), str, f"{path}.type"):
         case "function" | "custom":
             said, known = {"type": kind, kind: {"name": needed_at(choice, "name", path)}}, ("type", "name")
         case "allowed_tools":
             tools = each_at(choice.get("tools"), f"{path}.tools")
-            allowed = [_chat_reference(tool, at, losses) for at, tool in tools]
+            allowed = [_chat_reference(tool, at, losses, offered) for at, tool in tools]
             inner = {**said_of(choice, "mode"), "tools": [tool for tool in allowed if tool]}
             said, known = {"type": kind, kind: inner}, ("type", "mode", "tools")
+        case _ if (said := _chat_built_in(kind, offered)) is not None:
+            known = ("type",)
         case _:
             losses.add(path, f"chat completions have no {kind} tool")
             return None
@@ -536,11 +601,20 @@ def _flat_format(format_: RawObject, path: str, losses: Losses) -> dict[str, Any
     return None
 
 
-def _chat_reference(tool: RawObject, path: str, losses: Losses) -> dict[str, Any] | None:
+def _chat_built_in(kind: str | None, offered: Container[bytes]) -> dict[str, Any] | None:
+    name = chosen(kind)
+    if name is None or bytes(raw_json(name)) not in offered:
+        return None
+    return {"type": "function", "function": {"name": name}}
+
+
+def _chat_reference(tool: RawObject, path: str, losses: Losses, offered: Container[bytes]) -> dict[str, Any] | None:
     """Return one of the allowed tools, each given by its type and name."""
     kind = decoded(tool.get("type"), str, f"{path}.type")
     if kind in {"function", "custom"}:
         return {"type": kind, kind: {"name": needed_at(tool, "name", path)}}
+    if (own := _chat_built_in(kind, offered)) is not None:
+        return own
     losses.add(path, f"chat completions have no {kind} tool")
     return None
 
@@ -649,7 +723,7 @@ def _tools(asked: RawObject, given: msgspec.Raw | None, losses: Losses) -> dict[
             losses.add("tool_choice", "there is no tool to choose that chat completions have")
         return {}
     how: dict[str, Any] = said_of(asked, "parallel_tool_calls")
-    if (said := chat_tool_choice(choice, losses)) is not None:
+    if (said := chat_tool_choice(choice, losses, {bytes(tool[tool["type"]]["name"]) for tool in tools})) is not None:
         how["tool_choice"] = said
     return {"tools": tools, **how}
 

@@ -28,15 +28,14 @@ from providers.dialects.chat.references import BESIDE, References
 from providers.dialects.events import CUT_SHORT, DONE, FILTERED, Run, few, joined_arguments, no_json_object
 from providers.dialects.messages.streams import Call, Calls
 from providers.dialects.reading import RawObject
+from providers.dialects.responses.built_in import SHELL, BuiltIn
 from providers.dialects.responses.fields import (
-    SEARCH,
     EventWriter,
     all_tools,
     encrypted_of,
     flat,
     names_of,
     responses_usage,
-    searches,
 )
 from providers.dialects.wording import OF_CALL, OF_TEXT, REDACTED, UniqueIds, arguments_object, decoded
 from providers.errors import UNREADABLE
@@ -227,13 +226,13 @@ class Called:
         return self._item
 
 
-class Searched:
-    """An item: a call of the search among tools, which the client runs. Its arguments come at once, as an object."""
+class BuiltInCall:
+    """An item: a call of a tool without a name, which the client runs. Its arguments come at once, as an object."""
 
-    def __init__(self, writer: EventWriter, item_id: str, output_index: int, *, call_id: str) -> None:
-        self._writer, self._number, self._pieces = writer, output_index, list[str]()
-        self._item: Item = {"id": item_id, "type": "tool_search_call", "status": "in_progress", "call_id": call_id}
-        self._item |= {"execution": "client", "arguments": {}}
+    def __init__(self, writer: EventWriter, item_id: str, output_index: int, *, call_id: str, tool: BuiltIn) -> None:
+        self._writer, self._number, self._pieces, self._tool = writer, output_index, list[str](), tool
+        self._item: Item = {"id": item_id, "type": tool.call, "status": "in_progress", "call_id": call_id}
+        self._item |= tool.item({})
         writer.say("response.output_item.added", output_index=output_index, item=self._item)
 
     def add(self, delta: str) -> None:
@@ -243,9 +242,19 @@ class Searched:
     def close(self, status: str) -> Item:
         """End the item and return it."""
         said = arguments_object(joined_arguments(self._pieces))
-        self._item |= {"status": status if said is not None else "incomplete", "arguments": said or {}}
+        arguments = {} if said is None else msgspec.json.decode(said)
+        self._item |= {"status": status if said is not None else "incomplete", **self._tool.item(arguments)}
+        if self._tool is SHELL and isinstance(commands := self._item["action"]["commands"], list):
+            self._say_commands(commands)
         self._writer.say("response.output_item.done", output_index=self._number, item=self._item)
         return self._item
+
+    def _say_commands(self, commands: Sequence[Any]) -> None:
+        for number, command in enumerate(commands):
+            place = {"output_index": self._number, "command_index": number}
+            self._writer.say("response.shell_call_command.added", **place, command="")
+            self._writer.say("response.shell_call_command.delta", **place, delta=command)
+            self._writer.say("response.shell_call_command.done", **place, command=command)
 
 
 # The response object that events repeat: the parameters of the request, and the state of the answer.
@@ -325,17 +334,14 @@ class OpenItems:
     def __init__(
         self,
         writer: EventWriter,
-        names: Mapping[str, str | tuple[str, str]],
+        names: Mapping[str, tuple[str, str] | BuiltIn],
         *,
         as_summary: bool,
         new_id: Callable[[], str],
         ids: UniqueIds,
         references: References,
-        searches: bool = False,
     ) -> None:
-        """``searches``: the client runs a search among the tools."""
         self.stem = ""
-        self._searches = searches
         self._references = references
         self._writer = writer
         self._names = names
@@ -344,10 +350,10 @@ class OpenItems:
         self._new_id = new_id
         self._count = 0  # items begun so far
         self._items: dict[int, Item] = {}  # complete items by their index in the output
-        self._open: tuple[int, Said | Thought | Called | Searched] | None = None
+        self._open: tuple[int, Said | Thought | Called | BuiltInCall] | None = None
         self._sealed = ""  # Google's signature of the message, until its texts have ended
         self._calls = Calls()
-        self._calling: tuple[int, Called | Searched] | None = None  # the call whose item is open, by its number
+        self._calling: tuple[int, Called | BuiltInCall] | None = None  # the call whose item is open, by its number
 
     @property
     def output(self) -> list[Item]:
@@ -447,19 +453,19 @@ class OpenItems:
             is_last = number == len(self._calls) - 1
             self._close_open("completed" if status is None or not is_last else status)
 
-    def _item_of(self, number: int, call: Call) -> Called | Searched:
+    def _item_of(self, number: int, call: Call) -> Called | BuiltInCall:
         """Return the open item of a call; begin it if there is none."""
         if self._calling is not None and self._calling[0] == number:
             return self._calling[1]
         self._seal(OF_TEXT, self._sealed)
         self._seal(OF_CALL, call.signature)
         self._close_open("completed")
-        place, item_id = self._next("ctc" if call.is_custom else "fc")
-        call_id = self._ids.of_call(call.call_id or f"call_{self._new_id()}")
         named = self._names.get(call.name, call.name)
+        place, item_id = self._next(named.prefix if isinstance(named, BuiltIn) else "ctc" if call.is_custom else "fc")
+        call_id = self._ids.of_call(call.call_id or f"call_{self._new_id()}")
         item = (
-            Searched(self._writer, item_id, place, call_id=call_id)
-            if self._searches and named == SEARCH
+            BuiltInCall(self._writer, item_id, place, call_id=call_id, tool=named)
+            if isinstance(named, BuiltIn)
             else Called(self._writer, item_id, place, call_id=call_id, name=named, is_custom=call.is_custom)
         )
         self._open, self._calling = (place, item), (number, item)
@@ -533,7 +539,6 @@ class FromChat:
             new_id=new_id,
             ids=ids,
             references=self._references,
-            searches=tools is not None and b'"tool_search"' in bytes(tools) and searches(tools),
         )
         self._is_cut = False  # more of a call's argument is to come: what is beside it waits
         self._waiting: list[tuple[dict[str, Any], Any]] = []  # deltas, and their log probabilities

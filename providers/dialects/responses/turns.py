@@ -19,7 +19,7 @@ from providers.sse import as_utf8, events
 
 _TELLING = re.compile(rb'"type"\s*:\s*"response\.(?:created|completed|incomplete|output_item\.done)"')
 # Items whose ids are names only: another provider may refuse a foreign one.
-_ID_IS_NAME = frozenset({"message", "function_call", "custom_tool_call", "reasoning"})
+_ID_IS_NAME = frozenset({"message", "function_call", "custom_tool_call", "reasoning", "shell_call", "apply_patch_call"})
 _EMPTY = (b"", b"null", b"[]", b'""')
 _REASONING = b'"reasoning"'
 
