@@ -189,10 +189,20 @@ def searches_offered(fields: Mapping[str, msgspec.Raw]) -> frozenset[str]:
         tools, list
     ):
         return frozenset()
-    kinds = [str(tool.get("type") or "function") if isinstance(tool, dict) else "" for tool in tools]
-    if not any(kind in BY_CLIENTS_ANYWHERE for kind in kinds):
+    offered = [(number, tool) for number, tool in enumerate(tools) if isinstance(tool, dict)]
+    if not any(_is_own(tool) for _, tool in offered):
         return frozenset()
-    return frozenset(f"tools[{number}]" for number, kind in enumerate(kinds) if kind.startswith(_ONLY_OFFERED))
+    kinds = {f"tools[{number}]": str(tool.get("type") or "") for number, tool in offered}
+    googles = {f"tools[{number}].{name}" for number, tool in offered for name in _GOOGLES if name in tool}
+    return frozenset(place for place, kind in kinds.items() if kind.startswith(_ONLY_OFFERED)) | googles
+
+
+def _is_own(tool: dict[str, Any]) -> bool:
+    """Whether the client runs a tool, or one of Google's lists in it."""
+    kind = tool.get("type")
+    if kind and isinstance(kind, str):
+        return _is_clients(kind, tool)
+    return not _OF_FUNCTIONS.isdisjoint(tool) or not _DECLARED.isdisjoint(tool)
 
 
 @lru_cache(maxsize=1024)
@@ -210,7 +220,8 @@ def is_switched_off(value: object) -> bool:
     return value is None or value in (0, [])  # false is 0
 
 
-_ONLY_OFFERED: Final = ("image_generation", "web_search")
+_ONLY_OFFERED: Final = ("image_generation", "web_fetch", "web_search")
+_GOOGLES: Final = ("googleSearch", "google_search")
 _SEARCHES: Final = tuple(each for each in FIELDS if each.searches)
 
 

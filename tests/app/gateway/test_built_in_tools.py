@@ -322,3 +322,36 @@ def _used(body: bytes, *, stream: bool) -> Json:
     (block,) = [each["content_block"] for each in told if each["type"] == "content_block_start"]
     pieces = [each["delta"]["partial_json"] for each in told if each["type"] == "content_block_delta"]
     return {**block, "input": json.loads("".join(pieces))}
+
+
+_DECLARED = {"functionDeclarations": [{"name": "run", "parameters": {"type": "OBJECT", "properties": {}}}]}
+_FETCH = {"type": "web_fetch_20250910", "name": "web_fetch"}
+OFFERED: Mapping[str, tuple[str, list[Json], str]] = {  # by name, the client, its tools, and what is told as left out
+    "Cline": ("responses", [RUN, {"type": "web_search"}, {"type": "image_generation"}], "tools[1], tools[2]"),
+    "built in": ("responses", [KINDS["shell"].tool, {"type": "web_search"}], "tools[1]"),
+    "Claude": ("messages", [OWN["bash"].tool, {"type": "web_search_20250305", "name": "web_search"}], "tools[1]"),
+    "fetched": ("messages", [OWN["editor"].tool, _FETCH], "tools[1]"),
+    "Google": ("gemini", [_DECLARED, {"googleSearch": {}}], "tools[1].googleSearch"),
+    "Google's at once": ("gemini", [{**_DECLARED, "googleSearch": {}}], "tools[0].googleSearch"),
+}
+
+
+@pytest.mark.parametrize("name", OFFERED)
+async def test_searches_that_are_only_offered_keep_nobody_out_and_are_told(name: str, tmp_path: Path) -> None:
+    client, tools, told = OFFERED[name]
+    async with running(tmp_path) as (desk, gateway):
+        desk.rule, desk.is_whole = calling_at("chat", "run", {}), True
+        paths = {"responses": "/v1/responses", "messages": "/v1/messages"}
+        path = paths.get(client, "/v1beta/models/chat:generateContent")
+        bodies: Mapping[str, Json] = {
+            "responses": {"model": "chat", "input": "Hi"},
+            "messages": {"model": "chat", "messages": [{"role": "user", "content": "Hi"}], "max_tokens": 9},
+            "gemini": {"contents": [{"role": "user", "parts": [{"text": "Hi"}]}]},
+        }
+        async with gateway.post({**bodies[client], "tools": tools}, path=path) as response:
+            assert response.status == 200, await response.read()
+            assert response.headers["x-holeshot-dropped"] == told
+        searches = [each for each in tools if each is not tools[0]] or [{"googleSearch": {}}]
+        async with gateway.post({**bodies[client], "tools": searches}, path=path) as response:
+            assert response.status == 400  # it is what the client came for
+        assert len(desk.asked) == 1
