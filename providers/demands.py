@@ -5,13 +5,17 @@ to answer the same question: a deployment that takes it comes first, and one tha
 affects cost or speed alone. Whatever is left out, the client is told.
 
 A field that is not in the table is a must. Values that decide the answer (a temperature of 0), and those that no API
-takes, which are the client's mistake, are no preferences either.
+takes, which are the client's mistake, are no preferences either. What programs send unasked, by field and value, is a
+table of its own: ``defaults.toml``.
 """
 
 import re
+import tomllib
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
-from typing import Final
+from functools import cache
+from importlib.resources import files
+from typing import Any, Final
 
 import msgspec
 
@@ -34,11 +38,11 @@ _PREFERENCES: Final = frozenset({
     *("reasoning_effort", "reasoning", "thinking", "thinking_config", "output_config.effort", "thinking_budget"),
     *("output_config.task_budget", "messages.output_config"),
     *("enable_thinking", "include_reasoning", "reasoning_format", "shows_thoughts"),
-    *("chat_template_kwargs.enable_thinking", "chat_template_kwargs.thinking"),
+    *("chat_template_kwargs.enable_thinking", "chat_template_kwargs.thinking", "chat_template_args.enable_thinking"),
     # How much to write.
     *("verbosity", "text.verbosity"),
     # How long a conversation is handed on.
-    *("truncation", "context_management"),
+    *("truncation", "transforms", "context_management"),
     # Which of a vendor's models answers where one declines; whether a model goes on before a tool has answered.
     *("fallbacks", "access_programs", "tools.async", "input.async"),
     *("tools.function_declarations.behavior", "enable_enhanced_civic_answers"),
@@ -56,6 +60,8 @@ _HINTS: Final = frozenset({
     # What answers say of themselves, and clients send back with them; who speaks, of several of one role.
     *("messages.tool_calls.index", "messages.tool_calls.extra_content", "messages.tool_calls.provider_specific_fields"),
     *("messages.name", "messages.phase", "input.phase"),
+    # Where a provider does not take it, the answer's later calls are left out: see ``one_call.py``.
+    *("parallel_tool_calls", "tool_choice.disable_parallel_tool_use"),
 })  # fmt: skip
 # Sampling that shapes chance: the values that an API takes, from the least to the most.
 _SAMPLING: Final[Mapping[str, tuple[float, float]]] = {
@@ -74,6 +80,7 @@ _DECIDING: Final[Mapping[str, float]] = {"temperature": 0, "top_p": 0, "top_k": 
 _NONE: Final = frozenset[str]()
 _TIERS: Final = frozenset({"service_tier"})
 _DEARER: Final = frozenset({b'"priority"', b'"fast"'})  # tiers for which their client pays more
+_LONGEST_DEFAULT: Final = 500  # bytes of a field in which a default is looked for
 _OF_CALLS: Final = "max_tool_calls"  # of tools that run at the provider
 _PROMPTS: Final = ("messages.", "input.")  # within them, how closely a picture or a file is looked at: ``detail``
 _LISTS: Final = ("messages.", "tools.")
@@ -89,15 +96,17 @@ def demand_of(field: str, fields: Fields, unchosen: frozenset[str] = _NONE) -> D
     in the table, or no value of those that are.
     """
     name = _plain(field)
-    if name in _SAMPLING:
-        return Demand.PREFERENCE if _is_chance(name, fields.get(field), unchosen) else None
+    if name in _SAMPLING and _is_chance(name, fields.get(field), unchosen):
+        return Demand.PREFERENCE
     if name in _TIERS:
         return Demand.MUST if bytes(fields.get(field, b"")).lower() in _DEARER else Demand.HINT
     if name == _OF_CALLS:
         return None if "tools" in fields and runs_among(fields["tools"]) else Demand.PREFERENCE
     if (name.startswith(_PROMPTS) and name.endswith(".detail")) or _is_within(name, _PREFERENCES):
         return Demand.PREFERENCE
-    return Demand.HINT if _is_within(name, _HINTS) or MARK in name.split(".") else None
+    if _is_within(name, _HINTS) or MARK in name.split("."):
+        return Demand.HINT
+    return Demand.PREFERENCE if _is_unasked(name, _said(field, fields)) else None
 
 
 def members_named(name: str) -> list[str]:
@@ -127,6 +136,51 @@ def _is_within(name: str, names: frozenset[str]) -> bool:
         if not inner:
             return False
     return True
+
+
+@cache
+def unasked() -> Mapping[str, frozenset[str]]:
+    """Return what programs send unasked: by field, values as JSON."""
+    table = tomllib.loads(files("providers").joinpath("defaults.toml").read_text(encoding="utf-8"))
+    found: dict[str, frozenset[str]] = {}
+    for row in table["default"]:
+        found[row["field"]] = found.get(row["field"], _NONE) | {_as_json(row["value"])}
+    return found
+
+
+def _as_json(value: Any) -> str:
+    return msgspec.json.encode(value).decode()
+
+
+def _is_unasked(name: str, said: Any) -> bool:
+    """Whether a value is one that programs send unasked, or an object of such values and of preferences."""
+    if said is None:
+        return False
+    if isinstance(said, dict):
+        inner = [(f"{name}.{_plain(each)}", value) for each, value in said.items()]
+        known = _PREFERENCES | _HINTS
+        return bool(inner) and all(_is_within(path, known) or _is_unasked(path, value) for path, value in inner)
+    return _as_json(said) in unasked().get(name, _NONE)
+
+
+def _said(field: str, fields: Fields) -> Any:
+    """Return the value at a path, if it is short; None: there is none."""
+    name, inner = field, list[str]()
+    while name not in fields:
+        name, _, last = name.rpartition(".")
+        if not name:
+            return None
+        inner.insert(0, last)
+    raw = bytes(fields[name])
+    if len(raw) > _LONGEST_DEFAULT:
+        return None
+    try:
+        said = msgspec.json.decode(raw)
+    except msgspec.DecodeError:
+        return None
+    for each in inner:
+        said = said.get(each) if isinstance(said, dict) else None
+    return said
 
 
 def _is_chance(name: str, value: msgspec.Raw | None, unchosen: frozenset[str]) -> bool:

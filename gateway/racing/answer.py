@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 _CACHE_KEY = "prompt_cache_key"
 _UNSAID = msgspec.Raw(b"null")
 _NONE_ADDED: frozenset[str] = frozenset()
+_OF_ONE_CALL = frozenset({"parallel_tool_calls", "tool_choice", "tool_choice.disable_parallel_tool_use"})
 _KEY_ADDED = frozenset({_CACHE_KEY})
 
 
@@ -119,7 +120,8 @@ def translated(
         and deployment.name in call.wordings
     ):
         texts = texts_called(call.dialect, call.fields, spoken, deployment.beyond)
-    if spoken is call.dialect and called is None and not texts:
+    one_call = bool(request.sendings.left_out or call.dropped) and _may_call_more(request, deployment, call)
+    if spoken is call.dialect and called is None and not texts and not one_call:
         return exchange
     read_event, secrets = spoken.answers.read_event, exchange.secrets
     # A translation into chat knows only the choices that have begun; into the others, how many were asked for.
@@ -134,9 +136,16 @@ def translated(
         if is_exact and finishing:
             clocks.finish()
 
-    steps = translations(spoken, call.dialect, call.fields, secrets, called=called, texts=texts, seal=deployment.seal)
+    steps = translations(
+        spoken, call.dialect, call.fields, secrets, called=called, texts=texts, one_call=one_call, seal=deployment.seal
+    )
     splicer = Splicer(spoken, call.dialect, steps) if called is None else None  # the text is no text any more
     return TranslatedExchange(exchange, steps, unsaid, splicer=splicer)
+
+
+def _may_call_more(request: Request, deployment: Deployment, call: Call) -> bool:
+    """Whether a deployment has not heard that its client may want one tool call at a time."""
+    return not _OF_ONE_CALL.isdisjoint((*request.sendings.left_out, *call.dropped.get(deployment.name, ())))
 
 
 # What its answer is read and forwarded by.

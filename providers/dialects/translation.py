@@ -175,15 +175,17 @@ def translations(
     *,
     called: AsCall | None = None,
     texts: Collection[str] = (),
+    one_call: bool = False,
     seal: Seal | None = None,
 ) -> list[Translation]:
     """Return the steps that translate an answer from ``source`` to ``target``, the dialect of the request ``asked``.
 
     ``secrets`` are masked in errors. ``called``: makes a call of its text. ``texts``: functions that stand for tools
-    which take a text. ``seal``: closes what only its maker reads.
+    which take a text. ``one_call``: the provider has not heard that one is wanted. ``seal``: closes what only its maker
+    reads.
     """
     steps: list[Translation] = []
-    if source is target and called is None and not texts:
+    if source is target and called is None and not texts and not one_call:
         return steps
     if source.pivoting is not None:
         sealed = source.pivoting.stream_sealed
@@ -197,9 +199,10 @@ def translations(
         least = source.requests.parameters.least_limit
         if least and 0 < (most := target.requests.parameters.limit_in(asked) or 0) < least:
             steps.append(Shortened(most))
-        wants_one = target.requests.one_call
-        if not source.pivoting.takes_one_call and wants_one is not None and wants_one(asked):
-            steps.append(OneCall())
+    wants_one = target.requests.one_call
+    is_untold = one_call or (source.pivoting is not None and not source.pivoting.takes_one_call)
+    if is_untold and wants_one is not None and wants_one(asked):
+        steps.append(OneCall())
     if target.pivoting is not None:
         steps.append(target.pivoting.stream_from_chat(asked, secrets))
     return steps

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from tests.app.gateway.running_gateway import Serve
+from providers.simulator.script import Raw, Status, Step
+from tests.app.gateway.running_gateway import MODEL, Serve
 from tests.support.vendors import running_vendor
 
 VENDORS = {
@@ -78,3 +79,62 @@ async def test_a_client_that_takes_one_call_gets_the_first(serve: Serve, vendor:
                 counts.append(calls_in(said, stream=stream))
             assert counts == [1, 2]
             assert not served.refusals
+
+
+# By a server that refuses the field by its name.
+
+TWICE = {
+    "chat/completions": [
+        {"index": 0, "delta": {"role": "assistant", "content": None}, "finish_reason": None},
+        *(
+            {
+                "index": 0,
+                "delta": {
+                    "tool_calls": [
+                        {
+                            "index": number,
+                            "id": f"c{number}",
+                            "type": "function",
+                            "function": {"name": "weather", "arguments": '{"city":"Rome"}'},
+                        }
+                    ]
+                },
+                "finish_reason": None,
+            }
+            for number in range(2)
+        ),
+        {"index": 0, "delta": {}, "finish_reason": "tool_calls"},
+    ]
+}
+
+
+def calling_twice() -> bytes:
+    chunks = [
+        {"id": "1", "object": "chat.completion.chunk", "created": 1, "model": "m", "choices": [choice]}
+        for choice in TWICE["chat/completions"]
+    ]
+    return "".join(f"data: {json.dumps(each)}\n\n" for each in chunks).encode() + b"data: [DONE]\n\n"
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("api", REQUESTS)
+async def test_a_server_that_refuses_to_hear_of_it_fails_no_call_and_the_client_gets_the_first(
+    serve: Serve, api: str, stream: bool
+) -> None:
+    def answered(body: Any) -> list[Step]:
+        said = {"error": {"message": "Unrecognized request argument supplied: parallel_tool_calls"}}
+        return [Status(400, said)] if "parallel_tool_calls" in body else [Raw(calling_twice(), token=True)]
+
+    body = {**REQUESTS[api], "model": MODEL, "stream": stream}
+    async with serve(alpha=None) as running:
+        running["alpha"].answers = answered
+        for sendings in (2, 3):
+            async with running.post(body, path=f"/v1/{api}") as response:
+                said = await response.text()
+                assert (response.status, calls_in(said, stream=stream)) == (200, 1), said
+                own = "tool_choice" if api == "messages" else "parallel_tool_calls"
+                assert own in response.headers["x-holeshot-dropped"]
+            assert len(running["alpha"].received) == sendings
+        free = {name: each for name, each in body.items() if name not in {"parallel_tool_calls", "tool_choice"}}
+        async with running.post(free, path=f"/v1/{api}") as response:
+            assert calls_in(await response.text(), stream=stream) == 2

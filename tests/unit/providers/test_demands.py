@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from providers import Demand, demanded, of_loss
+from providers.demands import unasked
 from providers.dialects import DIALECTS, Loss, raw_json
 
 MUST, PREFERENCE, HINT = Demand.MUST, Demand.PREFERENCE, Demand.HINT
@@ -117,3 +118,59 @@ def test_a_limit_of_calls_at_the_provider_is_one_only_where_some_may_be_made() -
 def test_what_is_only_said_otherwise_stays_a_hint() -> None:
     losses = [Loss("tool_choice", "as JSON", hint=True), Loss("stop", "too many"), Loss("verbosity", "none")]
     assert demanded(losses, {"stop": raw_json(["x"]), "verbosity": raw_json("low")}) == [losses[1]]
+
+
+# What programs send unasked: by field and value.
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("preserve_thinking", True),
+        ("vl_high_resolution_images", True),
+        ("tool_stream", True),
+        ("usage", {"include": True}),
+        ("usage.include", True),
+        ("chat_template_kwargs", {"enable_thinking": False, "preserve_thinking": True}),
+        ("chat_template_args", {"enable_thinking": True}),
+        ("top_k", 0),
+        ("top_k", -1),
+        ("generationConfig.audioTimestamp", False),
+    ],
+)
+def test_a_value_that_programs_send_unasked_is_a_preference(field: str, value: object) -> None:
+    outer, _, inner = field.partition(".")
+    if field == "usage.include":
+        assert of_loss(Loss(field, "why"), {outer: raw_json({inner: value})}) is PREFERENCE
+    else:
+        assert demand(field, value) is PREFERENCE
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("preserve_thinking", False),
+        ("vl_high_resolution_images", "yes"),
+        ("skip_special_tokens", False),
+        ("usage", {"include": True, "detail": "all"}),
+        ("usage", {}),
+        ("chat_template_kwargs", {"preserve_thinking": True, "persona": "x"}),
+        ("top_k", -2),
+        ("ignore_eos", True),
+    ],
+)
+def test_another_value_of_the_same_field_is_a_must(field: str, value: object) -> None:
+    assert demand(field, value) is MUST
+
+
+def test_no_default_of_a_program_is_a_temperature_of_0_a_seed_or_a_limit() -> None:
+    names = {name.rpartition(".")[2] for name in unasked()}
+    assert not names & {"temperature", "seed", "n", "stop", "store", "inference_geo"}
+    assert not [name for name in names if "max" in name or "token" in name.removeprefix("skip_special_tokens")]
+
+
+def test_one_call_at_a_time_is_held_by_the_gateway_and_so_a_hint() -> None:
+    assert demand("parallel_tool_calls", said=False) is HINT
+    one = {"tool_choice": raw_json({"type": "auto", "disable_parallel_tool_use": True})}
+    assert of_loss(Loss("tool_choice.disable_parallel_tool_use", "why"), one) is HINT
+    assert of_loss(Loss("tool_choice", "why"), one) is MUST
