@@ -31,6 +31,7 @@ class RelayedApi(msgspec.Struct, frozen=True, kw_only=True):
     short_bytes: int = 0
     is_indexed: bool = False  # its answers are kept beside earlier ones, so all must be made by the same model
     begins: Mapping[str, bytes] = {}  # how the JSON of a field begins: [ or {
+    instead: str = ""  # what a client can ask for at a deployment that lacks it; "": nothing
     gives: bool = False  # later requests may name what its answers name
 
     @property

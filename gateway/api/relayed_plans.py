@@ -141,7 +141,7 @@ def _obstacle(
 ) -> str | None:
     """Return why a deployment cannot be used; None if it can. ``index``: beside whose answers this one will be kept."""
     if api.api not in deployment.apis:
-        return f"answers {', '.join(sorted(deployment.apis))} only"
+        return f"answers {', '.join(sorted(deployment.apis))} only{api.instead and f': {api.instead}'}"
     if api.by_character is not None:
         if unpriced != COUNT_KNOWN and _counted_per_character(deployment) is None:
             return without_price(("character",))

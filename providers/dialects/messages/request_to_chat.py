@@ -524,6 +524,7 @@ _HINTS: Mapping[str, str] = {
     "speed": "chat has no fast mode",
 }
 _REASONS: Mapping[str, str] = {
+    "compaction": "only Claude compacts a conversation so: ask for an answer that sums it up, and go on from that",
     "container": "chat has no containers",
     "context_management": "chat does not edit its context",
     "fallback_credit_token": "chat has no credits for refused requests",

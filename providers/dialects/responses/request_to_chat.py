@@ -189,7 +189,8 @@ class Conversation:
                 return
             case _:
                 is_left_out = kind in _OF_OPENAI or (kind == "compaction" and any(map(_is_said, self._said)))
-                self._losses.add(path, f"chat completions have no {kind} items", hint=is_left_out)
+                reason = _OF_COMPACTION.get(kind, f"chat completions have no {kind} items")
+                self._losses.add(path, reason, hint=is_left_out)
                 self._calls.elsewhere = True  # it may be a call, or stand for what was left out
                 return
         self._losses.lose(item, "caller", path, _NO_SUCH_FIELD, b'{"type":"direct"}')
@@ -642,6 +643,11 @@ SHARED = (  # fields with the same name and meaning in both APIs
 )
 LOGPROBS = "message.output_text.logprobs"
 
+_OF_COMPACTION: Mapping[str, str] = {
+    "compaction": "only the vendor that compacted the conversation can read this summary: ask a model of that vendor,"
+    " or send the conversation itself",
+    "compaction_trigger": "no other API compacts a conversation: ask for a response that sums it up, and go on from it",
+}
 _LOST: Mapping[str, tuple[str, bytes]] = {  # the reason, and the value that is the default
     "previous_response_id": ("chat completions keep no earlier responses", b"null"),
     "conversation": ("chat completions keep no conversations", b"null"),
