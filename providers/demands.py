@@ -19,7 +19,7 @@ from typing import Any, Final
 
 import msgspec
 
-from providers.dialects import MARK, Fields, Loss
+from providers.dialects import MARK, Fields, Loss, raw_json
 from providers.hosted import runs_among
 
 
@@ -149,7 +149,7 @@ def unasked() -> Mapping[str, frozenset[str]]:
 
 
 def _as_json(value: Any) -> str:
-    return msgspec.json.encode(value).decode()
+    return bytes(raw_json(value)).decode()
 
 
 def _is_unasked(name: str, said: Any) -> bool:
