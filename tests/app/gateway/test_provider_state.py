@@ -445,7 +445,7 @@ async def test_a_message_that_stores_something_is_asked_for_once(
 
 async def test_a_stored_response_is_continued_with_the_key_that_made_it(serve: Serve) -> None:
     keys = {"api_key": None, "api_keys": ["key-one-0123456789", "key-two-0123456789", "key-three-0123456789"]}
-    config = {"providers": {"alpha": speaking("responses", **keys)}}
+    config = {"providers": {"alpha": speaking("responses", preset="openai", **keys)}}
     further = body_of("responses", {"previous_response_id": "resp_abc"})
     async with serve(alpha=[Raw(answer_of({}))], config=config) as running:
         for body in (body_of("responses", {"store": True}), *(further,) * 4):
