@@ -26,6 +26,7 @@ from .catalog import has_scipy as has_scipy
 from .catalog import keeps_by_default as keeps_by_default
 from .catalog import load_catalog as load_catalog
 from .catalog import parameters_of as parameters_of
+from .catalog import stores_responses as stores_responses
 from .datasheets import UNKNOWN as UNKNOWN
 from .datasheets import UNLISTED as UNLISTED
 from .datasheets import Capabilities as Capabilities

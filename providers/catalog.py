@@ -428,6 +428,7 @@ class Vendor(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     cache_keys: frozenset[str] = frozenset()
     keeps: bool = False  # it keeps what it is asked, and its answers, unless a request says ``store: false``
     conversations: bool = False  # beside Responses, it keeps conversations that responses go on in
+    stores: bool = False  # it is known to keep a response that says ``store: true``, so that the next one may name it
     litellm_prefix: str | None = None  # the vendor's name in litellm and its price table; None: no prices
     docs_url: str | None = None
 
@@ -455,6 +456,16 @@ def keeps_by_default(vendor: Vendor | None, kind: ProviderKind, base_url: str | 
     if (urlsplit(base_url or "").hostname or "").endswith("aiplatform.googleapis.com"):
         return False
     return vendor.keeps if vendor is not None and kind == vendor.kind else kind == "gemini"
+
+
+def stores_responses(vendor: Vendor | None, base_url: str | None) -> bool:
+    """Whether a server is known to keep a response that says ``store: true``; of one that no row is of, by its host.
+
+    Azure's keeps them for 30 days (learn.microsoft.com/azure/foundry/openai/how-to/responses, read on 2026-11-29).
+    """
+    if vendor is not None and vendor.stores:
+        return True
+    return (urlsplit(base_url or "").hostname or "").endswith((".openai.azure.com", ".services.ai.azure.com"))
 
 
 @cache

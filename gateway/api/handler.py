@@ -349,13 +349,16 @@ class Responder:
             self._client_context.received.shrink(kept)
 
     def _remember(self, maker: Maker) -> None:
-        """Keep the answer for later requests that name it, if ``maker`` does not store it."""
+        """Keep the answer for later requests that name it, if ``maker`` is not known to store it.
+
+        Who has the API may answer ``store: true`` and keep nothing, as vLLM does.
+        """
         parsed, remembering = self._parsed, self._parsed.remembering
         if remembering is None:
             return
         if parsed.stores:
             made_at = self._runner.planned.model.deployments[maker.deployment]
-            if made_at.spoken_in(self._runner.call) is parsed.dialect:
+            if made_at.stores and made_at.spoken_in(self._runner.call) is parsed.dialect:
                 return
         remembering.keep_soon()
 

@@ -56,8 +56,8 @@ ENDPOINT = "responses.retrieve"  # of the row with the cost of what ran in the b
 async def _kept_response(request: web.Request, admitted: Admitted) -> web.StreamResponse:
     """Pass the request on to the deployment that stores the response, if it was made for this client.
 
-    One that no provider stores is answered with as far as the gateway remembers it. With ``stream=true`` the events of
-    one in the background go on, after ``starting_after``.
+    One that no provider stores, or knows any more, is answered with as far as the gateway remembers it. With
+    ``stream=true`` the events of one in the background go on, after ``starting_after``.
 
     No model runs, so this is not a call, and has a row in the ledger only if it shows the end of a response in the
     background. But the request uses the operator's key, and the answer takes memory, so the client's ``rpm`` and
@@ -70,14 +70,14 @@ async def _kept_response(request: web.Request, admitted: Admitted) -> web.Stream
     context, client = request.app[CONTEXT], admitted.client
     began_s = context.services.clock()
     response_id, rest = request.match_info["id"], request.match_info.get("rest", "")
-    if request.method == METH_DELETE and not rest and await context.memory.forget(scope_of(client), response_id):
-        return web.json_response({"id": response_id, "object": "response", "deleted": True})
+    deletes = request.method == METH_DELETE and not rest
+    was_known = deletes and await context.memory.forget(scope_of(client), response_id)
     made_by = await context.responses.maker(client.name, response_id)
     request_id = headers.request_id(request.headers)
     with context.fleet:
         deployment = _deployment(context.fleet, made_by, client)
         if deployment is None or not deployment.upstream.can_fetch:
-            return await _remembered(context, client, request)
+            return _deleted(response_id) if was_known else await _remembered(context, client, request)
         path = "/".join(part for part in ("responses", quote(response_id, safe=""), rest) if part)
         method, query = _fetched_by(request), list(request.query.items())
         if request.method != METH_GET or rest:
@@ -85,6 +85,10 @@ async def _kept_response(request: web.Request, admitted: Admitted) -> web.Stream
         try:
             answer = await _asked(deployment, deployment.upstream.fetch(method, path, query))
         except UpstreamError as error:
+            if _is_absent(error) and was_known:
+                return _deleted(response_id)
+            if _is_absent(error) and await context.memory.answer(scope_of(client), response_id) is not None:
+                return await _remembered(context, client, request)
             raise _translated(deployment, response_id, error) from None
         fields = {
             "content-type": JSON,
@@ -176,6 +180,11 @@ def _unstreamed(request: web.Request) -> list[tuple[str, str]]:
     return [(name, value) for name, value in request.query.items() if name != "stream"]
 
 
+def _deleted(response_id: str) -> web.Response:
+    """Answer that the gateway has forgotten a response that no provider stores."""
+    return web.json_response({"id": response_id, "object": "response", "deleted": True})
+
+
 async def _remembered(context: Context, client: Client, request: web.Request) -> web.Response:
     """Answer with a response that no provider stores, and that the gateway keeps for the next turn.
 
@@ -242,8 +251,12 @@ def _named(fleet: Fleet, name: str) -> Deployment | None:
     return next(iter(fleet.find(name, adhoc=True).deployments.values()), None)
 
 
+def _is_absent(error: UpstreamError) -> bool:
+    return error.kind in _ABSENT or error.status == HTTPStatus.NOT_FOUND
+
+
 def _translated(deployment: Deployment, response_id: str, error: UpstreamError) -> ApiError:
-    if error.kind in _ABSENT or error.status == HTTPStatus.NOT_FOUND:
+    if _is_absent(error):
         return ResponseNotFound(
             f"{deployment.name} does not know the response {response_id!r} any more: {error.message}"
         )
@@ -553,7 +566,7 @@ async def _keep_names(context: Context, client: Client, answer: bytes, maker: Ma
 
 
 def _gone(deployment: Deployment, name: str | None, error: UpstreamError) -> ApiError:
-    if name is not None and (error.kind in _ABSENT or error.status == HTTPStatus.NOT_FOUND):
+    if name is not None and _is_absent(error):
         return NothingStored(f"{deployment.name} does not know the conversation {name!r}, or what is asked of it")
     return _failed(deployment, error)
 

@@ -50,6 +50,7 @@ from providers import (
     raw_json,
     refusing,
     runs_itself,
+    stores_responses,
     tier_of,
     traits_of,
 )
@@ -263,6 +264,7 @@ class Resolver:
             and price.cached_input_usd is not None,
             cache_keys=vendor.cache_keys if vendor is not None else frozenset(),
             conversations=None if vendor is None else vendor.conversations,
+            stores=stores_responses(vendor, provided.base_url),
             keeps=keeps_requests(provided, vendor),
             store=None if store is None else raw_json(store),
             stores_own=stores_own,

@@ -95,6 +95,7 @@ class Deployment(MaskedRecord, frozen=True):
     store: msgspec.Raw | None = None
     stores_own: bool = False  # also in its vendor's own API, in which requests else pass as they are
     conversations: bool | None = None  # its vendor keeps conversations; None: a server that no row is of
+    stores: bool = False  # its vendor is known to keep a response that says ``store: true``
     keeps: bool = False  # its vendor keeps what it is asked, unless a request says ``store: false``
     marks_from: int | None = (
         None  # tokens of a prompt's beginning from which it is told to cache it; None: it is not told

@@ -21,7 +21,7 @@ _TELLING = re.compile(rb'"type"\s*:\s*"response\.(?:created|completed|incomplete
 # Items whose ids are names only: another provider may refuse a foreign one.
 _ID_IS_NAME = frozenset({"message", "function_call", "custom_tool_call", "reasoning", "shell_call", "apply_patch_call"})
 _EMPTY = (b"", b"null", b"[]", b'""')
-_REASONING = b'"reasoning"'
+_REASONING, _ASSISTANT = b'"reasoning"', b'"assistant"'
 
 _item = msgspec.json.Decoder(RawObject)
 _items = msgspec.json.Decoder(list[msgspec.Raw])
@@ -248,7 +248,10 @@ def without_lost_thoughts(fields: Mapping[str, msgspec.Raw], habits: Habits) -> 
     losses: list[Loss] = []
     has_lost = False  # since the last input of the client: what follows may only be named together with the reasoning
     for number, item in enumerate(items):
-        is_reasoning = bytes(item.get("type", b"")) == _REASONING
+        kind = bytes(item.get("type", b'"message"')).strip(b'"').decode()
+        is_reasoning = kind == "reasoning"
+        if kind not in _ID_IS_NAME or (kind == "message" and bytes(item.get("role", b"")) != _ASSISTANT):
+            has_lost = False
         encrypted = item.get("encrypted_content") if is_reasoning else None
         is_signed = thinking_of(encrypted, "") is not None or bool(googles(encrypted)[1])
         if is_signed or bytes(memoryview(item.get("id", b""))[: len(_MARK)]) == _MARK:
@@ -259,7 +262,7 @@ def without_lost_thoughts(fields: Mapping[str, msgspec.Raw], habits: Habits) -> 
         elif may_lack and is_reasoning and is_bare(item):
             losses.append(Loss(f"input[{number}]", _WITHOUT_CONTENT, hint=True))
             has_lost = True
-        elif has_lost and bytes(item.get("type", b'"message"')).strip(b'"').decode() in _ID_IS_NAME:
+        elif has_lost and kind in _ID_IS_NAME:
             kept.append({name: value for name, value in item.items() if name != "id"})
         else:
             kept.append(item)

@@ -82,6 +82,15 @@ async def test_a_stored_response_is_looked_at_where_it_is_kept(serve: Serve) -> 
         assert len(await running.rows("select * from calls")) == 1
 
 
+async def test_a_deleted_response_is_forgotten_here_and_where_it_is_kept(serve: Serve) -> None:
+    async with keeper() as (base_url, asked), serve(config=kept_at(base_url)) as running:
+        await stored(running)
+        memory = running.gateway.context.memory
+        assert memory.size  # that its server keeps it is not known
+        await running.sdk.responses.delete("resp_abc")
+        assert (asked, memory.size) == (["DELETE /v1/responses/resp_abc"], 0)
+
+
 async def test_a_head_is_answered_without_a_body_and_asked_of_the_provider_as_get(serve: Serve) -> None:
     async with keeper() as (base_url, asked), serve(config=kept_at(base_url)) as running:
         await stored(running)

@@ -26,6 +26,7 @@ TOOLS = [
     }
 ]
 OPENAI, CHAT = ("openai", "gpt-5"), ("mistral", "mistral-small-latest")
+VLLM = ("vllm", "Qwen/Qwen3.5-27B")  # takes ``store: true``, and keeps nothing
 MODELS: dict[str, Sequence[tuple[str, str]]] = {
     "one at OpenAI": [OPENAI],
     "two that race": [OPENAI, OPENAI],
@@ -189,6 +190,58 @@ async def test_a_chat_server_alone_goes_on_from_what_was_to_be_stored(serve: Ser
         answer = await talk.ask("weather?", store=True)
         assert talk.told[0]["x-holeshot-dropped"] == "store"
         await talk.ask(calls_of(answer), previous_response_id=answer["id"], store=True)
+
+
+# Beside a server that answers ``store: true`` and keeps nothing.
+STORING: dict[str, Sequence[tuple[str, str]]] = {
+    "who stores first": [OPENAI, VLLM],
+    "who does not first": [VLLM, OPENAI],
+    "nobody stores": [VLLM],
+}
+
+
+@pytest.mark.parametrize("mode", ["auto", "race"])
+@pytest.mark.parametrize("way", ["whole", "streamed", "socket"])
+@pytest.mark.parametrize("loop", [guide, bare, chain, references])
+@pytest.mark.parametrize("kinds", STORING.values(), ids=STORING)
+async def test_what_the_client_has_stored_goes_on_where_not_all_servers_store(
+    serve: Serve, kinds: Sequence[tuple[str, str]], loop: Callable[[Talk], Any], way: str, mode: str
+) -> None:
+    async with at(serve, kinds) as (running, vendors):
+        for _ in range(4):
+            talk = Talk(running, way)
+            talk.always = {"store": True, "race": {"mode": mode}}
+            await loop(talk)
+            assert {told["x-holeshot-launched"] for told in talk.told} <= {"1"}
+        assert [vendor.refusals for vendor in vendors] == [[]] * len(vendors)
+
+
+async def test_what_a_vendor_stores_is_not_kept_here_as_well(serve: Serve) -> None:
+    async with at(serve, [OPENAI, VLLM]) as (running, vendors):
+        talk, memory = Talk(running, "whole"), running.gateway.context.memory
+        stored = await talk.ask("say: one", store=True, provider={"only": ["openai0"]})
+        assert not memory.size
+        await talk.ask("say: two", store=True, previous_response_id=stored["id"])
+        assert vendors[0].seen[-1].body["previous_response_id"] == stored["id"]
+        assert not memory.size
+        await talk.ask("say: one", store=True, provider={"only": ["vllm1"]})
+        assert memory.size
+
+
+async def test_what_was_to_be_stored_is_read_and_deleted_though_its_server_keeps_nothing(serve: Serve) -> None:
+    async with at(serve, [VLLM]) as (running, _):
+        talk = Talk(running, "whole")
+        answer = await talk.ask("say: hi", store=True)
+        url = f"{running.url}/v1/responses/{answer['id']}"
+        async with running.http.get(url) as response:
+            assert (response.status, text_of(await response.json())) == (200, "hi"), await response.text()
+        async with running.http.delete(url) as response:
+            assert (response.status, (await response.json())["deleted"]) == (200, True)
+        assert not running.gateway.context.memory.size
+        async with running.http.get(url) as response:
+            assert response.status == 404
+        async with running.http.delete(url) as response:
+            assert response.status == 404
 
 
 async def test_a_turn_of_a_socket_goes_on_over_http_and_the_other_way_round(serve: Serve) -> None:
