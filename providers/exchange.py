@@ -170,8 +170,10 @@ class Exchange(Protocol):
 class Upstream(Protocol):
     """A provider. Cancelling a task inside any method aborts its request at the provider."""
 
-    # In its own dialects it supports every parameter: ``losses`` is always empty.
+    # In its own dialects it supports every parameter: ``losses`` is empty, but for ``refused_fields``.
     accepts_all_parameters: bool
+    # In chat, fields of answers of other vendors that it refuses in a history.
+    refused_fields: frozenset[str]
     # ``fetch`` works: for stored responses, and any path below its base URL.
     can_fetch: bool
     # Whether its first request would wait for a library, or for credentials: see ``warm_up``.

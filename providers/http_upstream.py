@@ -217,6 +217,7 @@ class HttpUpstream:
         wall_clock: Callable[[], float] = time.time,
     ) -> None:
         self.accepts_all_parameters = quirks is None or not (quirks.drop or quirks.ignores or quirks.history.tells)
+        self.refused_fields = frozenset[str]() if quirks is None else quirks.history.refused_fields
         self._provider = provider
         self._base_url = URL(base_url)
         if self._base_url.user is not None and api_key:

@@ -301,6 +301,7 @@ class KeyRing:
         named = zip(keys, key_names(keys, names), strict=True)
         self._keys = [_Key(number, name, opened(key)) for number, (key, name) in enumerate(named, 1)]
         self.accepts_all_parameters = all(key.upstream.accepts_all_parameters for key in self._keys)
+        self.refused_fields = frozenset[str]().union(*(key.upstream.refused_fields for key in self._keys))
         self.can_fetch = all(key.upstream.can_fetch for key in self._keys)
         self.needs_warming = any(key.upstream.needs_warming for key in self._keys)
         self.learnt = learnt_of(self._keys[0].upstream)

@@ -76,6 +76,7 @@ class RotatedKey:
         self._has_told_refused = False
         self._clock = clock
         self.accepts_all_parameters = self._new.accepts_all_parameters
+        self.refused_fields = self._new.refused_fields
         self.can_fetch = self._new.can_fetch
         self.needs_warming = self._new.needs_warming
         self.learnt = learnt_of(self._new)

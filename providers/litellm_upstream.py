@@ -302,6 +302,7 @@ class LiteLLMUpstream:
     """One provider behind litellm, as an ``Upstream``. The key is in no repr, error or log."""
 
     accepts_all_parameters = False
+    refused_fields = frozenset[str]()
     can_fetch = False
     needs_warming = True
 

@@ -38,6 +38,7 @@ from providers.dialects import (
     Wording,
     as_asked,
     rendered,
+    stands,
     takes_text,
 )
 
@@ -66,6 +67,11 @@ def is_sealed(dialect: Dialect, fields: Fields) -> bool:
     """
     said = bytes(fields.get(dialect.requests.prompt, _NO_PROMPT))
     return SEALED_MARK in said or OURS in said
+
+
+def is_foreign(names: frozenset[str], dialect: Dialect, fields: Fields) -> bool:
+    """Whether a conversation in chat may have fields of these ``names``, which a vendor refuses."""
+    return dialect is PIVOT and stands(names, bytes(fields.get(dialect.requests.prompt, _NO_PROMPT)))
 
 
 class Fitting(msgspec.Struct, frozen=True):

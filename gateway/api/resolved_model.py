@@ -7,7 +7,7 @@ from typing import TypeVar
 import msgspec
 
 from gateway.api.client import Client
-from gateway.api.fitting import Fitting, Question, fitted, is_sealed
+from gateway.api.fitting import Fitting, Question, fitted, is_foreign, is_sealed
 from gateway.api.headers import LOWERED
 from gateway.api.json_body import values_of
 from gateway.api.preferences import CONSUMED, NOTHING, Chosen, is_passed_on, preferred
@@ -170,6 +170,7 @@ class ResolvedModel:
             and parsed.dialect in common.speaks
             and needs.ordinary
             and (needs.inline or not is_sealed(parsed.dialect, parsed.fields))
+            and not (common.refused_fields and is_foreign(common.refused_fields, parsed.dialect, parsed.fields))
             and needs.prompt_tokens <= common.context_tokens
             and (needs.max_tokens or 0) <= common.max_output_tokens
             and (common.thinks or parsed.dialect.requests.efforts.isdisjoint(parsed.fields))

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from gateway.api.client import Client
-from gateway.api.fitting import Fitting, is_sealed
+from gateway.api.fitting import Fitting, is_foreign, is_sealed
 from gateway.api.overrides import NOTHING, RaceOverride
 from gateway.api.preferences import NOTHING as NO_PREFERENCES
 from gateway.api.request import ParsedRequest
@@ -95,8 +95,9 @@ class OfClient(msgspec.Struct):
 def shape_of(model: Model | None, parsed: ParsedRequest, client: Client) -> Shape | None:
     """Return the shape of a request for a configured ``model``; None if nothing is kept of such requests.
 
-    That is what passes unread or is translated, is bound to what a provider has, or names providers; calls of clients
-    with keys of their own; and of models that change requests, or were made up by a client that lists deployments.
+    That is what passes unread or is translated, is bound to what a provider has, or names providers; what may lose a
+    part of its history, or may have to be asked for whole; calls of clients with keys of their own; and of models that
+    change requests, or were made up by a client that lists deployments.
     """
     if (
         model is None
@@ -111,7 +112,9 @@ def shape_of(model: Model | None, parsed: ParsedRequest, client: Client) -> Shap
         or model.parameters is not None
         or model.common.acts
         or (not model.common.takes_forced and parsed.dialect.requests.choice_of_tools in parsed.fields)
+        or not (parsed.stream or model.common.whole_for.isdisjoint(parsed.fields))
         or (not parsed.needs.inline and is_sealed(parsed.dialect, parsed.fields))
+        or (model.common.refused_fields and is_foreign(model.common.refused_fields, parsed.dialect, parsed.fields))
     ):
         return None
     needs, fields, requests = parsed.needs, parsed.fields, parsed.dialect.requests
@@ -156,7 +159,6 @@ def keep(  # noqa: PLR0917 - what was decided, and for whom
         or fitting.lowered
         or fitting.spoken
         or (shape.several and found.model.race.win_on is not WinOn.ANY)
-        or any(each.whole for each in fitting.deployments)
     ):
         return
     of_client: OfClient | None = fleet.kept.pop(id(client), None)

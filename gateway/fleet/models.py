@@ -349,7 +349,8 @@ def _written(number: float) -> msgspec.Raw:
 class Common(msgspec.Struct, frozen=True):
     """The abilities that all deployments of a model share: most calls need no check of single deployments."""
 
-    speaks: frozenset[Dialect]  # dialects that all speak natively, without losing any part of a request
+    # Dialects that all speak natively, without losing any part of a request, but for ``refused_fields``.
+    speaks: frozenset[Dialect]
     context_tokens: float  # the shortest known
     max_output_tokens: float  # likewise
     binds: bool = False  # the answers of one of them may have reasoning that only it can read
@@ -357,6 +358,8 @@ class Common(msgspec.Struct, frozen=True):
     thinks: bool = True  # none of them is known not to think, or is told in another way not to
     takes_forced: bool = True  # a request may force a call of a tool at all of them
     has_keys: bool = False  # the provider of one of them has several keys
+    refused_fields: frozenset[str] = frozenset()  # in chat, fields of a history that one of them refuses
+    whole_for: frozenset[str] = frozenset()  # fields with some of whose values one of them does not stream
 
     @classmethod
     def of(cls, deployments: Iterable[Deployment]) -> "Common":
@@ -375,6 +378,8 @@ class Common(msgspec.Struct, frozen=True):
             all(one.capabilities.reasoning is not False and one.traits.is_usual for one in each),
             all(one.traits.forced_tools == "taken" for one in each),
             any(has_several_keys(one.upstream) for one in each),
+            frozenset[str]().union(*(one.upstream.refused_fields for one in each)),
+            frozenset[str]().union(*(one.whole for one in each)),
         )
 
 

@@ -166,6 +166,7 @@ class LazyUpstream:
         self._open = opened
         self._opened: Upstream | None = None
         self.accepts_all_parameters = like.accepts_all_parameters
+        self.refused_fields = like.refused_fields
         self.can_fetch = like.can_fetch
 
     async def warm_up(self) -> None:

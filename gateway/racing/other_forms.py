@@ -269,6 +269,9 @@ def asked_whole(call: Call, deployment: Deployment) -> bool:
     is_taught = learnt is not None and learnt.stops_streams and learnt.stops_streams_for(call.client)
     if call.streamed or not (rules or is_taught):
         return False
+    fields = call.wordings.get(deployment.name, call.fields)
+    if not is_taught and rules.keys().isdisjoint(fields):  # nearly always
+        return False
     parameters = _parameters(call, deployment)
     if any(kind in rules.get(name, ()) or "*" in rules.get(name, ()) for name, kind in parameters):
         return True

@@ -49,6 +49,7 @@ from .gemini.dialect import GEMINI as GEMINI
 from .gemini.fields import camel as camel
 from .gemini.fields import flattened as flattened
 from .histories import History as History
+from .histories import stands as stands
 from .index import DIALECTS as DIALECTS
 from .index import PIVOT as PIVOT
 from .meanings import TELLINGS as TELLINGS

@@ -3,6 +3,7 @@
 import hashlib
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
 from typing import Literal
 
 import msgspec
@@ -96,9 +97,11 @@ class History(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def tells(self) -> bool:
-        """Whether something may be lost, so that a request has to be looked at before it is planned."""
-        of_fields = self.assistant_fields is not None or bool(self.refused_fields)
-        return of_fields or self.missing_reasoning is not None or self.one_system
+        """Whether something may be lost, so that a request has to be looked at before it is planned.
+
+        Not of ``refused_fields``: only requests in which one of these ``stands`` are looked at.
+        """
+        return self.assistant_fields is not None or self.missing_reasoning is not None or self.one_system
 
     def strictest(self) -> "History":
         """Return the same in the strictest form. A server that refuses roles, or lists of texts, is asked so."""
@@ -167,10 +170,20 @@ def _concerns(raw: bytes, history: History) -> bool:
         or (has_tools and ("chat" in history.call_ids or history.missing_reasoning is not None))
         or (has_tools and not history.user_after_tool)
         or (history.assistant_fields is not None and _ASSISTANT in raw)
-        or any(f'"{name}"'.encode() in raw for name in history.refused_fields)
+        or (bool(history.refused_fields) and stands(history.refused_fields, raw))
         or (history.one_system and any(role in raw for role in _INSTRUCTIONS))
         or (history.plain_texts and _LISTED.search(raw) is not None)
     )
+
+
+def stands(names: frozenset[str], prompt: bytes) -> bool:
+    """Whether the messages of a chat completion request may have a field of these ``names``, in an assistant's turn."""
+    return _ASSISTANT in prompt and _fields_of(names).search(prompt) is not None
+
+
+@cache
+def _fields_of(names: frozenset[str]) -> re.Pattern[bytes]:
+    return re.compile(b'"(?:%b)"' % b"|".join(re.escape(name.encode()) for name in sorted(names)))
 
 
 def without_bound_reasoning(fields: Fields) -> Wording:

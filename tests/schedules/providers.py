@@ -117,6 +117,7 @@ class SimulatedUpstream:
     """An ``Upstream``. Once it is closed nobody may ask it."""
 
     accepts_all_parameters = True
+    refused_fields = frozenset[str]()
     can_fetch = False
     needs_warming = False
 

@@ -281,3 +281,38 @@ async def test_a_model_that_is_asked_in_place_of_another_is_not_taken_for_it_lat
     assert [(row["model"], row["answered_model"]) for row in rows] == [
         (MODEL, "other"), ("other", None), ("other", None), (MODEL, "other"),
     ]  # fmt: skip
+
+
+OPENAI: dict[str, Any] = {"providers": {"alpha": {"preset": "openai"}}}
+THOUGHT: dict[str, Any] = {
+    "messages": [
+        {"role": "user", "content": "Hi"},
+        {"role": "assistant", "content": "Hello", "reasoning_content": "It greets."},
+        {"role": "user", "content": "Bye"},
+    ]
+}
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_vendor_that_refuses_what_others_answer_has_its_shapes_kept(serve: Serve, *, stream: bool) -> None:
+    async with serve(alpha=None, config={**single(), **OPENAI}) as running:
+        await asked_by(running, stream=stream, **saying("one"))
+        assert [len(each.by_shape) for each in kept_of(running)] == [1]
+
+
+async def test_and_what_a_history_has_of_others_is_told_after_a_shape_was_kept(serve: Serve) -> None:
+    async with serve(alpha=None, config={**single(), **OPENAI}) as running:
+        for fields, told in [(saying("one"), None), (THOUGHT, "messages[1].reasoning_content"), (saying("two"), None)]:
+            async with running.chat(**fields) as response:
+                assert (response.status, response.headers.get("x-holeshot-dropped")) == (200, told)
+        assert running["alpha"].received[1].body["messages"][1] == {"role": "assistant", "content": "Hello"}
+        assert [len(each.by_shape) for each in kept_of(running)] == [1]
+
+
+async def test_what_its_vendor_does_not_stream_is_asked_for_whole_after_a_shape_was_kept(serve: Serve) -> None:
+    async with serve(alpha=None, config={**single(), **OPENAI}) as running:
+        for fields in ({}, {"audio": {"format": "wav", "voice": "alloy"}}, {"audio": {"format": "pcm16"}}, {}):
+            await asked_by(running, **fields, **saying("one"))
+        assert [each.body["stream"] for each in running["alpha"].received] == [True, False, True, True]
+        [of_client] = kept_of(running)
+        assert len(of_client.by_shape) == 1

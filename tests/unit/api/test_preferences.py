@@ -31,6 +31,7 @@ class Nobody:
     """An upstream that is never asked."""
 
     accepts_all_parameters = True
+    refused_fields = frozenset[str]()
 
     async def stream(self, request: Request) -> Exchange:
         raise AssertionError(request)

@@ -63,6 +63,7 @@ class OneKey:
         self, key: str, *, accepts_all_parameters: bool = True, can_fetch: bool = False, needs_warming: bool = False
     ) -> None:
         self.accepts_all_parameters = accepts_all_parameters
+        self.refused_fields = frozenset[str]()
         self.can_fetch = can_fetch
         self.needs_warming = needs_warming
         self.key = key

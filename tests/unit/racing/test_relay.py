@@ -69,6 +69,7 @@ class Speaker:
     """An upstream that answers after so many seconds: all of it, how it begins and the rest, or an error."""
 
     accepts_all_parameters = True
+    refused_fields = frozenset[str]()
     can_fetch = False
     needs_warming = False
 

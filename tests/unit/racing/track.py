@@ -117,6 +117,7 @@ class Timetable:
     """
 
     accepts_all_parameters = True
+    refused_fields = frozenset[str]()
     can_fetch = False
     needs_warming = False
 
