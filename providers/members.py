@@ -33,6 +33,13 @@ def found(fields: Fields, named: Sequence[str], spelt: Callable[[str], str]) -> 
     ``spelt`` makes names comparable. In pydantic's paths there are types of unions, which are no names. A mark alone,
     of which it is not told where, is left out of tools first: Vertex takes those elsewhere.
     """
+    try:
+        return _member(fields, named, spelt)
+    except RecursionError:  # no API has members that deep
+        return None
+
+
+def _member(fields: Fields, named: Sequence[str], spelt: Callable[[str], str]) -> Member | None:
     names = [spelt(name) for name in named]
     if len(names) == 1 and names[0] not in fields:
         paths = members_named(names[0]) if names != [MARK] else [OF_TOOLS, EVERYWHERE + MARK]
@@ -54,19 +61,33 @@ def _found(
     if items := _list(raw):
         number = int(names[0]) if names[0].isdecimal() and len(names[0]) <= len(str(len(items))) else len(items)
         rest = names[1:] if names[0].isdecimal() else names
-        tried = (_found(each, rest, spelt, in_list=True) for each in (*items[number : number + 1], *items))
+        told_first = (*items[number : number + 1], *items[:number], *items[number + 1 :])
+        tried = (_found(each, rest, spelt, in_list=True) for each in told_first if _is_object(each))
         return next((each for each in tried if each is not None), None)
-    said = _object(raw)
-    own = next((each for each in said if spelt(each) == names[0]), None)
-    if own is not None and len(names) == 1:
-        return ([own], said[own]) if in_list else None
-    if own is not None and (within := _found(said[own], names[1:], spelt, in_list=in_list)) is not None:
-        return [own, *within[0]], within[1]
-    return _found(raw, names[1:], spelt, in_list=in_list) if said and len(names) > 1 else None
+    said, searched = _object(raw), set[str]()
+    for number, name in enumerate(names):
+        own = next((each for each in said if spelt(each) == name), None)
+        if own is None:
+            continue
+        if number == len(names) - 1:
+            return ([own], said[own]) if in_list else None
+        # What it does not have by this path, it has by no later part of that.
+        within = None if own in searched else _found(said[own], names[number + 1 :], spelt, in_list=in_list)
+        if within is not None:
+            return [own, *within[0]], within[1]
+        searched.add(own)
+    return None
 
 
 def without(fields: Fields, path: str, value: str = "") -> Fields:
     """Return ``fields`` without a member; the same if none has it. ``value``: only where it is that, as JSON."""
+    try:
+        return _left(fields, path, value)
+    except RecursionError:  # no API has members that deep
+        return fields
+
+
+def _left(fields: Fields, path: str, value: str) -> Fields:
     if path.startswith(EVERYWHERE):
         names = path.removeprefix(EVERYWHERE).split(".")
         tops = HOLD_MARKS | ({MARK} if len(names) > 1 else set[str]())
@@ -83,7 +104,7 @@ def _without(raw: msgspec.Raw, names: Sequence[str], value: str) -> msgspec.Raw:
     if f'"{names[-1]}"'.encode() not in bytes(raw):
         return raw
     if items := _list(raw):
-        left = [_without(each, names, value) for each in items]
+        left = [_without(each, names, value) if _is_object(each) else each for each in items]
         return raw_json(left) if any(new is not old for new, old in zip(left, items, strict=True)) else raw
     said = _object(raw)
     own = said.get(names[0])
@@ -104,7 +125,7 @@ def _within_marked(name: str, raw: msgspec.Raw, names: Sequence[str], value: str
     if name == MARK:
         return _without(raw, names[1:], value)
     if items := _list(raw):
-        left = [_within_marked(name, each, names, value) for each in items]
+        left = [_within_marked(name, each, names, value) if _is_object(each) else each for each in items]
         return raw_json(left) if any(new is not old for new, old in zip(left, items, strict=True)) else raw
     before = said = _object(raw)
     if len(names) == 1 and MARK in said:
@@ -113,6 +134,11 @@ def _within_marked(name: str, raw: msgspec.Raw, names: Sequence[str], value: str
         inner = _within_marked(each, said[each], names, value)
         said = said if inner is said[each] else {**said, each: inner}
     return raw if said is before else raw_json(said)
+
+
+def _is_object(raw: msgspec.Raw) -> bool:
+    """Whether something in a list may have members: no API has lists in lists."""
+    return bytes(memoryview(raw)[:1]) == b"{"
 
 
 def _object(raw: msgspec.Raw) -> dict[str, msgspec.Raw]:
