@@ -127,7 +127,7 @@ def adapted(fields: Fields, facts: Facts, asked: Asked) -> Sent:
         if fact.field not in betas.NAMES:
             said, lost = _adapt(said, fact, asked)
             told += lost
-        elif fact.field not in asked.request.extra_body:
+        elif fact.field not in _of_operator(asked.request):
             left = betas.without(fact.field, fact.value, said, headers)
             said, headers = dict(left.fields), left.headers
             told += left.told
@@ -467,7 +467,7 @@ def _of_betas(said: Betas, fields: Fields, headers: Mapping[str, str], asked: As
 
     None: the request has none. Nothing: it may not lose one of them.
     """
-    own = asked.request.extra_body
+    own = _of_operator(asked.request)
     all_asked = [each for each in betas.asked_for(headers, fields) if each.place not in own]
     every = {beta for each in all_asked for beta in each.betas}
     if not every:
@@ -484,6 +484,11 @@ def _of_betas(said: Betas, fields: Fields, headers: Mapping[str, str], asked: As
             value = betas.written(each)
             found.append(Fact(Kind.FIELD, place, value=value, dialect=asked.api, passing=not value))
     return tuple(found)
+
+
+def _of_operator(request: Request) -> frozenset[str]:
+    """Return the headers, and fields, that are the operator's whatever a client says."""
+    return frozenset((*request.extra_body, *(name for name, _ in request.own_headers)))
 
 
 def _of_forced(reading: Reading, fields: Fields, asked: Asked) -> Facts:

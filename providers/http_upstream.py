@@ -240,6 +240,7 @@ class HttpUpstream:
         self._is_own_url = is_own_url
         self._wall_clock = wall_clock
         self._fixed_headers = self._headers(api_key, auth, headers or {})
+        self._own_betas = self._fixed_headers.keys() & betas.NAMES
         self._client = Client(self._base_url, headers=self._fixed_headers, versions=versions, tls=tls, batches=batches)
         self._head = functools.lru_cache(maxsize=_HEADS_KEPT)(self._build_head)
 
@@ -264,6 +265,8 @@ class HttpUpstream:
 
         """
         dialect = request.dialect
+        if self._own_betas:
+            request = self._without_overruled(request)
         if dialect.requests.header_for is not None:
             request = self._with_needed(request)
         head = self._head("POST", dialect.name, request.model, packed=False, own=request.own_headers)
@@ -312,6 +315,7 @@ class HttpUpstream:
 
     def learn(self, request: Request, error: UpstreamError) -> Facts:
         """Return what an ``error`` within an answer, before anything of it, teaches of the model: see ``taught``."""
+        request = self._without_overruled(request)
         asked = Asked(request, request.dialect.name, request.dialect.requests, self._quirks.rename)
         return learn(self.learnt, asked, error, lambda facts: _said(request, self._quirks, facts))
 
@@ -323,7 +327,7 @@ class HttpUpstream:
 
         """
         started = perf_counter()
-        request, form = self._with_needed(request), request.form
+        request, form = self._with_needed(self._without_overruled(request)), request.form
         packed = comes_whole(path)
         if form is None:
             head = self._head("POST", path, request.model, packed=packed, own=request.own_headers)
@@ -422,6 +426,13 @@ class HttpUpstream:
     async def aclose(self) -> None:
         """Close kept connections."""
         await self._client.aclose()
+
+    def _without_overruled(self, request: Request) -> Request:
+        """Return a request without its client's betas where the operator has said others: no refusal is of those."""
+        if self._own_betas.isdisjoint(request.headers):
+            return request
+        headers = {name: value for name, value in request.headers.items() if name not in self._own_betas}
+        return msgspec.structs.replace(request, headers=headers)
 
     def _with_needed(self, request: Request) -> Request:
         """Return a request with the header without which a field of it would be refused, besides what it would say."""

@@ -349,3 +349,22 @@ async def test_a_member_that_is_a_must_is_never_left_out(serve: Serve, said: str
         status, _ = await call(running, (), CHAT | {"tools": tools}, "/v1/chat/completions")
         assert status == 400
         assert len(running["alpha"].received) == 1
+
+
+@pytest.mark.parametrize("said", [NAMING, "invalid beta flag"])
+@pytest.mark.parametrize("of", ["provider", "deployment"])
+async def test_betas_that_an_operator_says_instead_of_the_clients_are_not_the_clients(
+    serve: Serve, said: str, of: str
+) -> None:
+    own = {"anthropic-beta": UNKNOWN[0]}
+    provider: dict[str, Any] = {"apis": ["messages"]}
+    deployment: dict[str, Any] = {"deployment": "alpha/m"}
+    if of == "provider":
+        provider["headers"] = own
+    else:
+        deployment["extra_headers"] = own
+    config = {"providers": {"alpha": provider}, "models": {MODEL: {"deployments": [deployment]}}}
+    async with serve(alpha=None, config=config) as running:
+        vendor = Vendor(running, said, *KNOWN)
+        assert await call(running, (*KNOWN, UNKNOWN[0])) == (400, "")
+        assert vendor.asked == [[UNKNOWN[0]]]
