@@ -37,7 +37,7 @@ def test_a_prompt_that_is_too_long_is_known_by_the_vendors_words(message: str) -
 def test_a_code_or_a_status_says_so_too() -> None:
     assert refusal("no", 400, "context_length_exceeded").is_too_long
     assert refusal("no", 400, "exceed_context_size_error").is_too_long
-    assert refusal("Request exceeds the maximum size", 413, "request_too_large").is_too_long
+    assert not refusal("Request exceeds the maximum size", 413, "request_too_large").is_too_long  # bytes, not tokens
 
 
 @pytest.mark.parametrize(
