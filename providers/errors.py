@@ -30,7 +30,9 @@ from typing import Final
 
 import msgspec
 
+from providers.content import is_of_filter, says_filter
 from providers.too_long import is_too_long
+from providers.vendor_limits import Limit, limit_of
 
 # What decoding JSON that others wrote may raise: no JSON or not of the type, a string in it that is not UTF-8, and
 # nested deeper than the decoder's stack.
@@ -83,7 +85,7 @@ class ErrorKind(StrEnum):
     RATE_LIMITED = "rate_limited"
     # Means: The provider says that the request is wrong (400, 413, 422; 403 if it flagged the text; 404 of what it
     # names), or has no room for its tier. One other is asked, or all if it is too large for a minute, too long for this
-    # one, or about its tier or its choice of vendors.
+    # one, beyond a limit of its vendor (tools, pictures, bytes), or about its tier or its choice of vendors.
     # Do: The caller corrects the request.
     BAD_REQUEST = "bad_request"
     # Means: The provider has a fault of its own (5xx, an unknown status, a firewall's page).
@@ -219,8 +221,8 @@ class UpstreamError(Exception):
 
     @property
     def is_of_one_deployment(self) -> bool:
-        """Whether a refusal is about the key, the terms or the length of this deployment's context."""
-        return self.is_of_one_key or self.is_declined or self.is_too_long
+        """Whether a refusal is about the key, the terms, the length of its context or a limit of this deployment."""
+        return self.is_of_one_key or self.is_declined or self.is_of_size
 
     @property
     def is_of_one_model(self) -> bool:
@@ -232,8 +234,27 @@ class UpstreamError(Exception):
         """Whether the prompt is too long for this deployment: another with a longer context may take it."""
         if self.kind is not ErrorKind.BAD_REQUEST or self.is_outsized or self.is_declined:
             return False
-        is_large = self.status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE
-        return is_large or is_too_long(f"{self.said} {' '.join(self.names)}")
+        return self.limit is None and is_too_long(f"{self.said} {' '.join(self.names)}")
+
+    @property
+    def limit(self) -> Limit | None:
+        """The limit of its vendor that the request exceeds, other than that of tokens: others may take more."""
+        if self.kind is not ErrorKind.BAD_REQUEST or self.is_outsized or self.is_declined:
+            return None
+        return limit_of(self.status, self.said)
+
+    @property
+    def is_of_size(self) -> bool:
+        """Whether the request is too large for this deployment, in tokens or in another way."""
+        return self.is_too_long or self.limit is not None
+
+    @property
+    def is_of_content(self) -> bool:
+        """Whether a filter refuses what the request says: one other vendor is asked, which may have another."""
+        if self.kind is not ErrorKind.BAD_REQUEST or self.limit is not None:
+            return False
+        codes = {name.lower() for name in self.names}
+        return is_of_filter(self.status, codes, self.said) or says_filter(codes, self.said)
 
     @property
     def is_unpaid(self) -> bool:

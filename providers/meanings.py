@@ -5,8 +5,8 @@ from enum import StrEnum
 from http import HTTPStatus
 
 from providers.accounts import is_spent
+from providers.content import is_of_filter, says_filter
 from providers.errors import ErrorKind, UpstreamError
-from providers.too_long import is_too_long
 from providers.wrong_api import names_model
 
 
@@ -32,20 +32,6 @@ _STATUSES_OF_WORDS = (None, HTTPStatus.OK, HTTPStatus.SERVICE_UNAVAILABLE)  # th
 _CODES_OF_OVERLOAD = frozenset({"overloaded_error", "server_is_overloaded", "slow_down", "engine_overloaded", "1305"})
 _OF_OVERLOAD = re.compile(r"\boverloaded\b|\bat capacity\b|experiencing high demand", re.IGNORECASE)
 _OF_DAYS = re.compile(r"\bper day\b|\b[RT]PD\b|\bdaily\b", re.IGNORECASE)
-# OpenAI's codes, Azure's, Alibaba's: see ``one_request.py``; and of OpenAI's cyber policy, openai/codex, api_bridge.rs.
-_CODES_OF_CONTENT = frozenset(
-    {
-        *("content_filter", "content_policy_violation", "moderation_blocked", "responsibleaipolicyviolation"),
-        *("invalid_prompt", "cyber_policy", "data_inspection_failed", "datainspectionfailed"),
-    }
-)
-# OpenAI and Azure, Anthropic (anthropics/claude-code/issues/58367), xAI, OpenRouter, Google; read on 2026-11-29.
-_OF_CONTENT = re.compile(
-    r"content (?:filter(?:ing)?|management) policy|flagged as potentially violating|rejected as a result of our safety"
-    r"|content violates usage guidelines|failed check: SAFETY_CHECK_TYPE_|your input was flagged"
-    r"|\bPROHIBITED_CONTENT\b|\bprompt was blocked\b|^request blocked\b",
-    re.IGNORECASE,
-)
 
 
 def meaning_of(error: UpstreamError) -> Meaning | None:
@@ -54,13 +40,8 @@ def meaning_of(error: UpstreamError) -> Meaning | None:
     said, names = error.said or error.message, {name.lower() for name in error.names}
     match error.kind:
         case ErrorKind.BAD_REQUEST:
-            if error.is_too_long:
-                # Of 413 the bytes may be too many, which shorter words need not mend.
-                is_of_tokens = error.status != HTTPStatus.REQUEST_ENTITY_TOO_LARGE or is_too_long(said)
-                meaning, holds = Meaning.TOO_LONG, is_of_tokens
-            else:
-                is_content = not _CODES_OF_CONTENT.isdisjoint(names) or _OF_CONTENT.search(said) is not None
-                meaning, holds = Meaning.CONTENT, is_content
+            is_content = is_of_filter(error.status, names, said) or says_filter(names, said)
+            meaning, holds = (Meaning.TOO_LONG, True) if error.is_too_long else (Meaning.CONTENT, is_content)
         case ErrorKind.RATE_LIMITED:
             meaning, holds = Meaning.DAY if error.is_of_day or _OF_DAYS.search(said) else Meaning.RATE, True
         case ErrorKind.PROVIDER_AUTH:

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
+from providers.content import is_of_filter
 from providers.errors import ErrorKind, UpstreamError
 
 
@@ -40,24 +41,6 @@ _CHEAP = ("flex",)  # tiers that are served when there is room
 _TIER = {"service_tier": _CHEAP, "serviceTier": _CHEAP}
 
 RULES: Final = (
-    # Of content. A 400 is about the request anyway.
-    Rule(
-        About.CONTENT,  # xAI: its code is that of a key without permission
-        f"github.com/UKGovernmentBEIS/inspect_ai/pull/2267, theopenco/llmgateway/pull/1785, {_READ}",
-        words=r"\bcontent violates usage guidelines|\bfailed check: SAFETY_CHECK_TYPE_",
-    ),
-    Rule(
-        About.CONTENT,  # Azure and OpenAI; Xiaomi, with code 421 (XiaomiMiMo/MiMo-V2-Flash/issues/18)
-        f"learn.microsoft.com/azure/ai-foundry/openai/concepts/content-filter, {_READ}",
-        codes=("content_filter", "content_policy_violation", "moderation_blocked", "responsibleaipolicyviolation"),
-    ),
-    Rule(
-        About.CONTENT,  # Alibaba, also behind others
-        f"github.com/QwenLM/qwen-code/issues/3271, CommandCodeAI/command-code/issues/813, {_READ}",
-        codes=("data_inspection_failed", "datainspectionfailed"),
-    ),
-    Rule(About.CONTENT, f"portkey.ai/docs/api-reference/inference-api/error-codes, {_READ}", statuses=(446,)),
-    Rule(About.CONTENT, f"rfc-editor.org/rfc/rfc7725: what a law forbids to serve, {_READ}", statuses=(451,)),
     # Of size.
     Rule(
         About.SIZE,  # Anthropic
@@ -132,13 +115,20 @@ def refused(status: int | None, error: Mapping[str, Any], message: str) -> About
     """Return what of one request an error object refuses; None if that is not known without the request."""
     codes = {said.lower() for name in ("code", "type") if isinstance(said := error.get(name), str)}
     codes |= {part for code in codes for part in _WORDS_OF_CODES.split(code)}
+    if is_of_filter(status, codes, message[:_LONGEST]):
+        return About.CONTENT
     return _found(status, codes, message, {})
 
 
 def decide_by_fields(error: UpstreamError, asked: Mapping[str, msgspec.Raw]) -> None:
     """Make ``error`` one of this request alone if what its client ``asked`` for shows that it is."""
     status = error.status if error.meant is None else error.meant
-    about = _found(status, {name.lower() for name in error.names}, error.said, asked)
+    codes = {name.lower() for name in error.names}
+    about = (
+        About.CONTENT
+        if is_of_filter(status, codes, error.said[:_LONGEST])
+        else _found(status, codes, error.said, asked)
+    )
     if about is not None and not (error.kind is ErrorKind.BAD_REQUEST or error.kind is ErrorKind.PROVIDER_AUTH):
         error.kind, error.body = ErrorKind.BAD_REQUEST, None
         error.is_declined, error.is_outsized = about is About.TERMS, about is About.SIZE

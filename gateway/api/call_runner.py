@@ -1,7 +1,6 @@
 """Runs one call, the same for every API: at its model, then at its fallbacks, until one has answered."""
 
 import asyncio
-import re
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
@@ -63,12 +62,6 @@ if TYPE_CHECKING:
 
 # Classifies why a model could not answer, which decides the fallback models that are tried.
 
-_CONTENT = re.compile(
-    r"content.{0,3}(filter|policy|management)|responsible.?ai|safety (system|filter|setting|reason)"
-    r"|violates usage guidelines|data.?inspection|moderation|flagged|blocked (by|for|due)",
-    re.IGNORECASE,
-)
-
 
 def cause_of(error: ApiError) -> Cause | None:
     """Return why a fallback may be tried after ``error``; None if it would fail as well, because the request is wrong.
@@ -78,13 +71,13 @@ def cause_of(error: ApiError) -> Cause | None:
     if isinstance(error, NoDeploymentFits):
         return Cause.CONTEXT if error.meaning is Meaning.TOO_LONG else Cause.FAILED
     if isinstance(error, RejectedByProvider):
-        said = f"{error.code_there or ''} {error.said_there}"
         if error.status_code == HTTPStatus.TOO_MANY_REQUESTS:  # too large for a minute of its key, not for the model
             return Cause.FAILED
         if error.status_code == HTTPStatus.REQUEST_ENTITY_TOO_LARGE or error.meaning is Meaning.TOO_LONG:
             return Cause.CONTEXT
-        otherwise = Cause.FAILED if error.is_of_one_model else None
-        return Cause.CONTENT_FILTER if _CONTENT.search(said) else otherwise
+        if error.is_of_content:
+            return Cause.CONTENT_FILTER
+        return Cause.FAILED if error.is_of_one_model or error.limit is not None else None
     is_ours = error.of_model if isinstance(error, LimitReached) else isinstance(error, RaceFailed | NothingEnabled)
     return Cause.FAILED if is_ours else None
 
@@ -522,6 +515,8 @@ class CallRunner:
         plans = {self.planned.model.name: self.planned, **self._raced}
         errors = [(name, self._total_failure(plans[name], its)) for name, its in self._failed]
         failed += errors
+        if self.open_call.filtered > 1:  # of two vendors
+            return False
         return await self._advance(errors)
 
     async def _waits(self, failed: list[tuple[str, ApiError]]) -> bool:

@@ -222,9 +222,9 @@ class _ErrorBody(msgspec.Struct, frozen=True):
     error: _ErrorObject = _ErrorObject()
 
 
-# Statuses that clients need not know: of a tier without room (Groq), of a filter (Portkey), and of a template that does
-# not take the request.
-_KNOWN_AS = {498: 429, 446: 400, 500: 400}
+# Statuses that clients need not know: of a tier without room (Groq), of filters (Portkey, Xiaomi), and of a template
+# that does not take the request.
+_KNOWN_AS = {498: 429, 446: 400, 421: 400, 500: 400}
 
 
 class RejectedByProvider(RaceFailed):
@@ -242,8 +242,9 @@ class RejectedByProvider(RaceFailed):
 
     def __init__(self, error: UpstreamError) -> None:
         super().__init__(error.message)
-        self.said_there = error.said  # the provider's own words, without what they quote of the request
         self.is_of_one_model = error.is_of_one_model or error.is_declined
+        self.is_of_content = error.is_of_content
+        self.limit = error.limit
         self.meaning = meaning_of(error)
         self._status = _KNOWN_AS.get(error.status or 400, error.status or 400)
         if self.meaning is Meaning.TOO_LONG:

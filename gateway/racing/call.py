@@ -111,6 +111,7 @@ class OpenCall:
         self.broken: list[Broken] = []  # parts of the answer, each continued by another deployment
         self.takeover: str | None = None  # FINISHED, RESCUED, or why an answer that broke off was not continued
         self.left_out: set[str] = set()  # deployments that were asked without reasoning that no key could read
+        self.filtered = 0  # deployments whose filter has refused the request, at all models
         self.rescue: Rescuing | None = None  # None: slow streams are not rescued
         self._winner: AttemptRecord | None = None
         self._began: tuple[Call, CallStart] | None = None  # as whom, and how; None: nothing was launched

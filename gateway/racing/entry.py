@@ -24,9 +24,11 @@ from gateway.racing.other_forms import Again, Reworded, without_reasoning
 from gateway.racing.reader import Block
 from gateway.racing.records import outcome_of
 from gateway.racing.sinks import Forward, Sink, Winner
+from gateway.settings import Cause
 from gateway.steering import Launch, Plan
 from providers import ErrorKind, UpstreamError
 
+_FILTERS = (Cause.CONTENT_FILTER,)  # the causes of a fallback that is for them alone
 _UNSENT = frozenset({ErrorKind.CONNECT_ERROR, ErrorKind.CONNECT_TIMEOUT, ErrorKind.LOCAL_RESOURCES})
 
 # The phases of a race and their transitions.
@@ -108,6 +110,7 @@ class Entry:
         self.is_out = False  # it has failed, or given way to another
         self.unanswered = Unanswered()  # why it has failed
         self.failures: list[tuple[str, UpstreamError]] = []
+        self._fallbacks = model.fallbacks
         self.attempts = Attempts(race.open_call, model, plan, self)
         self._schedule = LaunchSchedule(
             plan,
@@ -290,8 +293,20 @@ class Entry:
                 self._schedule.unlimit()  # it had begun to answer, so the request is valid
         elif error.is_too_long:
             self._schedule.longer_than(attempt.deployment, self.attempts.contexts)
-        elif not (error.is_of_one_key or error.is_declined or error.is_of_one_model):  # else another may take it
+        elif error.is_of_content:
+            self._filtered(attempt, alone=alone)
+        elif not (error.is_of_one_deployment or error.is_of_one_model):  # else another may take it
             self._schedule.limit(1 if alone else 0)
+
+    def _filtered(self, attempt: Attempt, *, alone: bool) -> None:
+        """Allow one more deployment, or fallback, in all, as a filter has refused the request; none of its provider.
+
+        A fallback that is for filters alone goes before the other deployments.
+        """
+        self.open_call.filtered += 1
+        has_own = any(each.causes == _FILTERS for each in self._fallbacks)
+        self._schedule.limit(1 if alone and self.open_call.filtered == 1 and not has_own else 0)
+        self._schedule.others_first(attempt.deployment.provider)
 
     def sent_without(self, attempt: Attempt, paths: Sequence[str]) -> None:
         """Note the fields that the request of ``attempt`` was sent without, as its deployment refuses them."""
@@ -346,7 +361,8 @@ class Entry:
         """Launch the attempts that are due at the start, or wait for a seat."""
         open_call = self.open_call
         open_call.own_s += open_call.services.clock() - open_call.unasked_since  # a wait for a seat is not part of it
-        if not self.attempts.begin(self._schedule.open()) and not self._replacements.line_up():
+        is_filtered = open_call.filtered > 0  # one more is asked at most
+        if not self.attempts.begin(self._schedule.open(alone=is_filtered)) and not self._replacements.line_up():
             self.fail()
 
     def guarded(self, act: Callable[[], object]) -> None:
@@ -409,7 +425,7 @@ class Entry:
         # The others tell more than what one key, or one short deployment, refuses; those that nobody can use do not.
         failures = [each for each in self.failures if not each[1].is_of_one_deployment]
         if all(error.kind in OPERATORS for _, error in failures):
-            failures = [each for each in self.failures if each[1].is_too_long] or failures
+            failures = [each for each in self.failures if each[1].is_of_size] or failures
         self.unanswered = Unanswered(tuple(failures or self.failures), self._schedule.full(), self.attempts.asked)
         self.open_call.unasked_since = self.open_call.services.clock()  # until another model is asked
         self.race.failed(self)

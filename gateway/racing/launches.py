@@ -67,9 +67,15 @@ class LaunchSchedule:
         """Whether deployments are tried one after the other, so that the next one is not an extra attempt."""
         return STRATEGIES[self._plan.mode].in_turn
 
-    def open(self) -> Iterator[Launch]:
-        """Start the timers; yield the launches due now. Each must have its seat before the next is requested."""
+    def open(self, *, alone: bool = False) -> Iterator[Launch]:
+        """Start the timers; yield the launches due now. Each must have its seat before the next is requested.
+
+        ``alone``: only the first is launched, and the others are candidates.
+        """
         launches: Sequence[Launch] = self._plan.launches
+        if alone:
+            self._candidates[:0] = [launch.deployment for launch in launches[1:]]
+            launches = launches[:1]
         if self._lines and not self._has_room(launches[0].deployment):
             launches = self._without_the_full(launches)
         for launch in launches:
@@ -113,6 +119,10 @@ class LaunchSchedule:
         least = deployment.capabilities.context_tokens or 0
         able = [name for name in self._candidates if (context := contexts.get(name)) is None or context > least]
         self._candidates = sorted(able, key=lambda name: -(contexts.get(name) or 0))
+
+    def others_first(self, provider: str) -> None:
+        """Have the deployments of other providers than this one be the first candidates."""
+        self._candidates.sort(key=lambda name: name.partition("/")[0] == provider)
 
     def unlimit(self) -> None:
         """Remove the limit."""
