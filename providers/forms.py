@@ -361,7 +361,7 @@ async def in_another_form(
         found = understood(read(refusal), sent.fields, asked, sent.headers)
         tried = _with(found, tried, known)
         before, sent = sent, say(tried)
-        if sent.is_as(before):
+        if sent.is_as(before) or not request.sendings.may_repeat():
             break
         if request.once:  # it may have effects: the next one is sent so
             _suppose(learnt, request, tried[len(known) :], refusal)

@@ -426,8 +426,12 @@ class KeyRing:
         them for its client. Where another takes it, it is held for all against those that did not.
         """
         last: UpstreamError | None = None
+        is_spent = False
         doubted: list[tuple[_Key, UpstreamError]] = []
         for key in self._order(model, keys or self._keys, first, conversation, client, apart):
+            if last is not None and sendings is not None and not sendings.may_repeat():
+                is_spent = True
+                break
             key.tried(model, self._clock(), client)
             key.in_flight += 1
             if sendings is not None:
@@ -445,7 +449,7 @@ class KeyRing:
                 self._settle(model, None, doubted)
                 return answer, key
         self._settle(model, client, doubted)
-        if last is not None and (last.is_of_one_key or last.is_barred):
+        if last is not None and (is_spent or last.is_of_one_key or last.is_barred):
             raise last
         raise self._none_left(model, keys or self._keys, last, client) from last
 

@@ -22,7 +22,7 @@ from gateway.racing.launches import LaunchSchedule
 from gateway.racing.measurement import AUDIT_S, AUDIT_TOKENS, AUDIT_TOKENS_S
 from gateway.settings import RaceSettings, Settings
 from gateway.steering.plans import Launch, Plan
-from providers import ErrorKind
+from providers import ErrorKind, OfCall
 
 PATIENCE_S = Settings.model_fields["queue_timeout_s"].default
 READING_TOK_S = RaceSettings().reading_tok_s
@@ -121,6 +121,7 @@ class Race:
             on_no_slot=self._replace,
             lines={},  # nobody here has max_in_flight
             on_slot_refused=lambda _: None,
+            sent=OfCall(),
         )
 
     def _limited(self, free_in_s: float | None) -> None:

@@ -515,7 +515,7 @@ class CallRunner:
         plans = {self.planned.model.name: self.planned, **self._raced}
         errors = [(name, self._total_failure(plans[name], its)) for name, its in self._failed]
         failed += errors
-        if self.open_call.filtered > 1:  # of two vendors
+        if self.open_call.filtered > 1 or self.open_call.sent.left <= 0:  # two filters, or as many as it may ask
             return False
         return await self._advance(errors)
 
@@ -593,6 +593,8 @@ class Beside:
     async def next(self, *, is_rescued: bool) -> Further | None:
         """Return the next fallback that limits and the late model's budget allow; None if there is none."""
         runner, first = self._runner, self._first
+        if runner.open_call.sent.left <= 0:
+            return None
         while (planned := await self._fallbacks.beside(self._late)) is not None:
             self._late = planned.model.name
             planned = msgspec.structs.replace(planned, plan=plan_beside(planned.plan, first.model.name))

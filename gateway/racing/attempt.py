@@ -310,7 +310,7 @@ class Attempt:
         self.overtaken: Overtaken | None = None
         self.exchange: Exchange | None = None
         self.seat: Seat | None = None  # if there is a limit; kept to the end of the task: the provider may work on
-        self.sendings = SendCount()
+        self.sendings = SendCount(of_call=race.open_call.sent)
         self.race = race
         self.whole, self.measurement = race.reading.begin(self, at)
         self.answer: Answer | None = None  # set when the request is sent

@@ -323,6 +323,7 @@ class Attempts:
         start = open_call.launch(
             self._race.call, deployment, launch.role, now=now, audited=launch.audited, weight=launch.weight
         )
+        open_call.sent.number += 1
         attempt = Attempt(self._race, deployment, start, now, refused)
         if launch.watch_s is not None:
             self._limits_s[start.id] = launch.watch_s

@@ -24,7 +24,7 @@ from gateway.racing.records import Alone, call_record, call_start, taken_over
 from gateway.racing.seats import Wait
 from gateway.racing.services import Services
 from gateway.racing.validation import STILL_READ, requested
-from providers import UpstreamError
+from providers import OfCall, UpstreamError
 from providers.dialects import Dialect, named_in
 
 RESCUED = "rescued"  # the value of ``takeover`` of an answer that nearly stopped and was finished by another deployment
@@ -111,6 +111,7 @@ class OpenCall:
         self.broken: list[Broken] = []  # parts of the answer, each continued by another deployment
         self.takeover: str | None = None  # FINISHED, RESCUED, or why an answer that broke off was not continued
         self.left_out: set[str] = set()  # deployments that were asked without reasoning that no key could read
+        self.sent = OfCall()
         self.filtered = 0  # deployments whose filter has refused the request, at all models
         self.rescue: Rescuing | None = None  # None: slow streams are not rescued
         self._winner: AttemptRecord | None = None

@@ -120,6 +120,7 @@ class Entry:
             on_no_slot=self._replace,
             lines=services.seats.lines,
             on_slot_refused=on_slot_refused,
+            sent=race.open_call.sent,
             loop=self.loop,
         )
         self._made_replacements: Replacements | None = None
@@ -273,6 +274,8 @@ class Entry:
         active = self.attempts.active
         self.hold.failed(attempt, self.attempts.others(attempt))
         self.failures.append((attempt.deployment.name, error))
+        if error.kind in _UNSENT:
+            self.open_call.sent.number -= 1
         if outcome_of(error) is not Outcome.TIMEOUT:
             self.attempts.excused.add(attempt)
         self._learn_from(attempt, error, has_begun=was_winner or attempt.token_at() is not None, alone=not active)
@@ -314,7 +317,7 @@ class Entry:
 
     def ask_again(self, attempt: Attempt, again: Again) -> bool:
         """Ask the deployment of ``attempt`` again in another form; return whether it was."""
-        if self.phase is not Phase.RUNNING:
+        if self.phase is not Phase.RUNNING or self.open_call.sent.left <= 0:
             return False
         if again.reworded is not None:
             self._use(again.reworded, attempt.deployment.name)
@@ -361,8 +364,10 @@ class Entry:
         """Launch the attempts that are due at the start, or wait for a seat."""
         open_call = self.open_call
         open_call.own_s += open_call.services.clock() - open_call.unasked_since  # a wait for a seat is not part of it
-        is_filtered = open_call.filtered > 0  # one more is asked at most
-        if not self.attempts.begin(self._schedule.open(alone=is_filtered)) and not self._replacements.line_up():
+        sent = open_call.sent
+        # Where it is not the first model, which launches fewer than these.
+        most = None if not sent.number else min(sent.left, 1) if open_call.filtered else sent.left
+        if not self.attempts.begin(self._schedule.open(most)) and not self._replacements.line_up():
             self.fail()
 
     def guarded(self, act: Callable[[], object]) -> None:

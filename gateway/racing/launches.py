@@ -17,6 +17,7 @@ from gateway.racing.call import OpenCall
 from gateway.racing.seats import Line
 from gateway.racing.timeouts import Timer, Timers
 from gateway.steering import STRATEGIES, Launch, Plan
+from providers import MOST_OF_CALL, OfCall
 
 if TYPE_CHECKING:
     from gateway.racing.seats import Wait
@@ -47,8 +48,10 @@ class LaunchSchedule:
         on_no_slot: Callable[[], object],
         lines: Mapping[str, Line],
         on_slot_refused: Callable[[Launch], None],
+        sent: OfCall,
     ) -> None:
         self._plan = plan
+        self._sent = sent
         self._clock = clock
         self._may_launch = may_launch
         self._launch: Callable[[Launch], None] | None = launch
@@ -63,19 +66,24 @@ class LaunchSchedule:
         self._left: int | None = None  # launches still allowed, after a provider has called the request invalid
 
     @property
+    def is_over(self) -> bool:
+        """Whether no other deployment is asked: the request is wrong, or the call has made as many as it may."""
+        return self._left == 0 or self._sent.left <= 0
+
+    @property
     def is_in_turn(self) -> bool:
         """Whether deployments are tried one after the other, so that the next one is not an extra attempt."""
         return STRATEGIES[self._plan.mode].in_turn
 
-    def open(self, *, alone: bool = False) -> Iterator[Launch]:
+    def open(self, most: int | None = None) -> Iterator[Launch]:
         """Start the timers; yield the launches due now. Each must have its seat before the next is requested.
 
-        ``alone``: only the first is launched, and the others are candidates.
+        ``most``: so many are launched, and the others are candidates.
         """
         launches: Sequence[Launch] = self._plan.launches
-        if alone:
-            self._candidates[:0] = [launch.deployment for launch in launches[1:]]
-            launches = launches[:1]
+        if most is not None and len(launches) > most:
+            self._candidates[:0] = [launch.deployment for launch in launches[most:]]
+            launches = launches[:most]
         if self._lines and not self._has_room(launches[0].deployment):
             launches = self._without_the_full(launches)
         for launch in launches:
@@ -155,7 +163,7 @@ class LaunchSchedule:
 
     def full(self) -> tuple[str, ...]:
         """Return the deployments to wait for: healthy candidates without a free seat."""
-        if self._left == 0 or not self._lines:
+        if self.is_over or not self._lines:
             return ()
         tripped = self._plan.tripped
         return tuple(name for name in self._standing_by() if name not in tripped and not self._has_room(name))
@@ -168,7 +176,7 @@ class LaunchSchedule:
         Returns whether it may still be launched.
         """
         self._remove(deployment)
-        if self._left == 0:
+        if self.is_over:
             return False
         if self._left is not None:
             self._left -= 1
@@ -190,7 +198,7 @@ class LaunchSchedule:
 
     def _chosen(self, *, last_resort: bool = False) -> str | None:
         """Return the next deployment, which stays where it is."""
-        if self._left == 0:
+        if self.is_over:
             return None
         if not self._lines:
             return self.pending[0][1].deployment if self.pending else next(iter(self._candidates), None)
@@ -278,7 +286,7 @@ class LaunchSchedule:
 
     def _fire(self, launch: Launch) -> None:
         self.pending = [pending for pending in self.pending if pending[1] is not launch]
-        if self._launch is None or self._on_no_slot is None:
+        if self._launch is None or self._on_no_slot is None or self._sent.number >= MOST_OF_CALL:
             return
         if self._allowed(launch):
             self._launch(launch)
