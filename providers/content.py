@@ -25,8 +25,9 @@ _WORDS: Final = re.compile(
 # ("Output blocked by content filtering policy", anthropics/claude-code/issues/58367), OpenRouter, Google.
 _OF_REFUSALS: Final = re.compile(
     r"content.{0,3}(filter|policy|management)|responsible.?ai|safety (system|filter|setting|reason)"
-    r"|violates usage guidelines|data.?inspection|moderation|flagged|blocked (by|for|due)|\bPROHIBITED_CONTENT\b"
-    r"|\bprompt was blocked\b|^request blocked\b",
+    r"|violates usage guidelines|data.?inspection|\b(?:requires|failed|by) moderation"
+    r"|\bmoderation (?:block|filter|system)|flagged|blocked (by|for|due)"
+    r"|\bPROHIBITED_CONTENT\b|\bprompt was blocked\b|^request blocked\b",
     re.IGNORECASE,
 )
 _UNAUTHORIZED: Final = 401  # about the key, whatever words it quotes
