@@ -135,6 +135,7 @@ from .refusals import refuses_to_stream as refuses_to_stream
 from .sendings import MOST_OF_CALL as MOST_OF_CALL
 from .sendings import OfCall as OfCall
 from .sendings import SendCount as SendCount
+from .sizes import amount as amount
 from .sse import BACKSLASH as BACKSLASH
 from .sse import LARGE_BYTES as LARGE_BYTES
 from .sse import Event as Event
@@ -179,6 +180,7 @@ from .usage import possible as possible
 from .usage import reported as reported
 from .usage import tier_asked_by as tier_asked_by
 from .usage import tier_of as tier_of
+from .vendor_limits import Limit as Limit
 from .vertex_upstream import VertexUpstream as VertexUpstream
 from .words import LARGEST_REQUEST_BYTES as LARGEST_REQUEST_BYTES
 from .words import addresses as addresses

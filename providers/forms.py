@@ -32,6 +32,7 @@ from providers.large_bodies import raw_json
 from providers.learnt import LONGEST_NAME, NOTHING, Fact, Facts, Kind, Learnt
 from providers.quotes import VendorsWords, mark
 from providers.refusals import Betas, Reading, Refused, is_within_answer, mentions, read, refuses_to_stream
+from providers.sizes import amount
 from providers.wrong_api import Lacking, lacking
 
 MOST_FORMS = 6  # that are tried after the usual one, each as the last refusal was about another field
@@ -274,12 +275,13 @@ def taught(upstream: object, request: Request, error: UpstreamError) -> Facts:
 
 
 def concerns(fact: Fact, fields: Fields, dialect: str, prompt_tokens: int, *, tools: bool) -> bool:
-    """Whether a request of these ``fields`` may meet the refusal that ``fact`` is of. Its prompt is not read for that.
+    """Whether a request of these ``fields`` may meet the refusal that ``fact`` is of. Its prompt is not decoded.
 
     So a stricter history, schemas and whole answers concern no request.
     """
-    if fact.kind is Kind.LENGTH:
-        return prompt_tokens >= fact.tokens
+    if fact.kind is Kind.LENGTH or fact.kind is Kind.SIZE:
+        has = prompt_tokens if fact.kind is Kind.LENGTH else amount(fact.field, fields, DIALECTS[dialect].requests) - 1
+        return has >= fact.tokens
     if fact.kind is Kind.API or fact.kind is Kind.TOOLS:
         return fact.field == dialect and (tools or fact.kind is Kind.API)
     if fact.kind is Kind.CALL:

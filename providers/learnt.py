@@ -41,6 +41,7 @@ class Kind(StrEnum):
     REASONING = "reasoning"  # what ``field`` made, with one of its keys, and only that can read
     ACCOUNT = "account"  # to show what its key ``field`` made where the key ``value`` is asked: they are two accounts
     LENGTH = "length"  # a prompt of ``tokens``
+    SIZE = "size"  # more than ``tokens`` of ``field``: tools, pictures, bytes; others are asked first
     LIMIT = "limit"  # a limit of the answer above ``tokens`` in ``field``: those that clients had to set are lowered
 
 
@@ -67,6 +68,7 @@ class Fact(msgspec.Struct, frozen=True, omit_defaults=True):
             Kind.REASONING: f"encrypted reasoning of {self.field}",
             Kind.ACCOUNT: f"thoughts of the key {self.field!r} with the key {self.value!r}, of another account",
             Kind.LENGTH: f"a prompt of {self.tokens} tokens",
+            Kind.SIZE: f"more than {self.tokens} {self.field}",
             Kind.LIMIT: f"{self.field} above {self.tokens}",
             Kind.API: f"{self.field} (asked in {self.instead})",
             Kind.TOOLS: f"tools in {self.field} (asked in {self.instead})",
@@ -78,9 +80,9 @@ class Fact(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 _OF_HISTORIES = {"": "orders of roles, or lists of texts", "developer": "the role developer (sent: system)"}
-_STEERING = frozenset({Kind.API, Kind.CALL, Kind.TOOLS, Kind.LENGTH})
+_STEERING = frozenset({Kind.API, Kind.CALL, Kind.TOOLS, Kind.LENGTH, Kind.SIZE})
 _SHORT = frozenset({Kind.LENGTH, Kind.STREAM})  # one prompt's estimate; and whole answers are late in races
-_MEASURED = frozenset({Kind.LENGTH, Kind.LIMIT})  # two that differ in their tokens alone are about the same
+_MEASURED = frozenset({Kind.LENGTH, Kind.LIMIT, Kind.SIZE})  # two that differ in their tokens alone are about the same
 _NO_KINDS: frozenset[Kind] = frozenset()
 Facts = tuple[Fact, ...]
 NOTHING: Facts = ()
@@ -460,4 +462,4 @@ def _replaces(fact: Fact, known: Fact) -> bool:
         return known.field in {fact.field, fact.instead}
     if fact.kind is Kind.VALUE:
         return (fact.field, fact.value) == (known.field, known.value)
-    return fact.kind in _MEASURED
+    return fact.kind in _MEASURED and (fact.kind is not Kind.SIZE or fact.field == known.field)

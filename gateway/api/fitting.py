@@ -17,6 +17,7 @@ from providers import (
     Kind,
     Lengths,
     Traits,
+    amount,
     fitted_to,
     of_loss,
     searches_offered,
@@ -148,6 +149,8 @@ def fitted(question: Question, deployments: Iterable[Deployment]) -> Fitting:
             excluded[deployment.name] = str(reason)
         else:
             fitting.deployments.append(deployment)
+            if (learnt := deployment.learnt) is not None and learnt.steers:
+                _note_size(deployment, question, fitting)
     too_long = unfit.get(_TooLong, [])
     if not fitting.deployments:  # the refused ones say so in their own words
         long_enough = (*_nearly_long_enough(too_long, needs), *unfit.get(_RefusedLength, ()))
@@ -505,6 +508,16 @@ def _check_length(deployment: Deployment, question: Question, *, is_ceiling: boo
     most = capabilities.max_output_tokens
     if not is_ceiling and most is not None and needs.max_tokens is not None and needs.max_tokens > most:
         raise _Unfit(f"answers with at most {most} tokens, not {needs.max_tokens}")
+
+
+def _note_size(deployment: Deployment, question: Question, fitting: Fitting) -> None:
+    """Note that a request has more of something than ``deployment`` is known to take: then others are asked first."""
+    name, learnt = deployment.name, deployment.learnt
+    fields, spoken = fitting.wordings.get(name, question.fields), fitting.spoken.get(name)
+    formats = (spoken or deployment.spoken_to(question.dialect)).requests
+    for fact in () if learnt is None else learnt.of(deployment.model, question.client):
+        if fact.kind is Kind.SIZE and amount(fact.field, fields, formats) > fact.tokens:
+            fitting.second[name] = f"has refused {fact.words}"
 
 
 def _lengths(too_short: list[Deployment], needs: Needs) -> Lengths:

@@ -24,8 +24,10 @@ from providers import (
     Kind,
     Lacking,
     Learnt,
+    Limit,
     Request,
     UpstreamError,
+    amount,
     blames_request_within,
     lacking,
     learnt_of,
@@ -128,6 +130,8 @@ class OtherForms:
             error.kind = ErrorKind.BAD_REQUEST
         if error.is_too_long:
             _note_length(attempt.deployment, call, error)
+        if (limit := error.limit) is not None:
+            _note_limit(attempt.deployment, call, limit, error)
         if error.is_bound and error.edited_from is None:  # else the maker itself would not take it
             _note_bound(attempt.deployment, call, error)
         if (again := _whole_after(attempt, call, error)) is None and attempt.exchange is not None:
@@ -314,10 +318,16 @@ def _stream_of(call: Call, deployment: Deployment) -> Fact:
 
 
 def accepted(attempt: Asked, call: Call, learnt: Learnt) -> None:
-    """Forget what the deployment of ``attempt`` was known to refuse of ``call``: to stream it, or a prompt so long."""
+    """Forget what the deployment of ``attempt`` was known to refuse of ``call``: to stream it, or one so large."""
     deployment, model = attempt.deployment, attempt.deployment.model
     refused = learnt.refused_length(model, call.client)
     wrong = {Fact(Kind.LENGTH, tokens=refused)} if refused is not None and call.prompt_tokens >= refused else set()
+    if learnt.steers:
+        wrong |= {
+            fact
+            for fact in learnt.of(model, call.client)
+            if fact.kind is Kind.SIZE and _is_more(deployment, call, fact)
+        }
     if learnt.stops_streams and call.streamed and deployment.upstream_stream:
         wrong.add(_stream_of(call, deployment))
     if not wrong.isdisjoint(learnt.of(model, call.client)):
@@ -466,6 +476,18 @@ def _note_length(deployment: Deployment, call: Call, error: UpstreamError) -> No
         known = learnt.refused_length(model, call.client) or call.prompt_tokens
         fact = Fact(Kind.LENGTH, tokens=min(known, call.prompt_tokens))
         learnt.note(model, fact, client=call.client, why=why_of(error))
+
+
+def _note_limit(deployment: Deployment, call: Call, limit: Limit, error: UpstreamError) -> None:
+    """Remember a vendor's limit that ``call`` exceeds: then others are asked first."""
+    fact = Fact(Kind.SIZE, limit.what, tokens=limit.most or 0)
+    if fact.tokens and (learnt := _learnt_of(deployment)) is not None and _is_more(deployment, call, fact):
+        learnt.note(deployment.model, fact, client=call.client, why=why_of(error))
+
+
+def _is_more(deployment: Deployment, call: Call, fact: Fact) -> bool:
+    fields, dialect = call.wordings.get(deployment.name, call.fields), deployment.spoken_in(call)
+    return amount(fact.field, fields, dialect.requests) > fact.tokens
 
 
 def _is_long(deployment: Deployment, call: Call, error: UpstreamError) -> bool:

@@ -251,3 +251,48 @@ async def test_what_is_met_with_a_clients_own_key_stays_with_that_key(serve: Ser
         asked = len(running["alpha"].received)
         assert await said(running, "ann") == (200, "reasoning_effort")
         assert running["alpha"].received[asked].body["reasoning_effort"] == "low"  # with the operator's it is new
+
+
+def offering(count: int) -> dict[str, Any]:
+    return {
+        "messages": QUESTION,
+        "tools": [{"type": "function", "function": {"name": f"f{number}"}} for number in range(count)],
+    }
+
+
+def taking_tools(most: int) -> Any:
+    words = f"Invalid 'tools': array too long. Expected an array with maximum length {most}, but got more instead."
+
+    def answers(body: Any) -> Sequence[Step]:
+        is_more = len(body.get("tools", ())) > most
+        return refused(words, code="array_above_max_length") if is_more else ANSWERS["chat"]
+
+    return answers
+
+
+async def test_a_limit_of_tools_is_met_once_and_then_others_are_asked_first_with_more(serve: Serve) -> None:
+    config = {**clients("ann", "bob", "cid"), "models": {MODEL: {"race": {"mode": "single"}}}}
+    async with serve(alpha=None, beta=None, config=config) as running:
+        running.prefer("alpha", "beta", first_s=5.0)
+        running["alpha"].answers = taking_tools(128)
+        for _ in range(3):
+            assert (await said(running, "ann", offering(150)))[0] == 200
+        assert (len(running["alpha"].received), len(running["beta"].received)) == (1, 3)
+        assert (await said(running, "ann", offering(128)))[0] == 200  # these it takes
+        assert len(running["alpha"].received) == 2
+        for name in ("bob", "cid", "bob"):
+            assert (await said(running, name, offering(150)))[0] == 200
+        assert len(running["alpha"].received) <= 3  # from the second client on it holds for all
+        [known] = running.gateway.fleets.learnt("alpha").listed()
+        assert (known.fact.words, known.met.is_for_all) == ("more than 128 tools", True)
+
+
+async def test_who_is_alone_is_still_asked_and_what_it_takes_after_all_is_forgotten(serve: Serve) -> None:
+    async with serve(alpha=None, config=clients("ann", "bob")) as running:
+        running["alpha"].answers = taking_tools(128)
+        for sendings in (1, 2):
+            assert (await said(running, "ann", offering(150)))[0] == 400
+            assert len(running["alpha"].received) == sendings
+        running["alpha"].answers = taking_tools(512)
+        assert (await said(running, "ann", offering(150)))[0] == 200
+        assert list(running.gateway.fleets.learnt("alpha").listed()) == []
