@@ -412,8 +412,8 @@ async def test_with_any_an_unknown_thread_is_continued_where_only_one_deployment
         serve(alpha=None, beta=None, config={"providers": both, "provider_state": "any"}) as running,
         running.post(body, path=PATHS["messages"]) as response,
     ):
-        assert (response.status, running.requests) == (400, 0)
-        assert "'thread'" in (await response.json())["error"]["message"]
+        assert (response.status, running.requests) == (404, 0)
+        assert (await response.json())["error"]["details"] == {"error_code": "thread_not_found"}
 
 
 async def test_a_message_that_was_translated_may_be_compared_with_anywhere(serve: Serve) -> None:
@@ -431,7 +431,7 @@ async def test_a_message_that_was_translated_may_be_compared_with_anywhere(serve
 
 @pytest.mark.parametrize(
     ("fields", "launched"),
-    [(CREATE, "1"), ({"container": {"skills": []}}, "1"), (NO_ID, "2"), ({"thread": None, "container": None}, "2")],
+    [(CREATE, "2"), ({"container": {"skills": []}}, "1"), (NO_ID, "2"), ({"thread": None, "container": None}, "2")],
 )
 async def test_a_message_that_stores_something_is_asked_for_once(
     serve: Serve, fields: dict[str, Any], launched: str
@@ -680,9 +680,9 @@ async def test_an_sdk_learns_that_its_conversation_is_not_kept_by_a_server_that_
 
 async def test_a_thread_is_begun_and_gone_on_with_at_the_one_that_keeps_it(serve: Serve) -> None:
     config = {"providers": {"alpha": {"preset": "vllm"}, "beta": speaking("messages")}}
-    script = [Raw(MESSAGE_BYTES)]
+    script, first = [Raw(MESSAGE_BYTES)], {**CREATE, "provider": {"only": ["beta"]}}
     async with serve(alpha=script, beta=script, config=config) as running:
-        for thread in (CREATE, {"thread": {"type": "continue", "previous_message_id": "msg_1"}}):
+        for thread in (first, {"thread": {"type": "continue", "previous_message_id": "msg_1"}}):
             async with running.post(body_of("messages", thread), path=PATHS["messages"]) as response:
                 assert response.status == 200, await response.text()
                 assert response.headers["x-holeshot-provider"] == "beta"
