@@ -225,7 +225,8 @@ MESSAGES_MEDIA = Media.of(
 )
 
 
-_STATE = ("container", "fallback_credit_token", "thread")  # what the provider stores, or pays once
+_STATE = ("container", "fallback_credit_token")  # what the provider stores, or pays once
+THREAD = "thread"
 
 
 class _MessagesTool(msgspec.Struct):
@@ -265,7 +266,9 @@ def read_messages(contents: Contents, race_header: str | None, _: object = None)
     messages = required_messages(fields)
     found = decoded_fields(fields, _MESSAGES_DECODERS).get
     tools = found("tools") or ()
-    config, thread = found("output_config"), found("thread")
+    config, thread = found("output_config"), found(THREAD)
+    # Who begins one says the whole conversation, and anybody may answer; who continues one says what is new alone.
+    continues = thread is not None and thread.previous_message_id is not None
     return ParsedRequest(
         dialect=MESSAGES,
         model=model,
@@ -283,14 +286,15 @@ def read_messages(contents: Contents, race_header: str | None, _: object = None)
         race=race,
         preferences=preferences,
         stream=bool(found("stream")),
-        stateful=bool(found("mcp_servers"))
+        stateful=continues
+        or bool(found("mcp_servers"))
         or any(is_set(fields.get(name)) for name in _STATE)
         or any(map(_is_hosted, tools))
         or (any(not tool.type and tool.name is None for tool in tools) and runs_among(fields["tools"]))
         or runs_there(fields),
         for_program=bool(tools),
         nests=bool(tools) and any(tool.tools for tool in tools),
-        converses="thread" if thread is not None and thread.previous_message_id is not None else None,
+        converses=THREAD if continues else None,
     )
 
 

@@ -14,11 +14,12 @@ from gateway.api.admission import Admit, Admitted, ClientHandler, admitted_call,
 from gateway.api.aiohttp_adapter import PlainResponse
 from gateway.api.bodies import LARGE_BYTES, address_of, read_contents
 from gateway.api.call_context import ClientContext
-from gateway.api.call_runner import CallRunner
+from gateway.api.call_runner import CallRunner, cause_of
 from gateway.api.client import Client
 from gateway.api.client_sinks import CONTENT_TYPE, ArraySink, PassingSink, StreamingSink, is_plain
 from gateway.api.context import CONTEXT, Context, Phase
 from gateway.api.endpoint import Endpoint
+from gateway.api.endpoints import THREAD
 from gateway.api.json_body import JSON
 from gateway.api.overrides import HEADER, NOTHING, RaceOverride, read_deadlines, tightened
 from gateway.api.plan_call import plan_call
@@ -28,6 +29,7 @@ from gateway.api.recall import kept_at, recalled, scope_of
 from gateway.api.relayed_api import RelayedApi
 from gateway.api.relayed_requests import default_model, form_fields, multipart_steps, read_json
 from gateway.api.request import ParsedRequest
+from gateway.api.resolved_model import lost_thread
 from gateway.api.stored import begin_in_background
 from gateway.core.attempts import WinOn
 from gateway.core.calls import Call, CallRecord, Maker, whole_cost_usd
@@ -249,8 +251,9 @@ class Responder:
         try:
             await runner.run(partial(runner.stream, sink))
         except ApiError as error:
-            if not await sink.refused(error):
-                raise
+            told = self._told(error)
+            if not await sink.refused(told):
+                raise told from None
         except asyncio.CancelledError:
             if self._context.phase is Phase.CUTTING:  # else its client is gone, or was cut
                 with suppress(TimeoutError):
@@ -267,6 +270,14 @@ class Responder:
         if sink.response is None:
             raise ClientDisconnected("the client disconnected")
         return sink.response
+
+    def _told(self, error: ApiError) -> ApiError:
+        """Return the error of a call that failed: of a thread's next turn, that all be sent, if others can answer."""
+        model, parsed = self._runner.planned.model, self._parsed
+        has_others = len(model.deployments) > 1 or bool(model.fallbacks or parsed.preferences.models[1:])
+        if parsed.converses != THREAD or not has_others or cause_of(error) is None:
+            return error
+        return lost_thread(error.message)
 
     def _sink(self, call: Call) -> StreamingSink:
         keep, runner = self._keep if self._given is not None else None, self._runner
@@ -314,7 +325,10 @@ class Responder:
         requests = call.dialect.requests
         is_one = not requests.batched and requests.choices not in call.fields  # the usual one, without a call
         sink = GatheringSink(call.dialect, single=is_one or answers_asked(call.fields, call.dialect) == 1)
-        record = await self._runner.run(partial(self._runner.gather, sink))
+        try:
+            record = await self._runner.run(partial(self._runner.gather, sink))
+        except ApiError as error:
+            raise self._told(error) from None
         assert isinstance(record, CallRecord)  # a response would come from ``answer_here``, which is not used
         if sink.winner is None:
             raise ClientDisconnected("the client disconnected")

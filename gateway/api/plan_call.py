@@ -122,7 +122,7 @@ async def plan_call(
     found = fleet.find(name, adhoc=client.adhoc)
     if relayed is None and found.common.acts:
         parsed = msgspec.structs.replace(parsed, stateful=True)
-    resolved = _resolved(allow, found, parsed, client, fleet, made_by)
+    resolved = _resolved(allow, found, parsed, client, fleet, made_by, is_fallback=name != parsed.model)
     index = None
     if relayed is not None and relayed.is_indexed:
         index = first_of(fleet.models.get(parsed.model, found), relayed)
@@ -271,6 +271,8 @@ def _resolved(  # noqa: PLR0917 - what is known of a request
     client: Client,
     fleet: Fleet,
     made_by: StoredAt | None,
+    *,
+    is_fallback: bool,
 ) -> ResolvedModel:
     """Return the model ``found`` with the settings, the keys and the preferences of a request."""
     model = with_override(found, parsed.race, client, stateful=parsed.stateful)
@@ -279,7 +281,7 @@ def _resolved(  # noqa: PLR0917 - what is known of a request
     is_race_set = model.race.mode is not Mode.AUTO
     if parsed.relayed is not None and not parsed.stateful:
         model = hedged(model)
-    resolved = ResolvedModel(model, parsed, client, is_race_set=is_race_set)
+    resolved = ResolvedModel(model, parsed, client, is_race_set=is_race_set, is_fallback=is_fallback)
     if made_by is not None:
         resolved.restrict_to(made_by)
     return resolved

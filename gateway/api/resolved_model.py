@@ -30,6 +30,8 @@ from providers.dialects import (
 )
 
 _STORING = frozenset({"store"})
+_THREAD = "thread"
+_BEGINNING = frozenset({_THREAD})
 
 SHORT_BYTES = 8 * 1024  # of a body: few values fit in
 LONG_BYTES = 256 * 1024
@@ -43,8 +45,11 @@ IGNORED = "x-holeshot-ignored"  # preferences, and parts of a body in another AP
 class ResolvedModel:
     """A model with one request's preferences: permitted deployments, parameters, and headers that report them."""
 
-    def __init__(self, model: Model, parsed: ParsedRequest, client: Client, *, is_race_set: bool) -> None:
-        """``is_race_set``: the operator or the client says how it is raced."""
+    def __init__(
+        self, model: Model, parsed: ParsedRequest, client: Client, *, is_race_set: bool, is_fallback: bool = False
+    ) -> None:
+        """``is_race_set``: the operator or the client says how it is raced; ``is_fallback``: another one has failed."""
+        self.is_fallback = is_fallback
         self.model = model
         self.is_race_set = is_race_set
         self.asked = parsed  # as its client sent it
@@ -85,6 +90,8 @@ class ResolvedModel:
 
         """
         found = having(self._deployments, stored)
+        if self.parsed.converses == _THREAD and not any(map(self._keeps_thread, found)):
+            raise lost_thread(f"{stored.deployment} keeps none")
         dialect, tools = self.parsed.dialect, self.parsed.needs.tools
         is_read = self.parsed.relayed is None
         if not is_read or any(each.asked_in(dialect, tools=tools, client=self._client) is dialect for each in found):
@@ -202,6 +209,8 @@ class ResolvedModel:
                 names = (*told.split(", "), *fitting.lowered.get(each.name, ()))
                 fitting.lowered[each.name] = tuple(dict.fromkeys(names))
         field = parsed.converses
+        if field == _THREAD and not self._is_kept and len(fitting.deployments) > 1:
+            raise lost_thread("which of the deployments keeps it is not known: a thread is stored at one provider")
         if field is not None and not self._is_kept and len(fitting.deployments) > 1:
             raise InvalidRequest(
                 f"{field!r} is stored at one provider: use a model with one deployment, or an answer made here",
@@ -231,14 +240,29 @@ class ResolvedModel:
         return fitting
 
     def _served(self) -> frozenset[str]:
-        """Return the fields that the gateway serves itself: it keeps an answer that no deployment could store."""
+        """Return the fields whose loss harms no client.
+
+        The gateway keeps an answer that no deployment could store. And a request that begins a thread says all: if one
+        answers that keeps none, the next turn is told so (``lost_thread``). Before those alone that keep none its
+        program is told at once, and asks without.
+        """
         parsed = self.parsed
+        if _THREAD in parsed.fields and parsed.converses is None:
+            may_lose = self.is_fallback or any(map(self._keeps_thread, self._deployments))
+            return _BEGINNING if may_lose else frozenset()
         if not parsed.stores or parsed.remembering is None:
             return frozenset()
         dialect, tools = parsed.dialect, parsed.needs.tools
         if any(each.asked_in(dialect, tools=tools, client=self._client) is dialect for each in self._deployments):
             return frozenset()
         return _STORING
+
+    def _keeps_thread(self, deployment: Deployment) -> bool:
+        """Whether a deployment, asked in Messages, does not pass over a thread."""
+        parsed = self.parsed
+        dialect, thread = parsed.dialect, {_THREAD: parsed.fields[_THREAD]}
+        is_own = deployment.asked_in(dialect, tools=parsed.needs.tools, client=self._client) is dialect
+        return is_own and not deployment.upstream.losses(dialect, deployment.model, thread)
 
     def applied_to(self, plan: Plan) -> Plan:
         """Return ``plan`` in the order that the request asks for, or without failover if it asks for that."""
@@ -297,6 +321,18 @@ def without_price(units: Iterable[str]) -> str:
     return (
         f"has no known price of {', '.join(units)}, and a limit in dollars applies: the operator may set its"
         " price_per_mtok"
+    )
+
+
+def lost_thread(why: str) -> NothingStored:
+    """Return the error on which Anthropic's SDKs send the whole conversation, in a new thread.
+
+    ``_replay_reason`` in lib/threads/_thread_state.py of github.com/anthropics/anthropic-sdk-python, read on
+    2026-11-29; ``providers/dialects/messages/events.py`` gives it the code that is looked for.
+    """
+    return NothingStored(
+        f"'thread.previous_message_id': the 'thread' cannot be continued: {why}; send the whole conversation",
+        param="thread.previous_message_id",
     )
 
 
