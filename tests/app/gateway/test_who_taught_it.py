@@ -283,7 +283,9 @@ async def test_a_limit_of_tools_is_met_once_and_then_others_are_asked_first_with
         for name in ("bob", "cid", "bob"):
             assert (await said(running, name, offering(150)))[0] == 200
         assert len(running["alpha"].received) <= 3  # from the second client on it holds for all
-        [known] = running.gateway.fleets.learnt("alpha").listed()
+        learnt = running.gateway.fleets.learnt("alpha")
+        assert learnt is not None
+        [known] = learnt.listed()
         assert (known.fact.words, known.met.is_for_all) == ("more than 128 tools", True)
 
 
@@ -295,4 +297,6 @@ async def test_who_is_alone_is_still_asked_and_what_it_takes_after_all_is_forgot
             assert len(running["alpha"].received) == sendings
         running["alpha"].answers = taking_tools(512)
         assert (await said(running, "ann", offering(150)))[0] == 200
-        assert list(running.gateway.fleets.learnt("alpha").listed()) == []
+        learnt = running.gateway.fleets.learnt("alpha")
+        assert learnt is not None
+        assert list(learnt.listed()) == []
