@@ -15,6 +15,7 @@ from gateway.api.provider_state import Given
 from gateway.api.told import broken, failure
 from gateway.core.calls import Call, Maker
 from gateway.core.errors import ApiError, ClientDisconnected
+from gateway.core.race_failures import RaceFailed
 from gateway.memory.answers import Remembering
 from gateway.racing import Block, ClientGone, ClientSink, Forward, RelayedExchange, Winner
 from providers import UpstreamError, events
@@ -144,7 +145,7 @@ class StreamingSink(HttpSink, ClientSink):
 
     async def fail(self, error: UpstreamError) -> None:
         """End the response with an error event, so that SDKs raise instead of accepting half an answer."""
-        await self._finish(self._numbered(broken(error, self._call.dialect)))
+        await self._finish(self._numbered(broken(error, self._call.dialect), RaceFailed.status))
 
     async def refused(self, error: ApiError) -> bool:
         """Send an error of the gateway as an event if the response has begun; return whether it has."""
@@ -152,10 +153,12 @@ class StreamingSink(HttpSink, ClientSink):
         if self.response is None:
             return False
         with suppress(ClientGone):
-            await self._finish(self._numbered(failure(error, self._call.dialect)))
+            await self._finish(self._numbered(failure(error, self._call.dialect), error.status_code))
         return True
 
-    def _numbered(self, failure: bytes) -> bytes:
+    def _numbered(self, failure: bytes, status: int) -> bytes:
+        """Return an error's event with its number. Over HTTP its ``status`` is not told: the response has another."""
+        del status
         answers = self._call.dialect.answers
         return failure if answers.numbered is None else answers.numbered(failure, self._latest)
 

@@ -364,6 +364,7 @@ async def _prepared(context: Context, client: Client, body: bytes) -> bytes:
 
 # Its answer.
 
+_ERROR, _FAILED = b'"type":"error"', b'"type":"response.failed"'  # of events; in a text, quotes are escaped
 _BETA = "openai-beta"
 _THIS_WAY = "responses_websockets"  # in that header: a way to ask in which providers are not asked
 
@@ -389,6 +390,15 @@ class _Sink(StreamingSink):
 
     def _hear(self, block: bytes) -> None:
         """Do nothing: the turn has heard it."""
+
+    def _numbered(self, failure: bytes, status: int) -> bytes:
+        """Return it with its status: by that, clients know that it is the last event, as the connection stays open.
+
+        Codex takes an error without one for a notice, and waits on for minutes (0.171, tried on 2026-11-29). Where the
+        response is told as failed behind it, that is the end, whose code Codex reads.
+        """
+        told = super()._numbered(failure, status)
+        return told if _FAILED in told else told.replace(_ERROR, b'%b,"status":%d' % (_ERROR, status), 1)
 
     async def _prepare(self, fields: dict[str, str]) -> None:
         del fields  # there are no headers

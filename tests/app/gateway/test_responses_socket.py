@@ -16,6 +16,7 @@ from gateway.api import bodies, recall, responses_socket, turns
 from gateway.api.bodies import read_contents
 from providers.simulator.script import (
     Delta,
+    Drop,
     Finish,
     Gate,
     Hang,
@@ -131,6 +132,33 @@ async def test_a_turn_is_a_raced_call_whose_events_are_messages(serve: Serve) ->
     assert (call["endpoint"], call["status_code"], call["error_kind"]) == ("responses", 200, None)
     assert outcomes == {"alpha": "lost", "beta": "won"}
     assert sent == {"model": "m", "input": "Hi", "store": False, "stream": True}
+
+
+@pytest.mark.parametrize(
+    ("code", "ends_with", "status"),
+    [(None, "error", 502), ("context_length_exceeded", "response.failed", None)],
+    ids=["cut off", "too long"],
+)
+async def test_an_answer_that_breaks_off_ends_with_what_is_the_end_to_its_client(
+    serve: Serve, code: str | None, ends_with: str, status: int | None
+) -> None:
+    begins = bytes(said("Hello").data).partition(b"event: response.completed")[0]
+    error = {"code": code, "message": "Your input exceeds the context window of this model."}
+    failed = {"id": "resp_1", "object": "response", "status": "failed", "output": [], "error": error}
+    last = Drop() if code is None else Raw(event("response.failed", sequence_number=2, response=failed))
+    has_begun = asyncio.Event()
+    script = [Raw(begins, token=True), Gate(has_begun), last]
+    async with serve(alpha=script, config=SPEAKS) as running, connected(running) as socket:
+        await socket.create()
+        told = [await socket.event()]
+        while told[-1]["type"] != ends_with:
+            told.append(await socket.event())
+            has_begun.set()
+        running["alpha"].script = [said("Hello again")]
+        again = await socket.turn()  # on the same connection
+    ends = [each for each in told if each["type"] == "error"]
+    assert [each.get("status") for each in ends] in ([status], [] if status is None else [status])
+    assert again["output"][0]["content"][0]["text"] == "Hello again"
 
 
 async def test_the_next_turn_sends_all_that_was_said_and_names_no_response(serve: Serve) -> None:
