@@ -463,7 +463,8 @@ class FromChat(ChunkTranslation):
         """
         self._end_calls(said)
         self._is_cut = False
-        self._add_waiting(said)
+        if self._waiting:
+            self._add_waiting(said)
         if self._open != "text":
             self._close_all(said)
         reason = _STOP_REASONS.get(choice["finish_reason"], "end_turn")
