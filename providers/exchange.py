@@ -52,7 +52,6 @@ class Request(MaskedRecord, frozen=True):
     connect_timeout_s: float = 5.0
     first_key: str | None = None  # the name of the provider's key that is asked first, while it is usable
     conversation: bytes | None = None  # its digest: of several keys the one that answered it last has its cache
-    is_alone: bool = False  # nobody else can be asked: a shorter answer is better than none
     is_ceiling: bool = False  # its client had to set a limit of the answer: less is no loss that was not expected
     unchosen: frozenset[str] = frozenset()  # as of the API of its client: see ``RequestFormat``
     once: bool = False  # it has side effects at the provider, so it must not be sent again

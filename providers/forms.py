@@ -31,7 +31,7 @@ from providers.exchange import Request
 from providers.large_bodies import raw_json
 from providers.learnt import LONGEST_NAME, NOTHING, Fact, Facts, Kind, Learnt
 from providers.quotes import VendorsWords, mark
-from providers.refusals import Betas, Reading, Refused, is_within_answer, mentions, read, refuses_to_stream
+from providers.refusals import Betas, Reading, Refused, is_within_answer, mentions, read, refuses_to_stream, room_beside
 from providers.sizes import amount
 from providers.wrong_api import Lacking, lacking
 
@@ -447,9 +447,8 @@ def understood(reading: Reading, fields: Fields, asked: Asked, headers: Mapping[
             for path, value in values.items()
             if value is not None and _may_be_told(Place(path), bytes(value).decode(errors="replace"), formats)
         ]
-    longest = reading.longest if asked.request.is_ceiling else 0
-    if most := longest or (reading.room if asked.request.is_ceiling or asked.request.is_alone else 0):
-        limits, here = (name for name in formats.parameters.answer_limits if name in fields), not longest
+    if asked.request.is_ceiling and (most := reading.longest or room_beside(reading, fields)):
+        limits, here = (name for name in formats.parameters.answer_limits if name in fields), not reading.longest
         found += [Fact(Kind.LIMIT, name, dialect=api, tokens=most, passing=here) for name in limits]
     if reading.of_usage and asked.request.fields.keys().isdisjoint(_OF_USAGE):
         found.append(Fact(Kind.FIELD, "stream_options", dialect=api))
@@ -633,8 +632,7 @@ def _within_limit(fields: dict[str, msgspec.Raw], fact: Fact, asked: Asked) -> t
     """Return ``fields`` with no higher limit of the answer than ``fact`` says, and what was lowered for it."""
     try:
         limit = msgspec.json.decode(fields.get(fact.field, b"0"), type=float)
-        may_lower = asked.request.is_ceiling or fact.passing
-        if not may_lower or limit <= fact.tokens or fact.field in asked.request.extra_body:
+        if not asked.request.is_ceiling or limit <= fact.tokens or fact.field in asked.request.extra_body:
             return fields, []
         if asked.formats.with_limit is None:
             return {**fields, fact.field: raw_json(fact.tokens)}, [fact.field]

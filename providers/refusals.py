@@ -338,7 +338,15 @@ _ROOM = re.compile(
     r"|max_new_tokens`? must be <= (?P<context_6>\d{3,9})\. Given: (?P<prompt_6>\d{1,9}) `?inputs",
     re.IGNORECASE,
 )
+# vLLM counts a prompt only as far as it might fit, so the total is one too many, or not at all, and says then how many
+# signs it has (renderers/params.py of 0.25.1, read on 2026-11-29).
+_UNCOUNTED = re.compile(
+    r"context length is (?P<context>\d{3,9}) tokens\W.{0,40}requested (?P<answer>\d{1,9}) output tokens and your prompt"
+    r" contains (?:at least \d{1,9} input tokens, for a total of at least (?P<total>\d{3,9})|\d{1,12} characters)",
+    re.IGNORECASE,
+)
 _LEAST_ROOM = 256  # tokens; else it is the prompt that is too long
+_BYTES_PER_TOKEN = 3  # at least, of nearly all prompts
 
 # An error within an answer may have no code, or one that says nothing.
 _WITHIN_ANSWERS = frozenset({ErrorKind.BAD_REQUEST, ErrorKind.STREAM_ERROR, ErrorKind.SERVER_ERROR})
@@ -389,6 +397,8 @@ class Reading(NamedTuple):
     of_effort: bool = False  # that the model does not take this effort
     longest: int = 0  # that its answers have at most so many tokens
     room: int = 0  # that the prompt of this request leaves so many tokens
+    context: int = 0  # that the prompt, of which it does not say how long it is, and the answer have more tokens
+    least_prompt: int = 0  # of which the prompt has at least so many
     of_history: bool = False  # that it does not take the roles, or the lists of texts
     of_roles: bool = False  # that it does not take the name of a role
     of_system: bool = False  # of the roles, that of a system message after the first turn
@@ -409,14 +419,16 @@ def read(refusal: UpstreamError) -> Reading:
     for each in (*_named(text, param), *((Refused(_path(param)),) if param and code in _CODES else ())):
         if each.path and len(found) < _MOST_FIELDS:
             found.setdefault(each.path, each)
-    thinking = _OF_THINKING.search(text)
+    thinking, uncounted = _OF_THINKING.search(text), _uncounted_in(text)
     return Reading(
         tuple(found.values()),
         of_thinking=thinking is not None,
         of_thinking_here=thinking is not None and _CONDITION.match(text, thinking.end()) is not None,
         of_effort=_OF_EFFORT.search(text) is not None,
         longest=_longest_in(text),
-        room=_room_in(text),
+        room=0 if any(uncounted) else _room_in(text),
+        context=uncounted[0],
+        least_prompt=uncounted[1],
         of_history=_OF_HISTORY.search(text) is not None,
         of_roles=_OF_ROLES.search(text) is not None,
         of_system=_OF_SYSTEM.search(text) is not None,
@@ -459,6 +471,31 @@ def _room_in(text: str) -> int:
     said = {name.partition("_")[0]: int(number) for name, number in found.groupdict().items() if number}
     room = said["context"] - said["prompt"] + said.get("answer", 0)
     return room if room >= _LEAST_ROOM else 0
+
+
+def _uncounted_in(text: str) -> tuple[int, int]:
+    """Return the context, and the least that a prompt has of it which is not counted to its end."""
+    found = _UNCOUNTED.search(text)
+    if found is None or (found["total"] and int(found["total"]) != int(found["context"]) + 1):
+        return 0, 0
+    return int(found["context"]), max(0, int(found["context"]) - int(found["answer"]))
+
+
+def room_beside(reading: Reading, fields: Mapping[str, msgspec.Raw]) -> int:
+    """Return how many tokens of an answer fit beside the prompt of ``fields``, by a refusal of it; 0: it is unknown.
+
+    A prompt that the refusal does not count is estimated, rather too long than too short.
+    """
+    if not reading.context:
+        return reading.room
+    size = sum(len(memoryview(value)) for value in fields.values())
+    room = reading.context - max(size // _BYTES_PER_TOKEN, reading.least_prompt * 9 // 8)
+    return room if room >= _LEAST_ROOM else 0
+
+
+def room_of(refusal: UpstreamError, fields: Mapping[str, msgspec.Raw]) -> int:
+    """Return how many tokens of an answer fit beside the prompt of ``fields``, by its ``refusal``; 0: it is unknown."""
+    return room_beside(read(refusal), fields)
 
 
 def _named(text: str, param: str) -> Iterator[Refused]:

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import msgspec
 
@@ -21,6 +21,7 @@ from gateway.api.plan_call import (
 )
 from gateway.api.preferences import Preferences, is_passed_on
 from gateway.api.purse import Allowance, Purse
+from gateway.core.attempts import Role
 from gateway.core.calls import Call, CallRecord
 from gateway.core.errors import ApiError, ClientDisconnected, InternalError, NoDeploymentFits, NothingEnabled
 from gateway.core.race_failures import (
@@ -31,6 +32,7 @@ from gateway.core.race_failures import (
     all_cooling,
     all_failed,
     race_failed,
+    told_of,
 )
 from gateway.fleet.fleet import Fleet
 from gateway.fleet.models import Model
@@ -50,9 +52,11 @@ from gateway.racing import (
     Stopped,
     Unanswered,
     delivered_of,
+    room_for,
+    within_room,
 )
 from gateway.settings import Cause, FallbackAfter, When
-from gateway.steering import Plan, plan_beside
+from gateway.steering import Launch, Plan, plan_alone, plan_beside
 from providers import Meaning
 
 if TYPE_CHECKING:
@@ -187,11 +191,12 @@ class FallbackChain:
         return None
 
     def use(self, planned: PlannedCall) -> None:
-        """Let the fallback of ``planned`` be the current model."""
+        """Let the model of ``planned`` be the current one: a fallback, or once more the one that was asked for."""
         self.planned = planned
         self.hedges = not planned.call.stateful
         self._set_headers(planned)
-        self.response_headers[FALLBACK] = planned.model.name
+        if planned.model.name != self.own:
+            self.response_headers[FALLBACK] = planned.model.name
 
     async def _first_usable(self, causes: Sequence[tuple[str, Cause]], *, beside: bool = False) -> PlannedCall | None:
         """Build the call for the first usable fallback of models that could not answer; None if there is none.
@@ -260,6 +265,15 @@ SEAT_PATIENCE_S = 2.0  # where all deployments are full, the next model is asked
 Run = Callable[[PlannedCall], Awaitable[CallRecord | Unanswered]]
 
 
+class _Roomy(NamedTuple):
+    """A deployment that has refused a call for the answer that was asked for, and how many tokens would fit."""
+
+    planned: PlannedCall
+    call: Call
+    deployment: str
+    tokens: int
+
+
 class CallRunner:
     """One call, over all the models it tries. The caller must hold a lease of ``context.fleet`` until it ends."""
 
@@ -298,6 +312,8 @@ class CallRunner:
         self._limit_headers: dict[str, str] = {}  # with the remaining amounts of limits
         self._failed: list[tuple[str, Unanswered]] = []  # the models of a race that have failed, in this order
         self._raced: dict[str, PlannedCall] = {}  # the plans of a race in which several models take part
+        self._roomy: _Roomy | None = None  # whoever has most room for the answer, of those that refused for that
+        self._is_asked_for_less = False
         self.purse: Purse  # pays for its launches
         self._services = services or context.services
         self._body = body
@@ -338,7 +354,7 @@ class CallRunner:
                 await self._hold()
             failed: list[tuple[str, ApiError]] = []  # the models that could not answer, with their errors
             while isinstance(ending := await run(self.planned), Unanswered):
-                if not await self._goes_on(failed) and not await self._waits(failed):
+                if not (await self._goes_on(failed) or await self._waits(failed) or await self._asks_for_less(failed)):
                     return self._refusal(all_failed(failed, self.purse.kept_out))
         except ApiError:
             raise
@@ -467,7 +483,7 @@ class CallRunner:
         return late_s
 
     def use(self, planned: PlannedCall) -> None:
-        """Let the fallback of ``planned`` answer the call."""
+        """Let the model of ``planned`` answer the call."""
         self._fallbacks.use(planned)
         self.planned = planned
         self.open_call.continue_as(planned.call)
@@ -515,6 +531,8 @@ class CallRunner:
         plans = {self.planned.model.name: self.planned, **self._raced}
         errors = [(name, self._total_failure(plans[name], its)) for name, its in self._failed]
         failed += errors
+        for name, its in self._failed:
+            self._find_room(plans[name], its)
         if self.open_call.filtered > 1 or self.open_call.sent.left <= 0:  # two filters, or as many as it may ask
             return False
         return await self._advance(errors)
@@ -546,6 +564,41 @@ class CallRunner:
         self.planned = planned
         open_call.continue_as(planned.call)
         self.response_headers.update(self._limit_headers)
+        return True
+
+    def _find_room(self, planned: PlannedCall, ending: Unanswered) -> None:
+        """Note who has most room for the answer beside the prompt, of those that have refused the call for that."""
+        own = self.open_call.call  # in the API in which it was asked last
+        call = own if own.model == planned.model.name else planned.call
+        if call.kind is None:
+            return
+        for name, error in ending.failures:
+            room = room_for(call, planned.model.deployments[name], error) if error.is_too_long else 0
+            if room > (0 if self._roomy is None else self._roomy.tokens):
+                self._roomy = _Roomy(planned, call, name, room)
+
+    async def _asks_for_less(self, failed: list[tuple[str, ApiError]]) -> bool:
+        """Ask the roomiest deployment once more, for as many tokens as fit beside the prompt; return whether it is.
+
+        All have refused what was asked for, and a shorter answer is better than none.
+        """
+        roomy = self._roomy
+        if roomy is None or self._is_asked_for_less or self.open_call.sent.left <= 0:
+            return False
+        if told_of(failed).meaning is not Meaning.TOO_LONG:
+            return False
+        self._is_asked_for_less = True
+        planned = roomy.planned
+        call = within_room(roomy.call, planned.model.deployments[roomy.deployment], roomy.tokens)
+        if call is None:
+            return False
+        plan = plan_alone(planned.plan, Launch(deployment=roomy.deployment, delay_s=0.0, role=Role.FORM))
+        plan = msgspec.structs.replace(plan, rest=(), rescue_s=None, withheld=None)
+        planned = msgspec.structs.replace(planned, call=call, plan=plan)
+        if not await self.purse.holds(planned):
+            return False
+        failed[:] = [each for each in failed if each[0] != planned.model.name]
+        self.use(planned)
         return True
 
     def _refusal(self, error: ApiError) -> "web.Response":

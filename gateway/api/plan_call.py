@@ -389,7 +389,6 @@ def _call_of(  # noqa: PLR0917 - what is known of a call
         dropped=fitting.dropped,
         spoken=fitting.spoken,
         lowered=fitting.lowered,
-        is_alone=len(fitting.deployments) == 1,
         headers=client_context.headers,
         replica=context.replica,
         region=context.settings.region,

@@ -43,7 +43,7 @@ class Role(StrEnum):
     TAKEOVER = "takeover"  # to finish an answer that another attempt has begun
     WHOLE = "whole"  # of the same deployment, which answers this request but refuses to stream the answer
     API = "api"  # of the same deployment, which takes this request but refused the API that it was asked in
-    FORM = "form"  # of the same deployment, which named within its answer what it does not take of the request
+    FORM = "form"  # of the same deployment, which named within its answer, or as the last, what it does not take
 
 
 class Narrowed(StrEnum):

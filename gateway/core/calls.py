@@ -129,7 +129,6 @@ class Call(Stamp, frozen=True, kw_only=True):
     conversation: bytes | None = None
     cache_key: msgspec.Raw | None = None  # of its session, for vendors that take a ``prompt_cache_key``; None: has none
     marks: Mapping[str, Lasting] = {}  # deployment → what of the prompt it is told to cache, as its client says nothing
-    is_alone: bool = False  # one deployment of its model can answer it
     is_restricted: bool = False  # the request restricts or orders the deployments
     apart: Mapping[str, Apart] = {}  # deployment → what is sent with those of its keys that cannot read the reasoning
     maker: Maker | None = None  # of the newest reasoning in the conversation; None: unknown, or there is none

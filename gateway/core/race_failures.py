@@ -386,16 +386,22 @@ def all_failed(failed: Sequence[tuple[str, ApiError]], kept_out: Mapping[str, Ap
     It is the first one's if any calls the request invalid: whether the model asked for does so is what counts. That the
     prompt is too long is told only if no model might answer it later. ``kept_out``: why fallbacks were not asked.
     """
+    found = told_of(failed)
+    if len(failed) > 1:
+        found.message = "; ".join(f"model {name!r}: {error.message}" for name, error in failed)
+    found.message += "".join(f"; model {name!r} was not asked: {error.message}" for name, error in kept_out.items())
+    return found
+
+
+def told_of(failed: Sequence[tuple[str, ApiError]]) -> ApiError:
+    """Return the error of those of all models that the client is told."""
     errors = [error for _, error in failed]
     found = errors[0] if any(isinstance(error, RejectedByProvider) for error in errors) else errors[-1]
     able = [error for error in errors if not isinstance(error, _UNABLE)]
     if found.meaning in {Meaning.TOO_LONG, Meaning.GONE} and able:
-        found = able[-1]
-    elif not able and not isinstance(found, RejectedByProvider):
-        found = next((error for error in errors if error.meaning is Meaning.TOO_LONG), found)
-    if len(errors) > 1:
-        found.message = "; ".join(f"model {name!r}: {error.message}" for name, error in failed)
-    found.message += "".join(f"; model {name!r} was not asked: {error.message}" for name, error in kept_out.items())
+        return able[-1]
+    if not able and not isinstance(found, RejectedByProvider):
+        return next((error for error in errors if error.meaning is Meaning.TOO_LONG), found)
     return found
 
 

@@ -72,7 +72,6 @@ def request_of(
         conversation=call.conversation,
         is_ceiling=call.dialect.requests.with_limit is not None,
         unchosen=call.dialect.requests.unchosen,
-        is_alone=call.is_alone,
         once=call.stateful,
         client=call.client,
         key_name=call.key_name,

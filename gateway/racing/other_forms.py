@@ -35,12 +35,13 @@ from providers import (
     parameters_of,
     refuses_forced_calls,
     refuses_to_stream,
+    room_of,
     stated_limit,
     taught,
     unforced,
     why_of,
 )
-from providers.dialects import Dialect, Wording, as_call
+from providers.dialects import Dialect, Malformed, Wording, as_call, named_in
 
 MOST_TAUGHT = 6  # forms that are tried after errors within answers, each as the last was about another field
 _DIGEST_CHARS = 16
@@ -427,6 +428,34 @@ def _without_reasoning(call: Call, deployment: Deployment, edited_from: int = 0)
         without = requests.without_bound_reasoning
         wording = None if without is None else without(fields)
     return wording if wording is not None and wording.losses else None
+
+
+# Of a limit of the answer that does not fit beside the prompt.
+
+
+def room_for(call: Call, deployment: Deployment, error: UpstreamError) -> int:
+    """Return how many tokens of an answer fit beside the prompt, by the ``error`` of ``deployment``; 0: unknown."""
+    return room_of(error, call.wordings.get(deployment.name, call.fields))
+
+
+def within_room(call: Call, deployment: Deployment, room: int) -> Call | None:
+    """Return ``call`` with a limit of the answer that leaves the prompt its place at ``deployment``; None: it does."""
+    name, spoken = deployment.name, deployment.spoken_in(call)
+    requests, fields = spoken.requests, call.wordings.get(name, call.fields)
+    limits = [each for each in requests.parameters.answer_limits if each in fields]
+    try:
+        asked = requests.parameters.limit_in(fields)
+        if asked is None or asked <= room or not deployment.extra_body.keys().isdisjoint(limits):
+            return None
+        if requests.with_limit is None:
+            within: Mapping[str, msgspec.Raw] = {**fields, **dict.fromkeys(limits, msgspec.Raw(b"%d" % room))}
+        else:
+            within, _ = requests.with_limit(fields, room)
+    except Malformed:
+        return None
+    reworded = Reworded(spoken, within, tuple(call.dropped.get(name, ())))
+    own = (named_in(call.dialect, spoken, call.fields, limit) for limit in limits)
+    return msgspec.structs.replace(reworded.of(call, name), lowered={**call.lowered, name: tuple(dict.fromkeys(own))})
 
 
 def _digest(said: str) -> str:

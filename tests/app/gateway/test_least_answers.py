@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from providers import events
-from providers.simulator.script import Hang, Raw
+from providers.simulator.script import Hang, Raw, Status
 from tests.app.gateway.rules.asking import named
 from tests.app.gateway.rules.table import (
     item_call,
@@ -235,3 +235,130 @@ async def test_another_deployment_where_they_fit_is_asked_for_all_of_them(serve:
         status, headers, _ = await asked(running, "chat", 32_000, stream=True)
         assert (status, headers["x-holeshot-deployment"], headers.get("x-holeshot-lowered")) == (200, "beta/m", None)
         assert [limit_of(each.body) for each in running["beta"].received] == [32_000]
+
+
+SEVERAL: dict[str, dict[str, Any]] = {
+    "in order": {"mode": "single"},
+    "raced": {"mode": "race", "width": 2},
+}
+
+
+def room_at(tokens: int, *, context: int = CONTEXT) -> Any:
+    """Return a server that has this much room beside the prompt."""
+    said = (
+        f"This model's maximum context length is {context} tokens. However, you requested 32000 output tokens and your"
+        f" prompt contains {context - tokens} input tokens, for a total of {context - tokens + 32000} tokens."
+    )
+    return lambda body: refused(said) if limit_of(body) > tokens else None
+
+
+def servers(race: dict[str, Any], **more: Any) -> dict[str, Any]:
+    return {"models": {MODEL: {"deployments": ["alpha/m", "beta/m"], "race": race}, **more}}
+
+
+@pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
+@pytest.mark.parametrize("race", SEVERAL)
+@pytest.mark.parametrize("client", CLIENTS)
+async def test_of_several_the_one_with_most_room_is_asked_for_less_once_all_have_refused(
+    serve: Serve, client: str, race: str, stream: bool
+) -> None:
+    async with serve(alpha=None, beta=None, config=servers(SEVERAL[race])) as running:
+        running.prefer("alpha", "beta")
+        for name, room in {"alpha": 29_000, "beta": 30_000}.items():
+            running[name].answers = lambda body, room=room: room_at(room)(body) or ANSWERS["chat"]
+        status, headers, body = await asked(running, client, 32_000, stream=stream)
+        assert status == 200, body
+        assert headers["x-holeshot-lowered"] == CLIENTS[client][2]
+        limits = [limit_of(each.body) for name in ("alpha", "beta") for each in running[name].received]
+        if client != "messages":  # whose limit each deployment lowers, as its clients have to set one
+            assert limits == [32_000, 32_000, 30_000]
+            assert headers["x-holeshot-deployment"] == "beta/m"
+        assert len(await running.rows("select id from calls")) == 1
+
+
+@pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
+@pytest.mark.parametrize("client", ["chat", "gemini", "responses"])
+async def test_a_fallback_that_takes_all_is_asked_for_all(serve: Serve, client: str, stream: bool) -> None:
+    config = servers({"mode": "single"}, other={"deployments": ["gamma/m"]})
+    config["models"][MODEL] |= {"deployments": ["alpha/m"], "fallbacks": ["other"]}
+    async with serve(alpha=None, gamma=None, config=config) as running:
+        running["alpha"].answers = lambda _: refused(FULL)
+        running["gamma"].answers = lambda _: ANSWERS["chat"]
+        status, headers, _ = await asked(running, client, 32_000, stream=stream)
+        assert (status, headers["x-holeshot-fallback"], headers.get("x-holeshot-lowered")) == (200, "other", None)
+        assert [limit_of(each.body) for each in running["gamma"].received] == [32_000]
+        assert len(running["alpha"].received) == 1
+
+
+@pytest.mark.parametrize("room", [29_000, 31_000], ids=["less", "more"])
+async def test_of_a_model_and_its_fallback_that_both_refuse_the_one_with_more_room_is_asked(
+    serve: Serve, room: int
+) -> None:
+    config = servers({"mode": "single"}, other={"deployments": ["gamma/m"]})
+    config["models"][MODEL] |= {"deployments": ["alpha/m"], "fallbacks": ["other"]}
+    async with serve(alpha=None, gamma=None, config=config) as running:
+        running["alpha"].answers = lambda body: room_at(30_000)(body) or ANSWERS["chat"]
+        running["gamma"].answers = lambda body: room_at(room)(body) or ANSWERS["chat"]
+        status, headers, _ = await asked(running, "chat", 32_000, stream=False)
+        assert (status, headers.get("x-holeshot-fallback")) == (200, "other" if room > 30_000 else None)
+        assert headers["x-holeshot-lowered"] == "max_tokens"
+        assert len(running["alpha"].received) + len(running["gamma"].received) == 3
+
+
+@pytest.mark.parametrize("race", SEVERAL)
+async def test_it_is_asked_for_less_once_and_a_failure_of_that_is_told(serve: Serve, race: str) -> None:
+    async with serve(alpha=None, beta=None, config=servers(SEVERAL[race])) as running:
+        for name in ("alpha", "beta"):
+            running[name].answers = lambda _: refused(FULL)
+        status, _, body = await asked(running, "chat", 32_000, stream=True)
+        assert (status, json.loads(body)["error"]["code"]) == (400, "context_length_exceeded")
+        assert sum(len(running[name].received) for name in ("alpha", "beta")) == 3
+
+
+@pytest.mark.parametrize("race", SEVERAL)
+async def test_a_prompt_that_is_too_long_itself_is_refused_in_the_words_of_its_client(serve: Serve, race: str) -> None:
+    async with serve(alpha=None, beta=None, config=servers(SEVERAL[race])) as running:
+        for name in ("alpha", "beta"):
+            running[name].answers = lambda body: room_at(100)(body) or ANSWERS["chat"]
+        status, _, body = await asked(running, "responses", 32_000, stream=False)
+        assert (status, json.loads(body)["error"]["code"]) == (400, "context_length_exceeded")
+        assert sum(len(running[name].received) for name in ("alpha", "beta")) == 2
+
+
+async def test_where_one_is_down_that_might_take_all_nobody_is_asked_for_less(serve: Serve) -> None:
+    async with serve(alpha=None, beta=[Status(503)], config=servers({"mode": "single"})) as running:
+        running.prefer("alpha", "beta")
+        running["alpha"].answers = lambda _: refused(FULL)
+        status, _, _ = await asked(running, "chat", 32_000, stream=False)
+        assert status == 502
+        assert len(running["alpha"].received) == 1
+
+
+# vLLM 0.25 counts a prompt no further than it would fit, and its signs first (its renderers/params.py).
+UNCOUNTED = {
+    "tokens": f"your prompt contains at least {CONTEXT - 31_999} input tokens, for a total of at least {CONTEXT + 1}"
+    " tokens.",
+    "signs": "your prompt contains 9000 characters (more than 7680 characters, which is the upper bound for 768 input"
+    " tokens).",
+}
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+@pytest.mark.parametrize("said", UNCOUNTED)
+async def test_the_room_beside_a_prompt_that_was_not_counted_is_estimated(serve: Serve, said: str, client: str) -> None:
+    words = f"This model's maximum context length is {CONTEXT} tokens. However, you requested 32000 output tokens and "
+    text = "word " * 1800
+    prompts: dict[str, dict[str, Any]] = {
+        "gemini": {"contents": [{"role": "user", "parts": [{"text": text}]}]},
+        "responses": {"input": text},
+    }
+    prompt = prompts.get(client, {"messages": [{"role": "user", "content": text}]})
+    async with serve(alpha=None, config={"providers": {"alpha": speaking("chat")}}) as running:
+        running["alpha"].answers = lambda body: (
+            refused(words + UNCOUNTED[said]) if limit_of(body) > CONTEXT - 1800 else ANSWERS["chat"]
+        )
+        status, headers, _ = await asked(running, client, 32_000, stream=False, **prompt)
+        assert (status, headers["x-holeshot-lowered"]) == (200, CLIENTS[client][2])
+        first, second = (limit_of(each.body) for each in running["alpha"].received)
+        assert first == 32_000
+        assert second > 28_000
