@@ -64,6 +64,12 @@ def kept_at(base_url: str, **settings: Any) -> dict[str, Any]:
     }
 
 
+def known(config: dict[str, Any]) -> dict[str, Any]:
+    """Return a configuration whose provider is known to store responses: the gateway then does not keep them itself."""
+    config["providers"]["keeper"]["preset"] = "openai"
+    return config
+
+
 async def asks(running: RunningGateway, method: str, path: str, body: Any = None, key: str = MINE) -> tuple[int, Any]:
     headers = {"authorization": f"Bearer {key}"}
     async with running.http.request(method, f"{running.url}/v1/{path}", json=body, headers=headers) as response:
@@ -201,7 +207,7 @@ async def test_what_is_not_offered_says_so_by_name(serve: Serve, path: str) -> N
 
 @pytest.mark.parametrize("path", ["responses/compact", "responses/input_tokens"])
 async def test_a_response_of_another_client_is_not_found_by_any_path(serve: Serve, path: str) -> None:
-    async with keeper() as (base_url, asked), serve(config=kept_at(base_url), key=MINE) as running:
+    async with keeper() as (base_url, asked), serve(config=known(kept_at(base_url)), key=MINE) as running:
         headers = {"authorization": f"Bearer {MINE}"}
         body = {"model": MODEL, "input": "Hi", "store": True}
         async with running.http.post(f"{running.url}/v1/responses", json=body, headers=headers) as response:
