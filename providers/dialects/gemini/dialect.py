@@ -525,6 +525,7 @@ def habits_of(model: str, max_output_tokens: int | None, known: Habits) -> Gemin
     traits = traits_of(model)
     return GeminiHabits(
         thinks=known.thinks,
+        signs=traits.family == "gemini" and traits.takes_levels,
         takes_none=True,
         takes_forced=known.takes_forced,
         forbids_calls=known.forbids_calls,
@@ -540,7 +541,7 @@ def habits_of(model: str, max_output_tokens: int | None, known: Habits) -> Gemin
 
 
 def _without_foreign(fields: Fields, habits: Habits) -> Wording:
-    return without_foreign(fields, signs=isinstance(habits, GeminiHabits) and habits.levels)
+    return without_foreign(fields, signs=habits.signs)
 
 
 def _from_chat(fields: Fields, habits: Habits) -> Wording:
