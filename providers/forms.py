@@ -340,6 +340,11 @@ async def taken(
     return await in_another_form(refusal, facts, learnt, asked, say=say, ask=ask)
 
 
+def _is_to_be_kept(fields: Fields) -> bool:
+    """Whether the answer is to be kept at the provider. A refusal has run no tool, and so is no reason to ask once."""
+    return any(bytes(fields.get(name, b"")).strip() == b"true" for name in ("store", "background"))
+
+
 async def in_another_form(
     refusal: UpstreamError,
     facts: Facts,
@@ -365,7 +370,7 @@ async def in_another_form(
         before, sent = sent, say(tried)
         if sent.is_as(before) or not request.sendings.may_repeat():
             break
-        if request.once:  # it may have effects: the next one is sent so
+        if request.once and _is_to_be_kept(request.fields):  # the next one is sent so
             _suppose(learnt, request, tried[len(known) :], refusal)
             break
         try:

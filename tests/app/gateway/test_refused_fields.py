@@ -379,6 +379,21 @@ async def test_a_request_with_effects_at_its_provider_is_not_sent_again(serve: S
         assert len(running["alpha"].received) == 1
 
 
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+async def test_a_hint_that_is_refused_beside_a_search_that_is_offered_fails_no_call(
+    serve: Serve, *, stream: bool
+) -> None:
+    """A refusal has run no tool. Codex offers a search in every request."""
+    said = "Unsupported parameter: 'text.verbosity' is not supported with this model."
+    asked = CODEX | {"stream": stream, "text": {"verbosity": "low"}, "tools": [{"type": "web_search"}]}
+    async with serve(alpha=None, config={"providers": {"alpha": speaking("responses")}}) as running:
+        running["alpha"].answers = lambda sent: (
+            refused(said) if "verbosity" in sent.get("text", {}) else ANSWERS["responses"]
+        )
+        assert await told(running, asked, "/v1/responses") == (200, "text.verbosity")
+        assert len(running["alpha"].received) == 2
+
+
 @pytest.mark.parametrize("within", [False, True], ids=["by a status", "within an answer"])
 async def test_the_next_one_with_effects_is_sent_as_its_model_takes_it(serve: Serve, *, within: bool) -> None:
     said = "Unsupported parameter: 'reasoning.effort' is not supported with this model."
