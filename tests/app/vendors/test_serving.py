@@ -119,3 +119,12 @@ async def test_one_command_serves_them_and_prints_their_addresses() -> None:
     finally:
         process.send_signal(signal.SIGINT)
         assert await process.wait() == 0
+
+
+async def test_it_has_two_accounts_each_with_its_own_key() -> None:
+    async with running_vendor("openai") as vendor, aiohttp.ClientSession() as http:
+        for key, status in ((vendor.key, 200), (vendor.second_key, 200), ("sk-wrong", 401)):
+            headers = {"authorization": f"Bearer {key}"}
+            async with http.get(f"{vendor.base_url}/models", headers=headers) as response:
+                assert response.status == status
+        assert (len(vendor.seen), len(vendor.refusals)) == (3, 1)

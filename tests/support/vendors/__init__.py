@@ -37,7 +37,7 @@ NAMES = tuple(sorted(path.stem for path in (Path(__file__).parent / "known").glo
 def made(name: str, *, seed: str = "", account: str = "", key: str = "") -> Vendor:
     """Return a new stand-in of a vendor, which has seen and kept nothing yet.
 
-    Two of one ``account`` open what the other has sealed, but keep nothing for each other. Another ``key`` than the
+    It serves two accounts, each with its own key. Two of one ``account`` open what the other has sealed, but keep nothing for each other. Another ``key`` than the
     vendor's usual one is another account's, unless both are told one.
     """
     if name not in NAMES:

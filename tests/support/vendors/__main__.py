@@ -3,7 +3,7 @@
     python -m tests.support.vendors                        all of them, each on a port of its own
     python -m tests.support.vendors openai --port 9000     one, on a port that you choose (the next ones follow)
 
-Point your program at the base URL and give it the key of the table. What the real vendor refuses is refused with its
+Point your program at the base URL and give it a key of the table: the second one is of another account. What the real vendor refuses is refused with its
 words, and printed here with the rule's page. Lines of your prompt decide what is answered: "call: tool {...}",
 "say: words", "data: {...}", "think: ...", "fail: 429", "cut: now"; "parallel" calls two tools, "twice" one after the
 other. Nothing leaves this machine; Ctrl-C ends it.
@@ -37,11 +37,14 @@ async def _serve(names: list[str], port: int, *, as_json: bool) -> None:
 
 
 def _print_table(running: list[Served], *, as_json: bool) -> None:
-    rows = [{"vendor": each.vendor.name, "base_url": each.base_url, "api_key": each.key} for each in running]
+    rows = [
+        {"vendor": each.vendor.name, "base_url": each.base_url, "api_key": each.key, "second_account": each.second_key}
+        for each in running
+    ]
     if as_json:
         print(json.dumps(rows), flush=True)  # noqa: T201 - the command's answer
         return
-    wide = {name: max(len(row[name]) for row in [*rows, {name: name}]) for name in ("vendor", "base_url", "api_key")}
+    wide = {name: max(len(row[name]) for row in [*rows, {name: name}]) for name in rows[0]}
     for row in [{name: name for name in wide}, *rows]:
         print("  ".join(row[name].ljust(wide[name]) for name in wide).rstrip(), flush=True)  # noqa: T201 - likewise
 

@@ -19,7 +19,7 @@ class Served:
 
     def __init__(self, vendor: Vendor, root: str) -> None:
         self.vendor, self.root = vendor, root
-        self.base_url, self.key = root + vendor.base, vendor.key
+        self.base_url, self.key, self.second_key = root + vendor.base, vendor.key, vendor.second_key
         self.seen, self.refusals = vendor.seen, vendor.refusals
 
     @property
@@ -33,10 +33,11 @@ async def served(vendor: Vendor, port: int = 0) -> AsyncIterator[Served]:
     """Serve one stand-in on loopback, on a free port if none is given."""
 
     async def handle(request: web.Request) -> web.StreamResponse:
-        if request.headers.get("upgrade", "").lower() == "websocket" and vendor.hears(request.path):
-            return await _talk(request, vendor)
+        asked = vendor.of_key(request.headers)
+        if request.headers.get("upgrade", "").lower() == "websocket" and asked.hears(request.path):
+            return await _talk(request, asked)
         body = await request.read()
-        return await _send(request, vendor.answer(request.method, request.raw_path, request.headers, body))
+        return await _send(request, asked.answer(request.method, request.raw_path, request.headers, body))
 
     app = web.Application(client_max_size=MAX_BODY_BYTES)
     app.router.add_route("*", "/{path:.*}", handle)

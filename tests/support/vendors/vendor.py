@@ -9,6 +9,7 @@ import json
 import re
 import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property
 from typing import Any, ClassVar, Literal, TextIO
 from urllib.parse import parse_qsl, unquote, urlsplit
 
@@ -101,6 +102,24 @@ class Vendor:
         self.tells: TextIO | None = None  # where refusals are printed
         self.failures: dict[str, int] = {}  # how often it failed as a text asked it to
         self._routes = [(method, _pattern(path), handler) for method, path, handler in self.routes()]
+
+    @property
+    def second_key(self) -> str:
+        """The key of its second account."""
+        return f"{self.key}-2"
+
+    @cached_property
+    def second_account(self) -> "Vendor":
+        """Another account at this vendor: it opens nothing of the first one's; what it sees and refuses is seen here."""
+        found = type(self)(account=f"{self.account}-2")
+        found.key, found.tells = self.second_key, self.tells
+        found.seen, found.refusals, found.failures = self.seen, self.refusals, self.failures
+        return found
+
+    def of_key(self, headers: Mapping[str, str]) -> "Vendor":
+        """Return the account whose key a request has."""
+        is_seconds = any(self.second_key in value for value in headers.values())
+        return self.second_account if is_seconds else self
 
     def routes(self) -> Sequence[Route]:
         """Return method, path (``{name}`` for one step, ``{name*}`` for several) and handler."""

@@ -306,6 +306,7 @@ def test_some_thoughts_are_read_by_the_account_alone_that_made_them(anthropic: V
     for other, told in (
         (made("anthropic"), []),
         (made("anthropic", key="sk-ant-another"), ["organization_binding_mismatch"] * (model != OPUS_5_5)),
+        (anthropic.second_account, ["organization_binding_mismatch"] * (model != OPUS_5_5)),
     ):
         came = speak(other, *turn, model=model, tools=[TOOL], beta=CONTROLS)
         assert [each["reason"] for each in came.body["input_transformations"]] == told
