@@ -20,7 +20,7 @@ async def test_a_client_of_a_spent_account_is_not_told_to_return(serve: Serve, f
         for _ in range(2):
             async with running.chat(stream=stream) as response:
                 told = await response.json()
-            assert (response.status, told["error"]["code"]) == (424, "provider_auth")
+            assert (response.status, told["error"]["code"]) == (424, "insufficient_quota")
             assert "retry-after" not in response.headers
         async with running.get("/leaderboard") as response:
             [model] = (await response.json())["models"]

@@ -69,7 +69,7 @@ async def test_counting_fails_in_anthropics_words(opened: Open) -> None:
     refusal = {"type": "error", "error": {"type": "overloaded_error", "message": "later"}}
     async with opened(alpha=[says(refusal, status=529)], config=config) as (running, _):
         for body, status, kind in (
-            (MESSAGE, 502, "api_error"),
+            (MESSAGE, 503, "overloaded_error"),
             ({"messages": [{}]}, 400, "invalid_request_error"),
             ({"model": MODEL}, 400, "invalid_request_error"),
             ({**MESSAGE, "model": "nobody"}, 404, "not_found_error"),
