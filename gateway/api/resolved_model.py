@@ -26,7 +26,6 @@ from providers import (
     lets_search,
 )
 from providers.dialects import (
-    MESSAGES,
     Malformed,
 )
 
@@ -248,7 +247,7 @@ class ResolvedModel:
         program is told at once, and asks without.
         """
         parsed = self.parsed
-        if parsed.dialect is MESSAGES and _THREAD in parsed.fields and parsed.converses is None:
+        if _THREAD in parsed.fields and parsed.converses is None:
             may_lose = self.is_fallback or any(map(self._keeps_thread, self._deployments))
             return _BEGINNING if may_lose else frozenset()
         if not parsed.stores or parsed.remembering is None:
