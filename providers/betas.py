@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from providers.demands import Demand, demand_of
+from providers.demands import may_go
 from providers.dialects import Fields
 from providers.errors import UNREADABLE
 from providers.large_bodies import raw_json
@@ -74,19 +74,17 @@ def asked_for(headers: Mapping[str, str], fields: Fields) -> Iterator[Asked]:
 
 def needed(betas: Iterable[str], fields: Fields) -> frozenset[str]:
     """Return those of ``betas`` without which a field of this request does not exist."""
-    return frozenset(beta for beta in betas for need in NEEDS if beta.startswith(need.beta) and _has(fields, need))
+    return frozenset(beta for beta, _ in _needs(betas, fields))
 
 
 def demanded(betas: Iterable[str], fields: Fields) -> frozenset[str]:
     """Return those without which a field does not exist that the request may not lose."""
-    return frozenset(
-        beta
-        for beta in betas
-        for need in NEEDS
-        if beta.startswith(need.beta)
-        and _has(fields, need)
-        and demand_of(need.field, fields) not in {Demand.PREFERENCE, Demand.HINT}
-    )
+    return frozenset(beta for beta, need in _needs(betas, fields) if not may_go(need.field, fields))
+
+
+def _needs(betas: Iterable[str], fields: Fields) -> Iterator[tuple[str, Need]]:
+    for beta in betas:
+        yield from ((beta, need) for need in NEEDS if beta.startswith(need.beta) and _has(fields, need))
 
 
 def written(betas: Iterable[str]) -> str:

@@ -78,6 +78,7 @@ _SAMPLING: Final[Mapping[str, tuple[float, float]]] = {
 }
 _DECIDING: Final[Mapping[str, float]] = {"temperature": 0, "top_p": 0, "top_k": 1}  # nothing is left to chance
 _NONE: Final = frozenset[str]()
+_NO_MUSTS: Final = frozenset({Demand.PREFERENCE, Demand.HINT})
 _TIERS: Final = frozenset({"service_tier"})
 _DEARER: Final = frozenset({b'"priority"', b'"fast"'})  # tiers for which their client pays more
 _LONGEST_DEFAULT: Final = 500  # bytes of a field in which a default is looked for
@@ -107,6 +108,11 @@ def demand_of(field: str, fields: Fields, unchosen: frozenset[str] = _NONE) -> D
     if _is_within(name, _HINTS) or MARK in name.split("."):
         return Demand.HINT
     return Demand.PREFERENCE if _is_unasked(name, _said(field, fields)) else None
+
+
+def may_go(field: str, fields: Fields) -> bool:
+    """Whether the client of a request with these ``fields`` only prefers the one at this path, or hints at it."""
+    return demand_of(field, fields) in _NO_MUSTS
 
 
 def members_named(name: str) -> list[str]:

@@ -24,7 +24,7 @@ import msgspec
 
 from providers import betas, members
 from providers.catalog import DEFAULTS, DEVELOPER, Quirks
-from providers.demands import Demand, demand_of
+from providers.demands import Demand, demand_of, may_go
 from providers.dialects import DIALECTS, Malformed, RequestFormat
 from providers.errors import UNREADABLE, ErrorKind, UpstreamError
 from providers.exchange import Request
@@ -40,7 +40,6 @@ _LARGEST_OBJECT = 64 * 1024  # bytes of a field in which names are looked for
 _REFUSING = frozenset({500, 501})  # statuses with which some servers refuse what others refuse with 400
 _OF_THE_API = frozenset({Lacking.MODEL, Lacking.TOOLS})  # in another, it loses nothing
 _NONE = (b"null",)
-_NO_MUSTS = frozenset({Demand.PREFERENCE, Demand.HINT})
 # What changes which answer is meant, where it is kept, or who may see it.
 _KEPT = frozenset(
     {
@@ -211,7 +210,7 @@ def _without_in_tools(
 
 def _without_members(fields: dict[str, msgspec.Raw], fact: Fact, asked: Asked) -> tuple[dict[str, msgspec.Raw], bool]:
     """Return ``fields`` without a member of what stands in their lists, and whether any had it."""
-    if demand_of(fact.field, fields) not in _NO_MUSTS:
+    if not may_go(fact.field, fields):
         return fields, False
     left = members.without(fields, fact.field, fact.value)
     own = asked.request.extra_body
@@ -536,7 +535,7 @@ def _member_of(refused: Refused, fields: Fields, asked: Asked) -> Fact | None:
     if not refused.is_of_value and (path := f"{refused.path[0]}.{refused.path[-1]}") in formats.of_tools:
         return Fact(Kind.FIELD, path, dialect=api)
     member = members.found(fields, refused.path, _spelt)
-    if member is None or demand_of(member.path, fields) not in _NO_MUSTS:
+    if member is None or not may_go(member.path, fields):
         return None
     value = bytes(member.value or b"").decode(errors="replace") if refused.is_of_value else ""
     if refused.is_of_value and _SHORT.fullmatch(value) is None:

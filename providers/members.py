@@ -104,8 +104,7 @@ def _without(raw: msgspec.Raw, names: Sequence[str], value: str) -> msgspec.Raw:
     if f'"{names[-1]}"'.encode() not in bytes(raw):
         return raw
     if items := _list(raw):
-        left = [_without(each, names, value) if _is_object(each) else each for each in items]
-        return raw_json(left) if any(new is not old for new, old in zip(left, items, strict=True)) else raw
+        return _each(raw, items, lambda item: _without(item, names, value))
     said = _object(raw)
     own = said.get(names[0])
     if own is None:
@@ -125,8 +124,7 @@ def _within_marked(name: str, raw: msgspec.Raw, names: Sequence[str], value: str
     if name == MARK:
         return _without(raw, names[1:], value)
     if items := _list(raw):
-        left = [_within_marked(name, each, names, value) if _is_object(each) else each for each in items]
-        return raw_json(left) if any(new is not old for new, old in zip(left, items, strict=True)) else raw
+        return _each(raw, items, lambda item: _within_marked(name, item, names, value))
     before = said = _object(raw)
     if len(names) == 1 and MARK in said:
         said = {each: own for each, own in said.items() if each != MARK}
@@ -134,6 +132,12 @@ def _within_marked(name: str, raw: msgspec.Raw, names: Sequence[str], value: str
         inner = _within_marked(each, said[each], names, value)
         said = said if inner is said[each] else {**said, each: inner}
     return raw if said is before else raw_json(said)
+
+
+def _each(raw: msgspec.Raw, items: Sequence[msgspec.Raw], left_of: Callable[[msgspec.Raw], msgspec.Raw]) -> msgspec.Raw:
+    """Return a list, ``raw``, with what is left of the objects in it; the same if that is all."""
+    left = [left_of(item) if _is_object(item) else item for item in items]
+    return raw_json(left) if any(new is not old for new, old in zip(left, items, strict=True)) else raw
 
 
 def _is_object(raw: msgspec.Raw) -> bool:
