@@ -40,6 +40,6 @@ def is_of_filter(status: int | None, codes: Collection[str], said: str) -> bool:
     return status in _STATUSES or not _CODES.isdisjoint(codes) or _WORDS.search(said) is not None
 
 
-def says_filter(codes: Collection[str], said: str) -> bool:
-    """Whether a refusal of a request speaks of a filter."""
-    return any(map(_OF_REFUSALS.search, (said, *codes)))
+def is_refused_by_filter(status: int | None, codes: Collection[str], said: str) -> bool:
+    """Whether an error that is known to refuse the request is a filter's: then words count that others say as well."""
+    return is_of_filter(status, codes, said) or any(map(_OF_REFUSALS.search, (said, *codes)))

@@ -30,7 +30,7 @@ from typing import Final
 
 import msgspec
 
-from providers.content import is_of_filter, says_filter
+from providers.content import is_refused_by_filter
 from providers.too_long import is_too_long
 from providers.vendor_limits import Limit, limit_of
 
@@ -253,8 +253,7 @@ class UpstreamError(Exception):
         """Whether a filter refuses what the request says: one other vendor is asked, which may have another."""
         if self.kind is not ErrorKind.BAD_REQUEST or self.limit is not None:
             return False
-        codes = {name.lower() for name in self.names}
-        return is_of_filter(self.status, codes, self.said) or says_filter(codes, self.said)
+        return is_refused_by_filter(self.status, {name.lower() for name in self.names}, self.said)
 
     @property
     def is_unpaid(self) -> bool:

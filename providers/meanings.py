@@ -5,7 +5,7 @@ from enum import StrEnum
 from http import HTTPStatus
 
 from providers.accounts import is_spent
-from providers.content import is_of_filter, says_filter
+from providers.content import is_refused_by_filter
 from providers.errors import ErrorKind, UpstreamError
 from providers.wrong_api import names_model
 
@@ -40,7 +40,7 @@ def meaning_of(error: UpstreamError) -> Meaning | None:
     said, names = error.said or error.message, {name.lower() for name in error.names}
     match error.kind:
         case ErrorKind.BAD_REQUEST:
-            is_content = is_of_filter(error.status, names, said) or says_filter(names, said)
+            is_content = is_refused_by_filter(error.status, names, said)
             meaning, holds = (Meaning.TOO_LONG, True) if error.is_too_long else (Meaning.CONTENT, is_content)
         case ErrorKind.RATE_LIMITED:
             meaning, holds = Meaning.DAY if error.is_of_day or _OF_DAYS.search(said) else Meaning.RATE, True

@@ -115,29 +115,24 @@ def refused(status: int | None, error: Mapping[str, Any], message: str) -> About
     """Return what of one request an error object refuses; None if that is not known without the request."""
     codes = {said.lower() for name in ("code", "type") if isinstance(said := error.get(name), str)}
     codes |= {part for code in codes for part in _WORDS_OF_CODES.split(code)}
-    if is_of_filter(status, codes, message[:_LONGEST]):
-        return About.CONTENT
     return _found(status, codes, message, {})
 
 
 def decide_by_fields(error: UpstreamError, asked: Mapping[str, msgspec.Raw]) -> None:
     """Make ``error`` one of this request alone if what its client ``asked`` for shows that it is."""
     status = error.status if error.meant is None else error.meant
-    codes = {name.lower() for name in error.names}
-    about = (
-        About.CONTENT
-        if is_of_filter(status, codes, error.said[:_LONGEST])
-        else _found(status, codes, error.said, asked)
-    )
+    about = _found(status, {name.lower() for name in error.names}, error.said, asked)
     if about is not None and not (error.kind is ErrorKind.BAD_REQUEST or error.kind is ErrorKind.PROVIDER_AUTH):
         error.kind, error.body = ErrorKind.BAD_REQUEST, None
         error.is_declined, error.is_outsized = about is About.TERMS, about is About.SIZE
 
 
 def _found(status: int | None, codes: Collection[str], message: str, asked: Mapping[str, msgspec.Raw]) -> About | None:
+    text = message[:_LONGEST]
+    if is_of_filter(status, codes, text):
+        return About.CONTENT
     if status in _CLEAR:
         return None
-    text = message[:_LONGEST]
     for rule, words, but in _PATTERNS:
         if (
             (not rule.statuses or status in rule.statuses)
