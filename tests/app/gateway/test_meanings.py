@@ -189,10 +189,8 @@ BEGUN: Mapping[str, tuple[str, str | int]] = {
 }
 
 
-@pytest.mark.parametrize("vendor", ["vLLM", "Anthropic", "Google"])
-@pytest.mark.parametrize("api", BEGUN)
-async def test_a_response_that_has_begun_is_told_so_in_its_stream(serve: Serve, api: str, vendor: str) -> None:
-    spoken, refusal = TOO_LONG[vendor]
+async def errors_behind_a_comment(serve: Serve, api: str, spoken: str, refusal: Status) -> list[str]:
+    """Return the events that tell of a ``refusal``, where the response has begun with a comment before it."""
     go = asyncio.Event()
     models = {MODEL: {"deployments": ["alpha/m"], "keepalive_s": 0.02}}
     config = {"providers": {"alpha": speaking(spoken)}, "models": models}
@@ -206,7 +204,15 @@ async def test_a_response_that_has_begun_is_told_so_in_its_stream(serve: Serve, 
         await response.content.readline()  # a comment
         go.set()
         rest = await response.text()
-    data, *more = re.findall(r"^data: (\{.*error.*\})\r?$", rest, re.MULTILINE)
+    found: list[str] = re.findall(r"^data: (\{.*error.*\})\r?$", rest, re.MULTILINE)
+    return found
+
+
+@pytest.mark.parametrize("vendor", ["vLLM", "Anthropic", "Google"])
+@pytest.mark.parametrize("api", BEGUN)
+async def test_a_response_that_has_begun_is_told_so_in_its_stream(serve: Serve, api: str, vendor: str) -> None:
+    spoken, refusal = TOO_LONG[vendor]
+    data, *more = await errors_behind_a_comment(serve, api, spoken, refusal)
     failed = [json.loads(each)["response"]["error"]["code"] for each in more]
     assert failed == ["context_length_exceeded"] * (api == "responses")  # Codex looks there alone
     error = json.loads(data)["error"]

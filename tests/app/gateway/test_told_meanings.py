@@ -19,7 +19,7 @@ from providers.simulator.script import Delta, Done, ErrorEvent, Gate, RoleOnly, 
 from tests.app.gateway.running_gateway import MODEL, Serve, single
 from tests.app.gateway.test_dialects import speaking
 from tests.app.gateway.test_limits import PRICED, statuses
-from tests.app.gateway.test_meanings import ASKED, CHATS, asked
+from tests.app.gateway.test_meanings import ASKED, CHATS, asked, errors_behind_a_comment
 from tests.app.gateway.test_objectives import KEY, client, keyed
 
 
@@ -220,20 +220,7 @@ LATE = {
 @pytest.mark.parametrize("name", LATE)
 async def test_a_response_that_has_begun_is_told_so_in_its_stream(serve: Serve, name: str, api: str) -> None:
     meaning, spoken, refusal = REFUSED[name]
-    go = asyncio.Event()
-    models = {MODEL: {"deployments": ["alpha/m"], "keepalive_s": 0.02}}
-    config = {"providers": {"alpha": speaking(spoken)}, "models": models}
-    path, fields = ASKED[api]
-    url = path.format(model=MODEL, method="streamGenerateContent") + "?alt=sse" * (api == "gemini")
-    body = fields | ({} if api == "gemini" else {"model": MODEL, "stream": True})
-    async with (
-        serve(alpha=[Gate(go), refusal], config=config) as running,
-        running.http.post(running.url + url, json=body) as response,
-    ):
-        await response.content.readline()  # a comment
-        go.set()
-        rest = await response.text()
-    data, *more = re.findall(r"^data: (\{.*error.*\})\r?$", rest, re.MULTILINE)
+    data, *more = await errors_behind_a_comment(serve, api, spoken, refusal)
     error = json.loads(data)["error"]
     if api == "messages":
         assert error["type"] == TYPES[meaning]
