@@ -104,12 +104,8 @@ def _bare(words: Sequence[str]) -> list[str]:
 
 # CORS: lets web pages of the configured origins call the APIs, each with a key of its own, never with cookies.
 
-PATHS = (
-    "/v1/",
-    "/v1beta/",
-    "/v2/",
-    "/openai/v1/",
-)  # the APIs; pages for operators and health checks are not for other web pages
+# The APIs; pages for operators and health checks are not for other web pages.
+PATHS = ("/v1/", "/v1beta/", "/v2/", "/openai/v1/")
 METHODS = "GET, POST, DELETE"
 MAX_AGE_S = 7200  # browsers ask again after this; they cache it for a day at most, Chrome for two hours
 _FIELD = re.compile("[a-z0-9-]{1,100}")

@@ -5,7 +5,7 @@ as one token counts as one, so that no more is given than was asked for.
 """
 
 import re
-from typing import Any, ClassVar
+from typing import Any
 
 from providers.dialects.chat.choices import OfChoices
 
@@ -17,8 +17,6 @@ _ARGUMENTS = {"function": "arguments", "custom": "input"}
 
 class Shortened(OfChoices):
     """A ``Translation`` of chat chunks: what is beyond ``most`` tokens is left out, and the answer was cut short."""
-
-    word: ClassVar[bytes] = b'"choices"'
 
     def __init__(self, most: int) -> None:
         self._left = most
