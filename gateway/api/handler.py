@@ -115,6 +115,8 @@ async def _read(endpoint: Endpoint, request: web.Request, context: Context, admi
     if relayed is None or not parsed.stateful:
         deadlines = read_deadlines(request.headers)
         parsed = parsed if deadlines is NOTHING else _in_time(parsed, deadlines)
+    if follows is not None and (maker := await context.responses.maker(client.name, follows)) is not None:
+        parsed = msgspec.structs.replace(parsed, follows=maker)
     return _remembered(context, request, parsed, admitted, follows) if remembers else parsed
 
 

@@ -56,7 +56,7 @@ from gateway.steering import (
     rescued_in_time,
 )
 from providers import aside, concerns
-from providers.dialects import SEARCHED_BYTES, Lasting, RequestFormat, accounts_in, bound_reasoning
+from providers.dialects import SEARCHED_BYTES, Lasting, accounts_in, bound_reasoning
 
 if TYPE_CHECKING:
     from gateway.api.vectors import VectorComparisons
@@ -139,7 +139,7 @@ async def plan_call(
         model = _not_against_itself(model)
     call = _call_of(context, resolved, client_context, model, fitting, instead_of, session=session, whose=whose)
     if model.common.binds and relayed is None:
-        call = await _with_maker(context, call, parsed.dialect.requests, client, fleet, model)
+        call = await _with_maker(context, call, parsed, client, fleet, model)
     is_fallback = instead_of is not None
     terms = _terms_of(
         context, call, resolved, model, fitting, is_fallback=is_fallback, race_asked=race_asked, whose=whose
@@ -205,7 +205,7 @@ async def _as_decided(  # noqa: PLR0917 - what is known of a request
         cache_key=None if whose is None else _key_of_vendors(whose, parsed, model, context.secret),
     )
     if model.common.binds:
-        call = await _with_maker(context, call, parsed.dialect.requests, client_context.client, fleet, model)
+        call = await _with_maker(context, call, parsed, client_context.client, fleet, model)
     is_long = parsed.size > PREFIX_BYTES[0] and model.race.cache_affinity
     terms = msgspec.structs.replace(
         known.terms,
@@ -452,12 +452,14 @@ def _terms_of(
 
 
 async def _with_maker(  # noqa: PLR0917 - what is known of a call
-    context: CallContext, call: Call, requests: RequestFormat, client: Client, fleet: Fleet, model: Model
+    context: CallContext, call: Call, parsed: ParsedRequest, client: Client, fleet: Fleet, model: Model
 ) -> Call:
     """Return the call with who made the reasoning in its history that only its maker can read, if that is known.
 
-    To other accounts such reasoning is not sent whose vendor would drop it in silence, nor with keys of other accounts.
+    Else with who may have stored the answer that it follows. To other accounts such reasoning is not sent whose vendor
+    would drop it in silence, nor with keys of other accounts.
     """
+    requests = parsed.dialect.requests
     if requests.without_bound_reasoning is None:
         return call
     prompt = bytes(call.fields.get(requests.prompt, b""))
@@ -465,6 +467,7 @@ async def _with_maker(  # noqa: PLR0917 - what is known of a call
     maker = await context.services.makers.find(found) if found else None
     if maker is None and found:
         maker = _sealed_by(prompt, model)
+    maker = maker or parsed.follows
     if maker is None or not client.made(maker, fleet):
         return call
     call = msgspec.structs.replace(call, maker=maker)

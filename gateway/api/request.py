@@ -22,6 +22,7 @@ from gateway.api.overrides import NOTHING, RaceOverride, read_override
 from gateway.api.preferences import CONSUMED, Preferences, read_preferences
 from gateway.api.preferences import NOTHING as NO_PREFERENCES
 from gateway.api.relayed_api import RelayedApi
+from gateway.core.calls import Maker
 from gateway.core.errors import InvalidRequest
 from gateway.core.prompt_classes import Effort, PromptClass, answer_class
 from providers import Form
@@ -105,6 +106,7 @@ class ParsedRequest(msgspec.Struct, frozen=True, kw_only=True):
     stateful: bool = False  # must not be duplicated
     for_program: bool = False  # tools or JSON: the reader is a program that needs the whole answer
     continues: str | None = None  # the id of the stored response that it continues
+    follows: Maker | None = None  # who may have stored the answer that the gateway has put before it
     converses: str | None = None  # the field that continues a conversation which one provider stores
     has_ids: bool = False  # the prompt may stand for items that a provider stores, though it has text only
     nests: bool = False  # a tool has tools, which may name what a provider stores

@@ -377,7 +377,7 @@ _Launched = TypeVar("_Launched", Launch, Start)
 
 
 def led_by(maker: Maker, strangers: Container[str], plan: Plan) -> Plan:
-    """Return a plan whose first launch is at the maker of the conversation's reasoning, or else at its provider.
+    """Return a plan whose first launch is at the maker of the conversation's reasoning or last answer, or its provider.
 
     Its deployment changes places with that of the first launch; one that is broken does not. ``strangers`` are known to
     refuse the reasoning: they are not raced, and come last.
@@ -404,6 +404,6 @@ def led_by(maker: Maker, strangers: Container[str], plan: Plan) -> Plan:
     if explanation is not None:
         first, *later = exchanged(explanation.launches)
         if leader != names[0]:
-            first = msgspec.structs.replace(first, why="only its maker can read the conversation's reasoning")
+            first = msgspec.structs.replace(first, why="it made what the conversation goes on from")
         explanation = msgspec.structs.replace(explanation, launches=(first, *later), rest=tuple(rest))
     return msgspec.structs.replace(plan, launches=launches, rest=tuple(rest), explanation=explanation)
