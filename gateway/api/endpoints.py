@@ -545,7 +545,7 @@ def read_gemini(contents: Contents, race_header: str | None, _: object = None) -
     kinds = {camel(kind) for tool in ((tools,) if isinstance(tools, dict) else tools) for kind in tool}
     limit = fields.get(_LIMIT)
     formats = [name for name in GEMINI.requests.json_formats if is_set(fields.get(name))]
-    is_json = any(GEMINI.requests.json_formats[name](fields[name]) is not None for name in formats)
+    is_json = bool(formats) and any(GEMINI.requests.json_formats[name](fields[name]) is not None for name in formats)
     needs = needs_of(
         prompt,
         contents,

@@ -68,7 +68,9 @@ def listed_at(raw: msgspec.Raw | None, path: str) -> list[RawObject]:
         Malformed: it is something else.
 
     """
-    if raw is not None and bytes(memoryview(raw)[:1]) == b"{":
+    if raw is None:
+        return []
+    if bytes(memoryview(raw)[:1]) == b"{":
         return [spelt_at(raw, path)]
     return [spelt(each) for each in objects_at(raw, path)]
 
