@@ -332,6 +332,8 @@ class _Credentials:
 def _message_of(error: Exception) -> str:
     """Return the failure as a message for the operator."""
     if isinstance(error, ImportError):
-        return "needs botocore, or a key of Bedrock's (AWS_BEARER_TOKEN_BEDROCK): pip install 'holeshot[bedrock]'"
+        return (
+            "needs a key of Bedrock's (AWS_BEARER_TOKEN_BEDROCK), or botocore: `holeshot check` says how to install it"
+        )
     words = " ".join(str(error).split())[:300]
     return f"could not get AWS credentials ({words}); set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or a profile"

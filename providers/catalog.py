@@ -5,7 +5,6 @@ from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from importlib.resources import files
-from importlib.util import find_spec
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from urllib.parse import urlsplit
@@ -474,49 +473,3 @@ def load_catalog() -> Mapping[str, Vendor]:
     rows = tomllib.loads(files("providers").joinpath("vendors.toml").read_text(encoding="utf-8"))
     named = {name: {"name": name, **row} for name, row in rows.items()}
     return MappingProxyType(msgspec.convert(named, dict[str, Vendor]))
-
-
-# Optional dependencies, and the commands that install them.
-
-LITELLM = "pip install 'holeshot[litellm]'"
-OIDC = "pip install 'holeshot[oidc]'"
-OTEL = "pip install 'holeshot[otel]'"
-BEDROCK = "pip install 'holeshot[bedrock]'"
-VERTEX = "pip install 'holeshot[vertex]'"
-BENCH = "pip install 'holeshot[bench]'"
-
-
-def has_litellm() -> bool:
-    """Whether litellm is installed. It is not imported for this check, which would take seconds."""
-    return find_spec("litellm") is not None
-
-
-def has_oidc() -> bool:
-    """Whether the library that verifies tokens is installed. It is imported only where an issuer is configured."""
-    return find_spec("jwt") is not None and find_spec("cryptography") is not None
-
-
-def has_botocore() -> bool:
-    """Whether botocore is installed. It is imported only where requests are signed."""
-    return find_spec("botocore") is not None
-
-
-def has_scipy() -> bool:
-    """Whether scipy is installed, which `holeshot bench` needs. It is imported only there."""
-    return find_spec("scipy") is not None
-
-
-def has_google_auth() -> bool:
-    """Whether google-auth is installed. It is imported only when a token is needed."""
-    try:
-        return find_spec("google.auth") is not None
-    except ModuleNotFoundError:  # its parent package is missing
-        return False
-
-
-def has_otel() -> bool:
-    """Whether OpenTelemetry's exporter is installed. It is imported only where traces are on."""
-    try:
-        return find_spec("opentelemetry.exporter.otlp.proto.http") is not None
-    except ModuleNotFoundError:  # one of its parent packages is missing
-        return False

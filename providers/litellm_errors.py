@@ -28,7 +28,7 @@ _WRAPPING = re.compile(
 _NO_CREDENTIALS = frozenset({  # exceptions of botocore and google-auth, which are optional
     "DefaultCredentialsError", "NoCredentialsError", "PartialCredentialsError", "ProfileNotFound", "RefreshError",
 })  # fmt: skip
-_PACKAGES = {"google": "google-auth"}  # packages whose name differs from the module's
+_PACKAGES = {"google": "google-auth", "boto3": "boto3", "botocore": "botocore"}  # a guess could be somebody else's
 
 
 def upstream_error(
@@ -43,9 +43,7 @@ def upstream_error(
     message = _WRAPPING.sub("", str(getattr(original, "message", original))[:_LONGEST_MESSAGE])
     for link in _chain(original):
         if isinstance(link, ImportError):
-            package = (link.name or "").partition(".")[0]
-            needed = f"needs a Python package: pip install {_PACKAGES.get(package, package)}"
-            return UpstreamError(ErrorKind.PROVIDER_AUTH, needed, is_certain=True)
+            return UpstreamError(ErrorKind.PROVIDER_AUTH, _missing(original), is_certain=True)
         if type(link).__name__ in _NO_CREDENTIALS:
             told = _said(ErrorKind.PROVIDER_AUTH, message, secrets)
             told.is_certain = True
@@ -78,6 +76,15 @@ def upstream_error(
 def _said(kind: ErrorKind, message: str, secrets: Sequence[str]) -> UpstreamError:
     words = redact(message, secrets)
     return UpstreamError(kind, words, words=words)
+
+
+def _missing(error: BaseException) -> str:
+    """Return which package the gateway lacks: the cause that names a module, as litellm's own exception may not."""
+    imports = [link for link in _chain(error) if isinstance(link, ImportError)]
+    module = next((link.name for link in imports if link.name), "").partition(".")[0]
+    if not module:
+        return f"a Python package is not installed where the gateway runs: {imports[0]}"
+    return f"needs the Python package {_PACKAGES.get(module, f'of {module}')}: install it where the gateway runs"
 
 
 def _transport_failure(error: BaseException, *, opened: bool) -> ErrorKind | None:

@@ -105,7 +105,7 @@ class _Tokens:
 def _message_of(error: Exception) -> str:
     """Return the failure as a message for the operator."""
     if isinstance(error, ImportError):
-        return "needs google-auth: pip install 'holeshot[vertex]'"
+        return "needs google-auth: `holeshot check` says how to install it"
     words = " ".join(str(error).split())[:300]
     return redact(f"could not get a token of Google ({words}); {_ADVICE}", ())
 

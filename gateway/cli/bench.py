@@ -115,10 +115,10 @@ def bench(  # noqa: PLR0917 - options are named on the command line
 
     Example: holeshot bench gpt-oss-120b --yes --fail-if "ttft_p95_ms > 800" --junit bench.xml
     """
-    from providers import BENCH, has_scipy  # noqa: PLC0415 - only where it is needed
+    from providers import has_scipy, how_to_install  # noqa: PLC0415 - only where it is needed
 
     if not has_scipy():
-        fail(f"bench needs scipy for its intervals and tests: {BENCH}")
+        fail(f"bench needs scipy for its intervals and tests: {how_to_install('bench')}")
     gate = _read_gate(fail_if or [], against)
     if junit is not None and gate is None:
         fail("--junit needs something to judge: add --fail-if or --against", MISUSED)

@@ -30,9 +30,6 @@ from gateway.settings.section_checks import (
 from gateway.settings.sections import LONGEST_KEY, profile_timeouts
 from gateway.topology.urls import RedisUrlError, read_url
 from providers import (
-    BEDROCK,
-    LITELLM,
-    VERTEX,
     Api,
     DatasheetTable,
     ProviderKind,
@@ -41,6 +38,7 @@ from providers import (
     has_botocore,
     has_google_auth,
     has_litellm,
+    how_to_install,
     traits_of,
 )
 from providers.dialects import DIALECTS
@@ -197,11 +195,11 @@ def _libraries(
 ) -> Iterator[Complaint]:
     """Yield a complaint for each package that a provider needs and that is not installed."""
     if kind == "litellm" and not has_litellm():
-        yield Complaint(place, f"needs litellm: {LITELLM}")
+        yield Complaint(place, f"needs litellm: {how_to_install('litellm')}")
     if vendor is not None and vendor.auth == "google" and not provider.keys and not has_google_auth():
-        yield Complaint(place, f"needs google-auth: {VERTEX}")
+        yield Complaint(place, f"needs google-auth: {how_to_install('vertex')}")
     if kind == "bedrock" and not provider.keys and not has_botocore():
-        yield Complaint(place, f"needs a key of Bedrock's, or botocore: {BEDROCK}")
+        yield Complaint(place, f"needs a key of Bedrock's, or botocore: {how_to_install('bedrock')}")
 
 
 def _no_keys(place: Place, provider: ProviderSettings, *, may_have_lines: bool) -> Iterator[Complaint]:

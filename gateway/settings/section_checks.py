@@ -14,7 +14,7 @@ from gateway.settings.document import Complaint, Place, nearest, written
 from gateway.settings.model import ClientSettings, ModelSettings, RaceSettings, Settings, signing_secret
 from gateway.settings.presets import Catalog, vendor_of
 from gateway.settings.sections import FASTEST_TOK_S, SOONEST_TTFT_MS, Cause, Role, TargetSettings, When
-from providers import MASK, OIDC, OTEL, Api, Vendor, apis_of, has_oidc, has_otel, traits_of
+from providers import MASK, Api, Vendor, apis_of, has_oidc, has_otel, how_to_install, traits_of
 from providers.dialects import DIALECTS, Dialect, Way
 from providers.http import checked
 
@@ -100,7 +100,7 @@ def is_safe_url(url: str) -> bool:
 def check_issuers(settings: Settings) -> Iterator[Complaint]:
     """Yield the problems of ``issuers``."""
     if settings.issuers and not has_oidc():
-        yield Complaint(("issuers",), f"need the packages that verify tokens: run {OIDC}, or remove them")
+        yield Complaint(("issuers",), f"need the packages that verify tokens: {how_to_install('oidc')}, or remove them")
     if settings.issuers and not settings.clients and settings.keys == "file":
         yield Complaint(("issuers",), "need clients: a token names one, and what it may do is only there")
     names: dict[str, str] = {}
@@ -169,7 +169,7 @@ def _check_sign_in(settings: Settings) -> Iterator[Complaint]:
     if sign_in is None:
         return
     if not has_oidc():
-        yield Complaint(place, f"needs the packages that verify tokens: run {OIDC}, or remove it")
+        yield Complaint(place, f"needs the packages that verify tokens: {how_to_install('oidc')}, or remove it")
     if not settings.clients and settings.keys == "file":
         yield Complaint(
             place,
@@ -225,7 +225,9 @@ def check_tracing(settings: Settings) -> Iterator[Complaint]:
     """Yield the problems of ``tracing``."""
     tracing = settings.tracing
     if tracing.enabled and not has_otel():
-        yield Complaint(("tracing", "enabled"), f"needs the OpenTelemetry packages: run {OTEL}, or set it to false")
+        yield Complaint(
+            ("tracing", "enabled"), f"needs the OpenTelemetry packages: {how_to_install('otel')}, or set it to false"
+        )
     if tracing.endpoint is not None and (problem := _problem(tracing.endpoint)) is not None:
         yield Complaint(("tracing", "endpoint"), problem)
     for name, value in tracing.headers.items():

@@ -180,7 +180,7 @@ REASONS: Mapping[str, Reasons] = {
         "queue_timeout_s": "How long they may wait. Then they get 503. 0: not at all.",
     },
     "TracingSettings": {
-        "enabled": "Whether spans are sent. It needs a collector and `pip install 'holeshot[otel]'`.",
+        "enabled": "Whether spans are sent. It needs a collector and the extra [`otel`](../start.md#extras).",
         "endpoint": (
             "URL of the collector, without `/v1/traces`. Not set: `OTEL_EXPORTER_OTLP_ENDPOINT`, else"
             " `http://localhost:4318`."

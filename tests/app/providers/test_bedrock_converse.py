@@ -299,7 +299,7 @@ async def test_without_credentials_the_operator_is_told(monkeypatch: pytest.Monk
 async def test_without_botocore_its_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "botocore.auth", None)
     async with asking(None) as (_, upstream):
-        with pytest.raises(UpstreamError, match=r"pip install 'holeshot\[bedrock\]'"):
+        with pytest.raises(UpstreamError, match="botocore: `holeshot check` says how"):
             await upstream.stream(tell("answer"))
 
 

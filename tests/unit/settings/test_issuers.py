@@ -6,6 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from gateway.settings import Settings
+from providers import how_to_install
 
 Problems = Callable[..., list[str]]
 
@@ -80,4 +81,4 @@ def test_without_issuers_a_client_needs_a_key(problems: Problems) -> None:
 def test_what_verifies_tokens_must_be_installed(problems: Problems, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "jwt", None)  # as if it were not installed
     [problem] = problems(issuers(COMPANY))
-    assert "run pip install 'holeshot[oidc]'" in problem
+    assert how_to_install("oidc") in problem

@@ -8,6 +8,7 @@ import pytest
 from gateway.settings import Settings
 from gateway.settings.checks import doubtful
 from gateway.settings.sections import Role
+from providers import how_to_install
 
 CLIENTS = "clients: { boss: { key_sha256: '" + "0" * 64 + "', role: admin } }\n"
 Problems = Callable[..., list[str]]
@@ -121,4 +122,4 @@ def test_a_sign_in_that_nobody_or_anybody_could_use_is_an_error(problems: Proble
 def test_signing_in_needs_what_verifies_tokens(problems: Problems, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "jwt", None)  # as if it were not installed
     [problem] = problems(f"{CLIENTS}page: {{ {AT_HOME}, {SIGN_IN} }}\n")
-    assert "run pip install 'holeshot[oidc]'" in problem
+    assert how_to_install("oidc") in problem

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from gateway.settings import ConfigurationError, Settings, load, load_clickhouse, load_database_url
+from providers import how_to_install
 
 Load = Callable[..., Settings]
 Problems = Callable[..., list[str]]
@@ -551,7 +552,7 @@ def without_litellm(loaded: Callable[..., object], monkeypatch: pytest.MonkeyPat
 @pytest.mark.usefixtures("without_litellm")
 def test_a_provider_that_needs_litellm_names_the_extra(problems: Problems) -> None:
     assert problems("providers: { anthropic: { api_key: k } }\n") == [
-        "gateway.yaml:1: providers.anthropic: needs litellm: pip install 'holeshot[litellm]'"
+        f"gateway.yaml:1: providers.anthropic: needs litellm: {how_to_install('litellm')}"
     ]
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from gateway.settings import Settings
+from providers import how_to_install
 
 Problems = Callable[..., list[str]]
 
@@ -46,5 +47,5 @@ def test_without_the_extra_the_problem_says_what_to_install(
 ) -> None:
     monkeypatch.setitem(sys.modules, "opentelemetry.exporter.otlp.proto.http", None)  # as if it were not installed
     [problem] = problems("tracing: {enabled: true}\n")
-    assert "run pip install 'holeshot[otel]', or set it to false" in problem
+    assert f"{how_to_install('otel')}, or set it to false" in problem
     assert not loaded("tracing: {enabled: false}\n").tracing.enabled
