@@ -115,10 +115,11 @@ def test_an_empty_answer_with_another_reason_is_one(reason: str) -> None:
 
 
 @pytest.mark.parametrize("dialect", [GEMINI, CHAT], ids=lambda each: each.name)
-def test_a_prompt_that_was_blocked_for_another_reason_has_its_answer(dialect: Dialect) -> None:
+def test_a_prompt_that_was_blocked_for_another_reason_is_refused_by_a_filter(dialect: Dialect) -> None:
     track = track_of(event(promptFeedback={"blockReason": "OTHER"}), dialect=dialect)
     run(track.run())
-    assert track.outcomes == {"a": "won"}
+    assert track.outcomes == {"a": "failed", "b": "won"}
+    assert track.recorder.ended[0].error_kind == "bad_request"
 
 
 @pytest.mark.parametrize("dialect", [RESPONSES, CHAT, MESSAGES, GEMINI], ids=lambda each: each.name)

@@ -260,7 +260,8 @@ def _of_ends() -> list[Rule]:
             rules.append(Rule(f"{api} ends with {reason}, {text or 'nothing'}", api, stream, body, said))
     rules += _of_unread_calls()
     blocked = {"promptFeedback": {"blockReason": "PROHIBITED_CONTENT"}, "usageMetadata": {"promptTokenCount": 11}}
-    rules.append(Rule("a blocked prompt", "gemini", google(blocked), blocked, Said(ended="filtered")))
+    refused = Said(ended="error", error="The prompt was blocked: PROHIBITED_CONTENT")
+    rules.append(Rule("a blocked prompt", "gemini", google(blocked), blocked, refused, passes=True, passes_whole=True))
     return rules
 
 

@@ -721,8 +721,11 @@ def test_vendors_own_finish_reasons_become_googles(reason: str, googles: str) ->
     assert last["candidates"][0]["finishReason"] == googles
 
 
-def test_a_blocked_prompt_ends_with_a_filter() -> None:
-    *_, last = chunks_of(event(promptFeedback={"blockReason": "OTHER"}))
+def test_a_blocked_prompt_is_a_filters_refusal_and_behind_a_text_its_end() -> None:
+    with pytest.raises(UpstreamError, match="The prompt was blocked: OTHER") as refused:
+        chunks_of(event(promptFeedback={"blockReason": "OTHER"}))
+    assert refused.value.is_of_content
+    *_, last = chunks_of(parts({"text": "Hi"}) + event(promptFeedback={"blockReason": "OTHER"}))
     assert last["choices"][0]["finish_reason"] == "content_filter"
 
 
