@@ -149,12 +149,14 @@ class UpstreamError(Exception):
     ``judge``: decides again what one that came within an answer is, by what is left of its words once the client's are
     told from them; None: that is done.
     ``before`` are the events that a translation has made of what came before it, in the same read. ``is_of_day``: its
-    details, which are not kept, say that a rate limit is of a day.
+    details, which are not kept, say that a rate limit is of a day. ``answer``: the event of an answer with status 200
+    by which its vendor tells it to clients of its own API.
     """
 
     # Each lost attempt makes one: what few have is of the class until it is set.
     note = ""
     before = b""
+    answer = b""
     is_of_day = False
     meant: int | None = None
     judge: "Callable[[UpstreamError, Callable[[str], str]], object] | None" = None
@@ -297,7 +299,7 @@ class UpstreamError(Exception):
             brief=self.brief,
         )
         same.note, same.meant, same._said = self.note, self.meant, self._said
-        same.is_of_day = self.is_of_day
+        same.is_of_day, same.answer = self.is_of_day, self.answer
         return same
 
     def noted(self, note: str) -> None:

@@ -156,6 +156,14 @@ class StreamingSink(HttpSink, ClientSink):
             await self._finish(self._numbered(failure(error, self._call.dialect), error.status_code))
         return True
 
+    async def refused_by(self, answer: bytes) -> None:
+        """Send the answer with which a vendor refuses to answer, and the end of the response."""
+        await self.close()
+        with suppress(ClientGone):
+            if self.response is None:
+                await self._prepare({"x-holeshot-call-id": self._call.id})
+            await self._finish(answer)
+
     def _numbered(self, failure: bytes, status: int) -> bytes:
         """Return an error's event with its number. Over HTTP its ``status`` is not told: the response has another."""
         del status

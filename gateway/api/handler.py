@@ -34,10 +34,11 @@ from gateway.api.stored import begin_in_background
 from gateway.core.attempts import WinOn
 from gateway.core.calls import Call, CallRecord, Maker, whole_cost_usd
 from gateway.core.errors import ApiError, ClientDisconnected, ResponseNotFound, ShuttingDown
+from gateway.core.race_failures import RejectedByProvider
 from gateway.memory.answers import Remembering
 from gateway.overload.bodies import SEATED_BYTES, process_full
 from gateway.racing import GatheringSink, answers_asked, forget_prompt
-from providers import aside, finished
+from providers import aside, events, finished
 from providers.dialects import StoredKind
 
 
@@ -228,6 +229,7 @@ class Responder:
         self._parsed = parsed
         self._client_context = client_context
         self._answer_here = answer_here
+        self._refusing = b""  # the answer with which the vendor of the client's API refuses
         self._given = given_by(parsed, request.headers, client_context.client)
         self._runner = CallRunner(
             context,
@@ -237,7 +239,7 @@ class Responder:
             may_fall_back=made_by is None and not parsed.runs_on,
             begun=client_context.begun,
             cancelled_as=partial(context.cancelled_as, request),
-            answer_here=answer_here,
+            answer_here=self._answered,
             body=client_context.received,
         )
 
@@ -252,15 +254,14 @@ class Responder:
         sink = self._sink(runner.open_call.call)
         try:
             await runner.run(partial(runner.stream, sink))
+            if self._refusing:
+                await sink.refused_by(self._refusing)
         except ApiError as error:
             told = self._told(error)
             if not await sink.refused(told):
                 raise told from None
         except asyncio.CancelledError:
-            if self._context.phase is Phase.CUTTING:  # else its client is gone, or was cut
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(LAST_WORD_S):
-                        await sink.refused(ShuttingDown("the gateway stopped before this answer was complete; retry"))
+            await self._say_last(sink)
             raise
         except Exception:
             sink.drop()
@@ -272,6 +273,20 @@ class Responder:
         if sink.response is None:
             raise ClientDisconnected("the client disconnected")
         return sink.response
+
+    async def _say_last(self, sink: StreamingSink) -> None:
+        if self._context.phase is Phase.CUTTING:  # else its client is gone, or was cut
+            with suppress(TimeoutError):
+                async with asyncio.timeout(LAST_WORD_S):
+                    await sink.refused(ShuttingDown("the gateway stopped before this answer was complete; retry"))
+
+    def _answered(self, error: ApiError) -> web.Response | None:
+        """Return what is answered instead of an error: what is known here, or how the vendor of this API refuses."""
+        if not (isinstance(error, RejectedByProvider) and error.answer):
+            return self._answer_here(error)
+        self._refusing = error.answer
+        [event] = events(error.answer)
+        return web.Response(body=event.data, content_type=JSON)
 
     def _told(self, error: ApiError) -> ApiError:
         """Return the error of a call that failed: of a thread's next turn, that all be sent, if others can answer."""
@@ -331,7 +346,9 @@ class Responder:
             record = await self._runner.run(partial(self._runner.gather, sink))
         except ApiError as error:
             raise self._told(error) from None
-        assert isinstance(record, CallRecord)  # a response would come from ``answer_here``, which is not used
+        if isinstance(record, web.Response):
+            record.headers.update(headers.identifying(call.request_id or call.id))
+            return record
         if sink.winner is None:
             raise ClientDisconnected("the client disconnected")
         fields = headers.for_client(sink.winner)

@@ -250,6 +250,7 @@ class RejectedByProvider(RaceFailed):
         if self.meaning is Meaning.TOO_LONG:
             self._status, self.lengths = 400, stated_lengths(error.said)
         self._body = error.body
+        self.answer = error.answer  # the event by which its vendor says it to clients of its API, with status 200
 
     @property
     def code_there(self) -> str | None:

@@ -39,7 +39,7 @@ from providers import (
     sent_forms,
     set_apart,
 )
-from providers.dialects import DONE, AnswerFormat, Chunk, Pattern, Run, ended_with
+from providers.dialects import DONE, AnswerFormat, Chunk, Pattern, Run, failed_by
 
 # The text of an answer that must be JSON, kept until it has been judged.
 
@@ -373,8 +373,8 @@ class AnswerReader:
             chunk = self._last(chunk, meaningful=self._measurement.meaningful) if chunk.done else chunk  # noqa: PLW2901
             failed = self._missing_end(chunk) if chunk.done else chunk.error
             is_alone = self._choices is None  # else another choice may answer
-            if chunk.failed and is_alone and self._measurement.answer_at is None:
-                failed = ended_with(chunk.finish_reason or "")
+            if chunk.failed and (is_alone or chunk.refused) and self._measurement.answer_at is None:
+                failed = failed_by(chunk, event.raw)
             if failed is not None:
                 error, dropped = failed, True
                 if chunk.usage is not None:

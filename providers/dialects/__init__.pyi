@@ -41,7 +41,7 @@ from .events import Chunk as Chunk
 from .events import Gathering as Gathering
 from .events import Pattern as Pattern
 from .events import Run as Run
-from .events import ended_with as ended_with
+from .events import failed_by as failed_by
 from .events import is_json as is_json
 from .events import learned as learned
 from .events import replaces as replaces

@@ -5,13 +5,14 @@ from base64 import b64decode, b64encode
 from collections.abc import Mapping, Sequence, Sized
 from contextlib import suppress
 from enum import Enum
+from http import HTTPStatus
 from operator import itemgetter
 from typing import Any, Protocol, TypeVar
 
 import msgspec
 
 from providers.error_bodies import error_in
-from providers.errors import ErrorKind, UpstreamError
+from providers.errors import ErrorKind, UpstreamError, identifier
 from providers.large_bodies import encoded
 from providers.sse import BACKSLASH, CR, LF, QUOTE, complains
 from providers.usage import Usage
@@ -251,6 +252,26 @@ def is_unread(reason: object, native: object = None) -> bool:
 def ended_with(reason: str) -> UpstreamError:
     """Return the error of an answer whose finish reason says that there is none, to be raised."""
     return UpstreamError(ErrorKind.STREAM_ERROR, f"the answer ended with {reason}")
+
+
+def blocked(reason: str, answer: bytes = b"") -> UpstreamError:
+    """Return the error of a prompt that a filter does not let through, as Google's ``answer`` says, to be raised.
+
+    Google's refusals with a status have these words.
+    """
+    error = UpstreamError(
+        ErrorKind.BAD_REQUEST,
+        f"The prompt was blocked: {identifier(reason) or 'OTHER'}",
+        status=HTTPStatus.BAD_REQUEST,
+    )
+    error.answer = answer
+    return error
+
+
+def failed_by(chunk: Chunk, event: bytes) -> UpstreamError:
+    """Return the error of an answer that has said nothing before this chunk, which says that there is none."""
+    reason = chunk.finish_reason or ""
+    return blocked(reason, event) if chunk.refused else ended_with(reason)
 
 
 def no_json_object() -> UpstreamError:

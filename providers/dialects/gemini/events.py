@@ -160,7 +160,8 @@ _decoder = msgspec.json.Decoder(_Event)
 def read_event(data: bytes, secrets: Sequence[str] = ()) -> Chunk:
     """Read one event's data. An event without data gives an empty chunk; some proxies end streams with ``[DONE]``.
 
-    A prompt that was blocked has no candidates: the reason of that is the answer's finish reason, and a refusal.
+    A prompt that was blocked has no candidates: the reason of that is the answer's finish reason, and a refusal, which
+    behind a text only ends it.
     A call comes whole, in one event.
 
     Raises:
@@ -300,7 +301,7 @@ def _chunk(data: bytes, said: _Event) -> Chunk:
         refused=blocked is not None,
         idle=not (answer or reasoning_chars or finish_reason)
         and (bool(said.candidates) or said.usage_metadata is None),
-        failed=failed and not answer,
+        failed=(failed or blocked is not None) and not answer,
     )
 
 

@@ -29,7 +29,17 @@ from providers.dialects.chat.deltas import (
 )
 from providers.dialects.chat.references import BESIDE, GROUNDED, References, of_grounding, to_grounding
 from providers.dialects.dialect import Offered, check_none
-from providers.dialects.events import CUT_SHORT, DONE, DONE_EVENT, FILTERED, chat_reason, ended_with, few, index_of
+from providers.dialects.events import (
+    CUT_SHORT,
+    DONE,
+    DONE_EVENT,
+    FILTERED,
+    blocked,
+    chat_reason,
+    ended_with,
+    few,
+    index_of,
+)
 from providers.dialects.gemini import logprobs
 from providers.dialects.gemini.events import MAY_BE_EMPTY, UNSPECIFIED, event, usage_in
 from providers.dialects.gemini.fields import IN_CONFIG
@@ -414,9 +424,20 @@ class ToChat:
             if reason and not candidate.finished:
                 candidate.finished = self._finished = True
                 said.append(self._of_choice(index, {}, chat_reason(reason, calls=candidate.calls)))
-        if (fields.get("promptFeedback") or {}).get("blockReason") and not self._finished:
-            self._finished = True
-            said.append(self._of_choice(0, {}, "content_filter"))
+        if (reason := (fields.get("promptFeedback") or {}).get("blockReason")) and not self._finished:
+            said.append(self._blocked(reason))
+
+    def _blocked(self, reason: str) -> bytes:
+        """Return the end of an answer that a filter ends.
+
+        Raises:
+            UpstreamError: nothing was said before (bad_request).
+
+        """
+        if not any(candidate.spoken for candidate in self._candidates.values()):
+            raise blocked(reason)
+        self._finished = True
+        return self._of_choice(0, {}, "content_filter")
 
     def _delta(self, part: Mapping[str, Any], candidate: _Candidate) -> dict[str, Any]:
         signature = part.get("thoughtSignature")
