@@ -24,6 +24,25 @@ LOOKS = ((1400, False, True), (1280, True, False), (900, False, False), (390, Tr
 SCROLLS = 900  # wide tables do, in their own place: there is no room for all figures, and too much for a list
 LONG_NAME = "openrouter/meta-llama/llama-3.3-70b-instruct"
 LONG_WORD = "m" * 100
+PHONE = 640
+# The lines of an element's text, as they are painted.
+LINES = """all => all.map(each => {
+  const lines = [];
+  const walk = document.createTreeWalker(each, NodeFilter.SHOW_TEXT);
+  const range = document.createRange();
+  let top = null;
+  for (let node = walk.nextNode(); node; node = walk.nextNode()) {
+    for (let at = 0; at < node.length; at += 1) {
+      range.setStart(node, at);
+      range.setEnd(node, at + 1);
+      const box = range.getBoundingClientRect();
+      if (top === null || box.top > top + 4) lines.push("");
+      top = box.top;
+      lines[lines.length - 1] += node.data[at];
+    }
+  }
+  return lines;
+})"""
 AGAIN = "00:06"  # of the page's clock: then what failed has been tried again
 
 
@@ -327,6 +346,58 @@ def test_the_description_of_the_api_is_clean(demo: Installation, visit: Callable
     seen.page.wait_for_selector("#listCalls")
     assert seen.axe("header", "nav", "#createChatCompletion", "#listCalls") == []  # a second each: some of the page
     assert seen.complaints == []
+
+
+def test_operations_of_the_api_are_found_by_words(demo: Installation, visit: Callable[..., Visit]) -> None:
+    page = visit(demo).page
+    page.goto(f"{demo.url}/docs")
+    page.wait_for_selector("#listCalls")
+    page.get_by_label("Find").fill("transcriptions")
+    page.wait_for_selector("#listCalls", state="hidden")
+    assert page.locator("section.card:visible code").get_by_text("/v1/audio/transcriptions").count() >= 1
+
+
+@pytest.mark.parametrize("width", [1280, 360])
+def test_paths_of_the_api_break_between_words(demo: Installation, visit: Callable[..., Visit], width: int) -> None:
+    page = visit(demo, width=width).page
+    page.goto(f"{demo.url}/docs")
+    page.wait_for_selector("#listCalls", state="attached")
+    if width < PHONE:
+        page.get_by_role("button", name="Menu").click()
+    lines = page.locator("#navigation a .path").evaluate_all(LINES)
+    assert any(len(each) > 1 for each in lines)
+    begins = {line[0] for each in lines for line in each[1:]}
+    assert begins <= set("/:{_")
+
+
+def test_settings_within_settings_fit_their_card(demo: Installation, visit: Callable[..., Visit]) -> None:
+    def deepen(route: "Route") -> None:
+        response = route.fetch()
+        told = response.json()
+        told["settings"]["teams"] = {"research": {"end_users": {"named": {"ann@example.com": {"rpm": 123456789}}}}}
+        route.fulfill(response=response, json=told)
+
+    for width in (1280, 768, 360):
+        seen = visit(demo, width=width)
+        seen.page.route("**/api/configuration", deepen)
+        page = seen.open("configuration")
+        page.get_by_text("ann@example.com").wait_for()
+        assert seen.overflow_px() <= 0
+        deepest = page.locator("dd", has_text="123456789").last
+        card = page.locator("section[aria-labelledby=settings]")
+        [inner, outer] = [each.bounding_box() for each in (deepest, card)]
+        assert inner is not None
+        assert outer is not None
+        assert inner["x"] + inner["width"] <= outer["x"] + outer["width"]
+
+
+def test_no_figure_of_live_leaves_half_a_row_empty_on_a_phone(demo: Installation, visit: Callable[..., Visit]) -> None:
+    page = visit(demo, width=390).open("live")
+    page.locator("main .stat").first.wait_for()
+    last, whole = page.locator("main .stat").last.bounding_box(), page.locator("main .stats").bounding_box()
+    assert last is not None
+    assert whole is not None
+    assert last["x"] + last["width"] >= whole["x"] + whole["width"] - 3  # its borders
 
 
 def test_the_hour_after_midnight_is_the_first(demo: Installation, visit: Callable[..., Visit]) -> None:

@@ -26,7 +26,7 @@ async function start() {
   fill(document.getElementById("navigation"), groups.map(([tag, operations]) => h("div", { "data-group": tag.name },
     h("h2", {}, tag.name),
     h("ul", {}, operations.map((each) => h("li", { "data-of": each.operationId },
-      h("a", { href: `#${each.operationId}` }, h("span", { class: `method ${each.method}` }, each.method.toUpperCase()), each.path)))))));
+      h("a", { href: `#${each.operationId}` }, h("span", { class: `method ${each.method}` }, each.method.toUpperCase()), h("span", { class: "path" }, broken(each.path)))))))));
   fill(main, intro(), groups.map(([tag, operations]) => h("div", { "data-group": tag.name },
     h("div", { class: "group" }, h("h2", {}, tag.name), h("p", {}, rich(tag.description))),
     operations.map(operation))));
@@ -50,7 +50,7 @@ function operation(each) {
   const { operationId, method, path, summary, description } = each;
   return h("section", { class: "card", id: operationId, "data-of": operationId, "aria-labelledby": `${operationId}-title ${operationId}-path` },
     h("header", {}, h("h3", { id: `${operationId}-title` }, summary),
-      h("p", { class: "path", id: `${operationId}-path` }, h("span", { class: `method ${method}` }, method.toUpperCase()), " ", h("code", {}, path))),
+      h("p", { class: "path", id: `${operationId}-path` }, h("span", { class: `method ${method}` }, method.toUpperCase()), " ", h("code", {}, broken(path)))),
     h("div", { class: "inside" },
       h("p", {}, rich(description)),
       sample(each),
@@ -174,6 +174,11 @@ function named(ref) {
 
 function resolved(schema) {
   return schema.$ref ? schema.$ref.slice(2).split("/").reduce((here, name) => here[name], described) : schema;
+}
+
+/** A path that may be broken before each of its words. */
+function broken(path) {
+  return path.split(/(?=[/:{_])/).flatMap((word, at) => [at ? h("wbr") : null, word]);
 }
 
 // Words: Markdown as far as the descriptions use it, which is `code` and lists
