@@ -63,7 +63,7 @@ def test_every_view_is_clean(
         assert seen.complaints == [], view
 
 
-@pytest.mark.parametrize(("width", "dark"), [(1280, False), (390, True)])
+@pytest.mark.parametrize(("width", "dark"), [(1280, False), (1024, True), (768, False), (390, True)])
 def test_long_names_and_large_figures_fit(
     demo: Installation, visit: Callable[..., Visit], width: int, dark: bool
 ) -> None:
@@ -101,13 +101,54 @@ def test_long_names_and_large_figures_fit(
 
     seen.page.route("**/api/leaderboard*", grow)
     seen.page.route("**/api/calls?*", lengthen)
-    for view in ("leaderboard", "calls"):
+    for view in ("leaderboard", "calls") if width in {1280, 390} else ("leaderboard",):
         page = seen.open(view)
         seen.settle()
         assert LONG_NAME in page.locator("main tbody tr").first.inner_text()
         assert seen.overflow_px() <= 0, view
         assert seen.scrolling() == [], view
     assert seen.complaints == []
+
+
+@pytest.mark.parametrize("width", [650, 768, 840, 1024, 1200])
+def test_the_leaderboard_is_seen_whole_in_every_window(
+    demo: Installation, visit: Callable[..., Visit], width: int
+) -> None:
+    seen = visit(demo, width=width)
+    page = seen.open("leaderboard")
+    page.locator(".board tbody tr").first.wait_for()
+    assert seen.scrolling() == []
+    board = page.locator("section.board").first
+    edge = board.bounding_box()
+    assert edge is not None
+    for figure in board.locator("th .sort, td .figure").all():
+        box = figure.bounding_box()
+        assert box is not None
+        assert box["x"] + box["width"] <= edge["x"] + edge["width"]
+    heads = board.get_by_role("button", name="p95")
+    figures = board.locator("td[data-label=p95] > span")
+    rights = [(box["x"] + box["width"]) for box in (heads.bounding_box(), figures.first.bounding_box()) if box]
+    assert abs(rights[0] - rights[1]) <= 1  # a figure is below its column's name
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_a_table_that_goes_on_beyond_its_edge_is_shaded_there(
+    demo: Installation, visit: Callable[..., Visit], dark: bool
+) -> None:
+    seen = visit(demo, width=768, dark=dark)
+    page = seen.open("calls")
+    seen.settle()
+    scroll = page.locator("main .scroll").first
+    box = scroll.bounding_box()
+    assert box is not None
+    [left, right] = [box["x"] + 2, box["x"] + box["width"] - 3]
+    y = box["y"] + 3  # above the words of the head
+    plain = seen.colour(left + 100, y)
+    assert seen.colour(left, y) == plain
+    assert seen.colour(right, y) != plain
+    scroll.evaluate("each => { each.scrollLeft = each.scrollWidth; }")
+    assert seen.colour(left, y) != plain
+    assert seen.colour(right, y) == plain
 
 
 def test_figures_of_live_are_seen_beside_a_long_list_of_deployments(

@@ -1,5 +1,6 @@
 """One visit of the page: a window of a size, in a theme, in which everything that goes wrong is written down."""
 
+import base64
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -18,6 +19,14 @@ _QUIET = """() => new Promise(done => {
 _SCROLLING = """() => [...document.querySelectorAll("body, body *:not(pre.code)")].filter(each =>
   each.clientWidth && each.scrollWidth > each.clientWidth + 1 && /auto|scroll/.test(getComputedStyle(each).overflowX)
 ).map(each => `${each.localName}.${each.className}: ${each.scrollWidth} px in ${each.clientWidth}`)"""
+_COLOUR = """async png => {
+  const image = new Image();
+  image.src = `data:image/png;base64,${png}`;
+  await image.decode();
+  const canvas = document.createElement("canvas").getContext("2d");
+  canvas.drawImage(image, 0, 0);
+  return [...canvas.getImageData(0, 0, 1, 1).data];
+}"""
 _AXE = """within => axe.run(within, {resultTypes: ["violations"]}).then(found => found.violations.flatMap(each =>
   each.nodes.map(node => `${each.id}: ${each.help}: ${node.target}`)))"""
 
@@ -82,6 +91,14 @@ class Visit:
     def scrolling(self) -> list[str]:
         """Return the parts of the page that are wider than their place and scroll sideways, but for code."""
         return list(self.page.evaluate(_SCROLLING))
+
+    def colour(self, x: float, y: float) -> list[int]:
+        """Return what is painted at a place of the window: red, green, blue and alpha."""
+        png = self.page.screenshot(clip={"x": x, "y": y, "width": 1, "height": 1})
+        blank = self.context.new_page()  # the gateway's own page shows no picture that is not its own
+        found = blank.evaluate(_COLOUR, base64.b64encode(png).decode())
+        blank.close()
+        return list(found)
 
     def close(self) -> None:
         """Close the window."""
