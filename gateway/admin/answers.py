@@ -81,6 +81,13 @@ class RedisState(msgspec.Struct, frozen=True):
     topology: Annotated[str, Meta(description="What it consists of, like `redis cluster, 3 masters`.")]
 
 
+class HistoryState(msgspec.Struct, frozen=True):
+    """What the ledger says of the last day, by which the first calls are steered."""
+
+    loaded: Annotated[bool, Meta(description="A start waits for it, at most a second.")]
+    attempts: Annotated[int, Meta(description="Attempts before the start that steering knows from it.")]
+
+
 class WorkersState(msgspec.Struct, frozen=True):
     """The processes of this replica."""
 
@@ -97,6 +104,7 @@ class Stores(msgspec.Struct, frozen=True, kw_only=True):
     workers: WorkersState | None
     keys: Annotated[dict[str, Any] | None, Meta(description="Of the database; null without `keys: database`.")]
     models: int
+    history: HistoryState
 
 
 class Readiness(Stores, frozen=True, kw_only=True):

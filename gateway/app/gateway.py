@@ -165,6 +165,7 @@ class Gateway:
             teams=lambda: self.context.admission.teams,
             payer_of=lambda: self.context.fleet.payer_of,
             unix_clock=shared.unix_clock,
+            board_is_shared=self.redis_board is not None,
         )
         keys = client_keys(settings, shared, database)
         limits = engine.limits
@@ -273,10 +274,14 @@ class Gateway:
         self.probes = prober(self.context, shared, database, self.ledger, self.metrics)
         self.application = application(self.context, self.operations)
 
-    async def start(self) -> None:
-        """Start shipping rows and sharing the leaderboard; both stores may be away."""
+    async def start(self, *, database_answers: bool = True) -> None:
+        """Start shipping rows and sharing the leaderboard; both stores may be away.
+
+        While the database answers, the figures of earlier calls are waited for, so that the first calls go by them.
+        """
         self.context.intake.delay.start()
         await self.ledger.start()
+        self._tasks.start(self._history.load_figures())
         await self.context.admission.keys.start()
         if self.context.admission.tokens is not None:
             self.context.admission.tokens.fetch()
@@ -290,12 +295,13 @@ class Gateway:
         self.tracing.start()
         self.engine.start()
         self.probes.start()
-        self._tasks.start(self._history.load_sums())
         self._tasks.start(self._history.load_pauses(self.context.services.pauses))
         self.operations.alerts.start()
         self._tasks.start_later_ones()
         if self.metrics.shared:
             self._tasks.start(self.metrics.keep_fresh())
+        if database_answers:
+            await self._history.tried()
 
     async def close(self) -> None:
         """Flush and close everything. No calls may be running."""
@@ -407,4 +413,5 @@ class Gateway:
     def _readiness(self) -> "Stores":
         context = self.context
         peers, models = self._runtime.peers, len(context.fleet.models)
-        return readiness(self.ledger, self.redis_board, context.admission.keys, peers, models=models)
+        keys, remembered = context.admission.keys, self._history.attempts
+        return readiness(self.ledger, self.redis_board, keys, peers, models=models, remembered=remembered)

@@ -413,11 +413,21 @@ _BANDS: Mapping[str, float] = {"none": 0.0, "under_10_percent": 0.1, "under_25_p
 
 
 def readiness(
-    ledger: Ledger, redis_board: "RedisBoard | None", keys: Keys[Any], peers: Peers | None, *, models: int
+    ledger: Ledger,
+    redis_board: "RedisBoard | None",
+    keys: Keys[Any],
+    peers: Peers | None,
+    *,
+    models: int,
+    remembered: int | None,
 ) -> "Stores":
-    """Return the state of each store. For a while from now on, the database's state is checked in the background."""
+    """Return the state of each store. For a while from now on, the database's state is checked in the background.
+
+    ``remembered``: attempts before the start that steering goes by; None while they are not read.
+    """
     from gateway.admin.answers import (  # noqa: PLC0415 - memory: with what operators use
         ClockState,
+        HistoryState,
         RedisState,
         SpoolState,
         Stores,
@@ -440,6 +450,7 @@ def readiness(
         workers=None if peers is None else WorkersState(peers.stopped),
         keys=keys.readiness(),
         models=models,
+        history=HistoryState(remembered is not None, remembered or 0),
     )
 
 

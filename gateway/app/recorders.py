@@ -115,7 +115,8 @@ class Recorders:
 _SUMS_PER_SLICE = 2000  # take some milliseconds of the event loop
 _SPENDING_RETRY_S = 10.0
 _SPENDING_TIMEOUT_S = 3.0  # a database that is away must not delay the start
-_SUMS_AFTER_S = (0.0, 10.0, 60.0)  # the database may start together with the gateway
+FIGURES_WITHIN_S = 1.0  # a start waits so long for them; then its first calls go on without
+_FIGURES_AFTER_S = (0.0, 10.0, 60.0)  # the database may start together with the gateway
 
 _log = structlog.get_logger(__name__)
 
@@ -133,8 +134,15 @@ class StartupHistory:
         teams: Callable[[], Mapping[str, str]],
         payer_of: Callable[[], Callable[[str], str]],
         unix_clock: Callable[[], float],
+        board_is_shared: bool = False,
     ) -> None:
-        """``teams`` returns the team of each client, by the client's name; ``payer_of`` that method of the fleet."""
+        """``teams`` returns the team of each client, by the client's name; ``payer_of`` that method of the fleet.
+
+        ``board_is_shared``: other replicas, or this one before, have the last minutes on a board in Redis.
+        """
+        self._board_is_shared = board_is_shared
+        self._tried = asyncio.Event()
+        self._attempts: int | None = None
         self._teams = teams
         self._payer_of = payer_of
         self._spending = spending
@@ -143,25 +151,43 @@ class StartupHistory:
         self._leases = leases
         self._unix_clock = unix_clock
 
-    async def load_sums(self) -> None:
-        """Load the ledger's sums of the last day into steering. No call waits for this."""
-        for wait_s in _SUMS_AFTER_S:
+    async def load_figures(self) -> None:
+        """Load the figures of the last day into steering: without a shared board also those of the last minutes."""
+        for wait_s in _FIGURES_AFTER_S:
             await asyncio.sleep(wait_s)
             try:
                 sums = await self._ledger.remembered()
-                for start in range(0, len(sums), _SUMS_PER_SLICE):
-                    self._steering.recollect(sums[start : start + _SUMS_PER_SLICE])
-                    await asyncio.sleep(0)
+                lately = {} if self._board_is_shared else await self._ledger.lately()
             except LedgerError as error:
                 # Event steering.not_recollected: The last day's figures could not be read at the start. Steering learns
                 # from new calls, and tries again.
                 # Do: Nothing.
                 _log.info("steering.not_recollected", error=str(error))
+                self._tried.set()
             else:
-                # Event steering.recollected: The last day's figures were read at the start.
+                for start in range(0, len(sums), _SUMS_PER_SLICE):
+                    self._steering.recollect(sums[start : start + _SUMS_PER_SLICE])
+                    await asyncio.sleep(0)
+                self._attempts = round(sum(each.n for each in sums if each.metric == "n"))
+                self._attempts += self._steering.recall(lately)
+                self._tried.set()
+                # Event steering.recollected: The last day's figures were read at the start: of so many `attempts` at
+                # deployments of so many `models`. Without Redis, those of the last ten minutes are among them.
                 # Do: Nothing.
-                _log.debug("steering.recollected", models=len({each.model for each in sums}))
+                models = {each.model for each in sums} | lately.keys()
+                _log.info("steering.recollected", attempts=self._attempts, models=len(models))
                 return
+
+    async def tried(self, most_s: float = FIGURES_WITHIN_S) -> None:
+        """Wait until the figures are there, or could not be read; at most so many seconds."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(most_s):
+                await self._tried.wait()
+
+    @property
+    def attempts(self) -> int | None:
+        """The attempts before the start that steering knows; None while they are not read."""
+        return self._attempts
 
     async def load_pauses(self, pauses: PausesByDeployment) -> None:
         """Load how long the latest streams of each deployment paused in their text. No call waits for this."""

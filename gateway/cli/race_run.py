@@ -82,10 +82,10 @@ async def open_gateway(settings: Settings, on_demo: Callable[[], None]) -> Async
             on_demo()
             seed = random.randrange(2**32)  # noqa: S311 - else every first race would be the same
             settings = with_demo(settings, await stack.enter_async_context(simulated_fleet(seed)))
-        await prepare_schema(settings.database_url.get_secret_value())
+        database_answers = await prepare_schema(settings.database_url.get_secret_value())
         gateway = Gateway(settings)
         stack.push_async_callback(gateway.close)
-        await gateway.start()
+        await gateway.start(database_answers=database_answers)
         yield gateway
 
 

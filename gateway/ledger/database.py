@@ -213,8 +213,10 @@ def check_can_be_updated(found: str) -> None:
         )
 
 
-async def prepare_schema(url: str) -> None:
+async def prepare_schema(url: str) -> bool:
     """Check the ledger's tables: SQLite is migrated automatically, Postgres only by its operator.
+
+    Return whether the database answered: a gateway starts without it.
 
     Raises:
         SchemaOutdatedError, SchemaTooNewError: Postgres has another schema; the message has the command to run.
@@ -239,8 +241,10 @@ async def prepare_schema(url: str) -> None:
         if is_no_database(error):  # it would never become one, and calls would go on without a ledger
             raise DatabaseUrlError(f"database_url: {error}") from error
         structlog.get_logger().warning("ledger.database_unreachable", error=str(error), effect="rows wait in the spool")
+        return False
     finally:
         await engine.dispose()
+    return True
 
 
 async def _takes(engine: AsyncEngine, revision: str) -> bool:

@@ -70,6 +70,32 @@ async def remembered(database: Database, now: datetime) -> list[HourlySum]:
     ]
 
 
+async def lately(database: Database, now: datetime, until: datetime) -> dict[str, dict[int, dict[str, float]]]:
+    """Return the board's counts of the last ten minutes, of attempts launched ``until`` then: as ``counts_since``.
+
+    Of very many attempts only the latest: they say what the others did.
+
+    Raises:
+        LedgerError: the database is away, or its schema is older.
+
+    """
+    from gateway.ledger.board import counts_since  # noqa: PLC0415 - memory: only a start without Redis needs it
+
+    words = Words(is_postgres=not is_sqlite(parse_url(url_of(database))))
+    since = now - timedelta(minutes=BOARD_MINUTES)
+    sql = _LATEST.format(since=words.instant(since), until=words.instant(until), offset=LATELY)
+    if older := (await queries.run(database, sql)).rows:
+        since = read_instant(older[0][0])
+    return await counts_since(database, since, until)
+
+
+LATELY = 1000  # attempts that are read: some hundredths of a second
+_LATEST = """
+select started_at from attempts where started_at >= {since} and started_at < {until}
+order by started_at desc limit 1 offset {offset}
+"""
+
+
 def _written(instant: datetime) -> str:
     """Return the second before an instant as text: SQLite compares text, and window starts have no offset there."""
     return (instant - timedelta(seconds=1)).strftime("%Y-%m-%d %H:%M:%S+00")
@@ -221,6 +247,14 @@ class Store(Protocol):
 
         """
 
+    async def lately(self, now: datetime, until: datetime) -> dict[str, dict[int, dict[str, float]]]:
+        """Return the board's counts of the last ten minutes, ``until`` then: model → slot → field → amount.
+
+        Raises:
+            LedgerError: they cannot be read.
+
+        """
+
     async def spent(self, now: datetime, until: datetime) -> list[Spent]:
         """Return the spending of clients today and this month, ``until`` then.
 
@@ -302,6 +336,10 @@ class SqlStore:
     async def remembered(self, now: datetime) -> list[HourlySum]:
         """Return the sums of the last day."""
         return await remembered(self._database, now)
+
+    async def lately(self, now: datetime, until: datetime) -> dict[str, dict[int, dict[str, float]]]:
+        """Return the board's counts of the last ten minutes."""
+        return await lately(self._database, now, until)
 
     async def spent(self, now: datetime, until: datetime) -> list[Spent]:
         """Return the spending of clients, also if the previous gateway was killed with rows that are in no sum."""

@@ -527,6 +527,20 @@ class Ledger:
         """
         return await self._store.remembered(self.clock.now())
 
+    async def lately(self) -> dict[str, dict[int, dict[str, float]]]:
+        """Return the board's counts of the ten minutes before this process began: model → slot → field → amount.
+
+        The spools of dead workers count, as for ``spent``.
+
+        Raises:
+            LedgerError: the database is away, or its schema is older.
+
+        """
+        if self._tasks:
+            await self._adopted.wait()
+        now = self.clock.now()
+        return await self._store.lately(now, self._began(now))
+
     async def text_gaps(self) -> dict[str, list[float]]:
         """Return what ``Pruning.text_gaps`` returns.
 
@@ -548,7 +562,11 @@ class Ledger:
         if self._tasks:
             await self._adopted.wait()
         now = self.clock.now()
-        return await self._store.spent(now, now - timedelta(seconds=self.clock.clock() - self._began_s))
+        return await self._store.spent(now, self._began(now))
+
+    def _began(self, now: datetime) -> datetime:
+        """Return when this process began, by the clock that says ``now``."""
+        return now - timedelta(seconds=self.clock.clock() - self._began_s)
 
     async def prune(self) -> None:
         """Delete rows that are too old, and make the next partitions, unless another replica does.

@@ -399,9 +399,9 @@ async def _serve(
 
             source = msgspec.structs.replace(source, load=load)
 
-        await prepare_stores(settings)
+        database_answers = await prepare_stores(settings)
         gateway = Gateway(settings, Runtime(peers=peers))
-        await gateway.start()
+        await gateway.start(database_answers=database_answers)
         stack.push_async_callback(gateway.close)
         certificate = await _open(gateway, sock, settings, stack, peers)
         reloader = Reloader(gateway, source, certificate)
@@ -506,16 +506,17 @@ def speed_up_enums() -> None:
         delattr(EnumType, "__getattr__")
 
 
-async def prepare_stores(settings: Settings) -> None:
-    """Check the database's schema, and that this Redis can be used.
+async def prepare_stores(settings: Settings) -> bool:
+    """Check the database's schema, and that this Redis can be used; return whether the database answered.
 
     Raises:
         SchemaOutdatedError, SchemaTooNewError: as of ``prepare_schema``.
         UnusableTopologyError: limits and standings cannot be shared over this Redis.
 
     """
-    await prepare_schema(settings.database_url.get_secret_value())
+    database_answers = await prepare_schema(settings.database_url.get_secret_value())
     await check_redis(settings)
+    return database_answers
 
 
 class _StopSignals:

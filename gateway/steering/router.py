@@ -44,7 +44,7 @@ from gateway.steering.narrowing import Narrowings
 from gateway.steering.outages import Outages, Strikes
 from gateway.steering.plans import Explanation, Launch, Plan, Why
 from gateway.steering.prediction import size_of
-from gateway.steering.snapshots import Snapshots, recollect
+from gateway.steering.snapshots import Snapshots, recall, recollect
 
 _NOTHING_COSTS: Mapping[str, float] = {}
 _LIMITED = "rate limits leave room for {:.2f} extra attempts a call"
@@ -172,6 +172,13 @@ class Steering:
         """Load the ledger's sums from before the start, in any order; return the number of models."""
         self._budgets.recollect(sums)
         return recollect(self._snapshots, sums)
+
+    def recall(self, lately: Mapping[str, Mapping[int, Mapping[str, float]]]) -> int:
+        """Add the ledger's counts of the last minutes before the start to the board, by model and slot.
+
+        Not where replicas share the board: it has them already. Return the number of attempts.
+        """
+        return round(recall(self._board, lately))
 
     def explain(
         self, model: str, deployments: Sequence[str], race: RaceSettings, terms: Terms, prompt_class: PromptClass

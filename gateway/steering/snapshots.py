@@ -5,6 +5,7 @@ gets one at once. If nothing refreshes, a snapshot is also recomputed when it is
 """
 
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping
+from functools import partial
 from math import inf
 
 import msgspec
@@ -21,7 +22,18 @@ from gateway.steering.constants import (
     SLOTS_KEPT,
     STANDINGS_AGE_S,
 )
-from gateway.steering.counts import Counts, Evidences, add_weighted, event, lasting, mid_s, read_in_steps
+from gateway.steering.counts import (
+    Counts,
+    Evidences,
+    Histograms,
+    add_weighted,
+    cut,
+    event,
+    lasting,
+    mid_s,
+    read_in_steps,
+    read_tallies,
+)
 from gateway.steering.estimates import Standings, Usuals, answer_tokens, finished, standings_in_steps, usuals_in_steps
 from gateway.steering.prediction import Sizing, size_of
 
@@ -403,6 +415,31 @@ def recollect(snapshots: Snapshots, sums: Iterable[HourlySum]) -> int:
     for (model, slot), counts in sorted(by_hour.items(), key=lambda item: item[0][1]):
         snapshots.remember(model, counts, slot)
     return len({model for model, _ in by_hour})
+
+
+def recall(board: Board, lately: Mapping[str, Mapping[int, Mapping[str, float]]]) -> float:
+    """Add counts of the ledger, by model and slot, to a board that no other replica shares; return the attempts.
+
+    The policy's own figures are made of the published ones: sizes of prompts are assumed as in ``recollect``.
+    """
+    n = 0.0
+    for model, slots in lately.items():
+        for slot in sorted(slots):
+            counts = dict(slots[slot])
+            for name, tally in read_tallies(slots[slot]).items():
+                n += tally.n
+                for field, histograms in ((event, tally.events), (cut, tally.censored)):
+                    _add_own(counts, partial(field, name), histograms)
+            board.add(model, counts, slot * SLOT_S)
+    return n
+
+
+def _add_own(counts: Counts, field: Callable[[Measured, float], str], histograms: Histograms) -> None:
+    """Add published histograms to the policy's own."""
+    for prompt_class, histogram in histograms.items():
+        factor = _UNSEEN.factor(size_of(None, prompt_class.size))
+        for index, amount in histogram.items():
+            _add(counts, field(prompt_class.effort or prompt_class.api, mid_s(index) / factor), amount)
 
 
 def _add(counts: Counts, field: str, amount: float) -> None:

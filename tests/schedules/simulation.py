@@ -132,6 +132,9 @@ class MemoryStore:
     async def spent(self, now: datetime, until: datetime) -> list[Spent]:
         return []
 
+    async def lately(self, now: datetime, until: datetime) -> dict[str, dict[int, dict[str, float]]]:
+        return {}
+
     async def text_gaps(self, now: datetime) -> dict[str, list[float]]:
         return {}
 

@@ -62,6 +62,9 @@ class Notes:
     async def spent(self, now: datetime, until: datetime) -> list[Spent]:
         return []
 
+    async def lately(self, now: datetime, until: datetime) -> dict[str, dict[int, dict[str, float]]]:
+        return {}
+
     async def text_gaps(self, now: datetime) -> dict[str, list[float]]:
         return {}
 
