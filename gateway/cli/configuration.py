@@ -9,17 +9,25 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer.models import OptionInfo
 
-from gateway.cli.terminal import FAILED, fail, prose, say
+from gateway.cli.terminal import CONFIG, FAILED, fail, prose, say
 from gateway.core.terminal_text import counted
 
 if TYPE_CHECKING:
     from gateway.settings import ClickHouseSettings, ConfigurationError, References, Settings, Watched
+
+
+def _keep(config: Path | None) -> Path | None:
+    """Keep --config for the commands that errors name."""
+    CONFIG.set(config)
+    return config
+
 
 ConfigOption = Annotated[
     Path | None,
     typer.Option(
         "--config",
         "-c",
+        callback=_keep,
         help="Configuration file. [default: $HOLESHOT_CONFIG, else config/gateway.yaml if it exists]",
     ),
 ]
@@ -167,7 +175,7 @@ def write_file(path: Path, text: str, *, force: bool) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:  # also FileExistsError, where a file is in the place of the folder
-        fail(f"the folder {path.parent} cannot be made: {error.strerror}")
+        fail(f"the folder {path.parent.absolute()} cannot be made: {error.strerror}; name a file in another one")
     try:
         with path.open("w" if force else "x", encoding="utf-8") as file:
             file.write(text)

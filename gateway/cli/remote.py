@@ -136,7 +136,19 @@ def _answer(
         raise no_address from None
     except (OSError, http.client.HTTPException) as error:
         reason = getattr(error, "reason", None) or error
-        raise GatewayError(f"no gateway at {url} ({reason}); start one with `holeshot serve`, or give --url") from None
+        words = f"no gateway at {_host_of(url)} ({_words(reason)}); start one with `holeshot serve`, or give --url"
+        raise GatewayError(words) from None
+
+
+def _host_of(url: str) -> str:
+    """Return the scheme and the host of ``url``: what was asked of it does not matter where nothing answers."""
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc}"
+
+
+def _words(reason: object) -> str:
+    """Return a reason without Python's number of the error."""
+    return (isinstance(reason, OSError) and reason.strerror) or str(reason)
 
 
 def _is_address(url: str) -> bool:

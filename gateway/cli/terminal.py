@@ -2,9 +2,11 @@
 
 import os
 import re
+import shlex
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, NoReturn
@@ -26,13 +28,27 @@ _NUMBER = r"-?[\d,]+(\.\d+)?(e-?\d+)?%?"
 _RANGE = rf"{_NUMBER}–({_NUMBER}|\?)"  # noqa: RUF001 - as printed
 _FIGURE = re.compile(rf"{_NUMBER}[?*]?( \[{_RANGE}\])?|{_RANGE}")  # a mark after a figure is one that a legend explains
 
+CONFIG: ContextVar[Path | None] = ContextVar("CONFIG", default=None)  # the --config of this command
+_COMMAND = re.compile(r"\bholeshot (?:check|migrate|serve)\b(?! -c)")
+
 UNKNOWN = "–"  # noqa: RUF001 - printed for unknown figures
 
 
 def fail(message: str, code: int = FAILED) -> NoReturn:
-    """Print ``message`` on standard error and exit with ``code``."""
-    prose(f"holeshot: {message}", err=True)
+    """Print ``message`` on standard error and exit with ``code``.
+
+    The commands that it names are meant for the configuration of this one.
+    """
+    prose(f"holeshot: {with_config(message)}", err=True)
     raise typer.Exit(code)
+
+
+def with_config(message: str) -> str:
+    """Return ``message`` with --config, if this command has it, at each command that reads the configuration."""
+    config = CONFIG.get()
+    if config is None:
+        return message
+    return _COMMAND.sub(lambda found: f"{found[0]} -c {shlex.quote(str(config))}", message)
 
 
 def say(text: str, *, err: bool = False) -> None:

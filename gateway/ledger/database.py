@@ -4,6 +4,7 @@ import asyncio
 import errno
 import os
 import secrets
+import socket
 import sqlite3
 from contextlib import suppress
 from pathlib import Path
@@ -371,13 +372,32 @@ def _file_at(path: str) -> tuple[int, int] | None:
 def unreachable(url: URL, error: Exception, at: str = "") -> DatabaseUnreachableError:
     """Return an error that says in one line, without a password, which database failed and how; ``at``: where."""
     cause = error.orig if isinstance(error, DBAPIError) and error.orig is not None else error
-    words = " ".join(str(cause).split()) or type(cause).__name__
+    words = _in_words(cause)
     place = f" at {at}" if at else ""
-    hint = _HINTS.get(sqlstate_of(error) or "", "")
+    hint = _HINTS.get(sqlstate_of(error) or "", "") or _of_the_way_there(cause)
     if is_no_database(error):
         hint = "; name another file in database_url, or move this one away"
-    shown = url.render_as_string(hide_password=True)
+    shown = url.set(drivername=url.get_backend_name()).render_as_string(hide_password=True)  # as its operator writes it
     return DatabaseUnreachableError(f"the database {shown} cannot be used{place}: {words}{hint}")
+
+
+def _in_words(cause: BaseException) -> str:
+    """Return the error in one line: the system's word for it instead of Python's tuple of an address."""
+    if isinstance(cause, ConnectionRefusedError | TimeoutError) and (cause.errno or not str(cause)):
+        return os.strerror(cause.errno or errno.ETIMEDOUT)
+    return " ".join(str(cause).split()) or type(cause).__name__
+
+
+def _of_the_way_there(cause: BaseException) -> str:
+    """Return what to do about a server that cannot be reached; empty if it could be."""
+    match cause:
+        case ConnectionRefusedError() | FileNotFoundError():  # the latter of a socket's folder
+            return "; start Postgres there, or correct the host and port of database_url"
+        case socket.gaierror():
+            return "; correct the host of database_url"
+        case TimeoutError():
+            return "; is the host of database_url right, and may this machine reach it?"
+    return ""
 
 
 def is_no_database(error: BaseException | None) -> bool:
@@ -391,6 +411,9 @@ def is_no_database(error: BaseException | None) -> bool:
 
 # A server's words are its operator's language; what they mean is its code.
 _HINTS = {
+    "28P01": "; correct the user or the password of database_url",  # invalid_password
+    "28000": "; correct the user or the password of database_url, or let it in: pg_hba.conf",
+    "3D000": "; create it (create database …), or name another in database_url",  # invalid_catalog_name
     "22P05": "; if the database's encoding is not UTF8: create database … encoding 'UTF8' template template0",
     "2BP01": "; views of your own read it: drop those first",  # dependent_objects_still_exist
     "57014": "; somebody cancelled it, or a limit did: alter role … set statement_timeout = 0",  # query_canceled
@@ -516,7 +539,9 @@ def _sqlite_engine(url: URL, pool_size: int) -> AsyncEngine:
     try:
         make_private(folder)
     except OSError as error:
-        raise DatabaseUrlError(f"database_url: the folder {folder} cannot be made: {error.strerror}") from error
+        raise DatabaseUrlError(
+            f"database_url: the folder {folder.absolute()} cannot be made: {error.strerror}; name a file in another one"
+        ) from error
     for suffix in ("", "-wal", "-shm", "-journal"):
         _close_to_others(path.with_name(path.name + suffix))
     engine = create_async_engine(

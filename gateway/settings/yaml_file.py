@@ -6,6 +6,7 @@ syntax: while YAML parses the text, they are replaced by two private-use charact
 columns stay correct.
 """
 
+import errno
 import re
 from collections.abc import Collection
 from contextlib import suppress
@@ -46,6 +47,13 @@ _MOST_EXACT = 2**53  # of whole numbers
 _LEADING_ZERO = re.compile(r"[-+]?0(?:o[0-7_]+|[0-9_]+)")  # with an 8 or 9, or an o, it is a text to YAML 1.1
 
 
+_WAYS_OUT = {
+    errno.EISDIR: "; name a file in it",
+    errno.EACCES: "; give this user the right to read it (chmod, chown)",
+    errno.ENOENT: "; name one that is there",
+}
+
+
 def read_document(path: Path, texts: Collection[str] = ()) -> Document:
     """Read the YAML file at ``path``; errors are in the document's ``problems``.
 
@@ -56,7 +64,7 @@ def read_document(path: Path, texts: Collection[str] = ()) -> Document:
         loader = yaml.SafeLoader(_REFERENCE.sub(_MASKED, path.read_text(encoding="utf-8-sig")))
         root = loader.get_single_node()
     except OSError as error:
-        problem = Problem(f"cannot be read: {error.strerror}", file)
+        problem = Problem(f"cannot be read: {error.strerror}{_WAYS_OUT.get(error.errno or 0, '')}", file)
     except UnicodeDecodeError as error:
         line = error.object.count(b"\n", 0, error.start) + 1
         problem = Problem(f"is not UTF-8 text (byte {error.start}): save it as UTF-8", file, line)

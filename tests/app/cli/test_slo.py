@@ -115,14 +115,14 @@ def test_strict_exits_with_one_if_a_target_is_missed(holeshot: Holeshot, config:
     ("arguments", "words"),
     [
         (["fats"], "there is no target 'fats'; did you mean 'fast'?"),
-        ([], "there is no ledger at ledger.db; run: holeshot migrate"),
+        ([], "there is no ledger at ledger.db; run: holeshot migrate -c {config}"),
     ],
 )
 def test_what_cannot_be_answered_is_one_sentence(
     holeshot: Holeshot, config: Path, arguments: list[str], words: str
 ) -> None:
     result = holeshot("slo", *arguments, "--config", str(config))
-    assert (result.exit_code, result.stderr) == (1, f"holeshot: {words}\n")
+    assert (result.exit_code, result.stderr) == (1, f"holeshot: {words.format(config=config)}\n")
 
 
 def test_a_database_that_is_away_is_one_sentence(holeshot: Holeshot, config: Path) -> None:
@@ -190,7 +190,7 @@ def test_a_configuration_that_is_named_beats_the_variable_and_a_url_beats_both(
     config.write_text(f"{CONFIG}port: 1\n", encoding="utf-8")
     for arguments in (("leaderboard",), ("explain", "llama")):
         told = holeshot(*arguments, *named, **elsewhere)
-        assert (told.exit_code, "no gateway at http://127.0.0.1:1/" in told.stderr) == (1, True)
+        assert (told.exit_code, "no gateway at http://127.0.0.1:1 (" in told.stderr) == (1, True)
     assert site.asked == []
     assert holeshot("slo", *named, "--url", site.url, HOLESHOT_URL="http://127.0.0.1:1").exit_code == 1
     assert holeshot("slo", HOLESHOT_CONFIG=str(config), **elsewhere).exit_code == 1  # both are variables

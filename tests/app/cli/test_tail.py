@@ -19,7 +19,7 @@ def test_a_gateway_that_is_away_or_a_model_that_nobody_has_is_a_sentence(holesho
     assert (unknown.exit_code, unknown.stderr) == (1, "holeshot: no model 'nope'; there are: chat\n")
     away = holeshot("tail", "--url", "http://127.0.0.1:9")
     assert away.exit_code == 1
-    assert away.stderr.startswith("holeshot: no gateway at http://127.0.0.1:9/api/live")
+    assert away.stderr.startswith("holeshot: no gateway at http://127.0.0.1:9 (")
     assert "holeshot serve" in away.stderr
 
 

@@ -141,7 +141,7 @@ def test_init_overwrites_nothing_unless_forced(holeshot: Holeshot) -> None:
     ("path", "told"),
     [
         ("folder", "folder is a folder: name a file in it"),
-        ("file/gateway.yaml", "the folder file cannot be made: File exists"),
+        ("file/gateway.yaml", "the folder {here}/file cannot be made: File exists; name a file in another one"),
         ("x" * 300, f"{'x' * 300} cannot be written: File name too long"),
     ],
 )
@@ -154,7 +154,7 @@ def test_init_says_why_a_file_cannot_be_where_it_should_be(
 
     result = holeshot("init", path, *options, GROQ_API_KEY="gsk-1")
 
-    assert (result.exit_code, result.stderr) == (1, f"holeshot: {told}\n")
+    assert (result.exit_code, result.stderr) == (1, f"holeshot: {told.format(here=Path.cwd())}\n")
 
 
 def test_check_prints_every_problem_and_ends_with_1(holeshot: Holeshot) -> None:
