@@ -160,7 +160,9 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
     modes: Annotated[dict[str, str], Meta(description="The modes of racing, each with its title.")]
     demo: Annotated[bool, Meta(description="Whether the providers are the simulated ones, as no key was found.")]
     models: list[str]
-    deployments: list[str]
+    deployments: Annotated[
+        list[str], Meta(description="Those of one model together, the models with the most first: the page's colours.")
+    ]
     clients: list[str]
     payers: Annotated[bool, Meta(description="Whether there are `teams`, or limits of `end_users`.")]
     calls_ever: Annotated[

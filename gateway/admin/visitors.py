@@ -260,6 +260,7 @@ async def get_session(request: web.Request) -> web.Response:
     context = request.app[CONTEXT]
     state = request.app[OPERATIONS].readiness()
     table = context.admission.keys.table
+    models = sorted(context.fleet.models.values(), key=lambda each: -len(each.deployments))
     database_url = context.settings.database_url.get_secret_value()
     return answer(
         request,
@@ -281,7 +282,7 @@ async def get_session(request: web.Request) -> web.Response:
             modes={str(mode): said.title for mode, said in SAID.items()},
             demo=are_demo(context.settings.providers),
             models=list(context.fleet.models),
-            deployments=sorted({name for each in context.fleet.models.values() for name in each.deployments}),
+            deployments=list(dict.fromkeys(name for each in models for name in each.deployments)),
             clients=sorted(table.names),
             payers=context.payers.is_used,
             calls_ever=await request.app[OPERATIONS].reports.has_calls(),

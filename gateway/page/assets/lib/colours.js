@@ -1,31 +1,18 @@
-// The colours of deployments: by name, the same in every view and for everybody who looks.
+// The colours of deployments: the same in every view and for everybody who looks.
 
 const SLOTS = 11; // --series-0 … in style.css
-const DISTINCT = 8; // of them: nobody takes one of the others for these
 
 const dealt = new Map(); // name → slot
 
-/**
- * Deal colours out to the deployments that are configured: to each that of its name, or where a name before it in the
- * alphabet has that one, the next that is free.
- */
+/** Deal colours out to the deployments that are configured, in their order: those that race each other are together. */
 export function deal(names) {
   dealt.clear();
-  for (const name of [...new Set(names)].sort()) {
-    const taken = new Set(dealt.values());
-    const first = usual(name);
-    const order = Array.from({ length: SLOTS }, (_, at) => (at < DISTINCT ? (first + at) % DISTINCT : at));
-    dealt.set(name, order.find((each) => !taken.has(each)) ?? first);
-  }
+  [...new Set(names)].forEach((name, at) => dealt.set(name, at % SLOTS));
 }
 
-/** The colour of a deployment as a CSS value; one that is not configured has that of its name. */
+/** The colour of a deployment as a CSS value; one that is not configured has one by its name. */
 export function colourOf(name) {
-  return `var(--series-${dealt.get(name) ?? usual(name)})`;
-}
-
-function usual(name) {
-  return hashed(name) % DISTINCT;
+  return `var(--series-${dealt.get(name) ?? hashed(name) % SLOTS})`;
 }
 
 let probe = null;
