@@ -24,7 +24,7 @@ COARSE = {
 # What of the views is compared, and bent.
 FIGURES = {
     "race_value": (
-        *("calls", "overtaken", "saved_ms_per_call", "saved_low_ms_per_call", "saved_high_ms_per_call"),
+        *("n", "n_overtaken", "saved_per_call_ms", "saved_per_call_low_ms", "saved_per_call_high_ms"),
         *("ttft_mean_ms", "alone_mean_ms", "ttft_p50_ms", "ttft_p95_ms", "alone_p50_ms", "alone_p95_ms"),
         *("abandoned_cost_low_usd", "abandoned_cost_high_usd"),
     ),
@@ -50,7 +50,7 @@ class Planted(msgspec.Struct, frozen=True):
 
 
 def bendable() -> list[str]:
-    """Return what can be bent: ``calls.ttft_ms``, ``race_value.calls``, …"""
+    """Return what can be bent: ``calls.ttft_ms``, ``race_value.n``, …"""
     return [
         *(f"{table}.{column}" for table, rules in RULES.items() for column in rules),
         *(f"{view}.{column}" for view, names in FIGURES.items() for column in names),

@@ -46,15 +46,15 @@ def _savings(ledger: Ledger, facts: Facts) -> Iterator[Figure]:
     seen = [call.row["ttft_ms"] for call in raced]
     saved = sum(own - ttft for own, ttft in zip(alone, seen, strict=True)) / len(raced)
     value = _of(ledger.views["race_value"], model="race")
-    yield equal("raced calls", len(raced), value["calls"])
+    yield equal("raced calls", len(raced), value["n"])
     overtaken = sum(call.attempts[0].row["is_overtaken"] is True for call in raced)
-    yield within("calls whose primary was overtaken", overtaken, value["overtaken"], 0.02)
+    yield within("calls whose primary was overtaken", overtaken, value["n_overtaken"], 0.02)
     is_long = len(raced) >= MANY
-    yield within("saved by racing, ms a call", saved, value["saved_ms_per_call"], 0.10 if is_long else 0.30)
-    low, high = value["saved_low_ms_per_call"], value["saved_high_ms_per_call"]
+    yield within("saved by racing, ms a call", saved, value["saved_per_call_ms"], 0.10 if is_long else 0.30)
+    low, high = value["saved_per_call_low_ms"], value["saved_per_call_high_ms"]
     yield from between("saved, 95 % interval", saved, low, high)
     middle = None if low is None or high is None else (low + high) / 2
-    yield within("saved, the interval's middle", value["saved_ms_per_call"] or 0.0, middle, 0.05 if is_long else 0.10)
+    yield within("saved, the interval's middle", value["saved_per_call_ms"] or 0.0, middle, 0.05 if is_long else 0.10)
     yield within("first token with racing, mean ms", fmean(seen), value["ttft_mean_ms"], 0.01)
     yield within("first token without racing, mean ms", fmean(alone), value["alone_mean_ms"], 0.05)
     for q in (50, 95):

@@ -32,7 +32,7 @@ First steps:
   holeshot leaderboard    which deployments are fast now
   holeshot tail           calls as they end
   holeshot explain MODEL  what would run for the next call, and why
-  holeshot sql "select model, verdict, saved_ms_per_call from race_value"
+  holeshot sql "select model, verdict, saved_per_call_ms from race_value"
 
 Each command has an example: holeshot COMMAND --help
 """

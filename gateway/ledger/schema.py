@@ -17,6 +17,7 @@ from sqlalchemy import Connection, text
 
 from gateway.core.rules import NO_ERRORS
 from gateway.ledger.database import head_revision, migrations_folder
+from gateway.ledger.old_names import RENAMED, RENAMED_SINCE, with_old_names
 from gateway.ledger.reports.reader import Words, conditions, floor, has_failed, listed, quantile
 from gateway.ledger.steps import of_sums
 from gateway.ledger.sums import SAME_DAY, TAGS, Summing, listing
@@ -83,6 +84,11 @@ UNTIL: Mapping[str, str] = dict.fromkeys(  # nobody read these, and another view
 )
 
 
+def renamed(name: str, revision: str = "") -> Mapping[str, str]:
+    """Return a view's columns under the names that they had before, each with its name, as a revision has them."""
+    return {} if revision and revision < RENAMED_SINCE else RENAMED.get(VIEWS[name][0], {})
+
+
 def views_of(revision: str) -> tuple[str, ...]:
     """Return the views that a revision has."""
     return tuple(
@@ -124,12 +130,14 @@ def view_sql(name: str, words: Words, revision: str = "", **parts: str) -> str:
     """Return the SELECT of a view; ``parts`` are taken instead of its own."""
     file, span = VIEWS[name]
     known = _parts(name, span, words, revision=revision)
-    return rendered(text_of(file, revision), known | parts, is_postgres=words.is_postgres)
+    made = rendered(text_of(file, revision), known | parts, is_postgres=words.is_postgres)
+    return with_old_names(made, renamed(name, revision))
 
 
 def report_sql(text: str, words: Words, span: str, now: datetime, **parts: str) -> str:
     """Return the SELECT of a view's text as of an instant, of any span in ``WINDOWS``; ``parts`` as in ``view_sql``."""
-    return rendered(text_of(text), _parts(text, span, words, now) | parts, is_postgres=words.is_postgres)
+    made = rendered(text_of(text), _parts(text, span, words, now) | parts, is_postgres=words.is_postgres)
+    return with_old_names(made, RENAMED.get(text, {}))
 
 
 def _parts(
@@ -308,15 +316,28 @@ class Changes:
                 self.run(f"drop view if exists {name}")
                 self.run(f"create view {name} as\n{select}")
 
+    def rename_columns(self, *names: str) -> None:
+        """Give columns of views that are there the names that they have: Postgres renames none as it replaces a view.
+
+        So views that operators have made of these stay, and say what they said.
+        """
+        for name in names if self.words.is_postgres else ():
+            there = {new: old for old, new in renamed(name, self._revision).items()}  # the last of two
+            for new, old in there.items():
+                self.run(f"alter table {name} rename column {old} to {new}")
+
     def drop_views(self, *names: str) -> None:
         """Drop views: Postgres takes no column away from one."""
         for name in names:
             self.run(f"drop view {name}")
 
     def make_views_again(self, *names: str) -> None:
-        """Make views with fewer columns than they have, which Postgres takes from none; who may read one may still."""
+        """Make views with fewer columns than they have, which Postgres takes from none; who may read one may still.
+
+        They are given as ``VIEWS`` has them: each after those that it reads.
+        """
         grants = [grant for name in names for grant in self._grants(name)]
-        self.drop_views(*names)
+        self.drop_views(*reversed(names))
         self.make_views(*names)
         for grant in grants:
             self.run(grant)

@@ -89,7 +89,7 @@ PY
 Then ask which provider was fast:
 
   {holeshot} leaderboard{f" --url {url}" if not (url.startswith("http:") and url.endswith(":4000")) else ""}
-  {holeshot} sql "select model, verdict, saved_ms_per_call from race_value"
+  {holeshot} sql "select model, verdict, saved_per_call_ms from race_value"
 
 """  # noqa: S608 - text for people; the SQL in it is an example
 

@@ -1,7 +1,7 @@
 -- How often answers are flawed, answer_quality_24h and _30d: lately.
 --
 -- For each model, deployment and kind of answer (judged_as: plain, tools, json) a row for each flaw, and one for any of
--- them (flaw 'any'). n: whole answers of winners that could be judged; share: of these, with the ends of its 95 %
+-- them (flaw 'any'). n: whole answers of winners that could be judged; flawed_share: of these, with the ends of its 95 %
 -- interval (Wilson), which holds the truth also where no flaw was seen. Only compare deployments within a model and a
 -- kind: refusals and empty answers depend on prompts too.
 with judged as (  -- one pass over the rows
@@ -35,7 +35,7 @@ select
   flaw,
   cast(n as integer) as n,
   n_flawed,
-  share,
-  (share + z2_n / 2 - sqrt(z2_n * (share * (1 - share) + z2_n / 4))) / (1 + z2_n) as share_low,
-  (share + z2_n / 2 + sqrt(z2_n * (share * (1 - share) + z2_n / 4))) / (1 + z2_n) as share_high
+  share as flawed_share,
+  (share + z2_n / 2 - sqrt(z2_n * (share * (1 - share) + z2_n / 4))) / (1 + z2_n) as flawed_low_share,
+  (share + z2_n / 2 + sqrt(z2_n * (share * (1 - share) + z2_n / 4))) / (1 + z2_n) as flawed_high_share
 from shares

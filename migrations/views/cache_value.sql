@@ -24,21 +24,21 @@ select
   s.model,
   s.deployment,
   s.provider,
-  cast(sum(r.n_won) filter (where span = 'all') as bigint) as calls,
+  cast(sum(r.n_won) filter (where span = 'all') as bigint) as n,
   cast(sum(r.n_told) filter (where span = 'all') as bigint) as n_told,
   cast(sum(r.told_cached_tokens) filter (where span = 'all') as double precision)
     / nullif(sum(r.told_prompt_tokens) filter (where span = 'all'), 0) as cached_share,
   cast(sum(r.cached_tokens) filter (where span = 'all') as bigint) as cached_tokens,
   cast(sum(r.cache_write_tokens) filter (where span = 'all') as bigint) as cache_write_tokens,
   sum(r.cache_saved_usd) filter (where span = 'all') as cache_saved_usd,
-  cast(coalesce(sum(r.n_won) filter (where span = '7d'), 0) as bigint) as calls_7d,
+  cast(coalesce(sum(r.n_won) filter (where span = '7d'), 0) as bigint) as n_7d,
   cast(sum(r.told_cached_tokens) filter (where span = '7d') as double precision)
-    / nullif(sum(r.told_prompt_tokens) filter (where span = '7d'), 0) as cached_share_7d,
-  sum(r.cache_saved_usd) filter (where span = '7d') as cache_saved_usd_7d,
-  cast(coalesce(sum(r.n_won) filter (where span = '24h'), 0) as bigint) as calls_24h,
+    / nullif(sum(r.told_prompt_tokens) filter (where span = '7d'), 0) as cached_7d_share,
+  sum(r.cache_saved_usd) filter (where span = '7d') as cache_saved_7d_usd,
+  cast(coalesce(sum(r.n_won) filter (where span = '24h'), 0) as bigint) as n_24h,
   cast(sum(r.told_cached_tokens) filter (where span = '24h') as double precision)
-    / nullif(sum(r.told_prompt_tokens) filter (where span = '24h'), 0) as cached_share_24h,
-  sum(r.cache_saved_usd) filter (where span = '24h') as cache_saved_usd_24h
+    / nullif(sum(r.told_prompt_tokens) filter (where span = '24h'), 0) as cached_24h_share,
+  sum(r.cache_saved_usd) filter (where span = '24h') as cache_saved_24h_usd
 from spans as r
 join rollup_series as s on s.id = r.series_id
 where s.api <> 'probe'

@@ -3,7 +3,7 @@ select
   s.model,
   s.deployment,
   s.provider,
-  cast(sum(r.n_won) as bigint) as calls,
+  cast(sum(r.n_won) as bigint) as n,
   cast(sum(r.n_told) as bigint) as n_told,
   cast(sum(r.told_cached_tokens) as double precision) / nullif(sum(r.told_prompt_tokens), 0) as cached_share,
   cast(sum(r.cached_tokens) as bigint) as cached_tokens,

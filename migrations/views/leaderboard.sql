@@ -1,12 +1,12 @@
 -- Per model, its deployments over the last ten minutes, as the gateway publishes them under /leaderboard.
 --
 -- Attempts count where they were launched, in half-minutes, the running one included. TTFT (ms) in buckets 9 % wide, each
--- quantile with its 95 % interval; null below 3 first tokens (events) or where it is not reached. basis 'audited', from 30
+-- quantile with its 95 % interval; null below 3 first tokens (n_first_token) or where it is not reached. basis 'audited', from 30
 -- audits on: of attempts launched with their call those that were not overtaken, and the audited in the place of all that
--- were. Else 'all': Kaplan-Meier over first tokens and attempts cut before theirs (censored), biased when any was cut: a
+-- were. Else 'all': Kaplan-Meier over first tokens and attempts cut before theirs (n_censored), is_biased when any was cut: a
 -- quick prompt is quick for everybody, so whoever is cut would have been quick, and p95 is 10 to 30 % too high. Speeds pool
--- all answers whose provider counted the tokens; buffered: at least half of the last 20 came at once, so the rank is by
--- e2e_tps. Ranks are by figures as they are published, with one decimal; a deployment that is out comes last.
+-- all answers whose provider counted the tokens; is_buffered: at least half of the last 20 came at once, so the rank is by
+-- e2e_mean_tps. Ranks are by figures as they are published, with one decimal; a deployment that is out comes last.
 with recursive recent as materialized (
   select * from samples
 {postgresql}  where started_at >= to_timestamp((floor(extract(epoch from now()) / 30) - 19) * 30)
@@ -232,24 +232,24 @@ select
   deployment,
   provider,
   n,
-  events,
-  censored,
-  rate_limited,
-  audited,
+  events as n_first_token,
+  censored as n_censored,
+  rate_limited as n_rate_limited,
+  audited as n_audited,
   basis,
-  biased,
+  biased as is_biased,
   ttft_p50_ms, ttft_p50_low_ms, ttft_p50_high_ms,
   ttft_p95_ms, ttft_p95_low_ms, ttft_p95_high_ms,
   ttft_p99_ms, ttft_p99_low_ms, ttft_p99_high_ms,
-  decode_tps,
-  e2e_tps,
-  buffered,
+  decode_tps as decode_mean_tps,
+  e2e_tps as e2e_mean_tps,
+  buffered as is_buffered,
   case when speed_tps is not null then row_number() over (
     partition by model order by speed_tps is null, state = 'out', round(cast(speed_tps as numeric), 1) desc, deployment
   ) end as speed_rank,
   error_rate,
   win_share,
-  judged,
+  judged as n_judged,
   flaw_rate,
   state,
   open_since

@@ -1,7 +1,7 @@
 -- System throughput, as the field defines it: per window of five minutes (UTC), model and client, calls and tokens of all
 -- calls together over the wall clock, of the last 24 hours.
 --
--- A call counts where it began. requests_s and tokens_s: calls, and completion tokens, a second of the window (300 s).
+-- A call counts where it began. load_rps and load_tps: calls, and completion tokens, a second of the window (300 s).
 -- itl_...: the gaps between the chunks of all attempts together (ms), null where no answer had two.
 with gaps as (  -- a client's share of a model is one series; by their numbers they are in the index's order
   select r.window_start, r.series_id, 'itl' as metric, r.bucket, cast(r.n as double precision) as n
@@ -32,10 +32,10 @@ select
   r.model,
   nullif(r.client, '') as client,
   r.n,
-  cast(r.n as double precision) / 300 as requests_s,
+  cast(r.n as double precision) / 300 as load_rps,
   r.prompt_tokens,
   r.completion_tokens,
-  cast(coalesce(r.completion_tokens, 0) as double precision) / 300 as tokens_s,
+  cast(coalesce(r.completion_tokens, 0) as double precision) / 300 as load_tps,
   itl_p50_ms,
   itl_p95_ms,
   itl_p99_ms

@@ -8,14 +8,14 @@
 -- that these calls are a sample. It is there from 30 calls on if half of the overtaken ones were audited, or six; or if even
 -- three times the prediction would be little (5 ms a call, or a twentieth of the time to first token).
 -- verdict: 'saved', as much as the interval says; 'nothing worth its price', at most 5 ms a call, or a hundredth of the time
--- to first token; 'not yet', about calls_more calls more (null: none were audited), also where the interval has both
+-- to first token; 'not yet', about n_more calls more (null: none were audited), also where the interval has both
 -- nothing and more than that in it; 'lost'. Null where nothing was raced.
 -- basis: 'seen', nothing had to be estimated; 'audited'; 'curve': the bare prediction, mostly 0.8 to 1.5 times the truth,
--- as audits (n_audits) are too few. Below 30 of these there are no quantiles without racing.
--- A wait of more than 30 s counts as 30 s, a primary that fails once overtaken (of audited ones n_audits_failed) as no
+-- as audits (n_audited) are too few. Below 30 of these there are no quantiles without racing.
+-- A wait of more than 30 s counts as 30 s, a primary that fails once overtaken (of audited ones n_audited_failed) as no
 -- saving. ttft_...: with racing, alone_...: without, of the same calls (n_compared).
--- extra_per_call: attempts that started while another one of their call ran (calls.extras). overtaken: calls answered by
--- another attempt than the primary. rescued: calls answered although the primary failed. cost_usd: all attempts, as far as prices are known;
+-- extra_per_call: attempts that started while another one of their call ran (calls.extras). n_overtaken: calls answered by
+-- another attempt than the primary. n_rescued: calls answered although the primary failed. cost_usd: all attempts, as far as prices are known;
 -- duplicate_cost_usd: what racing added; abandoned_cost: of answers whose clients left; audit_cost_usd: overtaken
 -- attempts that were watched on, part of duplicate_cost_usd. low and high: at least and at most. n_unpriced: attempts whose
 -- upper bound is unknown: of these only what is known is in the sums, so these are bounds where it is 0.
@@ -274,22 +274,22 @@ costs as (
 )
 select
   {named key},
-  calls,
-  calls_with_extra,
-  launched,
+  calls as n,
+  calls_with_extra as n_raced,
+  launched as n_launched,
   cast(extra as double precision) / calls as extra_per_call,
-  coalesce(overtaken, 0) as overtaken,
-  coalesce(rescued, 0) as rescued,
+  coalesce(overtaken, 0) as n_overtaken,
+  coalesce(rescued, 0) as n_rescued,
   coalesce(n_compared, 0) as n_compared,
   basis,
-  cast(n_audits as bigint) as n_audits,
-  n_failed as n_audits_failed,
+  cast(n_audits as bigint) as n_audited,
+  n_failed as n_audited_failed,
   saved_ms,
   case when is_told then low_ms end as saved_low_ms,
   case when is_told then high_ms end as saved_high_ms,
-  saved_ms / n_compared as saved_ms_per_call,
-  case when is_told then low_ms / n_compared end as saved_low_ms_per_call,
-  case when is_told then high_ms / n_compared end as saved_high_ms_per_call,
+  saved_ms / n_compared as saved_per_call_ms,
+  case when is_told then low_ms / n_compared end as saved_per_call_low_ms,
+  case when is_told then high_ms / n_compared end as saved_per_call_high_ms,
   ttft_ms / n_compared as ttft_mean_ms,
   ttft_p50_ms,
   ttft_p95_ms,
@@ -319,7 +319,7 @@ select
   audit_cost_usd,
   n_held,
   held_ms,
-  held_ms / n_compared as held_ms_per_call,
+  held_ms / n_compared as held_per_call_ms,
   case
     when n_compared is null or not is_raced then null
     when not is_told then 'not yet'
@@ -331,7 +331,7 @@ select
   case
     when is_raced and (not is_told or (low_ms <= 0 and high_ms > 5 * n_compared and high_ms > 0.01 * ttft_ms))
       then cast(round(more + 0.499) as bigint)
-  end as calls_more,
+  end as n_more,
   coalesce(n_unpriced, 0) as n_unpriced
 from counts
 left join costs using (model)

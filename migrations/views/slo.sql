@@ -17,7 +17,7 @@ with sums as (
 select
   day, model, n, n_failed, n_gave_up, n_left, n_ttft,
   in_time / nullif(n_ttft, 0) as ttft_ok_share,
-  n_tps,
-  fast / nullif(n_tps, 0) as tps_ok_share
+  n_tps as n_decode,
+  fast / nullif(n_tps, 0) as decode_ok_share
 from sums
 where n > 0

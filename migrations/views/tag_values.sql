@@ -2,7 +2,7 @@
 -- variance of what two values are compared by; tag_values_30d: lately. Of whole windows; of rows where a tag has too many
 -- values to be added up (rollup_wide_tags: '' for all tags).
 --
--- Means and variances are over answered calls that have the figure (n_ttft, n_total, n_tokens, n_cost), variances with n - 1. The
+-- Means and variances are over answered calls that have the figure (n_ttft, n_total, n_completion, n_cost), variances with n - 1. The
 -- view tag_differences sets two values of a tag side by side.
 with summed as (
   select
@@ -49,9 +49,9 @@ select
   n_total,
   total_ms / nullif(n_total, 0) as total_mean_ms,
   {variance total_ms n_total} as total_variance,
-  n_tokens,
-  tokens / nullif(n_tokens, 0) as tokens_mean,
-  {variance tokens n_tokens} as tokens_variance,
+  n_tokens as n_completion,
+  tokens / nullif(n_tokens, 0) as completion_mean_tokens,
+  {variance tokens n_tokens} as completion_variance,
   n_cost,
   cost_usd / nullif(n_cost, 0) as cost_mean_usd,
   {variance cost_usd n_cost} as cost_variance

@@ -1,10 +1,9 @@
 -- How fast each deployment is, over all time; throughput_1h, _24h and _30d: lately. Of whole windows.
 --
 -- Quantiles of TTFT (ms) are over attempts that had a first token; those cut before it are n_censored, and the more of
--- them, the more these quantiles flatter: the view leaderboard corrects for it. Of tok/s, p95 is the speed that 95 % of
--- the answers reached (the slow tail, as with TTFT; decode_tps_p05 is the same by its name), over answers whose tokens
--- the provider reported. Quantiles are of buckets 9 % wide: the value at which the share is reached, between the edges
--- of its bucket; right to some 3 %.
+-- them, the more these quantiles flatter: the view leaderboard corrects for it. Speeds (tok/s) are over answers whose
+-- tokens the provider reported; their slow tail is p05, the speed that 95 % of these reached. Quantiles are of buckets
+-- 9 % wide: the value at which the share is reached, between the edges of its bucket; right to some 3 %.
 -- error_rate: errors / (attempts with a first token or an error). Neither 429s (n_rate_limited) nor the client's own
 -- faults (bad_request) are errors.
 --
@@ -49,12 +48,12 @@ quantiles as (
     {quantile ttft 0.50} as ttft_p50_ms,
     {quantile ttft 0.95} as ttft_p95_ms,
     {quantile ttft 0.99} as ttft_p99_ms,
-    {quantile tps 0.50} as decode_tps_p50,
-    {quantile tps 0.05} as decode_tps_p95,
-    {quantile tps 0.01} as decode_tps_p99,
-    {quantile e2e 0.50} as e2e_tps_p50,
-    {quantile e2e 0.05} as e2e_tps_p95,
-    {quantile e2e 0.01} as e2e_tps_p99
+    {quantile tps 0.50} as decode_p50_tps,
+    {quantile tps 0.05} as decode_p05_tps,
+    {quantile tps 0.01} as decode_p01_tps,
+    {quantile e2e 0.50} as e2e_p50_tps,
+    {quantile e2e 0.05} as e2e_p05_tps,
+    {quantile e2e 0.01} as e2e_p01_tps
   from ordered as o
   join buckets as b on b.bucket = o.bucket
   group by {window o.}o.deployment, o.provider
@@ -72,12 +71,11 @@ select
   ttft_p95_ms,
   ttft_p99_ms,
   cast(coalesce(n_decode, 0) as bigint) as n_decode,
-  decode_tps_p50,
-  decode_tps_p95,
-  decode_tps_p99,
-  e2e_tps_p50,
-  e2e_tps_p95,
-  e2e_tps_p99,
-  decode_tps_p95 as decode_tps_p05
+  decode_p50_tps,
+  decode_p05_tps,
+  decode_p01_tps,
+  e2e_p50_tps,
+  e2e_p05_tps,
+  e2e_p01_tps
 from sums
 left join quantiles using ({window}deployment, provider)

@@ -37,12 +37,11 @@ select
   min(ttft_ms) filter (where ttft_rank >= 0.95 * ttft_n) as ttft_p95_ms,
   min(ttft_ms) filter (where ttft_rank >= 0.99 * ttft_n) as ttft_p99_ms,
   count(decode_tps) as n_decode,
-  min(decode_tps) filter (where decode_rank >= 0.50 * decode_n) as decode_tps_p50,
-  min(decode_tps) filter (where decode_rank >= 0.05 * decode_n) as decode_tps_p95,
-  min(decode_tps) filter (where decode_rank >= 0.01 * decode_n) as decode_tps_p99,
-  min(e2e_tps) filter (where e2e_rank >= 0.50 * e2e_n) as e2e_tps_p50,
-  min(e2e_tps) filter (where e2e_rank >= 0.05 * e2e_n) as e2e_tps_p95,
-  min(e2e_tps) filter (where e2e_rank >= 0.01 * e2e_n) as e2e_tps_p99,
-  min(decode_tps) filter (where decode_rank >= 0.05 * decode_n) as decode_tps_p05
+  min(decode_tps) filter (where decode_rank >= 0.50 * decode_n) as decode_p50_tps,
+  min(decode_tps) filter (where decode_rank >= 0.05 * decode_n) as decode_p05_tps,
+  min(decode_tps) filter (where decode_rank >= 0.01 * decode_n) as decode_p01_tps,
+  min(e2e_tps) filter (where e2e_rank >= 0.50 * e2e_n) as e2e_p50_tps,
+  min(e2e_tps) filter (where e2e_rank >= 0.05 * e2e_n) as e2e_p05_tps,
+  min(e2e_tps) filter (where e2e_rank >= 0.01 * e2e_n) as e2e_p01_tps
 from ranked
 group by deployment, provider

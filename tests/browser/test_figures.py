@@ -78,7 +78,7 @@ NEW_ROWS = """([known, least]) => {
 
 def sums(n_audits: int, *, saved: float, low: float | None = None, high: float | None = None) -> dict[str, Any]:
     """Return what a row of race value says was saved, in all."""
-    return {"n_audits": n_audits, "saved_ms": saved, "saved_low_ms": low, "saved_high_ms": high}
+    return {"n_audited": n_audits, "saved_ms": saved, "saved_low_ms": low, "saved_high_ms": high}
 
 
 def test_the_list_of_calls_has_every_call(demo: Installation, visit: Callable[..., Visit]) -> None:
@@ -265,7 +265,7 @@ def race(number: int, began: datetime) -> dict[str, Any]:
     return {**call, **ended, "streamed": True, "replica": "r", "cost_usd": None, "attempts": attempts}
 
 
-AUDITED = {"calls": 50, "n_compared": 50, "calls_with_extra": 50, "basis": "audited", "verdict": "saved"}
+AUDITED = {"n": 50, "n_compared": 50, "n_raced": 50, "basis": "audited", "verdict": "saved"}
 
 
 @pytest.mark.parametrize(
@@ -287,17 +287,17 @@ AUDITED = {"calls": 50, "n_compared": 50, "calls_with_extra": 50, "basis": "audi
             "Racing saved nothing worth its price here: at most 1.4 ms a call. Budget 0.1 would have done",
         ),
         (
-            AUDITED | {"basis": "curve", "verdict": "not yet", "calls_more": 57} | sums(5, saved=6400),
+            AUDITED | {"basis": "curve", "verdict": "not yet", "n_more": 57} | sums(5, saved=6400),
             ("–", "not yet, about 57 calls more"),  # noqa: RUF001 - nothing is known
             "cannot be told yet",
         ),
         (
-            {"calls": 1, "n_compared": 1, "basis": "seen", "verdict": "not yet", "calls_more": 29} | sums(0, saved=90),
+            {"n": 1, "n_compared": 1, "basis": "seen", "verdict": "not yet", "n_more": 29} | sums(0, saved=90),
             ("–", "not yet, about 29 calls more"),  # noqa: RUF001 - nothing is known
             "cannot be told yet",
         ),
         (
-            {"calls": 5, "n_compared": 0, "calls_with_extra": 0, "basis": None} | {"n_audits": None, "saved_ms": None},
+            {"n": 5, "n_compared": 0, "n_raced": 0, "basis": None} | {"n_audited": None, "saved_ms": None},
             ("–", "no race yet"),  # noqa: RUF001 - nothing is known
             "None of 5 calls",
         ),
@@ -328,8 +328,8 @@ def test_models_are_not_added_up(demo: Installation, visit: Callable[..., Visit]
     def see(route: "Route") -> None:
         response = route.fetch()
         told = response.json()
-        large = told["data"][0] | AUDITED | {"model": "large", "calls": 60} | sums(35, saved=6400, low=5000, high=8200)
-        small = large | {"model": "small", "calls": 50} | sums(35, saved=1600, low=1000, high=2500)
+        large = told["data"][0] | AUDITED | {"model": "large", "n": 60} | sums(35, saved=6400, low=5000, high=8200)
+        small = large | {"model": "small", "n": 50} | sums(35, saved=1600, low=1000, high=2500)
         told["data"] = [small, large]
         route.fulfill(response=response, json=told)
 
@@ -364,7 +364,7 @@ def test_no_audits_are_awaited_of_a_model_of_embeddings(demo: Installation, visi
         response = route.fetch()
         told = response.json()
         raced = told["data"][0] | AUDITED | sums(35, saved=6400, low=5000, high=8200)
-        nothing = {"n_compared": 0, "calls_with_extra": 0, "basis": None, "n_audits": None, "saved_ms": None}
+        nothing = {"n_compared": 0, "n_raced": 0, "basis": None, "n_audited": None, "saved_ms": None}
         told["data"] = [raced, raced | {"model": "embeddings", "saved_low_ms": None, "saved_high_ms": None} | nothing]
         route.fulfill(response=response, json=told)
 

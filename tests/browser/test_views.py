@@ -320,8 +320,8 @@ def test_an_interval_without_a_width_is_not_told(demo: Installation, visit: Call
         response = route.fetch()
         told = response.json()
         for row in told["data"]:
-            row |= {"calls": 40, "n_compared": 40, "calls_with_extra": 20, "basis": "seen"}
-            row |= {"saved_ms": 1600, "saved_low_ms": 1600, "saved_high_ms": 1600, "saved_ms_per_call": 40}
+            row |= {"n": 40, "n_compared": 40, "n_raced": 20, "basis": "seen"}
+            row |= {"saved_ms": 1600, "saved_low_ms": 1600, "saved_high_ms": 1600, "saved_per_call_ms": 40}
         route.fulfill(response=response, json=told)
 
     page = visit(demo).page
@@ -341,9 +341,9 @@ def test_labels_of_an_axis_do_not_touch(
         response = route.fetch()
         told = response.json()
         for row in told["data"]:
-            row |= {"calls": 40, "n_compared": 40, "calls_with_extra": 20, "basis": "seen"}
+            row |= {"n": 40, "n_compared": 40, "n_raced": 20, "basis": "seen"}
             row |= {f"saved{end}_ms": 40 * size for end in ("", "_low", "_high")}
-            row |= {f"saved{end}_ms_per_call": size for end in ("", "_low", "_high")}
+            row |= {f"saved_per_call{end}_ms": size for end in ("", "_low", "_high")}
             row |= {f"{name}_{q}_ms": size for name in ("ttft", "alone") for q in ("p50", "p95", "p99")}
             row |= {"duplicate_cost_low_usd": size * 1e-7, "duplicate_cost_high_usd": size * 1e-6}
         route.fulfill(response=response, json=told)

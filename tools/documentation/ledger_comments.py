@@ -9,6 +9,8 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from gateway.ledger.old_names import GONE_WITH
+from gateway.ledger.schema import VIEWS, renamed
 from tools.documentation import ledger_page
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -38,6 +40,8 @@ def comments() -> dict[str, dict[str, str]]:
     for name, text in texts.items():
         for like in _LIKE.findall(text):
             made[name] |= {column: comment for column, comment in made[like].items() if column not in made[name]}
+    for name in set(made) & set(VIEWS):
+        made[name] |= {old: f"Deprecated, gone with {GONE_WITH}: now {new}." for old, new in renamed(name).items()}
     return {
         name: found
         if name in _ROWS

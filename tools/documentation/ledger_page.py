@@ -9,9 +9,13 @@ from pathlib import Path
 
 from gateway.core.columns import Described
 from gateway.ledger import TABLES
+from gateway.ledger.database import head_revision
+from gateway.ledger.old_names import GONE_WITH
+from gateway.ledger.schema import renamed, views_of
 from tools.documentation.tables import code
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "ledger.md"
+_OLD_NAMES = "\n## Old names\n"
 _DEFINED = r"(?:`\w+`(?:, )?)+\n: .+\n"
 
 
@@ -24,7 +28,23 @@ def page() -> str:
         assert found is not None, f"docs/reference/ledger.md has no section of {table}"
         defined = "\n".join(_definitions(columns.declared))
         text = f"{text[: found.start(1)]}{defined}\n{text[found.end(1) :]}"
-    return text
+    start, end = text.index(_OLD_NAMES) + len(_OLD_NAMES), text.index("\n## Tables\n")
+    return f"{text[:start]}\n{_old_names()}{text[end:]}"
+
+
+def _old_names() -> str:
+    """Return the list of names that columns had before, by view, beside those that they have."""
+    said = [
+        f"Deprecated: views have these columns twice until {GONE_WITH}.\n",
+        "| views | old | name |",
+        "|---|---|---|",
+    ]
+    by_names: dict[tuple[tuple[str, str], ...], list[str]] = {}
+    for view in views_of(head_revision()):
+        by_names.setdefault(tuple(renamed(view).items()), []).append(view)
+    for names, views in by_names.items():
+        said += [f"| {', '.join(map(code, views))} | {code(old)} | {code(new)} |" for old, new in names]
+    return "\n".join(said) + "\n"
 
 
 def _definitions(columns: tuple[Described, ...]) -> Iterator[str]:

@@ -172,7 +172,7 @@ async def same(url: str, view: str, by_rows: str, *key: str, quantiles: float = 
             if name == "first_seen_at" and each[name] != value:
                 assert instant(value) - timedelta(days=1) < instant(each[name]) < instant(value), view  # its window
                 continue
-            about = quantiles and any(p in name for p in ("_p05", "_p50", "_p95", "_p99"))
+            about = quantiles and any(p in name for p in ("_p01", "_p05", "_p50", "_p95", "_p99"))
             expected = WITHIN(value, rel=quantiles if about else 1e-6) if isinstance(value, float) else value
             if name.startswith("saved_p") and isinstance(value, float):  # a difference of two, out to a bucket's edge
                 racing = true[name.removeprefix("saved_")[:3].join(("ttft_", "_ms"))]

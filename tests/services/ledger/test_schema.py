@@ -18,7 +18,7 @@ from gateway.ledger import database, queries
 from gateway.ledger.database import check_schema, create_engine, downgrade, first_revision, head_revision, migrate
 from gateway.ledger.entries import ATTEMPT_COLUMNS, CALL_COLUMNS, Finished, attempt_rows, call_rows
 from gateway.ledger.errors import DatabaseUnreachableError, SchemaOutdatedError, SchemaTooNewError
-from gateway.ledger.schema import UNTIL, Changes, views_of
+from gateway.ledger.schema import UNTIL, Changes, renamed, views_of
 from gateway.ledger.tables import metadata
 from gateway.ledger.writer import Ledger
 from tests.services.next_version import NextVersion
@@ -133,6 +133,42 @@ async def test_an_operators_view_of_one_that_goes_keeps_the_schema_and_the_error
         await owner.execute("select * from mine")
     finally:
         await owner.close()
+
+
+async def test_an_operators_view_of_columns_that_get_other_names_stays_and_says_what_it_said(postgres_url: str) -> None:
+    await downgrade(postgres_url, "0050")
+    owner = await asyncpg.connect(postgres_url)
+    try:
+        for view in (name for name in views_of("0050") if renamed(name)):
+            await owner.execute(f"create view mine_{view} as select {', '.join(renamed(view))} from {view}")
+        await owner.execute("create role looker; grant select on race_value_30d to looker")
+        before = await owner.fetch("select * from mine_throughput_24h")
+        await migrate(postgres_url)
+        for view in (name for name in views_of("0051") if renamed(name)):
+            assert await owner.fetch(f"select * from mine_{view}") == []
+            assert await owner.fetch(f"select {', '.join(renamed(view).values())} from {view}") == []
+        assert await owner.fetch("select * from mine_throughput_24h") == before
+        assert await owner.fetchval("select has_table_privilege('looker', 'race_value_30d', 'select')")
+    finally:
+        await owner.execute("drop owned by looker; drop role looker")
+        await owner.close()
+
+
+async def test_columns_with_two_names_say_the_same_on_both_databases(ledger_url: str, tmp_path: Path) -> None:
+    ledger = Ledger(ledger_url, tmp_path / "spool", "w1")
+    for _ in range(4):
+        ledger.call_finished(raced_call(started_at=datetime.now(UTC)))
+    await ledger.flush()
+    await ledger.close()
+    filled = 0
+    for view in (name for name in views_of(head_revision()) if renamed(name)):
+        columns = ", ".join(
+            f"{old} as a{place}, {new} as b{place}" for place, (old, new) in enumerate(renamed(view).items())
+        )
+        for row in (await queries.run(ledger_url, f"select {columns} from {view}")).rows:
+            assert row[::2] == row[1::2], view
+            filled += 1
+    assert filled
 
 
 async def test_the_version_before_goes_on_shipping_on_the_new_schema(

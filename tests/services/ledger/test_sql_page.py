@@ -19,6 +19,7 @@ from gateway.core.records import OutageRecord
 from gateway.ledger import queries
 from gateway.ledger.database import create_engine, migrate
 from gateway.ledger.errors import is_sqlite
+from gateway.ledger.schema import VIEWS, renamed
 from gateway.ledger.writer import Ledger
 from tests.services.ledger.asking import asked
 from tests.services.ledger.test_schema import OF_ONE_ENGINE
@@ -148,6 +149,11 @@ async def test_every_question_is_answered(filled_url: str) -> None:
     assert empty == []
 
 
+def old_names(name: str) -> Mapping[str, str]:
+    """Return a view's columns that have another name by now, which the page lists on their own."""
+    return renamed(name) if name in VIEWS else {}
+
+
 async def test_every_column_is_described_with_its_own_table_or_view(ledger_url: str) -> None:
     def of_schema(connection: Connection) -> dict[str, list[str]]:
         inspector = inspect(connection)
@@ -162,7 +168,8 @@ async def test_every_column_is_described_with_its_own_table_or_view(ledger_url: 
     described = descriptions()
     assert schema.keys() <= described.keys()
     missing = {
-        name: [column for column in columns if column not in described[name]] for name, columns in schema.items()
+        name: [column for column in columns if column not in described[name] and column not in old_names(name)]
+        for name, columns in schema.items()
     }
     assert {name: columns for name, columns in missing.items() if columns} == {}
 
@@ -225,8 +232,8 @@ async def test_the_difference_of_two_prompts_is_as_it_was_made(filled_url: str) 
     [row] = await answers(filled_url, "What does prompt B change against A?")
     assert (row["n_a"], row["n_b"]) == (60, 60)
     assert row["ttft_difference_ms"] == pytest.approx(200.0, abs=1.0)
-    assert row["ttft_low_ms"] < row["ttft_difference_ms"] < row["ttft_high_ms"]
-    assert row["ttft_high_ms"] - row["ttft_low_ms"] < 5.0
+    assert row["ttft_difference_low_ms"] < row["ttft_difference_ms"] < row["ttft_difference_high_ms"]
+    assert row["ttft_difference_high_ms"] - row["ttft_difference_low_ms"] < 5.0
 
 
 async def test_the_tokens_of_losers_are_told_with_their_bounds(filled_url: str) -> None:
@@ -291,7 +298,7 @@ async def test_an_interval_is_of_the_calls_that_have_the_figure(ledger_url: str,
     answered: list[dict[str, Any]] = [{"total_ms": 100.0}, {"total_ms": 300.0}]
     [row] = await compared(ledger_url, tmp_path, answered + [unanswered] * 6)
     # Of each value two answers, variance 20,000: the difference's standard error is sqrt(2 x 20,000 / 2).
-    assert row["total_high_ms"] == pytest.approx(1.96 * 20_000**0.5)
+    assert row["total_difference_high_ms"] == pytest.approx(1.96 * 20_000**0.5)
 
 
 async def compared(url: str, tmp_path: Path, calls: list[dict[str, Any]]) -> list[dict[str, Any]]:

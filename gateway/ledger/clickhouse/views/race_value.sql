@@ -197,22 +197,22 @@ placed as (
 )
 select
   model,
-  calls,
-  calls_with_extra,
-  launched,
+  calls as n,
+  calls_with_extra as n_raced,
+  launched as n_launched,
   extra / calls as extra_per_call,
-  overtaken,
-  rescued,
+  overtaken as n_overtaken,
+  rescued as n_rescued,
   n_compared,
   if(is_known, basis, null) as basis,
-  if(is_known, n_audits, null) as n_audits,
-  if(is_known, n_failed, null) as n_audits_failed,
+  if(is_known, n_audits, null) as n_audited,
+  if(is_known, n_failed, null) as n_audited_failed,
   if(is_known, saved_ms, null) as saved_ms,
   if(is_known, saved_low_ms, null) as saved_low_ms,
   if(is_known, saved_high_ms, null) as saved_high_ms,
-  saved_ms / nullif(n_compared, 0) as saved_ms_per_call,
-  saved_low_ms / nullif(n_compared, 0) as saved_low_ms_per_call,
-  saved_high_ms / nullif(n_compared, 0) as saved_high_ms_per_call,
+  saved_ms / nullif(n_compared, 0) as saved_per_call_ms,
+  saved_low_ms / nullif(n_compared, 0) as saved_per_call_low_ms,
+  saved_high_ms / nullif(n_compared, 0) as saved_per_call_high_ms,
   ttft_ms / nullif(n_compared, 0) as ttft_mean_ms,
   ttft[1] as ttft_p50_ms,
   ttft[2] as ttft_p95_ms,
@@ -242,7 +242,7 @@ select
   audit_cost_usd,
   if(is_known, n_held, null) as n_held,
   if(is_known, held_ms, null) as held_ms,
-  held_ms / nullif(n_compared, 0) as held_ms_per_call,
+  held_ms / nullif(n_compared, 0) as held_per_call_ms,
   multiIf(
     not is_known or calls_with_extra = 0, null,
     not is_told, 'not yet',
@@ -253,6 +253,6 @@ select
   if(
     is_known and calls_with_extra > 0
       and (not is_told or (low_ms <= 0 and high_ms > 5 * n_compared and high_ms > 0.01 * ttft_ms)),
-    toInt64(round(more + 0.499)), null) as calls_more,
+    toInt64(round(more + 0.499)), null) as n_more,
   coalesce(n_unpriced, 0) as n_unpriced
 from placed

@@ -23,7 +23,7 @@ select
   countIf(has_left) as n_left,
   countIf(not is_clients_own and (is_failed or gave_up or ttft_ms is not null)) as n_ttft,
   countIf(not is_clients_own and not is_failed and ttft_ms < 500) / nullif(n_ttft, 0) as ttft_ok_share,
-  count(decode_tps) as n_tps,
-  countIf(decode_tps > 45) / nullif(n_tps, 0) as tps_ok_share
+  count(decode_tps) as n_decode,
+  countIf(decode_tps > 45) / nullif(n_decode, 0) as decode_ok_share
 from judged
 group by day, model

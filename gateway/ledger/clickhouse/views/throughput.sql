@@ -39,11 +39,10 @@ select
   if(n_first_token > 0, ttft[toUInt64(ceil(0.95 * n_first_token))], null) as ttft_p95_ms,
   if(n_first_token > 0, ttft[toUInt64(ceil(0.99 * n_first_token))], null) as ttft_p99_ms,
   n_decode,
-  if(n_decode > 0, decode[toUInt64(ceil(0.50 * n_decode))], null) as decode_tps_p50,
-  if(n_decode > 0, decode[toUInt64(ceil(0.05 * n_decode))], null) as decode_tps_p95,
-  if(n_decode > 0, decode[toUInt64(ceil(0.01 * n_decode))], null) as decode_tps_p99,
-  if(n_e2e > 0, e2e[toUInt64(ceil(0.50 * n_e2e))], null) as e2e_tps_p50,
-  if(n_e2e > 0, e2e[toUInt64(ceil(0.05 * n_e2e))], null) as e2e_tps_p95,
-  if(n_e2e > 0, e2e[toUInt64(ceil(0.01 * n_e2e))], null) as e2e_tps_p99,
-  decode_tps_p95 as decode_tps_p05
+  if(n_decode > 0, decode[toUInt64(ceil(0.50 * n_decode))], null) as decode_p50_tps,
+  if(n_decode > 0, decode[toUInt64(ceil(0.05 * n_decode))], null) as decode_p05_tps,
+  if(n_decode > 0, decode[toUInt64(ceil(0.01 * n_decode))], null) as decode_p01_tps,
+  if(n_e2e > 0, e2e[toUInt64(ceil(0.50 * n_e2e))], null) as e2e_p50_tps,
+  if(n_e2e > 0, e2e[toUInt64(ceil(0.05 * n_e2e))], null) as e2e_p05_tps,
+  if(n_e2e > 0, e2e[toUInt64(ceil(0.01 * n_e2e))], null) as e2e_p01_tps
 from measured

@@ -366,18 +366,18 @@ function known(names, chosen) {
 function saved(rows) {
   const { sure, unsure } = parted(rows);
   const [row] = sure.length ? sure : unsure;
-  if (!row) return { figure: NOTHING, note: rows.some((each) => each.calls > 0) ? "no race yet" : "no call yet", isYoung: true };
+  if (!row) return { figure: NOTHING, note: rows.some((each) => each.n > 0) ? "no race yet" : "no call yet", isYoung: true };
   const whose = sure.length + unsure.length > 1 ? ` of ${row.model}` : "";
   if (!sure.length) return { figure: NOTHING, note: `${soFar(row)}${whose}`, isYoung: true };
   const { low, mid, high } = perCall(row);
   const note = isNothing(row) ? nothing(row) : `${low === high ? "" : `${bounds(low, high)} `}a call${whose}, in ${windowWords(WORTH_WINDOW)}`;
-  return { figure: signed(mid), note, isYoung: row.calls < YOUNG_CALLS };
+  return { figure: signed(mid), note, isYoung: row.n < YOUNG_CALLS };
 }
 
 /** What all models' calls cost, and what of it racing added. */
 function cost(rows) {
   const { all, added } = spent(rows);
-  if (all === null) return { figure: NOTHING, note: rows.some((each) => each.calls > 0) ? "no price is known" : "no call yet" };
+  if (all === null) return { figure: NOTHING, note: rows.some((each) => each.n > 0) ? "no price is known" : "no call yet" };
   return { figure: usd(all), note: `${added === null ? "" : `${usd(added)} of it by racing, `}in ${windowWords(WORTH_WINDOW)}` };
 }
 

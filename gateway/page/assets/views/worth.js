@@ -39,13 +39,13 @@ export function view(root, params, session, address) {
 }
 
 function draw({ window, models, clients }) {
-  if (!models.data.some((each) => each.calls > 0)) {
+  if (!models.data.some((each) => each.n > 0)) {
     return empty(`No calls in ${windowWords(window)}`, "Send some, or take a longer time.", h("a", { class: "button", href: to("playground") }, "Playground"));
   }
-  const named = clients.data.filter((each) => each.calls > 0);
+  const named = clients.data.filter((each) => each.n > 0);
   return [
     headline(models.data, window),
-    cards("model", models.data.filter((each) => each.calls > 0), models.sql),
+    cards("model", models.data.filter((each) => each.n > 0), models.sql),
     named.length > 1 || named[0]?.client
       ? [
         h("p", { class: "soft prose" }, "By client are the same calls once more, not others: do not add its figures to those by model. Nor do its rows add up to a model's: each is estimated from its own audits."),
@@ -58,7 +58,7 @@ function draw({ window, models, clients }) {
 
 function headline(rows, window) {
   const { sure, unsure } = parted(rows);
-  const raced = rows.reduce((sum, each) => sum + (each.calls_with_extra ?? 0), 0);
+  const raced = rows.reduce((sum, each) => sum + (each.n_raced ?? 0), 0);
   if (raced === 0) {
     return h("p", { class: "lead" }, `None of ${counted(total(rows, "calls"), "call")} in ${windowWords(window)} had a second attempt, so racing saved and cost nothing. `,
       h("a", { href: to("leaderboard") }, "The leaderboard"), " says why.");
@@ -80,7 +80,7 @@ function surely(row, isOneOfMany, window) {
   const money = cost === null ? ["at unknown prices"] : ["it cost ", h("b", {}, `${dollars(cost.low, cost.high)} more`)];
   const hours = isNothing(row) || isUnsure ? 0 : row.saved_ms / 3_600_000;
   return h("div", { class: "headline" }, h("p", { class: "lead" }, first, where, "; ", money, "."),
-    h("p", { class: "soft" }, `${counted(row.calls, "call")} in ${windowWords(window)}, ${percent(row.calls_with_extra / row.calls)} of them with a second attempt. `,
+    h("p", { class: "soft" }, `${counted(row.n, "call")} in ${windowWords(window)}, ${percent(row.n_raced / row.n)} of them with a second attempt. `,
       hours > 0 ? `In all ${waiting(row.saved_ms)} of waiting` : "",
       hours > 0 && cost !== null && cost.high > 0 ? `, at ${dollars(cost.low / hours, cost.high / hours)} an hour.` : hours > 0 ? "." : ""));
 }
@@ -92,7 +92,7 @@ function unsurely(rows, isMore) {
 }
 
 function cards(by, rows, sql) {
-  const sorted = [...rows].sort((a, b) => b.calls - a.calls);
+  const sorted = [...rows].sort((a, b) => b.n - a.n);
   const name = (each) => each[by] ?? "without a client";
   return h("section", { class: "card", "aria-labelledby": `worth-${by}` },
     h("header", {}, h("h2", { id: `worth-${by}` }, `By ${by}`), h("div", { class: "controls" }, sql ? key(`sql-${by}`, copiesSql(sql)) : null)),
@@ -126,10 +126,10 @@ function pair(q, each, axis) {
 /** Saved per call, with its interval. */
 function savings(rows, name) {
   const { sure } = parted(rows);
-  const ends = sure.flatMap((each) => [each.saved_low_ms_per_call, each.saved_high_ms_per_call]);
+  const ends = sure.flatMap((each) => [each.saved_per_call_low_ms, each.saved_per_call_high_ms]);
   const axis = scale(Math.min(0, ...ends), Math.max(1, ...ends) * 1.04);
   return picture("Saved per call, with its interval", axis, ms, rows.map((each) => {
-    const [low, mid, high] = [each.saved_low_ms_per_call, each.saved_ms_per_call, each.saved_high_ms_per_call];
+    const [low, mid, high] = [each.saved_per_call_low_ms, each.saved_per_call_ms, each.saved_per_call_high_ms];
     const isSure = sure.includes(each);
     return strip(name(each), isSure ? [whisker(low, high, axis), point(mid, axis)] : [], axis,
       isSure ? `${signed(mid)}${interval(low, high)}${isNothing(each) ? ", nothing worth its price" : ""}` : isRaced(each) ? soFar(each) : "not raced");
@@ -151,14 +151,14 @@ function prices(rows, name) {
 function figures(by, name, rows) {
   const columns = [
     [by === "model" ? "Model" : "Client", name],
-    ["Calls", (each) => count(each.calls)],
-    ["With a second attempt", (each) => count(each.calls_with_extra)],
-    ["First choice overtaken", (each) => count(each.overtaken)],
-    ["Rescued", (each) => count(each.rescued)],
+    ["Calls", (each) => count(each.n)],
+    ["With a second attempt", (each) => count(each.n_raced)],
+    ["First choice overtaken", (each) => count(each.n_overtaken)],
+    ["Rescued", (each) => count(each.n_rescued)],
     ["Verdict", (each) => (isRaced(each) ? (each.verdict === "not yet" ? soFar(each) : each.verdict) : null) ?? "–"],
     ["Basis", (each) => basis(each)],
-    ["Saved per call", (each) => signed(each.saved_ms_per_call)],
-    ["Interval", (each) => (known(each.saved_low_ms_per_call) ? bounds(each.saved_low_ms_per_call, each.saved_high_ms_per_call) : "–")],
+    ["Saved per call", (each) => signed(each.saved_per_call_ms)],
+    ["Interval", (each) => (known(each.saved_per_call_low_ms) ? bounds(each.saved_per_call_low_ms, each.saved_per_call_high_ms) : "–")],
     ...QUANTILES.flatMap((q) => [
       [`${q} saved`, (each) => `${signed(each[`saved_${q}_ms`])}${interval(each[`saved_${q}_low_ms`], each[`saved_${q}_high_ms`])}`],
       [`${q} with`, (each) => ms(each[`ttft_${q}_ms`])],
@@ -173,7 +173,7 @@ function figures(by, name, rows) {
 }
 
 function basis(each) {
-  return { seen: "seen", audited: `${counted(each.n_audits, "audit")}`, curve: `predicted, ${counted(each.n_audits ?? 0, "audit")}` }[each.basis] ?? "–";
+  return { seen: "seen", audited: `${counted(each.n_audited, "audit")}`, curve: `predicted, ${counted(each.n_audited ?? 0, "audit")}` }[each.basis] ?? "–";
 }
 
 function costs(row) {

@@ -7,19 +7,19 @@ const LITTLE = 0.1; // extra attempts a call, which are enough where rivals gain
 
 /** Whether a row's calls are of a kind that is raced: embeddings are not, and more of them tell nothing. */
 export function isRaced(row) {
-  return row.n_compared > 0 || row.calls_with_extra > 0;
+  return row.n_compared > 0 || row.n_raced > 0;
 }
 
 /** Rows of api/race-value that have an interval, the busiest first, and those with raced calls that have none yet. */
 export function parted(rows) {
-  const called = rows.filter((each) => each.calls > 0 && isRaced(each)).sort((a, b) => b.calls - a.calls);
+  const called = rows.filter((each) => each.n > 0 && isRaced(each)).sort((a, b) => b.n - a.n);
   const sure = called.filter((each) => known(each.saved_low_ms) && known(each.saved_high_ms) && each.n_compared >= FEWEST);
   return { sure, unsure: called.filter((each) => !sure.includes(each)) };
 }
 
 /** How many calls more are needed, in words. */
 export function soFar(row) {
-  if (known(row.calls_more)) return `not yet, about ${counted(row.calls_more, "call")} more`;
+  if (known(row.n_more)) return `not yet, about ${counted(row.n_more, "call")} more`;
   return row.n_compared >= FEWEST ? "not yet, no loser was audited" : `not yet, ${counted(Math.max(1, FEWEST - (row.n_compared ?? 0)), "call")} more`;
 }
 

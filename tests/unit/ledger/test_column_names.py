@@ -1,0 +1,77 @@
+"""Columns of views are named in one way, which docs/reference/ledger.md states: what, statistic, unit."""
+
+import asyncio
+import re
+import sqlite3
+from collections.abc import Mapping
+from contextlib import closing
+
+import pytest
+
+from gateway import __version__
+from gateway.ledger.database import head_revision, migrate
+from gateway.ledger.old_names import GONE_WITH
+from gateway.ledger.schema import renamed, views_of
+
+VIEWED = tuple(
+    name for name in views_of(head_revision()) if not name.startswith("rollup_")
+)  # sums have names of tables
+# What is no figure: whose, when and what kind.
+WORDS = frozenset(
+    (
+        *("model", "deployment", "provider", "client", "address", "replica", "region", "tag", "value", "a", "b"),
+        *("day", "hour", "month", "window_start", "open_since", "slot", "bucket", "prompt_class"),
+        *("rank", "speed_rank", "state", "basis", "verdict", "reason", "judged_as", "flaw"),
+        *("error_kind", "status_code", "last_message"),
+        "audited",  # samples: the column of attempts
+    )
+)
+UNITS = ("ms", "s", "usd", "tps", "rps", "tokens", "share", "rate", "at", "variance")  # the last in its unit's square
+RATIOS = ("per call", "per minute")  # of what is counted: extra_per_call
+STATISTICS = ("p01", "p05", "p50", "p95", "p99", "mean", "difference", "per call", "7d", "24h", "low", "high")
+
+
+def is_named_so(name: str) -> bool:
+    """Whether it is a word, a count, a yes or no, or a figure: what, then statistics, then the only unit."""
+    if name in WORDS or name == "n" or re.fullmatch(r"(n|is)(_[a-z0-9]+)+", name):
+        return True
+    *said, unit = re.sub(r"_per_(call|minute)\b|_per_(call)_", r"_per \1\2_", name).rstrip("_").split("_")
+    if unit not in UNITS:
+        return unit in RATIOS and not {*said} & {*UNITS, *STATISTICS}
+    while said and said[-1] in STATISTICS:
+        said.pop()
+    return not {*said} & {*UNITS, *STATISTICS}
+
+
+@pytest.fixture(scope="module")
+def columns(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, list[str]]:
+    path = tmp_path_factory.mktemp("ledger") / "ledger.db"
+    asyncio.run(migrate(f"sqlite:///{path}"))
+    with closing(sqlite3.connect(path)) as connection:
+        return {name: [row[1] for row in connection.execute(f"pragma table_info({name})")] for name in VIEWED}
+
+
+@pytest.mark.parametrize("view", VIEWED)
+def test_each_column_of_a_view_is_named_so_or_is_an_old_name_of_one(
+    view: str, columns: Mapping[str, list[str]]
+) -> None:
+    old = renamed(view)
+    assert [name for name in columns[view] if name not in old and not is_named_so(name)] == []
+    assert columns[view][len(columns[view]) - len(old) :] == list(old)
+    assert set(old.values()) <= set(columns[view]) - set(old)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("decode_tps_p95", "saved_ms_per_call", "cached_share_7d", "tokens_mean", "calls", "censored", "biased"),
+        *("failed_share_difference", "tps_ok_share", "share_low", "low_cost_usd", "ttft_ms_p50", "new_thing"),
+    ],
+)
+def test_a_name_that_says_it_otherwise_is_found(name: str) -> None:
+    assert not is_named_so(name)
+
+
+def test_old_names_go_with_a_version_that_is_not_there_yet() -> None:
+    """Once it is: a revision makes the views without them, and `RENAMED` is for those before it."""
+    assert tuple(map(int, __version__.split(".")[:2])) < tuple(map(int, GONE_WITH.split(".")[:2]))
