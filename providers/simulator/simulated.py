@@ -204,7 +204,7 @@ class SimulatedProvider:
             await asyncio.sleep(run.ttft_s / 3)  # a prefill without decoding
             if run.fate is not Fate.ANSWER:
                 return _overloaded(visit)
-            return json_response(embeddings(body["model"], body["input"]))
+            return json_response(embeddings(body))
 
         return await self._tally.answer(embed)
 

@@ -3,7 +3,9 @@
 import asyncio
 import math
 import ssl
+import struct
 import zlib
+from base64 import b64encode
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Literal
@@ -64,10 +66,18 @@ def model_list(models: Sequence[str]) -> dict[str, Any]:
     return {"object": "list", "data": data}
 
 
-def embeddings(model: str, inputs: str | Sequence[Any]) -> dict[str, Any]:
-    """Return the body of an embeddings answer: a unit vector for each input, determined by the input."""
+def embeddings(body: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the body of the answer to a request for embeddings: a unit vector for each input, determined by the input.
+
+    With ``encoding_format: base64``, as OpenAI's SDKs ask unless they are told otherwise, a vector is its floats of
+    four bytes, the lowest first, as text.
+    """
+    model, inputs = body.get("model", ""), body.get("input", "")
     several = [inputs] if isinstance(inputs, str) else list(inputs)
-    data = [{"object": "embedding", "index": index, "embedding": _vector(text)} for index, text in enumerate(several)]
+    vectors: list[Any] = [_vector(text) for text in several]
+    if body.get("encoding_format") == "base64":
+        vectors = [b64encode(struct.pack(f"<{len(vector)}f", *vector)).decode() for vector in vectors]
+    data = [{"object": "embedding", "index": index, "embedding": vector} for index, vector in enumerate(vectors)]
     tokens = sum(1 + len(str(text)) // 4 for text in several)
     return {"object": "list", "model": model, "data": data, "usage": {"prompt_tokens": tokens, "total_tokens": tokens}}
 

@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import struct
+from base64 import b64decode
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
@@ -143,6 +145,19 @@ async def test_embeddings_and_models_are_answered(client: aiohttp.ClientSession)
         assert len(json.loads(text)["data"]) == 2
         async with client.get(f"{provider.base_url}/models") as response:
             assert [model["id"] for model in (await response.json())["data"]] == [CHAT_MODEL, EMBEDDING_MODEL]
+
+
+async def test_embeddings_come_as_their_floats_where_a_request_asks_for_base64(client: aiohttp.ClientSession) -> None:
+    async with SimulatedProvider(QUICK, seed=1) as provider:
+        said: list[list[Any]] = []
+        for fields in ({}, {"encoding_format": "float"}, {"encoding_format": "base64"}):
+            asked = {"model": EMBEDDING_MODEL, "input": ["a", "b"]} | fields
+            _, _, text = await post(client, provider, "embeddings", **asked)
+            said.append([each["embedding"] for each in json.loads(text)["data"]])
+    plain, as_asked, packed = said
+    assert plain == as_asked
+    for vector, floats in zip(plain, packed, strict=True):
+        assert struct.unpack(f"<{len(vector)}f", b64decode(floats)) == pytest.approx(vector, abs=1e-6)
 
 
 async def test_a_fleet_answers_on_ports_of_its_own_and_shows_its_counts(client: aiohttp.ClientSession) -> None:
