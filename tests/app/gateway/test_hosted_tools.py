@@ -6,7 +6,7 @@ import pytest
 
 from providers.simulator.script import Raw, answer
 from tests.app.gateway.running_gateway import MODEL, Serve
-from tests.app.gateway.test_dialects import speaking
+from tests.app.gateway.test_dialects import RESPONSE_BYTES, speaking
 from tests.app.gateway.test_provider_state import answer_of
 
 SEARCH = {"tools": [{"type": "web_search"}]}
@@ -83,11 +83,12 @@ READ = {"type": "function", "name": "read", "parameters": {"type": "object", "pr
 PLAIN = {"models": {MODEL: {"deployments": ["alpha/m"]}}}
 
 
+@pytest.mark.parametrize("choice", [{}, {"tool_choice": "required"}], ids=["free", "any"])
 @pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
 async def test_an_agent_that_may_search_works_without_at_a_model_that_cannot_and_is_told(
-    serve: Serve, stream: bool
+    serve: Serve, stream: bool, choice: dict[str, str]
 ) -> None:
-    body = {"model": MODEL, "input": "Hi", "stream": stream, "tools": [READ, {"type": "web_search"}]}
+    body = {"model": MODEL, "input": "Hi", "stream": stream, "tools": [READ, {"type": "web_search"}], **choice}
     async with serve(alpha=answer("ok"), config=PLAIN) as running:
         async with running.post(body, path="/v1/responses") as response:
             assert response.status == 200, await response.read()
@@ -99,7 +100,6 @@ async def test_an_agent_that_may_search_works_without_at_a_model_that_cannot_and
     "fields",
     [
         {"tools": [{"type": "web_search"}]},
-        {"tools": [READ, {"type": "web_search"}], "tool_choice": "required"},
         {"tools": [READ, {"type": "web_search"}], "tool_choice": {"type": "web_search"}},
         {"tools": [READ, {"type": "web_search"}, {"type": "code_interpreter", "container": {"type": "auto"}}]},
     ],
@@ -119,7 +119,7 @@ async def test_of_two_deployments_the_one_that_can_search_answers(serve: Serve) 
         "providers": {"beta": {"apis": ["responses"]}},
     }
     body = {"model": MODEL, "input": "Hi", "tools": [READ, {"type": "web_search"}]}
-    async with serve(alpha=answer("ok"), beta=answer("ok"), config=config) as running:
+    async with serve(alpha=answer("ok"), beta=[Raw(RESPONSE_BYTES, token=True)], config=config) as running:
         async with running.post(body, path="/v1/responses") as response:
             await response.read()
         assert not running["alpha"].received
