@@ -68,15 +68,16 @@ from .hosted import BY_CLIENTS_ANYWHERE as BY_CLIENTS_ANYWHERE
 from .hosted import BY_CLIENTS_IN as BY_CLIENTS_IN
 from .hosted import DECLARED as DECLARED
 from .hosted import SEARCH_NAMES as SEARCH_NAMES
+from .hosted import SEARCHING as SEARCHING
 from .hosted import has_hosted as has_hosted
 from .hosted import is_added as is_added
 from .hosted import is_switched_off as is_switched_off
 from .hosted import lets_search as lets_search
+from .hosted import only_offered as only_offered
 from .hosted import runs_among as runs_among
 from .hosted import runs_itself as runs_itself
 from .hosted import runs_there as runs_there
 from .hosted import searches_by_field as searches_by_field
-from .hosted import searches_offered as searches_offered
 from .http_exchange import HttpExchange as HttpExchange
 from .http_exchange import TranslatedExchange as TranslatedExchange
 from .http_upstream import HttpUpstream as HttpUpstream

@@ -48,9 +48,10 @@ _PREFERENCES: Final = frozenset({
     *("tools.function_declarations.behavior", "enable_enhanced_civic_answers"),
     # How closely pictures are looked at.
     *("media_resolution", "image.context_compression"),
+    "web_search_options",  # a search that the model may make, or leave
     "safety_identifier",  # whose request it is, for a vendor's safety
     # What of tools, beside what they are: examples, when they are loaded, in which pieces their arguments come.
-    *("tools.defer_loading", "tools.eager_input_streaming", "tools.input_examples"),
+    *("tools.defer_loading", "tools.eager_input_streaming", "tools.input_examples", "tools.allowed_callers"),
     *("tools.function_declarations.response", "tools.function_declarations.response_json_schema"),
 })  # fmt: skip
 _HINTS: Final = frozenset({

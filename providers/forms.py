@@ -45,7 +45,7 @@ _KEPT = frozenset(
     {
         *("audio", "background", "best_of", "container", "dimensions", "echo", "encoding_format", "function_call"),
         *("functions", "inference_geo", "mcp_servers", "modalities", "model", "n", "prediction", "safetySettings"),
-        *("store", "stream", "suffix", "tool_choice", "toolConfig", "web_search_options"),
+        *("store", "stream", "suffix", "tool_choice", "toolConfig"),
     }
 )
 _OTHER_DEFAULTS: Mapping[str, tuple[bytes, ...]] = {

@@ -118,6 +118,8 @@ MODELS: Final = (
     ("perplexity", "*deep-research*"),
 )  # fmt: skip
 
+# The vendors whose models search by a tool in their own APIs, as the pages above say.
+SEARCHING: Final = frozenset({"anthropic", "google", "openai", "vertex_ai", "xai"})
 FIELD_NAMES: Final = frozenset(each.place[0] for each in FIELDS)
 SEARCH_NAMES: Final = frozenset(each.place[0] for each in FIELDS if each.searches)
 _OF_FUNCTIONS: Final = frozenset({"function", "name"})  # that have no type
@@ -177,24 +179,51 @@ def lets_search(fields: Mapping[str, msgspec.Raw]) -> bool:
     return searches_by_field(fields) or ("tools" in fields and _SEARCH_TOOL.search(fields["tools"]) is not None)
 
 
-def searches_offered(fields: Mapping[str, msgspec.Raw]) -> frozenset[str]:
-    """Return the paths of searches of the web that a model may use among tools that the client runs, or may leave.
+def only_offered(fields: Mapping[str, msgspec.Raw]) -> frozenset[str]:
+    """Return the paths of what a model may run at its vendor, or may leave: it has tools that the client runs as well.
 
-    So are tools that make pictures, as Codex and Cline offer them. None where a tool is demanded, or where nothing else
-    is offered: then it is what the client came for.
+    Searches, pages, code, pictures, advice. None where nothing else is offered: then it is what the client came for.
+    Nor is it one that the client forces.
     """
-    choice = _decoded(fields["tool_choice"]) if "tool_choice" in fields else None
     tools = _decoded(fields["tools"]) if "tools" in fields else None
-    if (choice.get("type") if isinstance(choice, dict) else choice) not in {None, "auto"} or not isinstance(
-        tools, list
-    ):
+    listed = [(at, tool) for at, tool in enumerate(tools if isinstance(tools, list) else ()) if isinstance(tool, dict)]
+    if not any(_is_own(tool) for _, tool in listed):
         return frozenset()
-    offered = [(number, tool) for number, tool in enumerate(tools) if isinstance(tool, dict)]
-    if not any(_is_own(tool) for _, tool in offered):
-        return frozenset()
-    kinds = {f"tools[{number}]": str(tool.get("type") or "") for number, tool in offered}
-    googles = {f"tools[{number}].{name}" for number, tool in offered for name in _GOOGLES if name in tool}
-    return frozenset(place for place, kind in kinds.items() if kind.startswith(_ONLY_OFFERED)) | googles
+    chosen = _chosen(_decoded(fields["tool_choice"])) if "tool_choice" in fields else []
+    own = {str(tool.get("name")) for _, tool in listed if _is_own(tool)}
+    forced = [] if any(name in own or _is_clients(kind, {}) for kind, name, _ in chosen) else chosen
+    found = [
+        f"tools[{number}]"
+        for number, tool in listed
+        if (kind := str(tool.get("type") or "")).startswith(_ONLY_OFFERED)
+        and not any(_names(choice, kind, tool) for choice in forced)
+    ]
+    found += [path for kind, _, path in chosen if not forced and kind.startswith(_ONLY_OFFERED)]
+    return frozenset([*found, *(f"tools[{number}].{name}" for number, tool in listed for name in _GOOGLES & {*tool})])
+
+
+def _chosen(choice: Any) -> list[tuple[str, str, str]]:
+    """Return type, name and path of each tool among which a choice has the model choose; none where it is free."""
+    if not isinstance(choice, dict):
+        return []
+    kind = choice.get("type")
+    if kind == "allowed_tools":
+        inner = choice.get(kind, choice)
+        listed = inner.get("tools") if isinstance(inner, dict) else None
+        among = [(each, f"tool_choice.tools[{number}]") for number, each in enumerate(listed or ())]
+    else:
+        among = [] if kind in _FREE else [(choice, "tool_choice")]
+    return [
+        (str(each.get("type") or ""), str(each.get("name") or ""), path)
+        for each, path in among
+        if isinstance(each, dict)
+    ]
+
+
+def _names(choice: tuple[str, str, str], kind: str, tool: dict[str, Any]) -> bool:
+    """Whether a choice is of a vendor's ``tool`` of this ``kind``, by its name or its type, which may have a date."""
+    chosen, name, _ = choice
+    return name == tool.get("name") if name else kind.startswith(chosen)
 
 
 def _is_own(tool: dict[str, Any]) -> bool:
@@ -220,8 +249,14 @@ def is_switched_off(value: object) -> bool:
     return value is None or value in (0, [])  # false is 0
 
 
-_ONLY_OFFERED: Final = ("image_generation", "web_fetch", "web_search")
-_GOOGLES: Final = ("googleSearch", "google_search")
+# platform.claude.com/docs/agents-and-tools/tool-use/tool-reference has Anthropic's, read on 2026-11-29.
+_ONLY_OFFERED: Final = (
+    *("advisor", "code_execution", "image_generation", "tool_search_tool", "web_fetch", "web_search"),
+)
+_GOOGLES: Final = frozenset({"googleSearch", "google_search", "codeExecution", "code_execution"}) | {
+    *("urlContext", "url_context"),
+}
+_FREE: Final = frozenset({"auto", "any", "none", "required", None})  # choices that name no tool
 _SEARCHES: Final = tuple(each for each in FIELDS if each.searches)
 
 

@@ -13,6 +13,7 @@ from gateway.core.errors import ApiError, InvalidRequest, NoDeploymentFits
 from gateway.fleet.models import Deployment
 from gateway.settings import DataPolicy
 from providers import (
+    SEARCHING,
     Demand,
     Kind,
     Lengths,
@@ -20,7 +21,7 @@ from providers import (
     amount,
     fitted_to,
     of_loss,
-    searches_offered,
+    only_offered,
 )
 from providers.dialects import (
     AS_CALL,
@@ -100,10 +101,6 @@ class _RefusedLength(_Unfit):
     """A prompt of this length was refused there, of which nothing else is known."""
 
 
-class _Searchless(_Unfit):
-    """It cannot search the web, or make pictures, one tool among those that the client runs: an agent works without."""
-
-
 class Question(msgspec.Struct, frozen=True):
     """The parts of a request that decide which deployments can answer it."""
 
@@ -154,7 +151,7 @@ def fitted(question: Question, deployments: Iterable[Deployment]) -> Fitting:
     too_long = unfit.get(_TooLong, [])
     if not fitting.deployments:  # the refused ones say so in their own words
         long_enough = (*_nearly_long_enough(too_long, needs), *unfit.get(_RefusedLength, ()))
-        for deployment in long_enough or filter(translations.holds, unfit.get(_Searchless, ())):
+        for deployment in long_enough:
             fitting.deployments.append(deployment)
             del excluded[deployment.name]
     if not fitting.deployments:
@@ -183,9 +180,9 @@ class _Translations:
         return self._with_limit is not None
 
     @cached_property
-    def searches(self) -> frozenset[str]:
-        """The searches that the model may use, or leave."""
-        return searches_offered(self._question.fields)
+    def offered(self) -> frozenset[str]:
+        """What the model may run at its vendor, or leave: an agent works without."""
+        return only_offered(self._question.fields)
 
     @cached_property
     def sealed(self) -> bool:
@@ -209,14 +206,6 @@ class _Translations:
         """Whether the request offers tools that take a text."""
         names = self._dialect.requests.custom_names
         return names is not None and bool(names(self._fields))
-
-    def holds(self, deployment: Deployment) -> bool:
-        """Whether its context holds the prompt."""
-        try:
-            _check_length(deployment, self._question, is_ceiling=self.lowers)
-        except _Unfit:
-            return False
-        return True
 
     def fit(self, deployment: Deployment, fitting: Fitting) -> None:
         """Add ``deployment`` to ``fitting``, with its translated request and the fields left out."""
@@ -255,9 +244,9 @@ class _Translations:
         fitting.dropped[deployment.name] = tuple(dict.fromkeys(loss.field for loss in losses))
         if lost and not deployment.drop_params:
             field, reason = lost[0].field, lost[0].reason
-            is_searchless = self.searches.issuperset(loss.field for loss in lost)
-            unfit = _Searchless if is_searchless else _Unfit
-            raise unfit(f"does not support {field!r}: {reason} (drop_params: true leaves it out)")
+            if not self.offered.issuperset(loss.field for loss in lost):
+                raise _Unfit(f"does not support {field!r}: {reason} (drop_params: true leaves it out)")
+            fitting.second[deployment.name] = f"does not have {field!r}, which is only offered"
 
     def _lost_with_all(self, wording: Wording, malformed: Malformed) -> tuple[Loss, ...]:
         """Return what was lost of a request of whose prompt nothing is left, and which therefore is ``malformed``."""
@@ -369,6 +358,7 @@ class _Translations:
             takes_signed=deployment.takes_signed,
             beyond=deployment.beyond,
             reads_bills=deployment.vendor == "anthropic",
+            searches=deployment.vendor in SEARCHING,
             takes_forced=deployment.traits.takes_forced,
             forbids_calls=deployment.traits.forced_tools != "auto",
             takes_none=deployment.traits.takes_none,

@@ -46,6 +46,7 @@ class Habits(msgspec.Struct, frozen=True):
     )
     encrypts: bool = False  # in Responses, it gives its reasoning encrypted, where a request asks for that
     seal: Seal | None = None  # of its account: opens what of that was sealed; None: there is nothing to be opened
+    searches: bool = False  # its vendor searches the web in its API, by a tool
     reads_bills: bool = True  # Anthropic's own, to which Claude Code addresses a note that changes with each call
 
 

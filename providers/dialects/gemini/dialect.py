@@ -10,6 +10,7 @@ import msgspec
 from providers.dialects import meanings
 from providers.dialects.chat.deltas import googles_in
 from providers.dialects.chat.forced_call import AS_AUTO, NO_TEXT, forced_among, loses_format, schema_of
+from providers.dialects.chat.searches import SEARCH_FIELD, search_in
 from providers.dialects.dialect import (
     AS_CALL,
     AnswerFormat,
@@ -332,12 +333,14 @@ def from_chat(
     addresses: bool = False,
     several: bool = True,
     logprobs: bool = False,
+    searches: bool = False,
 ) -> Wording:
     """Translate a chat completion request into a Gemini request, whose parameters are as in ``fields.py``.
 
     ``levels``: the model takes a level of thinking, and not a budget; those that do also take functions and a form
     of the answer at once. ``least``: the effort below which it cannot think. ``penalties``: it takes some.
     ``addresses``: it reads what is there. ``several``: it gives several answers. ``logprobs``: it tells these.
+    ``searches``: it searches the web, where no functions are beside that: before Gemini 3 it refuses both.
 
     Raises:
         Malformed: the request is not valid in chat.
@@ -367,6 +370,9 @@ def from_chat(
     if "store" in asked and decoded(asked["store"], bool, "store") is not None:
         said["store"] = asked["store"]
     said.update(_tools(asked, losses))
+    if searches and "tools" not in said and search_in(asked, losses, {}):
+        said["tools"] = [{"googleSearch": {}}]
+        del asked[SEARCH_FIELD]
     said.update(_form(asked, losses, calls="tools" in said and not levels))
     said.update(_thinking(asked, losses, levels=levels, least=least))
     lose_stream_options(asked, losses, _NO_FIELD)
@@ -527,6 +533,7 @@ def habits_of(model: str, max_output_tokens: int | None, known: Habits) -> Gemin
         thinks=known.thinks,
         signs=traits.family == "gemini" and traits.takes_levels,
         takes_none=True,
+        searches=known.searches,
         takes_forced=known.takes_forced,
         forbids_calls=known.forbids_calls,
         levels=traits.takes_levels,
@@ -554,6 +561,7 @@ def _from_chat(fields: Fields, habits: Habits) -> Wording:
         addresses="addresses" in own.beyond,
         several=own.several,
         logprobs=own.logprobs,
+        searches=own.searches,
     )
 
 

@@ -167,6 +167,7 @@ def _from_chat(fields: Fields, habits: Habits) -> Wording:
         least_thinking=own.least_thinking,
         sampling=own.sampling,
         signs=own.signs,
+        searches=own.searches,
     )
 
 

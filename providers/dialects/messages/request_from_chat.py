@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 import msgspec
 
 from providers.dialects.chat.forced_call import loses_format
+from providers.dialects.chat.searches import SEARCH_FIELD, search_in
 from providers.dialects.messages.fields import (
     DEFAULTS,
     OF_DOCUMENT,
@@ -456,6 +457,7 @@ def from_chat(
     least_thinking: LeastThinking = "off",
     sampling: Sampling = "free",
     signs: bool = False,
+    searches: bool = False,
 ) -> Wording:
     """Translate a chat completion request into a Messages request.
 
@@ -465,6 +467,7 @@ def from_chat(
     a request that forbids it, as some models cannot stop. ``sampling`` says which of temperature,
     top_p and top_k it takes. A temperature or top_p of 1, the default in both APIs, is not sent: newer models refuse
     any value. ``signs``: it reads the thoughts that it has signed.
+    ``searches``: its vendor searches the web.
 
     Raises:
         Malformed: the request is not valid in chat.
@@ -486,6 +489,9 @@ def from_chat(
     said["messages"] = conversation.turns
     said.update(_stops(asked, losses))
     said.update(_tools(asked, losses))
+    if searches and (found := search_in(asked, losses, _SEARCH)):
+        said["tools"] = [*said.get("tools", ()), *found]
+        del asked[SEARCH_FIELD]
     said.update(_form(asked, losses))
     effort = decoded(asked.get("reasoning_effort"), str, "reasoning_effort")
     limited = limit is not None or is_longest
@@ -503,6 +509,9 @@ def from_chat(
         if name not in _TRANSLATED and bytes(value) not in DEFAULTS.get(name, ()):
             losses.add(name, _HINTS.get(name) or _REASONS.get(name, _NO_FIELD), hint=name in _HINTS)
     return Wording({name: raw_json(value) for name, value in said.items()}, losses.met())
+
+
+_SEARCH: Object = {"type": "web_search_20250305", "name": "web_search"}
 
 
 def _stops(asked: RawObject, losses: Losses) -> Object:

@@ -59,6 +59,7 @@ def habits_of(model: str, max_output_tokens: int | None, known: Habits) -> Messa
         thinks=known.thinks,
         signs=traits.signs,
         reads_bills=known.reads_bills,
+        searches=known.searches,
         max_tokens=max_output_tokens or DEFAULT_MAX_TOKENS,
         is_longest=max_output_tokens is not None,
         adaptive_thinking=traits.adaptive,

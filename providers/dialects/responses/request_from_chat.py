@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 
+from providers.dialects.chat.searches import SEARCH_FIELD, search_in
 from providers.dialects.dialect import Habits
 from providers.dialects.histories import SYSTEM_FIRST, CallIds, FittedIds, History, tagged
 from providers.dialects.messages.fields import lose_stream_options
@@ -384,7 +385,7 @@ def from_chat(fields: Mapping[str, msgspec.Raw], habits: Habits = _ANY) -> Wordi
         said["instructions"] = transcript.instructions
     said["input"] = transcript.items
     said["store"] = False  # the default is true, and a call that is stored is not raced
-    if tools := responses_tools(asked.get("tools"), losses):
+    if tools := _tools(asked, losses, searches=habits.searches):
         said["tools"] = tools
     choice = responses_tool_choice(asked.get("tool_choice"), losses)
     if choice is not None and tools:
@@ -410,6 +411,14 @@ def from_chat(fields: Mapping[str, msgspec.Raw], habits: Habits = _ANY) -> Wordi
         losses.lose(asked, name, "", reason, *plain)
     losses.rest(asked, _READ, "", _NO_SUCH_FIELD)
     return Wording({name: raw_json(value) for name, value in said.items()}, losses.met())
+
+
+def _tools(asked: RawObject, losses: Losses, *, searches: bool) -> list[Any]:
+    tools = responses_tools(asked.get("tools"), losses)
+    if searches and (found := search_in(asked, losses, {"type": "web_search"}, sizes=True)):
+        del asked[SEARCH_FIELD]
+        return [*tools, *found]
+    return tools
 
 
 def _limit(asked: RawObject, losses: Losses) -> dict[str, Any]:
