@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from gateway.settings import Role
+from gateway.settings import Profile, Role
 from tests.browser.visit import Visit
 from tests.support.browser.installation import KEYS, Installation
 
@@ -85,6 +85,51 @@ def test_a_key_is_made_and_revoked(guarded: Installation, visit: Callable[..., V
     page.locator("dialog").get_by_role("button", name="Revoke").click()
     page.locator("dialog").wait_for(state="detached")
     assert guarded.call(key=key) == 401
+    assert seen.complaints == []
+
+
+def test_a_key_is_made_for_a_team_and_moved_to_another_profile(
+    guarded: Installation, visit: Callable[..., Visit]
+) -> None:
+    seen = visit(guarded)
+    seen.sign_in(KEYS["root"])
+    page = seen.page
+    page.wait_for_selector("#navigation a[href='#/keys']")
+    seen.open("keys")
+    app = page.locator("section.client", has=page.get_by_role("heading", name="app", exact=True))
+    assert "Team: research" in app.inner_text()
+    page.get_by_role("button", name="New key").click()
+    form = page.locator("dialog")
+    profiles = form.get_by_label("Profile").locator("option")
+    assert profiles.evaluate_all("all => all.map(each => each.value)") == ["", *Profile]
+    assert form.get_by_label("Team").locator("option").evaluate_all("all => all.map(each => each.value)") == [
+        "",
+        "research",
+    ]
+    form.get_by_label("Name").fill("of-a-team")
+    form.get_by_label("Team").select_option("research")
+    form.get_by_label("Profile").select_option("voice")
+    form.get_by_label("Priority").fill("3")
+    assert seen.axe() == []
+    form.get_by_role("button", name="Make the key").click()
+    key = form.locator("input[readonly]").input_value()
+    form.get_by_role("button", name="Done").click()
+    card = page.locator("section.client", has=page.get_by_role("heading", name="of-a-team", exact=True))
+    card.get_by_text("Team: research").wait_for()
+    assert {"profile voice", "priority 3"} <= set(card.locator("header p").inner_text().split(" · "))
+    assert guarded.call(key=key) == 200
+    guarded.await_rows(
+        "select id from calls where client = 'of-a-team' and json_extract(tags, '$.team') = 'research'", 1
+    )
+    page.get_by_role("button", name="Change: of-a-team").click()
+    form.get_by_label("Team").select_option("")
+    form.get_by_label("Profile").select_option("agent")
+    form.get_by_label("Requests a minute").fill("7")
+    form.get_by_role("button", name="Save").click()
+    form.wait_for(state="detached")
+    card.get_by_text("profile agent").wait_for()
+    found = guarded.ask("/admin/keys/of-a-team", key=KEYS["root"])[1]
+    assert (found.get("team"), found["profile"], found["priority"], found["rpm"]) == (None, "agent", 3, 7)
     assert seen.complaints == []
 
 

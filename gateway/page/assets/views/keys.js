@@ -12,6 +12,7 @@ const EVERY_MS = 5000;
 const DAY_S = 86_400;
 
 const ROLES = [["client", "client: makes calls"], ["viewer", "viewer: looks, and makes no calls"], ["operator", "operator: looks, and makes calls"], ["admin", "admin: also changes keys"]];
+const PROFILES = [["", "the model's"], ["chat", "chat: a person reads the stream"], ["voice", "voice: a person listens"], ["agent", "agent: a program waits for whole answers"], ["batch", "batch: no person waits, the cheapest"]];
 const GRACES = [[0, "at once"], [3600, "in an hour"], [DAY_S, "in a day"], [7 * DAY_S, "in a week"], [30 * DAY_S, "in 30 days"]];
 
 /** Show them in `root` until closed. */
@@ -23,19 +24,22 @@ export function view(root, params, session) {
   const place = h("div");
   const making = h("div", { class: "controls" });
   fill(root, h("header", { class: "head" }, h("h1", {}, "Keys"), making), place);
+  let known = []; // the teams that are configured
   const kept = watching(place, load, (found, body) => redraw(body, draw(found)), { everyMs: EVERY_MS });
 
   async function load(signal) {
     const [keys, usage, configuration] = await Promise.all(["keys", "usage", "configuration"].map((path) => get(path, {}, { signal })));
-    return { clients: keys.data, usage: usage.data, isChangeable: configuration.settings.keys === "database" };
+    const { settings } = configuration;
+    return { clients: keys.data, usage: usage.data, teams: Object.keys(settings.teams ?? {}), isChangeable: settings.keys === "database" };
   }
 
-  function draw({ clients, usage, isChangeable }) {
+  function draw({ clients, usage, teams, isChangeable }) {
+    known = teams;
     const used = new Map(usage.map((each) => [each.client, each]));
-    if (!making.hasChildNodes() && isChangeable) fill(making, key("new", h("button", { type: "button", class: "primary", onclick: () => make(session, kept.again) }, "New key")));
+    if (!making.hasChildNodes() && isChangeable) fill(making, key("new", h("button", { type: "button", class: "primary", onclick: () => make(session, known, kept.again) }, "New key")));
     return [
       isChangeable ? null : inFile(),
-      clients.length ? clients.map((client, at) => card(client, `client-${at}`, used.get(client.name), isChangeable, kept.again)) : noClients(isChangeable),
+      clients.length ? clients.map((client, at) => card(client, `client-${at}`, used.get(client.name), teams, isChangeable, kept.again)) : noClients(isChangeable),
     ];
   }
 
@@ -50,12 +54,12 @@ function noClients(isChangeable) {
   return empty("No clients", isChangeable ? "Make the first key: until then only this machine's admin may look." : "Without clients only programs on this machine may call the gateway.");
 }
 
-function card(client, id, used, isChangeable, again) {
+function card(client, id, used, teams, isChangeable, again) {
   const isOurs = client.source === "database" && !client.shadowed && isChangeable;
   return h("section", { class: "card client", "aria-labelledby": id },
     h("header", {}, h("h2", { id }, client.name), h("span", { class: "chip" }, client.role), h("p", {}, about(client, used)),
       isOurs ? h("div", { class: "controls" },
-        act("Limits", client, () => change(client, again)),
+        act("Change", client, () => change(client, teams, again)),
         act("Rotate", client, () => rotate(client, again)),
         act("Revoke", client, () => revoke(client, again), "danger")) : h("div", { class: "controls soft" }, whose(client))),
     h("div", { class: "inside" }, limits(client, used)),
@@ -69,6 +73,9 @@ function whose(client) {
 
 function about(client, used) {
   const said = [client.models ? `Models: ${client.models.join(", ")}` : "All models"];
+  if (client.team) said.unshift(`Team: ${client.team}`);
+  if (client.profile) said.push(`profile ${client.profile}`);
+  if (client.priority) said.push(`priority ${client.priority}`);
   if (client.expires) said.push(`${Date.parse(client.expires) <= Date.now() ? "expired" : "expires"} ${day(client.expires)}`);
   if (used?.calls) {
     const tokens = (used.prompt_tokens ?? 0) + (used.completion_tokens ?? 0);
@@ -101,36 +108,36 @@ function act(words, client, onclick, kind = null) {
 }
 
 /** A new client with its first key. */
-function make(session, again) {
+function make(session, teams, again) {
   const models = session?.models ?? [];
   dialog("New key", "Make the key", [
     field("Name", h("input", { name: "name", required: true, autocomplete: "off", spellcheck: "false", maxlength: "64" }), "Whose key it is. The ledger shows this name."),
     chosen("Role", "role", ROLES, "client"),
     models.length ? h("fieldset", { class: "checks" }, h("legend", {}, "Models (none chosen: all)"), models.map((name) => h("label", {}, h("input", { type: "checkbox", name: "models", value: name }), name))) : null,
     field("Expires", h("input", { name: "expires", type: "date" }), "Refused from the beginning of that day (UTC) on. Empty: never."),
+    ownFields({}, teams),
     limitFields({}),
   ], async (form) => {
     const body = { name: form.get("name").trim(), role: form.get("role") };
     const chosen = form.getAll("models");
     if (chosen.length) body.models = chosen;
     if (form.get("expires")) body.expires = form.get("expires");
-    for (const [name] of LIMITS) if (form.get(name) !== "") body[name] = Number(form.get(name));
+    Object.assign(body, Object.fromEntries(Object.entries(chosenIn(form)).filter(([, value]) => value !== null)));
     const made = await send("POST", "keys", body);
     again();
     return shownOnce(made.name, made.key);
   });
 }
 
-function change(client, again) {
-  dialog(`Limits of ${client.name}`, "Save", [h("p", { class: "soft" }, "They hold for all keys of the client, on all replicas, from its next call on. Empty: no limit. What is used already counts."), limitFields(client)], async (form) => {
-    const patch = {};
-    for (const [name] of LIMITS) {
-      const value = form.get(name) === "" ? null : Number(form.get(name));
-      if (value !== (client[name] ?? null)) patch[name] = value;
-    }
+function change(client, teams, again) {
+  dialog(`Change ${client.name}`, "Save", [
+    h("p", { class: "soft" }, "This holds for all keys of the client, on all replicas, from its next call on. An empty limit: none. What is used already counts."),
+    ownFields(client, teams), limitFields(client),
+  ], async (form) => {
+    const patch = Object.fromEntries(Object.entries(chosenIn(form)).filter(([name, value]) => value !== setOf(client, name)));
     if (Object.keys(patch).length) {
       await send("PATCH", `keys/${encodeURIComponent(client.name)}`, patch);
-      tell(`Limits of ${client.name} are changed`);
+      tell(`${client.name} is changed`);
       again();
     }
     return null;
@@ -208,12 +215,33 @@ function dialog(title, words, fields, submit, kind = "primary") {
   }
 }
 
-function chosen(words, name, options, first) {
-  return field(words, h("select", { name }, options.map(([value, label]) => h("option", { value, selected: value === first }, label))));
+function chosen(words, name, options, first, hint = null) {
+  return field(words, h("select", { name }, options.map(([value, label]) => h("option", { value, selected: value === first }, label))), hint);
 }
 
 function field(words, input, hint = null) {
   return h("label", { class: "field" }, h("span", {}, words), input, hint ? h("small", { class: "soft" }, hint) : null);
+}
+
+/** What a form sets besides the client's name, role and models: settings by name; null: the default. */
+function chosenIn(form) {
+  const text = (name) => form.get(name) || null;
+  const number = (name) => (form.get(name) === "" ? null : Number(form.get(name)));
+  return { team: text("team"), profile: text("profile"), priority: number("priority") || null, ...Object.fromEntries(LIMITS.map(([name]) => [name, number(name)])) };
+}
+
+/** The same of a client. */
+function setOf(client, name) {
+  return name === "priority" ? client.priority || null : client[name] ?? null;
+}
+
+/** Whose limits also count, how its calls are raced, and what comes first under overload. */
+function ownFields(client, teams) {
+  const named = client.team && !teams.includes(client.team) ? [...teams, client.team] : teams;
+  return h("div", { class: "columns" },
+    named.length ? chosen("Team", "team", [["", "none"], ...named.map((each) => [each, each])], client.team ?? "", "Its calls also count against this team's limits.") : null,
+    chosen("Profile", "profile", PROFILES, client.profile ?? "", "How its calls are raced."),
+    field("Priority", h("input", { name: "priority", type: "number", step: "1", value: client.priority || "", placeholder: "0" }), "Under overload, calls of a higher one are served first."));
 }
 
 function limitFields(client) {
