@@ -4,6 +4,8 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from tests.browser.visit import Visit
 from tests.support.browser.installation import MODEL, Installation
 
@@ -74,6 +76,49 @@ def test_the_hour_is_a_whole_hour_in_steps_of_a_minute(demo: Installation, visit
     assert shown["series"]
     minutes = (datetime.fromisoformat(shown["to"]) - datetime.fromisoformat(shown["from"])) / timedelta(minutes=1)
     assert minutes in {61, 62}  # the running minute is the last step
+
+
+@pytest.mark.parametrize(("first", "shown"), [(-10, 11), (-2, 5)])  # steps from the end: at least five are shown
+def test_time_begins_with_the_first_attempts_until_a_window_is_chosen(
+    demo: Installation, visit: Callable[..., Visit], first: int, shown: int
+) -> None:
+    def begin(route: "Route") -> None:
+        response = route.fetch()
+        told: dict[str, Any] = response.json()
+        for each in told["series"]:
+            each["n"] = [0] * len(each["t"])
+            each["n"][first] = 3
+        route.fulfill(response=response, json=told)
+
+    seen = visit(demo)
+    seen.page.route("**/api/history*", begin)
+    page = seen.open("history")
+    plot = page.locator("section[aria-labelledby=plot-ttft]")
+    plot.locator("summary").click()
+    plot.locator("tbody tr").first.wait_for()
+    assert plot.locator("tbody tr").count() in {shown, shown + 1}  # the running minute may be the next
+    page.get_by_text("from the first attempts on").wait_for()
+    page.get_by_role("button", name="Hour").click()
+    page.get_by_text("from the first attempts on").wait_for(state="hidden")
+    assert plot.locator("tbody tr").count() in {61, 62}
+    dragged(page)
+    page.get_by_text("Shown: ").wait_for()
+    assert seen.complaints == []
+
+
+@pytest.mark.parametrize("width", [1920, 1280, 1024, 768, 390])
+def test_the_plots_of_the_last_row_fill_it(demo: Installation, visit: Callable[..., Visit], width: int) -> None:
+    seen = visit(demo, width=width)
+    page = seen.open("history")
+    page.wait_for_selector("main canvas")
+    seen.settle()
+    whole, *boxes = [each.bounding_box() for each in page.locator(".history > .columns, .history > .columns > *").all()]
+    assert whole is not None
+    rows: dict[float, float] = {}
+    for box in boxes:
+        assert box is not None
+        rows[box["y"]] = max(rows.get(box["y"], 0), box["x"] + box["width"])
+    assert all(abs(right - whole["x"] - whole["width"]) <= 1 for right in rows.values())
 
 
 def test_a_range_of_time_is_kept_for_the_way_back_and_goes_to_no_other_view(

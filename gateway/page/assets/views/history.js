@@ -3,7 +3,7 @@
 import { entitle } from "../lib/alarm.js";
 import { get } from "../lib/api.js";
 import { colourOf, resolved } from "../lib/colours.js";
-import { fill, h } from "../lib/dom.js";
+import { fill, h, say } from "../lib/dom.js";
 import { choice, copies, copiesSql, named, selects, swatch } from "../lib/figures.js";
 import { CLOCK, count, ms, percent, span, time, tps } from "../lib/format.js";
 import { plot } from "../lib/plot.js";
@@ -12,13 +12,14 @@ import { empty, watching } from "../lib/states.js";
 import { table } from "../lib/table.js";
 import { outageWords } from "../lib/words.js";
 import { heat, zoneWords } from "./parts/heat.js";
-import { askedWindow, windowChoice, windowWords } from "./parts/windows.js";
+import { askedWindow, windowChoice, windowTitle, windowWords } from "./parts/windows.js";
 
 const EVERY_MS = 60_000;
 const HEAT_EVERY_MS = 10 * 60_000;
 const MARK_PX = 16; // of a mark at which everything failed
 const WEEKS_AT_ONCE = 8;
 const SHORTEST_MS = 120_000; // of a range of time
+const LEAST_STEPS = 5; // of an axis that begins with the first attempts
 const HOUR_MS = 3_600_000;
 const SPANS = { "1h": HOUR_MS, "24h": 24 * HOUR_MS, "7d": 7 * 24 * HOUR_MS, "30d": 30 * 24 * HOUR_MS };
 
@@ -105,7 +106,8 @@ export function view(root, params, session, address) {
   const gone = h("section", { class: "card", "aria-labelledby": "outages" }, h("header", {}, h("h2", { id: "outages" }, "Outages"), h("p", {}, "A deployment that fails again and again is not asked until a probe succeeds.")), outages.element);
   const slow = table(SLOWDOWNS, { caption: "Slowdowns", key: (each) => each.id, stacks: true, sorted: [3, "descending"] });
   const slower = h("section", { class: "card", "aria-labelledby": "slowdowns" }, h("header", {}, h("h2", { id: "slowdowns" }, "Slower than usual"), h("p", {}, "Compared with its own earlier weeks, and with the model's other deployments at the same time.")), slow.element);
-  const plots = h("div", { class: "history" }, legend, marks, h("div", { class: "columns" }, cards.map((each) => each.element)), slower, gone);
+  const fitted = h("p", { class: "soft fitted", hidden: true });
+  const plots = h("div", { class: "history" }, fitted, legend, marks, h("div", { class: "columns" }, cards.map((each) => each.element)), slower, gone);
   const kept = watching(place, load, show, { everyMs: EVERY_MS, lines: 12 });
 
   const heats = watching(heatPlace, loadHeat, (value, body) => showHeat(value, body), { everyMs: HEAT_EVERY_MS, lines: 8 });
@@ -218,8 +220,11 @@ export function view(root, params, session, address) {
   function drawPlots() {
     if (!found?.series.length) return;
     const shown = found.series.filter((each) => !hidden.has(each.deployment));
-    const t = grid(found);
-    const range = [Date.parse(found.from) / 1000, Date.parse(found.to) / 1000];
+    const since = isChosen || asked.from !== null ? null : sinceFirst(found);
+    const t = grid(found, since);
+    const range = [since ?? Date.parse(found.from) / 1000, Date.parse(found.to) / 1000];
+    fitted.hidden = since === null;
+    say(fitted, since === null ? "" : `Of ${windowWords(asked.window)}, from the first attempts on. “${windowTitle(asked.window)}” shows all of it.`);
     const bands = found.outages.filter((each) => shown.some((line) => line.deployment === each.deployment)).map((each) => ({
       from: Date.parse(each.from) / 1000,
       to: each.to ? Date.parse(each.to) / 1000 : each.may_last ? null : Date.parse(each.from) / 1000, // a line where it began
@@ -385,11 +390,17 @@ function begun(series) {
   return Math.min(...series.map((each) => each.t[each.n.findIndex((n) => n > 0)] ?? Infinity));
 }
 
+/** From when on attempts are shown, in unix seconds, if the window begins long before them; else null. */
+function sinceFirst({ from, to: end, step_s: step, series }) {
+  const since = Math.min(begun(series) - step, Date.parse(end) / 1000 - LEAST_STEPS * step);
+  return since > Date.parse(from) / 1000 + step ? since : null;
+}
+
 /** Every step of the time shown, in unix seconds: a step in which nothing ran is a gap, not a line across. */
-function grid({ from, to: end, step_s: step, series }) {
+function grid({ from, to: end, step_s: step, series }, since) {
   const offset = series[0].t.length ? series[0].t[0] % step : 0;
   const last = Date.parse(end) / 1000;
-  const first = Math.floor((Date.parse(from) / 1000 - offset) / step) * step + offset;
+  const first = Math.floor(((since ?? Date.parse(from) / 1000) - offset) / step) * step + offset;
   const steps = [];
   for (let at = first; at < last; at += step) steps.push(at);
   return steps;

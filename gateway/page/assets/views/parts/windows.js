@@ -21,6 +21,11 @@ export function windowChoice(chosen, changed, usual = USUAL) {
   });
 }
 
+/** A window's word on its button: `Day`. */
+export function windowTitle(name) {
+  return WINDOWS[name][0];
+}
+
 /** A window's words for a sentence: `the last 24 hours`. */
 export function windowWords(name) {
   return WINDOWS[name][1];
