@@ -104,6 +104,30 @@ def test_lanes_have_their_names_on_a_phone(demo: Installation, visit: Callable[.
     assert any(text.startswith("a-pro") and text.endswith("…") for text in names)
 
 
+def test_what_stands_in_place_of_the_lanes_fills_its_card_and_moves_nothing_that_is_pointed_at(
+    demo: Installation, visit: Callable[..., Visit]
+) -> None:
+    calls: list[dict[str, Any]] = [race(1, datetime.now(UTC) - timedelta(minutes=5))]
+    seen = visit(demo)
+    seen.page.route("**/api/calls?*", lambda route: route.fulfill(json={"data": calls, "next": None, "sql": ""}))
+    page = seen.open("live")
+    page.get_by_role("heading", name="The last race").wait_for()
+    page.locator("section.last tbody tr").first.wait_for()
+    [stage, inside] = [page.locator(each).bounding_box() for each in ("main .stage", "main .stage .inside")]
+    assert stage is not None
+    assert inside is not None
+    assert abs(stage["height"] - inside["height"]) <= 2
+    page.locator("section.last h2").hover()
+    demo.calls(3)
+    page.wait_for_function("() => Number(document.querySelector('main .stat:first-child dd').innerText) > 0")
+    held = page.locator("main .stage").bounding_box()
+    assert held is not None
+    assert held["height"] == stage["height"]
+    page.mouse.move(5, 5)
+    page.wait_for_function("() => document.querySelector('main .lanes').clientHeight > 200")
+    assert seen.complaints == []
+
+
 @pytest.mark.parametrize("width", [1280, 390])
 def test_dollars_are_on_the_first_screen(demo: Installation, visit: Callable[..., Visit], width: int) -> None:
     def see(route: "Route") -> None:

@@ -5,6 +5,7 @@ import re
 from collections.abc import Callable
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 import pytest
 
@@ -293,6 +294,39 @@ def test_a_call_that_another_worker_has_is_shown_once_its_row_is_stored(
     page.route("**/api/calls/*", lambda route: route.fulfill(json=told))
     page.clock.fast_forward(AGAIN)
     page.wait_for_selector("main h2:text-is('The race')")
+
+
+def test_a_mistyped_id_is_told_so_and_with_the_call_that_it_almost_is(
+    demo: Installation, visit: Callable[..., Visit]
+) -> None:
+    [(stored,)] = demo.rows("select id from calls order by started_at desc limit 1")
+    known = str(UUID(stored))
+    page = visit(demo).page
+    for mistyped, title in (
+        (known[:-1], "No such call"),  # not whole: no other worker can have it
+        (known[:-1] + ("0" if known[-1] != "0" else "1"), "Not here yet"),
+        ("nonsense", "No such call"),
+    ):
+        page.goto(f"{demo.url}/#/calls/{mistyped}")
+        page.locator("main h2").get_by_text(title, exact=True).wait_for()
+        page.get_by_text("mistyped").wait_for()
+        assert page.get_by_role("link", name="All calls").count() == 1
+        if mistyped != "nonsense":
+            page.get_by_role("link", name="almost this id").click()
+            page.wait_for_selector("main h2:text-is('The race')")
+            assert known in page.url
+
+
+def test_a_call_that_nobody_has_is_given_up_at_the_time_that_was_told(
+    demo: Installation, visit: Callable[..., Visit]
+) -> None:
+    page = visit(demo).page
+    page.clock.install()
+    page.goto(f"{demo.url}/#/calls/{new_id()}")
+    page.wait_for_selector("main h2:text-is('Not here yet')")
+    page.get_by_text("looks for it until").wait_for()
+    page.clock.fast_forward("11:00")
+    page.wait_for_selector("main h2:text-is('No such call')")
 
 
 def test_a_provider_left_out_can_be_taken_back_where_nothing_was_replayed(

@@ -15,7 +15,8 @@ const KEYS = [
   [["?"], "This list"],
 ];
 const MOST_PLACES = 12; // of the list of Ctrl-K
-const IS_ID = /^[0-9a-f]{8}-?[0-9a-f]{4}-?7[0-9a-f]{3}-?[0-9a-f]{4}-?[0-9a-f]{12}$/i; // UUIDv7; those of requests are often UUIDv4
+/** What a call's own id looks like. */
+export const IS_ID = /^[0-9a-f]{8}-?[0-9a-f]{4}-?7[0-9a-f]{3}-?[0-9a-f]{4}-?[0-9a-f]{12}$/i; // UUIDv7; those of requests are often UUIDv4
 
 /** The field that finds a call: by its own id, else by the id of its request. */
 export function finder() {

@@ -5,6 +5,7 @@ import { get } from "../lib/api.js";
 import { fill, h } from "../lib/dom.js";
 import { copies, copiesSql, named } from "../lib/figures.js";
 import { CLOCK, count, counted, ms, percent, time, tokens, tps, usd } from "../lib/format.js";
+import { IS_ID } from "../lib/keys.js";
 import { to } from "../lib/route.js";
 import { empty, failed, waiting } from "../lib/states.js";
 import { behind, dataTable } from "../lib/table.js";
@@ -17,6 +18,8 @@ const AGAIN_MS = 5000; // after a failure
 const UNSTORED_EVERY_MS = 2000;
 const AUDITS_AWAITED_MS = 60_000; // rows of audited losers follow their call's
 const RECENT_MS = 600_000; // a call that another worker began so lately may still run there
+const MOST_TYPOS = 2; // of an id that resembles a call's
+const COMPARED = 200; // of the last day's calls, with a mistyped id
 
 const ATTEMPTS = [
   ["Attempt", (each) => `${each.number} · ${each.deployment}`],
@@ -69,6 +72,7 @@ function answeredAs({ model_version: model, system_fingerprint: fingerprint }) {
 export function view(root, [id]) {
   let timer = null;
   let shown = null;
+  let missed = null; // what is said in place of a call that is not known
   const opened = Date.now();
   const asking = new AbortController();
   const body = h("div", { class: "call" }, waiting(8));
@@ -83,7 +87,7 @@ export function view(root, [id]) {
     } catch (error) {
       if (asking.signal.aborted) return;
       if (error.status === 404) {
-        fill(body, unknown(id));
+        miss();
         if (isRecent(id)) timer = setTimeout(look, UNSTORED_EVERY_MS);
       } else if (error.status !== 401) {
         fill(note, failed(error, look));
@@ -94,12 +98,24 @@ export function view(root, [id]) {
       return;
     }
     fill(note);
+    missed = null;
     entitle("Call", found.call.model, time(found.call.started_at));
     const text = JSON.stringify(found);
     if (text !== shown || found.source === "running") redraw(body, drawn(found));
     shown = text;
     const wait = waitFor(found, Date.now() - opened);
     if (wait !== null) timer = setTimeout(look, wait);
+  }
+
+  /** Say that the call is not known, and which one has almost this id; again only in other words, so that a focus stays. */
+  async function miss() {
+    const mark = isRecent(id) ? "recent" : "old";
+    if (missed === mark) return;
+    missed = mark;
+    fill(body, unknown(id, null));
+    entitle("Call", "not found");
+    const near = await nearest(id, asking.signal);
+    if (near && missed === mark) fill(body, unknown(id, near));
   }
 
   return {
@@ -291,12 +307,49 @@ function bounded(value, low, high) {
 
 /** Whether a call began a short while ago: ids begin with the time, in milliseconds. */
 function isRecent(id) {
-  return Math.abs(Date.now() - Number.parseInt(id.replaceAll("-", "").slice(0, 12), 16)) < RECENT_MS;
+  return IS_ID.test(id) && Math.abs(Date.now() - begunAt(id)) < RECENT_MS;
 }
 
-function unknown(id) {
-  if (isRecent(id)) return empty("Not here yet", `Another worker may still have the call ${id}: it is shown here once its row is stored.`);
-  return empty("No such call", `No call has the id ${id}. It may be older than what is kept, or of another gateway.`, h("a", { class: "button", href: to("calls") }, "All calls"));
+function begunAt(id) {
+  return Number.parseInt(id.replaceAll("-", "").slice(0, 12), 16);
+}
+
+/** The call of the last day whose id is this one but for a few characters; null without one. */
+async function nearest(id, signal) {
+  try {
+    const { data } = await get("calls", { window: "24h", limit: COMPARED }, { signal });
+    return data.map((each) => each.id).find((each) => typos(bare(each), bare(id)) <= MOST_TYPOS) ?? null;
+  } catch {
+    return null; // then there is no suggestion
+  }
+}
+
+function bare(id) {
+  return id.toLowerCase().replaceAll("-", "");
+}
+
+/** How many characters are other, missing or too many (Levenshtein's distance). */
+function typos(one, other) {
+  if (Math.abs(one.length - other.length) > MOST_TYPOS) return Infinity;
+  let before = Array.from({ length: other.length + 1 }, (_, at) => at);
+  for (let row = 1; row <= one.length; row += 1) {
+    const now = [row];
+    for (let at = 1; at <= other.length; at += 1) {
+      now[at] = Math.min(before[at] + 1, now[at - 1] + 1, before[at - 1] + (one[row - 1] === other[at - 1] ? 0 : 1));
+    }
+    before = now;
+  }
+  return before.at(-1);
+}
+
+function unknown(id, near) {
+  const ways = [near ? h("a", { class: "button primary", href: to("calls", [near]) }, "Open the call that has almost this id") : null, h("a", { class: "button", href: to("calls") }, "All calls")];
+  if (isRecent(id)) {
+    const until = time(new Date(begunAt(id) + RECENT_MS).toISOString());
+    return empty("Not here yet", `No call that is known here has the id ${id}. If another worker still has it, it is shown here once its row is stored: this page looks for it until ${until}. Else the id is mistyped.`, ...ways);
+  }
+  const why = IS_ID.test(id) ? "It may be mistyped, older than what is kept, or of another gateway." : "It is not the id of a call, which has 32 digits and letters from a to f: it is mistyped, or not whole.";
+  return empty("No such call", `No call has the id ${id}. ${why}`, ...ways);
 }
 
 function known(value) {

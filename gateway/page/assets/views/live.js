@@ -42,6 +42,7 @@ export function view(root, params, session, query) {
   let races = null;
   let lanes = null;
   let frame = null;
+  let drawn = null; // what stands in place of the lanes: words of `stand`
   let drawn_ms = 0;
   let worth = { figure: NOTHING, note: "not known yet", cost: UNKNOWN_COST };
   let valuing = null;
@@ -235,6 +236,8 @@ export function view(root, params, session, query) {
   }
 
   function draw(kind, call = null) {
+    if (drawn !== null && drawn !== kind && list.matches(":hover, :focus-within")) return; // what you point at does not move
+    drawn = kind;
     const runs = call !== null && call.ended_ms === null;
     const mark = `${kind} ${call === null ? "" : `${call.id} ${runs ? races.now() : fingerprint(call)}`}`;
     if (still.dataset.mark === mark) return;
