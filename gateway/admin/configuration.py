@@ -130,7 +130,7 @@ def _plain_names(context: Context) -> list[str]:
 
 def _model(context: Context, name: str, settings: ModelSettings, secrets: Collection[str]) -> dict[str, Any]:
     """Return a model with its deployments, each with the values that its settings leave to the catalog."""
-    known = context.fleet.models[name].deployments
+    known = context.fleet.configured[name].deployments
     described = shown(settings, secrets)
     described["deployments"] = [
         {**written, "name": each.name, **_resolved(known.get(each.name))}

@@ -154,7 +154,7 @@ def _tier(deployment: Deployment) -> str | None:
 def _fallback(context: Context, model: Model, late_s: float) -> tuple[str | None, float | None]:
     """Return which model is asked beside this one when it is late, and when that is, in seconds after the start."""
     for each in model.fallbacks:
-        fallback = context.fleet.models.get(each.model)
+        fallback = context.fleet.known(each.model)
         after_s = model.waits_s(each.fallback_after or model.fallback_after, late_s, fallback)
         if Cause.FAILED in each.causes and after_s is not None:
             return each.model, after_s
@@ -279,9 +279,10 @@ def _wanted(context: Context, name: str | None) -> list[Model]:
         ModelNotFound: the one that is named is not configured.
 
     """
-    models = context.fleet.models
+    fleet = context.fleet
     if name is None:
-        return list(models.values())
-    if name not in models:
-        raise ModelNotFound(f"the model {name!r} is not configured; known models: {', '.join(models) or 'none'}")
-    return [models[name]]
+        return list(fleet.models.values())
+    if (model := fleet.known(name)) is None:
+        known = ", ".join(fleet.configured) or "none"
+        raise ModelNotFound(f"the model {name!r} is not configured; known models: {known}")
+    return [model]

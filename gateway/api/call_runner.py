@@ -229,10 +229,10 @@ class FallbackChain:
         if not self._may_fall_back:
             return
         if self._first_call is None or not is_passed_on(self.planned.model):  # else OpenRouter uses the request's
-            asked = self._fleet.models.get(self._asked)
+            asked = self._fleet.known(self._asked)
             yield from ((name, "auto" if asked is None else asked.fallback_after) for name in self._wanted)
         for name, why in failed:  # the whole list of the first model before those of its fallbacks
-            model = self._fleet.models.get(name)
+            model = self._fleet.known(name)
             for each in () if model is None else model.fallbacks:
                 if why in each.causes and model is not None:
                     yield each.model, each.fallback_after or model.fallback_after
@@ -472,7 +472,7 @@ class CallRunner:
         if following is None:
             return None
         (name, after), call = following, planned.call
-        model = self._fleet.models.get(name)
+        model = self._fleet.known(name)
         late_s = planned.model.waits_s(after, planned.plan.late_s, model)
         if late_s is not None and after == "auto" and call.deadline_at is not None and not planned.model.is_dear(model):
             left_s = call.deadline_at - self.open_call.services.clock()

@@ -9,7 +9,7 @@ from gateway.core.errors import Forbidden, NothingEnabled
 from gateway.fleet.fleet import Fleet
 from gateway.fleet.models import Deployment, Model
 from gateway.fleet.tenants import TenantKeys
-from gateway.settings import ClientSettings, DataPolicy, Profile, Role, Unpriced
+from gateway.settings import ClientSettings, DataPolicy, Profile, Role, Unpriced, is_covered
 
 WIDEST = 8
 
@@ -45,8 +45,12 @@ class Client(msgspec.Struct, frozen=True):
         if self.models is None:
             return
         names = [name.strip() for name in model.split(",")]  # a comma list is a request for all of its models
-        if not self.models.issuperset(names):
+        if not self.models.issuperset(names) and not all(map(self.may_use, names)):
             raise Forbidden(f"this key may not use the model {model!r}; it may use: {', '.join(sorted(self.models))}")
+
+    def may_use(self, model: str) -> bool:
+        """Whether this client may use the model of this name: it, or a pattern that covers it, is in its list."""
+        return self.models is None or is_covered(model, self.models)
 
     def made(self, maker: Maker | None, fleet: Fleet) -> bool:
         """Whether something at a provider is this client's as for the key: made with the one that it would use now."""

@@ -207,7 +207,7 @@ async def list_models(request: web.Request) -> web.Response:
     """
     context = request.app[CONTEXT]
     client = context.admission.admit(request)
-    models = [model for name, model in context.fleet.models.items() if client.models is None or name in client.models]
+    models = [model for name, model in context.fleet.models.items() if client.may_use(name)]
     known = [(model, _visible(context.fleet, model, client)) for model in models]
     if client.tenant is not None:  # it can use no others
         known = [(model, visible) for model, visible in known if visible]

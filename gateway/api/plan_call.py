@@ -125,7 +125,7 @@ async def plan_call(
     resolved = _resolved(allow, found, parsed, client, fleet, made_by, is_fallback=name != parsed.model)
     index = None
     if relayed is not None and relayed.is_indexed:
-        index = first_of(fleet.models.get(parsed.model, found), relayed)
+        index = first_of(fleet.known(parsed.model) or found, relayed)
     if relayed is None:
         fitting = await _fitting(context, resolved, client_context)
     else:

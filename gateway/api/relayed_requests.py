@@ -31,7 +31,7 @@ def default_model(api: RelayedApi, fleet: Fleet, client: Client) -> str:
     open_ = [
         model
         for model in fleet.models.values()
-        if (client.models is None or model.name in client.models)
+        if client.may_use(model.name)
         and any(api.api in each.apis and fleet.may_ask(each, client.tenant) for each in model.deployments.values())
     ]
     named = [

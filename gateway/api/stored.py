@@ -520,7 +520,7 @@ def _keeper(context: Context, client: Client, model: str | None, named: StoredAt
         client.check_model(model)
         models = [context.fleet.find(model, adhoc=client.adhoc)]
     else:
-        models = [each for each in context.fleet.models.values() if client.models is None or each.name in client.models]
+        models = [each for each in context.fleet.models.values() if client.may_use(each.name)]
     found: dict[str, Deployment] = {}
     reasons: dict[str, str] = {}
     for each in models:

@@ -200,7 +200,7 @@ class Engine:
     def _use(self, settings: Settings, fleet: Fleet) -> None:
         self._rewording.most_values = settings.limits.max_values
         self.seats.limit(fleet.limits, settings.queue_timeout_s, self.steering.under_way, of_fleet=fleet.fleet_limits)
-        self.steering.reset({name: list(model.deployments) for name, model in fleet.models.items()})
+        self.steering.reset({name: list(model.deployments) for name, model in fleet.configured.items()})
 
     async def _keep_fresh(self) -> None:
         """Keep the standings up to date in the background."""

@@ -23,6 +23,7 @@ from gateway.api.vectors import VectorComparisons
 from gateway.app.background import alerts, prober, slowdown_watch, target_watch
 from gateway.app.engine import Engine, Runtime, UnrecordedEvents
 from gateway.app.gauges import add_budgets, add_gauges, add_health, readiness
+from gateway.app.named_rows import NamedRows
 from gateway.app.recorders import Recorders, StartupHistory
 from gateway.app.routes import application
 from gateway.app.shared_facts import SharedFacts
@@ -76,7 +77,7 @@ def _clickhouse(settings: Settings, runtime: Runtime) -> "ClickHouseSink | None"
     )
 
 
-_MODELS = attrgetter("context.fleet.models")  # in C: metrics look at it some times a call
+_MODELS = attrgetter("context.fleet.configured")  # in C: metrics look at it some times a call
 
 
 class Gateway:
@@ -92,7 +93,8 @@ class Gateway:
         """
         runtime = self._runtime = runtime or Runtime()
         replica = settings.replica or socket.gethostname()
-        self.metrics = Metrics(partial(_MODELS, self))
+        self.metrics = Metrics(partial(_MODELS, self), lambda: self.context.fleet.shown_as)
+        names = NamedRows(lambda: self.context.fleet)
         tasks, outbox, memory = AttemptTasks[Attempt](), Outbox(), memory_limit()
         intake = Intake(
             settings.overload,
@@ -136,7 +138,12 @@ class Gateway:
         )
         # What replicas share goes by the database's clock, also where this machine's is off.
         shared = msgspec.structs.replace(runtime, utc_now=self.ledger.clock.now, unix_clock=self.ledger.clock.unix_s)
-        self.outages = Outages(self.ledger.outage, utc_now=runtime.utc_now, new_id=runtime.new_id, replica=replica)
+        self.outages = Outages(
+            lambda outage: self.ledger.outage(names.outage(outage)),
+            utc_now=runtime.utc_now,
+            new_id=runtime.new_id,
+            replica=replica,
+        )
         own_key = "" if runtime.store else own_signing_key(settings.database_url.get_secret_value())
         engine = self.engine = Engine(
             settings,
@@ -164,6 +171,7 @@ class Gateway:
             spending,
             teams=lambda: self.context.admission.teams,
             payer_of=lambda: self.context.fleet.payer_of,
+            has_answered=lambda: self.context.fleet.has_answered,
             unix_clock=shared.unix_clock,
             board_is_shared=self.redis_board is not None,
         )
@@ -188,6 +196,7 @@ class Gateway:
                     live=self.live,
                     tracing=self.tracing,
                     stated=stated,
+                    names=names,
                     clock=runtime.clock,
                 ),
                 None if self._response_store is None else RedisNames(self._response_store, MAKERS_PREFIX, self._kept_s),

@@ -356,22 +356,26 @@ def add_budgets(
     metrics: Metrics, *, steering: Steering, spending: Spending, limits: Limits, fleet: Callable[[], Fleet]
 ) -> None:
     """Add the remaining budgets of models and clients to ``metrics``."""
-    metrics.read_series(EXTRA_LEFT, lambda: {(name,): steering.extra_attempts_left(name) for name in fleet().models})
+    metrics.read_series(
+        EXTRA_LEFT, lambda: {(name,): steering.extra_attempts_left(name) for name in fleet().configured}
+    )
     metrics.read_series(
         EXTRA_USD,
         lambda: {
             (name,): max(0.0, model.race.usd_per_day - spending.today_usd(model.payer or name))
-            for name, model in fleet().models.items()
+            for name, model in fleet().configured.items()
             if model.race.usd_per_day is not None
         },
     )
     metrics.read_series(
         MODEL_LIMIT,
-        lambda: {(name,): model.usd_per_day for name, model in fleet().models.items() if model.usd_per_day is not None},
+        lambda: {
+            (name,): model.usd_per_day for name, model in fleet().configured.items() if model.usd_per_day is not None
+        },
     )
     metrics.read_series(
         MODEL_USD,
-        lambda: {(name,): left for name, left in limits.model_dollars().items() if name in fleet().models},
+        lambda: {(name,): left for name, left in limits.model_dollars().items() if name in fleet().configured},
     )
     metrics.read_series(CLIENT_LIMITS, lambda: _bands(limits))
     metrics.counter(

@@ -11,6 +11,7 @@ import msgspec
 import structlog
 
 from gateway.alerts.stated_models import StatedModels
+from gateway.app.named_rows import NamedRows
 from gateway.core.attempts import AttemptRecord, AttemptStart, Outcome, Role, TokensSource
 from gateway.core.calls import Call, CallRecord, CallStart
 from gateway.core.prompt_classes import MeasuredApi, PromptClass
@@ -40,8 +41,10 @@ class Recorders:
         live: Live,
         tracing: Tracing,
         stated: StatedModels,
+        names: NamedRows,
         clock: Callable[[], float],
     ) -> None:
+        self._names = names
         self._ledger = ledger
         self._steering = steering
         self._metrics = metrics
@@ -54,7 +57,7 @@ class Recorders:
 
     def call_started(self, start: CallStart) -> None:
         """Spool the start, so that a crash leaves a trace of the call."""
-        self._ledger.call_started(start)
+        self._ledger.call_started(self._names.start(start))
 
     def attempt_started(self, call: Call, start: AttemptStart) -> None:
         """Count it as in flight."""
@@ -83,7 +86,8 @@ class Recorders:
 
     def call_finished(self, record: CallRecord) -> None:
         """Spool the record, count it, log its line."""
-        self._ledger.call_finished(record)
+        kept = self._names.call(record)
+        self._ledger.call_finished(kept)
         self._limits.call_finished(record)
         self._steering.call_finished(record)
         self._metrics.call_finished(record)
@@ -92,9 +96,9 @@ class Recorders:
             live.call_finished(record)
         if (tracing := self._tracing.own) is not None:
             tracing.call_finished(record)
-        for attempt in record.attempts:
-            if attempt.id == record.winner_attempt_id:
-                self._usage.answered(attempt.model or record.model, attempt)
+        for attempt in kept.attempts:
+            if attempt.id == kept.winner_attempt_id:
+                self._usage.answered(attempt.model or kept.model, attempt)
                 if attempt.model_version not in self._stated.known.get(attempt.deployment, ()):
                     self._stated.add(attempt.deployment, attempt.model_version)
                 stated = attempt.system_fingerprint
@@ -105,7 +109,7 @@ class Recorders:
         """Spool the row of a loser that was measured beyond its call, and count its cost."""
         self._limits.attempt_audited(attempt)
         self._metrics.attempt_audited(model, attempt, duplicate_usd)
-        self._ledger.attempts_ended(attempt.call_id, (attempt,))
+        self._ledger.attempts_ended(attempt.call_id, (self._names.attempt(model, attempt),))
         if (tracing := self._tracing.own) is not None:
             tracing.attempt_audited(attempt)
 
@@ -135,9 +139,11 @@ class StartupHistory:
         payer_of: Callable[[], Callable[[str], str]],
         unix_clock: Callable[[], float],
         board_is_shared: bool = False,
+        has_answered: Callable[[], Callable[..., None]] = lambda: lambda *_: None,
     ) -> None:
         """``teams`` returns the team of each client, by the client's name; ``payer_of`` that method of the fleet.
 
+        ``has_answered`` returns the fleet's method of this name, which is told the names that the ledger has.
         ``board_is_shared``: other replicas, or this one before, have the last minutes on a board in Redis.
         """
         self._board_is_shared = board_is_shared
@@ -145,6 +151,7 @@ class StartupHistory:
         self._attempts: int | None = None
         self._teams = teams
         self._payer_of = payer_of
+        self._has_answered = has_answered
         self._spending = spending
         self._ledger = ledger
         self._steering = steering
@@ -158,6 +165,7 @@ class StartupHistory:
             try:
                 sums = await self._ledger.remembered()
                 lately = {} if self._board_is_shared else await self._ledger.lately()
+                self._has_answered()(*dict.fromkeys(each.model for each in sums))
             except LedgerError as error:
                 # Event steering.not_recollected: The last day's figures could not be read at the start. Steering learns
                 # from new calls, and tries again.

@@ -7,14 +7,23 @@ import asyncio
 import difflib
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Protocol
 
 import msgspec
 
 from gateway.app.fleets import Upstreams
-from gateway.settings import Catalog, ConfigurationError, ProviderSettings, Settings, others, vendor_of, without_secrets
+from gateway.settings import (
+    STAR,
+    Catalog,
+    ConfigurationError,
+    ProviderSettings,
+    Settings,
+    others,
+    vendor_of,
+    without_secrets,
+)
 from providers import (
     Api,
     ErrorKind,
@@ -232,6 +241,10 @@ async def ask_for_unlisted(settings: Settings, catalog: Catalog, liveness: Mappi
             provider, _, wanted = item.deployment.partition("/")
             vendor = vendor_of(provider, settings.providers[provider], catalog)
             offered = liveness[provider].models if provider in liveness else ()
+            if STAR in wanted:
+                if offered and not _are_offered(wanted, offered):
+                    found.append(Unlisted(item.deployment, name, None, None, None))
+                continue
             if not offered or wanted in offered or (vendor is not None and "{model}" in vendor.chat_path):
                 continue
             apis = item.apis or settings.providers[provider].apis or apis_of(vendor, settings.providers[provider].kind)
@@ -242,6 +255,18 @@ async def ask_for_unlisted(settings: Settings, catalog: Catalog, liveness: Mappi
             found.append(Unlisted(item.deployment, name, near[0] if near else None, answers, refusal))
     await upstreams.aclose()
     return found
+
+
+def _are_offered(wanted: str, offered: Collection[str]) -> bool:
+    """Whether a provider lists a model that the star of ``wanted`` may stand for."""
+    before, _, behind = wanted.partition(STAR)
+    return any(each.startswith(before) and each.endswith(behind) for each in offered)
+
+
+def _whole_names(settings: Settings) -> list[str]:
+    """Return each deployment once, but those with a star: what it stands for is only known when it is asked for."""
+    each = (item.deployment for model in settings.models.values() for item in model.deployments)
+    return [name for name in dict.fromkeys(each) if STAR not in name]
 
 
 async def _ask_for_a_token(upstream: Upstream, model: str, apis: Sequence[Api]) -> tuple[bool | None, str | None]:
@@ -273,9 +298,8 @@ async def ask_for_endings(settings: Settings, catalog: Catalog, liveness: Mappin
     """
     upstreams = Upstreams()
     found = []
-    names = dict.fromkeys(item.deployment for model in settings.models.values() for item in model.deployments)
     asked: set[str] = set()
-    for name in names:
+    for name in _whole_names(settings):
         provider, _, model = name.partition("/")
         own = settings.providers[provider]
         vendor = vendor_of(provider, own, catalog)
@@ -322,7 +346,7 @@ async def ask_for_orders(settings: Settings, catalog: Catalog, liveness: Mapping
     refused = _Refused()
     upstreams = Upstreams(on_fact=refused.note)
     found = []
-    for name in dict.fromkeys(item.deployment for model in settings.models.values() for item in model.deployments):
+    for name in _whole_names(settings):
         provider, _, model = name.partition("/")
         own = settings.providers[provider]
         vendor = vendor_of(provider, own, catalog)

@@ -7,6 +7,7 @@ import msgspec
 
 from gateway.settings import (
     DEAR_FALLBACK,
+    STAR,
     Catalog,
     Datasheets,
     Settings,
@@ -201,15 +202,17 @@ def warnings(settings: Settings, lines: Sequence[DeploymentLine], catalog: Catal
     found += _kept_requests(settings, lines, catalog)
     unpriced: dict[str, str] = {}  # each deployment once, with the first of its models
     for line in lines:
-        if line.input_usd is None and not line.units:
+        if line.input_usd is None and not line.units and STAR not in line.deployment:  # then the names asked for are
             unpriced.setdefault(line.deployment, line.model)
     for where in dict.fromkeys(unpriced.values()):
         named = [name for name, its_model in unpriced.items() if its_model == where]
         said = f"{', '.join(named)}{_counted(settings, [line for line in lines if line.deployment in named])}"
         found.append(f"price unknown, so the cost of calls is unknown too: {said}; {set_price(where)}")
     found += _partly_priced(settings, lines)
-    priced = {line.model for line in lines if line.input_usd is not None}
-    bounded = {line.model for line in lines if not line.uncounted}  # limits count the dearest price of the vendor
+    priced = {line.model for line in lines if line.input_usd is not None or STAR in line.deployment}
+    bounded = {
+        line.model for line in lines if not line.uncounted or STAR in line.deployment
+    }  # limits count the dearest price of the vendor
     for name, model in settings.models.items():
         is_bounded, counted = name in bounded, settings.limits_dollars
         found += doubtful_model(name, model, priced=name in priced, counted=counted, bounded=is_bounded)
@@ -221,7 +224,12 @@ def _partly_priced(settings: Settings, lines: Sequence[DeploymentLine]) -> Itera
     """Yield a note on each deployment of which only some units have a known price."""
     told = set()
     for line in lines:
-        if line.unpriced and (line.input_usd is not None or line.units) and line.deployment not in told:
+        if (
+            STAR not in line.deployment
+            and line.unpriced
+            and (line.input_usd is not None or line.units)
+            and line.deployment not in told
+        ):
             told.add(line.deployment)
             yield (
                 f"{line.deployment}: no price is known of {', '.join(line.unpriced)}, so the cost of calls with them is"

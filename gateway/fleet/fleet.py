@@ -17,9 +17,11 @@ import msgspec
 from pydantic import SecretStr
 
 from gateway.core.errors import Forbidden, InvalidRequest, ModelNotFound, NoDeploymentFits
+from gateway.fleet.answered_names import AnsweredNames
 from gateway.fleet.models import Clocks, Common, Deployment, Model, Parameters, learnt_by
 from gateway.fleet.tenants import LazyUpstream, TenantKeys, TenantUpstreams, digest_of, is_of_account
 from gateway.settings import (
+    STAR,
     DeploymentSettings,
     ModelSettings,
     Profile,
@@ -29,8 +31,12 @@ from gateway.settings import (
     Timeouts,
     apis_at,
     bills_on,
+    is_pattern,
     keeps_requests,
     kind_of,
+    longest_of,
+    may_be_asked,
+    named,
     profile_timeouts,
     says_store,
     ways_of,
@@ -103,6 +109,13 @@ NAMED_DIRECTLY = "\0direct"  # for deployments; no model is called so
 def who_pays(models: Mapping[str, ModelSettings]) -> str:
     """Return which of the ``models`` of a list pays for its calls: one with the strictest limit in dollars of them."""
     return min(models, key=lambda name: (_limit(models[name].usd_per_day), _limit(models[name].race.usd_per_day)))
+
+
+class Part(msgspec.Struct, frozen=True):
+    """A model in a list of models, as it is configured: by its name, or by the pattern that covers it."""
+
+    configured: str
+    settings: ModelSettings
 
 
 def _limit(usd: float | None) -> float:
@@ -407,18 +420,24 @@ class Fleet:
             secrets = self._secrets_sent_to(name)
             kept = previous.upstream_of(name, provider, secrets) if previous is not None else None
             self._upstreams[name] = kept or open_upstream(name, provider, self._resolver.vendor(name), secrets)
-        self.models: Mapping[str, Model] = {
+        # All in the file: ``models``, and ``patterns``, whose names and deployments have a star and are not asked.
+        self.configured: Mapping[str, Model] = {
             name: self._resolver.model(name, model) for name, model in settings.models.items()
         }
-        self._providers = {name: each.provider for it in self.models.values() for name, each in it.deployments.items()}
+        self.models = {name: model for name, model in self.configured.items() if not is_pattern(name)}
+        self.patterns = {name: model for name, model in self.configured.items() if is_pattern(name)}
+        self._providers = {
+            name: each.provider for it in self.configured.values() for name, each in it.deployments.items()
+        }
         self._adhoc: dict[str, Model] = {}  # the last used at the end
+        self.answered: AnsweredNames = AnsweredNames() if previous is None else previous.answered
         # Clients may name a deployment of a model that has others, or one that is in none.
         configured = (each for model in self.models.values() for each in model.deployments.values())
         vendors = filter(None, map(self._resolver.vendor, settings.providers))
         self.has_free = any(each.is_free for each in configured) or any(each.quirks.free for each in vendors)
 
     def find(self, name: str, *, adhoc: bool) -> Model:
-        """Return the model called ``name``; for a comma list of models, all of them as one.
+        """Return the model called ``name``, or that name under a pattern; for a comma list, all of them as one.
 
         With ``adhoc`` also ``provider/model`` and comma lists of these.
 
@@ -428,7 +447,7 @@ class Fleet:
             InvalidRequest: these models cannot be used as one.
 
         """
-        model = self.models.get(name) or self._joint_model(name) or (self._adhoc_model(name) if adhoc else None)
+        model = self.known(name) or self._joint_model(name) or (self._adhoc_model(name) if adhoc else None)
         if model is None and not adhoc and self._deployments_in(name):
             raise Forbidden(
                 f"this key may not name deployments directly, as {name!r} does: ask for one of GET /v1/models, or have"
@@ -438,6 +457,54 @@ class Fleet:
         if model is None:
             raise ModelNotFound(self._explain_unknown(name, adhoc=adhoc), param="model")
         return model
+
+    def known(self, name: str) -> Model | None:
+        """Return the model called ``name``, or that name under a pattern; None if it is neither."""
+        return self.models.get(name) or (self._under_pattern(name) if self.patterns else None)
+
+    def configured_as(self, name: str) -> str | None:
+        """Return the name in the file by which a model is known: its own, or the pattern that covers it; None if none.
+
+        What begins with the name of a provider and a slash is a deployment, but for patterns that begin so too.
+        """
+        if name in self.models:
+            return name
+        if not self.patterns or not may_be_asked(name):
+            return None
+        provider, slash, _ = name.partition("/")
+        pattern = longest_of(self.patterns, name)
+        is_deployment = bool(slash) and provider in self._settings.providers
+        return None if pattern is None or (is_deployment and not pattern.startswith(f"{provider}/")) else pattern
+
+    def configured_deployment(self, model: str, deployment: str) -> str:
+        """Return the name in the file of a deployment of ``model``: its own, or the one with a star in it."""
+        pattern = None if model in self.models else self.configured_as(model)
+        if pattern is None:
+            return deployment
+        stands_for, known = model[len(pattern) - 1 :], self.patterns[pattern].deployments
+        return next((each for each in known if each.replace(STAR, stands_for) == deployment), deployment)
+
+    def shown_as(self, model: str, deployment: str | None = None) -> tuple[str, str | None] | None:
+        """Return the names in the file of a model under a pattern and of its deployment; None: it is under none."""
+        pattern = None if model in self.models else self.configured_as(model)
+        if pattern is None:
+            return None
+        return pattern, None if deployment is None else self.configured_deployment(model, deployment)
+
+    def has_answered(self, *names: str) -> None:
+        """Note that models have answered: those under a pattern may have rows of their own in the ledger."""
+        for name in names:
+            if name not in self.models and (pattern := self.configured_as(name)) is not None:
+                self.answered.add(pattern, name)
+
+    def kept_name(self, model: str) -> str:
+        """Return the name under which the ledger keeps a model: its own, or its pattern if it has never answered."""
+        pattern = None if model in self.models else self.configured_as(model)
+        return model if pattern is None or self.answered.has(pattern, model) else pattern
+
+    def kept_deployment(self, model: str, deployment: str) -> str:
+        """Return likewise the name of a deployment of ``model``."""
+        return deployment if self.kept_name(model) == model else self.configured_deployment(model, deployment)
 
     def with_keys(self, model: Model, tenant: TenantKeys) -> Model:
         """Return ``model`` for a call of a client that brings keys: asked with these, at their providers.
@@ -482,8 +549,10 @@ class Fleet:
 
     def payer_of(self, name: str) -> str:
         """Return the model that pays for calls of the model ``name``: for a comma list of models, one of these."""
-        models = {} if name in self.models else self._models_in(name)
-        return who_pays(models) if models else name
+        if (configured := self.configured_as(name)) is not None:
+            return configured
+        parts = self._parts_of(name)
+        return who_pays({part.configured: part.settings for part in parts}) if parts else name
 
     def upstream_of(self, name: str, settings: ProviderSettings, secrets: tuple[str, ...]) -> Upstream | None:
         """Return the upstream of provider ``name`` if it was opened with the same settings and ``secrets``."""
@@ -553,20 +622,38 @@ class Fleet:
         return tuple(sorted(set(headers)))
 
     def _joint_model(self, name: str) -> Model | None:
-        models = self._models_in(name)
-        if not models:
+        parts = self._parts_of(name)
+        if not parts:
             return None
         if (known := self._adhoc.pop(name, None)) is not None:
             self._adhoc[name] = known  # the last used at the end
             return known
-        return self._cached(name, joined([*models.values()]), payer=who_pays(models))
+        payer = who_pays({part.configured: part.settings for part in parts})
+        return self._cached(name, joined([part.settings for part in parts]), payer=payer)
 
-    def _models_in(self, name: str) -> dict[str, ModelSettings]:
+    def _parts_of(self, name: str) -> list[Part]:
         """Return the models in a comma list of models; empty if it is none."""
-        parts = [part.strip() for part in name.split(",")]
-        if len(parts) == 1 or not all(part in self.models for part in parts):
-            return {}
-        return {part: self._settings.models[part] for part in parts}
+        names = [part.strip() for part in name.split(",")]
+        if len(names) == 1:
+            return []
+        parts = {}
+        for each in names:
+            if (configured := self.configured_as(each)) is None:
+                return []
+            parts[each] = Part(configured, self._settings_of(configured, each))
+        return [*parts.values()]
+
+    def _under_pattern(self, name: str) -> Model | None:
+        if (known := self._adhoc.pop(name, None)) is not None:
+            self._adhoc[name] = known  # the last used at the end
+            return known if known.payer in self.patterns and "," not in name else None
+        if (pattern := self.configured_as(name)) is None:
+            return None
+        return self._cached(name, self._settings_of(pattern, name), payer=pattern)
+
+    def _settings_of(self, configured: str, name: str) -> ModelSettings:
+        settings = self._settings.models[configured]
+        return settings if configured == name else named(settings, configured, name)
 
     def _cached(self, name: str, settings: ModelSettings, *, payer: str) -> Model:
         if len(self._adhoc) >= ADHOC_KEPT:
@@ -594,11 +681,11 @@ class Fleet:
         return parts
 
     def _explain_unknown(self, name: str, *, adhoc: bool) -> str:
-        near = difflib.get_close_matches(name, self.models, n=3, cutoff=0.5)
+        near = difflib.get_close_matches(name, self.models, n=3, cutoff=0.5)  # no pattern: nobody can ask for one
         hint = (
             f"did you mean {' or '.join(map(repr, near))}?"
             if near
-            else f"known models: {', '.join(self.models) or 'none'}"
+            else f"known models: {', '.join(self.configured) or 'none'}"
         )
         provider, slash, _ = name.partition("/")
         if adhoc and slash and provider not in self._settings.providers:

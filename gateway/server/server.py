@@ -49,7 +49,7 @@ from gateway.server.listener import (
 )
 from gateway.server.reload import ConfigurationSource, Latest, Reloader, check_opens
 from gateway.server.tls import Certificate, open_context
-from gateway.settings import Settings, who_can_race
+from gateway.settings import Settings, is_pattern, who_can_race
 from gateway.watching import logs
 from gateway.watching.logs import Lines
 from gateway.watching.metrics import forget_process
@@ -62,7 +62,7 @@ from providers.simulator.persona import are_demo
 
 def welcome(settings: Settings, url: str) -> str:
     """Return the commands to try, for the first model."""
-    model = next(iter(settings.models), "PROVIDER/MODEL")
+    model = next((name for name in settings.models if not is_pattern(name)), "PROVIDER/MODEL")
     needs_key = bool(settings.clients) or settings.keys == "database"
     authorization = ' \\\n  -H "authorization: Bearer $HOLESHOT_KEY"' if needs_key else ""
     api_key = 'os.environ["HOLESHOT_KEY"]' if needs_key else '"none"'

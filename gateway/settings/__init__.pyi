@@ -39,6 +39,12 @@ from .model import signing_secret as signing_secret
 from .model_names import ModelKind as ModelKind
 from .model_names import model_identity as model_identity
 from .model_names import parsed_name as parsed_name
+from .patterns import STAR as STAR
+from .patterns import is_covered as is_covered
+from .patterns import is_pattern as is_pattern
+from .patterns import longest_of as longest_of
+from .patterns import may_be_asked as may_be_asked
+from .patterns import named as named
 from .presets import Catalog as Catalog
 from .presets import Datasheets as Datasheets
 from .presets import Reachable as Reachable

@@ -11,6 +11,7 @@ from gateway.core.calls import Objective
 from gateway.settings.deployment import DeploymentSettings, ProviderSettings
 from gateway.settings.document import Complaint, Place, nearest
 from gateway.settings.model import ModelSettings, Settings
+from gateway.settings.patterns import STAR, is_covered, is_pattern
 from gateway.settings.presets import Catalog, Datasheets, kind_of, no_key_for, vendor_of
 from gateway.settings.section_checks import (
     check_clients,
@@ -279,6 +280,7 @@ def _model(name: str, settings: Settings, catalog: Catalog) -> Iterator[Complain
     place: Place = ("models", name)
     if "," in name:
         yield Complaint(place, "a model's name cannot have a comma: requests use commas for lists of deployments")
+    yield from _stars(place, name, settings.models[name])
     seen: dict[str, int] = {}
     for index, deployment in enumerate(settings.models[name].deployments):
         here = (*place, "deployments", index)
@@ -301,6 +303,28 @@ def _model(name: str, settings: Settings, catalog: Catalog) -> Iterator[Complain
     yield from _answering(place, name, settings)
 
 
+def _stars(place: Place, name: str, model: ModelSettings) -> Iterator[Complaint]:
+    """Yield a complaint for each star in the names of a model and its deployments that stands for nothing."""
+    if STAR in name[:-1]:
+        yield Complaint(place, "a star in a model's name stands at its end, once: for all names that begin so")
+    for index, each in enumerate(model.deployments):
+        here = (*place, "deployments", index)
+        provider, _, name_there = each.deployment.partition("/")
+        if STAR in provider or name_there.count(STAR) > 1:
+            yield Complaint(here, f"{each.deployment!r} may have one star, in the model's name")
+        elif STAR in name_there and not is_pattern(name):
+            yield Complaint(
+                here, f"{each.deployment!r} has a star, but the model's name has none: end that in a star too"
+            )
+        if STAR in (each.as_ or ""):
+            yield Complaint((*here, "as"), "is one name for all of them: write it without a star")
+        limit = each.max_in_flight if each.max_in_flight_fleet is None else each.max_in_flight_fleet
+        if STAR in name_there and each.as_ is None and limit is not None:
+            yield Complaint(
+                here, f"{each.deployment!r} stands for many, and max_in_flight is of one: give all one name with `as:`"
+            )
+
+
 def _known_provider(provider: str, settings: Settings, catalog: Catalog) -> str:
     """Return a hint: the provider that may be meant, or how to configure one, with the vendors of the catalog."""
     hint = nearest(provider, [*settings.providers, *catalog])
@@ -313,7 +337,9 @@ def _answering(place: Place, name: str, settings: Settings) -> Iterator[Complain
         yield Complaint((*place, "defaults", parameter), "can only be set by a request: remove it")
     for index, fallback in enumerate(settings.models[name].fallbacks):
         here = (*place, "fallbacks", index)
-        if fallback.model not in settings.models:
+        if is_pattern(fallback.model):
+            yield Complaint(here, f"{fallback.model!r} stands for many models: name one")
+        elif not is_covered(fallback.model, settings.models):
             yield Complaint(here, f"there is no model {fallback.model!r}; {nearest(fallback.model, settings.models)}")
         elif fallback.model == name:
             yield Complaint(here, "a model cannot be its own fallback")
@@ -440,6 +466,8 @@ def _prices(settings: Settings) -> Iterator[Complaint]:
 
 def _races(settings: Settings, catalog: Catalog) -> Iterator[Complaint]:
     def is_priced(item: DeploymentSettings) -> bool:
+        if STAR in item.deployment:
+            return True  # each name that is asked for may be
         name = item.deployment.partition("/")[0]
         provider = settings.providers.get(name)
         vendor = None if provider is None else vendor_of(name, provider, catalog)

@@ -233,7 +233,7 @@ class RaceSettings(Section):
 
 
 class ModelSettings(Section):
-    """A public model name and the deployments that serve it."""
+    """A public model name, or all that begin so if it ends in a star, and the deployments that serve it."""
 
     deployments: Annotated[tuple[DeploymentSettings, ...], Field(min_length=1)]
     race: RaceSettings = RaceSettings()

@@ -12,6 +12,7 @@ from gateway.core.calls import Mode, Objective
 from gateway.settings.deployment import DeploymentSettings
 from gateway.settings.document import Complaint, Place, nearest, written
 from gateway.settings.model import ClientSettings, ModelSettings, RaceSettings, Settings, signing_secret
+from gateway.settings.patterns import is_any, is_covered, is_pattern
 from gateway.settings.presets import Catalog, vendor_of
 from gateway.settings.sections import FASTEST_TOK_S, SOONEST_TTFT_MS, Cause, Role, TargetSettings, When
 from providers import MASK, Api, Vendor, apis_of, has_oidc, has_otel, how_to_install, traits_of
@@ -65,7 +66,7 @@ def unknown_names(
         ("ignore", client.ignore, providers),
     ):
         for index, word in enumerate(named):
-            if word not in known:
+            if word not in known and not (field == "models" and is_any(word, known)):
                 what = "model" if field == "models" else "provider"
                 yield Complaint((*place, field, index), f"there is no {what} {word!r}; {nearest(word, known)}")
 
@@ -298,8 +299,15 @@ def unknown_subjects(
     for name, target in slo.items():
         provider, _, rest = (target.model or "").partition("/")
         named = None if rest and provider in providers else target.model
+        if named is not None and is_pattern(named):
+            yield Complaint(("slo", name, "model"), f"{named!r} stands for many models: name one")
+            continue
         for field, word, known in (("model", named, models), ("client", target.client, clients)):
-            if word is not None and known is not None and word not in known:
+            if (
+                word is not None
+                and known is not None
+                and not (is_covered(word, known) if field == "model" else word in known)
+            ):
                 yield Complaint(("slo", name, field), f"there is no {field} {word!r}; {nearest(word, known)}")
 
 

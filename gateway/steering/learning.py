@@ -362,7 +362,10 @@ class Learning:
         clock: Callable[[], float],
         unix_clock: Callable[[], float],
         own_delay: OwnDelay,
+        is_made_up: Callable[[str], bool] = lambda _: False,
     ) -> None:
+        """``is_made_up`` returns whether a deployment is not in the file: its model's name is a client's."""
+        self._is_made_up = is_made_up
         self.healths: dict[str, Health] = {}  # by deployment: a cool-down applies to every model it serves
         self.own = OwnHealths()  # what clients have met that does not hold for the others
         self.held: set[str] = set()  # deployments that may be out for one client alone
@@ -565,7 +568,8 @@ class Learning:
             return
         health.trouble = trouble
         if kind in OPERATORS:
-            if health.refuse(now_s, client):
+            is_news = health.refuse(now_s, client)
+            if is_news and not (kind == ErrorKind.NOT_FOUND and self._is_made_up(name)):
                 # Event steering.out: A deployment refuses the key or does not know the model (`kind`). It gets no
                 # calls, but one try a minute.
                 # Do: Correct the key, the model's name or `base_url`, and reload.

@@ -90,12 +90,14 @@ class Steering:
             clock=clock,
             unix_clock=unix_clock,
             own_delay=own,
+            is_made_up=lambda name: bool(self._configured) and name not in self._in_file,
         )
         self._tenants = TenantLearning(board.add, self._snapshots, own, clock=clock, unix_clock=unix_clock)
         self._affinity = Affinity()
         self._narrowings = Narrowings(self._due_to, clock=clock, unix_clock=unix_clock)
         self._budgets = Budgets(spending or Spending(unix_clock))
         self._configured: dict[str, tuple[str, ...]] = {}  # deployments by model
+        self._in_file: set[str] = set()  # all of these deployments
         self._planned: dict[str, tuple[str, ...]] = {}  # by model, of the last plan: clients may list deployments
         self._payers: dict[str, str] = {}  # by model: the model whose budget applies instead of its own
         self.refused_by: Narrowed | None = None  # the limit that refused the last ``permit``
@@ -412,7 +414,8 @@ class Steering:
             if not health.tripped:
                 self._learning.outages.end(name)
         self._learning.own.clear()
-        for name in {name for names in models.values() for name in names}:
+        self._in_file = {name for names in models.values() for name in names}
+        for name in self._in_file:
             self._learning.health_of(name)  # creates it, so that other replicas' reports apply before its first call
         for model in models:
             self._board.version(model, self._unix_clock())
@@ -578,7 +581,7 @@ class Steering:
 
     def _is_shared(self, model: str) -> bool:
         """Whether other replicas should know of a model: not of a name that a client made up for one call."""
-        made_up = ("/" in model or "," in model) and model not in self._configured
+        made_up = ("/" in model or "," in model or model in self._payers) and model not in self._configured
         return not made_up or self._clients_names.is_known(model)
 
     def _drop(self, model: str) -> None:

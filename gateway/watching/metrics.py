@@ -54,6 +54,7 @@ from gateway.watching.series import (
     Family,
     KnownCells,
     Series,
+    ShownAs,
     Table,
     observe,
     observe_gaps,
@@ -134,12 +135,14 @@ def forget_process(pid: int) -> None:
 class Metrics:
     """Counts the recorder's events. One per process; ``render`` returns the sums of all workers."""
 
-    def __init__(self, known_models: Callable[[], Mapping[str, object]]) -> None:
+    def __init__(
+        self, known_models: Callable[[], Mapping[str, object]], shown_as: ShownAs = lambda: lambda *_: None
+    ) -> None:
         folder = os.environ.get(MULTIPROCESS_FOLDER)
         self.shared = folder is not None  # there are several workers
         self._series = Series(Path(folder) if folder is not None else None)
         self._cells = self._series.cells
-        self._known = KnownCells(self._series, known_models)
+        self._known = KnownCells(self._series, known_models, shown_as)
         self._overhead = self._series.first_cell(OVERHEAD)
         self._accepted = self._series.first_cell(ACCEPTED)
         self._families = [

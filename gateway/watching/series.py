@@ -494,13 +494,18 @@ MOST_CLIENTS = 1000  # with series of their own; an admin may make any number of
 OTHER_CLIENTS = "(others)"
 
 
+# Returns what tells, of a model under a pattern and of its deployment, their names in the file; None: it is under none.
+ShownAs = Callable[[], Callable[..., tuple[str, str | None] | None]]
+
+
 class KnownCells:
     """The cells of the currently configured models, and of clients."""
 
-    __slots__ = ("_deployments", "_known_models", "_looked_up_in", "_models", "_series", "clients")
+    __slots__ = ("_deployments", "_known_models", "_looked_up_in", "_models", "_series", "_shown_as", "clients")
 
-    def __init__(self, series: Series, known_models: Callable[[], Mapping[str, object]]) -> None:
+    def __init__(self, series: Series, known_models: Callable[[], Mapping[str, object]], shown_as: ShownAs) -> None:
         self._series = series
+        self._shown_as = shown_as
         self._known_models = known_models
         self._looked_up_in: object = None  # the known models for which the following was looked up
         self._models: dict[str, ModelCells] = {}
@@ -515,6 +520,8 @@ class KnownCells:
         found = self._models.get(name)
         if found is None:
             known = name in models
+            if not known and (shown := self._shown_as()(name)) is not None:
+                return self.model(shown[0])
             found = ModelCells(self._series, name if known else ADHOC_LABEL)
             if known:
                 self._models[name] = found
@@ -528,6 +535,8 @@ class KnownCells:
         found = self._deployments.get((model, name))
         if found is None:
             known = model in models
+            if not known and (shown := self._shown_as()(model, name)) is not None:
+                return self.deployment(shown[0], shown[1] or name)
             found = DeploymentCells(self._series, name if known else ADHOC_LABEL)
             if known:
                 self._deployments[model, name] = found

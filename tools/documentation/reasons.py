@@ -268,7 +268,10 @@ REASONS: Mapping[str, Reasons] = {
         "system_prefix": "Put before the system prompt of each request.",
     },
     "DeploymentSettings": {
-        "deployment": "`provider/model`, as the provider names the model.",
+        "deployment": (
+            "`provider/model`, as the provider names the model. A star in it is what the name of a model"
+            " [that ends in a star](../providers.md#names-that-end-in-a-star) has in its place."
+        ),
         "as": "Its name in the ledger and on the leaderboard. Needed where `provider/model` is listed twice.",
         "enabled": "False: no new calls; running ones end normally.",
         "weight": "Its chance against others about as fast: 2 is chosen twice as often as 1.",
@@ -412,7 +415,7 @@ REASONS: Mapping[str, Reasons] = {
         "max_width": "The widest race that its requests may ask for. With 1, `race` means the model's own mode.",
         "profile": "How its calls are raced, before the models' settings.",
         "override": "Whether its requests may set how they are raced (the field `race`, the header `x-holeshot-race`).",
-        "models": "The models that it may use. Not set: all.",
+        "models": "The models that it may use, also names with a star at the end (`claude-*`). Not set: all.",
         "only": "The providers that may get its prompts. Not set: all.",
         "ignore": "The providers that never get its prompts.",
         "team": "One of `teams`, whose limits count its calls too.",

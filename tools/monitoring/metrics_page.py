@@ -19,7 +19,8 @@ What each metric of `GET /metrics` counts, in Prometheus' text format, and [when
   workers.
 - **No series yet**: a counter or histogram begins with its first event. A gauge of something that is not configured is
   absent.
-- **Names**: models and deployments that clients name themselves are `adhoc`. Only counters have the label `client`: the
+- **Names**: models and deployments that clients name themselves are `adhoc`, or the pattern that
+  covers them. Only counters have the label `client`: the
   first 1,000 clients have series of their own, later ones are `(others)`, calls without a key `anonymous`.
 - **Do not compare providers by these histograms.** A loser that was cut before its first token has no time to first
   token (TTFT), so they look better than the truth. The leaderboard and [SQL](../sql.md) correct for it.

@@ -571,3 +571,59 @@ def test_a_misspelt_price_of_a_tier_is_refused_with_its_line_and_the_nearest_wor
     (problem,) = problems(text)
     assert problem.startswith("gateway.yaml:10: models.m.deployments[0].price_per_mtok.tiers.priority.imput: unknown")
     assert problem.endswith("did you mean 'input'?")
+
+
+@pytest.mark.parametrize(
+    ("model", "problem"),
+    [
+        ('"cl*ude-*": { deployments: [groq/x] }', ": a star in a model's name stands at its end, once"),
+        ("claude: { deployments: ['groq/claude-*'] }", ".deployments[0]: 'groq/claude-*' has a star, but the model's"),
+        ('"claude-*": { deployments: ["groq/*-*"] }', ".deployments[0]: 'groq/*-*' may have one star, in the model's"),
+        ('"claude-*": { deployments: [{ deployment: "groq/*", as: "g*" }] }', ".as: is one name for all of them"),
+        (
+            '"claude-*": { deployments: [{ deployment: "groq/*", max_in_flight: 2 }] }',
+            ".deployments[0]: 'groq/*' stands for many, and max_in_flight is of one: give all one name with `as:`",
+        ),
+        ('a: { deployments: [groq/x], fallbacks: ["claude-*"] }', ".fallbacks[0]: 'claude-*' stands for many models"),
+        ("a: { deployments: [groq/x], fallbacks: [claud-1] }", ".fallbacks[0]: there is no model 'claud-1'"),
+    ],
+)
+def test_a_star_that_stands_for_nothing_is_refused(problems: Problems, model: str, problem: str) -> None:
+    there = '  "claude-opus-*": { deployments: [groq/x] }\n'
+    (found,) = problems(f"providers:\n  groq: {{ api_key: x }}\nmodels:\n{there}  {model}\n")
+
+    assert problem in found
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        '"*": { deployments: ["groq/*"] }',
+        '"eu-*": { deployments: ["groq/eu.anthropic.*-v1:0"] }',
+        '"gpt-*": { deployments: [groq/one], fallbacks: [claude-opus-4-8] }',
+        '"own-*": { deployments: [{ deployment: "groq/*", as: own, max_in_flight: 2 }] }',
+    ],
+)
+@pytest.mark.parametrize("asked", ["claude-opus-4-8", "claude-*", "claude-opus-*", "c*"])
+def test_names_under_patterns_are_names_for_fallbacks_clients_and_targets(loaded: Load, model: str, asked: str) -> None:
+    text = (
+        f'providers:\n  groq: {{ api_key: x }}\nmodels:\n  "claude-opus-*": {{ deployments: [groq/x] }}\n  {model}\n'
+        f'clients:\n  a: {{ key_sha256: {HASH}, models: ["{asked}"] }}\n'
+        "slo:\n  fast: { model: claude-opus-4-8, ttft_ms: 900 }\n"
+    )
+
+    assert loaded(text).clients["a"].models == (asked,)
+
+
+def test_a_client_or_a_target_of_no_model_is_still_refused(problems: Problems) -> None:
+    text = (
+        'providers:\n  groq: { api_key: x }\nmodels:\n  "claude-*": { deployments: [groq/x] }\n'
+        f'clients:\n  a: {{ key_sha256: {HASH}, models: ["gpt-*", gpt-6] }}\n'
+        'slo:\n  fast: { model: "claude-*", ttft_ms: 900 }\n'
+    )
+
+    assert [each.partition(": ")[2].partition(":")[0] for each in problems(text)] == [
+        "clients.a.models[0]",
+        "clients.a.models[1]",
+        "slo.fast.model",
+    ]
