@@ -7,8 +7,9 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from itertools import accumulate
-from math import ceil, sqrt
+from math import ceil, hypot, log, sqrt
 from random import Random
+from statistics import stdev
 from typing import Literal
 
 import msgspec
@@ -39,6 +40,8 @@ FLIPS = 20_000
 FEWEST_ROUNDS = 8  # with fewer no interval is given: the bootstrap's would be too short
 _POWER = 0.8  # the probability with which an existing difference is to be shown
 _RATHER = 0.5  # a quantile needs so many values that the largest is probably beyond it: 14 for p95
+
+_FEW_DRAWS = 100  # with fewer their spread says little
 
 Weights = Sequence[int]  # for one draw: how often each round was drawn
 
@@ -74,7 +77,10 @@ class Draws:
 
     def interval(self, figure: Callable[[Weights], float | None]) -> tuple[float | None, float | None]:
         """Return the interval of ``figure``, which returns None for a draw without data."""
-        values = sorted(value for weights in self._weights if (value := figure(weights)) is not None)
+        return self._interval_of([figure(weights) for weights in self._weights])
+
+    def _interval_of(self, drawn: Sequence[float | None]) -> tuple[float | None, float | None]:
+        values = sorted(value for value in drawn if value is not None)
         if not self._weights or len(values) < len(self._weights) / 2:
             return None, None
         last = len(values) - 1
@@ -86,12 +92,16 @@ class Draws:
         The bootstrap's interval is too short near the ends, so it is joined with that of the order statistics, which
         holds for any distribution. It needs so many values that the largest is very probably beyond the quantile.
         """
+        return self.drawn_quantile(values, share)[0]
+
+    def drawn_quantile(self, values: Sequence[tuple[int, float]], share: float) -> tuple[Estimate, list[float | None]]:
+        """Return the same, and the quantile of each draw; none of these if there is no interval."""
         ordered = sorted((value, self._place[round_]) for round_, value in values)
         amounts = [value for value, _ in ordered]
         beyond = max(share, 1.0 - share)
         point = _quantile(amounts, share) if beyond ** len(ordered) <= _RATHER else None
         if beyond ** len(ordered) > (1.0 - CONFIDENCE) / 2:
-            return Estimate(len(ordered), point)
+            return Estimate(len(ordered), point), []
         places = [place for _, place in ordered]
 
         def drawn(weights: Weights) -> float | None:
@@ -104,14 +114,18 @@ class Draws:
             upper = amounts[bisect_left(below, ceil(at) + 1)]
             return lower + (upper - lower) * (at - int(at))
 
-        low, high = self.interval(drawn)
+        drawn_ = [drawn(weights) for weights in self._weights]
+        low, high = self._interval_of(drawn_)
         if low is None or high is None:
-            return Estimate(len(ordered), point)
+            return Estimate(len(ordered), point), []
         below, above = order_limits(len(ordered), share)
-        return Estimate(len(ordered), point, min(low, amounts[below]), max(high, amounts[above]))
+        return Estimate(len(ordered), point, min(low, amounts[below]), max(high, amounts[above])), drawn_
 
     def ratio(self, parts: Sequence[tuple[int, float, float]]) -> Estimate:
         """Return the ratio of two sums, such as a mean or a rate. ``parts``: round, numerator and denominator."""
+        return self._drawn_ratio(parts)[0]
+
+    def _drawn_ratio(self, parts: Sequence[tuple[int, float, float]]) -> tuple[Estimate, list[float | None]]:
         above, below = [0.0] * len(self.rounds), [0.0] * len(self.rounds)
         for round_, numerator, denominator in parts:
             above[self._place[round_]] += numerator
@@ -123,12 +137,17 @@ class Draws:
 
         value = drawn([1] * len(self.rounds))
         if value is None or len(parts) < 2:  # noqa: PLR2004 - one has no spread
-            return Estimate(len(parts), value)
-        return Estimate(len(parts), value, *self.interval(drawn))
+            return Estimate(len(parts), value), []
+        drawn_ = [drawn(weights) for weights in self._weights]
+        return Estimate(len(parts), value, *self._interval_of(drawn_)), drawn_
 
     def mean(self, values: Sequence[tuple[int, float]]) -> Estimate:
         """Return the mean of ``values``, each with its round."""
-        return self.ratio([(round_, value, 1.0) for round_, value in values])
+        return self.drawn_mean(values)[0]
+
+    def drawn_mean(self, values: Sequence[tuple[int, float]]) -> tuple[Estimate, list[float | None]]:
+        """Return the same, and the mean of each draw."""
+        return self._drawn_ratio([(round_, value, 1.0) for round_, value in values])
 
     def share(self, values: Sequence[tuple[int, bool]], tail: float = (1.0 - CONFIDENCE) / 2) -> Estimate:
         """Return the share of true ``values``, each with its round; ``tail`` is the probability beyond each end.
@@ -179,6 +198,38 @@ def share_difference(a: Estimate, b: Estimate) -> Estimate:
     down = sqrt((a.value - a.low) ** 2 + (b.high - b.value) ** 2)
     up = sqrt((a.high - a.value) ** 2 + (b.value - b.low) ** 2)
     return Estimate(min(a.n, b.n), value, value - down, value + up)
+
+
+def log_ratio(
+    a: tuple[Estimate, Sequence[float | None]], b: tuple[Estimate, Sequence[float | None]], rounds: int
+) -> tuple[Estimate, float] | None:
+    """Return the logarithm of the ratio of two figures with its interval, and the p-value that it is 0.
+
+    ``a`` and ``b``: each figure with its value of each draw of the same ``rounds``. None: too few answers for one.
+
+    The interval is made of those of the two figures, as Newcombe does for shares (Zou and Donner, 2008). So it holds
+    where theirs do, near the ends of distributions too; where both ways were slow in the same rounds it is too wide.
+    The p-value takes the spread of the draws, which knows of these rounds; it is 1 if the interval includes 0.
+    """
+    (of_a, drawn_a), (of_b, drawn_b) = a, b
+    if any(each.value is None or each.low is None or each.high is None for each in (of_a, of_b)):
+        return None
+    known = [(x, y) for x, y in zip(drawn_a, drawn_b, strict=True) if x and y]
+    if not (of_a.low and of_b.low and of_a.value and of_b.value and of_a.high and of_b.high) or len(known) < _FEW_DRAWS:
+        return None  # a figure that may be 0 has no ratio
+    value = log(of_a.value / of_b.value)
+    low = value - hypot(log(of_a.value / of_a.low), log(of_b.high / of_b.value))
+    high = value + hypot(log(of_a.high / of_a.value), log(of_b.value / of_b.low))
+    found = Estimate(min(of_a.n, of_b.n), value, low, high)
+    if low <= 0.0 <= high:
+        return found, 1.0
+    spread = stdev(log(x / y) for x, y in known)
+    return found, float(2.0 * special.stdtr(rounds - 1, -abs(value) / spread)) if spread else 0.0
+
+
+def calls_needed(share: float) -> int:
+    """Return the fewest answers with which a quantile has an interval: the largest is very probably beyond it."""
+    return ceil(log((1.0 - CONFIDENCE) / 2) / log(max(share, 1.0 - share)))
 
 
 def flipped_p(differences: Sequence[float], seed: int) -> float:
@@ -266,7 +317,7 @@ def _between(ordered: Sequence[float], at: float) -> float:
 
 ALL = "all"  # classes of prompts together
 
-Unit = Literal["ms", "tok/s", "share", "tokens", "usd", "1/s"]
+Unit = Literal["ms", "number", "tok/s", "share", "tokens", "usd", "1/s"]
 
 
 class Metric(msgspec.Struct, frozen=True):
@@ -281,6 +332,7 @@ class Metric(msgspec.Struct, frozen=True):
 METRICS: tuple[Metric, ...] = (
     Metric("ttft_p50_ms", "ms", "time to the first token, median", less_is_better=True),
     Metric("ttft_p95_ms", "ms", "time to the first token, 95 of 100 are faster", less_is_better=True),
+    Metric("ttft_p99_ms", "ms", "time to the first token, 99 of 100 are faster", less_is_better=True),
     Metric("ttft_answer_p50_ms", "ms", "time to the first token that is not reasoning, median", less_is_better=True),
     Metric("decode_tps_p50", "tok/s", "tokens after the first over the time since, median", less_is_better=False),
     Metric("decode_tps_p05", "tok/s", "the same, 95 of 100 are faster", less_is_better=False),
@@ -291,6 +343,7 @@ METRICS: tuple[Metric, ...] = (
     Metric("gap_p95_ms", "ms", "longest gap of an answer, 95 of 100 are shorter", less_is_better=True),
     Metric("total_p50_ms", "ms", "time to the last token, median", less_is_better=True),
     Metric("total_p95_ms", "ms", "time to the last token, 95 of 100 are faster", less_is_better=True),
+    Metric("total_p99_ms", "ms", "time to the last token, 99 of 100 are faster", less_is_better=True),
     Metric("tokens_mean", "tokens", "tokens of an answer, mean", less_is_better=None),
     Metric("errors", "share", "requests without a whole answer", less_is_better=True),
     Metric("goodput", "share", "requests that met the goal; errors did not", less_is_better=False),
@@ -298,12 +351,14 @@ METRICS: tuple[Metric, ...] = (
     Metric("as_asked", "share", "JSON that parses, tool calls with valid arguments", less_is_better=False),
     Metric("requests_per_s", "1/s", "whole answers per second of its turns", less_is_better=False),
     Metric("tokens_per_s", "tok/s", "tokens of all answers per second of its turns", less_is_better=False),
+    Metric("requests_per_call", "number", "requests to providers for one call of a way", less_is_better=None),
     Metric("cost_per_1000_usd", "usd", "cost of 1,000 such requests", less_is_better=True),
 )
 
-_QUANTILES: Mapping[str, tuple[Callable[[Sample], float | None], float]] = {
+QUANTILES: Mapping[str, tuple[Callable[[Sample], float | None], float]] = {
     "ttft_p50_ms": (lambda sample: sample.ttft_ms, 0.5),
     "ttft_p95_ms": (lambda sample: sample.ttft_ms, 0.95),
+    "ttft_p99_ms": (lambda sample: sample.ttft_ms, 0.99),
     "ttft_answer_p50_ms": (lambda sample: sample.ttft_answer_ms, 0.5),
     "decode_tps_p50": (lambda sample: sample.decode_tps, 0.5),
     "decode_tps_p05": (lambda sample: sample.decode_tps, 0.05),
@@ -314,6 +369,7 @@ _QUANTILES: Mapping[str, tuple[Callable[[Sample], float | None], float]] = {
     "gap_p95_ms": (lambda sample: sample.itl_max_ms, 0.95),
     "total_p50_ms": (lambda sample: sample.total_ms, 0.5),
     "total_p95_ms": (lambda sample: sample.total_ms, 0.95),
+    "total_p99_ms": (lambda sample: sample.total_ms, 0.99),
 }
 _MS_PER_S = 1000.0
 _THOUSAND = 1000.0
@@ -380,11 +436,14 @@ def _figures(plan: Plan, samples: Sequence[Sample], draws: Draws, kind: str) -> 
     def values(of: Callable[[Sample], float | None]) -> list[tuple[int, float]]:
         return [(sample.key.round, value) for sample in whole if (value := of(sample)) is not None]
 
-    figures = {name: draws.quantile(values(of), share) for name, (of, share) in _QUANTILES.items()}
+    figures = {name: draws.quantile(values(of), share) for name, (of, share) in QUANTILES.items()}
     figures["tokens_mean"] = draws.mean(values(lambda sample: sample.completion_tokens))
     figures["errors"] = draws.share([(sample.key.round, sample.error_kind is not None) for sample in samples])
     figures["as_asked"] = draws.share(
         [(sample.key.round, sample.as_asked) for sample in whole if sample.as_asked is not None]
+    )
+    figures["requests_per_call"] = draws.mean(
+        [(sample.key.round, sample.launched) for sample in samples if sample.launched is not None]
     )
     figures["cost_per_1000_usd"] = draws.mean(
         [(sample.key.round, sample.cost_usd * _THOUSAND) for sample in samples if sample.cost_usd is not None]

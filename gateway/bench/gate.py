@@ -433,17 +433,19 @@ def markdown(report: Report, gate: Gate | None) -> str:
     known = [name for name in _COLUMNS if any(name in cell.figures for cell in report.cells)]
     lines = ["### holeshot bench", ""]
     if gate is not None:
-        lines += [f"**{MARKS[gate.outcome]}**", "", *_table_head("deployment", "check", "outcome", "found")]
+        lines += [f"**{MARKS[gate.outcome]}**", "", *table_head("deployment", "check", "outcome", "found")]
         lines += [
-            _row(label_of(plan, check.deployment, check.concurrency), check.name, MARKS[check.outcome], check.words)
+            table_row(
+                label_of(plan, check.deployment, check.concurrency), check.name, MARKS[check.outcome], check.words
+            )
             for check in gate.checks
         ]
         lines += ["", *(f"- {_cell(note)}" for note in gate.notes), ""]
-    lines += _table_head("deployment", "requests", *known)
+    lines += table_head("deployment", "requests", *known)
     for cell in report.cells:
         if cell.kind == ALL:
             figures = [shown(name, cell.figures.get(name)) for name in known]
-            lines.append(_row(label_of(plan, cell.deployment, cell.concurrency), str(cell.requests), *figures))
+            lines.append(table_row(label_of(plan, cell.deployment, cell.concurrency), str(cell.requests), *figures))
     verdicts = [verdict.words for verdict in report.verdicts if verdict.is_shown]
     lines += ["", *(f"- {_cell(words)}" for words in verdicts)]
     spent = UNKNOWN if report.spent_usd is None else f"${report.spent_usd:.4f}"
@@ -456,11 +458,13 @@ def label_of(plan: Plan, deployment: str, concurrency: int) -> str:
     return deployment if len(plan.concurrencies) == 1 else f"{deployment} × {concurrency}"  # noqa: RUF001 - times
 
 
-def _table_head(*names: str) -> list[str]:
-    return [_row(*names), _row(*("---" for _ in names))]
+def table_head(*names: str) -> list[str]:
+    """Return the first two lines of a Markdown table."""
+    return [table_row(*names), table_row(*("---" for _ in names))]
 
 
-def _row(*cells: str) -> str:
+def table_row(*cells: str) -> str:
+    """Return a row of a Markdown table."""
     return f"| {' | '.join(map(_cell, cells))} |"
 
 

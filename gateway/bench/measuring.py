@@ -1,7 +1,7 @@
 """One request of a bench, sent and measured with the code that measures an attempt of a race."""
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -57,9 +57,10 @@ class Measured(NamedTuple):
     retry_after_s: float | None
 
 
-def request_for(plan: Plan, contender: Contender, key: Key, sitting: int) -> ParsedRequest:
-    """Return the request for ``key``."""
-    content = body(key.kind, plan.lengths, salt(plan, key, sitting), contender.model)
+def request_for(plan: Plan, contender: Contender, key: Key, sitting: int, prompts: Sequence[str] = ()) -> ParsedRequest:
+    """Return the request for ``key``; ``prompts`` are the user's own, of which each is asked in turn."""
+    own = prompts[(max(0, key.round) * key.concurrency + key.number) % len(prompts)] if prompts else None
+    content = body(key.kind, plan.lengths, salt(plan, key, sitting), contender.model, own)
     return read_chat(Contents.of(content), None)
 
 

@@ -456,7 +456,7 @@ def _facts(report: Report) -> str:
     began = UNKNOWN
     if report.began_s is not None:
         began = f"{datetime.fromtimestamp(report.began_s, UTC):%Y-%m-%d %H:%M} UTC"
-    way = "simulated providers" if plan.is_demo else "directly at providers"
+    way = "simulated providers" if plan.is_demo else "raced at providers" if plan.raced else "directly at providers"
     facts = [
         ("began", began),
         ("took", _duration(report)),

@@ -45,6 +45,8 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     tokens_source: str | None = None
     finish_reason: str | None = None
     in_flight: int = 1  # requests of this bench at this deployment when it was sent, itself included
+    launched: int | None = None  # of a way: requests to providers for this call
+    failed_at: dict[str, int] = {}  # of a way: how many of them failed, by deployment, also where another answered
     as_asked: bool | None = None  # JSON that parses, a tool call with valid arguments; None: not asked for, or cut off
     cost_usd: float | None = None
     cost_high_usd: float | None = None  # at most
@@ -129,6 +131,61 @@ def read_goal(text: str) -> Goal:
     return Goal(text.replace(" ", ""), tuple(parts))
 
 
+# Ways to run the calls of one model, which are compared like deployments: ``single,0.1,1.0``.
+
+_MOST_BUDGET = 7.0  # of ``race.budget``
+_BUDGET = re.compile(r"[0-9]+(?:\.[0-9]+)?")
+SINGLE = "single"
+
+
+class WayError(ValueError):
+    """The ways are not understood; the message says what is possible."""
+
+
+class Way(msgspec.Struct, frozen=True):
+    """One way: a budget of extra attempts per call in mode ``auto``, or None for one provider at a time."""
+
+    name: str  # as the user wrote it
+    budget: float | None
+
+    @property
+    def meaning(self) -> str:
+        """What it does, in words."""
+        if self.budget is None:
+            return "one provider at a time, another if it fails"
+        return f"raced by the policy, with up to {self.budget:g} extra requests per call"
+
+
+def read_way(text: str) -> Way:
+    """Return the way that ``text`` names.
+
+    Raises:
+        WayError: it names none.
+
+    """
+    if text == SINGLE:
+        return Way(text, None)
+    if _BUDGET.fullmatch(text) is None or float(text) > _MOST_BUDGET:
+        raise WayError(
+            f"there is no way {text!r}: write single, or a budget of extra requests per call from 0 to"
+            f" {_MOST_BUDGET:g}, as in single,0.1,1.0"
+        )
+    return Way(text, float(text))
+
+
+def read_ways(text: str) -> tuple[Way, ...]:
+    """Return the ways in a comma list.
+
+    Raises:
+        WayError: one is not understood, or there are not two different ones.
+
+    """
+    ways = {way.budget: way for way in map(read_way, (part.strip() for part in text.split(",")))}
+    if len(ways) < 2:  # noqa: PLR2004 - one has nothing to be compared with
+        raise WayError(f"--ways compares at least two, as in single,0.1,1.0; not {text!r}")
+    return tuple(ways.values())
+
+
 # The prompts of a bench: five classes, with fixed texts; a salt in front defeats prompt caches, unless it is disabled.
 
 
@@ -140,9 +197,10 @@ class PromptKind(StrEnum):
     LONG_PROMPT = "long_prompt"  # a long text, and a question about it
     TOOL_CALL = "tool_call"  # a tool must be called
     JSON = "json"  # an answer in JSON
+    OWN = "own"  # the user's own, of a file
 
 
-CLASSES = tuple(PromptKind)
+CLASSES = tuple(kind for kind in PromptKind if kind is not PromptKind.OWN)
 FIXED = ":fixed"  # after the name of a class: its prompt has no salt, so it may be cached
 
 
@@ -151,6 +209,7 @@ class Lengths(msgspec.Struct, frozen=True):
 
     long_prompt: int = 4000  # about
     long_answer: int = 512  # at most
+    most: int | None = None  # of any answer; None: as its class says
 
 
 class Expected(msgspec.Struct, frozen=True):
@@ -199,6 +258,13 @@ def kind_of(name: str) -> PromptKind:
 
 def expected_answer(name: str, lengths: Lengths) -> Expected:
     """Return the expected length of an answer to a class of prompts."""
+    usual = _usual_answer(name, lengths)
+    if lengths.most is None:
+        return usual
+    return Expected(min(usual.about, lengths.most), min(usual.at_most, lengths.most))
+
+
+def _usual_answer(name: str, lengths: Lengths) -> Expected:
     match kind_of(name):
         case PromptKind.SHORT:
             return Expected(40, 64)
@@ -210,14 +276,22 @@ def expected_answer(name: str, lengths: Lengths) -> Expected:
             return Expected(40, 160)
         case PromptKind.JSON:
             return Expected(160, 320)
+        case PromptKind.OWN:
+            return Expected(lengths.long_answer // 2, lengths.long_answer)
 
 
-def body(name: str, lengths: Lengths, salt: str, model: str) -> bytes:
-    """Return the body of a streamed chat completion. ``salt`` begins the prompt, unless the class is a fixed one."""
+def body(name: str, lengths: Lengths, salt: str, model: str, own: str | None = None) -> bytes:
+    """Return the body of a streamed chat completion. ``salt`` begins the prompt, unless the class is a fixed one.
+
+    ``own``: the user's own prompt, instead of that of the class.
+    """
     text, more = _QUESTION, _NOTHING_MORE
     match kind_of(name):
         case PromptKind.SHORT:
             pass
+        case PromptKind.OWN:
+            assert own is not None
+            text = own
         case PromptKind.LONG_ANSWER:
             text = _ESSAY
         case PromptKind.LONG_PROMPT:
@@ -283,9 +357,9 @@ Item = TypeVar("Item")
 
 
 class Contender(msgspec.Struct, frozen=True, kw_only=True):
-    """A deployment that is compared with the others."""
+    """A deployment that is compared with the others, or a way."""
 
-    name: str
+    name: str  # of a way: as in ``read_way``
     model: str  # of the gateway, which it belongs to
     input_usd: float | None = None  # per million tokens; None: unknown
     output_usd: float | None = None
@@ -301,6 +375,14 @@ class Contender(msgspec.Struct, frozen=True, kw_only=True):
         return ", ".join(f"{word} {value}" for word, value in known if value is not None)
 
 
+class OwnPrompts(msgspec.Struct, frozen=True):
+    """The file of the user's own prompts: its texts are not in the journal, but must be the same when it is resumed."""
+
+    path: str
+    digest: str  # SHA-256
+    number: int
+
+
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """A bench: the journal's first line, from which it is resumed."""
 
@@ -314,10 +396,20 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     goal: Goal | None = None
     url: str | None = None  # of the gateway it goes through; None: direct
     is_demo: bool = False  # the deployments are simulated
+    prompts: OwnPrompts | None = None
+    raced: tuple[str, ...] = ()  # the deployments of the model whose ways are compared; empty: deployments are compared
 
     def kinds_of(self, contender: Contender) -> list[str]:
         """Return the classes of prompts that ``contender`` is asked."""
         return [kind for kind in self.kinds if kind not in contender.leaves_out]
+
+    def kinds_in(self, round_: int, contender: Contender) -> list[str]:
+        """Return the classes of prompts that ``contender`` is asked in a round: of a way, one after the other.
+
+        So the rounds, which are the smallest blocks in which ways take turns, are short.
+        """
+        kinds = self.kinds_of(contender)
+        return [kinds[round_ % len(kinds)]] if self.raced else kinds
 
     @property
     def labels(self) -> dict[str, str]:
@@ -331,7 +423,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def requests(self) -> int:
         """The number of requests, without warming up."""
-        classes = sum(len(self.kinds_of(contender)) for contender in self.contenders)
+        classes = sum(len(self.kinds_in(0, contender)) for contender in self.contenders)
         return self.rounds * classes * sum(self.concurrencies)
 
 
@@ -350,7 +442,7 @@ def turns(plan: Plan, round_: int) -> Iterator[Turn]:
         for contender in _shuffled(random, plan.contenders):
             keys = [
                 Key(round_, concurrency, contender.name, kind, number)
-                for kind in plan.kinds_of(contender)
+                for kind in plan.kinds_in(round_, contender)
                 for number in range(concurrency)
             ]
             yield Turn(contender, concurrency, tuple(_shuffled(random, keys)))

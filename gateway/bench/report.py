@@ -5,27 +5,32 @@ import io
 from collections.abc import Callable, Mapping, Sequence
 from itertools import combinations
 from math import exp, floor, log, log1p, log10
+from typing import NamedTuple
 
 import msgspec
 
 from gateway.bench.figures import (
+    ALL,
     CONFIDENCE,
     DRAWS,
     FEWEST_ROUNDS,
     METRICS,
+    QUANTILES,
     Cell,
     Draws,
     Estimate,
     Unit,
+    calls_needed,
     cells,
     flipped_p,
     holm,
+    log_ratio,
     measured,
     paired_p,
     rounds_needed,
     share_difference,
 )
-from gateway.bench.plan import Key, Plan, Sample, expected_answer
+from gateway.bench.plan import Key, Plan, Sample, expected_answer, read_way
 
 # Verdicts: comparisons of two deployments by the same requests of the same rounds, in words. The two answers to the
 # same request of a round are compared by the logarithm of their ratio, so one slow answer does not outweigh many
@@ -65,7 +70,23 @@ COMPARED: tuple[Aspect, ...] = (
 )
 
 
+_WORDS_OF_TIMES = {"ttft": "first tokens", "total": "whole answers"}
+_WORDS_OF_SHARES = {0.5: "median", 0.95: "p95", 0.99: "p99"}
+
+
+def _of_way(time: str, share: float) -> Aspect:
+    """Return the comparison of ways by a quantile of their times: of the slow ones too, which a race changes most."""
+    name = f"{time}_p{share * 100:.0f}_ms"
+    what = f"at the {_WORDS_OF_SHARES[share]} of {_WORDS_OF_TIMES[time]}"
+    return Aspect(name, what, "faster", QUANTILES[name][0], True, "less time")  # noqa: FBT003 - a row
+
+
+_COST_OF_WAY = Aspect("cost_mean", "per call", "cheaper", lambda sample: sample.cost_usd, True, "less cost")  # noqa: FBT003 - likewise
+_OF_WAYS = (*(_of_way(time, share) for time in _WORDS_OF_TIMES for share in _WORDS_OF_SHARES), _COST_OF_WAY)
+
 ASPECTS: Mapping[str, str] = {
+    **{each.name: each.what.removeprefix("at the ").capitalize() for each in _OF_WAYS if each is not _COST_OF_WAY},
+    _COST_OF_WAY.name: "Cost of a call",
     "ttft": "First tokens",
     "decode_tps": "Decoding",
     "total": "Whole answers",
@@ -94,17 +115,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
 
 def verdicts(plan: Plan, samples: Sequence[Sample], draws: Draws) -> list[Verdict]:
     """Return all comparisons, those that are shown first."""
-    aspects = list(COMPARED)
-    if plan.goal is not None:
-        goal = plan.goal
-
-        def good(sample: Sample) -> float | None:
-            met = goal.met(sample)
-            return None if met is None else float(met)
-
-        aspects.append(
-            Aspect("goodput", "at the goal", "better", good, False, "points more requests meet it", is_share=True)  # noqa: FBT003 - a row
-        )
+    aspects = _aspects(plan)
     found: dict[str, Verdict] = {}
     differences: dict[str, list[float]] = {}  # of the rounds; only for figures compared by their logarithm
     for concurrency in plan.concurrencies:
@@ -120,6 +131,9 @@ def verdicts(plan: Plan, samples: Sequence[Sample], draws: Draws) -> list[Verdic
                 if verdict is not None:
                     found[name] = verdict
                     differences[name] = [] if aspect.is_share else [value for _, value in means]
+    if plan.raced:
+        found |= _of_ways(plan, samples, draws)
+        aspects += _OF_WAYS
     corrected = holm({name: verdict.p for name, verdict in found.items()})
     by_aspect = {aspect.name: aspect for aspect in aspects}
     for name, each in differences.items():
@@ -127,6 +141,47 @@ def verdicts(plan: Plan, samples: Sequence[Sample], draws: Draws) -> list[Verdic
         found[name] = msgspec.structs.replace(found[name], rounds_needed=needed)
     rendered = [_with_words(each, corrected[name], len(found), by_aspect, plan.labels) for name, each in found.items()]
     return sorted(rendered, key=lambda verdict: not verdict.is_shown)
+
+
+def _aspects(plan: Plan) -> list[Aspect]:
+    """Return the figures that are compared request by request: of ways only shares."""
+    aspects = [each for each in COMPARED if each.is_share or not plan.raced]
+    if plan.goal is not None:
+        goal = plan.goal
+
+        def good(sample: Sample) -> float | None:
+            met = goal.met(sample)
+            return None if met is None else float(met)
+
+        aspects.append(
+            Aspect("goodput", "at the goal", "better", good, False, "points more requests meet it", is_share=True)  # noqa: FBT003 - a row
+        )
+    return aspects
+
+
+def _of_ways(plan: Plan, samples: Sequence[Sample], draws: Draws) -> dict[str, Verdict]:
+    """Return the comparisons of ways by the quantiles of their times, and by their cost; where there are intervals."""
+    found: dict[str, Verdict] = {}
+    for concurrency in plan.concurrencies:
+        for aspect in _OF_WAYS:
+            figures: dict[str, tuple[Estimate, list[float | None]]] = {}
+            for contender in plan.contenders:
+                values = [
+                    (sample.key.round, value)
+                    for sample in samples
+                    if sample.key.deployment == contender.name and sample.key.concurrency == concurrency
+                    if (sample.error_kind is None or aspect.name not in QUANTILES)
+                    if (value := aspect.of(sample)) is not None
+                ]
+                share = QUANTILES.get(aspect.name, (None, None))[1]
+                drawn = draws.drawn_mean(values) if share is None else draws.drawn_quantile(values, share)
+                figures[contender.name] = drawn
+            for a, b in combinations(figures, 2):
+                compared = log_ratio(figures[a], figures[b], len(draws.rounds))
+                if compared is not None:
+                    name = f"{concurrency}/{aspect.name}/{a}/{b}"
+                    found[name] = _unworded(aspect, concurrency, (a, b), _Difference(*compared, len(draws.rounds)))
+    return found
 
 
 class _Pair(msgspec.Struct, frozen=True):
@@ -181,6 +236,22 @@ def _compared(
     if estimate.value is None:
         return None
     tokens = sum(pair.tokens_a for pair in pairs), sum(pair.tokens_b for pair in pairs)
+    return _unworded(aspect, concurrency, names, _Difference(estimate, p, len(means), tokens))
+
+
+class _Difference(NamedTuple):
+    """The first one's figure less the second's: of shares, or of the logarithms."""
+
+    estimate: Estimate
+    p: float
+    rounds: int
+    tokens: tuple[int, int] = (0, 0)  # of the answers
+
+
+def _unworded(aspect: Aspect, concurrency: int, names: tuple[str, str], found: _Difference) -> Verdict:
+    """Return the comparison without its words."""
+    (a, b), (estimate, p, rounds, tokens) = names, found
+    assert estimate.value is not None
     if (estimate.value > 0) is aspect.less_is_better:  # b is the better one
         a, b, tokens = b, a, (tokens[1], tokens[0])
         estimate = Estimate(estimate.n, -estimate.value, _negative(estimate.high), _negative(estimate.low))
@@ -189,7 +260,7 @@ def _compared(
         concurrency=concurrency,
         a=a,
         b=b,
-        rounds=len(means),
+        rounds=rounds,
         difference=_as_difference(aspect, estimate),
         p=p,
         p_corrected=1.0,
@@ -303,9 +374,31 @@ def report(plan: Plan, samples: Sequence[Sample], *, sittings: int, at_most_usd:
     )
 
 
+def few_calls(of: Report) -> list[str]:
+    """Return what is not known of ways, as there were too few answers: a quantile, or its interval; and who failed."""
+    words: list[str] = []
+    cells_ = [cell for cell in of.cells if cell.kind == ALL]
+    for share, name in ((0.95, "p95"), (0.99, "p99")):
+        figures = {cell.deployment: cell.figures.get(f"ttft_{name}_ms", Estimate(0, None)) for cell in cells_}
+        fewest = min(figures.values(), key=lambda each: each.n, default=None)
+        if fewest is not None and fewest.n < calls_needed(share):
+            what = f"no {name} yet" if fewest.value is None else f"{name} is a guess without an interval"
+            words.append(f"{what}: of {fewest.n} answers of a way; it needs {calls_needed(share)}")
+    failed: dict[str, int] = {}
+    for sample in of.samples:
+        for deployment, number_ in sample.failed_at.items():
+            failed[deployment] = failed.get(deployment, 0) + number_
+    if failed:
+        each = ", ".join(f"{name} {number_}" for name, number_ in sorted(failed.items(), key=lambda item: -item[1]))
+        words.append(f"requests that failed at providers, also where another answered the call: {each}")
+    return words
+
+
 def method(plan: Plan) -> list[str]:
     """Return the description of the method, in paragraphs."""
     at_most = ", ".join(f"{kind} {expected_answer(kind, plan.lengths).at_most}" for kind in plan.kinds)
+    if plan.raced:
+        return _method_of_ways(plan, at_most)
     way = "through the gateway" if plan.url else "directly to the providers, without a gateway"
     levels = ", ".join(map(str, plan.concurrencies))
     settings = [f"{plan.labels[each.name]}: {each.setting}" for each in plan.contenders if each.setting]
@@ -344,6 +437,36 @@ together: the chance that any of them is false is 5 %. Intervals in verdicts are
 The figures are of these minutes and from this machine. Providers differ by hour and place.
 """
     return [*(" ".join(paragraph.split()) for paragraph in text.split("\n\n")), *run]
+
+
+def _method_of_ways(plan: Plan, at_most: str) -> list[str]:
+    ways = "; ".join(f"{each.name}: {read_way(each.name).meaning}" for each in plan.contenders)
+    text = f"""
+Calls of {plan.contenders[0].model} ({", ".join(plan.raced)}), streamed, through the engine of a gateway that ran in the
+process of the bench. {ways}. In each round every way was asked the same, in a random order (seed {plan.seed}), one
+call after the other.
+
+Each way had a name, estimates and a budget of its own, and knew at its beginning what the ledger knew of the model.
+Nothing was audited, and no fallback was asked. Its calls are in the ledger as bench:MODEL:WAY, with the tag “from:
+holeshot bench”; no figure of the model itself has them.
+
+{plan.warm_up} calls of each way warmed up before the first round, and again after each resumption. They count for
+nothing but cost.
+
+Answers had at most these tokens: {at_most}. Prompts begin with a salt, so that no prompt cache knows them.
+
+Times are the ledger's: since the call was received, to the first token of the winner and to the end. A call without a
+whole answer has failed; its times count nowhere. Cost is of all requests of a call, those that were cut as estimated.
+
+Intervals are of 95 %: the bootstrap over rounds with expanded percentiles ({DRAWS:,} draws), joined with order
+statistics; for shares Clopper and Pearson's. Without an interval there were too few answers for one.
+
+A difference is sure if its interval, made of those of the two figures (Zou and Donner), excludes 0, and by Holm's
+method for all comparisons together: the chance that any of them is false is 5 %.
+
+The figures are of these minutes and from this machine. Providers differ by hour and place.
+"""
+    return [" ".join(paragraph.split()) for paragraph in text.split("\n\n")]
 
 
 def as_csv(of: Report) -> str:

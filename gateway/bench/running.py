@@ -6,13 +6,13 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
-from gateway.bench.measuring import Measured, Moments, measure, request_for
+from gateway.api.request import ParsedRequest
+from gateway.bench.measuring import Measured, Moments, request_for
 from gateway.bench.plan import Contender, Key, Plan, Sample, Turn, turns, warm_up
-from gateway.fleet.models import Deployment
 from gateway.racing import MISCOUNT
 from providers import ErrorKind, Price
 
@@ -293,24 +293,52 @@ class Watcher(Protocol):
         """A deployment is rate-limited, so the bench waits."""
 
 
+class Ask(Protocol):
+    """Sends a request to a deployment, or one way, and measures it."""
+
+    async def __call__(
+        self, request: ParsedRequest, contender: Contender, key: Key, *, sitting: int, in_flight: int
+    ) -> Measured:
+        """Return its sample, also after an error. ``in_flight`` counts this request, too."""
+
+
+class Pace(NamedTuple):
+    """How fast turns follow each other, and until when rounds begin."""
+
+    every_s: float = 0.0  # from the beginning of one turn to that of the next, at least
+    for_s: float | None = None  # since this start of the bench
+
+
+AT_ONCE = Pace()
+
+
 class Bench:
-    """A running bench. ``stopped_at_cap`` is set when the cap does not allow the next round."""
+    """A running bench.
+
+    ``stopped_at_cap`` is set when the cap does not allow the next round, ``stopped_in_time`` when the time was up.
+    """
 
     def __init__(
         self,
         plan: Plan,
-        deployments: Mapping[str, Deployment],
+        ask: Ask,
         journal: Journal,
         past: Past,
         purse: Purse,
         *,
         watcher: Watcher,
         moments: Moments,
+        pace: Pace = AT_ONCE,
+        prompts: Sequence[str] = (),
     ) -> None:
-        """``past``: the journal's content; new samples are appended to it."""
+        """``past``: the journal's content; new samples are appended to it. ``prompts``: the user's own."""
         self.stopped_at_cap = False
+        self.stopped_in_time = False
         self._plan = plan
-        self._deployments = deployments
+        self._ask_it = ask
+        self._pace = pace
+        self._prompts = prompts
+        self._not_before = moments.clock()  # the next turn, in monotonic seconds
         self._journal = journal
         self._past = past
         self._purse = purse
@@ -318,7 +346,7 @@ class Bench:
         self._moments = moments
         self._sitting = past.sittings
         self._done = {sample.key for sample in past.samples}
-        self._in_flight = dict.fromkeys(deployments, 0)
+        self._in_flight = {contender.name: 0 for contender in plan.contenders}
         for sent in past.sent:
             purse.sent(sent.key, sent.sitting, sent.most_usd)
         for sample in past.samples:
@@ -336,8 +364,11 @@ class Bench:
         if rounds:
             self._journal.sitting(self._sitting)
             await self._warm_up(rounds[0])
+        clock, for_s = self._moments.clock, self._pace.for_s
+        until = None if for_s is None else clock() + for_s
         for round_ in rounds:
-            if self.stopped_at_cap:
+            self.stopped_in_time = until is not None and clock() >= until
+            if self.stopped_at_cap or self.stopped_in_time:
                 break
             left = self._left(turns(self._plan, round_))
             if not self._purse.pays(key for turn in left for key in turn.keys):
@@ -362,7 +393,11 @@ class Bench:
 
     async def _run_turn(self, turn: Turn) -> list[Measured]:
         """Send the requests of a turn, ``concurrency`` at a time: the next one starts when one has ended."""
+        clock = self._moments.clock
         self._watcher.turn(turn)
+        if (early_s := self._not_before - clock()) > 0:
+            await asyncio.sleep(early_s)
+        self._not_before = clock() + self._pace.every_s
         waiting, results = list(reversed(turn.keys)), list[Measured]()
 
         async def work() -> None:
@@ -380,22 +415,22 @@ class Bench:
                     group.create_task(work())
         except ExceptionGroup as several:
             raise several.exceptions[0] from None
+        limited_s = max((each.retry_after_s or 0.0 for each in results), default=0.0)
+        if limited_s and self._plan.raced:  # the next way asks the same providers
+            wait_s = min(limited_s, _LONGEST_WAIT_S)
+            self._watcher.waits(turn.contender.name, wait_s)
+            self._not_before = max(self._not_before, clock() + wait_s)
         return results
 
     async def _ask(self, contender: Contender, key: Key) -> Measured:
         most_usd = self._purse.most_usd(key)
         self._purse.sent(key, self._sitting, most_usd)
         self._journal.sent(key, self._sitting, most_usd)
-        request = request_for(self._plan, contender, key, self._sitting)
+        request = request_for(self._plan, contender, key, self._sitting, self._prompts)
         self._in_flight[contender.name] += 1
         try:
-            measured = await measure(
-                request,
-                self._deployments[contender.name],
-                key,
-                sitting=self._sitting,
-                in_flight=self._in_flight[contender.name],
-                moments=self._moments,
+            measured = await self._ask_it(
+                request, contender, key, sitting=self._sitting, in_flight=self._in_flight[contender.name]
             )
         finally:
             self._in_flight[contender.name] -= 1

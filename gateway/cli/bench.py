@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+import re
 import time
 from contextlib import AsyncExitStack, contextmanager
 from pathlib import Path
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
     from gateway.bench.gate import Gate
     from gateway.bench.gate import Wanted as WantedGate
-    from gateway.bench.plan import Plan
+    from gateway.bench.plan import OwnPrompts, Plan, Way
     from gateway.bench.report import Report
     from gateway.bench.running import Journal, Past
     from gateway.cli.bench_field import Spending, Wanted
@@ -27,7 +28,10 @@ BROKEN = 3  # a goal is broken, or something is worse than before
 UNDECIDED = 4  # too little data to say
 STOPPED = 130  # by Ctrl-C; the usual exit code
 _DEFAULT_ROUNDS = 20
+_DEFAULT_CALLS = 400  # of each way: so many bring an interval of the p99
+_MOST_CALLS = 10_000
 _DEFAULT_CAP_USD = 1.0
+_TIME = re.compile(r"([0-9]+(?:\.[0-9]+)?)([smh])")
 
 
 def bench(  # noqa: PLR0917 - options are named on the command line
@@ -51,8 +55,38 @@ def bench(  # noqa: PLR0917 - options are named on the command line
     ] = None,
     rounds: Annotated[
         int | None,
-        typer.Option(min=1, max=1000, help="How often each request is sent to each deployment, in all. [default: 20]"),
+        typer.Option(
+            "--rounds",
+            "--calls",
+            min=1,
+            max=10_000,
+            help="How often each request is sent to each deployment, in all; with --ways the calls of each way."
+            " [default: 20; with --ways 400]",
+        ),
     ] = None,
+    ways: Annotated[
+        str | None,
+        typer.Option(
+            metavar="single,0.1,1.0",
+            help="Compare ways to run the calls of one model instead of its deployments: single is one provider at a"
+            " time, a number the budget of extra requests per call.",
+        ),
+    ] = None,
+    for_: Annotated[
+        str | None,
+        typer.Option("--for", metavar="1h", help="Stop after this time (s, m, h). [default: after --rounds]"),
+    ] = None,
+    every_s: Annotated[
+        float | None, typer.Option("--every", min=0, metavar="SECONDS", help="Seconds from one call to the next.")
+    ] = None,
+    prompts: Annotated[
+        Path | None,
+        typer.Option(
+            help="With --ways: your own prompts, one a line; of a .jsonl file a JSON string a line. [default: short,"
+            " long_answer]"
+        ),
+    ] = None,
+    max_tokens: Annotated[int | None, typer.Option(min=1, help="Most tokens of any answer.")] = None,
     concurrency: Annotated[
         str | None, typer.Option(help="Requests at a time; a comma list measures several levels. [default: 1]")
     ] = None,
@@ -86,6 +120,7 @@ def bench(  # noqa: PLR0917 - options are named on the command line
     as_json: Annotated[bool, typer.Option("--json", help="Print the report as one JSON object.")] = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="Print a row for each figure.")] = False,
     html: Annotated[Path | None, typer.Option(help="Write the report with plots as one HTML file.")] = None,
+    picture: Annotated[Path | None, typer.Option(help="Write the times as a picture, an SVG file.")] = None,
     fail_if: Annotated[
         list[str] | None,
         typer.Option(
@@ -107,11 +142,16 @@ def bench(  # noqa: PLR0917 - options are named on the command line
     The deployments take turns, in a random order, asked directly, or through a running gateway with --url. The cost
     is estimated first, and never more than --max-usd. docs/measuring.md explains figures and method.
 
+    With --ways it measures what racing brings you: one model's calls, in turns, alone and raced. They run in this
+    process as in a gateway, for a model of their own in your ledger (bench:MODEL:WAY), so that no figure of yours
+    changes. Ctrl-C stops it; --resume goes on.
 
     As a gate of a pipeline (--fail-if, --against) it exits with 3 if a goal is broken or a run of before was better,
     and with 4 if there is too little data to say.
 
     Example: holeshot bench gpt-oss-120b --rounds 30 --goal "ttft<500ms,tps>45" --html report.html
+
+    Example: holeshot bench gpt-oss-120b --ways single,0.1,1.0 --for 1h --max-usd 2 --picture ways.svg
 
     Example: holeshot bench gpt-oss-120b --yes --fail-if "ttft_p95_ms > 800" --junit bench.xml
     """
@@ -122,7 +162,8 @@ def bench(  # noqa: PLR0917 - options are named on the command line
     gate = _read_gate(fail_if or [], against)
     if junit is not None and gate is None:
         fail("--junit needs something to judge: add --fail-if or --against", MISUSED)
-    files = _Files(html, junit, markdown)
+    files = _Files(html, junit, markdown, picture)
+    of_ways = _read_ways(ways, url, deployment)
     plan = {
         "MODEL": model,
         "--deployment": deployment,
@@ -134,18 +175,20 @@ def bench(  # noqa: PLR0917 - options are named on the command line
         "--prompt-tokens": prompt_tokens,
         "--goal": goal,
         "--seed": seed,
+        "--ways": ways,
+        "--prompts": prompts,
+        "--max-tokens": max_tokens,
         "--journal": journal,
     }
     if as_json and as_csv:
         fail("give --json or --csv, not both", MISUSED)
     if resume is not None and (settled := [name for name, value in plan.items() if value is not None]):
         fail(f"with --resume the plan is the journal's: leave out {', '.join(settled)}", MISUSED)
-    from gateway.bench.running import JournalError, read_journal  # noqa: PLC0415 - likewise
+    from gateway.bench.running import JournalError, Pace  # noqa: PLC0415 - likewise
     from gateway.cli.bench_field import (  # noqa: PLC0415 - likewise
         Spending,
         Wanted,
         parse_goal,
-        read_classes,
         read_levels,
     )
     from gateway.watching import logs  # noqa: PLC0415 - likewise
@@ -157,34 +200,54 @@ def bench(  # noqa: PLR0917 - options are named on the command line
         deployments=tuple(deployment or ()),
         url=url,
         key=key,
-        kinds=read_classes(classes),
-        rounds=rounds or _DEFAULT_ROUNDS,
+        kinds=_kinds(classes, prompts, of_ways),
+        rounds=rounds or _default_rounds(of_ways, for_),
         concurrencies=read_levels(concurrency),
         warm_up=2 if warm_up is None else warm_up,
-        answer_tokens=answer_tokens or 512,
+        answer_tokens=answer_tokens or (256 if of_ways else 512),
         prompt_tokens=prompt_tokens or 4000,
         goal=parse_goal(goal),
         seed=random.randrange(2**31) if seed is None else seed,  # noqa: S311 - an order
+        ways=of_ways,
+        most_tokens=max_tokens,
+        pace=Pace(every_s or 0.0, _seconds(for_)),
     )
     path = resume or journal or Path(time.strftime("bench-%Y%m%d-%H%M%S.jsonl"))
     spending = Spending(cap_usd=_DEFAULT_CAP_USD if max_usd is None else max_usd, unpriced=unpriced, yes=yes)
+    wanted = msgspec.structs.replace(wanted, prompts=_own_prompts(prompts, of_ways, classes))
     try:
-        past = read_journal(resume) if resume is not None else None
-        if past is not None and rounds is not None:
-            if rounds <= past.plan.rounds:
-                fail(
-                    f"--rounds: {resume} has {past.plan.rounds} already; with --resume it is their number in all",
-                    MISUSED,
-                )
-            past.plan = msgspec.structs.replace(past.plan, rounds=rounds)
+        past = None if resume is None else _read_past(resume, rounds)
         report = asyncio.run(_bench(wanted, past, path, spending, gate))
     except JournalError as error:
         fail(str(error))
     except KeyboardInterrupt:
         if path.exists():
+            _show_so_far(path, files, as_json=as_json, as_csv=as_csv)
             say(f"holeshot: stopped; `holeshot bench --resume {path}` goes on", err=True)
         raise typer.Exit(STOPPED) from None
     _finish(report, path, gate, files, as_json=as_json, as_csv=as_csv)
+
+
+def _read_past(resume: Path, rounds: int | None) -> "Past":
+    """Return what the journal has, with its new number of ``rounds``."""
+    from gateway.bench.running import read_journal  # noqa: PLC0415 - as above
+
+    past = read_journal(resume)
+    if rounds is not None:
+        if rounds <= past.plan.rounds:
+            fail(f"--rounds: {resume} has {past.plan.rounds} already; with --resume it is their number in all", MISUSED)
+        past.plan = msgspec.structs.replace(past.plan, rounds=rounds)
+    return past
+
+
+def _own_prompts(path: Path | None, ways: "tuple[Way, ...]", classes: str | None) -> "OwnPrompts | None":
+    if path is None:
+        return None
+    if not ways or classes is not None:
+        fail("--prompts goes with --ways, and instead of --classes", MISUSED)
+    from gateway.cli.bench_ways import read_prompts  # noqa: PLC0415 - as above
+
+    return read_prompts(path)
 
 
 def _read_gate(fail_if: list[str], against: Path | None) -> "WantedGate | None":
@@ -200,14 +263,79 @@ def _read_gate(fail_if: list[str], against: Path | None) -> "WantedGate | None":
         fail(str(error), MISUSED)
 
 
+def _default_rounds(ways: "tuple[Way, ...]", for_: str | None) -> int:
+    if not ways:
+        return _DEFAULT_ROUNDS
+    return _DEFAULT_CALLS if for_ is None else _MOST_CALLS
+
+
+def _read_ways(text: str | None, url: str | None, deployments: list[str] | None) -> "tuple[Way, ...]":
+    """Return the ways that are compared; none: deployments are."""
+    if text is None:
+        return ()
+    from gateway.bench.plan import WayError, read_ways  # noqa: PLC0415 - as above
+
+    if url is not None:
+        fail("--ways runs in this process, so that no calls of others share its budget: leave out --url", MISUSED)
+    if deployments:
+        fail(
+            "--ways is of all deployments of a model; name others as its model: provider/model,provider/model", MISUSED
+        )
+    try:
+        return read_ways(text)
+    except WayError as error:
+        fail(str(error), MISUSED)
+
+
+def _kinds(classes: str | None, prompts: Path | None, ways: "tuple[Way, ...]") -> tuple[str, ...]:
+    """Return the classes of prompts that are asked."""
+    from gateway.bench.plan import PromptKind  # noqa: PLC0415 - as above
+    from gateway.cli.bench_field import read_classes  # noqa: PLC0415 - likewise
+
+    if prompts is not None:
+        return (PromptKind.OWN,)
+    if ways and classes is None:
+        return (PromptKind.SHORT, PromptKind.LONG_ANSWER)
+    return read_classes(classes)
+
+
+def _seconds(text: str | None) -> float | None:
+    if text is None:
+        return None
+    found = _TIME.fullmatch(text)
+    if found is None:
+        fail(f"--for {text!r} is not a time; write 90s, 10m or 1h", MISUSED)
+    return float(found[1]) * {"s": 1, "m": 60, "h": 3600}[found[2]]
+
+
+def _show_so_far(path: Path, files: "_Files", *, as_json: bool, as_csv: bool) -> None:
+    """Print and write what a bench of ways has measured until it was stopped; it may run for an evening."""
+    from gateway.bench.report import report  # noqa: PLC0415 - as above
+    from gateway.bench.running import read_journal  # noqa: PLC0415 - likewise
+    from gateway.cli.bench_field import spent_at_most_usd  # noqa: PLC0415 - likewise
+
+    past = read_journal(path)
+    if not past.plan.raced:
+        return
+    found = report(past.plan, past.samples, sittings=past.sittings, at_most_usd=spent_at_most_usd(past))
+    if found.requests:
+        _show(found, path, None, as_json=as_json, as_csv=as_csv)
+        _write(found, None, files)
+
+
 async def _bench(
-    wanted: "Wanted", past: "Past | None", path: Path, spending: "Spending", gate: "WantedGate | None"
+    wanted: "Wanted",
+    past: "Past | None",
+    path: Path,
+    spending: "Spending",
+    gate: "WantedGate | None",
 ) -> "Report":
     """Run the rest of a bench; return its report."""
-    from gateway.bench.measuring import Moments  # noqa: PLC0415 - as above
-    from gateway.bench.report import report  # noqa: PLC0415 - likewise
+    from gateway.bench.report import report  # noqa: PLC0415 - as above
     from gateway.bench.running import Bench, BenchError, Past, Purse  # noqa: PLC0415 - likewise
     from gateway.cli.bench_field import (  # noqa: PLC0415 - likewise
+        MOMENTS,
+        Fielded,
         confirm,
         open_field,
         shown_progress,
@@ -219,7 +347,15 @@ async def _bench(
         _check(gate, past.plan)
         return report(past.plan, past.samples, sittings=past.sittings, at_most_usd=spent_at_most_usd(past))
     async with AsyncExitStack() as stack:
-        field = await stack.enter_async_context(open_field(wanted, None if past is None else past.plan))
+        field: Fielded
+        before = None if past is None else past.plan
+        if wanted.ways or (before is not None and before.raced):
+            from gateway.cli.bench_ways import open_ways  # noqa: PLC0415 - a whole gateway
+
+            ways = await stack.enter_async_context(open_ways(wanted, before))
+            field, prompts = ways, ways.prompts
+        else:
+            field, prompts = await stack.enter_async_context(open_field(wanted, before)), ()
         plan = field.plan(wanted) if past is None else past.plan
         _check(gate, plan)
         costs = field.costs(plan)
@@ -233,12 +369,14 @@ async def _bench(
         with shown_progress(plan, past.samples) as watcher:
             run = Bench(
                 plan,
-                field.deployments,
+                field.ask,
                 journal,
                 past,
                 purse,
                 watcher=watcher,
-                moments=Moments(time.monotonic, time.time),
+                moments=MOMENTS,
+                pace=wanted.pace,
+                prompts=prompts,
             )
             try:
                 samples = await run.run()
@@ -290,6 +428,7 @@ class _Files(NamedTuple):
     html: Path | None
     junit: Path | None
     markdown: Path | None
+    picture: Path | None
 
 
 def _finish(
@@ -320,13 +459,22 @@ def _show(report: "Report", journal: Path, gate: "Gate | None", *, as_json: bool
 
         typer.echo(csv_of(report), nl=False)
     else:
-        from gateway.cli.bench_field import write_report  # noqa: PLC0415 - as above
-
-        write_report(report, journal)
+        _print(report, journal)
     if gate is not None:
         from gateway.cli.bench_field import write_gate  # noqa: PLC0415 - as above
 
         write_gate(gate, err=as_csv)
+
+
+def _print(report: "Report", journal: Path) -> None:
+    if report.plan.raced:
+        from gateway.cli.bench_ways import write_ways  # noqa: PLC0415 - as above
+
+        write_ways(report, journal)
+    else:
+        from gateway.cli.bench_field import write_report  # noqa: PLC0415 - as above
+
+        write_report(report, journal)
 
 
 def _write(report: "Report", gate: "Gate | None", files: _Files) -> None:
@@ -340,10 +488,19 @@ def _write(report: "Report", gate: "Gate | None", files: _Files) -> None:
         from gateway.bench.gate import junit  # noqa: PLC0415 - as above
 
         _save(files.junit, junit(report, gate))
+    if files.picture is not None:
+        from gateway.bench.ways import picture  # noqa: PLC0415 - as above
+
+        _save(files.picture, picture(report))
     if files.markdown is not None:
         from gateway.bench.gate import markdown  # noqa: PLC0415 - as above
 
-        _save(files.markdown, markdown(report, gate))
+        texts = [] if report.plan.raced and gate is None else [markdown(report, gate)]
+        if report.plan.raced:
+            from gateway.bench.ways import markdown as of_ways  # noqa: PLC0415 - as above
+
+            texts.insert(0, of_ways(report, None if files.picture is None else files.picture.name))
+        _save(files.markdown, "\n".join(texts))
 
 
 def _save(path: Path, text: str) -> None:

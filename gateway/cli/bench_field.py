@@ -1,10 +1,11 @@
 """The deployments that a bench compares: from the configuration, or from a running gateway."""
 
 import sys
+import time
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 from urllib.parse import quote, urlsplit, urlunsplit
 
 import msgspec
@@ -12,10 +13,11 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from gateway.api.request import ParsedRequest
 from gateway.app.fleets import Fleets
 from gateway.bench.figures import ALL, FEWEST_ROUNDS, Cell, measured
 from gateway.bench.gate import CheckOutcome, Gate
-from gateway.bench.measuring import Measured, request_for, unfit_for
+from gateway.bench.measuring import Measured, Moments, measure, request_for, unfit_for
 from gateway.bench.plan import (
     CLASSES,
     FIXED,
@@ -25,15 +27,17 @@ from gateway.bench.plan import (
     GoalError,
     Key,
     Lengths,
+    OwnPrompts,
     Plan,
     Sample,
     Turn,
+    Way,
     expected_answer,
     kind_of,
     read_goal,
 )
 from gateway.bench.report import NOTICED, Report, shown
-from gateway.bench.running import Cost, Past, Purse, cost_of
+from gateway.bench.running import AT_ONCE, Cost, Pace, Past, Purse, cost_of
 from gateway.cli.configuration import read_settings, root_of
 from gateway.cli.remote import GatewayError, get
 from gateway.cli.terminal import FAILED, MISUSED, fail, prose, say, write_table
@@ -45,6 +49,7 @@ from gateway.settings import ConfigurationError, Settings
 from providers import LiteLLM, Price, open_upstream
 from providers.http import TlsContexts
 
+MOMENTS = Moments(time.monotonic, time.time)
 _CLOCKS = Clocks(connect_s=5.0, ttft_s=300.0, stall_s=300.0, total_s=None)  # for a gateway, which has shorter ones
 
 
@@ -64,6 +69,29 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     prompt_tokens: int
     goal: Goal | None
     seed: int
+    ways: tuple[Way, ...] = ()  # of one model; empty: deployments are compared
+    most_tokens: int | None = None  # of any answer
+    pace: Pace = AT_ONCE
+    prompts: OwnPrompts | None = None
+
+
+class Fielded(Protocol):
+    """What a bench compares."""
+
+    @property
+    def deployments(self) -> Mapping[str, Deployment]:
+        """The deployments that are asked, by name. They are open until the bench ends."""
+
+    def plan(self, wanted: Wanted) -> Plan:
+        """Return the plan of a new bench."""
+
+    def costs(self, plan: Plan) -> dict[tuple[str, str], Cost]:
+        """Return the cost of a request, by contender and class of prompts."""
+
+    async def ask(
+        self, request: ParsedRequest, contender: Contender, key: Key, *, sitting: int, in_flight: int
+    ) -> Measured:
+        """Send a request and measure it."""
 
 
 class Field(msgspec.Struct, frozen=True):
@@ -100,6 +128,13 @@ class Field(msgspec.Struct, frozen=True):
                 answer = expected_answer(kind, plan.lengths)
                 costs[contender.name, kind] = cost_of(price, request.needs.prompt_tokens, answer.about, answer.at_most)
         return costs
+
+    async def ask(
+        self, request: ParsedRequest, contender: Contender, key: Key, *, sitting: int, in_flight: int
+    ) -> Measured:
+        """Send a request to the deployment and measure it."""
+        deployment = self.deployments[contender.name]
+        return await measure(request, deployment, key, sitting=sitting, in_flight=in_flight, moments=MOMENTS)
 
     def _contender(self, name: str) -> Contender:
         deployment = self.deployments[name]
@@ -148,7 +183,7 @@ async def open_field(wanted: Wanted, past: Plan | None) -> AsyncIterator[Field]:
 
 async def _from_configuration(wanted: Wanted, past: Plan | None, stack: AsyncExitStack) -> Field:
     settings, _ = read_settings(wanted.config)
-    settings, is_demo = await _with_providers(settings, wanted.seed if past is None else past.seed, stack)
+    settings, is_demo = await with_providers(settings, wanted.seed if past is None else past.seed, stack)
     tasks = BackgroundTasks()
     fleets = Fleets(None, tasks)
     try:
@@ -177,7 +212,7 @@ async def _from_configuration(wanted: Wanted, past: Plan | None, stack: AsyncExi
     return Field({name: deployments[name] for name in chosen}, models, is_demo)
 
 
-async def _with_providers(settings: Settings, seed: int, stack: AsyncExitStack) -> tuple[Settings, bool]:
+async def with_providers(settings: Settings, seed: int, stack: AsyncExitStack) -> tuple[Settings, bool]:
     """Return the settings, with simulated providers if there are none."""
     if settings.providers:
         return settings, False
@@ -441,7 +476,7 @@ def spent_at_most_usd(past: Past) -> float:
     return purse.committed_usd
 
 
-def unpriced_of(field: Field) -> list[str]:
+def unpriced_of(field: Fielded) -> list[str]:
     """Return the deployments whose price is unknown."""
     return [name for name, deployment in field.deployments.items() if deployment.price is None]
 
@@ -454,7 +489,7 @@ class _Estimate(NamedTuple):
     warming: float
 
 
-def confirm(plan: Plan, field: Field, costs: Mapping[tuple[str, str], Cost], spending: Spending, past: Past) -> None:
+def confirm(plan: Plan, field: Fielded, costs: Mapping[tuple[str, str], Cost], spending: Spending, past: Past) -> None:
     """Print the expected cost, and ask for confirmation; exit without it."""
     unpriced = unpriced_of(field)
     if unpriced and not spending.unpriced:
@@ -473,6 +508,8 @@ def confirm(plan: Plan, field: Field, costs: Mapping[tuple[str, str], Cost], spe
     requests = plan.requests - len(measured(past.samples))
     rounds = plan.rounds * requests / plan.requests
     what = f"{counted(requests, 'request')} to {counted(len(plan.contenders), 'deployment')}"
+    if plan.raced:
+        what = f"{counted(requests, 'call')} of {plan.contenders[0].model} in {len(plan.contenders)} ways"
     known = " of the deployments with a known price" if unpriced else ""
     cap = "no cap holds for the others" if unpriced else f"never more than ${spending.cap_usd:.2f}"
     most_usd = round_.most * rounds + round_.warming
@@ -503,8 +540,9 @@ def _estimate(plan: Plan, costs: Mapping[tuple[str, str], Cost]) -> _Estimate:
     about = most = warming = 0.0
     for contender in plan.contenders:
         each = [costs[contender.name, kind] for kind in plan.kinds_of(contender)]
-        about += sum(cost.about_usd for cost in each) * sum(plan.concurrencies)
-        most += sum(cost.most_usd for cost in each) * sum(plan.concurrencies)
+        rounds = len(each) if plan.raced else 1  # in which its classes are asked
+        about += sum(cost.about_usd for cost in each) * sum(plan.concurrencies) / rounds
+        most += sum(cost.most_usd for cost in each) * sum(plan.concurrencies) / rounds
         warming += max((cost.most_usd for cost in each), default=0.0) * plan.warm_up
     return _Estimate(about, most, warming)
 
@@ -547,7 +585,7 @@ def write_report(report: Report, journal: Path) -> None:
     _suggest_rounds(report, journal)
     if not report.is_whole:
         say(f"note: {report.requests} of {plan.requests} requests were sent")
-    say(f"spent: {_money(report)}")
+    say(f"spent: {money(report)}")
 
 
 def _suggest_rounds(report: Report, journal: Path) -> None:
@@ -563,7 +601,8 @@ def _suggest_rounds(report: Report, journal: Path) -> None:
     say(f"more rounds: holeshot bench --resume {journal} --rounds {min(needed.values())}")
 
 
-def _money(report: Report) -> str:
+def money(report: Report) -> str:
+    """Return what a bench has cost, in words."""
     known = "unknown" if report.spent_usd is None else f"${report.spent_usd:.4f}"
     return (
         known

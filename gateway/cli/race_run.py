@@ -3,7 +3,7 @@
 import http.client
 import random
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from typing import Any, TypeVar
@@ -122,24 +122,42 @@ async def run_race(gateway: Gateway, question: Question, view: View) -> Lanes:
         ApiError: the model is unknown, or the question is invalid.
 
     """
-    context = gateway.context
     request = question.request()
-    services = context.services
-    lanes = Lanes(services.clock, view, services.outbox.drain)
-    shown = msgspec.structs.replace(services, recorder=_TwoRecorders(services.recorder, lanes))
-
-    plan = partial(plan_call, context, request, ClientContext(client=LOCAL, tags=TAGS), allow=_with_budget)
-    with context.fleet:
-        runner = CallRunner(context, request.model, request.preferences, plan, may_fall_back=False, services=shown)
-        await runner.begin()
+    lanes = Lanes(gateway.context.services.clock, view, gateway.context.services.outbox.drain)
+    async with running_call(gateway, request, lanes, TAGS, allow=_with_budget) as run:
         view.begins(lanes)
         try:
-            await runner.run(partial(runner.stream, lanes))
+            await run()
         except RaceFailed as error:
             lanes.error = f"{error.message}; `holeshot check --live` asks each provider"
         finally:
             view.ends(lanes)
     return lanes
+
+
+@asynccontextmanager
+async def running_call(
+    gateway: Gateway,
+    request: ParsedRequest,
+    lanes: Lanes,
+    tags: Mapping[str, str],
+    *,
+    allow: Callable[[Model], Model] | None = None,
+) -> AsyncIterator[Callable[[], Awaitable[object]]]:
+    """Plan a call of this process, without fallbacks, and yield what runs it; its events go to ``lanes`` too.
+
+    Raises:
+        ApiError: the model is unknown, or the request is invalid.
+
+    """
+    context = gateway.context
+    services = context.services
+    shown = msgspec.structs.replace(services, recorder=_TwoRecorders(services.recorder, lanes))
+    plan = partial(plan_call, context, request, ClientContext(client=LOCAL, tags=tags), allow=allow)
+    with context.fleet:
+        runner = CallRunner(context, request.model, request.preferences, plan, may_fall_back=False, services=shown)
+        await runner.begin()
+        yield partial(runner.run, partial(runner.stream, lanes))
 
 
 def _with_budget(model: Model) -> Model:
