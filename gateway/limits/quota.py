@@ -56,6 +56,8 @@ WINDOWS: dict[str, Callable[[float], LimitWindow]] = {
 DOLLARS = frozenset({"usd_per_day", "usd_per_month"})  # the limits that are counted in US dollars
 
 
+ESTIMATED = DOLLARS | {"tpm"}  # calls may use less of them than they hold
+
 # Of what is not spent of a limit in dollars: calls that may cost more than this part of it lease nothing in advance,
 # and what they do not use is returned as they end. Else few such calls would keep other processes from what nobody
 # uses.
@@ -146,8 +148,10 @@ class Quota:
         return self.used + self.held + amount <= self.top + ROUNDING and now_s < self.valid_until_s
 
     def is_exhausted(self, now_s: float) -> bool:
-        """Whether it is known that nothing is left, here and elsewhere."""
+        """Whether it is known that nothing is left, here and elsewhere; what calls hold may be left when they end."""
         least = SHARE_AT_LEAST.get(self.name, _LEAST)
+        if self.name in ESTIMATED and self.unspent >= least:
+            return False  # a call that was larger has found too little
         return (self.lease.is_share or now_s < self.exhausted_until_s) and not self.has(least, now_s)
 
     def settle(self, held: float, used: float) -> None:

@@ -7,7 +7,7 @@ from multidict import istr
 
 from gateway.core.errors import ApiError, InvalidRequest
 from gateway.limits.accounts import NAMES
-from gateway.limits.quota import DOLLARS, ROUNDING, Quota
+from gateway.limits.quota import DOLLARS, ESTIMATED, LEAST_USD, ROUNDING, Quota
 from providers import Meaning
 
 # The response headers in which OpenAI's API reports what is left of a minute's limits.
@@ -42,7 +42,6 @@ _UNITS = {
     "usd_per_day": "US dollars a day",
     "usd_per_month": "US dollars a month",
 }
-ESTIMATED = DOLLARS | {"tpm"}  # calls may use less of them than they hold
 RETRY_PARALLEL_S = RETRY_HELD_S = 1.0  # another call of the client may have ended by then
 
 
@@ -54,13 +53,21 @@ class LimitReached(ApiError):
     code = "rate_limit_exceeded"
     meaning = Meaning.RATE
 
-    def __init__(self, quota: Quota, whose: str, unix_s: float, *, of_model: bool, message: str | None = None) -> None:
+    def __init__(
+        self,
+        quota: Quota,
+        whose: str,
+        unix_s: float,
+        *,
+        of_model: bool,
+        amount: float = inf,
+        message: str | None = None,
+    ) -> None:
+        """``amount``: as for ``limit_reached``."""
         retry_s = retry_after_s(quota, unix_s)
         super().__init__(
-            message
-            or f"{whose} has reached its limit of {quota.limit:g} {_UNITS[quota.name]} ({quota.name}); "
-            f"try again in {_spoken(retry_s)}",
-            headers={"retry-after": str(ceil(retry_s))},
+            message or _beyond(quota, whose, amount, f"try again in {_spoken(retry_s)}"),
+            headers={} if _is_too_large(quota, amount) else {"retry-after": str(ceil(retry_s))},
         )
         self.limit = quota.name
         self.quota = quota
@@ -70,8 +77,8 @@ class LimitReached(ApiError):
 class BudgetSpent(LimitReached):
     """A limit in dollars is reached. Type and code are OpenAI's for that."""
 
-    # Means: The client, or the model, has spent its limit in US dollars of the day or the month (UTC). The message says
-    # when it begins again.
+    # Means: The client, or the model, has spent its limit in US dollars of the day or the month (UTC), or this call
+    # needs more than is left. The message says how much that is, and when the limit begins again, if that helps.
     # Retry: no.
     # Caller: Wait until then, or ask the operator for a higher limit.
     # Operator: Raise `usd_per_day` or `usd_per_month` ([limits](../limits.md)). `GET /api/usage` shows who has spent
@@ -80,8 +87,8 @@ class BudgetSpent(LimitReached):
     code = "insufficient_quota"
     meaning = Meaning.SPENT
 
-    def __init__(self, quota: Quota, whose: str, unix_s: float, *, of_model: bool) -> None:
-        super().__init__(quota, whose, unix_s, of_model=of_model)
+    def __init__(self, quota: Quota, whose: str, unix_s: float, *, of_model: bool, amount: float = inf) -> None:
+        super().__init__(quota, whose, unix_s, of_model=of_model, amount=amount)
         self.headers["x-should-retry"] = "false"  # OpenAI's SDKs would retry twice, in vain
 
 
@@ -119,9 +126,35 @@ def limit_reached(
     quota: Quota, whose: str, unix_s: float, *, of_model: bool = False, amount: float = inf
 ) -> LimitReached:
     """Return the error for a quota that has less left than ``amount``; ``whose`` begins its message."""
-    is_held = quota.name in ESTIMATED and quota.unspent + ROUNDING >= amount
-    kind = LimitHeld if is_held else BudgetSpent if quota.name in DOLLARS else LimitReached
-    return kind(quota, whose, unix_s, of_model=of_model)
+    if quota.name in ESTIMATED and quota.unspent + ROUNDING >= amount:
+        return LimitHeld(quota, whose, unix_s, of_model=of_model)
+    kind = BudgetSpent if quota.name in DOLLARS else LimitReached
+    return kind(quota, whose, unix_s, of_model=of_model, amount=amount)
+
+
+def _is_too_large(quota: Quota, amount: float) -> bool:
+    """Whether a call needs more than the whole limit, so that it is no use to wait."""
+    return quota.name in ESTIMATED and quota.limit + ROUNDING < amount < inf
+
+
+def _beyond(quota: Quota, whose: str, amount: float, when: str) -> str:
+    """Return how much is left of a limit, if that is known, and that the call needs more; ``when`` to try again."""
+    limit = f"its limit of {quota.limit:g} {_UNITS[quota.name]} ({quota.name})"
+    if _is_too_large(quota, amount):
+        return (
+            f"{whose} has {limit}, and this call alone needs about {_rounded(amount)}; ask for fewer tokens"
+            " (max_tokens), shorten the prompt, or ask the operator for a higher limit"
+        )
+    if quota.name in ESTIMATED and quota.lease.is_share and quota.top < quota.limit:
+        return f"{whose} has used this process's part of {limit}; {when}"  # others may have left theirs
+    left = quota.unspent if quota.name in ESTIMATED else 0.0
+    if amount < inf and left >= (LEAST_USD if quota.name in DOLLARS else 1.0):
+        return f"{whose} has {_rounded(left)} left of {limit}, too little for this call; {when}"
+    return f"{whose} has reached {limit}; {when}"
+
+
+def _rounded(amount: float) -> str:
+    return f"{amount:,.0f}" if amount >= 1000 else f"{amount:.3g}"  # noqa: PLR2004 - a thousand: tokens, or many dollars
 
 
 def retry_after_s(quota: Quota, unix_s: float) -> float:

@@ -601,6 +601,36 @@ async def test_dollars_that_running_beginningmay_still_use_are_free_again_when_t
     await process.begin(limits, usd=0.01, most_usd=0.3)
 
 
+async def test_a_key_with_most_of_its_dollars_left_is_not_told_that_they_are_spent() -> None:
+    process, limits = Process(), {"usd_per_day": 0.03}
+    process.end(await process.begin(limits, usd=0.01, most_usd=0.01), attempt(0.01))
+    with pytest.raises(LimitReached) as refused:
+        await process.begin(limits, usd=0.05, most_usd=0.5)
+    assert refused.value.message == (
+        "this key has its limit of 0.03 US dollars a day (usd_per_day), and this call alone needs about 0.05;"
+        " ask for fewer tokens (max_tokens), shorten the prompt, or ask the operator for a higher limit"
+    )
+    assert refused.value.headers == {"x-should-retry": "false"}  # it is no use to wait: no day has room for it
+    with pytest.raises(LimitReached, match="this call alone needs about 0"):
+        process.limits.check_least([level_of_key("team", limits)], Use(usd=0.05))
+    process.limits.check([level_of_key("team", limits)])  # the next request is read all the same
+    process.end(await process.begin(limits, usd=0.0199, most_usd=0.0199), attempt(0.0199))
+    told = r"^this key has 0\.0001 left of its limit of 0\.03 .*, too little for this call; try again in "
+    with pytest.raises(LimitReached, match=told) as refused:
+        await process.begin(limits, usd=0.001, most_usd=0.001)
+    assert refused.value.code == "insufficient_quota"
+    process.end(await process.begin(limits, usd=0.0001, most_usd=0.0001), attempt(0.0001))
+    with pytest.raises(LimitReached, match=r"^this key has reached its limit of 0\.03 US dollars a day"):
+        await process.begin(limits, usd=0.001, most_usd=0.001)
+
+
+async def test_what_is_left_is_not_told_where_other_processes_may_have_used_their_share() -> None:
+    process, limits = Process(processes=2), {"usd_per_day": 1.0}
+    process.end(await process.begin(limits, usd=0.499, most_usd=0.499), attempt(0.499))
+    with pytest.raises(LimitReached, match=r"^this key has used this process's part of its limit of 1 "):
+        await process.begin(limits, usd=0.01, most_usd=0.01)
+
+
 async def test_tokens_that_running_calls_hold_are_not_told_as_used() -> None:
     process, limits = Process(), {"tpm": 500.0}
     begun = await process.begin(limits, prompt_tokens=10, tokens=400)
@@ -613,7 +643,7 @@ async def test_tokens_that_running_calls_hold_are_not_told_as_used() -> None:
         process.limits.check_least(levels, Use(prompt_tokens=101))
     process.end(begun, tokens=(10, 5))
     process.end(await process.begin(limits, prompt_tokens=10, tokens=400), tokens=(10, 190))
-    with pytest.raises(LimitReached, match="has reached its limit") as refused:
+    with pytest.raises(LimitReached, match="has 285 left of its limit of 500 tokens a minute") as refused:
         await process.begin(limits, prompt_tokens=10, tokens=400)
     assert refused.value.headers == {"retry-after": "30"}
 
