@@ -56,6 +56,8 @@ from .extras import has_scipy as has_scipy
 from .extras import how_to_install as how_to_install
 from .families import UNKNOWN_MODEL as UNKNOWN_MODEL
 from .families import Traits as Traits
+from .families import maker_of as maker_of
+from .families import reads_thoughts as reads_thoughts
 from .families import refusing as refusing
 from .families import traits_of as traits_of
 from .families import unforced as unforced

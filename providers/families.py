@@ -98,6 +98,7 @@ class _Family(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     rows: tuple[_Row, ...] = ()
 
 
+_NO_FAMILIES = frozenset({"makers", "plain"})
 _ROW_FIELDS = frozenset(_Row.__struct_fields__) - {"traits"}
 
 
@@ -117,6 +118,26 @@ def _plain() -> tuple[re.Pattern[str], re.Pattern[str]]:
     return re.compile(told["families"], re.IGNORECASE), re.compile(told["unless"], re.IGNORECASE)
 
 
+@cache
+def _makers() -> Mapping[str, re.Pattern[str]]:
+    return {maker: re.compile(name, re.IGNORECASE) for maker, name in _told()["makers"].items()}
+
+
+@lru_cache(maxsize=4096)
+def maker_of(model: str) -> str:
+    """Return who makes a model, as far as its thoughts are for its maker's alone: ``open``: for any; "": not known."""
+    name = model.rpartition("/")[2]
+    return next((maker for maker, pattern in _makers().items() if pattern.search(name) is not None), "")
+
+
+def reads_thoughts(model: str, of: str) -> bool | None:
+    """Whether a model reads the encrypted or signed thoughts of another; None: that is not known."""
+    own, other = maker_of(model), maker_of(of)
+    if own == "open" or (own and own == other):
+        return True
+    return None if not own or not other else False
+
+
 def is_plain(name: str) -> bool:
     """Whether a model, without its publisher's name, is of a family that does not think."""
     plain, taught = _plain()
@@ -128,7 +149,7 @@ def _families() -> Mapping[str, tuple[re.Pattern[str], _Family]]:
     """Return the families by name, in the order of the file, which is read once."""
     found = {}
     for family, given in _told().items():
-        if family == "plain":
+        if family in _NO_FAMILIES:
             continue
         rows = [
             {name: value for name, value in row.items() if name in _ROW_FIELDS}

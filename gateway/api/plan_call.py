@@ -42,6 +42,7 @@ from gateway.racing import (
     most_per_token,
     tier_wanted,
     without_reasoning,
+    without_unread,
 )
 from gateway.settings import RaceSettings
 from gateway.steering import (
@@ -467,6 +468,8 @@ async def _with_maker(  # noqa: PLR0917 - what is known of a call
     maker = await context.services.makers.find(found) if found else None
     if maker is None and found:
         maker = _sealed_by(prompt, model)
+    elif maker is not None:
+        call = await _without_unread(context, call, model, found, is_long=len(prompt) > SEARCHED_BYTES)
     maker = maker or parsed.follows
     if maker is None or not client.made(maker, fleet):
         return call
@@ -483,6 +486,19 @@ async def _with_maker(  # noqa: PLR0917 - what is known of a call
             apart = of_keys() if len(prompt) <= SEARCHED_BYTES else await aside(of_keys)
             if apart is not None:
                 call = msgspec.structs.replace(call, apart={**call.apart, each.name: apart})
+    return call
+
+
+async def _without_unread(
+    context: CallContext, call: Call, model: Model, found: Sequence[bytes], *, is_long: bool
+) -> Call:
+    """Return the call without the reasoning that each deployment is known not to read; the rest stays."""
+    makers = context.services.makers.of_each(found)
+    call = msgspec.structs.replace(call, makers=frozenset(makers.values()))
+    for each in model.deployments.values():
+        of_others = partial(without_unread, call, each, makers)
+        left = await aside(of_others) if is_long else of_others()
+        call = call if left is None else left.of(call, each.name)
     return call
 
 

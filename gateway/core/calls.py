@@ -73,6 +73,11 @@ class Maker(msgspec.Struct, frozen=True):
     account: str | None = None  # at its vendor, by a digest; None: not known
     made: bool = False  # the gateway saw that; else it was only sent it, and has answered
 
+    @property
+    def model(self) -> str:
+        """The name of its model at its provider."""
+        return self.deployment.partition("/")[2]
+
     def key_at(self, provider: str) -> str | None:
         """Return the name of its key, if it is one of this provider's."""
         return self.key_name if self.deployment.partition("/")[0] == provider else None
@@ -132,6 +137,7 @@ class Call(Stamp, frozen=True, kw_only=True):
     is_restricted: bool = False  # the request restricts or orders the deployments
     apart: Mapping[str, Apart] = {}  # deployment → what is sent with those of its keys that cannot read the reasoning
     maker: Maker | None = None  # of the newest reasoning in the conversation; None: unknown, or there is none
+    makers: frozenset[Maker] = frozenset()  # of all of it, as far as this process knows them
 
     @property
     def deadline_at(self) -> float | None:

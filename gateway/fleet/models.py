@@ -353,7 +353,7 @@ class Common(msgspec.Struct, frozen=True):
     speaks: frozenset[Dialect]
     context_tokens: float  # the shortest known
     max_output_tokens: float  # likewise
-    binds: bool = False  # the answers of one of them may have reasoning that only it can read
+    binds: bool = False  # one of them may give, or refuse, reasoning that only its maker can read
     acts: bool = False  # one of them runs something at its provider, whatever it is asked
     thinks: bool = True  # none of them is known not to think, or is told in another way not to
     takes_forced: bool = True  # a request may force a call of a tool at all of them
@@ -373,7 +373,7 @@ class Common(msgspec.Struct, frozen=True):
             frozenset(dialect for dialect in common if dialect.requests.without_foreign_thoughts is None),
             min((one.capabilities.context_tokens or inf for one in each), default=inf),
             min((one.capabilities.max_output_tokens or inf for one in each), default=inf),
-            any(dialect.answers.binds for one in each for dialect in one.speaks),
+            any(one.traits.signs or any(dialect.answers.binds for dialect in one.speaks) for one in each),
             any(one.acts for one in each),
             all(one.capabilities.reasoning is not False and one.traits.is_usual for one in each),
             all(one.traits.forced_tools == "taken" for one in each),

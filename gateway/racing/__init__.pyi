@@ -35,6 +35,7 @@ from .other_forms import is_bound_elsewhere as is_bound_elsewhere
 from .other_forms import room_for as room_for
 from .other_forms import within_room as within_room
 from .other_forms import without_reasoning as without_reasoning
+from .other_forms import without_unread as without_unread
 from .plausibility import MOST_TOKENS as MOST_TOKENS
 from .plausibility import SURPLUS_TOKENS as SURPLUS_TOKENS
 from .race import Following as Following

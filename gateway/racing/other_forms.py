@@ -31,8 +31,10 @@ from providers import (
     blames_request_within,
     lacking,
     learnt_of,
+    maker_of,
     offered,
     parameters_of,
+    reads_thoughts,
     refuses_forced_calls,
     refuses_to_stream,
     room_of,
@@ -345,9 +347,13 @@ def reasoning_of(maker: Maker) -> Fact:
 
 
 def _note_bound(deployment: Deployment, call: Call, error: UpstreamError) -> None:
-    """Note that ``deployment`` has refused what the maker of the newest reasoning made."""
-    if call.maker is not None and (learnt := _learnt_of(deployment)) is not None:
-        learnt.note(deployment.model, reasoning_of(call.maker), client=call.client, why=why_of(error))
+    """Note that ``deployment`` has refused what others made: all that it was sent, or its own maker's newest."""
+    if call.maker is None or (learnt := _learnt_of(deployment)) is None:
+        return
+    elsewhere = [each for each in call.makers if each.deployment.partition("/")[0] != deployment.provider]
+    suspects = [each for each in elsewhere if not is_unread(each, deployment, call.client)]  # else it was sent without
+    for maker in suspects or [call.maker]:
+        learnt.note(deployment.model, reasoning_of(maker), client=call.client, why=why_of(error))
 
 
 def cannot_read(maker: Maker, deployment: Deployment, client: str | None) -> bool:
@@ -368,6 +374,15 @@ def is_bound_elsewhere(deployment: Deployment, maker: Maker, client: str | None 
     if maker.account is None:  # not known of what was made before it was remembered
         return maker.deployment.partition("/")[0] != deployment.provider
     return maker.account != deployment.account
+
+
+def is_unread(maker: Maker, deployment: Deployment, client: str | None) -> bool:
+    """Whether ``deployment`` refuses what ``maker`` made: its model has another maker, or it has refused some."""
+    if deployment.provider == maker.deployment.partition("/")[0]:
+        return False
+    is_its = maker.made or maker_of(maker.model) not in {"", "open"}  # others take whatever they are sent
+    reads = reads_thoughts(deployment.same_as or deployment.model, maker.model) if is_its else None
+    return cannot_read(maker, deployment, client) if reads is None else not reads
 
 
 def told_apart(made: Maker, by: Maker, learnt: Learnt | None, request: Request) -> None:
@@ -409,6 +424,24 @@ def read_after_all(maker: Maker, learnt: Learnt | None, request: Request) -> Non
         learnt.forget(request.model, (fact,), request.client)
 
 
+def without_unread(call: Call, deployment: Deployment, makers: Mapping[bytes, Maker]) -> Reworded | None:
+    """Return the request to ``deployment`` without the reasoning of others that it refuses; None: it has none.
+
+    ``makers``: by the hash of a piece of reasoning, who made it.
+    """
+    unread = {maker for maker in {*makers.values()} if is_unread(maker, deployment, call.client)}
+    requests = deployment.spoken_in(call).requests
+    without = requests.without_reasoning_of
+    if not unread or without is None or (requests.takes_quirks and deployment.upstream.refused_fields):
+        return None  # those fields are left out anyway
+    fields = call.wordings.get(deployment.name, call.fields)
+    try:
+        wording = without(fields, frozenset(each for each, maker in makers.items() if maker in unread))
+    except Malformed:  # the provider reports the error in its own words
+        return None
+    return _as_reworded(call, deployment, wording) if wording.losses else None
+
+
 def without_reasoning(call: Call, deployment: Deployment, edited_from: int = 0) -> Reworded | None:
     """Return the request to ``deployment`` without the reasoning that only its maker can read; None: it has none.
 
@@ -416,6 +449,10 @@ def without_reasoning(call: Call, deployment: Deployment, edited_from: int = 0) 
     """
     if (wording := _without_reasoning(call, deployment, edited_from)) is None:
         return None
+    return _as_reworded(call, deployment, wording)
+
+
+def _as_reworded(call: Call, deployment: Deployment, wording: Wording) -> Reworded:
     lost = (*call.dropped.get(deployment.name, ()), *(loss.field for loss in wording.losses))
     return Reworded(deployment.spoken_in(call), wording.fields, lost)
 

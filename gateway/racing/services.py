@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Collection, Coroutine, Sequence
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from typing import Any, Generic, Protocol, TypeVar
@@ -19,7 +19,7 @@ from gateway.racing.other_forms import OtherForms, read_after_all, told_apart
 from gateway.racing.seats import Seats
 from gateway.racing.thoughts import HabitsByDeployment
 from gateway.racing.timeouts import PausesByDeployment
-from providers import UNREADABLE, BoundReasoningExchange, Exchange, Learnt, Request
+from providers import UNREADABLE, BoundReasoningExchange, Exchange, Learnt, Request, maker_of
 from providers.dialects import OF_AN_ACCOUNT, Unshown
 
 # Owns and counts the tasks of attempts. An audited one may outlive its call; no task outlives the gateway.
@@ -216,11 +216,13 @@ class Makers:
         """
         if request.apart is not None and request.sendings.key_name in request.apart.keys:
             bound = ()  # it was sent without
+        takes_any = maker_of(request.model) == "open"
+        refuses = refuses and not takes_any
         for each in bound:
             before = self._known.get(each)
             if before is not None and refuses:
                 read_after_all(before, learnt, request)
-            if before is None or refuses:
+            if not takes_any if before is None else refuses and not _is_surely(before, maker):
                 self.remember(each, maker)
         made = msgspec.structs.replace(maker, made=True)
         remember, read_told = partial(self.remember, maker=made), request.dialect.answers.unshown
@@ -262,6 +264,10 @@ class Makers:
             self._keep(reasoning[-1], known)
         return known
 
+    def of_each(self, reasoning: Sequence[bytes]) -> Mapping[bytes, Maker]:
+        """Return the makers of those pieces whose maker this process knows."""
+        return {each: made for each in reasoning if (made := self._known.get(each)) is not None}
+
     def _keep(self, reasoning: bytes, maker: Maker) -> bool:
         """Keep who made it, as the newest; return whether that is new."""
         known = self._known
@@ -270,6 +276,13 @@ class Makers:
         if len(known) > MOST_MAKERS:
             del known[next(iter(known))]
         return is_new
+
+
+def _is_surely(before: Maker, reader: Maker) -> bool:
+    """Whether ``before`` was seen to make what ``reader`` has taken, and is the same or has another maker's models."""
+    return before.made and (
+        maker_of(before.model) != maker_of(reader.model) or before == msgspec.structs.replace(reader, made=True)
+    )
 
 
 _DAY_S = 86_400.0

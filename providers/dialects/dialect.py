@@ -341,6 +341,8 @@ class RequestFormat(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     without_sealed: Callable[[Fields], Wording] | None = None
     # Removes the reasoning that only its maker can read: encrypted, or signed. None: there is none.
     without_bound_reasoning: Callable[[Fields], Wording] | None = None
+    # Removes those pieces of it that have these hashes. None: vendors pass over what others made.
+    without_reasoning_of: Callable[[Fields, frozenset[bytes]], Wording] | None = None
     # Removes it from a turn on, by its number, as the API's refusals tell it. None: they do not.
     without_reasoning_from: Callable[[Fields, int], Wording] | None = None
     # Marks what a vendor is to cache, from so many tokens on, where the client marks nothing. None: nothing is marked.

@@ -10,12 +10,14 @@ import msgspec
 
 from providers.dialects.wording import (
     BOUND_REASON,
+    OTHERS_REASON,
     SAYS_NOTHING,
     THOUGHTS,
     Fields,
     Loss,
     Wording,
     as_users,
+    bound_reasoning,
     is_string,
     raw_json,
     sealed_data,
@@ -186,17 +188,24 @@ def _fields_of(names: frozenset[str]) -> re.Pattern[bytes]:
     return re.compile(b'"(?:%b)"' % b"|".join(re.escape(name.encode()) for name in sorted(names)))
 
 
-def without_bound_reasoning(fields: Fields) -> Wording:
-    """Return a chat completion request without signed or encrypted reasoning, and without the reasoning beside it."""
+def without_bound_reasoning(fields: Fields, of: frozenset[bytes] | None = None) -> Wording:
+    """Return a chat completion request without signed or encrypted reasoning, and without the reasoning beside it.
+
+    ``of``: only where a piece has one of these hashes.
+    """
+    reason = BOUND_REASON if of is None else OTHERS_REASON
     try:
         messages = _messages_decoder.decode(fields.get("messages", b""))
         losses = list[Loss]()
         for number, message in enumerate(messages):
             calls = _calls_decoder.decode(message.get("tool_calls", _NULL)) or []
             for path, holder in [("", message), *((f".tool_calls[{place}]", call) for place, call in enumerate(calls))]:
+                signed = sorted(_SIGNED & holder.keys())
+                if of is not None and of.isdisjoint(bound_reasoning(b",".join(bytes(holder[name]) for name in signed))):
+                    continue
                 losses += [
-                    Loss(f"messages[{number}]{path}.{name}", BOUND_REASON, hint=True)
-                    for name in sorted(_SIGNED & holder.keys())
+                    Loss(f"messages[{number}]{path}.{name}", reason, hint=True)
+                    for name in signed
                     if bytes(holder.pop(name)) not in SAYS_NOTHING
                 ]
             if calls:

@@ -587,6 +587,7 @@ _BOUND: Sequence[tuple[bytes, re.Pattern[bytes]]] = [  # what it must contain, a
 _ESCAPED = ((b"\\u003d", b"="), (b"\\/", b"/"))  # as some write Base64
 SEARCHED_BYTES = 2**18  # in one go; what is longer is for the thread, which gives way only between two searches
 BOUND_REASON = "only the key that made this reasoning can read it"
+OTHERS_REASON = "another maker's model made this reasoning, which only that one can read"
 
 
 def bound_reasoning(data: bytes) -> list[bytes]:

@@ -116,6 +116,7 @@ CHAT = Dialect(
         with_history=chat_history,
         without_sealed=without_sealed,
         without_bound_reasoning=without_bound_reasoning,
+        without_reasoning_of=without_bound_reasoning,
     ),
     answers=AnswerFormat(
         read_event=read_event,

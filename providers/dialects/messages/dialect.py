@@ -48,6 +48,7 @@ from providers.dialects.messages.thoughts import (
     without_bound_reasoning,
     without_effort,
     without_foreign,
+    without_reasoning_of,
 )
 from providers.dialects.messages.versions import for_newest_version
 from providers.dialects.reading import RawObject, object_at, objects_at, text_at
@@ -302,6 +303,7 @@ MESSAGES = Dialect(
         without_foreign_thoughts=without_foreign,
         without_bound_reasoning=without_bound_reasoning,
         without_reasoning_from=without_bound_reasoning,
+        without_reasoning_of=without_reasoning_of,
     ),
     answers=AnswerFormat(
         read_event=read_event,

@@ -24,10 +24,12 @@ from providers.dialects.wording import (
     BOUND_REASON,
     CANNOT_STOP_THINKING,
     GOOGLES,
+    OTHERS_REASON,
     PLAIN,
     Fields,
     Loss,
     Wording,
+    bound_reasoning,
     decoded,
     googles,
     is_string,
@@ -353,6 +355,20 @@ def without_bound_reasoning(fields: Mapping[str, msgspec.Raw], since: int = 0) -
 
     """
     return _without_thoughts(fields, lambda kind, _: kind in _THOUGHTS, BOUND_REASON, since)
+
+
+def without_reasoning_of(fields: Mapping[str, msgspec.Raw], of: frozenset[bytes]) -> Wording:
+    """Return a Messages request without the thinking blocks that have these hashes.
+
+    Raises:
+        Malformed: the conversation is not valid in Messages.
+
+    """
+
+    def is_one(kind: str, block: RawObject) -> bool:
+        return kind in _THOUGHTS and not of.isdisjoint(bound_reasoning(bytes(raw_json(block))))
+
+    return _without_thoughts(fields, is_one, OTHERS_REASON)
 
 
 # Thoughts of newer models are bound to all that came before them: "system, tools, and every earlier message". Where a

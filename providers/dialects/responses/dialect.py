@@ -208,6 +208,7 @@ RESPONSES = Dialect(
         with_thoughts=with_thoughts,
         with_history=responses_history,
         without_bound_reasoning=without_bound_reasoning,
+        without_reasoning_of=without_bound_reasoning,
     ),
     answers=AnswerFormat(
         read_event=read_event,

@@ -16,6 +16,7 @@ from providers.dialects.responses.turns import ENCRYPTED
 from providers.dialects.sealed import Place, Seal
 from providers.dialects.wording import (
     BOUND_REASON,
+    OTHERS_REASON,
     PLAIN,
     THOUGHTS,
     Loss,
@@ -23,6 +24,7 @@ from providers.dialects.wording import (
     Malformed,
     UniqueIds,
     Wording,
+    bound_reasoning,
     decoded,
     is_string,
     one_text,
@@ -204,8 +206,12 @@ class Transcript:
         return said
 
 
-def without_bound_reasoning(fields: Mapping[str, msgspec.Raw]) -> Wording:
-    """Return a Responses request without its encrypted reasoning, and without the ids that refer to it."""
+def without_bound_reasoning(fields: Mapping[str, msgspec.Raw], of: frozenset[bytes] | None = None) -> Wording:
+    """Return a Responses request without its encrypted reasoning, and without the ids that refer to it.
+
+    ``of``: only without the pieces that have these hashes.
+    """
+    reason = BOUND_REASON if of is None else OTHERS_REASON
     try:
         items = msgspec.json.decode(fields.get("input", b""), type=list[dict[str, msgspec.Raw]])
     except UNREADABLE:
@@ -213,8 +219,11 @@ def without_bound_reasoning(fields: Mapping[str, msgspec.Raw]) -> Wording:
     kept: list[Item] = []
     losses: list[Loss] = []
     for number, item in enumerate(items):
-        if bytes(item.get("type", b"")) == b'"reasoning"' and bytes(item.get("encrypted_content", b"null")) != b"null":
-            losses.append(Loss(f"input[{number}]", BOUND_REASON, hint=True))
+        is_bound = (
+            bytes(item.get("type", b"")) == b'"reasoning"' and bytes(item.get("encrypted_content", b"null")) != b"null"
+        )
+        if is_bound and (of is None or not of.isdisjoint(bound_reasoning(bytes(raw_json(item))))):
+            losses.append(Loss(f"input[{number}]", reason, hint=True))
         else:
             kept.append({name: value for name, value in item.items() if name != "id"})
     return Wording({**fields, "input": raw_json(kept)}, tuple(losses)) if losses else Wording(fields)

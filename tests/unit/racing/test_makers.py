@@ -265,3 +265,40 @@ async def test_who_answers_where_nothing_is_refused_is_not_taken_for_the_maker_o
     makers.remember(HASH, ONE)
     await answered(makers, TWO, b"data: {}\n\n", Learnt(), HASH, b"unknown")
     assert [await makers.find([each]) for each in (HASH, b"unknown")] == [ONE, TWO]
+
+
+GPT, QWEN = (Maker(f"{name}", made=True) for name in ("openai/gpt-5", "ollama/qwen3:8b"))
+
+
+async def read(makers: Makers, by: Maker, *bound: bytes) -> None:
+    """Have ``by`` answer a request with this reasoning."""
+    request = Request(by.model, {}, RESPONSES)
+    reader = msgspec.structs.replace(by, made=False)
+    exchange = makers.watched(Blocks(b"data: {}\n\n"), request, reader, Learnt(), bound=bound, told=None)
+    while await exchange.read():
+        pass
+
+
+async def test_a_server_that_takes_anything_is_not_taken_for_the_maker_of_what_it_was_sent() -> None:
+    makers = Makers()
+    makers.remember(HASH, GPT)
+    await read(makers, QWEN, HASH, b"unknown")
+    await read(makers, GPT, HASH)  # nor is it only its reader
+    assert makers.of_each([HASH, b"unknown"]) == {HASH: GPT}
+
+
+@pytest.mark.parametrize("dialect", [MESSAGES, RESPONSES], ids=["messages", "responses"])
+def test_of_a_history_of_several_makers_only_what_one_made_is_left_out(dialect: Dialect) -> None:
+    def turn(signature: str) -> Mapping[str, Any]:
+        if dialect is RESPONSES:
+            return {"type": "reasoning", "encrypted_content": signature, "summary": []}
+        block = {"type": "thinking", "thinking": "hm", "signature": signature}
+        return {"role": "assistant", "content": [block, {"type": "text", "text": "yes"}]}
+
+    prompt = [turn("bWFkZQ=="), turn("b3RoZXI=")]
+    without = dialect.requests.without_reasoning_of
+    assert without is not None
+    wording = without({dialect.requests.prompt: msgspec.Raw(msgspec.json.encode(prompt))}, frozenset({HASH}))
+    left = bound_reasoning(bytes(wording.fields[dialect.requests.prompt]))
+    assert left == bound_reasoning(b'"signature":"b3RoZXI="')
+    assert len(wording.losses) == 1
