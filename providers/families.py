@@ -47,7 +47,7 @@ class Traits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     lacks_tiers: frozenset[str] = frozenset()  # values of service_tier that it answers with an error
     rename: Mapping[str, str] = {}  # from a parameter's older name to the only one that it takes
     prefill: bool = True  # it continues an answer that the request begins
-    tools_in: str = ""  # the only API of its vendor in which it takes tools; "": all
+    tools_in: str = ""  # the only API of its vendor in which it takes tools, if it ``rests``: while it thinks; "": all
     # What it keeps of a conversation.
     instructions_last: bool = False  # in Responses, ``instructions`` stand behind the input, outside of what is cached
     signs: bool = False  # it signs, or encrypts, its thoughts, and refuses those of others

@@ -183,7 +183,8 @@ class Deployment(MaskedRecord, frozen=True):
         By where its model takes ``tools``, and by what refusals have taught.
         """
         usual, learnt = self.spoken_to(dialect), self.learnt
-        if tools and (only := self.traits.tools_in):
+        # In its own API a request stays where its model may rest: whether it is to think is not known here.
+        if tools and (only := self.traits.tools_in) and (usual is not dialect or not self.traits.rests):
             usual = next((each for each in self.speaks if each.name == only), usual)
         if learnt is None or not learnt.steers:
             return usual

@@ -82,10 +82,13 @@ def test_from_gpt_6_2_on_instructions_stand_behind_the_input(name: str, last: bo
         ("gpt-6-sol", "azure", "responses"),
         ("gpt-7", "openai", "responses"),
         ("gpt-6-astra", "openrouter", ""),
-        ("gpt-5.6-sol", "openai", ""),
+        ("gpt-5.6-sol", "openai", "responses"),
+        ("gpt-5.5", "openai", "responses"),
+        ("gpt-5.5", "openrouter", ""),
+        ("gpt-5.2", "openai", ""),
     ],
 )
-def test_from_gpt_6_on_openai_takes_tools_in_one_api(name: str, vendor: str, api: str) -> None:
+def test_from_gpt_5_5_on_openai_takes_tools_in_one_api(name: str, vendor: str, api: str) -> None:
     assert traits_of(name, vendor).tools_in == api
 
 
