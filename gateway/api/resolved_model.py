@@ -247,7 +247,8 @@ class ResolvedModel:
         program is told at once, and asks without.
         """
         parsed = self.parsed
-        if _THREAD in parsed.fields and parsed.converses is None:
+        has_threads = _THREAD in parsed.dialect.requests.essential  # in other APIs the name means nothing
+        if has_threads and _THREAD in parsed.fields and parsed.converses is None:
             may_lose = self.is_fallback or any(map(self._keeps_thread, self._deployments))
             return _BEGINNING if may_lose else frozenset()
         if not parsed.stores or parsed.remembering is None:

@@ -115,3 +115,11 @@ async def test_a_next_turn_that_fails_where_nobody_else_can_answer_is_told_as_it
         status, told, _ = await asked(running, next_of(said), "fail: 500")
         assert status == 502
         assert "details" not in told["error"]
+
+
+async def test_a_field_of_that_name_in_another_api_is_no_thread(serve: Serve) -> None:
+    async with at(serve, [ANTHROPIC, VLLM], mode="race") as (running, [claude, server]):
+        body = {"model": NAME, "messages": [{"role": "user", "content": "Hi"}], "thread": CREATE}
+        async with running.post(body) as response:
+            assert response.status == 200
+        assert (len(claude.seen), len(server.seen)) == (0, 1)  # who does not take it is not asked
