@@ -58,6 +58,7 @@ _HINTS: Final = frozenset({
     *("metadata", "client_metadata", "labels", "user", "diagnostics", "prediction", "speed"),
     *("prompt_cache_key", "prompt_cache_options", "prompt_cache_retention", MARK),
     "anthropic_beta",
+    "litellm_session_id",  # of each task of Cline's: src/core/api/providers/litellm.ts, read on 2026-11-29
     # What answers say of themselves, and clients send back with them; who speaks, of several of one role.
     *("messages.tool_calls.index", "messages.tool_calls.extra_content", "messages.tool_calls.provider_specific_fields"),
     *("messages.name", "messages.phase", "input.phase"),

@@ -107,6 +107,8 @@ PREFERENCES = [
         CHAT, "preserve_thinking", value=True, sign="preserve_thinking"
     ),  # a program's default: providers/defaults.toml
     Row(CHAT, "usage", {"include": True}, sign='"include"'),
+    Row(CHAT, "drop_params", value=True, sign="drop_params"),
+    Row(CHAT, "litellm_session_id", "cline-1", sign="cline-1"),
     Row(CHAT, "parallel_tool_calls", value=False, beside=tools(CHAT)),
     Row(RESPONSES, "truncation", "auto", sign='"auto"'),
     Row(RESPONSES, "max_tool_calls", 3, tools(RESPONSES), sign="max_tool_calls"),
