@@ -27,7 +27,8 @@ def main() -> None:
     if sys.version_info < OLDEST:
         sys.exit(
             f"holeshot: this is Python {sys.version_info[0]}.{sys.version_info[1]}, and Holeshot runs on {PYTHONS}:"
-            " install it with one of these, for example `pipx install --python python3.13 holeshot`"
+            " install it with one of these: in a checkout `make PYTHON=python3.13 run`, from a wheel"
+            " `pipx install --python python3.13 FILE`"
         )
     from gateway.cli.main import main as run  # noqa: PLC0415 - likewise
 

@@ -410,6 +410,7 @@ class Vendor(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     title: str  # the spelling of the vendor
     base_url: str | None = None  # None: the user sets it, or litellm knows it
     key_env: tuple[str, ...] = ()  # the usual environment variables of its key, the most usual first
+    addresses: tuple[str, ...] = ()  # without a base_url: those of usual variables, "https://${NAME}.example.com"
     kind: ProviderKind = "openai_compatible"
     apis: tuple[Api, ...] | None = None  # None: the usual ones of its kind
     key_required: bool = True

@@ -146,7 +146,7 @@ def _proxy_notes() -> "Iterator[str]":
 def _summarise(settings: "Settings", path: Path | None, *, live: bool, as_json: bool) -> int:
     """Print the summary and return the exit code: a provider or model that does not answer is a failure."""
     from gateway.cli import summary  # noqa: PLC0415 - pydantic only where it is needed
-    from gateway.settings import keys_in_clear, who_can_race  # noqa: PLC0415 - likewise
+    from gateway.settings import keys_in_clear, near_keys, who_can_race  # noqa: PLC0415 - likewise
     from providers import DatasheetTable, load_catalog  # noqa: PLC0415 - likewise
 
     catalog = load_catalog()
@@ -164,6 +164,7 @@ def _summarise(settings: "Settings", path: Path | None, *, live: bool, as_json: 
         *filter(None, [source.is_old(datetime.now(UTC).date())] if deployments and source is not None else []),
         *summary.withheld(settings, os.environ, catalog),
         *keys_in_clear(path),
+        *(near_keys(os.environ, catalog) if path is None else ()),
         *_proxy_notes(),
         *endings,
         *(redis.doubts if redis is not None else ()),

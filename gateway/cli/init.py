@@ -75,13 +75,21 @@ def write_configuration(
 
     Exits if that is not possible.
     """
-    from gateway.settings import found_vendors, starter_text  # noqa: PLC0415 - pydantic only where it is needed
+    from gateway.settings import (  # noqa: PLC0415 - pydantic only where it is needed
+        found_vendors,
+        near_keys,
+        starter_text,
+        without_address,
+    )
     from providers import DatasheetTable  # noqa: PLC0415 - likewise
 
     check_place(path, force=force)  # before providers are asked
     found = list(found_vendors(environ, catalog))
     again = program("holeshot")
+    passed_over = [*near_keys(environ, catalog), *(what for _, what in without_address(environ, catalog))]
     if not found:
+        for note in passed_over:
+            prose(f"note: {note}", err=True)
         fail(
             "no provider's key is in the environment, so nothing was written. Set the keys that you have, and run it"
             f" again:\n  GROQ_API_KEY=... CEREBRAS_API_KEY=... {again} init --live\nWithout keys `{again} serve` starts"
@@ -90,6 +98,8 @@ def write_configuration(
     market = None if top is None else _ask(environ, catalog, top)
     _write(path, starter_text(found, environ, market, DatasheetTable.shipped()), force=force)
     prose(f"wrote {path}\nproviders found in the environment: {', '.join(vendor.name for vendor in found)}")
+    for note in passed_over:
+        prose(f"note: {note}")
     if market is not None:
         say(
             f"models that several of them sell: {len(market.raced)} raced, {len(market.others)} more in comments"

@@ -17,11 +17,12 @@ import ssl
 import sys
 import time
 import warnings
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from contextlib import AsyncExitStack
 from datetime import UTC, date, datetime
 from enum import EnumType
 from importlib.util import find_spec
+from types import MappingProxyType
 from typing import Any, NoReturn
 
 import msgspec
@@ -49,19 +50,19 @@ from gateway.server.listener import (
 )
 from gateway.server.reload import ConfigurationSource, Latest, Reloader, check_opens
 from gateway.server.tls import Certificate, open_context
-from gateway.settings import Settings, is_pattern, who_can_race
+from gateway.settings import Settings, is_pattern, near_keys, who_can_race
 from gateway.watching import logs
 from gateway.watching.logs import Lines
 from gateway.watching.metrics import forget_process
-from providers import DatasheetTable, bound_memory
+from providers import DatasheetTable, bound_memory, load_catalog
 from providers.http import not_understood
 from providers.simulator.persona import are_demo
 
 # The text shown when the gateway has started: commands to try it.
 
 
-def welcome(settings: Settings, url: str) -> str:
-    """Return the commands to try, for the first model."""
+def welcome(settings: Settings, url: str, environ: Mapping[str, str] = MappingProxyType({})) -> str:
+    """Return the commands to try, for the first model; ``environ`` may have keys under names that are not read."""
     model = next((name for name in settings.models if not is_pattern(name)), "PROVIDER/MODEL")
     needs_key = bool(settings.clients) or settings.keys == "database"
     authorization = ' \\\n  -H "authorization: Bearer $HOLESHOT_KEY"' if needs_key else ""
@@ -69,7 +70,7 @@ def welcome(settings: Settings, url: str) -> str:
     python, holeshot = program("python"), program("holeshot")
     race = f'  {holeshot} race "Why race?"\n\n' if settings.models else ""  # without a model it needs a choice
     return f"""
-{_who_races(settings, url)}{_who_calls(settings)}
+{_who_races(settings, url, environ)}{_who_calls(settings)}
 Try it:
 
 {race}  curl -N {url}/v1/chat/completions{authorization} \\
@@ -99,13 +100,14 @@ def _installing(python: str) -> str:
     return "" if find_spec("openai") else f"  {python} -m pip install openai\n"
 
 
-def _who_races(settings: Settings, url: str) -> str:
+def _who_races(settings: Settings, url: str, environ: Mapping[str, str]) -> str:
     number = len(settings.providers)
     if are_demo(settings.providers):
+        near = "".join(f"{each}\n" for each in near_keys(environ, load_catalog()))
         return (
             f"No provider keys were found, so {number} simulated providers race, over real HTTP on loopback.\n"
             "To use real providers, set for example GROQ_API_KEY and CEREBRAS_API_KEY, then run "
-            f"`{program('holeshot')} init`.\n"
+            f"`{program('holeshot')} init`.\n{near}"
             f"To see what racing saves, open {url} and send calls for a minute: there is a button.\n"
         )
     if not settings.models:
@@ -484,7 +486,7 @@ def _check_python(version: tuple[int, int]) -> None:
     if version > NEWEST:
         # Event gateway.untested_python: The tests were not run on a `python` as new as this one, only on those that are
         # `tested`. It may work.
-        # Do: Install Holeshot with one of these, for example `pipx install --python python3.13 holeshot`, or upgrade.
+        # Do: Install Holeshot with one of these, for example `make PYTHON=python3.13 run` in a checkout.
         structlog.get_logger().warning(
             "gateway.untested_python", python=f"{version[0]}.{version[1]}", tested=PYTHONS.removeprefix("Python ")
         )
@@ -573,7 +575,7 @@ def _announce(settings: Settings, sock: socket.socket) -> None:
         races={name: str(can) for name, can in who_can_race(settings).items()},
     )
     if sys.stderr.isatty() or all(name.startswith("sim-") for name in settings.providers):
-        sys.stderr.write(welcome(settings, url))
+        sys.stderr.write(welcome(settings, url, os.environ))
         sys.stderr.flush()
 
 

@@ -39,6 +39,8 @@ from .model import signing_secret as signing_secret
 from .model_names import ModelKind as ModelKind
 from .model_names import model_identity as model_identity
 from .model_names import parsed_name as parsed_name
+from .near_variables import like as like
+from .near_variables import near_keys as near_keys
 from .patterns import STAR as STAR
 from .patterns import is_covered as is_covered
 from .patterns import is_pattern as is_pattern
@@ -60,6 +62,7 @@ from .presets import reachable as reachable
 from .presets import says_store as says_store
 from .presets import vendor_of as vendor_of
 from .presets import withheld_keys as withheld_keys
+from .presets import without_address as without_address
 from .racing import CanRace as CanRace
 from .racing import who_can_race as who_can_race
 from .references import References as References

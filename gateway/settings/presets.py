@@ -1,5 +1,6 @@
 """Adds providers and keys that need not be configured: those known from the catalog and the environment."""
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -92,6 +93,21 @@ def usual_key(vendor: Vendor, environ: Mapping[str, str]) -> str | None:
     return next((variable for variable in vendor.key_env if environ.get(variable)), None)
 
 
+_VARIABLE = re.compile(r"\$\{(\w+)\}")
+
+
+def usual_address(vendor: Vendor, environ: Mapping[str, str]) -> str | None:
+    """Return the first of the vendor's usual addresses whose variables are set, with their names: ``${NAME}``."""
+    return next((each for each in vendor.addresses if all(environ.get(name) for name in _VARIABLE.findall(each))), None)
+
+
+def _found_settings(vendor: Vendor, environ: Mapping[str, str]) -> ProviderSettings:
+    """Return the settings of a vendor that the environment alone names; its key is added later."""
+    if vendor.base_url is not None or (address := usual_address(vendor, environ)) is None:
+        return ProviderSettings()
+    return ProviderSettings(base_url=_VARIABLE.sub(lambda found: environ[found[1]], address))
+
+
 def complete(settings: Settings, environ: Mapping[str, str], catalog: Catalog) -> Settings:
     """Return ``settings`` with the implied providers and keys.
 
@@ -104,7 +120,7 @@ def complete(settings: Settings, environ: Mapping[str, str], catalog: Catalog) -
     named = dict(settings.providers)
     update: dict[str, object] = {}
     if "providers" not in settings.model_fields_set:
-        named |= {vendor.name: ProviderSettings() for vendor in found_vendors(environ, catalog)}
+        named |= {vendor.name: _found_settings(vendor, environ) for vendor in found_vendors(environ, catalog)}
         if named and "models" not in settings.model_fields_set:
             proposed = proposed_models(list(named))
             update["models"] = {each.name: ModelSettings.model_validate(each.settings) for each in proposed}
@@ -123,9 +139,25 @@ def withheld_keys(settings: Settings, environ: Mapping[str, str], catalog: Catal
 
 def found_vendors(environ: Mapping[str, str], catalog: Catalog) -> Iterator[Vendor]:
     """Yield the vendors that can be used with the present environment variables alone."""
-    for vendor in catalog.values():
-        if usual_key(vendor, environ) and (vendor.base_url or (vendor.kind == "litellm" and has_litellm())):
+    with_key = [vendor for vendor in catalog.values() if usual_key(vendor, environ)]
+    addressed = {key for vendor in with_key if usual_address(vendor, environ) for key in vendor.key_env}
+    for vendor in with_key:
+        through_litellm = vendor.kind == "litellm" and has_litellm() and addressed.isdisjoint(vendor.key_env)
+        if vendor.base_url or usual_address(vendor, environ) or through_litellm:
             yield vendor
+
+
+def without_address(environ: Mapping[str, str], catalog: Catalog) -> Iterator[tuple[Vendor, str]]:
+    """Yield vendors whose key is set, but no variable of their address, each with what to do."""
+    known = {key for vendor in found_vendors(environ, catalog) for key in vendor.key_env}
+    for vendor in catalog.values():
+        key = usual_key(vendor, environ)
+        if key is not None and vendor.addresses and key not in known:
+            names = list(dict.fromkeys(name for each in vendor.addresses for name in _VARIABLE.findall(each)))
+            address = _VARIABLE.sub(lambda found: found[1], vendor.addresses[0 if len(names) == 1 else -1])
+            section = f'{vendor.name}: {{ base_url: "{address}", api_key: "${{{key}}}" }}'
+            set_one = f"set {' or '.join(names)}, or write under providers: {section}"
+            yield vendor, f"{key} is set, but not where your {vendor.title} is: {set_one}"
 
 
 def _deployed(settings: Settings) -> Iterator[str]:
@@ -213,7 +245,12 @@ def reachable(settings: Settings, environ: Mapping[str, str], catalog: Catalog) 
 def found(vendors: Iterable[Vendor], environ: Mapping[str, str]) -> list[Reachable]:
     """Return vendors as providers that have only their usual key from the environment."""
     return [
-        Reachable(vendor.name, ProviderSettings(api_key=SecretStr(environ[variable])), vendor, configured=False)
+        Reachable(
+            vendor.name,
+            _found_settings(vendor, environ).model_copy(update={"api_key": SecretStr(environ[variable])}),
+            vendor,
+            configured=False,
+        )
         for vendor in vendors
         if (variable := usual_key(vendor, environ))
     ]

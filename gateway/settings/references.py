@@ -21,6 +21,7 @@ import msgspec
 
 from gateway.core.terminal_text import is_text
 from gateway.settings.document import Complaint, Place
+from gateway.settings.near_variables import like
 from gateway.settings.sections import SecretSettings
 
 _EXPRESSION = re.compile(r"\$\$(?=\{)|\$\{([^{}]*)\}|\$\{")
@@ -242,7 +243,10 @@ def _variable(name: str, environ: Mapping[str, str]) -> str:
         raise UnresolvedError(f"{name} is not UTF-8 text", missing=False)
     if value:
         return value
-    raise UnresolvedError(f"{name} is {'not set' if value is None else 'empty'}", missing=True)
+    words = f"{name} is {'not set' if value is None else 'empty'}"
+    if (near := like(name, environ)) is not None:
+        words += f", but {near} is: did you mean that one?"
+    raise UnresolvedError(words, missing=True)
 
 
 def _way_out(place: Place) -> str:

@@ -6,7 +6,7 @@ from typing import Any
 
 from gateway.settings.market import Market
 from gateway.settings.model import Settings
-from gateway.settings.presets import usual_key
+from gateway.settings.presets import usual_address, usual_key
 from gateway.settings.vendor_models import SAME_MODEL_BUDGET, Proposed, proposed_models
 from providers import DatasheetTable, Vendor
 
@@ -113,7 +113,11 @@ def starter_text(
 def _provider(vendor: Vendor, environ: Mapping[str, str], market: Market | None) -> str:
     silence = market.silent.get(vendor.name) if market is not None else None
     note = f"  # {silence}" if silence else ""
-    return f'  {vendor.name}: {{ api_key: "${{{usual_key(vendor, environ)}}}" }}{note}\n'
+    address = None if vendor.base_url is not None else usual_address(vendor, environ)
+    if address is not None:
+        note = note or f"  # no model below uses it yet: ask for {vendor.name}/MODEL"
+    where = "" if address is None else f'base_url: "{address}", '
+    return f'  {vendor.name}: {{ {where}api_key: "${{{usual_key(vendor, environ)}}}" }}{note}\n'
 
 
 def _prices(proposed: Iterable[Proposed], found: Mapping[str, Vendor], table: DatasheetTable) -> dict[str, str]:

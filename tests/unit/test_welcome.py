@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from gateway.server.demo import demo_before_it_runs
 from gateway.server.server import welcome
 from gateway.settings import Settings
 
@@ -59,6 +60,12 @@ def test_the_examples_send_a_key_where_one_is_needed(fields: dict[str, Any], nee
 
     assert ("Bearer $HOLESHOT_KEY" in text) is needs_key
     assert ("holeshot keys new NAME" in text) is says_how
+
+
+def test_the_simulated_fleet_says_which_key_has_a_name_that_is_not_read() -> None:
+    settings = demo_before_it_runs(Settings())
+    text = welcome(settings, "http://127.0.0.1:4000", {"GROQ_APIKEY": "made-up"})
+    assert "\nGROQ_APIKEY is set, but is not read: did you mean GROQ_API_KEY (Groq)?\n" in text
 
 
 def test_the_first_thing_to_try_is_a_race_to_watch(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,10 +8,10 @@ name begins with ``# Means: …``, and is for the class around it, or for the co
 import ast
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
 ROOT = Path(__file__).resolve().parents[2]
 _FIRST = re.compile(r"\s*# (Event \S+|Error \d+ \S+|Refusal \S+|Means): (.*)")
@@ -26,6 +26,24 @@ class Block(NamedTuple):
     parts: Mapping[str, str]
     below: int  # counted from 1
     path: Path
+
+
+class _Parts(dict[str, str]):
+    """The parts of an advice; what is missing ends the program with what to write."""
+
+    def __missing__(self, name: str) -> NoReturn:
+        sys.exit(f"the comment that begins with {self['Means']!r} has no part `# {name}: …`: add it")
+
+
+def demand(kind: str, names: Iterable[str]) -> Mapping[str, Block]:
+    """Return the advice of a ``kind`` for each of ``names``; end the program with what to write if one has none."""
+    found = named(kind)
+    if missing := sorted(set(names) - found.keys()):
+        sys.exit(
+            f"no comment says what {', '.join(missing)} means: write `# {kind} {missing[0]}: …` and `# Do: …` in the"
+            " lines above it, as tools/documentation/advice.py describes"
+        )
+    return found
 
 
 def named(kind: str) -> Mapping[str, Block]:
@@ -69,14 +87,14 @@ def files() -> Iterator[Path]:
 def blocks(path: Path) -> tuple[Block, ...]:
     """Return the blocks of advice of a file."""
     found: list[Block] = []
-    subject, parts, last = "", dict[str, str](), ""
+    subject, parts, last = "", _Parts(), ""
     for number, line in enumerate([*path.read_text(encoding="utf-8").splitlines(), ""], 1):
         begins, goes_on, words = _FIRST.fullmatch(line), _NEXT.fullmatch(line), _ANY.fullmatch(line)
         if parts and (begins or not words):
             found.append(Block(subject, parts, number, path))
-            parts = {}
+            parts = _Parts()
         if begins:
-            subject, last, parts = begins[1].removeprefix("Means"), "Means", {"Means": begins[2]}
+            subject, last, parts = begins[1].removeprefix("Means"), "Means", _Parts({"Means": begins[2]})
         elif parts and goes_on:
             last = goes_on[1]
             parts[last] = goes_on[2]

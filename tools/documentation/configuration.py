@@ -1,6 +1,7 @@
 """Every key of the configuration: type and default from its JSON Schema, its purpose from ``reasons``."""
 
 import json
+import sys
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -62,7 +63,7 @@ def page() -> str:
             if _section(schema, one):
                 continue
             title = section["title"]
-            entry = (name, REASONS[title][name], _type(schema, one))
+            entry = (name, reason(title, name), _type(schema, one))
             if (before := shown.setdefault(entry, path)) != path:
                 known.setdefault(before, []).append(code(name))
             else:
@@ -114,7 +115,14 @@ def _entry(schema: Mapping[str, Any], title: str, name: str, one: Mapping[str, A
     default = default_of(title, name, one, is_required=is_required)
     kind = _type(schema, one)
     facts = "; ".join(each for each in (kind, default) if each not in {"", "text", "`false`"})
-    return [f"**{code(name)}**{f' ({facts})' if facts else ''}", f": {REASONS[title][name]}", ""]
+    return [f"**{code(name)}**{f' ({facts})' if facts else ''}", f": {reason(title, name)}", ""]
+
+
+def reason(title: str, name: str) -> str:
+    """Return a key's purpose, or end with what to write where."""
+    if (found := REASONS.get(title, {}).get(name)) is None:
+        sys.exit(f"{title}.{name} has no reason: add one to REASONS[{title!r}] in tools/documentation/reasons.py")
+    return found
 
 
 def _about(path: str, section: Mapping[str, Any]) -> str:

@@ -2,6 +2,7 @@
 
 import ast
 import re
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -145,7 +146,8 @@ terminal) a line is an object:
 def page() -> str:
     """Return the text of docs/reference/events.md."""
     lines = [_HEAD]
-    found, advised = written(), advice.named("Event")
+    found = written()
+    advised = advice.demand("Event", found)
     plain = {name: kind for name in found if (kind := _plain(found[name], advised[name].parts))}
     for kind, says in PLAIN.items():
         lines += [f"- {says}: {', '.join(code(name) for name in sorted(plain) if plain[name] == kind)}."]
@@ -155,6 +157,8 @@ def page() -> str:
         group = name.partition(".")[0]
         if group != last:
             last = group
+            if group not in GROUPS:
+                sys.exit(f"events of {group!r} have no heading: add one to GROUPS in tools/documentation/events.py")
             lines += [f"## {GROUPS[group]}", ""]
         lines += _entry(name, found[name], advised[name].parts)
     return "\n".join(lines).rstrip() + "\n"

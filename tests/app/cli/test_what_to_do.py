@@ -90,3 +90,30 @@ def test_a_configuration_of_another_user_says_which_right_is_missing(holeshot: H
     write("sqlite:///var/holeshot.db")
     Path("my file.yaml").chmod(0)
     assert "give this user the right to read it" in holeshot("check", "-c", "my file.yaml").stderr
+
+
+@pytest.mark.parametrize("also", [{}, {"OPENAI_API_KEY": "sk-1"}], ids=["alone", "beside another"])
+def test_init_passes_over_no_key_in_silence(holeshot: Holeshot, also: dict[str, str]) -> None:
+    result = holeshot("init", GROQ_APIKEY="made-up", AZURE_API_KEY="made-up", **also)
+    told = result.stdout if also else result.stderr
+    assert result.exit_code == (0 if also else 1)
+    assert "note: GROQ_APIKEY is set, but is not read: did you mean GROQ_API_KEY (Groq)?" in told
+    assert "note: AZURE_API_KEY is set, but not where your Azure OpenAI is" in told
+    assert "made-up" not in told
+
+
+def test_init_writes_azure_where_all_that_it_needs_is_there(holeshot: Holeshot) -> None:
+    environ = {"AZURE_API_KEY": "made-up", "AZURE_OPENAI_ENDPOINT": "https://mine.openai.azure.com"}
+    result = holeshot("init", **environ)
+    assert result.exit_code == 0
+    assert "providers found in the environment: azure" in result.stdout
+    written = Path("config/gateway.yaml").read_text(encoding="utf-8")
+    assert 'azure: { base_url: "${AZURE_OPENAI_ENDPOINT}", api_key: "${AZURE_API_KEY}" }' in written
+    assert holeshot("check", **environ).exit_code == 0
+
+
+def test_check_tells_of_a_key_under_another_name(holeshot: Holeshot) -> None:
+    assert "GROQ_APIKEY is set, but is not read" in holeshot("check", GROQ_APIKEY="made-up").stdout
+    Path("gateway.yaml").write_text("providers: { groq: { api_key: '${GROQ_API_KEY}' } }\n")
+    told = holeshot("check", "-c", "gateway.yaml", GROQ_APIKEY="made-up").stderr
+    assert "GROQ_API_KEY is not set, but GROQ_APIKEY is: did you mean that one?" in told

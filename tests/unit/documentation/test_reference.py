@@ -2,11 +2,12 @@
 
 import json
 import re
+from pathlib import Path
 
 import pytest
 
 from gateway.settings import ClientSettings, RaceSettings, Role, Settings
-from tools.documentation import configuration, ledger_comments
+from tools.documentation import advice, configuration, ledger_comments
 from tools.documentation.__main__ import MADE, ROOT, pages
 from tools.documentation.links import to_repository
 from tools.documentation.reasons import DEFAULTS, REASONS, SECTIONS
@@ -47,6 +48,17 @@ def test_a_page_is_current(path: str) -> None:
 def test_every_key_has_a_reason_and_every_reason_its_key() -> None:
     assert set(configuration.keys()) == {(title, name) for title, some in REASONS.items() for name in some}
     assert [reason for some in REASONS.values() for reason in some.values() if len(reason) < SHORTEST] == []
+
+
+def test_what_a_page_lacks_is_told_with_where_to_write_it(tmp_path: Path) -> None:
+    with pytest.raises(SystemExit, match=r"Tracing\.spam has no reason: add one to REASONS\['Tracing'\] in tools/"):
+        configuration.reason("Tracing", "spam")
+    with pytest.raises(SystemExit, match=r"no comment says what gateway\.spam means: write `# Event"):
+        advice.demand("Event", ["gateway.spam"])
+    (tmp_path / "some.py").write_text("# Event a.b: It is so.\n", encoding="utf-8")
+    [block] = advice.blocks(tmp_path / "some.py")
+    with pytest.raises(SystemExit, match=r"begins with 'It is so\.' has no part `# Do: …`: add it"):
+        block.parts["Do"]
 
 
 def test_every_key_is_on_the_page_with_its_type_and_its_default() -> None:
