@@ -86,7 +86,8 @@ def sql(
 
     On a terminal it prints a table; when piped, CSV, in which nulls are empty, lists and objects are JSON.
 
-    docs/reference/ledger.md explains each column. Times may be written as 2026-11-22T14:00:00Z, also on SQLite.
+    docs/reference/ledger.md explains each column. On SQLite too times may be written as 2026-11-22T14:00:00Z,
+    and there are date_trunc('hour', started_at) and percentile_cont(0.95) within group (order by ttft_ms).
 
 
     \b

@@ -34,7 +34,9 @@ from gateway.ledger.errors import (
     is_sqlite,
     parse_url,
 )
+from gateway.ledger.near_names import LISTED, LISTED_ON_SQLITE, advice, is_of_a_name
 from gateway.ledger.revision import REVISION_OF_A_FILE
+from gateway.ledger.sqlite_words import TOKEN, SqliteWords, with_percentiles
 
 if TYPE_CHECKING:
     import aiosqlite
@@ -201,12 +203,8 @@ def _quoted(name: str) -> str:
 
 QUERY_TIMEOUT_S = 60.0
 BATCH_ROWS = 1000  # in memory at a time
+_NAMES_WITHIN_S = 5.0  # a wrong name is told without others then
 _NEVER_S = 10.0**9  # the caller has its own timeout, or wants none
-_TOKEN = re.compile(
-    r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|`[^`]*`|\[[^\]]*(?:\]|\Z)|--[^\n]*|/\*.*?(?:\*/|\Z)"""
-    r"""|\w+|\s+|[<>!=]=|<>|.""",
-    re.DOTALL,
-)
 _COMPARISONS = frozenset({"=", "==", "<", ">", "<=", ">=", "<>", "!="})
 _NOW = re.compile(
     r"now \( \)(?: (?P<sign>[-+]) interval '(?P<n>\d+) (?P<unit>second|minute|hour|day|month|year)s?')?", re.IGNORECASE
@@ -268,7 +266,27 @@ async def asked(
             await _look_at_schema(url_of(url))
         if is_sqlite(parsed) and str(error).startswith("no such table"):
             await _look_at_file(Path(str(parsed.database)))
+        if is_of_a_name(str(error)):
+            raise QueryError(await _advised(url, str(error), sql)) from error
         raise
+
+
+async def _advised(url: Database, said: str, sql: str) -> str:
+    """Return an error about a name with what may have been meant; as it is if the database does not say."""
+    parsed = parse_url(url_of(url))
+    found: list[tuple[str, str, bool]] = []
+    with suppress(*DATABASE_ERRORS, QueryError, DatabaseUnreachableError, TimeoutError):
+        async with asyncio.timeout(_NAMES_WITHIN_S):
+            if is_sqlite(parsed):
+                async with _opened(Path(str(parsed.database))) as connection:
+                    found = [(row[0], row[1], row[2]) for row in await connection.execute_fetchall(LISTED_ON_SQLITE)]
+            else:
+                async with _asked_postgres(url, LISTED, None, examine_role=False) as answer:
+                    found = [(row[0], row[1], row[2]) async for batch in answer.batches for row in batch]
+    columns: dict[str, list[str]] = {}
+    for name, column, _ in found:
+        columns.setdefault(name, []).append(column)
+    return advice(said, sql, columns, {name for name, _, is_view in found if is_view})
 
 
 async def _look_at_schema(url: str) -> None:
@@ -361,9 +379,10 @@ async def _look_at_file(path: Path) -> None:
 
 
 @asynccontextmanager
-async def _opened(path: Path) -> AsyncIterator["aiosqlite.Connection"]:
+async def _opened(path: Path, words: SqliteWords | None = None) -> AsyncIterator["aiosqlite.Connection"]:
     """Open a file for reading. Its thread always ends with this, even if a timeout comes while it opens."""
-    connection = await open_sqlite(f"file:{quote(str(path))}?mode=ro", uri=True)
+    made = {} if words is None else {"factory": words.connection}
+    connection = await open_sqlite(f"file:{quote(str(path))}?mode=ro", uri=True, **made)
     try:
         yield connection
     finally:
@@ -376,13 +395,15 @@ _OF_THE_FILE = ("file is not a database", "unable to open database file", "attem
 
 @asynccontextmanager
 async def _asked_sqlite(path: Path, sql: str) -> AsyncIterator[ResultStream]:
-    guard = SqliteGuard()
+    guard, words = SqliteGuard(), SqliteWords()
     try:
-        async with _opened(path) as connection:
+        async with _opened(path, words) as connection:
             await connection.execute("pragma query_only = on")
             await connection.set_authorizer(guard)
             try:
-                cursor = await connection.execute(in_sqlite_time(sql))  # not as a context: its exit would wait
+                cursor = await connection.execute(
+                    with_percentiles(in_sqlite_time(sql))
+                )  # not as a context: its exit would wait
                 columns = tuple(column[0] for column in cursor.description or ())
                 yield ResultStream(columns, _batches_of_sqlite(cursor))
             except asyncio.CancelledError:
@@ -390,7 +411,7 @@ async def _asked_sqlite(path: Path, sql: str) -> AsyncIterator[ResultStream]:
                 raise
     except sqlite3.Error as error:
         where = f"{path}: " if str(error).startswith(_OF_THE_FILE) else ""
-        raise QueryError(guard.refused or f"{where}{error}") from error
+        raise QueryError(guard.refused or words.wrong or f"{where}{error}") from error
 
 
 async def _batches_of_sqlite(cursor: "aiosqlite.Cursor") -> AsyncIterator[list[tuple[Any, ...]]]:
@@ -405,7 +426,7 @@ def in_sqlite_time(sql: str) -> str:
     a blank. Only literals that are compared with a column of times are changed. SQLite has no ``now()``: that, and what
     other databases subtract from it (``now() - interval '1 day'``), becomes ``datetime('now', '-1 day')``.
     """
-    tokens = _TOKEN.findall(sql)
+    tokens = TOKEN.findall(sql)
     words = [index for index, token in enumerate(tokens) if not (token.isspace() or token.startswith(("--", "/*")))]
     plain = [tokens[index].strip('"`[]').lower() for index in words]
     for place, index in enumerate(words):

@@ -107,7 +107,10 @@ def test_a_wrong_question_is_answered_in_one_line(holeshot: Holeshot) -> None:
     result = holeshot("sql", "select * from nope", **LEDGER)
 
     assert result.exit_code == 1
-    assert result.stderr == "holeshot: no such table: nope\n"
+    assert result.stderr.startswith("holeshot: no such table: nope; the views are answer_quality_24h, ")
+    assert result.stderr.count("\n") == 1
+    result = holeshot("sql", "select ttft from calls", **LEDGER)
+    assert result.stderr == "holeshot: no such column: ttft; did you mean 'ttft_ms'?\n"
 
 
 def test_sql_before_migrate_says_what_to_run(holeshot: Holeshot) -> None:

@@ -70,6 +70,34 @@ async def test_a_name_that_no_migration_makes_is_the_server_s_to_refuse(postgres
         await queries.run(postgres_url, "select * from nowhere")
 
 
+async def test_a_wrong_name_is_answered_with_the_nearest(ledger_url: str) -> None:
+    for sql, told in (
+        ("select * from troughput_24h", "did you mean 'throughput_24h'[?] The views are .*race_value_30d.*; tables: "),
+        ("select ttft_p95 from throughput_24h", "ttft_p95.*; did you mean 'ttft_p95_ms'"),
+    ):
+        with pytest.raises(QueryError, match=told):
+            await queries.run(ledger_url, sql)
+
+
+async def test_hours_and_percentiles_are_asked_alike_on_both_databases(ledger_url: str, tmp_path: Path) -> None:
+    ledger = Ledger(ledger_url, tmp_path / "spool", "w1")
+    for minute, ttft_ms in ((5, 100.0), (10, 200.0), (70, 300.0)):
+        at = datetime(2026, 11, 29, 14, tzinfo=UTC) + minutes(minute)
+        ledger.call_finished(call(won(new_id(), started_at=at, ttft_ms=ttft_ms), started_at=at, ttft_ms=ttft_ms))
+    await ledger.flush()
+    await ledger.close()
+    found = await queries.run(
+        ledger_url,
+        "select date_trunc('hour', started_at) as hour, percentile_cont(0.95) within group (order by ttft_ms) as p95,"
+        " percentile_disc(0.5) within group (order by ttft_ms desc) as median from attempts"
+        " where started_at >= '2026-11-29' and started_at < '2026-11-30' "
+        " group by date_trunc('hour', started_at) order by hour",
+    )
+    hours = [row[0] if isinstance(row[0], str) else f"{row[0]:%Y-%m-%d %H:%M:%S}" for row in found.rows]
+    assert hours == ["2026-11-29 14:00:00", "2026-11-29 15:00:00"]
+    assert [row[1:] for row in found.rows] == [(pytest.approx(195.0), 200.0), (300.0, 300.0)]
+
+
 @pytest.fixture
 async def outside(postgres_url: str, tmp_path: Path) -> AsyncIterator[str]:
     """A large object, a sequence and functions of the database's own, which a question could misuse."""
