@@ -35,6 +35,7 @@ LEEWAY_S = 30.0
 _SEED = re.compile(r"(([\w-]{43})\.([0-9]{1,11}))\.[\w-]{43}", re.ASCII)
 _CODE = re.compile(r"[\x21-\x7e]{1,4096}")
 _LONGEST_NAME = 100
+_MOST_GROUPS = 20  # that a person is shown who is not let in
 _WIDTH = 2  # of their races, the default for clients
 _NAMES = ("preferred_username", "email", "name", "sub")  # the first existing one is shown
 _OF_OTHERS = "this sign-in was not begun in this browser, or more than ten minutes ago: begin again"
@@ -106,8 +107,12 @@ class SignIn:
             raise SignInRefused("the provider has sent no code: begin again")
         tokens = await self._exchanged(settings, metadata, answer["code"], _derived(begun, "verifier"), public_url)
         claims = await self._identified(settings, tokens, _derived(begun, "nonce"))
-        role = role_of(settings, await self._with_groups(settings, metadata, claims, tokens))
-        name = name_of(claims)
+        claims, name = await self._with_groups(settings, metadata, claims, tokens), name_of(claims)
+        try:
+            role = role_of(settings, claims)
+        except SignInRefused as error:
+            error.person = name, tuple(sorted(each for each in groups_of(settings, claims) if each.isprintable()))
+            raise
         # Event page.signed_in: A person signed in to the page at the provider, with this `role`.
         # Do: Nothing.
         structlog.get_logger().info("page.signed_in", name=name, role=str(role))
@@ -261,8 +266,7 @@ def role_of(settings: SignInSettings, claims: Mapping[str, Any]) -> Role:
         SignInRefused: none; or the token does not have the groups, as there are too many (Entra's overage).
 
     """
-    value = claims.get(settings.groups)
-    groups = {each for each in (value if isinstance(value, list) else [value]) if isinstance(each, str)}
+    groups = groups_of(settings, claims)
     if settings.groups == "email" and claims.get("email_verified") is False:
         raise SignInRefused("the provider has not verified this e-mail address")
     if _are_elsewhere(settings, claims):
@@ -281,6 +285,12 @@ def role_of(settings: SignInSettings, claims: Mapping[str, Any]) -> Role:
     raise SignInRefused("none of your groups may look at this page: ask the operator")
 
 
+def groups_of(settings: SignInSettings, claims: Mapping[str, Any]) -> set[str]:
+    """Return the groups that the provider names."""
+    value = claims.get(settings.groups)
+    return {each for each in (value if isinstance(value, list) else [value]) if isinstance(each, str)}
+
+
 def name_of(claims: Mapping[str, Any]) -> str:
     """Return the name to show for a person."""
     names = (claims.get(name) for name in _NAMES)
@@ -289,20 +299,39 @@ def name_of(claims: Mapping[str, Any]) -> str:
 
 
 def page_of(error: ApiError, public_url: str) -> web.Response:
-    """Return an error as an HTML page, as people come here by a link."""
+    """Return an error as an HTML page, as people come here by a link. A person reads their own name and groups."""
+    person = error.person if isinstance(error, SignInRefused) else None
+    facts = f"<p>At the provider you are {_known(*person)}.</p>" if person else ""
     text = (
-        "<!doctype html><html lang=en><meta charset=utf-8><title>Sign in · Holeshot</title>"
-        f"<h1>You are not signed in</h1><p>{escape(error.message)}.</p>"
-        f'<p><a href="{escape(home(public_url))}">Back to the page</a></p></html>'
+        "<!doctype html><html lang=en><meta charset=utf-8>"
+        '<meta name=viewport content="width=device-width, initial-scale=1">'
+        "<title>Sign in · Holeshot</title><link rel=icon href=../page/icon.svg type=image/svg+xml>"
+        "<link rel=stylesheet href=../page/style.css><link rel=stylesheet href=../page/views.css>"
+        "<main><section class='card login'><div class='inside prose'>"
+        f"<h1>You are not signed in</h1>{facts}<p role=alert>{escape(error.message)}.</p>"
+        f'<p><a class=button href="{escape(home(public_url))}">Back to the page</a></p>'
+        "</div></section></main></html>"
     )
     headers = {
         **error.headers,
         "cache-control": "no-store",
-        "content-security-policy": "default-src 'none'; base-uri 'none'; frame-ancestors 'none'",
+        "content-security-policy": (
+            "default-src 'none'; style-src 'self'; img-src 'self'; base-uri 'none'; frame-ancestors 'none'"
+        ),
         "referrer-policy": "no-referrer",
         "x-content-type-options": "nosniff",
     }
     return web.Response(text=text, status=error.status_code, content_type="text/html", headers=headers)
+
+
+def _known(name: str, groups: Sequence[str]) -> str:
+    """Return in HTML who somebody is at the provider."""
+    shown = [f"<strong>{escape(each[:_LONGEST_NAME])}</strong>" for each in groups[:_MOST_GROUPS]]
+    more = f" and {len(groups) - _MOST_GROUPS} more" if len(groups) > _MOST_GROUPS else ""
+    said = (
+        f"in {'the group' if len(groups) == 1 else 'the groups'} {', '.join(shown)}{more}" if groups else "in no group"
+    )
+    return f"<strong>{escape(name)}</strong>, {said}"
 
 
 def sent_to(location: str, *cookies: str) -> web.Response:

@@ -497,6 +497,7 @@ class SignInRefused(ApiError):
     status = 403
     type = "permission_error"
     code = "sign_in_refused"
+    person: "tuple[str, tuple[str, ...]] | None" = None  # name and groups, for the page that this person sees alone
 
 
 class SignInUnavailable(ApiError):

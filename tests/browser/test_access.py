@@ -2,6 +2,10 @@
 
 from collections.abc import Callable
 
+import pytest
+
+from gateway.admin.sign_in import page_of
+from gateway.core.errors import SignInRefused
 from gateway.settings import Profile, Role
 from tests.browser.visit import Visit
 from tests.support.browser.installation import KEYS, Installation
@@ -61,6 +65,30 @@ def test_a_revoked_key_ends_its_pages(guarded: Installation, visit: Callable[...
     seen.page.wait_for_selector("#navigation a[href='#/leaderboard']")
     assert guarded.ask("/admin/keys/leaving", key=KEYS["root"], method="DELETE")[0] == 200
     seen.page.reload()
+    seen.page.wait_for_selector("input[type=password]")
+
+
+@pytest.mark.parametrize(("dark", "width"), [(False, 1400), (True, 390)])
+def test_who_is_not_let_in_from_the_provider_reads_a_page_like_the_others(
+    guarded: Installation, visit: Callable[..., Visit], dark: bool, width: int
+) -> None:
+    error = SignInRefused("none of your groups may look at this page: ask the operator")
+    error.person = "ann@example.com", ("guests", "g" * 80)
+    told = page_of(error, guarded.url)
+    seen = visit(guarded, dark=dark, width=width)
+    seen.page.route(
+        "**/api/signed-in",
+        lambda route: route.fulfill(status=told.status, headers=dict(told.headers), body=told.text or ""),
+    )
+    seen.page.goto(f"{guarded.url}/api/signed-in")
+    seen.page.get_by_role("alert").wait_for()
+    assert "ann@example.com, in the groups guests, ggg" in seen.page.locator("main").inner_text()
+    card = seen.page.locator("main section").evaluate("each => getComputedStyle(each).borderTopLeftRadius")
+    assert card != "0px"  # the page's own style
+    assert seen.axe() == []
+    assert seen.overflow_px() <= 0
+    assert not [each for each in seen.complaints if "signed-in" not in each and "403" not in each]
+    seen.page.get_by_role("link", name="Back to the page").click()
     seen.page.wait_for_selector("input[type=password]")
 
 

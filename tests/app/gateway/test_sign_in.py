@@ -165,6 +165,25 @@ async def test_what_is_not_wholly_right_lets_nobody_in(
         assert form["code"] not in repr(logged)
 
 
+async def test_who_is_not_let_in_reads_as_whom_the_provider_knows_them_and_nobody_else_does(
+    serve: Serve, issuer: Identity, logged: list[EventDict]
+) -> None:
+    issuer.claims["groups"] = ["guests", "<b>bold</b>", *(f"team-{number:02}" for number in range(30))]
+    async with serve(config=with_sign_in(issuer)) as running:
+        browser = at_home(running)
+        status, text = await browser.sign_in()
+        assert status == 403
+        assert "<strong>ann@example.com</strong>" in text
+        assert "<strong>&lt;b&gt;bold&lt;/b&gt;</strong>, <strong>guests</strong>, <strong>team-00</strong>" in text
+        assert "team-17</strong> and 12 more" in text
+        issuer.claims["groups"] = None
+        assert "<strong>ann@example.com</strong>, in no group" in (await browser.sign_in())[1]
+        assert "ann@example.com" not in (await browser.come_back({"state": "another", "code": "x"}))[1]
+        running.gateway.context.refusals.close()
+        assert "guests" not in repr(await running.rows("select * from refusals"))
+    assert "guests" not in repr(logged)
+
+
 async def test_a_code_and_its_answer_are_good_once(serve: Serve, issuer: Identity) -> None:
     async with serve(config=with_sign_in(issuer)) as running:
         browser = at_home(running)
