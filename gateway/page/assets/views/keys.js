@@ -115,8 +115,7 @@ function make(session, teams, again) {
     chosen("Role", "role", ROLES, "client"),
     models.length ? h("fieldset", { class: "checks" }, h("legend", {}, "Models (none chosen: all)"), models.map((name) => h("label", {}, h("input", { type: "checkbox", name: "models", value: name }), name))) : null,
     field("Expires", h("input", { name: "expires", type: "date" }), "Refused from the beginning of that day (UTC) on. Empty: never."),
-    ownFields({}, teams),
-    limitFields({}),
+    settingsFields({}, teams),
   ], async (form) => {
     const body = { name: form.get("name").trim(), role: form.get("role") };
     const chosen = form.getAll("models");
@@ -132,7 +131,7 @@ function make(session, teams, again) {
 function change(client, teams, again) {
   dialog(`Change ${client.name}`, "Save", [
     h("p", { class: "soft" }, "This holds for all keys of the client, on all replicas, from its next call on. An empty limit: none. What is used already counts."),
-    ownFields(client, teams), limitFields(client),
+    settingsFields(client, teams),
   ], async (form) => {
     const patch = Object.fromEntries(Object.entries(chosenIn(form)).filter(([name, value]) => value !== setOf(client, name)));
     if (Object.keys(patch).length) {
@@ -235,17 +234,14 @@ function setOf(client, name) {
   return name === "priority" ? client.priority || null : client[name] ?? null;
 }
 
-/** Whose limits also count, how its calls are raced, and what comes first under overload. */
-function ownFields(client, teams) {
+/** Whose limits also count, how its calls are raced, what comes first under overload, and the client's own limits. */
+function settingsFields(client, teams) {
   const named = client.team && !teams.includes(client.team) ? [...teams, client.team] : teams;
   return h("div", { class: "columns" },
     named.length ? chosen("Team", "team", [["", "none"], ...named.map((each) => [each, each])], client.team ?? "", "Its calls also count against this team's limits.") : null,
     chosen("Profile", "profile", PROFILES, client.profile ?? "", "How its calls are raced."),
-    field("Priority", h("input", { name: "priority", type: "number", step: "1", value: client.priority || "", placeholder: "0" }), "Under overload, calls of a higher one are served first."));
-}
-
-function limitFields(client) {
-  return h("div", { class: "columns" }, LIMITS.map(([name, words, step]) => field(words, h("input", { name, type: "number", min: step === "1" ? "1" : "0", step, inputmode: step === "1" ? "numeric" : "decimal", value: client[name] ?? "", placeholder: "no limit" }))));
+    field("Priority", h("input", { name: "priority", type: "number", step: "1", value: client.priority || "", placeholder: "0" }), "Under overload, calls of a higher one are served first."),
+    LIMITS.map(([name, words, step]) => field(words, h("input", { name, type: "number", min: step === "1" ? "1" : "0", step, inputmode: step === "1" ? "numeric" : "decimal", value: client[name] ?? "", placeholder: "no limit" }))));
 }
 
 function day(iso) {
