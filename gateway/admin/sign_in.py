@@ -325,7 +325,7 @@ def page_of(error: ApiError, public_url: str) -> web.Response:
 
 
 def _known(name: str, groups: Sequence[str]) -> str:
-    """Return in HTML who somebody is at the provider."""
+    """Return HTML that names a person and their groups."""
     shown = [f"<strong>{escape(each[:_LONGEST_NAME])}</strong>" for each in groups[:_MOST_GROUPS]]
     more = f" and {len(groups) - _MOST_GROUPS} more" if len(groups) > _MOST_GROUPS else ""
     said = (
