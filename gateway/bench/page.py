@@ -488,7 +488,11 @@ def _glance(report: Report) -> str:
     cells = [cell for cell in report.cells if cell.kind == ALL]
     names = [name for name in _MAIN if any(name in cell.figures for cell in cells)]
     labels, levels = report.plan.labels, len(report.plan.concurrencies) > 1
-    heads = ["deployment", *(["at a time"] if levels else []), *(_MAIN[name] for name in names)]
+    heads = [
+        "way" if report.plan.raced else "deployment",
+        *(["at a time"] if levels else []),
+        *(_MAIN[name] for name in names),
+    ]
     rows = [
         [
             labels[cell.deployment],

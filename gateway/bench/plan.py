@@ -153,7 +153,7 @@ class Way(msgspec.Struct, frozen=True):
         """What it does, in words."""
         if self.budget is None:
             return "one provider at a time, another if it fails"
-        return f"raced by the policy, with up to {self.budget:g} extra requests per call"
+        return f"raced by the policy, on a budget of {self.budget:g} extra requests per call"
 
 
 def read_way(text: str) -> Way:

@@ -87,6 +87,9 @@ def picture(report: Report) -> str:
         drawn, height = _panel(report.plan, cells, title, time)
         parts.append(f'<g transform="translate(0 {top})">{drawn}</g>')
         top += height
+    legend = "Bar: interval of 95 %. Ring: too few calls for an interval."
+    parts.append(f'<text class="dim" x="{_LEFT}" y="{top + 12}">{legend}</text>')
+    top += _AXIS
     said = "; ".join(
         f"{cell.deployment}: first token {shown('ttft_p50_ms', cell.figures.get('ttft_p50_ms'))} ms" for cell in cells
     )

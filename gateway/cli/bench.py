@@ -74,7 +74,11 @@ def bench(  # noqa: PLR0917 - options are named on the command line
     ] = None,
     for_: Annotated[
         str | None,
-        typer.Option("--for", metavar="1h", help="Stop after this time (s, m, h). [default: after --rounds]"),
+        typer.Option(
+            "--for",
+            metavar="1h",
+            help="Stop after this time (s, m, h); with --resume, 0s shows what is known. [default: after --rounds]",
+        ),
     ] = None,
     every_s: Annotated[
         float | None, typer.Option("--every", min=0, metavar="SECONDS", help="Seconds from one call to the next.")
@@ -343,7 +347,7 @@ async def _bench(
         unpriced_of,
     )
 
-    if past is not None and _is_whole(past):
+    if past is not None and (_is_whole(past) or wanted.pace.for_s == 0):
         _check(gate, past.plan)
         return report(past.plan, past.samples, sittings=past.sittings, at_most_usd=spent_at_most_usd(past))
     async with AsyncExitStack() as stack:

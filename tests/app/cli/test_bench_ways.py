@@ -106,6 +106,9 @@ async def test_ctrl_c_shows_what_is_known_and_the_journal_goes_on(field: Field) 
     assert b"what it took" in out
     assert b"stopped; `holeshot bench --resume bench.jsonl` goes on" in err
     before = read_journal(field.folder / "bench.jsonl")
+    received = asked(field)
+    known = await field.bench("--resume", "bench.jsonl", "--for", "0s")
+    assert (known[0], known[1], asked(field)) == (0, out.decode(), received)
     field.a.script = field.b.script = ANSWER
     code, out_, err_ = await field.bench("--resume", "bench.jsonl", "--json")
 
@@ -159,6 +162,7 @@ async def test_the_results_are_a_block_of_markdown_and_a_picture(field: Field) -
     texts = [each.text for each in drawn.iter("{http://www.w3.org/2000/svg}text")]
     assert texts.count("single") == 6
     assert texts.count("too few calls") == 12
+    assert "Bar: interval of 95 %. Ring: too few calls for an interval." in texts
 
 
 async def test_where_all_providers_fail_the_failures_are_the_result(field: Field) -> None:
