@@ -7,7 +7,7 @@ from urllib.parse import urlencode
 import typer
 
 from gateway.cli.configuration import ConfigOption, KeyOption, UrlOption, gateway_url
-from gateway.cli.terminal import UNKNOWN, fail, prose, write_json, write_table
+from gateway.cli.terminal import UNKNOWN, dollars, fail, prose, write_json, write_table
 from gateway.core.attempts import Narrowed
 from gateway.core.modes import Mode
 
@@ -192,6 +192,8 @@ def _head(explained: Mapping[str, Any], plan: Mapping[str, Any]) -> str:
 
 def _text(plan: Mapping[str, Any], name: str) -> str:
     value = plan.get(name)
+    if name.endswith("_usd") and isinstance(value, int | float):
+        return dollars(value)
     return UNKNOWN if value is None else f"{value:g}" if isinstance(value, int | float) else str(value)
 
 
@@ -206,7 +208,7 @@ def _figure(name: str, value: object) -> object:
     if name in _SHARES and isinstance(value, int | float):
         return f"{value:.0%}" if value >= _WHOLE_PERCENT or not value else f"{value:.1%}"
     if isinstance(value, float):
-        return f"{value:.6f}" if name.endswith("_usd") else f"{value:.1f}" if name in _ROUGH else f"{value:.3f}"
+        return dollars(value) if name.endswith("_usd") else f"{value:.1f}" if name in _ROUGH else f"{value:.3f}"
     return value
 
 

@@ -50,12 +50,12 @@ _LEAST_IMPORTANT = (
     "sentence_p95_ms",
     "e2e_tps",
     "in_flight",
-    "censored",
-    "n",
-    "win_share",
     "flaw_rate",
+    "win_share",
     "sentence_p50_ms",
     "decode_tps",
+    "censored",
+    "n",
 )
 _SHORTEST_NAME = 8  # minimum width of a deployment's name if the other columns are too wide as well
 
@@ -186,7 +186,7 @@ def _interval(name: str, row: Mapping[str, Any]) -> str | None:
     low, high = row.get(low_name), row.get(high_name)
     if low is None:
         return None
-    return f"{low:{of}} to {high:{of}}" if high is not None else f"over {low:{of}}"
+    return f"{low:{of}}–{'?' if high is None else f'{high:{of}}'}"  # noqa: RUF001 - as other tables have it
 
 
 _INTERVALS = {  # the ends of each, and their format

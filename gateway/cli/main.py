@@ -4,12 +4,13 @@ import errno
 import platform
 import sys
 from importlib import import_module
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from gateway import __version__
-from gateway.cli.terminal import check_arguments, discard_standard_output, open_standard_streams, say
+from gateway.cli.terminal import check_arguments, discard_standard_output, heading, open_standard_streams, say
 
 # ``holeshot version``.
 
@@ -38,7 +39,16 @@ Each command has an example: holeshot COMMAND --help
 """
 
 
-# Each command's module and function, in the order in which a new user needs them; one with () makes a group.
+# What each group of commands is for, as --help lists them.
+GROUPS = {
+    "Begin": ("init", "check", "serve", "import", "schema"),
+    "Look at a running gateway": ("leaderboard", "tail", "explain", "facts", "alerts"),
+    "Ask the ledger": ("sql", "slo", "slowdowns", "costs", "replay"),
+    "Try providers": ("race", "bench", "providers", "models"),
+    "Operate": ("keys", "migrate", "prune", "version"),
+}
+
+# Each command's module and function; one with () makes a group.
 COMMANDS = {
     "serve": "serve:serve",
     "init": "init:init",
@@ -66,10 +76,25 @@ COMMANDS = {
 }
 
 
+class _Grouped(TyperGroup):
+    """Lists the commands in ``GROUPS``, with headings that are bold on a terminal, unless ``NO_COLOR`` is set."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write a section for each group."""
+        known = {name: self.get_command(ctx, name) for name in self.list_commands(ctx)}
+        limit = formatter.width - 6 - max(map(len, COMMANDS))
+        for title, names in GROUPS.items():
+            rows = [(name, command.get_short_help_str(limit)) for name in names if (command := known.get(name))]
+            if rows:
+                with formatter.section(heading(title)):
+                    formatter.write_dl(rows, col_max=max(map(len, COMMANDS)))
+
+
 def application(asked: str | None = None) -> typer.Typer:
     """Return the command line; where a command is ``asked``, only that one: all take 0.1 s and 5 MB to make."""
     app = typer.Typer(
         name="holeshot",
+        cls=_Grouped,
         help=_HELP,
         no_args_is_help=True,
         callback=_options,

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from decimal import Decimal
+from math import floor, log10
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -82,6 +83,12 @@ def waiting(words: str) -> Iterator[None]:
 
     with Console(stderr=True, highlight=False, markup=False).status(words):
         yield
+
+
+def heading(text: str) -> str:
+    """Return ``text`` in bold if standard output is a terminal, unless ``NO_COLOR`` is set."""
+    is_plain = not on_a_terminal() or bool(os.environ.get("NO_COLOR")) or os.environ.get("TERM") == "dumb"
+    return text if is_plain else typer.style(text, bold=True)
 
 
 def on_a_terminal() -> bool:
@@ -257,6 +264,12 @@ def cell(value: object, column: str = "") -> str:
     if isinstance(value, dict | list | tuple):
         return json_text(value)
     return visible(str(value), lines=True)
+
+
+def dollars(usd: float) -> str:
+    """Return US dollars with two digits that count, in cents at least: ``0.00015``, ``12.50``."""
+    digits = 2 if not usd or abs(usd) >= 1 else 1 - floor(log10(abs(usd)))
+    return f"{usd:.{max(2, digits)}f}"
 
 
 def _encoded(value: Any) -> bytes:

@@ -104,6 +104,20 @@ def test_what_matters_is_there_on_every_screen_and_a_note_names_the_rest(
     assert {"2", "212?", "2310?", "8.3%", "17", "cooling"} <= set(cells)
 
 
+@pytest.mark.parametrize("width", [80, 130])
+def test_each_deployment_is_one_line_with_its_counts(holeshot: Holeshot, site: Any, width: int) -> None:
+    names = ("sim-swift/demo-chat", "sim-slow/demo-chat")
+    rows = [full_row(each, n=10, ttft_p50_low_ms=1076.0, ttft_p50_high_ms=1810.0, in_flight=0) for each in names]
+    site.answers["/leaderboard"] = {"models": [{"model": "m", "deployments": [*rows, full_row("a/x", n=9)]}]}
+
+    lines = holeshot("leaderboard", "--url", site.url, COLUMNS=str(width)).output.splitlines()
+
+    heads = next(line for line in lines if " deployment " in line).split()
+    assert {"n", "cut"} <= set(heads)
+    assert [line.split()[1] for line in lines[4:7]] == [*names, "a/x"]
+    assert ("1076–1810" in lines[4]) is (width > 80)  # noqa: RUF001 - as printed
+
+
 def test_rows_are_numbered_in_the_order_in_which_they_stand(holeshot: Holeshot, site: Any) -> None:
     rows = [full_row(f"{name}/x", rank=rank) for name, rank in (("a", 1), ("b", 3), ("c", 2), ("d", None), ("e", 4))]
     site.answers["/leaderboard"] = {"models": [{"model": "m", "deployments": rows}]}
