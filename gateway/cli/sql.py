@@ -102,7 +102,7 @@ def sql(
       tag_values (_30d), cache_value (_30d)
     Only lately: waste_24h, waste_30d, answer_quality_24h, answer_quality_30d,
       gaps_24h, cache_latency_24h, regions_1h, regions_24h, refusals_24h,
-      wrong_keys_24h, outages_30d
+      wrong_keys_24h, would_win_24h, outages_30d
 
     Example: holeshot sql "select * from race_value_24h"
 

@@ -48,6 +48,7 @@ VIEWS: Mapping[str, tuple[str, str]] = {
     "samples": ("samples", ""),
     "outages_30d": ("outages_30d", "30d"),
     "leaderboard": ("leaderboard", ""),
+    "would_win_24h": ("would_win", "24h"),
     **_each("race_value"),
     **_each("slo"),
     **_each("throughput", ("1h", "24h")),
@@ -73,7 +74,7 @@ VIEWS: Mapping[str, tuple[str, str]] = {
     "rollup_pending": ("rollup_pending", ""),
 }
 # The revision that a view came with, if not the first, and the one that it went with.
-SINCE: dict[str, str] = {}
+SINCE: dict[str, str] = {"would_win_24h": "0052"}
 UNTIL: Mapping[str, str] = dict.fromkeys(  # nobody read these, and another view or its rows answer the same
     (
         *("slo_1h", "slo_24h", "provider_errors_1h", "client_usage_1h", "tag_values_1h", "tag_values_24h"),
@@ -176,6 +177,7 @@ def _parts(
         "own": lambda of="": conditions(of)["own"],
         "no errors": listed(NO_ERRORS),
         "paid": partial(words.paid, of="r."),
+        "bucket": words.bucket,
         "greatest": "greatest" if is_postgres else "max",
         "decimal": "numeric" if is_postgres else "real",  # schema 0048
         "hundredths": ("round(cast({} as numeric), 2)" if is_postgres else "printf('%.2f', {})").format,
