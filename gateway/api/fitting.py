@@ -113,6 +113,7 @@ class Question(msgspec.Struct, frozen=True):
     most_values: int = 0  # the maximum for a translation
     unstored: bool = False  # see ``ParsedRequest.unstored``
     served: frozenset[str] = frozenset()  # fields whose loss harms nobody: the gateway does what they ask for
+    is_to_be_stored: bool = False  # by its provider, as the gateway keeps nothing of it
     client: str | None = None  # whose request it is: what refusals have taught may hold for it alone
 
     @property
@@ -219,6 +220,8 @@ class _Translations:
         if (learnt := deployment.learnt) is not None and learnt.steers and self.forced is not None:
             deployment = deployment.as_learnt(self._question.client)
         wording = self._ruled(deployment, spoken, self._for(deployment, spoken, fields), fitting)
+        if self._question.is_to_be_stored and not deployment.stores:
+            fitting.second[deployment.name] = "is not known to store what the next request may go on from"
         if deployment.keeps and (spoken.requests.storing or "") in wording.fields:
             self._kept(deployment, spoken, wording, fitting)
         try:

@@ -166,12 +166,13 @@ class ResolvedModel:
         ``most_values``: of a request that is translated.
         """
         parsed, common, needs = self.parsed, self.model.common, self.parsed.needs
+        is_to_be_stored = parsed.stores and parsed.remembering is None
         is_taught = False
         for learnt in self.model.learnt:
             is_taught = is_taught or (learnt.steers and learnt.steers_for(self._client))
         if (
             self._chosen is None
-            and not is_taught
+            and not (is_taught or is_to_be_stored)
             and not client.demanding
             and not self._unpriced
             and parsed.dialect in common.speaks
@@ -194,6 +195,7 @@ class ResolvedModel:
             most_values,
             parsed.unstored,
             self._served(),
+            is_to_be_stored,
             self._client,
         )
         try:

@@ -14,7 +14,7 @@ from tests.app.gateway.running_gateway import RunningGateway, Serve
 from tests.app.gateway.test_admission import clients, key_of
 from tests.app.gateway.test_dialects import RESPONSE, event
 from tests.app.gateway.test_responses_socket import connected
-from tests.support.vendors import Served, running_vendor
+from tests.support.vendors import Reply, Served, running_vendor
 
 NAME = "mixed"
 TOOLS = [
@@ -214,6 +214,23 @@ async def test_what_the_client_has_stored_goes_on_where_not_all_servers_store(
             await loop(talk)
             assert {told["x-holeshot-launched"] for told in talk.told} <= {"1"}
         assert [vendor.refusals for vendor in vendors] == [[]] * len(vendors)
+
+
+@pytest.mark.parametrize("mode", ["auto", "race"])
+@pytest.mark.parametrize("way", ["whole", "streamed", "socket"])
+@pytest.mark.parametrize("kinds", [STORING["who stores first"], STORING["who does not first"]], ids=[*STORING][:2])
+async def test_without_a_memory_what_is_to_be_stored_goes_to_who_stores(
+    serve: Serve, kinds: Sequence[tuple[str, str]], way: str, mode: str
+) -> None:
+    async with at(serve, kinds, responses_memory="off") as (running, vendors):
+        for _ in range(4):
+            talk = Talk(running, way)
+            talk.always = {"store": True, "race": {"mode": mode}}
+            await chain(talk)
+            assert {told["x-holeshot-provider"] for told in talk.told} <= {"openai0", "openai1"}
+        assert [vendor.refusals for vendor in vendors] == [[], []]
+        vendors[kinds.index(OPENAI)].vendor.answer = lambda *_: Reply({"error": {"message": "busy"}}, 503)
+        await Talk(running, "whole").ask("say: hi", store=True)  # better answered than kept
 
 
 async def test_what_a_vendor_stores_is_not_kept_here_as_well(serve: Serve) -> None:
