@@ -68,7 +68,7 @@ from .hosted import ALSO_BY_CLIENTS as ALSO_BY_CLIENTS
 from .hosted import BY_CLIENTS as BY_CLIENTS
 from .hosted import BY_CLIENTS_ANYWHERE as BY_CLIENTS_ANYWHERE
 from .hosted import BY_CLIENTS_IN as BY_CLIENTS_IN
-from .hosted import DECLARED as DECLARED
+from .hosted import BY_GOOGLES_CLIENTS as BY_GOOGLES_CLIENTS
 from .hosted import SEARCH_NAMES as SEARCH_NAMES
 from .hosted import SEARCHING as SEARCHING
 from .hosted import has_hosted as has_hosted

@@ -28,8 +28,9 @@ ALSO_BY_CLIENTS: Final = frozenset(
     {"apply_patch", "computer", "computer_use", "computer_use_preview", "local_shell", "namespace", "tool_search"}
 )
 BY_CLIENTS_IN: Final = frozenset({("shell", "local")})  # of tools that may also run at the provider
-DECLARED: Final = "functionDeclarations"  # the only one of Google's kinds of tools that the client runs
-_DECLARED: Final = frozenset({DECLARED, "function_declarations"})
+DECLARED: Final = "functionDeclarations"
+BY_GOOGLES_CLIENTS: Final = frozenset({DECLARED, "computerUse"})  # of Google's kinds of tools; a client runs these
+_DECLARED: Final = BY_GOOGLES_CLIENTS | {"function_declarations", "computer_use"}
 _SPECIFIED: Final = frozenset({"toolSpec", "cachePoint"})  # of Converse, likewise
 
 

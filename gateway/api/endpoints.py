@@ -28,7 +28,7 @@ from providers import (
     BY_CLIENTS,
     BY_CLIENTS_ANYWHERE,
     BY_CLIENTS_IN,
-    DECLARED,
+    BY_GOOGLES_CLIENTS,
     has_hosted,
     is_switched_off,
     runs_among,
@@ -551,7 +551,7 @@ def read_gemini(contents: Contents, race_header: str | None, _: object = None) -
         contents,
         GEMINI_MEDIA,
         max_tokens=None if limit is None else least(decoded(_LIMIT, limit, _numbers)),
-        tools=DECLARED in kinds,
+        tools=not kinds.isdisjoint(BY_GOOGLES_CLIENTS),
         json_schema=is_json and any(name.endswith("chema") for name in formats),
     )
     return ParsedRequest(
@@ -566,7 +566,7 @@ def read_gemini(contents: Contents, race_header: str | None, _: object = None) -
         stream=stream,
         is_array=stream and is_array,
         # All other tools are run by the provider: they search or spend, so such calls are never duplicated.
-        stateful=bool(kinds - {DECLARED}) or runs_there(contents.fields),
+        stateful=bool(kinds - BY_GOOGLES_CLIENTS) or runs_there(contents.fields),
         for_program=bool(tools) or is_json,
     )
 

@@ -51,6 +51,7 @@ from providers.dialects.gemini.fields import (
     without_foreign,
     without_signatures,
 )
+from providers.dialects.gemini.own_tools import COMPUTERS_FUNCTIONS
 from providers.dialects.gemini.request_to_chat import to_chat
 from providers.dialects.gemini.streams import FromChat, ToChat
 from providers.dialects.messages.fields import (
@@ -596,6 +597,7 @@ class _Function(msgspec.Struct, rename="camel"):
 
 class _Tool(msgspec.Struct, rename="camel"):
     function_declarations: list[_Function] | None = None
+    computer_use: Any = None
 
 
 _tool_lists = msgspec.json.Decoder(list[_Tool] | None)
@@ -603,6 +605,8 @@ _tool_lists = msgspec.json.Decoder(list[_Tool] | None)
 
 def _offered_tools(raw: msgspec.Raw) -> Iterator[OfferedTool]:
     for tool in _tool_lists.decode(raw) or ():
+        if tool.computer_use is not None:
+            yield from map(OfferedTool, COMPUTERS_FUNCTIONS)
         for each in tool.function_declarations or ():
             if each.name is not None:
                 schema = schema_in(each.parameters_json_schema)

@@ -18,6 +18,7 @@ from providers.dialects.gemini.fields import (
     read_json_schema,
     spelt_at,
 )
+from providers.dialects.gemini.own_tools import COMPUTER, functions_of
 from providers.dialects.reading import Object, RawObject, present, raw_text_at, text_at
 from providers.dialects.wording import (
     CHANGING_NOTHING,
@@ -470,11 +471,24 @@ def _tools(asked: RawObject, losses: Losses, *, strict: bool) -> Object:
     for number, tool in enumerate(listed_at(asked.get("tools"), "tools")):
         path = f"tools[{number}]"
         for name, value in tool.items():
-            if name != "functionDeclarations" and not is_null(value):
+            if name == COMPUTER and not is_null(value):
+                said += _computer(tool, f"{path}.{name}", losses)
+            elif name != "functionDeclarations" and not is_null(value):
                 losses.add(f"{path}.{name}", f"chat has no tool {name!r}")
         for place, declared in enumerate(listed_at(tool.get("functionDeclarations"), f"{path}.functionDeclarations")):
             said.append(_function(declared, f"{path}.functionDeclarations[{place}]", losses, strict=strict))
     return {"tools": said} if said else {}
+
+
+def _computer(tool: RawObject, path: str, losses: Losses) -> list[Object]:
+    computer = spelt_at(tool[COMPUTER], path)
+    environment = decoded(computer.get("environment"), str, f"{path}.environment") or ""
+    named = "excludedPredefinedFunctions"
+    excluded = decoded(computer.get(named), list[str], f"{path}.{named}") or []
+    if not (functions := functions_of(environment, excluded)):
+        losses.add(path, f"chat has no computer of {environment or 'no functions'}")
+    losses.rest(computer, ("environment", named), path, _NO_FIELD)
+    return [losses.places.put(each, path) for each in functions]
 
 
 def _function(declared: RawObject, at: str, losses: Losses, *, strict: bool) -> Object:

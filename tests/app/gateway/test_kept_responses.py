@@ -2,6 +2,7 @@
 
 import asyncio
 import hashlib
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 from aiohttp import web
 from openai.types.responses import ResponseIncludable
 
+from providers import events
 from providers.simulator.wire import Tally, json_response, serve
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve
 from tests.app.gateway.test_dialects import RESPONSE, RESPONSE_BYTES, event
@@ -179,6 +181,7 @@ class Worker:
         self.asked = asyncio.Event()
         self.is_done = False
         self.breaks = False
+        self.rest = REST
         self.bodies: list[dict[str, Any]] = []
         self.looked: list[str] = []
         self.left = asyncio.Event()  # a stream that goes on has ended, or was left
@@ -204,7 +207,7 @@ class Worker:
         await response.prepare(request)
         await response.write(BEGINNING)
         await self.go.wait()
-        await response.write(REST)
+        await response.write(self.rest)
         return response
 
     async def _look(self, request: web.Request) -> web.StreamResponse:
@@ -217,7 +220,7 @@ class Worker:
         try:
             await response.write(BEGINNING if after < 0 else b"")
             await self.go.wait()
-            await response.write(REST[: REST.index(b"event: response.completed")] if self.breaks else REST)
+            await response.write(REST[: REST.index(b"event: response.completed")] if self.breaks else self.rest)
             if self.breaks:
                 assert request.transport is not None
                 request.transport.abort()
@@ -371,6 +374,38 @@ async def test_a_stream_in_the_background_goes_on_where_its_client_has_left_it(s
         await empty(running)
         costs = await running.rows("select cost_usd from calls order by started_at")
     assert [each["cost_usd"] for each in costs] == [None, pytest.approx(0.021)]
+
+
+FAILED = {
+    "context_length_exceeded": "Your input exceeds the context window of this model. Please adjust your input.",
+    "server_is_overloaded": "Our servers are currently overloaded. Please try again later.",
+    "invalid_prompt": "Invalid prompt: your prompt was flagged as potentially violating our usage policy.",
+}
+
+
+@pytest.mark.parametrize("is_left", [False, True], ids=["read to its end", "left and resumed"])
+@pytest.mark.parametrize("code", FAILED)
+async def test_a_response_in_the_background_that_fails_says_why_in_its_vendors_words(
+    serve: Serve, code: str, is_left: bool
+) -> None:
+    failed = {**QUEUED, "status": "failed", "error": {"code": code, "message": FAILED[code]}, "usage": USAGE}
+    async with workers(serve) as (running, both):
+        for worker in both:
+            worker.rest = event("response.failed", sequence_number=2, response=failed)
+        if is_left:
+            reading = await left_and_resumed(running)
+        else:
+            reading = running.post({**IN_BACKGROUND, "stream": True}, path="/v1/responses")
+        async with reading as response:
+            for worker in both:
+                worker.go.set()
+            told = [json.loads(each.data) for each in events(await response.read()) if each.data]
+        *_, last = told
+        error = last["response"]["error"] if last["type"] == "response.failed" else last["error"]
+        assert (error["code"], error["message"]) == (code, FAILED[code])
+        # As in every stream: Codex takes an overload in ``response.failed`` for an end, else it asks again.
+        assert (last["type"] == "response.failed") is (is_left or code != "server_is_overloaded")
+        assert len([*both[0].bodies, *both[1].bodies]) == 1  # it is not started again
 
 
 async def test_a_stream_that_went_on_and_breaks_off_says_so_in_an_event(serve: Serve) -> None:
