@@ -9,6 +9,7 @@ import { copiesSql } from "./figures.js";
 import { behind, dataTable } from "./table.js";
 
 const EDGE_PX = 4;
+const SECONDS_PX = 72; // of a clock with its seconds, and some room
 const DRAG_PX = 5; // a hand that clicks moves by less
 const ROWS_BEHIND = 1000; // of the table, newest first
 
@@ -75,7 +76,7 @@ export function plot(data, { title, format = count, axis = format, log = false, 
       legend: { show: false },
       cursor: { sync: sync ? { key: sync } : undefined, points: { size: 6 }, drag: { x: true, y: false, dist: DRAG_PX, setScale: zoomed === null } },
       scales: { x: { time: true, ...(zoomed ? { range: (_, low, high) => data.span ?? [low, high] } : {}) }, y: log ? { distr: 3 } : { range: (_, low, high) => bounds(low, high) } },
-      axes: [axes({ values: (_, splits, at, space, step) => days(splits, step) }), axes({ size: 58, values: (_, splits) => splits.map((each) => (each === null ? "" : axis(each))) })],
+      axes: [axes({ space: SECONDS_PX, values: (_, splits, at, space, step) => days(splits, step) }), axes({ size: 58, values: (_, splits) => splits.map((each) => (each === null ? "" : axis(each))) })],
       series: [{}, ...data.series.map((each) => ({
         label: each.label,
         show: !hidden.has(groupOf(each)),
