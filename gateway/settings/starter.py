@@ -6,6 +6,7 @@ from typing import Any
 
 from gateway.settings.market import Market
 from gateway.settings.model import Settings
+from gateway.settings.patterns import is_pattern
 from gateway.settings.presets import usual_address, usual_key
 from gateway.settings.vendor_models import SAME_MODEL_BUDGET, Proposed, proposed_models
 from providers import DatasheetTable, Vendor
@@ -43,6 +44,10 @@ _MARKET = """
 # What clients ask for, and the deployments (provider/model) that race to answer: the models most of your providers
 # listed when this was written, and who sells them. `holeshot models --live` asks again.
 models:
+"""
+
+_STARS = """
+  # All other names that begin so, as programs ask for them; the longer one and exact names win.
 """
 
 # How models of one size are raced, and what that costs.
@@ -142,7 +147,8 @@ def _models_section(proposed: Sequence[Proposed], market: Market | None, prices:
         return _NO_MODELS
     by_size = [each for each in proposed if each.is_by_size]
     same = [each for each in proposed if not each.is_by_size and each.budget is not None]
-    own = [each for each in proposed if each.budget is None]
+    own = [each for each in proposed if each.budget is None and not is_pattern(each.name)]
+    stars = [each for each in proposed if is_pattern(each.name)]
     parts = [_MODELS if market is None else _MARKET]
     if by_size:
         parts += [_BY_SIZE, *(_model(each, prices) for each in by_size)]
@@ -152,6 +158,7 @@ def _models_section(proposed: Sequence[Proposed], market: Market | None, prices:
     if by_size and own:
         parts.append(_OWN_NAMES)
     parts += [_model(each, prices) for each in own]
+    parts += [_STARS, *(_model(each, prices) for each in stars)] if stars else []
     if market is not None and market.others:
         parts += [_MORE_MODELS, *(each.comment() for each in market.others)]
     return "".join(parts)

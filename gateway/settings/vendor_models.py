@@ -9,6 +9,8 @@ from typing import Literal
 
 import msgspec
 
+from gateway.settings.patterns import covers, is_pattern
+
 Size = Literal["small", "large"]
 
 
@@ -78,7 +80,7 @@ class Own(msgspec.Struct, frozen=True, kw_only=True):
 
     small: str | None = None
     large: str | None = None
-    asked: Mapping[str, Size] = {}  # with the size that answers in their place
+    asked: Mapping[str, Size] = {}  # with the size that answers in their place; also names that end in a star
     example: str | None = None  # proposed alone; None: the small one, else the large one
     page: str
     read: str
@@ -115,7 +117,7 @@ OWN: Mapping[str, Own] = {
     "anthropic": Own(
         small="claude-haiku-5-5",
         large="claude-sonnet-5-5",
-        asked={"claude-opus-5-5": "large", "claude-opus-4-8": "large", "claude-haiku-4-5": "small"},
+        asked={"claude-opus-5-5": "large", "claude-haiku-*": "small", "claude-*": "large"},
         page="platform.claude.com/docs/resources/overview",
         read="2026-11-29",
     ),
@@ -225,12 +227,20 @@ def proposed_models(
         if vendor in in_sizes:
             own = _named(vendor)
         elif vendor not in served and (example := example_of(vendor)) is not None:
-            own = [(example, None)]
+            own = [(each, None) for each in (example, *_widest(OWN[vendor].asked if vendor in OWN else ()))]
         for model, size in own:
             name, found = model.rpartition("/")[2], (f"{vendor}/{model}",)
-            if sells(vendor, model) and name not in names and name not in raced:
+            if (is_pattern(model) or sells(vendor, model)) and name not in names and name not in raced:
                 names[name] = Proposed(name, found, size and _in_place(found, size, sized))
     return [*by_size, *names.values()]
+
+
+def _widest(names: Iterable[str]) -> Iterator[str]:
+    """Yield the names among ``names`` that end in a star, but for those that another one covers."""
+    patterns = [name for name in names if is_pattern(name)]
+    for name in patterns:
+        if not any(other != name and covers(other, name) for other in patterns):
+            yield name
 
 
 def _is_twin(vendor: str, others: Collection[str]) -> bool:

@@ -11,6 +11,7 @@ import yaml
 from pydantic import BaseModel
 
 from gateway.settings import Datasheets, Settings, load, vendor_of, who_can_race
+from gateway.settings.patterns import is_pattern
 from gateway.settings.presets import found_vendors
 from gateway.settings.starter import starter_text
 from gateway.settings.vendor_models import EQUIVALENTS, OWN
@@ -73,8 +74,9 @@ ALONE = {
 def test_with_one_key_there_is_one_model_that_races_nobody_and_says_so(key: str, tmp_path: Path) -> None:
     text, settings = started({key: "k"}, tmp_path)
 
-    [(name, model)] = settings.models.items()
+    (name, model), *others = settings.models.items()
     assert (name, len(model.deployments), model.fallbacks) == (ALONE[key], 1, ())
+    assert [other for other, _ in others] == (["claude-*"] if key == "ANTHROPIC_API_KEY" else [])
     assert "race" not in text.partition("\nmodels:\n")[2]
     assert str(who_can_race(settings)[name]).startswith("cannot race: it has one deployment: add another")
 
@@ -106,7 +108,8 @@ def test_the_names_that_programs_ask_for_are_answered_by_these_models_else_by_ot
     for name, at, instead in (
         ("claude-opus-5-5", "anthropic", "large"),
         ("claude-sonnet-5-5", "anthropic", "large"),
-        ("claude-haiku-4-5", "anthropic", "small"),
+        ("claude-haiku-*", "anthropic", "small"),
+        ("claude-*", "anthropic", "large"),
         ("gpt-6.1-sol", "openai", "large"),
         ("gemini-3.8-flash", "gemini", "large"),
     ):
@@ -149,7 +152,7 @@ def test_each_model_that_init_writes_has_a_price_and_is_not_retired(tmp_path: Pa
         sheets = Datasheets(settings, CATALOG, table)
         for name, model in settings.models.items():
             assert not RETIRED.search(name), name
-            for each in model.deployments:
+            for each in () if is_pattern(name) else model.deployments:
                 provider = each.deployment.partition("/")[0]
                 assert not RETIRED.search(each.deployment), each.deployment
                 vendor = vendor_of(provider, settings.providers[provider], CATALOG)
