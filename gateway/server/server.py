@@ -61,8 +61,13 @@ from providers.simulator.persona import are_demo
 # The text shown when the gateway has started: commands to try it.
 
 
-def welcome(settings: Settings, url: str, environ: Mapping[str, str] = MappingProxyType({})) -> str:
-    """Return the commands to try, for the first model; ``environ`` may have keys under names that are not read."""
+def welcome(
+    settings: Settings, url: str, environ: Mapping[str, str] = MappingProxyType({}), *, has_file: bool = True
+) -> str:
+    """Return the commands to try, for the first model; ``environ`` may have keys under names that are not read.
+
+    ``has_file``: whether there is a configuration file; else the keys in the environment decide.
+    """
     model = next((name for name in settings.models if not is_pattern(name)), "PROVIDER/MODEL")
     needs_key = bool(settings.clients) or settings.keys == "database"
     authorization = ' \\\n  -H "authorization: Bearer $HOLESHOT_KEY"' if needs_key else ""
@@ -70,7 +75,7 @@ def welcome(settings: Settings, url: str, environ: Mapping[str, str] = MappingPr
     python, holeshot = program("python"), program("holeshot")
     race = f'  {holeshot} race "Why race?"\n\n' if settings.models else ""  # without a model it needs a choice
     return f"""
-{_who_races(settings, url, environ)}{_who_calls(settings)}
+{_who_races(settings, url, environ)}{"" if has_file else _without_file(settings)}{_who_calls(settings)}
 Try it:
 
 {race}  curl -N {url}/v1/chat/completions{authorization} \\
@@ -115,6 +120,18 @@ def _who_races(settings: Settings, url: str, environ: Mapping[str, str]) -> str:
     verb = "answers" if number == 1 else "answer"
     races = "".join(f"  {name} {can}\n" for name, can in who_can_race(settings).items())
     return f"{counted(number, 'provider')} {verb} for {counted(len(settings.models), 'model')}.\n{races}"
+
+
+def _without_file(settings: Settings) -> str:
+    """Return what to do where keys were found and no file."""
+    if are_demo(settings.providers):
+        return ""
+    any_other = f"{next(iter(settings.providers))}/MODEL"
+    return (
+        f"There is no configuration file, so these are the models that `{program('holeshot')} init` would write for"
+        f" your keys.\nAny other is named with its provider, as {any_other}; to have more names, run"
+        f" `{program('holeshot')} init`, and edit the file.\n"
+    )
 
 
 def _who_calls(settings: Settings) -> str:
@@ -409,7 +426,7 @@ async def _serve(
         reloader = Reloader(gateway, source, certificate)
         stack.push_async_callback(reloader.close)
         _freeze_garbage()
-        _announce(settings, sock)
+        _announce(settings, sock, has_file=source.path is not None)
         await stop.wait()
         await _lame_duck(gateway, stop, settings.shutdown_grace_s)
     # Event gateway.stopped: It has ended in order: rows are in the database or the spool.
@@ -559,7 +576,7 @@ class _StopSignals:
         await self._is_asked.wait()
 
 
-def _announce(settings: Settings, sock: socket.socket) -> None:
+def _announce(settings: Settings, sock: socket.socket, *, has_file: bool) -> None:
     host, port = sock.getsockname()[:2]
     url = f"http{'' if settings.tls is None else 's'}://{f'[{host}]' if ':' in host else host}:{port}"
     log = structlog.get_logger()
@@ -574,8 +591,8 @@ def _announce(settings: Settings, sock: socket.socket) -> None:
         pid=os.getpid(),
         races={name: str(can) for name, can in who_can_race(settings).items()},
     )
-    if sys.stderr.isatty() or all(name.startswith("sim-") for name in settings.providers):
-        sys.stderr.write(welcome(settings, url, os.environ))
+    if sys.stderr.isatty() or not has_file or all(name.startswith("sim-") for name in settings.providers):
+        sys.stderr.write(welcome(settings, url, os.environ, has_file=has_file))
         sys.stderr.flush()
 
 

@@ -38,6 +38,7 @@ from .model import as_instant as as_instant
 from .model import signing_secret as signing_secret
 from .model_names import ModelKind as ModelKind
 from .model_names import model_identity as model_identity
+from .model_names import owners_of as owners_of
 from .model_names import parsed_name as parsed_name
 from .near_variables import like as like
 from .near_variables import near_keys as near_keys

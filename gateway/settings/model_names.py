@@ -149,6 +149,12 @@ def parsed_name(name: str, *, trained: bool = False, listed_kind: ModelKind | No
     return ModelName(model, kind, quantization, serving, certain=_is_certain(tokens) and not moving, moving=moving)
 
 
+def owners_of(name: str) -> frozenset[str]:
+    """Return what the publisher of the model's family is called by vendors; empty if the family is not known."""
+    family = _family(_without_brand(_respelled(name.strip().lower()).split("-")))
+    return frozenset() if family is None else _OWNERS.get(family, frozenset())
+
+
 def _split_owner(name: str) -> tuple[str | None, str]:
     """Return the owner, if given, and the name without the path."""
     if name.startswith("ft:"):

@@ -92,3 +92,16 @@ def test_the_sdk_of_the_example_is_installed_first_where_it_is_missing(
     settings = Settings.model_validate({"providers": {"a": {"base_url": "http://127.0.0.1:1/v1"}}})
 
     assert ("-m pip install openai" in welcome(settings, "http://127.0.0.1:4000")) is not is_there
+
+
+def test_without_a_file_it_says_where_the_models_come_from_and_how_others_are_named() -> None:
+    settings = Settings.model_validate(
+        {"providers": {"openai": {"api_key": "k"}}, "models": {"gpt-6-luna": {"deployments": ["openai/gpt-6-luna"]}}}
+    )
+
+    text = welcome(settings, "http://127.0.0.1:4000", has_file=False)
+
+    assert "There is no configuration file" in text
+    assert "as openai/MODEL" in text
+    assert " init`, and edit the file." in text
+    assert "no configuration file" not in welcome(settings, "http://127.0.0.1:4000")
