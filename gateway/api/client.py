@@ -46,7 +46,9 @@ class Client(msgspec.Struct, frozen=True):
             return
         names = [name.strip() for name in model.split(",")]  # a comma list is a request for all of its models
         if not self.models.issuperset(names) and not all(map(self.may_use, names)):
-            raise Forbidden(f"this key may not use the model {model!r}; it may use: {', '.join(sorted(self.models))}")
+            error = Forbidden(f"this key may not use the model {model!r}; it may use: {', '.join(sorted(self.models))}")
+            error.asked_model = model
+            raise error
 
     def may_use(self, model: str) -> bool:
         """Whether this client may use the model of this name: it, or a pattern that covers it, is in its list."""

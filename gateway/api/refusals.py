@@ -18,6 +18,7 @@ from gateway.api.auth import grouped
 from gateway.core.errors import ApiError, ClientDisconnected, NotSignedIn
 from gateway.core.race_failures import RaceFailed
 from gateway.core.records import RefusalRecord
+from providers import redact
 
 # Refusals by the minute, for the ledger: a flood costs a few rows, however many requests it has.
 
@@ -113,12 +114,16 @@ _NO_REFUSALS = (RaceFailed, ClientDisconnected, NotSignedIn)
 
 
 class Refused(msgspec.Struct, frozen=True):
-    """The origin and target of a refused request. No field has text that the client chose."""
+    """The origin and target of a refused request. Of what the client chose it has a model's name alone, bounded."""
 
     peer: str | None  # the address of the client if a trusted proxy names it, else of the peer
     method: str | None = None
     endpoint: str | None = None  # a pattern from the list of routes; None: no route
     client: str | None = None  # the configured name, if the key is known
+    model: str | None = None  # the one that was asked for, if there is none of that name or the client may not use it
+
+
+LONGEST_MODEL = 100  # characters of an asked-for model in the log
 
 
 class Refusals:
@@ -142,7 +147,10 @@ class Refusals:
     def add_error(self, error: ApiError, refused: Callable[[], Refused]) -> None:
         """Record the error in a response, unless it belongs to a call or is not a refusal."""
         if CALL_ID not in error.headers and not isinstance(error, _NO_REFUSALS):
-            self.add(error.status_code, error.kind, refused())
+            found = refused()
+            if error.asked_model is not None:
+                found = msgspec.structs.replace(found, model=redact(error.asked_model[:LONGEST_MODEL]))
+            self.add(error.status_code, error.kind, found)
 
     def add(self, status: int, reason: str, refused: Refused, *, defect: BaseException | None = None) -> None:
         """Record a refusal. ``defect`` is the bug that caused it; the first of a kind is logged with traceback."""
@@ -173,6 +181,7 @@ class _Kind:
         self._last = Refused(None)
         # Event request.refused: The gateway itself refused requests with this `status` and `reason`: `count` of them
         # since the last such line, at most one a second. The other fields are the last request's.
+        # If the model that was asked for is the reason, `model` is its name.
         # Do: Look the `reason` up in [errors](errors.md). The table `refusals` counts all.
         self._event = "request.refused"
         self._timer: asyncio.TimerHandle | None = None

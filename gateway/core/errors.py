@@ -73,6 +73,7 @@ class ApiError(Exception):
     code: str | None = None
     meaning: Meaning | None = None  # what it means to programs, where its status does not say it
     lengths: Lengths = UNKNOWN_LENGTHS  # the tokens of what is too long
+    asked_model: str | None = None  # the name that the client asked for, if that is the reason; as long as it likes
 
     def __init__(self, message: str, *, param: str | None = None, headers: Mapping[str, str] | None = None) -> None:
         super().__init__(message)

@@ -16,7 +16,7 @@ from urllib.request import getproxies_environment
 import msgspec
 from pydantic import SecretStr
 
-from gateway.core.errors import Forbidden, InvalidRequest, ModelNotFound, NoDeploymentFits
+from gateway.core.errors import ApiError, Forbidden, InvalidRequest, ModelNotFound, NoDeploymentFits
 from gateway.fleet.answered_names import AnsweredNames
 from gateway.fleet.models import Clocks, Common, Deployment, Model, Parameters, learnt_by
 from gateway.fleet.tenants import LazyUpstream, TenantKeys, TenantUpstreams, digest_of, is_of_account
@@ -37,6 +37,7 @@ from gateway.settings import (
     longest_of,
     may_be_asked,
     named,
+    owners_of,
     profile_timeouts,
     says_store,
     ways_of,
@@ -448,15 +449,18 @@ class Fleet:
 
         """
         model = self.known(name) or self._joint_model(name) or (self._adhoc_model(name) if adhoc else None)
-        if model is None and not adhoc and self._deployments_in(name):
-            raise Forbidden(
+        if model is not None:
+            return model
+        if not adhoc and self._deployments_in(name):
+            error: ApiError = Forbidden(
                 f"this key may not name deployments directly, as {name!r} does: ask for one of GET /v1/models, or have"
                 " the operator set 'adhoc: true' for it",
                 param="model",
             )
-        if model is None:
-            raise ModelNotFound(self._explain_unknown(name, adhoc=adhoc), param="model")
-        return model
+        else:
+            error = ModelNotFound(self._explain_unknown(name, adhoc=adhoc), param="model")
+        error.asked_model = name
+        raise error
 
     def known(self, name: str) -> Model | None:
         """Return the model called ``name``, or that name under a pattern; None if it is neither."""
@@ -688,9 +692,25 @@ class Fleet:
             else f"known models: {', '.join(self.configured) or 'none'}"
         )
         provider, slash, _ = name.partition("/")
+        if adhoc and not slash and "," not in name and may_be_asked(name) and self._settings.providers:
+            first, *others = (f"{each}/{name}" for each in _owners_first(name, self._settings.providers))
+            hint += f"; its provider before it names any other, as {first}{', …' if others else ''}"
         if adhoc and slash and provider not in self._settings.providers:
             hint += f"; {provider!r} is not a configured provider ({', '.join(self._settings.providers) or 'none'})"
-        return f"the model {name!r} does not exist; {hint}"
+        return f"the model {_bounded(name)!r} does not exist; {hint}"
+
+
+_LONGEST = 200  # characters of an unknown name in an error
+
+
+def _bounded(name: str) -> str:
+    return name if len(name) <= _LONGEST else f"{name[:_LONGEST]}…"
+
+
+def _owners_first(name: str, providers: Iterable[str]) -> list[str]:
+    """Return ``providers``, first those that are called like the publisher of the model's family."""
+    owners = owners_of(name)
+    return sorted(providers, key=lambda each: each not in owners)
 
 
 # From this version of Anthropic's API on no model takes sampling, not even its default: "temperature: Extra inputs are

@@ -1,14 +1,20 @@
 """A name in ``models`` that ends in a star stands for all names that begin so, in front of scripted providers."""
 
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
+from structlog.typing import EventDict
 
 from gateway.fleet.answered_names import MOST_NAMES
-from gateway.settings import ModelSettings
+from gateway.settings import ModelSettings, load
 from providers.simulator.script import Status, answer
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve
 from tests.app.gateway.test_admission import clients, key_of, status_and_code
+from tests.app.gateway.test_refusals import refusals
+from tests.app.gateway.test_unforced import text_in
 
 PATTERN: dict[str, Any] = {"claude-*": {"deployments": ["alpha/claude-*"], "race": {"mode": "single"}}}
 
@@ -300,3 +306,72 @@ async def test_a_reload_keeps_what_has_answered_and_takes_new_patterns(serve: Se
         running["alpha"].script = [UNKNOWN]
         await running.answered_by(model="claude-real")
         assert "claude-*" not in {name for name, _ in await names_in_the_ledger(running)}
+
+
+GUIDE = Path(__file__).parents[3] / "docs" / "guides" / "coding-agents.md"
+
+
+def of_the_guide() -> dict[str, Any]:
+    """Return the models of the guide's file."""
+    text = GUIDE.read_text(encoding="utf-8").partition("```yaml\n")[2].partition("```")[0]
+    models: dict[str, Any] = yaml.safe_load(text)["models"]
+    return models
+
+
+@pytest.mark.parametrize("whose", ["the guide's", "init's", "init's with three keys"])
+@pytest.mark.parametrize("name", ["claude-opus-4-8", "claude-opus-5-5", "claude-haiku-4-5-20251001"])
+async def test_claude_as_everybody_starts_it_works_with_the_file(serve: Serve, whose: str, name: str) -> None:
+    keys = ["ANTHROPIC_API_KEY"] if whose == "init's" else ["ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GROQ_API_KEY"]
+    written = load(None, dict.fromkeys(keys, "k")).models  # as init writes them
+    models = {name: each.model_dump(mode="json", exclude_unset=True, by_alias=True) for name, each in written.items()}
+    models = of_the_guide() if whose == "the guide's" else models
+    at = {each.partition("/")[0] for each in re.findall(r"[\w]+/[\w.*/-]+", str(models))}
+    config = {"models": models, "providers": {each: {"kind": "anthropic"} for each in at if "openai" not in each}}
+    async with serve(**dict.fromkeys(sorted({*at, "anthropic"})), config=config) as running:
+        running["anthropic"].answers = lambda _: text_in("messages", "Hello")
+        asked = {"model": name, "max_tokens": 9, "stream": True, "messages": [{"role": "user", "content": "x"}]}
+        headers = {"anthropic-version": "2023-06-01", "anthropic-beta": "claude-code-20250219", "x-api-key": "x"}
+        async with running.post(asked, path="/v1/messages?beta=true", headers=headers) as response:
+            assert response.status == 200, await response.text()
+            await response.read()
+        assert [each.body["model"] for each in running["anthropic"].received] == [name]
+
+
+@pytest.mark.parametrize("models", [{}, PATTERN], ids=["exact", "patterns"])
+async def test_who_may_name_deployments_hears_how_the_model_of_its_provider_is_named(
+    serve: Serve, models: dict[str, Any]
+) -> None:
+    async with serve(alpha=None, openai=None, config={"models": models}) as running:
+        async with running.chat(model="gpt-5") as response:
+            assert response.status == 404
+            message = (await response.json())["error"]["message"]
+        assert "its provider before it names any other, as openai/gpt-5" in message
+        async with running.chat(model="openai/gpt-5") as response:
+            assert response.status == 200
+
+
+async def test_who_may_not_name_deployments_does_not_hear_of_them(serve: Serve) -> None:
+    async with serve(config=clients(plain={})) as running, running.chat(key_of("plain"), model="gpt-5") as response:
+        assert "its provider" not in (await response.json())["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "shown"),
+    [
+        ("gpt-5", "gpt-5"),
+        ("x" * 150, "x" * 100),
+        ("sk-proj-" + "a1B2" * 12, "***"),
+    ],
+    ids=["short", "long", "a key"],
+)
+async def test_the_log_has_the_name_of_the_model_that_was_refused(
+    serve: Serve, logged: list[EventDict], asked: str, shown: str
+) -> None:
+    async with serve(config=clients(plain={"models": [MODEL]})) as running:
+        async with running.chat(key_of("plain"), model=asked) as response:
+            assert response.status == 403
+        async with running.chat(key_of("plain"), model=MODEL, max_tokens="x") as response:
+            assert response.status == 400
+    assert {(each["reason"], each.get("model")) for each in refusals(logged)} == {
+        ("forbidden", shown), ("invalid_request", None)
+    }  # fmt: skip

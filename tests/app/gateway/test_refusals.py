@@ -1,4 +1,4 @@
-"""What the gateway itself says no to is counted, and told of in few lines, without a word of the client's."""
+"""What the gateway itself says no to is counted, and told of in few lines: of the client's words only the model."""
 
 import asyncio
 from typing import Any
