@@ -78,6 +78,7 @@ def _clickhouse(settings: Settings, runtime: Runtime) -> "ClickHouseSink | None"
 
 
 _MODELS = attrgetter("context.fleet.configured")  # in C: metrics look at it some times a call
+_PATTERNS = attrgetter("context.fleet.patterns")  # likewise, for rows
 
 
 class Gateway:
@@ -94,7 +95,7 @@ class Gateway:
         runtime = self._runtime = runtime or Runtime()
         replica = settings.replica or socket.gethostname()
         self.metrics = Metrics(partial(_MODELS, self), lambda: self.context.fleet.shown_as)
-        names = NamedRows(lambda: self.context.fleet)
+        names = NamedRows(lambda: self.context.fleet, patterns=partial(_PATTERNS, self))
         tasks, outbox, memory = AttemptTasks[Attempt](), Outbox(), memory_limit()
         intake = Intake(
             settings.overload,

@@ -1,6 +1,6 @@
 """Keeps names that clients invent under patterns out of the ledger: their rows have the pattern's name instead."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 import msgspec
 
@@ -13,15 +13,14 @@ from gateway.fleet.fleet import Fleet
 class NamedRows:
     """Gives rows the names that are kept: all but those under a pattern that have never answered here."""
 
-    def __init__(self, fleet: Callable[[], Fleet]) -> None:
+    def __init__(self, fleet: Callable[[], Fleet], *, patterns: Callable[[], Collection[str]]) -> None:
+        """``patterns`` returns those of the fleet. Without any, no row needs to be asked about here."""
         self._fleet = fleet
+        self.patterns = patterns
 
     def start(self, start: CallStart) -> CallStart:
         """Return the row of a call that begins."""
-        fleet = self._fleet()
-        if not fleet.patterns:
-            return start
-        asked = start.model
+        fleet, asked = self._fleet(), start.model
         attempts = tuple(
             msgspec.structs.replace(
                 each,
@@ -35,8 +34,6 @@ class NamedRows:
     def call(self, record: CallRecord) -> CallRecord:
         """Return the row of a call that has ended. Names that have answered in it are kept from now on."""
         fleet = self._fleet()
-        if not fleet.patterns:
-            return record
         for each in record.attempts:
             if each.ttft_ms is not None or each.id == record.winner_attempt_id:
                 fleet.has_answered(each.model or record.model)
@@ -53,8 +50,6 @@ class NamedRows:
     def attempt(self, asked: str, attempt: AttemptRecord) -> AttemptRecord:
         """Return the row of an attempt of a call for the model ``asked``."""
         fleet, model = self._fleet(), attempt.model
-        if not fleet.patterns:
-            return attempt
         return msgspec.structs.replace(
             attempt,
             deployment=fleet.kept_deployment(model or asked, attempt.deployment),
@@ -64,7 +59,7 @@ class NamedRows:
     def outage(self, outage: OutageRecord) -> OutageRecord:
         """Return the row of an outage."""
         fleet, model = self._fleet(), outage.model
-        if model is None or not fleet.patterns:
+        if model is None:
             return outage
         return msgspec.structs.replace(
             outage, deployment=fleet.kept_deployment(model, outage.deployment), model=fleet.kept_name(model)

@@ -44,7 +44,7 @@ class Recorders:
         names: NamedRows,
         clock: Callable[[], float],
     ) -> None:
-        self._names = names
+        self._names, self._patterns = names, names.patterns
         self._ledger = ledger
         self._steering = steering
         self._metrics = metrics
@@ -57,7 +57,7 @@ class Recorders:
 
     def call_started(self, start: CallStart) -> None:
         """Spool the start, so that a crash leaves a trace of the call."""
-        self._ledger.call_started(self._names.start(start))
+        self._ledger.call_started(self._names.start(start) if self._patterns() else start)
 
     def attempt_started(self, call: Call, start: AttemptStart) -> None:
         """Count it as in flight."""
@@ -86,7 +86,7 @@ class Recorders:
 
     def call_finished(self, record: CallRecord) -> None:
         """Spool the record, count it, log its line."""
-        kept = self._names.call(record)
+        kept = self._names.call(record) if self._patterns() else record
         self._ledger.call_finished(kept)
         self._limits.call_finished(record)
         self._steering.call_finished(record)
