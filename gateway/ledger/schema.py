@@ -20,7 +20,7 @@ from gateway.ledger.database import head_revision, migrations_folder
 from gateway.ledger.old_names import RENAMED, RENAMED_SINCE, with_old_names
 from gateway.ledger.reports.reader import Words, conditions, floor, has_failed, listed, quantile
 from gateway.ledger.steps import of_sums
-from gateway.ledger.sums import SAME_DAY, TAGS, Summing, listing
+from gateway.ledger.sums import SAME_DAY, TAGS, Summing, all_cost, listing
 from gateway.ledger.turns import FOLD
 
 SPANS = {"1h": "1 hour", "24h": "24 hours", "30d": "30 days"}  # that there are views of
@@ -55,6 +55,8 @@ VIEWS: Mapping[str, tuple[str, str]] = {
     "throughput_5m": ("throughput_5m", ""),
     **_each("provider_errors", ("1h", "24h")),
     **_each("client_usage"),
+    "client_usage_by_month": ("client_usage_by_month", ""),
+    "team_usage_by_month": ("team_usage_by_month", ""),
     **_each("tag_values", ("1h", "24h")),
     "tag_differences": ("tag_differences", ""),
     **_each("cache_value", SPANS),
@@ -74,7 +76,7 @@ VIEWS: Mapping[str, tuple[str, str]] = {
     "rollup_pending": ("rollup_pending", ""),
 }
 # The revision that a view came with, if not the first, and the one that it went with.
-SINCE: dict[str, str] = {"would_win_24h": "0052"}
+SINCE: dict[str, str] = {"would_win_24h": "0052", "client_usage_by_month": "0053", "team_usage_by_month": "0053"}
 UNTIL: Mapping[str, str] = dict.fromkeys(  # nobody read these, and another view or its rows answer the same
     (
         *("slo_1h", "slo_24h", "provider_errors_1h", "client_usage_1h", "tag_values_1h", "tag_values_24h"),
@@ -166,6 +168,10 @@ def _parts(
         "ago 24 hours": moment("{now} / 300 * 300 - 86400"),
         "wide tags": f"select r.tag from rollup_wide_tags as r where {windows}",
         "tag sums": listing(TAGS),
+        "tag cost": TAGS["cost_usd"],
+        "tag": words.tag,
+        "all cost of c": all_cost(words),
+        "month": words.month("r.window_start"),
         "tags": lambda _of, table: words.entries_of(f"{table}.tags", "jsonb"),
         "day": "cast(r.window_start at time zone 'UTC' as date)" if is_postgres else "date(r.window_start)",
         "hour of window_start": (

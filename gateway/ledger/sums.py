@@ -182,8 +182,10 @@ TAGS = {
         )
     },
 }
+# Likewise, of all attempts at such calls, whenever they ended.
+TAG_RACES = {"all_cost_usd": f"sum(f.cost_usd) filter (where {OWN})"}
 # By sum the revision of the schema that added it, if not the first; and by revision what was added up before it.
-SINCE: dict[str, str] = {}
+SINCE: dict[str, str] = {"all_cost_usd": "0053"}
 BEFORE = {
     "0047": {
         f"race_duplicate_{name}": f"sum({usd}) filter (where {ADDED_BEFORE} and {OWN})"
@@ -254,12 +256,14 @@ class Summing:
         """Return what adds up attempts; ``called`` yields them as ``f`` beside their calls, ``c``."""
         called = called or self.called(fresh)
         sums, races = self._of_revision(ATTEMPTS), self._of_revision(RACES)
+        of_tags = self._of_revision(TAG_RACES)
         return [
             _series([(OF_ATTEMPT, fresh, "true"), (OF_CLIENT, fresh, "f.itl is not null")]),
             self._add_up("rollup_attempts", ("series_id",), sums, self._by_series(fresh, sums)),
             self._errors(fresh),
             self._histograms(self._points(fresh, called)),
             self._add_up("rollup_calls", ("client", "model"), races, self._by_race(called, races)),
+            *([self._add_up_by_tags(of_tags, self._by_tags(called, "c", of_tags))] if of_tags else ()),
         ]
 
     def of_races(self, called: str) -> str:
@@ -392,20 +396,14 @@ class Summing:
 
         A tag that is noted stays so for its day. Who has not seen the note yet adds to sums that are not read.
         """
-        moment = self._words.moment
-        day = f"{self._words.epoch('f.started_at')} / 86400 * 86400"
-        window = moment("found.w")
-        tagged = f"{fresh} cross join {self._words.entries_of('f.tags', 'jsonb')} as each"
-        tagged += " where f.tags <> '{}' and each.value is not null"
+        window = self._words.moment("found.w")
+        day, tagged = self._tagged(fresh, "f")
         found = f"select distinct {day} as w, each.key as tag, cast(each.value as text) as value from {tagged}"
         there = "select {} from rollup_tags as r where r.minutes = 1440 and r.window_start = {}"
-        noted = (
-            "select 1 from rollup_wide_tags as w where w.minutes = 1440 and w.window_start = {} and w.tag in ({}, '')"
-        )
         new_ones = (
             f"(select {window} as day, found.tag, found.value from ({found}) as found "
             f"where not exists ({there.format('1', window)} and r.tag = found.tag and r.value = found.value) "
-            f"and not exists ({noted.format(window, 'found.tag')})) as new_ones"
+            f"and not exists ({_NOTED.format(window, 'found.tag')})) as new_ones"
         )
         there_already = there.format("count(*)", "new_ones.day")
         too_many = f"count(*) + ({there_already} and r.tag = new_ones.tag) > {MOST_VALUES}"
@@ -416,16 +414,29 @@ class Summing:
             "insert into rollup_wide_tags (minutes, window_start, tag) select 1440, day,",
             self._of_revision(TAGS),
         )
-        grouped = (
-            f"select {day} as w, each.key as tag, cast(each.value as text) as value, {listing(sums)} "
-            f"from {tagged} group by 1, 2, 3"
-        )
-        is_kept = f"p.minutes = 1440 and not exists ({noted.format(moment('g.w'), 'g.tag')})"
         return [
             f"{note} tag from {new_ones} group by day, tag having {too_many} order by 2, 3 on conflict do nothing",
             f"{note} '' from {new_ones} group by day having {beyond} order by 2 on conflict do nothing",
-            self._add_up("rollup_tags", ("tag", "value"), sums, grouped, is_kept),
+            self._add_up_by_tags(sums, self._by_tags(fresh, "f", sums)),
         ]
+
+    def _tagged(self, rows: str, call: str) -> tuple[str, str]:
+        """Return the day of a call among ``rows``, and what yields it with each of its tags."""
+        day = f"{self._words.epoch(f'{call}.started_at')} / 86400 * 86400"
+        tagged = f"{rows} cross join {self._words.entries_of(f'{call}.tags', 'jsonb')} as each"
+        return day, f"{tagged} where {call}.tags <> '{{}}' and each.value is not null"
+
+    def _by_tags(self, rows: str, call: str, sums: Mapping[str, str]) -> str:
+        day, tagged = self._tagged(rows, call)
+        return (
+            f"select {day} as w, each.key as tag, cast(each.value as text) as value, {listing(sums)} "
+            f"from {tagged} group by 1, 2, 3"
+        )
+
+    def _add_up_by_tags(self, sums: Mapping[str, str], grouped: str) -> str:
+        noted = _NOTED.format(self._words.moment("g.w"), "g.tag")
+        is_kept = f"p.minutes = 1440 and not exists ({noted})"
+        return self._add_up("rollup_tags", ("tag", "value"), sums, grouped, is_kept)
 
     def _errors(self, fresh: str) -> str:
         keys = "minutes, window_start, series_id, error_kind, status_code"
@@ -448,6 +459,17 @@ class Summing:
             f"last_message = case when {is_later} then excluded.last_message else rollup_errors.last_message end, "
             f"last_seen_at = case when {is_later} then excluded.last_seen_at else rollup_errors.last_seen_at end"
         )
+
+
+_NOTED = "select 1 from rollup_wide_tags as w where w.minutes = 1440 and w.window_start = {} and w.tag in ({}, '')"
+
+
+def all_cost(words: Words, otherwise: str = f"case when {ANSWERED.replace('f.', 'c.')} then c.cost_usd end") -> str:
+    """Return what all attempts at a call (c) have cost, whenever they ended; ``otherwise`` if none has a known cost."""
+    own = conditions("a.")["own"]
+    same_day = SAME_DAY.replace("f.", "a.") if words.is_postgres else "true"
+    cost = f"(select sum(a.cost_usd) from attempts as a where a.call_id = c.id and {same_day} and {own})"
+    return f"coalesce({cost}, {otherwise})"
 
 
 def _is(key: Sequence[str]) -> str:

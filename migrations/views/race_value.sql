@@ -11,7 +11,7 @@
 -- to first token; 'not yet', about n_more calls more (null: none were audited), also where the interval has both
 -- nothing and more than that in it; 'lost'. Null where nothing was raced.
 -- basis: 'seen', nothing had to be estimated; 'audited'; 'curve': the bare prediction, mostly 0.8 to 1.5 times the truth,
--- as audits (n_audited) are too few. Below 30 of these there are no quantiles without racing.
+-- as audits (n_audited) are too few. Below 30 of these, and below 30 calls, there are no quantiles without racing.
 -- A wait of more than 30 s counts as 30 s, a primary that fails once overtaken (of audited ones n_audited_failed) as no
 -- saving. ttft_...: with racing, alone_...: without, of the same calls (n_compared).
 -- extra_per_call: attempts that started while another one of their call ran (calls.extras). n_overtaken: calls answered by
@@ -77,7 +77,7 @@ ratio as (
     n + n_explored_seen as n_audits,
     n_compared >= 30 and (n_explored_seen >= 6 or 2 * n_explored_seen >= n_explored) as is_known,
     n_sampled = 0 or (x > 0 and (n >= 6 or (n_compared >= 30 and 2 * n >= n_sampled))) as is_audited,
-    n_sampled = 0 or (n >= 30 and x > 0 and y > 0) as has_quantiles,
+    n_compared >= 30 and (n_sampled = 0 or (n >= 30 and x > 0 and y > 0)) as has_quantiles,
     case when x > 0 and (n >= 6 or (n_compared >= 30 and 2 * n >= n_sampled)) then y / x else 1 end as ratio,
     coalesce(predicted_ms / nullif(n_sampled, 0), 0) as each_ms,
     coalesce(n_explored / nullif(n_explored_seen, 0), 0) as explored_weight

@@ -13,6 +13,7 @@ from gateway.ledger.reports import reader as shapes
 from gateway.ledger.reports.reader import FAILED, Reader, Words, conditions, floor
 from gateway.ledger.schema import first_of, report_sql
 from gateway.ledger.steps import Counts, Stepped, of_sums, stepped
+from gateway.ledger.sums import all_cost
 from providers import raw_json
 
 # Minutes of a history's steps, and for how long the database keeps windows of that length (rollup_periods).
@@ -330,7 +331,7 @@ with used as (
     {words.tag("team")} as team, {words.tag("end_user")} as end_user,
     case when {words.tag("team")} is null then client end as client,
     count(*) as calls, count(*) filter (where {FAILED}) as failed, sum(prompt_tokens) as prompt_tokens,
-    sum(completion_tokens) as completion_tokens, sum(cost_usd) as cost_usd
+    sum(completion_tokens) as completion_tokens, sum({all_cost(words, "c.cost_usd")}) as cost_usd
   from calls as c
   where started_at >= {words.instant(now - window.length)}
     and ({words.tag("team")} is not null or {words.tag("end_user")} is not null)
@@ -396,7 +397,7 @@ group by client"""  # noqa: S608 - our own values
 
 
 async def spent_by_teams(reader: Reader, now: datetime) -> dict[str | None, tuple[float, float]]:
-    """Return what teams have spent in this UTC day and month on answered calls, US dollars.
+    """Return what teams have spent in this UTC day and month, US dollars, as their limits count it.
 
     For days with too many tags to be summed, the rows are read.
     """
@@ -404,6 +405,7 @@ async def spent_by_teams(reader: Reader, now: datetime) -> dict[str | None, tupl
     day = now.replace(hour=0, minute=0, second=0, microsecond=0)
     of_day, of_month = words.window(day), words.window(day.replace(day=1))
     ended = "wide.window_start + interval '24 hours'" if words.is_postgres else "datetime(wide.window_start, '+1 day')"
+    most = "greatest" if words.is_postgres else "max"
     sql = f"""\
 with wide as (
   select distinct window_start from rollup_wide_tags
@@ -414,15 +416,15 @@ select
   coalesce(sum(case when window_start >= {of_day} then cost_usd end), 0) as day_usd,
   coalesce(sum(cost_usd), 0) as month_usd
 from (
-  select value as team, window_start, cost_usd
+  select value as team, window_start, {most}(cost_usd, coalesce(all_cost_usd, 0)) as cost_usd
   from rollup_tags
   where minutes = 1440 and window_start >= {of_month} and tag = 'team'
     and window_start not in (select window_start from wide)
   union all
-  select {words.tag("team")}, wide.window_start, cost_usd
+  select {words.tag("team")}, wide.window_start, {all_cost(words)}
   from wide
-  cross join calls
-  where started_at >= wide.window_start and started_at < {ended} and status_code = 200
+  cross join calls as c
+  where started_at >= wide.window_start and started_at < {ended}
     and {words.tag("team")} is not null
 ) as spent
 group by team"""  # noqa: S608 - our own values

@@ -118,6 +118,12 @@ class Words:
             return f"cast(extract(hour from {instant} at time zone 'UTC') as integer)"
         return f"cast(strftime('%H', {instant}) as integer)"
 
+    def month(self, instant: str) -> str:
+        """Return the calendar month, UTC, as ``2026-11``."""
+        if self.is_postgres:
+            return f"to_char({instant} at time zone 'UTC', 'YYYY-MM')"
+        return f"strftime('%Y-%m', {instant})"
+
     def weekday(self, instant: str) -> str:
         """Return the day of the week, UTC; 0 is Monday."""
         if self.is_postgres:

@@ -13,12 +13,14 @@ from sqlalchemy import text
 from gateway.core.attempts import AttemptStart, Outcome, Role, WinOn
 from gateway.core.calls import Call, Mode, Objective
 from gateway.core.prompt_classes import answer_class
+from gateway.core.reports import Window
 from gateway.core.rules import has_failed
 from gateway.ledger.database import create_engine, downgrade, first_revision, migrate
 from gateway.ledger.entries import Audited, Entry, Finished
 from gateway.ledger.folding import fold_all
 from gateway.ledger.inserts import insert
-from gateway.ledger.reports.reader import FAILED, RACED, Words
+from gateway.ledger.reports import history
+from gateway.ledger.reports.reader import FAILED, RACED, Reader, Words
 from gateway.ledger.retention import Retention, prune
 from gateway.ledger.schema import rendered, view_sql
 from gateway.racing import LEAST_BUCKET, Ending, Measurement, attempt_record
@@ -216,8 +218,41 @@ async def test_what_an_audited_loser_costs_after_its_call_is_in_what_clients_use
         (row,) = await asked(ledger_url, f"select * from {view}")
         assert [row[name] for name in names] == WITHIN([1.5, 1.25, 3.0, 0.5]), view
         assert (row["n"], row["n_raced"]) == (1, 1), view
+    (month,) = await asked(ledger_url, "select * from client_usage_by_month")
+    assert (month["month"], month["client"], month["model"], month["n"]) == (f"{at:%Y-%m}", "anna", "llama", 1)
+    assert [month[name] for name in names] == WITHIN([1.5, 1.25, 3.0, 0.5])
     (kept,) = await asked(ledger_url, "select cost_usd, duplicate_cost_usd from calls")
     assert (kept["cost_usd"], kept["duplicate_cost_usd"]) == (1.0, 0.0)
+
+
+@pytest.mark.parametrize("is_wide", [False, True])
+async def test_what_a_team_has_paid_is_one_figure_wherever_it_is_told(ledger_url: str, *, is_wide: bool) -> None:
+    """Of all attempts, also of those that ended after their call, and of calls whose clients left."""
+    at = datetime.now(UTC).replace(hour=0, minute=1, second=0)
+    made: list[Entry] = []
+    late: list[Entry] = []
+    for number in range(4):
+        facts: dict[str, Any] = {"started_at": at, "model": "llama", "client": "anna"}
+        call_id = new_id()
+        tags = {"team": "search", "variant": "x" * 300 if is_wide else "a"}
+        winner = won(call_id, 2, cost_usd=1.0, **facts)
+        has_left = {"status_code": 499, "error_kind": "client_disconnected"} if number == 3 else {}
+        made.append(Finished(call(winner, cost_usd=1.0, tags=tags, **facts, **has_left)))
+        loser = attempt(call_id, outcome=Outcome.SUPERSEDED, ttft_ms=900.0, audited=True, cost_usd=0.5, **facts)
+        late.append(Audited(call_id, (loser,)))
+    await store(ledger_url, made, late)
+    assert bool(await wide(ledger_url)) == is_wide
+    (month,) = await asked(ledger_url, "select * from team_usage_by_month")
+    assert (month["month"], month["team"], month["n"], month["n_failed"]) == (f"{at:%Y-%m}", "search", 4, 0)
+    assert month["cost_usd"] == WITHIN(6.0)
+    reader = Reader(ledger_url)
+    assert (await history.spent_by_teams(reader, datetime.now(UTC)))["search"] == WITHIN((6.0, 6.0))
+    (team,) = (await history.payers(reader, Window.DAY, datetime.now(UTC))).rows
+    assert (team["team"], team["cost_usd"]) == ("search", WITHIN(6.0))
+    await reader.aclose()
+    if not is_wide:
+        sql = "select n_cost * cost_mean_usd as usd from tag_values_30d where tag = 'team'"
+        assert [row["usd"] for row in await asked(ledger_url, sql)] == WITHIN([6.0])
 
 
 @pytest.mark.parametrize("outcome", [Outcome.FAILED, Outcome.CLIENT_GONE])

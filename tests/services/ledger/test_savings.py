@@ -153,6 +153,7 @@ async def test_where_nobody_overtakes_racing_saved_nothing_and_that_is_told_with
     await stored(ledger_url, tmp_path, *(one() for _ in range(29)))
     young = await value(ledger_url)
     assert (young["saved_ms"], young["saved_low_ms"], young["saved_high_ms"]) == (0.0, None, None)
+    assert (young["saved_p50_ms"], young["saved_p50_low_ms"], young["saved_p50_high_ms"]) == (None, None, None)
     assert (young["verdict"], young["calls_more"]) == (("not yet", 1) if extra else (None, None))
     await stored(ledger_url, tmp_path, *(one() for _ in range(71)))
     wide = await value(ledger_url)  # nothing, or more than that: its calls do not say yet

@@ -108,7 +108,7 @@ ratio as (
     toInt64(n + n_explored_seen) as n_audits,
     n_compared >= 30 and (n_explored_seen >= 6 or 2 * n_explored_seen >= n_explored) as is_enough,
     n_sampled = 0 or (x > 0 and (n >= 6 or (n_compared >= 30 and 2 * n >= n_sampled))) as is_audited,
-    n_sampled = 0 or (n >= 30 and x > 0 and y > 0) as has_quantiles,
+    n_compared >= 30 and (n_sampled = 0 or (n >= 30 and x > 0 and y > 0)) as has_quantiles,
     is_audited and n > 0 as has_audits,
     multiIf(n_sampled = 0, 'seen', is_audited, 'audited', 'curve') as basis,
     if(has_audits and x > 0, y / x, 1) as ratio,

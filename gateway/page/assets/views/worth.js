@@ -157,7 +157,7 @@ function figures(by, name, rows) {
     ["Rescued", (each) => count(each.n_rescued)],
     ["Verdict", (each) => (isRaced(each) ? (each.verdict === "not yet" ? soFar(each) : each.verdict) : null) ?? "–"],
     ["Basis", (each) => basis(each)],
-    ["Saved per call", (each) => signed(each.saved_per_call_ms)],
+    ["Saved per call", (each) => (known(each.saved_per_call_low_ms) ? signed(each.saved_per_call_ms) : isRaced(each) ? soFar(each) : "–")],
     ["Interval", (each) => (known(each.saved_per_call_low_ms) ? bounds(each.saved_per_call_low_ms, each.saved_per_call_high_ms) : "–")],
     ...QUANTILES.flatMap((q) => [
       [`${q} saved`, (each) => `${signed(each[`saved_${q}_ms`])}${interval(each[`saved_${q}_low_ms`], each[`saved_${q}_high_ms`])}`],
