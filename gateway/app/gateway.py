@@ -295,7 +295,10 @@ class Gateway:
         await self.context.admission.keys.start()
         if self.context.admission.tokens is not None:
             self.context.admission.tokens.fetch()
-        if self.context.settings.counts_dollars and not await self._history.load_spending():
+        settings = self.context.settings
+        if settings.payers_with_dollars:
+            self._tasks.start(self._history.load_payers(whole_month=settings.months_of_payers))
+        if settings.counts_dollars and not await self._history.load_spending():
             self._tasks.start(self._history.retry_spending())
         await self.leases.start()
         if self.redis_board is not None:
@@ -379,6 +382,12 @@ class Gateway:
         self.tracing.configure(settings)
         if settings.counts_dollars and not self.context.settings.counts_dollars:
             self._tasks.start(self._history.retry_spending(after_s=0.0))
+        before = self.context.settings
+        if (bool(settings.payers_with_dollars), settings.months_of_payers) > (
+            bool(before.payers_with_dollars),
+            before.months_of_payers,
+        ):
+            self._tasks.start(self._history.load_payers(whole_month=settings.months_of_payers))
         self.context.settings = settings
         self.context.payers = Payers(settings)
         self.context.fleet = new

@@ -18,7 +18,7 @@ from gateway.core.prompt_classes import MeasuredApi, PromptClass
 from gateway.core.records import PROBES
 from gateway.core.tasks import end_if_cancelled
 from gateway.ledger import Ledger, LedgerError
-from gateway.limits import Leases, Limits, spent_by_quota
+from gateway.limits import Leases, Limits, spent_by_payers, spent_by_quota
 from gateway.live.live import Live
 from gateway.racing import PausesByDeployment
 from gateway.steering import Spending, Steering
@@ -121,6 +121,7 @@ _SPENDING_RETRY_S = 10.0
 _SPENDING_TIMEOUT_S = 3.0  # a database that is away must not delay the start
 FIGURES_WITHIN_S = 1.0  # a start waits so long for them; then its first calls go on without
 _FIGURES_AFTER_S = (0.0, 10.0, 60.0)  # the database may start together with the gateway
+_PAYERS_AGAIN_S = 60.0  # their rows are many: a database that took too long is asked less often
 
 _log = structlog.get_logger(__name__)
 
@@ -148,6 +149,10 @@ class StartupHistory:
         """
         self._board_is_shared = board_is_shared
         self._tried = asyncio.Event()
+        self._payers_tried = asyncio.Event()
+        self._payers_tried.set()  # nobody has asked
+        self._by_quota: Mapping[str, float] = {}
+        self._of_payers: Mapping[str, float] = {}
         self._attempts: int | None = None
         self._teams = teams
         self._payer_of = payer_of
@@ -191,6 +196,7 @@ class StartupHistory:
         with suppress(TimeoutError):
             async with asyncio.timeout(most_s):
                 await self._tried.wait()
+                await self._payers_tried.wait()
 
     @property
     def attempts(self) -> int | None:
@@ -222,9 +228,43 @@ class StartupHistory:
             )
             return False
         payer_of = self._payer_of()
-        self._leases.recollect(spent_by_quota(rows, unix_s, self._teams(), payer_of))
+        self._by_quota = spent_by_quota(rows, unix_s, self._teams(), payer_of)
+        self._count()
         self._spending.recollect(rows, unix_s, payer_of)
         return True
+
+    def _count(self) -> None:
+        """Let limits go on from all that is known to be spent."""
+        both = dict(self._of_payers)
+        for key, usd in self._by_quota.items():
+            both[key] = both.get(key, 0.0) + usd
+        self._leases.recollect(both)
+
+    async def load_payers(self, *, whole_month: bool) -> None:
+        """Load what teams and end users have spent, until the database tells. Its rows are read: it may take seconds.
+
+        ``whole_month``: whether one of them has a limit in dollars for a month.
+        """
+        self._payers_tried.clear()
+        after_s = _SPENDING_RETRY_S
+        while True:
+            unix_s = self._unix_clock()
+            try:
+                rows = await self._ledger.spent_by_payers(whole_month=whole_month)
+            except LedgerError as error:
+                # Event limits.payers_not_recollected: What teams and end users had spent before the start could not be
+                # read yet, so their limits in dollars may allow too much. It is tried again.
+                # Do: Make the database reachable. If its answer takes longer than 10 seconds, give it more memory, or
+                # keep fewer rows.
+                _log.warning("limits.payers_not_recollected", error=str(error))
+            else:
+                self._of_payers = spent_by_payers(rows, unix_s, self._teams())
+                self._count()
+                return
+            finally:
+                self._payers_tried.set()
+            await asyncio.sleep(after_s)
+            after_s = _PAYERS_AGAIN_S
 
     async def retry_spending(self, after_s: float = _SPENDING_RETRY_S) -> None:
         """Try in ``after_s`` seconds, and again until the database answers."""

@@ -434,6 +434,16 @@ class Spent(msgspec.Struct, frozen=True, gc=False):
     lost_usd: float = 0.0  # the same of attempts that lost a race
 
 
+class SpentByPayer(msgspec.Struct, frozen=True, gc=False):
+    """What calls with these tags have cost in the present UTC day and month, US dollars."""
+
+    client: str | None
+    team: str | None
+    end_user: str | None  # the hash of its name
+    day_usd: float
+    month_usd: float
+
+
 class Recorder(Protocol):
     """Receives the events of calls: ledger, leaderboard, metrics and log, combined in ``gateway/app/recorders.py``.
 

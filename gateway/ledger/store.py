@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 from sqlalchemy import Row, TextClause, text
 
-from gateway.core.calls import HourlySum, Spent
+from gateway.core.calls import HourlySum, Spent, SpentByPayer
 from gateway.core.records import PROBES
 from gateway.ledger import folding, inserts, queries, retention
 from gateway.ledger.connections import (
@@ -161,6 +161,47 @@ async def spent(database: Database, now: datetime, until: datetime) -> list[Spen
     return [Spent(client or None, model, *(float(usd) for usd in amounts)) for client, model, *amounts in result.rows]
 
 
+# What teams and end users have spent. The sums are by single tags, and of days with many end users there are none: the
+# rows are read.
+MOST_PAYERS = 50_000  # those that have spent most; each is some hundred bytes of memory
+_PAYERS_QUERY = """
+select client, {team} as team, {end_user} as end_user,
+  coalesce(sum(case when started_at >= {day} then cost_usd end), 0) as day_usd, sum(cost_usd) as month_usd
+from calls
+where started_at >= {since} and started_at < {until} and cost_usd > 0 and ({team} is not null or {end_user} is not null)
+group by 1, 2, 3
+order by month_usd desc
+limit {most}
+"""
+
+
+async def spent_by_payers(
+    database: Database, now: datetime, until: datetime, *, whole_month: bool
+) -> list[SpentByPayer]:
+    """Return what calls of teams and end users have cost ``until`` then in the UTC day of ``now``, and its month.
+
+    ``whole_month``: else only the day's are read, of which there are fewer.
+
+    Raises:
+        LedgerError: the database is away, or its schema is older.
+
+    """
+    day = now.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+    words = Words(is_postgres=not is_sqlite(parse_url(url_of(database))))
+    sql = _PAYERS_QUERY.format(
+        team=words.tag("team"),
+        end_user=words.tag("end_user"),
+        day=words.instant(day),
+        since=words.instant(day.replace(day=1) if whole_month else day),
+        until=words.instant(until),
+        most=MOST_PAYERS,
+    )
+    result = await queries.run(database, sql, timeout_s=TIMEOUT_S)
+    return [
+        SpentByPayer(client, team, user, float(of_day), float(usd)) for client, team, user, of_day, usd in result.rows
+    ]
+
+
 # How long each deployment's streams paused within their text, read at startup. First the last hour: who had so
 # many streams in it soon learns again what the day before would tell, and that may have millions of rows.
 STREAMS = 300  # of each deployment, the latest
@@ -263,6 +304,14 @@ class Store(Protocol):
 
         """
 
+    async def spent_by_payers(self, now: datetime, until: datetime, *, whole_month: bool) -> list[SpentByPayer]:
+        """Return the spending of teams and end users today, and where ``whole_month`` this month, ``until`` then.
+
+        Raises:
+            LedgerError: it cannot be read.
+
+        """
+
     async def text_gaps(self, now: datetime) -> dict[str, list[float]]:
         """Return the longest gap of the text of each deployment's latest streams, in milliseconds, the latest last.
 
@@ -345,6 +394,10 @@ class SqlStore:
         """Return the spending of clients, also if the previous gateway was killed with rows that are in no sum."""
         await self.fold_all()
         return await spent(self._database, now, until)
+
+    async def spent_by_payers(self, now: datetime, until: datetime, *, whole_month: bool) -> list[SpentByPayer]:
+        """Return the spending of teams and end users, from rows."""
+        return await spent_by_payers(self._database, now, until, whole_month=whole_month)
 
     async def text_gaps(self, now: datetime) -> dict[str, list[float]]:
         """Return how long streams paused within their text."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from gateway.core.attempts import AttemptRecord
-from gateway.core.calls import CallRecord, CallStart, HourlySum, Spent
+from gateway.core.calls import CallRecord, CallStart, HourlySum, Spent, SpentByPayer
 from gateway.core.log import StandingFault
 from gateway.core.records import OutageRecord, RefusalRecord
 from gateway.core.tasks import pause
@@ -563,6 +563,20 @@ class Ledger:
             await self._adopted.wait()
         now = self.clock.now()
         return await self._store.spent(now, self._began(now))
+
+    async def spent_by_payers(self, *, whole_month: bool) -> list[SpentByPayer]:
+        """Return the spending of teams and end users when this process began, as ``spent``.
+
+        ``whole_month``: else only this day's is read.
+
+        Raises:
+            LedgerError: the database is away, or its schema is older.
+
+        """
+        if self._tasks:
+            await self._adopted.wait()
+        now = self.clock.now()
+        return await self._store.spent_by_payers(now, self._began(now), whole_month=whole_month)
 
     def _began(self, now: datetime) -> datetime:
         """Return when this process began, by the clock that says ``now``."""

@@ -13,7 +13,7 @@ from math import inf
 import msgspec
 
 from gateway.core.attempts import AttemptRecord, Outcome, TokensSource
-from gateway.core.calls import CallRecord, Level, Spent
+from gateway.core.calls import CallRecord, Level, Spent, SpentByPayer
 from gateway.limits.accounts import BEFORE_BODY, Account
 from gateway.limits.admission import Admission, Wanted, is_left_beside, settle, without_dollars
 from gateway.limits.admission import hold as hold_all
@@ -512,4 +512,25 @@ def spent_by_quota(
             ]
         for key, usd in dollars:
             found[key] = found.get(key, 0.0) + usd
+    return found
+
+
+def spent_by_payers(rows: Iterable[SpentByPayer], unix_s: float, teams: Mapping[str, str] = {}) -> dict[str, float]:
+    """Return the US dollars of end users by the key of the quota that counts them, and of teams.
+
+    Of a team only what clients spent that are not in ``teams``: of those that are, ``spent_by_quota`` has it.
+    """
+    found: dict[str, float] = {}
+    today, this_month = day(unix_s).name, month(unix_s).name
+    for row in rows:
+        scope = owner_of_client(row.client) if row.team is None else owner_of_team(row.team)
+        owners = [] if row.team is None or (row.client or "") in teams else [scope]
+        if row.end_user is not None:
+            owners.append(level_of_end_user(scope, row.end_user, {}).owner)
+        for owner in owners:
+            for key, usd in (
+                (f"{owner}:usd_per_day:{today}", row.day_usd),
+                (f"{owner}:usd_per_month:{this_month}", row.month_usd),
+            ):
+                found[key] = found.get(key, 0.0) + usd
     return found

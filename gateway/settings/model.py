@@ -1,6 +1,7 @@
 """The configuration as types: what the file may contain, the defaults, and the reasons for them."""
 
 import re
+from collections.abc import Sequence
 from datetime import UTC, date, datetime, time
 from typing import Annotated, Literal, Self
 from urllib.parse import urlsplit
@@ -453,15 +454,27 @@ class Settings(Section):
     @property
     def limits_dollars(self) -> bool:
         """Whether a client or a model has a limit in US dollars, or a client may get one at run time."""
-        of_teams = [team.end_users for team in self.teams.values()]
-        of_end_users = [each for each in (self.end_users, *of_teams) if each is not None]
-        named = [limits for each in of_end_users for limits in each.named.values()]
-        limited = (*self.clients.values(), self.anonymous, *self.teams.values(), *of_end_users, *named)
+        limited = (*self.clients.values(), self.anonymous)
         return (
             self.keys == "database"
+            or bool(self.payers_with_dollars)
             or any(each.usd_per_day is not None or each.usd_per_month is not None for each in limited)
             or any(model.usd_per_day is not None for model in self.models.values())
         )
+
+    @property
+    def payers_with_dollars(self) -> Sequence[LimitSettings]:
+        """The limits of teams and end users of which one is in US dollars."""
+        of_teams = [team.end_users for team in self.teams.values()]
+        of_end_users = [each for each in (self.end_users, *of_teams) if each is not None]
+        named = [limits for each in of_end_users for limits in each.named.values()]
+        both = (*self.teams.values(), *of_end_users, *named)
+        return [each for each in both if each.usd_per_day is not None or each.usd_per_month is not None]
+
+    @property
+    def months_of_payers(self) -> bool:
+        """Whether one of these is for a month."""
+        return any(each.usd_per_month is not None for each in self.payers_with_dollars)
 
     @property
     def counts_dollars(self) -> bool:

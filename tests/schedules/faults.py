@@ -257,6 +257,23 @@ Faults of the stores hold up no call ([production](../production.md#when-somethi
 """
 
 
+# What no simulated call shows: what is kept, lost and told, as tests/app/gateway/test_restart.py has it.
+RESTARTS = {
+    "dollars spent by clients, teams, end users and models": (
+        "all that the ledger has of this day and month; of end users the 50,000 that spent most",
+        "what running calls had cost when a process was killed",
+        "while the database does not tell: log `limits.not_recollected`, `limits.payers_not_recollected`",
+    ),
+}
+OVER_A_RESTART = """## Over a restart
+
+What only memory knows ends with its process, unless Redis has it. At a start without Redis, or after Redis lost its
+data:
+
+| what | is kept | is lost | is told |
+|---|---|---|---|"""
+
+
 def line(name: str, sight: Sight) -> str:
     """Return the line of the page about a fault."""
     also = f"; also {sight.operator}" if sight.operator else ""
@@ -280,6 +297,7 @@ def page() -> str:
             sight = sights[name]
             lines.append(line(name, sight))
         lines.append("")
+    lines += [OVER_A_RESTART, *(f"| {' | '.join((what, *said))} |" for what, said in RESTARTS.items())]
     return "\n".join(lines).rstrip() + "\n"
 
 

@@ -7,11 +7,12 @@ from statistics import fmean
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from gateway.core.calls import CallRecord, Objective
 from gateway.core.prompt_classes import answer_class
 from gateway.ledger.errors import SchemaOutdatedError
-from gateway.ledger.store import STREAMS, remembered, text_gaps
+from gateway.ledger.store import STREAMS, remembered, spent_by_payers, text_gaps
 from gateway.settings import RaceSettings
 from gateway.steering import MemoryBoard, Steering, Terms
 from tests.services.ledger.test_leaderboard import stored, traffic
@@ -102,3 +103,29 @@ async def test_where_an_hour_has_enough_streams_the_day_before_it_is_not_read(
     assert set(await text_gaps(ledger_url, now)) == {"quick/x", "rare/x"}
     monkeypatch.setattr("gateway.ledger.store.ENOUGH", 3)
     assert await text_gaps(ledger_url, now) == {"quick/x": [1.0, 2.0, 3.0]}
+
+
+@pytest.mark.parametrize("whole_month", [False, True])
+async def test_what_teams_and_end_users_spent_before_the_start_is_read_from_rows(
+    ledger_url: str, tmp_path: Path, *, whole_month: bool
+) -> None:
+    now = datetime(2026, 11, 17, 12, tzinfo=UTC)
+    of_ann, of_bob = {"team": "research", "end_user": "ann"}, {"end_user": "bob"}
+    records = [
+        replace(call(started_at=now - ago), tags=tags, cost_usd=usd)
+        for ago, tags, usd in (
+            (timedelta(hours=1), of_ann, 0.5),
+            (timedelta(hours=2), of_ann, 0.25),
+            (timedelta(days=3), of_ann, 2.0),
+            (timedelta(days=30), of_ann, 9.0),
+            (timedelta(hours=1), of_bob, 0.125),
+            (timedelta(hours=1), {}, 7.0),
+            (-timedelta(hours=1), of_bob, 7.0),
+        )
+    ]
+    await stored(ledger_url, tmp_path, records)
+    found = await spent_by_payers(ledger_url, now, now, whole_month=whole_month)
+    assert [(each.team, each.end_user, each.day_usd, each.month_usd) for each in found] == [
+        ("research", "ann", 0.75, 2.75 if whole_month else 0.75),
+        (None, "bob", 0.125, 0.125),
+    ]
