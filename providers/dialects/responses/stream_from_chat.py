@@ -292,7 +292,9 @@ class Echo:
 
     def __init__(self, asked: Mapping[str, msgspec.Raw], *, response_id: str, created_at: int, model: str) -> None:
         self._head = {"id": response_id, "object": "response", "created_at": created_at}
-        self._said = {name: _or(asked.get(name), value) for name, value in _ECHOED.items()}
+        self._said = {**_ECHOED}
+        for name in asked.keys() & _ECHOED.keys():
+            self._said[name] = _or(asked[name], _ECHOED[name])
         # A translated response is not stored, and does not run in the background.
         self._said |= {"model": model, "tools": _tools(asked.get("tools")), "store": False, "background": False}
 
@@ -306,8 +308,8 @@ class Echo:
         return {**self._head, "status": status, **empty, **self._said, **facts}
 
 
-def _or(raw: msgspec.Raw | None, otherwise: Any) -> Any:
-    return otherwise if raw is None or len(memoryview(raw)) > LONGEST_ECHO_BYTES or raw == _NULL else raw
+def _or(raw: msgspec.Raw, otherwise: Any) -> Any:
+    return otherwise if len(memoryview(raw)) > LONGEST_ECHO_BYTES or raw == _NULL else raw
 
 
 def _tools(raw: msgspec.Raw | None) -> list[dict[str, Any]]:
@@ -487,8 +489,9 @@ class OpenItems:
         self.end_calls(status)
         self._calls.check()
         self._close_open(status)
-        self._seal(OF_TEXT, self._sealed)
-        self._close_open("completed")
+        if self._sealed:
+            self._seal(OF_TEXT, self._sealed)
+            self._close_open("completed")
 
     def _next(self, prefix: str) -> tuple[int, str]:
         number = self._count
@@ -626,8 +629,9 @@ class FromChat:
         status = "incomplete" if reason in _INCOMPLETE else "completed"
         if self._waiting:
             self._items.end_calls(status)
+            self._is_cut = False
+            self._say_waiting()
         self._is_cut = False
-        self._say_waiting()
         if not self._items.is_saying:  # references of a message may follow
             self._items.close_all(status)
 
@@ -640,7 +644,7 @@ class FromChat:
         for call in calls_in(delta) if delta.get("tool_calls") else ():
             self._items.call(call)
         self._is_cut = self._items.is_within_call
-        if not self._is_cut:
+        if not self._is_cut and self._waiting:
             self._say_waiting()
 
     def _say_waiting(self) -> None:
@@ -742,4 +746,6 @@ def _wants_summary(asked: Mapping[str, msgspec.Raw]) -> bool:
 
 
 def _objects(value: Any) -> list[dict[str, Any]]:
+    if isinstance(value, list) and len(value) == 1 and isinstance(value[0], dict):
+        return value  # nearly always
     return [item for item in few(value, "parts") if isinstance(item, dict)] if isinstance(value, list) else []
