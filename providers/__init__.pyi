@@ -128,9 +128,11 @@ from .redaction import redact as redact
 from .redaction import redact_json as redact_json
 from .redaction import redact_word as redact_word
 from .refusals import blames_request_within as blames_request_within
+from .refusals import held_of as held_of
 from .refusals import refuses_forced_calls as refuses_forced_calls
 from .refusals import refuses_to_stream as refuses_to_stream
 from .refusals import room_of as room_of
+from .refusals import size_of as size_of
 from .sendings import MOST_OF_CALL as MOST_OF_CALL
 from .sendings import OfCall as OfCall
 from .sendings import SendCount as SendCount

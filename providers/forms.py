@@ -31,7 +31,17 @@ from providers.exchange import Request
 from providers.large_bodies import raw_json
 from providers.learnt import LONGEST_NAME, NOTHING, Fact, Facts, Kind, Learnt
 from providers.quotes import VendorsWords, mark
-from providers.refusals import Betas, Reading, Refused, is_within_answer, mentions, read, refuses_to_stream, room_beside
+from providers.refusals import (
+    Betas,
+    Reading,
+    Refused,
+    held,
+    is_within_answer,
+    mentions,
+    read,
+    refuses_to_stream,
+    room_beside,
+)
 from providers.sizes import amount
 from providers.wrong_api import Lacking, lacking
 
@@ -451,15 +461,24 @@ def understood(reading: Reading, fields: Fields, asked: Asked, headers: Mapping[
             for path, value in values.items()
             if value is not None and _may_be_told(Place(path), bytes(value).decode(errors="replace"), formats)
         ]
-    if asked.request.is_ceiling and (most := reading.longest or room_beside(reading, fields)):
-        limits, here = (name for name in formats.parameters.answer_limits if name in fields), not reading.longest
-        found += [Fact(Kind.LIMIT, name, dialect=api, tokens=most, passing=here) for name in limits]
+    found += _of_limits(reading, fields, asked)
     if reading.of_usage and asked.request.fields.keys().isdisjoint(_OF_USAGE):
         found.append(Fact(Kind.FIELD, "stream_options", dialect=api))
     if (reading.of_history or reading.of_roles) and formats.with_history is not None:
         only = _ROLE if reading.of_roles and _has_developer(fields, formats) else ""
         found.append(Fact(Kind.HISTORY, only, dialect=api))
     return tuple(dict.fromkeys(found)) or _of_forced(reading, fields, asked)
+
+
+def _of_limits(reading: Reading, fields: Fields, asked: Asked) -> list[Fact]:
+    """Return what a refusal says of the longest answer, or of what fits beside the prompt of this request."""
+    most = reading.longest or room_beside(reading, fields)
+    if not most or not asked.request.is_ceiling:
+        return []
+    limits, here = asked.formats.parameters.answer_limits, not reading.longest
+    found = [Fact(Kind.LIMIT, name, dialect=asked.api, tokens=most, passing=here) for name in limits if name in fields]
+    together = held(reading, fields) if here else None
+    return found if together is None else [*found, together]
 
 
 def _has_developer(fields: Fields, formats: RequestFormat) -> bool:

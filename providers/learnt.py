@@ -20,6 +20,8 @@ MOST_CLIENTS = 128  # with facts that no other client has met; of each so many m
 MOST_MODELS_OF_CLIENT = 16
 FORMER = "\0"  # in place of a client: a replica of a version that did not tell which
 FORGOTTEN = "\1"  # likewise: an operator has had it forgotten
+LEAST_ROOM = 256  # tokens of an answer: where fewer fit, it is the prompt that is too long
+_SPARE_TOKENS = 64
 LONGEST_NAME = 200  # characters of a field's or model's name
 _LONGEST_VALUE = 1_000  # of a value: an agent's betas are many
 _WORD = re.compile(r'"\w{1,40}"', re.ASCII)  # as JSON
@@ -42,6 +44,8 @@ class Kind(StrEnum):
     ACCOUNT = "account"  # to show what its key ``field`` made where the key ``value`` is asked: they are two accounts
     LENGTH = "length"  # a prompt of ``tokens``
     SIZE = "size"  # more than ``tokens`` of ``field``: tools, pictures, bytes; others are asked first
+    # A prompt and an answer of more than ``tokens`` together; a token of a prompt has ``value`` hundredths of a byte.
+    ROOM = "room"
     LIMIT = "limit"  # a limit of the answer above ``tokens`` in ``field``: those that clients had to set are lowered
 
 
@@ -70,6 +74,7 @@ class Fact(msgspec.Struct, frozen=True, omit_defaults=True):
             Kind.LENGTH: f"a prompt of {self.tokens} tokens",
             Kind.SIZE: f"more than {self.tokens} {self.field}",
             Kind.LIMIT: f"{self.field} above {self.tokens}",
+            Kind.ROOM: f"a prompt and an answer of more than {self.tokens} tokens together",
             Kind.API: f"{self.field} (asked in {self.instead})",
             Kind.TOOLS: f"tools in {self.field} (asked in {self.instead})",
         }
@@ -80,9 +85,11 @@ class Fact(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 _OF_HISTORIES = {"": "orders of roles, or lists of texts", "developer": "the role developer (sent: system)"}
-_STEERING = frozenset({Kind.API, Kind.CALL, Kind.TOOLS, Kind.LENGTH, Kind.SIZE})
-_SHORT = frozenset({Kind.LENGTH, Kind.STREAM})  # one prompt's estimate; and whole answers are late in races
-_MEASURED = frozenset({Kind.LENGTH, Kind.LIMIT, Kind.SIZE})  # two that differ in their tokens alone are about the same
+_STEERING = frozenset({Kind.API, Kind.CALL, Kind.TOOLS, Kind.LENGTH, Kind.SIZE, Kind.ROOM})
+_SHORT = frozenset({Kind.LENGTH, Kind.ROOM, Kind.STREAM})  # of estimates; and whole answers are late in races
+_MEASURED = frozenset(
+    {Kind.LENGTH, Kind.LIMIT, Kind.ROOM, Kind.SIZE}
+)  # two that differ in their tokens alone are about the same
 _NO_KINDS: frozenset[Kind] = frozenset()
 Facts = tuple[Fact, ...]
 NOTHING: Facts = ()
@@ -279,6 +286,17 @@ class Learnt:
     def refused_length(self, model: str, client: str | None = None) -> int | None:
         """Return the tokens of a prompt that was too long for ``model``; None: none was."""
         return next((fact.tokens for fact in self.of(model, client) if fact.kind is Kind.LENGTH), None)
+
+    def room(self, model: str, size: int, client: str | None = None) -> int | None:
+        """Return how many tokens of an answer fit beside a prompt of ``size`` bytes; None: it is not known, or too few.
+
+        Rather too few than too many: a request that asks for more is refused.
+        """
+        fact = next((each for each in self.of(model, client) if each.kind is Kind.ROOM), None)
+        if fact is None or not fact.value.isdecimal():
+            return None
+        room = fact.tokens - size * 100 * 17 // (16 * max(1, int(fact.value))) - _SPARE_TOKENS
+        return room if room >= LEAST_ROOM else None
 
     def steers_for(self, client: str | None) -> bool:
         """Whether what is known for ``client`` decides who is asked, and in what."""

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from providers.errors import SURPRISES, UNREADABLE, ErrorKind, UpstreamError
+from providers.learnt import LEAST_ROOM, Fact, Kind
 from providers.too_long import is_too_long
 
 _Q = r"['\"`]?"
@@ -345,8 +346,8 @@ _UNCOUNTED = re.compile(
     r" contains (?:at least \d{1,9} input tokens, for a total of at least (?P<total>\d{3,9})|\d{1,12} characters)",
     re.IGNORECASE,
 )
-_LEAST_ROOM = 256  # tokens; else it is the prompt that is too long
 _BYTES_PER_TOKEN = 3  # at least, of nearly all prompts
+_MOST_BYTES_PER_TOKEN = 6  # of texts: pictures have more
 
 # An error within an answer may have no code, or one that says nothing.
 _WITHIN_ANSWERS = frozenset({ErrorKind.BAD_REQUEST, ErrorKind.STREAM_ERROR, ErrorKind.SERVER_ERROR})
@@ -397,6 +398,7 @@ class Reading(NamedTuple):
     of_effort: bool = False  # that the model does not take this effort
     longest: int = 0  # that its answers have at most so many tokens
     room: int = 0  # that the prompt of this request leaves so many tokens
+    holds: int = 0  # of so many, with the prompt
     context: int = 0  # that the prompt, of which it does not say how long it is, and the answer have more tokens
     least_prompt: int = 0  # of which the prompt has at least so many
     of_history: bool = False  # that it does not take the roles, or the lists of texts
@@ -420,13 +422,15 @@ def read(refusal: UpstreamError) -> Reading:
         if each.path and len(found) < _MOST_FIELDS:
             found.setdefault(each.path, each)
     thinking, uncounted = _OF_THINKING.search(text), _uncounted_in(text)
+    room, holds = (0, 0) if any(uncounted) else _room_in(text)
     return Reading(
         tuple(found.values()),
         of_thinking=thinking is not None,
         of_thinking_here=thinking is not None and _CONDITION.match(text, thinking.end()) is not None,
         of_effort=_OF_EFFORT.search(text) is not None,
         longest=_longest_in(text),
-        room=0 if any(uncounted) else _room_in(text),
+        room=room,
+        holds=holds,
         context=uncounted[0],
         least_prompt=uncounted[1],
         of_history=_OF_HISTORY.search(text) is not None,
@@ -464,13 +468,14 @@ def _longest_in(text: str) -> int:
     return int(next(filter(None, found.groups()))) - (found["below"] is not None)
 
 
-def _room_in(text: str) -> int:
+def _room_in(text: str) -> tuple[int, int]:
+    """Return how many tokens a prompt leaves, and of how many."""
     found = _ROOM.search(text)
     if found is None:
-        return 0
+        return 0, 0
     said = {name.partition("_")[0]: int(number) for name, number in found.groupdict().items() if number}
     room = said["context"] - said["prompt"] + said.get("answer", 0)
-    return room if room >= _LEAST_ROOM else 0
+    return (room, said["context"]) if room >= LEAST_ROOM else (0, 0)
 
 
 def _uncounted_in(text: str) -> tuple[int, int]:
@@ -488,9 +493,28 @@ def room_beside(reading: Reading, fields: Mapping[str, msgspec.Raw]) -> int:
     """
     if not reading.context:
         return reading.room
-    size = sum(len(memoryview(value)) for value in fields.values())
-    room = reading.context - max(size // _BYTES_PER_TOKEN, reading.least_prompt * 9 // 8)
-    return room if room >= _LEAST_ROOM else 0
+    room = reading.context - max(size_of(fields) // _BYTES_PER_TOKEN, reading.least_prompt * 9 // 8)
+    return room if room >= LEAST_ROOM else 0
+
+
+def size_of(fields: Mapping[str, msgspec.Raw]) -> int:
+    """Return the bytes of a request."""
+    return sum(len(memoryview(value)) for value in fields.values())
+
+
+def held(reading: Reading, fields: Mapping[str, msgspec.Raw]) -> Fact | None:
+    """Return what a refusal of ``fields`` says of how much a prompt and its answer may have; None: nothing."""
+    if reading.context:
+        return Fact(Kind.ROOM, value=str(_BYTES_PER_TOKEN * 100), tokens=reading.context)
+    if not reading.room:
+        return None
+    each = size_of(fields) * 100 // max(1, reading.holds - reading.room)
+    return Fact(Kind.ROOM, value=str(max(100, min(each, _MOST_BYTES_PER_TOKEN * 100))), tokens=reading.holds)
+
+
+def held_of(refusal: UpstreamError, fields: Mapping[str, msgspec.Raw]) -> Fact | None:
+    """Return what ``refusal`` says so; None: nothing."""
+    return held(read(refusal), fields)
 
 
 def room_of(refusal: UpstreamError, fields: Mapping[str, msgspec.Raw]) -> int:

@@ -22,6 +22,7 @@ from providers import (
     fitted_to,
     of_loss,
     only_offered,
+    size_of,
 )
 from providers.dialects import (
     AS_CALL,
@@ -86,6 +87,7 @@ class Fitting(msgspec.Struct, frozen=True):
     lowered: dict[str, tuple[str, ...]]  # deployment → limits that are lowered to its longest answer
     second: dict[str, str] = {}  # deployment → why it is asked only where no other can be
     lesser: list[str] = []  # deployments that do not take a preference: of equals, the others come first
+    rooms: dict[str, int] = {}  # deployment → the tokens that fit beside the prompt, where more are asked for
     spoken: dict[str, Dialect] = {}  # deployment → the dialect of its request, if its refusals have taught another
 
 
@@ -508,6 +510,13 @@ def _note_size(deployment: Deployment, question: Question, fitting: Fitting) -> 
     name, learnt = deployment.name, deployment.learnt
     fields, spoken = fitting.wordings.get(name, question.fields), fitting.spoken.get(name)
     formats = (spoken or deployment.spoken_to(question.dialect)).requests
+    asked = question.needs.max_tokens
+    if learnt is not None and asked is not None:
+        room = learnt.room(deployment.model, size_of(fields), question.client)
+        if room is not None and room < asked:
+            fitting.rooms[name] = room
+            if question.dialect.requests.with_limit is None:  # else its client had to set one
+                fitting.second[name] = f"has room for about {room} tokens beside the prompt, not for {asked}"
     for fact in () if learnt is None else learnt.of(deployment.model, question.client):
         if fact.kind is Kind.SIZE and amount(fact.field, fields, formats) > fact.tokens:
             fitting.second[name] = f"has refused {fact.words}"

@@ -41,6 +41,7 @@ from gateway.racing import (
     most_answer_tokens,
     most_per_token,
     tier_wanted,
+    within_room,
     without_reasoning,
     without_unread,
 )
@@ -367,7 +368,7 @@ def _call_of(  # noqa: PLR0917 - what is known of a call
     # A fallback has the deadline of the model asked for, where there is one.
     asked_ms = None if instead_of is None else instead_of.deadline_ms
     stamp = client_context.stamp(context, sent.fields, instead_of, session)
-    return Call(
+    call = Call(
         *msgspec.structs.astuple(stamp),
         client=client.name,
         model=model.name,
@@ -405,6 +406,7 @@ def _call_of(  # noqa: PLR0917 - what is known of a call
         cache_key=None if whose is None else _key_of_vendors(whose, parsed, model, context.secret),
         is_restricted=resolved.is_restricted,
     )
+    return _within_rooms(call, model, fitting) if fitting.rooms else call
 
 
 def _terms_of(
@@ -499,6 +501,19 @@ async def _without_unread(
         of_others = partial(without_unread, call, each, makers)
         left = await aside(of_others) if is_long else of_others()
         call = call if left is None else left.of(call, each.name)
+    return call
+
+
+def _within_rooms(call: Call, model: Model, fitting: Fitting) -> Call:
+    """Return the call with no higher limit of the answer than is known to fit beside the prompt.
+
+    Where a client need not set one, only if no deployment, nor a fallback, may have room for all that it asks for.
+    """
+    has_to_set = call.dialect.requests.with_limit is not None
+    if not has_to_set and (model.fallbacks or len(fitting.rooms) < len(fitting.deployments)):
+        return call
+    for name, room in fitting.rooms.items():
+        call = within_room(call, model.deployments[name], room) or call
     return call
 
 

@@ -29,6 +29,7 @@ from providers import (
     UpstreamError,
     amount,
     blames_request_within,
+    held_of,
     lacking,
     learnt_of,
     maker_of,
@@ -133,6 +134,7 @@ class OtherForms:
             error.kind = ErrorKind.BAD_REQUEST
         if error.is_too_long:
             _note_length(attempt.deployment, call, error)
+            _note_room(attempt.deployment, call, error)
         if (limit := error.limit) is not None:
             _note_limit(attempt.deployment, call, limit, error)
         if error.is_bound and error.edited_from is None:  # else the maker itself would not take it
@@ -326,11 +328,7 @@ def accepted(attempt: Asked, call: Call, learnt: Learnt) -> None:
     refused = learnt.refused_length(model, call.client)
     wrong = {Fact(Kind.LENGTH, tokens=refused)} if refused is not None and call.prompt_tokens >= refused else set()
     if learnt.steers:
-        wrong |= {
-            fact
-            for fact in learnt.of(model, call.client)
-            if fact.kind is Kind.SIZE and _is_more(deployment, call, fact)
-        }
+        wrong |= {fact for fact in learnt.of(model, call.client) if _is_more(deployment, call, fact)}
     if learnt.stops_streams and call.streamed and deployment.upstream_stream:
         wrong.add(_stream_of(call, deployment))
     if not wrong.isdisjoint(learnt.of(model, call.client)):
@@ -544,6 +542,13 @@ def _note_length(deployment: Deployment, call: Call, error: UpstreamError) -> No
         learnt.note(model, fact, client=call.client, why=why_of(error))
 
 
+def _note_room(deployment: Deployment, call: Call, error: UpstreamError) -> None:
+    """Remember what ``deployment`` says that a prompt and its answer may have together."""
+    fact = held_of(error, call.wordings.get(deployment.name, call.fields))
+    if fact is not None and (learnt := _learnt_of(deployment)) is not None:
+        learnt.note(deployment.model, fact, client=call.client, why=why_of(error))
+
+
 def _note_limit(deployment: Deployment, call: Call, limit: Limit, error: UpstreamError) -> None:
     """Remember a vendor's limit that ``call`` exceeds: then others are asked first."""
     fact = Fact(Kind.SIZE, limit.what, tokens=limit.most or 0)
@@ -552,6 +557,8 @@ def _note_limit(deployment: Deployment, call: Call, limit: Limit, error: Upstrea
 
 
 def _is_more(deployment: Deployment, call: Call, fact: Fact) -> bool:
+    if fact.kind is not Kind.SIZE:
+        return False
     fields, dialect = call.wordings.get(deployment.name, call.fields), deployment.spoken_in(call)
     return amount(fact.field, fields, dialect.requests) > fact.tokens
 

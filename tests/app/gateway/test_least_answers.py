@@ -218,6 +218,57 @@ async def test_as_many_are_asked_as_fit_beside_the_prompt(serve: Serve, client: 
         assert limit_of(running["alpha"].received[-1].body) == 29_000
 
 
+def fits(text: str, api: str) -> Any:
+    """Return a server of vLLM's, in which each word of ``text`` is a token."""
+
+    def answers(body: Any) -> Any:
+        prompt, limit = json.dumps(body).count(text.split(maxsplit=1)[0]), limit_of(body)
+        said = (
+            f"This model's maximum context length is {CONTEXT} tokens. However, you requested {limit} output tokens and"
+            f" your prompt contains {prompt} input tokens, for a total of {prompt + limit} tokens."
+        )
+        return refused(said) if prompt + limit > CONTEXT else ANSWERS[api]
+
+    return answers
+
+
+@pytest.mark.parametrize("most", [32_000, 128_000])
+@pytest.mark.parametrize("api", ["chat", "messages", "responses"])
+@pytest.mark.parametrize("client", CLIENTS)
+async def test_how_much_fits_is_learnt_by_one_refusal(serve: Serve, client: str, api: str, most: int) -> None:
+    """An agent asks for as much in each request, beside a prompt that grows."""
+    async with serve(alpha=None, config={"providers": {"alpha": speaking(api)}}) as running:
+        running["alpha"].answers = fits("words ", api)
+        for words in (3_000, 6_000, 12_000, 24_000):
+            text = "words " * words
+            prompts: dict[str, dict[str, Any]] = {
+                "gemini": {"contents": [{"role": "user", "parts": [{"text": text}]}]},
+                "responses": {"input": text},
+            }
+            prompt = prompts.get(client, {"messages": [{"role": "user", "content": text}]})
+            status, headers, body = await asked(running, client, most, stream=False, **prompt)
+            assert (status, headers["x-holeshot-lowered"]) == (200, CLIENTS[client][2]), body
+            room = CONTEXT - words
+            assert room * 0.75 < limit_of(running["alpha"].received[-1].body) <= room
+        assert len(running["alpha"].received) == 5
+
+
+async def test_one_that_is_known_to_have_no_room_is_asked_after_one_that_may_have(serve: Serve) -> None:
+    prompt = [{"role": "user", "content": "words " * 3_000}]
+    async with serve(alpha=None, beta=None, config=servers({"mode": "single"})) as running:
+        running.prefer("alpha", "beta")
+        running["alpha"].answers = fits("words ", "chat")
+        running["beta"].answers = lambda _: ANSWERS["chat"]
+        for _ in range(3):
+            status, headers, _ = await asked(running, "chat", 32_000, stream=True, messages=prompt)
+            assert (status, headers["x-holeshot-deployment"], headers.get("x-holeshot-lowered")) == (
+                200,
+                "beta/m",
+                None,
+            )
+        assert len(running["alpha"].received) == 1
+
+
 async def test_who_asks_for_32000_where_they_fit_gets_them(serve: Serve) -> None:
     async with serve(alpha=None, config={"providers": {"alpha": speaking("chat")}}) as running:
         running["alpha"].answers = lambda _: ANSWERS["chat"]
