@@ -25,7 +25,7 @@ from gateway.core.attempts import Role
 from gateway.core.calls import Mode, Objective
 from gateway.settings import RaceSettings
 from gateway.steering.board import MemoryBoard
-from gateway.steering.plans import Launch, plan_beside
+from gateway.steering.plans import Launch
 
 _RACE = RaceSettings(mode=Mode.SINGLE, budget=0.1)
 
@@ -54,10 +54,17 @@ class Side:
 
     def race(self, request: Request, *, late: bool, won: Callable[[], None], done: Callable[[Result], None]) -> Race:
         """Return the race of a call here; ``late``: it runs beside that of a late model."""
-        self.plan = self.policy.plan(request, self._fleet.names(self._timeline.now_s))
-        plan = plan_beside(self.plan, "late") if late else self.plan
+        names = self._fleet.names(self._timeline.now_s)
+        self.plan = self.policy.plan(request, names, beside="late" if late else None)
         return Race(
-            request, plan, self.policy, self._fleet, self._timeline, objective=Objective.FIRST_TOKEN, done=done, won=won
+            request,
+            self.plan,
+            self.policy,
+            self._fleet,
+            self._timeline,
+            objective=Objective.FIRST_TOKEN,
+            done=done,
+            won=won,
         )
 
 

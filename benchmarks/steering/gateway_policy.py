@@ -16,8 +16,9 @@ from gateway.core.calls import CallRecord, Objective
 from gateway.settings import RaceSettings
 from gateway.steering.board import Board
 from gateway.steering.candidates import Terms
+from gateway.steering.demands import Demands
 from gateway.steering.outages import Strikes
-from gateway.steering.plans import Launch, Plan, rescued_in_time
+from gateway.steering.plans import Launch, Plan
 from gateway.steering.router import Steering
 from providers import Price
 
@@ -65,10 +66,10 @@ class GatewayPolicy(Policy):
             for each in world.providers
         }
 
-    def plan(self, request: Request, names: Sequence[str]) -> Plan:
-        """Plan as the API would ask for it."""
-        plan = self._steering.plan(MODEL, names, self._race, self._terms(request), request.prompt_class)
-        return rescued_in_time(plan, TIMEOUT_S)
+    def plan(self, request: Request, names: Sequence[str], *, beside: str | None = None) -> Plan:
+        """Plan as the API would ask for it; ``beside``: the late model that this one runs beside."""
+        terms = replace(self._terms(request), ttft_s=dict.fromkeys(names, TIMEOUT_S), demands=Demands(beside=beside))
+        return self._steering.plan(MODEL, names, self._race, terms, request.prompt_class)
 
     def _terms(self, request: Request) -> Terms:
         terms = Terms(self._objective, request.prompt_tokens, prices=self._prices, holds=self._holds)

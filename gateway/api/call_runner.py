@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
 import msgspec
 
@@ -21,7 +21,6 @@ from gateway.api.plan_call import (
 )
 from gateway.api.preferences import Preferences, is_passed_on
 from gateway.api.purse import Allowance, Purse
-from gateway.core.attempts import Role
 from gateway.core.calls import Call, CallRecord
 from gateway.core.errors import ApiError, ClientDisconnected, InternalError, NoDeploymentFits, NothingEnabled
 from gateway.core.race_failures import (
@@ -56,7 +55,7 @@ from gateway.racing import (
     within_room,
 )
 from gateway.settings import Cause, FallbackAfter, When
-from gateway.steering import Launch, Plan, plan_alone, plan_beside
+from gateway.steering import Plan
 from providers import Meaning
 
 if TYPE_CHECKING:
@@ -90,8 +89,14 @@ def cause_of(error: ApiError) -> Cause | None:
 
 FALLBACK = "x-holeshot-fallback"  # the model that was used instead of the requested one
 
-# Builds the call for a model; the second argument is the same call as built for the first model.
-PlanModel = Callable[[str, Call | None], Coroutine[Any, Any, PlannedCall]]
+
+class PlanModel(Protocol):
+    """Builds the call for a model: a ``PlanCall`` of one fleet."""
+
+    def __call__(
+        self, name: str, instead_of: Call | None, *, beside: str | None = None
+    ) -> Coroutine[Any, Any, PlannedCall]:
+        """As of ``PlanCall``."""
 
 
 class FallbackChain:
@@ -155,9 +160,12 @@ class FallbackChain:
         """Return the model that is asked beside the model ``late``, and when; None if there is none."""
         return next(self._waiting([*self._failed, (late, Cause.FAILED)], beside=True), None)
 
-    async def beside(self, late: str) -> PlannedCall | None:
-        """Build the call for the next model, which is asked beside the model ``late``; None if there is none."""
-        return await self._first_usable([(late, Cause.FAILED)], beside=True)
+    async def beside(self, late: str, first: str) -> PlannedCall | None:
+        """Build the call for the next model, which is asked beside the model ``late``; None if there is none.
+
+        ``first``: the one that was late first.
+        """
+        return await self._first_usable([(late, Cause.FAILED)], beside=first)
 
     def to_continue(self, *, beside: bool) -> Iterator[PlannedCall]:
         """Yield the fallbacks that may continue the answer of the current model; ``beside``: while it runs.
@@ -198,16 +206,18 @@ class FallbackChain:
         if planned.model.name != self.own:
             self.response_headers[FALLBACK] = planned.model.name
 
-    async def _first_usable(self, causes: Sequence[tuple[str, Cause]], *, beside: bool = False) -> PlannedCall | None:
+    async def _first_usable(
+        self, causes: Sequence[tuple[str, Cause]], *, beside: str | None = None
+    ) -> PlannedCall | None:
         """Build the call for the first usable fallback of models that could not answer; None if there is none.
 
-        ``beside``: they run, and only those are asked that need no failure.
+        ``beside``: this one runs, and only those are asked that need no failure.
         """
         self._failed += [each for each in causes if each not in self._failed]
-        for name, _ in self._waiting(self._failed, beside=beside):
+        for name, _ in self._waiting(self._failed, beside=beside is not None):
             self._tried.add(name)
             with suppress(ApiError):
-                return await self._plan_model(name, self._first_call)
+                return await self._plan_model(name, self._first_call, beside=beside)
         return None
 
     def _waiting(self, failed: Sequence[tuple[str, Cause]], *, beside: bool) -> Iterator[tuple[str, FallbackAfter]]:
@@ -592,9 +602,7 @@ class CallRunner:
         call = within_room(roomy.call, planned.model.deployments[roomy.deployment], roomy.tokens)
         if call is None:
             return False
-        plan = plan_alone(planned.plan, Launch(deployment=roomy.deployment, delay_s=0.0, role=Role.FORM))
-        plan = msgspec.structs.replace(plan, rest=(), rescue_s=None, withheld=None)
-        planned = msgspec.structs.replace(planned, call=call, plan=plan)
+        planned = msgspec.structs.replace(planned, call=call, plan=planned.plan.in_another_form(roomy.deployment))
         if not await self.purse.holds(planned):
             return False
         failed[:] = [each for each in failed if each[0] != planned.model.name]
@@ -648,9 +656,8 @@ class Beside:
         runner, first = self._runner, self._first
         if runner.open_call.sent.left <= 0:
             return None
-        while (planned := await self._fallbacks.beside(self._late)) is not None:
+        while (planned := await self._fallbacks.beside(self._late, first.model.name)) is not None:
             self._late = planned.model.name
-            planned = msgspec.structs.replace(planned, plan=plan_beside(planned.plan, first.model.name))
             if await runner.purse.holds(planned) and self._is_paid(planned, is_second=is_rescued):
                 self._raced[planned.model.name] = planned
                 allowance = Allowance(runner.purse, planned, beside=True)

@@ -15,10 +15,11 @@ from gateway.api.fitting import Fitting
 from gateway.api.json_body import CHARS_PER_TOKEN
 from gateway.api.overrides import NOTHING, with_override
 from gateway.api.provider_state import StoredAt
-from gateway.api.relayed_plans import first_of, fitted, hedged, passed_on, reading_of
+from gateway.api.relayed_plans import demands_of as relayed_demands
+from gateway.api.relayed_plans import first_of, fitted, hedged, read_as
 from gateway.api.relayed_plans import terms_of as relayed_terms
 from gateway.api.request import ParsedRequest
-from gateway.api.resolved_model import COUNT_KNOWN, REFUSE, SHORT_BYTES, ResolvedModel, led_by
+from gateway.api.resolved_model import COUNT_KNOWN, REFUSE, SHORT_BYTES, ResolvedModel
 from gateway.api.shapes import Decided, decided, keep, shape_of
 from gateway.core.attempts import AnswerKind, WinOn
 from gateway.core.calls import Call, CallKind, CallRecord, Level, Maker, Mode, Objective
@@ -48,14 +49,15 @@ from gateway.racing import (
 from gateway.settings import RaceSettings
 from gateway.steering import (
     CONVERSATION_BYTES,
+    NO_DEMANDS,
     PREFIX_BYTES,
     STRATEGIES,
+    Demands,
     Plan,
     Prefix,
     Terms,
     conversation_of,
     prefix_of,
-    rescued_in_time,
 )
 from providers import aside, concerns
 from providers.dialects import SEARCHED_BYTES, Lasting, accounts_in, bound_reasoning
@@ -79,8 +81,10 @@ class PlannedCall(msgspec.Struct, frozen=True):
 class PlanCall(Protocol):
     """Builds the call for one model; ``instead_of`` is the same call as built for the first model."""
 
-    def __call__(self, name: str, instead_of: Call | None, *, fleet: Fleet) -> Coroutine[Any, Any, PlannedCall]:
-        """Build the call for the model ``name`` of ``fleet``.
+    def __call__(
+        self, name: str, instead_of: Call | None, *, fleet: Fleet, beside: str | None = None
+    ) -> Coroutine[Any, Any, PlannedCall]:
+        """Build the call for the model ``name`` of ``fleet``; ``beside``: the late model that it runs beside.
 
         Raises:
             ApiError: this model cannot be used for it.
@@ -99,12 +103,14 @@ async def plan_call(
     made_by: StoredAt | None = None,
     allow: Callable[[Model], Model] | None = None,
     vectors: "VectorComparisons | None" = None,
+    beside: str | None = None,
 ) -> PlannedCall:
     """Build and plan the call that ``parsed`` requests from the model ``name``. The plan is counted in the standings.
 
     ``fleet`` is the one that the call has leased. ``made_by`` has what the request names or
     continues. ``instead_of`` is the same call as built for the model that could not answer. ``allow`` may change the
-    model's cost limits. ``vectors`` knows whose embeddings are unlike others.
+    model's cost limits. ``vectors`` knows whose embeddings are unlike others. ``beside``: the late model that it runs
+    beside.
 
     Raises:
         ModelNotFound, Forbidden, InvalidRequest: the client may not send this request to this model.
@@ -144,15 +150,22 @@ async def plan_call(
         call = await _with_maker(context, call, parsed, client, fleet, model)
     is_fallback = instead_of is not None
     terms = _terms_of(
-        context, call, resolved, model, fitting, is_fallback=is_fallback, race_asked=race_asked, whose=whose
+        context,
+        call,
+        resolved,
+        model,
+        fitting,
+        is_fallback=is_fallback,
+        race_asked=race_asked,
+        whose=whose,
+        beside=beside,
     )
     names = tuple([deployment.name for deployment in fitting.deployments])
     if shape is not None:
         keep(fleet, client, shape, parsed, Decided.of(model, names, call, terms), fitting)
     plan = _planned(context, call, model, names, terms, client_context)
-    plan = resolved.applied_to(_as_it_may_be(plan, parsed, call, model))
     call = _with_marks(context, call, terms.prefix, plan, is_named=session is not None) if model.marks else call
-    reading = EVENTS if relayed is None else reading_of(parsed, model, plan)
+    plan, reading = (plan, EVENTS) if relayed is None else read_as(parsed, model, plan)
     if vectors is not None and index is not None and resolved.is_race_set:
         vectors.compare(context, fleet, model, index, plan)
     return PlannedCall(call, model, plan, resolved.response_headers, terms.prefix, names, reading)
@@ -219,9 +232,9 @@ async def _as_decided(  # noqa: PLR0917 - what is known of a request
         leased=seats.leased,
         is_counted=bool(stamp.levels) or model.usd_per_day is not None,
     )
+    if call.maker is not None:
+        terms = msgspec.structs.replace(terms, demands=_led_by(call.maker, call, model))
     plan = _planned(context, call, model, known.names, terms, client_context)
-    if call.maker is not None or (plan.rescue_s is not None and plan.rescue_s > known.soon_s):
-        plan = _as_it_may_be(plan, parsed, call, model)
     call = _with_marks(context, call, terms.prefix, plan, is_named=session is not None) if model.marks else call
     return PlannedCall(call, model, plan, dict(parsed.response_headers), terms.prefix, known.names)
 
@@ -306,22 +319,28 @@ def _not_against_itself(model: Model) -> Model:
     return msgspec.structs.replace(model, race=model.race.model_copy(update={"mode": Mode.SINGLE}))
 
 
-def _as_it_may_be(plan: Plan, parsed: ParsedRequest, call: Call, model: Model) -> Plan:
-    """Return ``plan`` without what may not be for this call."""
-    if plan.rescue_s is not None:
-        plan = rescued_in_time(plan, model.deployments[plan.launches[0].deployment].clocks.ttft_s)
-    if parsed.relayed is not None:
-        return passed_on(plan, parsed, model)
-    if parsed.runs_on:
-        plan = msgspec.structs.replace(plan, rescue_s=None)  # however late, it is started once
+def _demands_of(call: Call, resolved: ResolvedModel, model: Model, beside: str | None) -> Demands:
+    """Return what a call demands of its plan, however quick its deployments are."""
+    parsed, demands = resolved.asked, NO_DEMANDS
     if call.maker is not None:
-        strangers = [
-            name
-            for name, each in model.deployments.items()
-            if cannot_read(call.maker, each, call.client) or is_bound_elsewhere(each, call.maker, call.client)
-        ]
-        plan = led_by(call.maker, strangers, plan)
-    return plan
+        demands = _led_by(call.maker, call, model)
+    elif parsed.relayed is not None:
+        demands = relayed_demands(parsed, model)
+    if parsed.runs_on:
+        demands = msgspec.structs.replace(demands, rescued=False)
+    if resolved.order or not resolved.may_fail_over:
+        demands = msgspec.structs.replace(demands, order=resolved.order, may_fail_over=resolved.may_fail_over)
+    return demands if beside is None else msgspec.structs.replace(demands, beside=beside)
+
+
+def _led_by(maker: Maker, call: Call, model: Model) -> Demands:
+    """Return the demand that the maker of a conversation's reasoning leads, and those come last that refuse it."""
+    strangers = [
+        name
+        for name, each in model.deployments.items()
+        if cannot_read(maker, each, call.client) or is_bound_elsewhere(each, maker, call.client)
+    ]
+    return Demands(maker=maker.deployment, strangers=frozenset(strangers))
 
 
 def _alike(_: Deployment) -> None:
@@ -419,6 +438,7 @@ def _terms_of(
     is_fallback: bool,
     race_asked: RaceSettings,
     whose: str | None,
+    beside: str | None,
 ) -> Terms:
     """Return the terms on which the deployments of ``model`` are compared for a call."""
     parsed, sent, seats = resolved.asked, resolved.parsed, context.services.seats
@@ -450,6 +470,8 @@ def _terms_of(
         ],
         asked=None if race_asked is model.race else race_asked,
         learnt_as=None if model.tenant is None else model.learnt_as,
+        ttft_s=model.ttft_s,
+        demands=_demands_of(call, resolved, model, beside),
     )
     return terms if parsed.relayed is None else relayed_terms(terms, parsed, model)
 

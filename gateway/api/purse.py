@@ -14,7 +14,7 @@ from gateway.core.attempts import Narrowed, Role
 from gateway.fleet.models import Model
 from gateway.limits import LimitReached
 from gateway.racing import Continuer, OpenCall, Stopped
-from gateway.steering import Launch, Plan, plan_alone
+from gateway.steering import Launch, Plan
 
 
 class Purse:
@@ -90,7 +90,7 @@ class Purse:
         async def holds(launch: Launch) -> bool:
             if beside is None:
                 return True  # held when the call began
-            return await self.holds(msgspec.structs.replace(planned, plan=plan_alone(planned.plan, launch)))
+            return await self.holds(msgspec.structs.replace(planned, plan=planned.plan.continued(launch)))
 
         def permits(launch: Launch, stopped: Stopped) -> bool:
             if stopped is Stopped.BROKE:

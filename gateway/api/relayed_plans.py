@@ -10,12 +10,11 @@ from gateway.api.preferences import policy_violation
 from gateway.api.relayed_api import RelayedApi
 from gateway.api.request import ParsedRequest
 from gateway.api.resolved_model import COUNT_KNOWN, REFUSE, ResolvedModel, uncounted_units, without_price
-from gateway.core.attempts import Role
 from gateway.core.calls import Mode
 from gateway.fleet.models import Deployment, Model
-from gateway.racing import EXTRA_ROLES, Relayed
+from gateway.racing import Relayed
 from gateway.settings import DataPolicy, Unpriced
-from gateway.steering import Plan, Terms
+from gateway.steering import Demands, Plan, Terms
 from providers.dialects import DIALECTS, PIVOT
 
 
@@ -65,34 +64,23 @@ def terms_of(terms: Terms, parsed: ParsedRequest, model: Model) -> Terms:
     )
 
 
-def passed_on(plan: Plan, parsed: ParsedRequest, model: Model) -> Plan:
-    """Return the plan with its costs, where characters are paid for, and without extra attempts that answer otherwise.
+def demands_of(parsed: ParsedRequest, model: Model) -> Demands:
+    """Return what such a call demands of its plan: others that answer alike, or, if it changes something, one."""
+    if parsed.stateful:
+        return Demands(once=True)
+    return Demands(identity={name: each.identity for name, each in model.deployments.items()})
 
-    Where asking twice changes something, deployments are asked one after the other.
-    """
+
+def read_as(parsed: ParsedRequest, model: Model, plan: Plan) -> tuple[Plan, Relayed]:
+    """Return the plan with its costs, where characters or queries are paid for, and how its deployments are read."""
     assert parsed.relayed is not None
     api = parsed.relayed
-    if not parsed.stateful:
-        plan = _of_one_model(plan, model)
     if api.by_character is not None or (api.by_query and plan.cost_usd):
         names = (*(launch.deployment for launch in plan.launches), *plan.rest)
         found = {name: _usd_of(api, parsed, model.deployments[name]) for name in names}
         plan = msgspec.structs.replace(plan, cost_usd={name: usd for name, usd in found.items() if usd is not None})
-    if parsed.stateful:
-        first = [msgspec.structs.replace(each, audited=False) for each in plan.launches[:1]]
-        rest = (*(each.deployment for each in plan.launches[1:]), *plan.rest)
-        plan = msgspec.structs.replace(
-            plan, launches=tuple(first), rest=rest, rescue_s=None, width_asked=0, narrowed=None
-        )
-    return plan
-
-
-def reading_of(parsed: ParsedRequest, model: Model, plan: Plan) -> Relayed:
-    """Return how the deployments of ``plan`` are asked, and their answers passed on."""
-    assert parsed.relayed is not None
-    api = parsed.relayed
     costs = plan.cost_usd if api.by_character is not None else {}
-    return Relayed(
+    return plan, Relayed(
         api.path,
         DIALECTS.get(api.api, PIVOT),
         parsed.form,
@@ -117,23 +105,6 @@ def hedged(model: Model) -> Model:
         return model
     race = model.race.model_copy(update={"mode": Mode.HEDGE, "budget": min(model.race.budget, SHORT_BUDGET)})
     return msgspec.structs.replace(model, race=race)
-
-
-def _of_one_model(plan: Plan, model: Model) -> Plan:
-    """Return ``plan`` with no extra attempt but those that answer alike; others replace what fails or hangs."""
-    if not plan.launches:
-        return plan
-    first, *others = plan.launches
-    primary = model.deployments[first.deployment]
-    same, rest = [first], list(plan.rest)
-    for each in others:
-        if each.role not in EXTRA_ROLES or model.deployments[each.deployment].answers_like(primary):
-            same.append(each)
-        elif plan.rescue_s is None:
-            rest.insert(0, each.deployment)
-        else:
-            same.append(msgspec.structs.replace(each, delay_s=max(each.delay_s, plan.rescue_s), role=Role.FAILOVER))
-    return msgspec.structs.replace(plan, launches=tuple(same), rest=tuple(rest))
 
 
 def _obstacle(

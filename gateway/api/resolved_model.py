@@ -1,8 +1,7 @@
 """A model as one request asks it: the permitted deployments, the parameters, and the headers that report them."""
 
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
-from typing import TypeVar
 
 import msgspec
 
@@ -13,13 +12,10 @@ from gateway.api.json_body import values_of
 from gateway.api.preferences import CONSUMED, NOTHING, Chosen, is_passed_on, preferred
 from gateway.api.provider_state import StoredAt
 from gateway.api.request import ParsedRequest
-from gateway.core.attempts import Role
-from gateway.core.calls import Maker
 from gateway.core.errors import InvalidRequest, NoDeploymentFits, NothingStored, ResponseNotFound
 from gateway.fleet.models import Deployment, Model, Parameters
 from gateway.limits import Use
 from gateway.settings import RaceSettings, Unpriced
-from gateway.steering import Launch, Plan, Start
 from providers import (
     Meaning,
     finished,
@@ -267,14 +263,15 @@ class ResolvedModel:
         is_own = deployment.asked_in(dialect, tools=parsed.needs.tools, client=self._client) is dialect
         return is_own and not deployment.upstream.losses(dialect, deployment.model, thread)
 
-    def applied_to(self, plan: Plan) -> Plan:
-        """Return ``plan`` in the order that the request asks for, or without failover if it asks for that."""
-        chosen = self._chosen
-        if chosen is not None and chosen.order:
-            plan = in_order(plan, chosen.order)
-        if chosen is not None and not chosen.failover:
-            plan = msgspec.structs.replace(plan, launches=plan.launches[:1], rest=())
-        return plan
+    @property
+    def order(self) -> tuple[str, ...]:
+        """The deployments that the request wants one after the other, before all others."""
+        return () if self._chosen is None else self._chosen.order
+
+    @property
+    def may_fail_over(self) -> bool:
+        """Whether another deployment may be asked after the first."""
+        return self._chosen is None or self._chosen.failover
 
     def _prefer(self, client: Client) -> None:
         parsed = self.parsed
@@ -360,53 +357,3 @@ def having(deployments: Iterable[Deployment], stored: StoredAt) -> list[Deployme
     raise NothingStored(
         f"'{stored.field}' is stored at {provider}, which does not serve this model for this key", param=stored.field
     )
-
-
-def in_order(plan: Plan, order: tuple[str, ...]) -> Plan:
-    """Return a plan that tries the deployments of ``order`` one after the other, then the rest."""
-    names = [*dict.fromkeys([*(launch.deployment for launch in plan.launches), *plan.rest])]
-    if not names:
-        return plan
-    names.sort(key=lambda name: order.index(name) if name in order else len(order))
-    first, rest = Launch(names[0], 0.0, Role.PRIMARY), tuple(names[1:])
-    explanation = plan.explanation
-    if explanation is not None:
-        start = Start(names[0], 0.0, Role.PRIMARY, audited=False, extra=False, why="in the requested order")
-        explanation = msgspec.structs.replace(explanation, launches=(start,), rest=rest)
-    return msgspec.structs.replace(plan, launches=(first,), rest=rest, explanation=explanation)
-
-
-_Launched = TypeVar("_Launched", Launch, Start)
-
-
-def led_by(maker: Maker, strangers: Container[str], plan: Plan) -> Plan:
-    """Return a plan whose first launch is at the maker of the conversation's reasoning or last answer, or its provider.
-
-    Its deployment changes places with that of the first launch; one that is broken does not. ``strangers`` are known to
-    refuse the reasoning: they are not raced, and come last.
-    """
-    names = [*dict.fromkeys([*(launch.deployment for launch in plan.launches), *plan.rest])]
-    provider = maker.deployment.partition("/")[0]
-    able = [name for name in names if name not in plan.tripped and name not in strangers]
-    leader = next((name for name in able if name == maker.deployment), None)
-    leader = leader or next((name for name in able if name.partition("/")[0] == provider), None)
-    if leader is None:
-        return plan
-    swapped = {names[0]: leader, leader: names[0]}
-
-    def exchanged(launches: Iterable[_Launched]) -> tuple[_Launched, ...]:
-        named = [(swapped.get(each.deployment, each.deployment), each) for each in launches]
-        return tuple(msgspec.structs.replace(each, deployment=name) for name, each in named if name not in strangers)
-
-    launches = exchanged(plan.launches)
-    launched = {each.deployment for each in launches}
-    rest = [swapped.get(name, name) for name in plan.rest]
-    rest += [name for name in names if name not in launched and name not in rest]
-    rest.sort(key=lambda name: name in strangers)
-    explanation = plan.explanation
-    if explanation is not None:
-        first, *later = exchanged(explanation.launches)
-        if leader != names[0]:
-            first = msgspec.structs.replace(first, why="it made what the conversation goes on from")
-        explanation = msgspec.structs.replace(explanation, launches=(first, *later), rest=tuple(rest))
-    return msgspec.structs.replace(plan, launches=launches, rest=tuple(rest), explanation=explanation)

@@ -22,7 +22,7 @@ from gateway.core.calls import Call
 from gateway.fleet.fleet import Fleet
 from gateway.fleet.models import Model
 from gateway.racing import answer_kind
-from gateway.steering import RESCUE_IN_TIME, Terms
+from gateway.steering import NO_DEMANDS, Terms
 
 MOST_CLIENTS = 256  # of a fleet; the one that called longest ago goes first
 MOST_SHAPES = 16  # of a client, likewise: who varies them drives out none of others; a few kB each
@@ -53,7 +53,6 @@ class Decided(msgspec.Struct, frozen=True):
     names: tuple[str, ...]  # of the deployments that fit
     call: Call  # in which all that is a request's own is left out, as in the terms
     terms: Terms
-    soon_s: float  # a rescue that comes by then is in time for every deployment
 
     @classmethod
     def of(cls, model: Model, names: tuple[str, ...], call: Call, terms: Terms) -> "Decided":
@@ -62,9 +61,8 @@ class Decided(msgspec.Struct, frozen=True):
             call, id="", tags={}, levels=(), trace=None, fields={}, headers={}, request_id=None, kind=None,
             conversation=None, cache_key=None, maker=None, wordings={}, dropped={}, apart={},
         )  # fmt: skip
-        own = msgspec.structs.replace(terms, limits=None, leased=(), prefix=None, kind=None)
-        shortest_s = min((each.clocks.ttft_s for each in model.deployments.values()), default=0.0)
-        return cls(model, names, bare, own, RESCUE_IN_TIME * shortest_s)
+        own = msgspec.structs.replace(terms, limits=None, leased=(), prefix=None, kind=None, demands=NO_DEMANDS)
+        return cls(model, names, bare, own)
 
     def holds_for(self, parsed: ParsedRequest) -> bool:
         """Whether a request of this shape has nothing that is decided for it alone.

@@ -14,7 +14,6 @@ import msgspec
 import structlog
 
 from gateway.api.call_context import CallContext
-from gateway.core.attempts import Role
 from gateway.fleet.fleet import Fleet
 from gateway.fleet.models import Deployment, Model
 from gateway.racing import EXTRA_ROLES
@@ -92,7 +91,7 @@ class VectorComparisons:
         for pair in due:
             self._not_before[pair] = now + AGAIN_S
             permit = partial(context.steering.permit, model.name, race=model.race, payer=model.payer)
-            if all(permit(Launch(name, 0.0, Role.EXPLORE), cost_usd=plan.cost_usd.get(name)) for name in pair):
+            if all(permit(Launch.to_compare(name), cost_usd=plan.cost_usd.get(name)) for name in pair):
                 fleet.hold()
                 self._start(self._compare(fleet, model, pair)).add_done_callback(fleet.let_go)
 

@@ -14,7 +14,7 @@ import structlog
 from gateway.api.fitting import Fitting, Question, fitted
 from gateway.api.json_body import CHARS_PER_TOKEN
 from gateway.api.request import Needs
-from gateway.core.attempts import AttemptRecord, Outcome, Role, WinOn
+from gateway.core.attempts import AttemptRecord, Outcome, WinOn
 from gateway.core.calls import Call, CallKind, CallRecord, Mode, Objective
 from gateway.core.errors import ApiError, ShuttingDown
 from gateway.core.prompt_classes import answer_class
@@ -23,7 +23,7 @@ from gateway.fleet.fleet import Fleet
 from gateway.fleet.models import Deployment, Model
 from gateway.racing import Block, ClientGone, Forward, OpenCall, Race, Services, Winner
 from gateway.settings import DataPolicy, ProbeSettings, Settings
-from gateway.steering import Health, HealthState, Launch, Plan
+from gateway.steering import Health, HealthState, Plan
 from providers import UpstreamError
 from providers.dialects import PIVOT
 
@@ -402,7 +402,7 @@ class Prober:
     async def _send(self, probe: Probe, open_call: OpenCall, model: Model, deployment: Deployment) -> None:
         """Send a reserved probe, unless the deployment is in use by now, and store how it ended."""
         services = self._services
-        plan = Plan((Launch(deployment.name, 0.0, Role.PRIMARY),), (), Mode.SINGLE)
+        plan = Plan.at(deployment.name)
         quiet_s, sink = self._settings.quiet_s, DiscardingSink(self._settings.max_tokens)
         try:
             # A call may have begun during the reservation.

@@ -56,6 +56,8 @@ class Narrowed(StrEnum):
     STATEFUL = "stateful"  # it changes something at the provider, so it is never sent twice
     LONG_PROMPT = "long_prompt"  # beyond ``max_prompt_tokens``: hedged, not raced
     UNFIT = "unfit"  # other deployments cannot answer this request, or it left them out
+    DIFFERS = "differs"  # others are other models, and would not answer alike
+    ORDERED = "ordered"  # the request wants the deployments one after the other, or no other at all
     COOLING = "cooling"  # others pause after a 429, are broken or out
     CAPACITY = "max_in_flight"  # others have no free seat
     RATE_LIMITS = "rate_limits"  # others' rate limits have no room for an extra attempt
@@ -80,6 +82,8 @@ _IN_WORDS = {
     Narrowed.STATEFUL: "requests change something at the provider, so they are never sent twice",
     Narrowed.LONG_PROMPT: "prompts are longer than max_prompt_tokens",
     Narrowed.UNFIT: "other deployments cannot answer these requests",
+    Narrowed.DIFFERS: "other deployments are other models, which would not answer alike",
+    Narrowed.ORDERED: "requests want deployments one after the other, or the first alone",
     Narrowed.COOLING: "{who} not available: after a 429, broken or out",
     Narrowed.CAPACITY: "other deployments have no free seat",
     Narrowed.RATE_LIMITS: "{who} rate-limited",

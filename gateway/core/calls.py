@@ -232,8 +232,9 @@ class CallRecord(CallHead, frozen=True, kw_only=True, omit_defaults=True, gc=Fal
         Column(
             "Why there were fewer attempts than `width_asked`, or a later extra one was refused; null if "
             "nothing stood in the way: `limits` (a fallback was kept out), `stateful`, `long_prompt`, "
-            "`unfit`, `cooling`, `max_in_flight`, `rate_limits`, `usd_per_day`, `extra_usd_per_call`, "
-            "`budget`, `probe` or `no_rival_worth_it` ([what each means](../policy.md#fewer-attempts)).",
+            "`unfit`, `differs`, `ordered`, `cooling`, `max_in_flight`, `rate_limits`, `usd_per_day`, "
+            "`extra_usd_per_call`, `budget`, `probe` or `no_rival_worth_it` "
+            "([what each means](../policy.md#fewer-attempts)).",
             logged=True,
             traced=True,
             listed=True,

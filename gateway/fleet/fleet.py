@@ -169,9 +169,11 @@ class Resolver:
         learnt = learnt_by(deployments.values())
 
         def raced(race: RaceSettings, *timeouts: Timeouts, profiles: Mapping[Profile, Model]) -> Model:
+            clocked = {key: self._clocked(each, own_of[key], *timeouts) for key, each in deployments.items()}
             return Model(
                 name=name,
-                deployments={key: self._clocked(each, own_of[key], *timeouts) for key, each in deployments.items()},
+                deployments=clocked,
+                ttft_s={key: each.clocks.ttft_s for key, each in clocked.items()},
                 race=race,
                 adhoc=adhoc,
                 payer=payer or name,

@@ -153,10 +153,10 @@ class Deployment(MaskedRecord, frozen=True):
         """Whether both are declared to be one model: by ``same_as``, or by names that mean the same."""
         return model_identity(self.same_as or self.model) == model_identity(other.same_as or other.model)
 
-    def answers_like(self, other: "Deployment") -> bool:
-        """Whether both are one model, and neither is configured to answer in a format of its own."""
-        own, others = self.extra_body, other.extra_body
-        return self.is_same_model(other) and all(own.get(name) == others.get(name) for name in _FORMATS)
+    @property
+    def identity(self) -> tuple[object, ...]:
+        """The model, and the formats in which it is configured to answer: those with the same answer alike."""
+        return model_identity(self.same_as or self.model), *[self.extra_body.get(name) for name in _FORMATS]
 
     def hide_addresses(self, error: UpstreamError) -> None:
         """Make the message of ``error`` fit for its caller, who must not read the operator's addresses."""
@@ -398,6 +398,7 @@ class Model(msgspec.Struct, frozen=True):
     payer: str = ""  # whose budget and dollars pay for its calls: its own name, or one of a comma list
     prices: Mapping[str, Price] = {}  # by deployment, if known
     limits: Mapping[str, int] = {}  # by deployment, if set: the smaller of max_in_flight and max_in_flight_fleet
+    ttft_s: Mapping[str, float] = {}  # by deployment: the time-out of a first token
     weights: Mapping[str, float] = {}  # by deployment, those that are not 1
     canaries: Mapping[str, float] = {}  # the shares of canaries, by deployment
     bills_losers: frozenset[str] = frozenset()  # deployments that bill the whole answer after a disconnect
@@ -444,6 +445,7 @@ class Model(msgspec.Struct, frozen=True):
             learnt=learnt_by(deployments.values()),
             prices=kept(self.prices),
             limits=kept(self.limits),
+            ttft_s=kept(self.ttft_s),
             weights=kept(self.weights),
             canaries=kept(self.canaries),
             bills_losers=self.bills_losers & deployments.keys(),

@@ -13,7 +13,6 @@ from .constants import CONVERSATION_BYTES as CONVERSATION_BYTES
 from .constants import EXPLORE_NEW_SHARE as EXPLORE_NEW_SHARE
 from .constants import PREFIX_BYTES as PREFIX_BYTES
 from .constants import REFRESH_EVERY_S as REFRESH_EVERY_S
-from .constants import RESCUE_IN_TIME as RESCUE_IN_TIME
 from .constants import RESCUE_MIN_S as RESCUE_MIN_S
 from .constants import SLOT_S as SLOT_S
 from .constants import SLOTS_KEPT as SLOTS_KEPT
@@ -22,6 +21,8 @@ from .counts import ROUNDING as ROUNDING
 from .counts import edge_s as edge_s
 from .counts import event as event
 from .counts import event_field as event_field
+from .demands import NO_DEMANDS as NO_DEMANDS
+from .demands import Demands as Demands
 from .health import Condition as Condition
 from .health import Health as Health
 from .health import HealthState as HealthState
@@ -36,9 +37,6 @@ from .plans import Explanation as Explanation
 from .plans import Launch as Launch
 from .plans import Plan as Plan
 from .plans import Start as Start
-from .plans import plan_alone as plan_alone
-from .plans import plan_beside as plan_beside
-from .plans import rescued_in_time as rescued_in_time
 from .redis_board import STRIKES_KEY as STRIKES_KEY
 from .redis_board import RedisBoard as RedisBoard
 from .router import Steering as Steering

@@ -31,6 +31,7 @@ from gateway.steering.constants import (
     VALUED_STARTS,
     WHOLE_SHARE,
 )
+from gateway.steering.demands import NO_DEMANDS, Demands
 from gateway.steering.estimates import Estimate, Standings
 from gateway.steering.health import Condition, HealthState
 from gateway.steering.plans import Offer
@@ -70,6 +71,8 @@ class Terms(msgspec.Struct, frozen=True):
     # Deployments that do not take a preference of this call's, or have refused other clients what it asks for.
     supposed: Collection[str] = ()
     learnt_as: Mapping[str, str] | None = None  # by deployment: the name of what the client's own key shows of it
+    ttft_s: Mapping[str, float] = {}  # by deployment: the time-out of its first token, before which a rescue must come
+    demands: Demands = NO_DEMANDS
 
 
 _NONE: Mapping[str, float] = {}

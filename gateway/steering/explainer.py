@@ -1,8 +1,8 @@
 """The explainer: describes a plan in words and numbers. It runs on request only, and decides nothing."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from itertools import pairwise
-from math import isfinite
+from math import inf, isfinite
 from typing import cast
 
 import msgspec
@@ -21,6 +21,7 @@ from gateway.steering.constants import (
     HEDGE_SHARE,
     MEETS_QUANTILE,
     RESCUE_FACTOR,
+    RESCUE_IN_TIME,
     RESCUED_OF,
     RESCUED_SHARE,
 )
@@ -57,7 +58,7 @@ def explained(
         answer_tokens,
         probes and terms.watches and not terms.stateful,
     )
-    facts = _facts(plan, by_name, race, known, tokens) if plan.launches else {}
+    facts = _facts(plan, by_name, race, terms, known, tokens) if plan.launches else {}
     ranked = sorted(
         lineup.candidates,
         key=lambda each: (each.condition.state is not HealthState.OK, each.canary > 0, *preference(each)),
@@ -81,7 +82,7 @@ def explained(
         deployments=tuple(_prospect(each, race, terms, known) for each in ranked),
         excluded=terms.excluded or {},
         launches=tuple(
-            _start(launch, facts, by_name[launch.deployment], known, is_extra=number > 0)
+            _start(launch, facts, by_name[launch.deployment], known, is_extra=number > 0 or launch.why is Why.FALLBACK)
             for number, launch in enumerate(plan.launches)
         ),
         rest=plan.rest,
@@ -178,7 +179,7 @@ def _prospect(candidate: Candidate, race: RaceSettings, terms: Terms, known: _Kn
         canary=candidate.canary or None,
         held_bytes=known.held.get(name),
         score_s=round(candidate.score_s, 4),
-        passed_over=_passed_over(candidate, race, terms, probes=known.probes),
+        passed_over=passed_over(candidate, race, terms, probes=known.probes),
         near=name in known.near,
         draw=round(known.chances.get(name, 0.0), 4),
     )
@@ -187,20 +188,34 @@ def _prospect(candidate: Candidate, race: RaceSettings, terms: Terms, known: _Kn
 _NO_SLOT = "no slot of max_in_flight_fleet is leased here and free"
 
 
-def _passed_over(candidate: Candidate, race: RaceSettings, terms: Terms, *, probes: bool) -> str | None:
+def passed_over(candidate: Candidate, race: RaceSettings, terms: Terms, *, probes: bool) -> str | None:
+    """Return why a deployment comes after others, whatever its score; None if it does not."""
     if candidate.condition.state is not HealthState.OK:
         return f"{candidate.condition.state}{_asked_again(candidate.condition, probes=probes)}"
-    if candidate.tier >= Tier.FLAWED:
-        name = candidate.deployment
-        full = _NO_SLOT if name in terms.leased else "max_in_flight requests are in flight"
-        return full if candidate.tier is Tier.FULL else {**(terms.flawed or {}), **(terms.second or {})}[name]
-    if candidate.canary:
+    if candidate.canary and candidate.tier < Tier.FLAWED:
         return "canary: primary for its share of the calls, otherwise a last resort"
-    if candidate.tier is Tier.FREE:
-        return None
+    words = _OF_TIER.get(candidate.tier)
+    return candidate.tier.name.lower() if words is None else words(candidate, race, terms)
+
+
+def _missed(candidate: Candidate, race: RaceSettings, _: Terms) -> str:
     if race.min_tok_s is not None and candidate.estimate.slower_than(race.min_tok_s):
         return f"decodes below min_tok_s {race.min_tok_s:g}"
     return f"too often later than ttft_ms {race.ttft_ms:g}"
+
+
+def _no_room(candidate: Candidate, _: RaceSettings, terms: Terms) -> str:
+    return _NO_SLOT if candidate.deployment in terms.leased else "max_in_flight requests are in flight"
+
+
+# Why a tier comes after the others, in words.
+_OF_TIER: Mapping[Tier, Callable[[Candidate, RaceSettings, Terms], str | None]] = {
+    Tier.FREE: lambda *_: None,
+    Tier.MISSES: _missed,
+    Tier.FLAWED: lambda each, _, terms: (terms.flawed or {})[each.deployment],
+    Tier.SECOND: lambda each, _, terms: (terms.second or {})[each.deployment],
+    Tier.FULL: _no_room,
+}
 
 
 def _asked_again(condition: Condition, *, probes: bool) -> str:
@@ -275,8 +290,8 @@ def _chances(lineup: Lineup, held: Held, home: Candidate | None) -> dict[str, fl
     return chances
 
 
-def _facts(
-    plan: Plan, by_name: Mapping[str, Candidate], race: RaceSettings, known: _Known, tokens: float
+def _facts(  # noqa: PLR0917 - what is known of a plan
+    plan: Plan, by_name: Mapping[str, Candidate], race: RaceSettings, terms: Terms, known: _Known, tokens: float
 ) -> dict[str, object]:
     """Return the values for the sentences about launches."""
     primary = plan.launches[0].deployment
@@ -288,7 +303,7 @@ def _facts(
         "chosen": _chosen(known.chances[primary], len(known.near)),
         "near": len(known.near),
         "share": 1.0 - min(race.budget, HEDGE_SHARE),
-        "hangs": _hangs(estimate),
+        "hangs": _hangs(estimate, terms.ttft_s.get(primary, inf)),
         "offer": _offered(plan, race),
         "rescue_s": min((each.delay_s for each in plan.launches if each.why is Why.RESCUE), default=0.0),
     }
@@ -312,14 +327,17 @@ def _chosen(share: float, near: int) -> str:
     return "chosen for its score" if share >= _ALL else f"chosen for its score, for {share:.0%} of such calls"
 
 
-def _hangs(estimate: Estimate) -> str:
+def _hangs(estimate: Estimate, ttft_timeout_s: float) -> str:
     """Return when the primary counts as hanging, with the figures of which that is made."""
     after_s, q95_s = estimate.hangs_s, estimate.q95_s
+    within = f", but within {RESCUE_IN_TIME:.0%} of its time-out" if RESCUE_IN_TIME * ttft_timeout_s < after_s else ""
     if after_s < RESCUE_FACTOR * q95_s:
-        return f"most of the primary's first tokens come much sooner; it counts as hanging after {after_s:.2f} s"
+        return (
+            f"most of the primary's first tokens come much sooner; it counts as hanging after {after_s:.2f} s{within}"
+        )
     least = f", but {after_s:g} s at least" if after_s > RESCUE_FACTOR * q95_s else ""
     usual = f"95% of the primary's first tokens come within {q95_s:.2f} s"
-    return f"{usual}; it counts as hanging after {RESCUE_FACTOR:g} times that{least}"
+    return f"{usual}; it counts as hanging after {RESCUE_FACTOR:g} times that{least}{within}"
 
 
 def _bill(plan: Plan, by_name: Mapping[str, Candidate], costs: Mapping[str, float]) -> dict[str, float]:
@@ -350,6 +368,9 @@ _WORDS = {
     " first {held_kb} KB",
     Why.RENDEZVOUS: "rendezvous: no cache is known to hold this prompt; of {near} that are about equally good, every"
     " replica sends prompts that begin with the same 4 KB to this one",
+    Why.ORDERED: "in the requested order",
+    Why.MADE: "it made what the conversation goes on from",
+    Why.FALLBACK: "fallback",
     Why.FLAWED: f"flawed: a last resort for such calls, but {EXPLORE_FLAWED_SHARE:.0%} of them see if it has recovered",
     Why.TRIAL: "trial: it was broken, nothing has probed it for a minute, and one call has to show if it has recovered",
     Why.PROBE: "probe: it was broken and may have recovered",

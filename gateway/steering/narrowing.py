@@ -20,7 +20,8 @@ FEW = RECENT // 4  # of the recent calls at most, when it has ended: on quiet mo
 
 # What the requests themselves or the policy want: nobody has to do anything.
 _EXPECTED = {
-    Narrowed.STATEFUL, Narrowed.LONG_PROMPT, Narrowed.UNFIT, Narrowed.PROBE, Narrowed.NO_RIVAL_WORTH_IT,
+    Narrowed.STATEFUL, Narrowed.LONG_PROMPT, Narrowed.UNFIT, Narrowed.DIFFERS, Narrowed.ORDERED, Narrowed.PROBE,
+    Narrowed.NO_RIVAL_WORTH_IT,
 }  # fmt: skip
 
 

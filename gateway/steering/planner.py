@@ -24,9 +24,12 @@ from gateway.steering.constants import (
     HEDGE_MIN_S,
     HEDGE_SHARE,
     MEETS_QUANTILE,
+    RESCUE_IN_TIME,
+    RESCUE_MIN_S,
     TRIAL_HEDGED_S,
     WORTH_HELD,
 )
+from gateway.steering.demands import NO_DEMANDS, Demands
 from gateway.steering.health import HealthState, probe_limit_s
 from gateway.steering.plans import Launch, Offer, Plan, Why
 from gateway.steering.strategies import STRATEGIES, Start
@@ -81,9 +84,12 @@ class Draft:
         now_s: float,
         kept: float = 1.0,
         full: frozenset[str],
+        apart: frozenset[str] = frozenset(),
         unlimited: float | None = None,
     ) -> None:
-        """``full``: rate limits there have no room for an extra attempt.
+        """``others``: those that the call may fail over to, best first; of these ``apart`` may not run beside it.
+
+        ``full``: rate limits there have no room for an extra attempt.
 
         ``unlimited``: the budget before limits reduced it to that of ``race``; None: nothing did.
         """
@@ -100,7 +106,9 @@ class Draft:
         self.launches = [Launch(primary.deployment, 0.0, Role.PRIMARY, self.explores, why, watch_s)]
         self.reasons = ["long prompt: hedged"] if self.long_prompt else []
         self._primary = primary
-        self._others = others
+        self._demands = terms.demands
+        self._apart = apart
+        self._others = [each for each in others if each.deployment not in apart] if apart else others
         self._spare = list(others)  # not launched yet, best first
         self._lineup = lineup
         # Without holds the first token is sent at once, so a race is worth only what its first token is worth.
@@ -117,7 +125,9 @@ class Draft:
 
         ``canary`` is the one drawn to be tried.
         """
-        lineup, race = self._lineup, self.race
+        lineup, race, demands = self._lineup, self.race, self._demands
+        if demands is not NO_DEMANDS and demands.in_turn:
+            return self._in_turn()
         # A broken canary is tried in its turn: its configured share says how often.
         probe = canary if canary is not None and canary.condition.probe_due else lineup.probe
         watches = self._terms.watches and not self._terms.stateful
@@ -126,7 +136,7 @@ class Draft:
                 self._explore(probe, Why.PROBE)
             elif race.budget > 0 and watches and not self.long_prompt and any(map(_SLOWER_LATELY, self._others)):
                 self._explore_slower()
-            rescue_s = self.add_rescues(()) if race.budget > 0 else None
+            rescue_s = self.add_rescues(()) if race.budget > 0 and demands.rescued else None
             if self._terms.asked is not None:
                 self.ask()
             return rescue_s
@@ -138,9 +148,28 @@ class Draft:
                 self.add_second(probe, tokens)
             number = max(configured, len(lineup.candidates)) - len(lineup.canaries)
             self.add_late_and_raced(alone=not self._others and number <= 1)
-        rescue_s = self.add_rescues(lineup.reserve)
+        rescue_s = self.add_rescues(lineup.reserve) if demands.rescued else None
         self.audit(race.audit_share)
         return rescue_s
+
+    def _in_turn(self) -> float | None:
+        """Say what mode and width would add, of which the call demands nothing; return the start of a rescue."""
+        race, demands = self.race, self._demands
+        if not demands.once or self._terms.asked is not None:
+            self.ask()
+            if race.mode is Mode.HEDGE and self.withheld_s is None and not self._is_spent:
+                self.withheld_s = race.hedge_delay_s or self._late_s(HEDGE_SHARE)
+        if demands.once or not demands.rescued or (self.strategy.in_turn and race.budget <= 0):
+            return None
+        return self._rescue_s()
+
+    def run_beside(self, late: str) -> None:
+        """Let the primary run beside the model ``late``, so without the extra attempts that would start with it."""
+        first, *others = self.launches
+        first = msgspec.structs.replace(first, role=Role.FALLBACK, audited=False, why=Why.FALLBACK)
+        self.launches = [first, *[each for each in others if each.delay_s > 0]]
+        self.explores = False
+        self.reasons.append(f"asked beside model {late!r}, as its answer was late")
 
     def add_second(self, probe: Candidate | None, tokens: float) -> None:
         """Fill the second slot, from the start of the call, with an attempt that measures its deployment.
@@ -207,8 +236,8 @@ class Draft:
 
         In a race only the winner's answer is judged, so no other attempt runs from the start.
         """
-        if budget > 0 and self._spare[0].tier < Tier.FLAWED:
-            self._launch(self._spare[0], self._late_s(HEDGE_SHARE), Role.HEDGE, Why.LATE)
+        if budget > 0 and self._others and self._others[0].tier < Tier.FLAWED:
+            self._launch(self._others[0], self._late_s(HEDGE_SHARE), Role.HEDGE, Why.LATE)
 
     def add_late_and_raced(self, *, alone: bool) -> None:
         """Add hedges and racers, as many as the mode or the budget allows.
@@ -261,12 +290,15 @@ class Draft:
             return width_asked, None
         able = [each for each in self._others if may_race(each, primary, self.race)]
         rivals = [each for each in able if each.deployment not in self._full] if self._full else able
-        lacks = len(rivals) < max(1, width_asked - 1)
+        lacks, demands = len(rivals) < max(1, width_asked - 1), self._demands
+        strange = lacks and not demands.strangers.isdisjoint(self._apart)
         billed = Narrowed.USD_PER_CALL if self.race.usd_per_day is None else Narrowed.USD
         holds = {
             Narrowed.STATEFUL: self._terms.stateful,
             Narrowed.LONG_PROMPT: self.long_prompt,
-            Narrowed.UNFIT: lacks and (bool(self._terms.excluded) or len(candidates) < configured),
+            Narrowed.UNFIT: lacks and (strange or bool(self._terms.excluded) or len(candidates) < configured),
+            Narrowed.DIFFERS: lacks and bool(self._apart),
+            Narrowed.ORDERED: demands.in_turn,
             Narrowed.COOLING: lacks and any(each.condition.state is not HealthState.OK for each in candidates),
             Narrowed.CAPACITY: lacks and any(each.tier is Tier.FULL for each in candidates),
             Narrowed.RATE_LIMITS: lacks and len(rivals) < len(able),
@@ -283,7 +315,7 @@ class Draft:
         found = offers(self._lineup, self._primary, self.race, self._terms, kept=self._kept, is_long=self.long_prompt)
         if found is None:
             return False
-        launched = {launch.deployment for launch in self.launches} | self._full
+        launched = {launch.deployment for launch in self.launches} | self._full | self._apart
         if len(launched) > 1:
             found = [each for each in found if each.deployment not in launched]
         value = self.race.value_usd_per_s or 0.0
@@ -314,7 +346,7 @@ class Draft:
 
     def _rivals(self, *, late: bool) -> Iterator[tuple[Candidate, float]]:
         """Yield the deployments that may run beside the primary, best first, and the call's gain in seconds."""
-        launched = {*map(_DEPLOYMENT, self.launches), *self._full}  # a comprehension is a call
+        launched = {*map(_DEPLOYMENT, self.launches), *self._full, *self._apart}  # a comprehension is a call
         if self._is_first_sent:
             found = [*map(_GAIN, self._lineup.racers(self._primary, late=late))]
         else:
@@ -360,19 +392,27 @@ class Draft:
         rescue_s = self._rescue_s()
         spares = self._spare[:_RESCUES]
         if len(spares) < _RESCUES and reserve:
-            spares = [*spares, *[each for each in reserve if each is not self._primary]][:_RESCUES]
+            more = [each for each in reserve if each is not self._primary]
+            if self._demands.strangers:
+                more = [each for each in more if each.deployment not in self._demands.strangers]
+            spares = [*spares, *more][:_RESCUES]
         for number, spare in enumerate(spares or (self._lineup.tripped and self._last_resort()), start=1):
             self._launch(spare, number * rescue_s, Role.FAILOVER, Why.RESCUE)
         return rescue_s
 
     def _last_resort(self) -> Sequence[Candidate]:
         """Return the best of the broken ones if there are no others: it may have recovered, which beats waiting."""
-        others = any(each is not self._primary for each in (*self._others, *self._lineup.reserve))
+        others = any(each is not self._primary for each in (*self._spare, *self._lineup.reserve))
         return () if others or len(self.launches) > 1 else self._lineup.tripped[:1]
 
     def _rescue_s(self) -> float:
         hangs_s = self._primary.estimate.hangs_s
-        return min(TRIAL_HEDGED_S, hangs_s) if self._why is Why.TRIAL else hangs_s
+        if self._why is Why.TRIAL:
+            hangs_s = min(TRIAL_HEDGED_S, hangs_s)
+        # Else a model that thinks as long as its time-out would end before another is asked beside it.
+        if (in_time_s := RESCUE_IN_TIME * self._terms.ttft_s.get(self._primary.deployment, inf)) < hangs_s:
+            return min(hangs_s, max(RESCUE_MIN_S, in_time_s))
+        return hangs_s
 
     def audit(self, share: float) -> None:
         """Draw whether attempts that start at once are watched to their first token if they lose.
@@ -481,37 +521,20 @@ def plan(
     number of the model's deployments.
     """
     if not lineup.ranked:
-        conditions = [each.condition for each in lineup.candidates]
-        cooling = [condition.cooling_s for condition in conditions if condition.state is HealthState.COOLING]
-        if not cooling:
-            return Plan((), (), race.mode)
-        stated = [each.cooling_s for each in conditions if each.state is HealthState.COOLING and each.is_stated]
-        return Plan(
-            (),
-            (),
-            race.mode,
-            retry_after_s=min(cooling),
-            free_in_s=min(stated, default=None),
-            reasons=("all are cooling down",),
-            narrowed=Narrowed.COOLING,
-        )
+        return _with_none(lineup, race)
 
-    canary = _canary(lineup.canaries, random) if lineup.canaries else None
-    if canary is not None and canary.condition.state is HealthState.OK and canary.tier < Tier.FULL:
-        primary, why = canary, Why.CANARY
-    elif lineup.flawed and random.random() < EXPLORE_FLAWED_SHARE:
-        primary, why = random.choice(lineup.flawed), Why.FLAWED
-    elif home is not None:
-        primary, why = home, Why.RENDEZVOUS
-    else:
-        chosen, weights_up_to = lineup.eligible(held) if held else (lineup.near, lineup.weights_up_to)
-        primary = chosen[0] if len(chosen) == 1 else _draw(chosen, weights_up_to, random)
-        if primary.deployment in terms.supposed:
-            primary = _an_equal(primary, chosen, terms.supposed)
-        why = Why.DRAWN if chosen is lineup.near else Why.CACHE_WARM
+    demands, canary = terms.demands, _canary(lineup.canaries, random) if lineup.canaries else None
+    primary, why = _primary(lineup, terms, random, held=held, home=home, canary=canary)
+    is_led = why is Why.MADE
     if primary.condition.trial_in_s == 0.0:
         why = Why.TRIAL
     others = [each for each in lineup.ranked if each is not primary]
+    last: Sequence[Candidate] = others
+    if lineup.reserve or lineup.tripped:
+        last = (*others, *lineup.reserve, *lineup.tripped)
+    apart = _NOBODY
+    if demands is not NO_DEMANDS:
+        others, last, apart = _in_demanded_order(others, last, demands, primary, is_led=is_led)
     draft = Draft(
         primary,
         others,
@@ -523,16 +546,20 @@ def plan(
         now_s=now_s,
         kept=kept,
         full=full,
+        apart=apart,
         unlimited=unlimited,
     )
     rescue_s = draft.add_others(canary, tokens, probes=probes, configured=configured)
     is_asked = draft.asked or draft.withheld_s is not None
     width_asked, narrowed = draft.narrowed(limit, configured) if is_asked else (1, None)
+    if demands.once and terms.asked is None:
+        width_asked = 0  # such calls are never raced
+    if demands.beside is not None:
+        draft.run_beside(demands.beside)
     planned = {*map(_DEPLOYMENT, draft.launches)}
-    last = (*others, *lineup.reserve, *lineup.tripped) if lineup.reserve or lineup.tripped else others
     made = Plan(
         tuple(sorted(draft.launches, key=_delay)),
-        tuple([each.deployment for each in last if each.deployment not in planned]),
+        tuple([each.deployment for each in last if each.deployment not in planned]) if last else (),
         race.mode,
         rescue_s,  # not by name: with more names CPython would make a dict of them first
         tripped=frozenset([each.deployment for each in lineup.tripped]) if lineup.tripped else _NOBODY,
@@ -553,6 +580,71 @@ def plan(
         return made
     withheld = Launch(primary.deployment, draft.withheld_s, Role.HEDGE)
     return msgspec.structs.replace(made, narrowed=None, withheld=withheld, withheld_by=narrowed)
+
+
+def _primary(
+    lineup: Lineup, terms: Terms, random: Random, *, held: Held, home: Candidate | None, canary: Candidate | None
+) -> tuple[Candidate, Why]:
+    """Return who is asked first, and the rule behind it."""
+    if terms.demands is not NO_DEMANDS and (demanded := _demanded(lineup, terms.demands)) is not None:
+        return demanded
+    if canary is not None and canary.condition.state is HealthState.OK and canary.tier < Tier.FULL:
+        return canary, Why.CANARY
+    if lineup.flawed and random.random() < EXPLORE_FLAWED_SHARE:
+        return random.choice(lineup.flawed), Why.FLAWED
+    if home is not None:
+        return home, Why.RENDEZVOUS
+    chosen, weights_up_to = lineup.eligible(held) if held else (lineup.near, lineup.weights_up_to)
+    primary = chosen[0] if len(chosen) == 1 else _draw(chosen, weights_up_to, random)
+    if primary.deployment in terms.supposed:
+        primary = _an_equal(primary, chosen, terms.supposed)
+    return primary, Why.DRAWN if chosen is lineup.near else Why.CACHE_WARM
+
+
+def _demanded(lineup: Lineup, demands: Demands) -> tuple[Candidate, Why] | None:
+    """Return the primary that a call demands, and why; None if that is left to us, or may not be used.
+
+    Of a demanded order also one that is broken; the maker of a conversation only if it is not.
+    """
+    if demands.order:
+        usable = (*lineup.ranked, *lineup.reserve, *lineup.tripped)
+        return min(usable, key=lambda each: demands.rank(each.deployment)), Why.ORDERED
+    if demands.maker is None:
+        return None
+    able = [each for each in (*lineup.ranked, *lineup.reserve) if each.deployment not in demands.strangers]
+    provider = demands.maker.partition("/")[0]
+    made = [each for each in able if each.deployment == demands.maker]
+    made += [each for each in able if each.deployment.partition("/")[0] == provider]
+    return (made[0], Why.MADE) if made else None
+
+
+def _in_demanded_order(
+    others: list[Candidate], last: Sequence[Candidate], demands: Demands, primary: Candidate, *, is_led: bool
+) -> tuple[list[Candidate], Sequence[Candidate], frozenset[str]]:
+    """Return the ``others`` and the whole order of failover as demanded, and who may not run beside the primary."""
+    strangers = demands.strangers if is_led else _NOBODY
+    others = [each for each in others if each.deployment not in strangers]
+    unlike = [each.deployment for each in last if demands.unlike(each.deployment, primary.deployment)]
+    last = sorted(last, key=lambda each: (demands.rank(each.deployment), each.deployment in strangers))
+    return others, last if demands.may_fail_over else (), strangers.union(unlike)
+
+
+def _with_none(lineup: Lineup, race: RaceSettings) -> Plan:
+    """Return the plan where no deployment may be used: with the time when the first may be again."""
+    conditions = [each.condition for each in lineup.candidates]
+    cooling = [condition.cooling_s for condition in conditions if condition.state is HealthState.COOLING]
+    if not cooling:
+        return Plan((), (), race.mode)
+    stated = [each.cooling_s for each in conditions if each.state is HealthState.COOLING and each.is_stated]
+    return Plan(
+        (),
+        (),
+        race.mode,
+        retry_after_s=min(cooling),
+        free_in_s=min(stated, default=None),
+        reasons=("all are cooling down",),
+        narrowed=Narrowed.COOLING,
+    )
 
 
 def _draw(chosen: Sequence[Candidate], weights_up_to: Sequence[float], random: Random) -> Candidate:

@@ -8,7 +8,7 @@ import msgspec
 from gateway.core.attempts import Narrowed, Role
 from gateway.core.calls import Mode, Objective
 from gateway.core.prompt_classes import Effort
-from gateway.steering.constants import IN_TIME_QUANTILE, LATE_HANGING, LATE_UNKNOWN_S, RESCUE_IN_TIME, RESCUE_MIN_S
+from gateway.steering.constants import IN_TIME_QUANTILE, LATE_HANGING, LATE_UNKNOWN_S
 from gateway.steering.estimates import Estimate
 
 # An explanation: a plan with all its numbers and the reason for each launch, for the operator. Times are seconds,
@@ -22,6 +22,8 @@ class Why(StrEnum):
     DRAWN = "drawn"  # the primary
     CANARY = "canary"  # the primary, for its share of the calls
     CACHE_WARM = "cache warm"  # the primary: near the best, and its cache should hold most of the prompt
+    ORDERED = "ordered"  # the primary: the request says who is asked first
+    MADE = "made"  # the primary: it made what the conversation goes on from
     RENDEZVOUS = "rendezvous"  # the primary: selected by the prompt's first bytes, the same in every replica
     FLAWED = "flawed"  # the primary: its answers had more flaws than its peers', and may be good again
     TRIAL = "trial"  # the primary: broken, and not probed for so long that one call has to show if it has recovered
@@ -39,6 +41,7 @@ class Why(StrEnum):
     ASKED_DELAY = "asked delay"  # hedge at hedge_delay_s
     DEADLINE = "deadline"  # the latest start that can still keep ttft_ms
     RESCUE = "rescue"  # the primary hangs
+    FALLBACK = "fallback"  # the primary of a model that runs beside another, which is late
 
 
 class Start(msgspec.Struct, frozen=True):
@@ -129,6 +132,11 @@ class Launch(msgspec.Struct, frozen=True):
     watch_s: float | None = None  # how long an audited loser is watched, since its launch; None: the default
     weight: float = 1.0  # first tokens that its own counts as, if its deployment is as usual again
 
+    @classmethod
+    def to_compare(cls, deployment: str) -> "Launch":
+        """Return a further attempt that only compares the answers of its deployment with others'."""
+        return cls(deployment, 0.0, Role.EXPLORE)
+
 
 class Offer(msgspec.Struct, frozen=True, gc=False):
     """A possible further attempt of a call. Seconds and dollars are means over the calls in which it starts."""
@@ -202,58 +210,16 @@ class Plan(msgspec.Struct, frozen=True):
             return self.primary.overdue_s / min(self.hanging, LATE_HANGING)
         return self.primary.overdue_s
 
+    @classmethod
+    def at(cls, deployment: str) -> "Plan":
+        """Return the plan of one attempt there, and of nothing after it."""
+        return cls((Launch(deployment, 0.0, Role.PRIMARY),), (), Mode.SINGLE)
 
-def rescued_in_time(plan: Plan, ttft_timeout_s: float) -> Plan:
-    """Return ``plan`` with its first rescue within ``RESCUE_IN_TIME`` of the primary's time-out, and others likewise.
+    def continued(self, launch: Launch) -> "Plan":
+        """Return the plan of a model that only continues another's answer, by this ``launch``."""
+        return msgspec.structs.replace(self, launches=(launch,))
 
-    Else the attempt of a model that thinks as long as that ends before another was asked beside it.
-    """
-    most_s = max(RESCUE_MIN_S, RESCUE_IN_TIME * ttft_timeout_s)
-    if plan.rescue_s is None or plan.rescue_s <= most_s:  # the usual case
-        return plan
-    sooner = most_s / plan.rescue_s
-    launches = [
-        msgspec.structs.replace(each, delay_s=each.delay_s * sooner) if each.role is Role.FAILOVER else each
-        for each in plan.launches
-    ]
-    launches.sort(key=lambda launch: launch.delay_s)
-    if (told := plan.explanation) is not None:
-        starts = [
-            msgspec.structs.replace(each, delay_s=round(each.delay_s * sooner, 4), why=f"{each.why}{_IN_TIME}")
-            if each.role is Role.FAILOVER
-            else each
-            for each in told.launches
-        ]
-        told = msgspec.structs.replace(told, launches=tuple(starts))
-    return msgspec.structs.replace(plan, launches=tuple(launches), rescue_s=most_s, explanation=told)
-
-
-_IN_TIME = f", but within {RESCUE_IN_TIME:.0%} of its time-out"
-
-
-def plan_beside(plan: Plan, late: str) -> Plan:
-    """Return the plan of a model that runs beside the model ``late``: without the extra attempts of its start."""
-    if not plan.launches:
-        return plan
-    first, *others = plan.launches
-    later = [each for each in others if each.delay_s > 0]
-    left = [each.deployment for each in others if each.delay_s <= 0]
-    if (told := plan.explanation) is not None:
-        starts = (
-            msgspec.structs.replace(told.launches[0], role=Role.FALLBACK, audited=False, extra=True, why=Role.FALLBACK),
-            *(each for each in told.launches[1:] if each.delay_s > 0),
-        )
-        notes = (*told.notes, f"asked beside model {late!r}, as its answer was late")
-        told = msgspec.structs.replace(told, launches=starts, notes=notes, rest=(*left, *told.rest))
-    return msgspec.structs.replace(
-        plan,
-        launches=(msgspec.structs.replace(first, role=Role.FALLBACK, audited=False), *later),
-        rest=(*left, *plan.rest),
-        explores=False,
-        explanation=told,
-    )
-
-
-def plan_alone(plan: Plan, launch: Launch) -> Plan:
-    """Return the plan of a model that only continues another's answer, by this ``launch``."""
-    return msgspec.structs.replace(plan, launches=(launch,))
+    def in_another_form(self, deployment: str) -> "Plan":
+        """Return the plan of a call that is asked of this deployment alone once more, in another form."""
+        again = Launch(deployment, 0.0, Role.FORM)
+        return msgspec.structs.replace(self, launches=(again,), rest=(), rescue_s=None, withheld=None)

@@ -114,6 +114,22 @@ def test_a_rule_of_counting_is_stated_once(rule: str) -> None:
     assert found == (["gateway/core/rules.py"] if rule != "what is raced" else [])
 
 
+@pytest.mark.parametrize("room", ["api", "app", "admin", "bench", "cli", "live", "replay", "server"])
+def test_nobody_outside_steering_and_racing_makes_or_changes_a_launch(room: str) -> None:
+    """A call's plan is made once: what it demands is an input of the planner (``gateway/steering/demands.py``)."""
+    made = [
+        f"{path.relative_to(ROOT)}: {ast.unparse(node)}"
+        for path in sorted((ROOT / "gateway" / room).rglob("*.py"))
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call)
+        and (
+            ast.unparse(node.func) in {"Launch", "Start"}
+            or any(keyword.arg in {"launches", "rest", "rescue_s"} for keyword in node.keywords)
+        )
+    ]
+    assert made == []
+
+
 _OF_ERRORS = re.compile(r"error|refus|fail|broken|last|told|original|trouble")
 _READING = {"endswith", "findall", "finditer", "find", "fullmatch", "match", "search", "split", "startswith"}
 _RULES_OF_WORDS = {"blames_request", "is_spent", "is_too_long", "kind_of_404", "offered", "read", "stated_limit"}

@@ -1,6 +1,8 @@
 """Explanations: every number behind a plan, and a reason for each launch."""
 
 import re
+from enum import IntEnum
+from typing import cast
 
 import msgspec
 import pytest
@@ -9,9 +11,11 @@ from gateway.core.attempts import AnswerKind, Role
 from gateway.core.calls import Mode, Objective
 from gateway.core.prompt_classes import answer_class
 from gateway.settings import RaceSettings
-from gateway.steering.candidates import Terms
+from gateway.steering.candidates import Terms, Tier
+from gateway.steering.explainer import passed_over
 from gateway.steering.plans import Explanation, Plan, Prospect
 from providers import ErrorKind, Price
+from tests.unit.steering.test_planner import candidate
 from tests.unit.steering.virtual_replica import MODEL, VirtualReplica
 
 
@@ -194,6 +198,29 @@ def test_whoever_is_passed_over_is_told_why() -> None:
     assert prospect(slow, "a").passed_over == "decodes below min_tok_s 400"
     late = explained(replica.plan(explain=True, objective=Objective.COST, ttft_ms=100.0))
     assert prospect(late, "a").passed_over == "too often later than ttft_ms 100"
+
+
+class Tomorrow(IntEnum):
+    """A tier that the explainer does not know yet."""
+
+    ELSEWHERE = 7
+
+
+def test_each_tier_behind_the_first_has_words_and_one_that_has_none_yet_is_named() -> None:
+    alike = candidate("a", 0.3)
+    terms = Terms(Objective.FIRST_TOKEN, 1, flawed={"a": "cut short"}, second={"a": "adapted"})
+
+    def words(tier: Tier) -> str | None:
+        return passed_over(msgspec.structs.replace(alike, tier=tier), RaceSettings(ttft_ms=100), terms, probes=False)
+
+    assert [words(tier) for tier in Tier] == [
+        None,
+        "too often later than ttft_ms 100",
+        "cut short",
+        "adapted",
+        "max_in_flight requests are in flight",
+    ]
+    assert words(cast("Tier", Tomorrow.ELSEWHERE)) == "elsewhere"
 
 
 def test_of_a_broken_deployment_it_is_told_when_it_is_asked_again() -> None:

@@ -1,7 +1,9 @@
 """Who is launched, and when: the rules of choosing, one by one."""
 
 from collections import Counter
+from collections.abc import Mapping
 from random import Random
+from types import MappingProxyType
 
 import msgspec
 import pytest
@@ -11,10 +13,11 @@ from gateway.core.calls import Mode, Objective
 from gateway.settings import RaceSettings
 from gateway.steering.candidates import Candidate, Terms, line_up
 from gateway.steering.counts import bucket
+from gateway.steering.demands import NO_DEMANDS, Demands
 from gateway.steering.estimates import Estimate
 from gateway.steering.health import Condition, HealthState
 from gateway.steering.planner import plan
-from gateway.steering.plans import Plan, rescued_in_time
+from gateway.steering.plans import Plan
 from gateway.steering.survival import dense, kaplan_meier
 
 HEALTHY = Condition(HealthState.OK, 0.0, probe_due=False, in_flight=0, price_s=0.0)
@@ -57,6 +60,8 @@ def planned(
     prompt_tokens: int = 100,
     draws: tuple[float, ...] = (NEVER,),
     objective: Objective = Objective.FIRST_TOKEN,
+    ttft_s: Mapping[str, float] = MappingProxyType({}),
+    demands: Demands = NO_DEMANDS,
     **race: float,
 ) -> Plan:
     """Plan a call; by default no draw explores, and none races but when the budget makes it certain.
@@ -64,9 +69,8 @@ def planned(
     The deployments always take the same time, so a race saves nothing; by default that is no reason against it.
     """
     settings = RaceSettings.model_validate({"mode": mode, "budget": budget, "worth_ms": 0, **race})
-    return plan(
-        line_up(candidates), settings, Terms(objective, prompt_tokens), tokens=tokens, random=Draws(*draws), now_s=0.0
-    )
+    terms = Terms(objective, prompt_tokens, ttft_s=ttft_s, demands=demands)
+    return plan(line_up(candidates), settings, terms, tokens=tokens, random=Draws(*draws), now_s=0.0)
 
 
 def launched(made: Plan) -> list[tuple[str, float, Role]]:
@@ -198,12 +202,14 @@ def test_rescue_comes_at_twice_the_primarys_q95_and_the_next_at_twice_that_howev
 
 
 def test_a_rescue_comes_while_it_may_still_answer_before_the_time_out_and_a_quick_model_s_is_as_ever() -> None:
-    slow, quick = (planned(*(candidate(name, seconds) for name in "abcd")) for seconds in (60.0, 0.3))
-    in_time = rescued_in_time(slow, 120.0)
+    def within(ttft_timeout_s: float, *, seconds: float) -> Plan:
+        return planned(*(candidate(name, seconds) for name in "abcd"), ttft_s=dict.fromkeys("abcd", ttft_timeout_s))
+
+    in_time = within(120.0, seconds=60.0)
     assert [launch.delay_s for launch in in_time.launches if launch.role is Role.FAILOVER] == pytest.approx([90, 180])
     assert in_time.rescue_s == 90.0
-    assert rescued_in_time(quick, 120.0) is quick
-    assert rescued_in_time(slow, 0.05).rescue_s == 0.6  # no sooner than ever
+    assert within(120.0, seconds=0.3) == planned(*(candidate(name, 0.3) for name in "abcd"))
+    assert within(0.05, seconds=60.0).rescue_s == 0.6  # no sooner than ever
 
 
 def test_failover_goes_by_score_and_to_the_tripped_last() -> None:

@@ -1,0 +1,38 @@
+"""What a call demands of its plan, however quick its deployments are: an input of the planner.
+
+A plan is never changed afterwards: what is told of it is what runs (tests/app/gateway/relayed/test_told_plans.py).
+"""
+
+from collections.abc import Mapping
+
+import msgspec
+
+
+class Demands(msgspec.Struct, frozen=True, kw_only=True):
+    """Who goes first, who may run beside whom, and what may not be. ``NO_DEMANDS`` is the usual."""
+
+    order: tuple[str, ...] = ()  # these deployments one after the other, then the rest
+    may_fail_over: bool = True  # whether another deployment is asked after the first
+    maker: str | None = None  # the deployment that made what the conversation goes on from: it, or its provider, leads
+    strangers: frozenset[str] = frozenset()  # refuse what was made: where the maker leads, they are last, and not raced
+    # What each deployment is, where not all answer alike: only equal ones run beside each other.
+    identity: Mapping[str, object] = {}
+    once: bool = False  # a second request changes something there, so such calls are never raced
+    rescued: bool = True  # False: however late, it is started once
+    beside: str | None = None  # the late model that this one runs beside: its extra attempts do not start with it
+
+    @property
+    def in_turn(self) -> bool:
+        """Whether deployments are asked one after the other, whatever the mode."""
+        return bool(self.order) or not self.may_fail_over or self.once
+
+    def rank(self, deployment: str) -> int:
+        """Return the place of a deployment in the demanded order; those that are not in it come last."""
+        return self.order.index(deployment) if deployment in self.order else len(self.order)
+
+    def unlike(self, deployment: str, primary: str) -> bool:
+        """Whether both answer differently, so that one may not run beside the other."""
+        return bool(self.identity) and self.identity.get(deployment) != self.identity.get(primary)
+
+
+NO_DEMANDS = Demands()
