@@ -37,8 +37,11 @@ from .error_bodies import headroom as headroom
 from .error_bodies import named_error as named_error
 from .error_bodies import read_answer as read_answer
 from .errors import UNREADABLE as UNREADABLE
+from .errors import About as About
+from .errors import Clock as Clock
 from .errors import ErrorKind as ErrorKind
 from .errors import UpstreamError as UpstreamError
+from .errors import kinds as kinds
 from .exchange import Apart as Apart
 from .exchange import BoundReasoningExchange as BoundReasoningExchange
 from .exchange import Exchange as Exchange

@@ -26,7 +26,7 @@ import ssl
 from collections.abc import Callable, Iterable
 from enum import StrEnum
 from http import HTTPStatus
-from typing import Final
+from typing import Final, Self
 
 import msgspec
 
@@ -44,72 +44,165 @@ SURPRISES: Final = (*UNREADABLE, AttributeError, TypeError, KeyError, ValueError
 FAILED: Final = frozenset({"error", "abort", "network_error", "insufficient_system_resource"})
 
 
+class About(StrEnum):
+    """Whom an error is about: what it counts for, and who can do something."""
+
+    REQUEST = "request"  # its client: it counts against no deployment
+    LIMIT = "limit"  # the key or account, which may do no more for a while: no error of the deployment
+    API = "api"  # the deployment lacks this API: its others work
+    OPERATOR = "operator"  # the configuration: it stays until somebody corrects it
+    GATEWAY = "gateway"
+    DEPLOYMENT = "deployment"
+
+
+class Clock(StrEnum):
+    """The clock that ran out."""
+
+    CONNECT = "connect"
+    TTFT = "ttft"
+    STALL = "stall"
+    TOTAL = "total"
+
+
+class Facts(msgspec.Struct, frozen=True, kw_only=True):
+    """What follows from an error of one kind, whoever asks: health, SQL, money, the next attempt, what clients read."""
+
+    words: str  # why the attempt failed; the page's (gateway/page/assets/lib/words.js) are the same
+    about: About = About.DEPLOYMENT
+    clock: Clock | None = None
+    status: int | None = None  # HTTP's, where it is no fault of the provider's
+    is_sent: bool = True  # something of the request may have reached the provider
+    is_billed: bool = True  # something may have been generated
+    may_be_whole: bool = False  # after a finish reason the answer is whole all the same
+    is_final: bool = False  # another provider would not continue the answer any better
+    is_of_nobody: bool = False  # its message says nothing of a request, so all may read it
+
+
 class ErrorKind(StrEnum):
-    """Why an upstream request failed. The values appear in SQL, metrics and messages."""
+    """Why an upstream request failed. The values appear in SQL, metrics and messages.
+
+    Each is a row: what follows from it is said here alone (``Facts``), and sets of kinds are made of that.
+    """
+
+    facts: Facts
+
+    def __new__(cls, value: str, facts: Facts = Facts(words="")) -> Self:  # noqa: B008 - a value
+        """Return the kind of this value, with what follows from it."""
+        kind = str.__new__(cls, value)
+        kind._value_ = value
+        kind.facts = facts
+        return kind
+
+    @property
+    def status(self) -> int | None:
+        """HTTP's status for it, by which APIs find their own word; None: a fault of the gateway or the provider."""
+        return HTTPStatus.GATEWAY_TIMEOUT if self.facts.clock is not None else self.facts.status
+
+    @property
+    def lasts(self) -> bool:
+        """Whether it stays until the operator corrects something."""
+        return self.facts.about in {About.OPERATOR, About.API}
 
     # Means: No connection to the provider: its name was not found, the port is closed, or TLS failed.
     # Do: Check `base_url`, DNS, firewall and proxy from this machine. For a private authority set `SSL_CERT_FILE`.
-    CONNECT_ERROR = "connect_error"
+    CONNECT_ERROR = "connect_error", Facts(words="no connection", is_sent=False, is_billed=False)
     # Means: No connection within `connect_timeout_s`.
     # Do: Check firewall and route. Raise the time-out only for a provider that is far away.
-    CONNECT_TIMEOUT = "connect_timeout"
+    CONNECT_TIMEOUT = (
+        "connect_timeout",
+        Facts(words="no connection in time", clock=Clock.CONNECT, is_sent=False, is_billed=False, is_of_nobody=True),
+    )
     # Means: This machine had no file descriptor, port or memory for the request.
     # Do: Raise the limit of open files (`ulimit -n`, `LimitNOFILE=`).
-    LOCAL_RESOURCES = "local_resources"
+    LOCAL_RESOURCES = (
+        "local_resources",
+        Facts(
+            words="the gateway ran out of local resources",
+            about=About.GATEWAY,
+            is_sent=False,
+            is_billed=False,
+            is_final=True,
+        ),
+    )
     # Means: The connection broke before the answer was complete.
     # Do: If they are many, ask the provider, with their `attempts.provider_request_id`.
-    DISCONNECTED = "disconnected"
+    DISCONNECTED = "disconnected", Facts(words="the connection was lost", may_be_whole=True)
     # Means: No first token within `ttft_timeout_s`.
     # Do: Compare with its usual time in `/leaderboard`. Raise the time-out for models that think for long.
-    TTFT_TIMEOUT = "ttft_timeout"
+    TTFT_TIMEOUT = "ttft_timeout", Facts(words="no first token in time", clock=Clock.TTFT)
     # Means: The stream stood still: for `stall_timeout_s`, after text for 60 s or half of it; longer where it may have
     # been writing a call of a tool.
     # Do: Raise it for models that pause; else ask the provider.
-    STALL_TIMEOUT = "stall_timeout"
+    STALL_TIMEOUT = "stall_timeout", Facts(words="silent for too long", clock=Clock.STALL, may_be_whole=True)
     # Means: The whole answer took longer than `total_timeout_s`.
     # Do: Raise it, or leave it out: by default there is none.
-    TOTAL_TIMEOUT = "total_timeout"
+    TOTAL_TIMEOUT = (
+        "total_timeout",
+        Facts(words="not done in time", clock=Clock.TOTAL, may_be_whole=True, is_final=True),
+    )
     # Means: The provider refuses the key (401 or 403; some say it with 400), or wants to be paid first (402; some say
     # it with 429, as `insufficient_quota`). A refusal of one request alone is `bad_request` or `server_error`.
     # Do: Set a valid key and reload, or pay. Until then the deployment is tried once a minute.
-    PROVIDER_AUTH = "provider_auth"
+    PROVIDER_AUTH = (
+        "provider_auth",
+        Facts(words="the provider refused the key", about=About.OPERATOR, is_billed=False, is_of_nobody=True),
+    )
     # Means: The provider does not know the model, or the path (404; of a model some say it with 400).
     # Do: Correct the deployment's model name or `base_url`. `holeshot models --live` lists the names.
-    NOT_FOUND = "not_found"
+    NOT_FOUND = (
+        "not_found",
+        Facts(words="the provider does not know the model", about=About.OPERATOR, is_billed=False, is_of_nobody=True),
+    )
     # Means: The provider does not have this API, or not for this model. It is asked in another one that it has, and so
     # from then on.
     # Do: Nothing, or name in `apis` what it has, so that it is not asked.
-    NO_SUCH_API = "no_such_api"
+    NO_SUCH_API = "no_such_api", Facts(words="the provider has no such API", about=About.API, is_billed=False)
     # Means: The provider answers 429, and not because its account is spent. It gets no calls for as long as it says.
     # Do: If they are many, add a key (`api_keys`) or a provider, or buy a higher limit.
-    RATE_LIMITED = "rate_limited"
+    RATE_LIMITED = (
+        "rate_limited",
+        Facts(words="rate limited", about=About.LIMIT, status=429, is_billed=False, is_of_nobody=True),
+    )
     # Means: The provider says that the request is wrong (400, 413, 422; 403 if it flagged the text; 404 of what it
     # names), or has no room for its tier. One other is asked, or all if it is too large for a minute, too long for this
     # one, beyond a limit of its vendor (tools, pictures, bytes), or about its tier or its choice of vendors.
     # Do: The caller corrects the request.
-    BAD_REQUEST = "bad_request"
+    BAD_REQUEST = (
+        "bad_request",
+        Facts(
+            words="the provider refused the request", about=About.REQUEST, status=400, is_billed=False, is_final=True
+        ),
+    )
     # Means: The provider has a fault of its own (5xx, an unknown status, a firewall's page).
     # Do: See the provider's status page if it goes on.
-    SERVER_ERROR = "server_error"
+    SERVER_ERROR = "server_error", Facts(words="the provider's server failed")
     # Means: The answer is not what the API promises: HTML, broken JSON, or no event stream.
     # Do: Check `base_url`: a web page or a proxy may answer there.
-    INVALID_RESPONSE = "invalid_response"
+    INVALID_RESPONSE = "invalid_response", Facts(words="the answer could not be read")
     # Means: The stream contained an error that says nothing of its kind.
     # Do: Read `attempts.error_message`. Ask the provider if it is frequent.
-    STREAM_ERROR = "stream_error"
+    STREAM_ERROR = "stream_error", Facts(words="an error in the middle of the stream")
     # Means: The answer ended without any content.
     # Do: Nothing.
-    UPSTREAM_EMPTY = "upstream_empty"
+    UPSTREAM_EMPTY = "upstream_empty", Facts(words="an empty answer")
     # Means: The stream ended without its last event, so the answer is incomplete.
     # Do: A proxy in between may cut long answers; else ask the provider.
-    UPSTREAM_TRUNCATED = "upstream_truncated"
+    UPSTREAM_TRUNCATED = "upstream_truncated", Facts(words="the answer broke off")
     # Means: The answer has a picture or sound, for which the client's API has no place.
     # Do: Ask in an API that has one: chat completions, Gemini's, or for pictures Responses.
-    NO_PLACE = "no_place"
+    NO_PLACE = (
+        "no_place",
+        Facts(words="a picture or sound, for which the client's API has no place", about=About.REQUEST, is_final=True),
+    )
     # Means: The answer does not fit the schema that was asked for (`win_on: valid`), or its provider could not read the
     # call or the JSON that its model wrote (Groq: `tool_use_failed`, `json_validate_failed`).
     # Do: If one deployment fails often, use another ([valid answers](../answers.md#first-valid-wins)).
-    INVALID_ANSWER = "invalid_answer"
+    INVALID_ANSWER = "invalid_answer", Facts(words="the answer was not valid", is_final=True)
+
+
+def kinds(holds: Callable[[Facts], bool]) -> frozenset[ErrorKind]:
+    """Return the kinds of which this holds."""
+    return frozenset(kind for kind in ErrorKind if holds(kind.facts))
 
 
 NOT_KEPT = "its message is not kept"

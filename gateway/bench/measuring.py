@@ -32,13 +32,13 @@ from gateway.racing import (
     translated,
 )
 from gateway.settings import DataPolicy
-from providers import ErrorKind, SendCount, UpstreamError
+from providers import ErrorKind, SendCount, UpstreamError, kinds
 
 if TYPE_CHECKING:
     from providers import Exchange
 
 _ANSWERED_BY = "x-holeshot-deployment"
-_ENDS = frozenset({ErrorKind.DISCONNECTED, ErrorKind.STALL_TIMEOUT, ErrorKind.TOTAL_TIMEOUT})
+_ENDS = kinds(lambda facts: facts.may_be_whole)
 _anything = msgspec.json.Decoder()
 
 

@@ -14,7 +14,7 @@ from gateway.api.request import ParsedRequest
 from gateway.bench.measuring import Measured, Moments, request_for
 from gateway.bench.plan import Contender, Key, Plan, Sample, Turn, turns, warm_up
 from gateway.racing import MISCOUNT
-from providers import ErrorKind, Price
+from providers import About, ErrorKind, Price, kinds
 
 # The journal of a bench: a file of JSON lines, one when a request is sent and one when it has finished. A line is one
 # ``write``, so a bench that is killed loses only the running requests. The journal has that they were sent, so their
@@ -265,15 +265,10 @@ class Purse:
 
 
 _LONGEST_WAIT_S = 60.0  # after a rate limit
-_PERMANENT = frozenset(
-    {
-        ErrorKind.PROVIDER_AUTH,
-        ErrorKind.NOT_FOUND,
-        ErrorKind.NO_SUCH_API,
-        ErrorKind.CONNECT_ERROR,
-        ErrorKind.DISCONNECTED,
-    }
-)
+_PERMANENT = kinds(lambda facts: facts.about in {About.OPERATOR, About.API}) | {
+    ErrorKind.CONNECT_ERROR,
+    ErrorKind.DISCONNECTED,
+}
 
 
 class BenchError(Exception):

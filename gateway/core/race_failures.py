@@ -9,38 +9,15 @@ from collections.abc import Collection, Mapping, Sequence
 import msgspec
 
 from gateway.core.errors import ApiError, NoDeploymentFits
-from providers import ErrorKind, Meaning, UpstreamError, meaning_of, stated_lengths
+from providers import ErrorKind, Meaning, UpstreamError, kinds, meaning_of, stated_lengths
 
 # Errors in a provider's configuration: they stay until the operator changes it.
-OPERATORS = frozenset({ErrorKind.PROVIDER_AUTH, ErrorKind.NOT_FOUND, ErrorKind.NO_SUCH_API})
+OPERATORS = frozenset(kind for kind in ErrorKind if kind.lasts)
 RETRY_FULL_S = 1.0  # retry-after of a call without a free slot; it has already waited for queue_timeout_s
-_TIMEOUTS = frozenset(
-    {ErrorKind.CONNECT_TIMEOUT, ErrorKind.TTFT_TIMEOUT, ErrorKind.STALL_TIMEOUT, ErrorKind.TOTAL_TIMEOUT}
-)
+_TIMEOUTS = kinds(lambda facts: facts.clock is not None)
 
 
-# Why attempts fail, in words; the page's (page/assets/lib/words.js) are the same.
-CAUSES: Mapping[str, str] = {
-    ErrorKind.CONNECT_ERROR: "no connection",
-    ErrorKind.CONNECT_TIMEOUT: "no connection in time",
-    ErrorKind.LOCAL_RESOURCES: "the gateway ran out of local resources",
-    ErrorKind.DISCONNECTED: "the connection was lost",
-    ErrorKind.TTFT_TIMEOUT: "no first token in time",
-    ErrorKind.STALL_TIMEOUT: "silent for too long",
-    ErrorKind.TOTAL_TIMEOUT: "not done in time",
-    ErrorKind.PROVIDER_AUTH: "the provider refused the key",
-    ErrorKind.NOT_FOUND: "the provider does not know the model",
-    ErrorKind.NO_SUCH_API: "the provider has no such API",
-    ErrorKind.RATE_LIMITED: "rate limited",
-    ErrorKind.BAD_REQUEST: "the provider refused the request",
-    ErrorKind.SERVER_ERROR: "the provider's server failed",
-    ErrorKind.INVALID_RESPONSE: "the answer could not be read",
-    ErrorKind.STREAM_ERROR: "an error in the middle of the stream",
-    ErrorKind.UPSTREAM_EMPTY: "an empty answer",
-    ErrorKind.UPSTREAM_TRUNCATED: "the answer broke off",
-    ErrorKind.NO_PLACE: "a picture or sound, for which the client's API has no place",
-    ErrorKind.INVALID_ANSWER: "the answer was not valid",
-}
+CAUSES: Mapping[str, str] = {kind: kind.facts.words for kind in ErrorKind}  # why attempts fail
 
 
 class RaceFailed(ApiError):

@@ -3,13 +3,15 @@
 What was saved is no such rule: it is measured for each call, and stored with it (``alone_ms``).
 """
 
+from providers import About, ErrorKind
 from providers.dialects import DIALECTS
 
 # Outcomes of attempts: the provider's failure, and those of which another attempt had won.
 BROKEN = ("failed", "timeout", "stalled")
 BEATEN = ("lost", "superseded")
 CUT = (*BEATEN, "client_gone")  # the provider might have answered
-NO_ERRORS = ("rate_limited", "bad_request")  # kinds of failures that say nothing of a deployment's health
+# Kinds of failures that say nothing of a deployment's health.
+NO_ERRORS = tuple(kind.value for kind in ErrorKind if kind.facts.about in {About.LIMIT, About.REQUEST, About.API})
 
 RACED = tuple(dialect.endpoint for dialect in DIALECTS.values())  # the APIs whose answers are raced, by ``endpoint``
 

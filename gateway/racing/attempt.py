@@ -31,7 +31,7 @@ from gateway.racing.records import Ending, decide_within, keep_words, mark_words
 from gateway.racing.sinks import ClientGone, Forward, Sink
 from gateway.racing.timeouts import AttemptClocks
 from gateway.racing.validation import UNJUDGED, Judgement
-from providers import ErrorKind, Exchange, Form, SendCount, UpstreamError
+from providers import ErrorKind, Exchange, Form, SendCount, UpstreamError, kinds
 
 if TYPE_CHECKING:
     from gateway.racing.seats import Seat
@@ -274,7 +274,7 @@ class Reading(Protocol[Attempt_contra]):
         """Return the record of an attempt that has ended, without its cost."""
 
 
-_ENDS = frozenset({ErrorKind.DISCONNECTED, ErrorKind.STALL_TIMEOUT, ErrorKind.TOTAL_TIMEOUT})
+_ENDS = kinds(lambda facts: facts.may_be_whole)
 
 
 class Attempt:

@@ -25,7 +25,6 @@ from providers import (
     STANDARD,
     Capabilities,
     Cost,
-    ErrorKind,
     Price,
     cache_saved_usd,
     cost,
@@ -33,6 +32,7 @@ from providers import (
     dearest_unasked,
     is_bought,
     is_off_peak,
+    kinds,
     least_and_most,
     possible,
     tier_asked_by,
@@ -52,18 +52,7 @@ NEAR = 1.6  # factor between the winner's count of the prompt and our estimate, 
 TEMPLATE_TOKENS = 64  # besides what a chat template adds
 RUNS_ON_S = 3600.0  # for which an answer that was cut may be generated and billed at most
 FEW_TOKENS = 8  # for short answers the average size of a token is unreliable: this many tokens may be missing
-_REFUSED = frozenset(  # before anything was generated, if the request arrived at all
-    {
-        ErrorKind.CONNECT_ERROR,
-        ErrorKind.CONNECT_TIMEOUT,
-        ErrorKind.LOCAL_RESOURCES,
-        ErrorKind.PROVIDER_AUTH,
-        ErrorKind.NOT_FOUND,
-        ErrorKind.NO_SUCH_API,
-        ErrorKind.RATE_LIMITED,
-        ErrorKind.BAD_REQUEST,
-    }
-)
+_REFUSED = kinds(lambda facts: not facts.is_billed)  # before anything was generated, if the request arrived at all
 
 
 class Bounds(msgspec.Struct, frozen=True):

@@ -9,16 +9,13 @@ from gateway.fleet.models import Model
 from gateway.racing.call import OpenCall
 from gateway.racing.sinks import Sink
 from gateway.settings import When
-from providers import ErrorKind, UpstreamError, events
+from providers import UpstreamError, events, kinds
 from providers.dialects import Begun, Continuing
 
 MOST_BYTES = 256 * 1024  # of events; a longer answer is not continued
 MOST_TAKEOVERS = 2  # of one call
 # Another provider may answer better, except where the request itself is wrong (400, 413, 422) or the call's time is up.
-_ENDS = frozenset({
-    *(ErrorKind.BAD_REQUEST, ErrorKind.TOTAL_TIMEOUT, ErrorKind.INVALID_ANSWER, ErrorKind.LOCAL_RESOURCES),
-    ErrorKind.NO_PLACE,
-})  # fmt: skip
+_ENDS = kinds(lambda facts: facts.is_final)
 
 
 class Delivered:

@@ -26,10 +26,10 @@ from gateway.racing.records import outcome_of
 from gateway.racing.sinks import Forward, Sink, Winner
 from gateway.settings import Cause
 from gateway.steering import Launch, Plan
-from providers import ErrorKind, UpstreamError
+from providers import ErrorKind, UpstreamError, kinds
 
 _FILTERS = (Cause.CONTENT_FILTER,)  # the causes of a fallback that is for them alone
-_UNSENT = frozenset({ErrorKind.CONNECT_ERROR, ErrorKind.CONNECT_TIMEOUT, ErrorKind.LOCAL_RESOURCES})
+_UNSENT = kinds(lambda facts: not facts.is_sent)
 
 # The phases of a race and their transitions.
 #

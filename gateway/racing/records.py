@@ -39,6 +39,8 @@ from gateway.racing.validation import (
 )
 from providers import (
     LARGEST_REQUEST_BYTES,
+    About,
+    Clock,
     ErrorKind,
     Exchange,
     Fleeting,
@@ -48,6 +50,7 @@ from providers import (
     decide_by_fields,
     headroom,
     keep,
+    kinds,
     mark,
     quotable,
     redact,
@@ -66,13 +69,10 @@ _REQUEST_IDS = (
     "x-ms-request-id",
     "apim-request-id",
 )
-_OUTCOMES = {
-    ErrorKind.CONNECT_TIMEOUT: Outcome.TIMEOUT,
-    ErrorKind.TTFT_TIMEOUT: Outcome.TIMEOUT,
-    ErrorKind.TOTAL_TIMEOUT: Outcome.TIMEOUT,
-    ErrorKind.STALL_TIMEOUT: Outcome.STALLED,
-    ErrorKind.LOCAL_RESOURCES: Outcome.INTERRUPTED,
-}
+_OF_CLOCKS = {Clock.STALL: Outcome.STALLED, None: Outcome.FAILED}  # all others are time-outs
+_OUTCOMES = {kind: _OF_CLOCKS.get(kind.facts.clock, Outcome.TIMEOUT) for kind in ErrorKind} | dict.fromkeys(
+    kinds(lambda facts: facts.about is About.GATEWAY), Outcome.INTERRUPTED
+)
 
 
 class Ending(msgspec.Struct, frozen=True):

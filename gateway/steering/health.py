@@ -45,7 +45,7 @@ from gateway.steering.constants import (
     TOLD_FROM,
     UNPROBED_S,
 )
-from providers import LONG_AGO_S, Availability, ErrorKind, Readiness, Waits, without_addresses
+from providers import LONG_AGO_S, Availability, Readiness, Waits, kinds, without_addresses
 
 # Load: how a deployment's time to first token grows with this replica's attempts in flight there. Fits ln(ttft) = a +
 # b ln(1 + in flight) over the first tokens of the last minutes, with an ``a`` for each prompt class, and uses a
@@ -198,12 +198,7 @@ class _Moments:
 _WAITS = Waits(cool_min_s=COOL_MIN_S, cool_max_s=COOL_MAX_S, try_every_s=OUT_PROBE_EVERY_S, refill_s=HEADROOM_WINDOW_S)
 _NEARLY = 0.999  # of a time, to allow for differences between clocks
 # Messages of other errors are about the failed request; those of connections name the operator's hosts.
-_SAYS_NOTHING_OF_REQUESTS = frozenset({
-    ErrorKind.PROVIDER_AUTH,
-    ErrorKind.NOT_FOUND,
-    ErrorKind.RATE_LIMITED,
-    ErrorKind.CONNECT_TIMEOUT,
-})  # fmt: skip
+_SAYS_NOTHING_OF_REQUESTS = kinds(lambda facts: facts.is_of_nobody)
 
 
 class HealthState(StrEnum):

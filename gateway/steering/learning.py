@@ -50,7 +50,7 @@ from gateway.steering.prediction import Lengths, size_of
 from gateway.steering.quality import Quality
 from gateway.steering.snapshots import Snapshots
 from gateway.steering.worth import ConfirmedShare
-from providers import ErrorKind
+from providers import About, Clock, ErrorKind, kinds
 
 # Samples: what one attempt adds to the board. The view ``samples`` of the ledger computes the same in SQL.
 
@@ -332,11 +332,11 @@ class OwnDelay:
 
 
 # Errors that count against no deployment: the client's own, and a missing API (its other APIs work).
-NOT_COUNTED = frozenset({ErrorKind.BAD_REQUEST, ErrorKind.NO_PLACE, ErrorKind.NO_SUCH_API})
-OPERATORS = frozenset({ErrorKind.PROVIDER_AUTH, ErrorKind.NOT_FOUND})
-TIMEOUTS = frozenset({ErrorKind.CONNECT_TIMEOUT, ErrorKind.TTFT_TIMEOUT})
+NOT_COUNTED = kinds(lambda facts: facts.about in {About.REQUEST, About.API})
+OPERATORS = kinds(lambda facts: facts.about is About.OPERATOR)
+TIMEOUTS = kinds(lambda facts: facts.clock in {Clock.CONNECT, Clock.TTFT})
 UNAUTHORIZED = 401
-_CERTAIN = frozenset({ErrorKind.CONNECT_ERROR, ErrorKind.CONNECT_TIMEOUT})  # these have sent nothing of a request
+_CERTAIN = kinds(lambda facts: not facts.is_sent and facts.about is About.DEPLOYMENT)
 
 
 class _Launched(msgspec.Struct, frozen=True):

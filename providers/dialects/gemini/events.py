@@ -49,12 +49,7 @@ _STATUS_WORDS: Mapping[int, str] = {
 }
 _FIRST_SERVER_STATUS = 500
 _STATUS_OF_KIND: Mapping[str, int] = {  # all others are errors of the gateway or the provider
-    ErrorKind.CONNECT_TIMEOUT: 504,
-    ErrorKind.TTFT_TIMEOUT: 504,
-    ErrorKind.STALL_TIMEOUT: 504,
-    ErrorKind.TOTAL_TIMEOUT: 504,
-    ErrorKind.RATE_LIMITED: 429,
-    ErrorKind.BAD_REQUEST: 400,
+    **{kind: kind.status for kind in ErrorKind if kind.status is not None},
     **{word: status for status, word in _STATUS_WORDS.items() if status != HTTPStatus.BAD_GATEWAY},
 }
 _REQUEST_INFO = "type.googleapis.com/google.rpc.RequestInfo"

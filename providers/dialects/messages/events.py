@@ -40,12 +40,7 @@ _TYPE_OF_STATUS: Mapping[int, str] = {
 _FIRST_SERVER_STATUS = 500
 
 _TYPE_OF_KIND: Mapping[str, str] = {  # all others are errors of the gateway or the provider: api_error
-    ErrorKind.CONNECT_TIMEOUT: "timeout_error",
-    ErrorKind.TTFT_TIMEOUT: "timeout_error",
-    ErrorKind.STALL_TIMEOUT: "timeout_error",
-    ErrorKind.TOTAL_TIMEOUT: "timeout_error",
-    ErrorKind.RATE_LIMITED: "rate_limit_error",
-    ErrorKind.BAD_REQUEST: "invalid_request_error",
+    kind: _TYPE_OF_STATUS[kind.status] for kind in ErrorKind if kind.status is not None
 }
 
 
