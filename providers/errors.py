@@ -65,7 +65,7 @@ class Clock(StrEnum):
 
 
 class Facts(msgspec.Struct, frozen=True, kw_only=True):
-    """What follows from an error of one kind, whoever asks: health, SQL, money, the next attempt, what clients read."""
+    """What follows from an error of one kind: for health, SQL, money, the next attempt, and what clients read."""
 
     words: str  # why the attempt failed; the page's (gateway/page/assets/lib/words.js) are the same
     about: About = About.DEPLOYMENT

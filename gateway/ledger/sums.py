@@ -184,6 +184,8 @@ TAGS = {
 }
 # Likewise, of all attempts at such calls, whenever they ended.
 TAG_RACES = {"all_cost_usd": f"sum(f.cost_usd) filter (where {OWN})"}
+NO_ERRORS_BEFORE = "0054", ("rate_limited", "bad_request")  # what counted as no error of the deployment
+ERROR_BEFORE = f"{BROKEN} and coalesce(f.error_kind, '') not in {listed(NO_ERRORS_BEFORE[1])}"
 # By sum the revision of the schema that added it, if not the first; and by revision what was added up before it.
 SINCE: dict[str, str] = {"all_cost_usd": "0053"}
 BEFORE = {
@@ -194,6 +196,10 @@ BEFORE = {
             ("cost_low_usd", "coalesce(f.cost_low_usd, f.cost_usd)"),
             ("cost_high_usd", "coalesce(f.cost_high_usd, f.cost_usd)"),
         )
+    },
+    NO_ERRORS_BEFORE[0]: {
+        "n_errors": _count(f"({ERROR_BEFORE}) and {OWN}"),
+        "n_tried": _count(f"f.ttft_ms is not null or (({ERROR_BEFORE}) and {OWN})"),
     },
 }
 

@@ -31,7 +31,7 @@ with judged as (
       attempts.audited and (attempts.role in ('explore', 'probe') or (attempts.role = 'primary' and attempts.predicted_ms is null))
     ) as is_overtaken,
     {broken attempts.}
-      and coalesce(attempts.error_kind, '') not in ('rate_limited', 'bad_request', 'no_such_api')
+      and coalesce(attempts.error_kind, '') not in {no errors}
       and {own attempts.} as is_error,
     {broken attempts.}
       and coalesce(attempts.error_kind, '') = 'rate_limited'

@@ -10,11 +10,12 @@ from pathlib import Path
 import structlog
 
 from gateway.core.columns import Described, Sql
+from gateway.core.rules import NO_ERRORS
 from gateway.ledger import entries
 from gateway.ledger.clickhouse.server import ClickHouse
 from gateway.ledger.database import head_revision
 from gateway.ledger.old_names import RENAMED, with_old_names
-from gateway.ledger.reports.reader import conditions
+from gateway.ledger.reports.reader import conditions, listed
 from gateway.ledger.schema import UNTIL, views_of
 
 VERSION = 12  # raised with every change of a view; a test has the statements of each version
@@ -151,6 +152,7 @@ def views_sql() -> Iterator[str]:
     there = views_of(head_revision())
     rules = {
         "added_and_lost": _ADDED_AND_LOST,
+        "no errors": listed(NO_ERRORS),
         **conditions(),
         **{f"calls.{name}": rule for name, rule in conditions("calls.").items()},
     }

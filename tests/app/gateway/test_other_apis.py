@@ -273,3 +273,14 @@ async def test_a_model_that_no_api_takes_stays_in_rotation_for_the_others(serve:
         assert (status, words in said, "no_such_api" in said) == (424, True, True)
         [row] = running.gateway.steering.leaderboard(MODEL).deployments
         assert row.state == "ok"
+
+
+@pytest.mark.usefixtures("views")
+async def test_all_views_agree_that_a_missing_api_is_no_error_of_its_deployment(serve: Serve) -> None:
+    async with serve(alpha=None, config=config("chat", "responses")) as running:
+        refuse(running, chat=refusing(ONLY_RESPONSES))
+        assert (await call(running, "chat"))[0] == 200
+        kinds = await running.rows("select error_kind from attempts order by number")
+        assert [each["error_kind"] for each in kinds] == ["no_such_api", None]
+        for view in ("throughput", "throughput_1h", "throughput_5m", "leaderboard"):
+            assert [each["error_rate"] for each in await running.rows(f"select error_rate from {view}")] == [0.0], view

@@ -20,7 +20,7 @@ with sampled as (
     ) as is_beaten,
     {broken} as has_broken,
     is_beaten and audited and (has_broken or {beaten}) as is_watched,
-    has_broken and {own} and coalesce(error_kind, '') not in ('rate_limited', 'bad_request', 'no_such_api') as is_error,
+    has_broken and {own} and coalesce(error_kind, '') not in {no errors} as is_error,
     has_broken and {own} and coalesce(error_kind, '') = 'rate_limited' as is_limited,
     if({cut}, censored_at_ms, null) as cut_ms,
     judged_as is not null as is_judged,
