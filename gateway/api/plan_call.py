@@ -194,12 +194,7 @@ async def _as_decided(  # noqa: PLR0917 - what is known of a request
     stamp = client_context.stamp(context, fields, None, session)
     call = msgspec.structs.replace(
         known.call,
-        id=stamp.id,
-        received_at=stamp.received_at,
-        started_at=stamp.started_at,
-        tags=stamp.tags,
-        levels=stamp.levels,
-        trace=stamp.trace,
+        **msgspec.structs.asdict(stamp),  # by name: a new field of a request is of this one, whatever its shape
         prompt_class=parsed.prompt_class,
         prompt_tokens=needs.prompt_tokens,
         inline_bytes=parsed.inline_bytes(fields),

@@ -16,7 +16,7 @@ def test_every_file_that_it_names_is_there() -> None:
     written_there = {  # by the reader
         "gateway/cli/NAME.py",
         "providers/dialects/NAME/dialect.py",
-        "migrations/versions/NEXT_address_family.py",
+        "migrations/versions/NEXT_http_version.py",
     }
     assert sorted(path for path in named - written_there if not (ROOT / path).exists()) == []
 

@@ -34,7 +34,7 @@ from gateway.core.calls import CallRecord
 from gateway.core.columns import names_of
 from tools.documentation import ledger_comments, ledger_page
 traced = names_of(CallRecord, "traced")
-print(json.dumps([traced, ledger_page.page(), ledger_comments.comments()["calls"]["address_family"]]))
+print(json.dumps([traced, ledger_page.page(), ledger_comments.comments()["calls"]["http_version"]]))
 """
 
 
@@ -85,23 +85,32 @@ async def test_a_column_that_is_added_by_the_page_is_everywhere(tmp_path: Path) 
     async with ScriptedProvider() as provider, aiohttp.ClientSession() as http:
         config = configuration(tmp_path, {"alpha": provider.base_url})
         async with started(config, tmp_path, command=command, cwd=checkout) as gateway:
+            # Two calls of one client that are alike but for the column: of each its own value is stored.
+            async with (
+                aiohttp.ClientSession(version=aiohttp.HttpVersion10) as older,
+                older.post(f"{gateway.url}/v1/chat/completions", json=chat_body()) as response,
+            ):
+                await response.read()
+            assert (await gateway.event("call.finished"))["http_version"] == "1.0"
             async with http.post(f"{gateway.url}/v1/chat/completions", json=chat_body()) as response:
                 call_id = response.headers["x-holeshot-call-id"]
                 await response.read()
-            line = await gateway.event("call.finished")
+            line = await gateway.event("call.finished", 2)
             told: list[Any] = []
             for path in ("calls", f"calls/{call_id}"):
                 async with http.get(f"{gateway.url}/api/{path}") as response:
                     told.append(await response.json())
             async with http.get(f"{gateway.url}/openapi.json") as response:
                 schemas = (await response.json())["components"]["schemas"]
-    assert line["address_family"] == "ipv4"
-    assert [told[0]["data"][0]["address_family"], told[1]["call"]["address_family"]] == ["ipv4", "ipv4"]
+    assert line["http_version"] == "1.1"
+    assert [told[0]["data"][0]["http_version"], told[1]["call"]["http_version"]] == ["1.1", "1.1"]
     for name in ("ListedCall", "CallRow"):
-        assert "`ipv4` or `ipv6`" in schemas[name]["properties"]["address_family"]["description"]
-    query = ("sql", "select address_family from calls", "--json", "--config", str(tmp_path / "gateway.yaml"))
-    assert '"ipv4"' in await run(checkout, *command, *query)
+        assert "`1.0` or `1.1`" in schemas[name]["properties"]["http_version"]["description"]
+    query = ("sql", "select http_version from calls", "--json", "--config", str(tmp_path / "gateway.yaml"))
+    assert '"1.1"' in await run(checkout, *command, *query)
     traced, page, comment = json.loads(await run(checkout, sys.executable, "-c", MADE))
-    assert "address_family" in traced
-    assert "\n`address_family`\n: How the client reached the gateway: `ipv4` or `ipv6`; null if unknown.\n" in page
-    assert comment == "How the client reached the gateway: ipv4 or ipv6; null if unknown."
+    assert "http_version" in traced
+    assert (
+        "\n`http_version`\n: The version of HTTP in which the client asked: `1.0` or `1.1`; null if unknown.\n" in page
+    )
+    assert comment == "The version of HTTP in which the client asked: 1.0 or 1.1; null if unknown."
