@@ -1,6 +1,6 @@
 """The leaderboard, for programs and for the page; and which deployments would run for a model's next call, and why."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Annotated
 
 import msgspec
@@ -208,9 +208,9 @@ async def leaderboard(request: web.Request) -> web.Response:
     client = context.admission.admit_viewer(request)
     models = _wanted(context, request.query.get("model"))
     if is_asked(request, "explain"):
-        body = encoded(Plans([explained(context, model, request.query, client) for model in models]))
+        body = encoded(Plans(await _plans(context, models, request.query, client)))
     else:
-        body = encoded(Leaderboards([_standings(context, model) for model in models]))
+        body = encoded(Leaderboards(await context.body_work.pieces(_standings(context, model) for model in models)))
     return web.Response(body=body, content_type="application/json")
 
 
@@ -226,7 +226,8 @@ async def page_leaderboard(request: web.Request) -> web.Response:
     context = request.app[CONTEXT]
     models = _wanted(context, parse_query(request, BoardQuery).model)
     gaps = await request.app[OPERATIONS].reports.gaps()
-    return answer(request, answers.PageBoards([_board(context, model, gaps) for model in models]))
+    boards = await context.body_work.pieces(_board(context, model, gaps) for model in models)
+    return answer(request, answers.PageBoards(boards))
 
 
 async def page_explain(request: web.Request) -> web.Response:
@@ -234,7 +235,13 @@ async def page_explain(request: web.Request) -> web.Response:
     client = admit_visitor(request)
     context = request.app[CONTEXT]
     models = _wanted(context, request.query.get("model"))
-    return answer(request, Plans([explained(context, model, request.query, client) for model in models]))
+    return answer(request, Plans(await _plans(context, models, request.query, client)))
+
+
+async def _plans(
+    context: Context, models: Iterable[Model], query: Mapping[str, str], client: Client
+) -> list[Explained]:
+    return await context.body_work.pieces(explained(context, model, query, client) for model in models)
 
 
 def _standings(context: Context, model: Model) -> Leaderboard:

@@ -1,19 +1,19 @@
-"""The processing of bodies, one slice per turn of the event loop, and its counters."""
+"""The processing of bodies, and the making of long pages, one slice per turn of the event loop; and its counters."""
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from gateway.core.tasks import LongestTurns
-from providers import Steps
+from providers import Steps, raw_json
 
 _T = TypeVar("_T")
 
 
 class BodyWork:
-    """The heavy work on all bodies of a gateway. Each turn of the event loop has at most one slice of it."""
+    """The heavy work on all bodies and pages of a gateway. Each turn of the event loop has at most one slice of it."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.turns = LongestTurns(clock)
@@ -24,7 +24,7 @@ class BodyWork:
         self._turn = asyncio.Lock()
 
     @asynccontextmanager
-    async def slice(self) -> AsyncIterator[None]:
+    async def slice(self, of: str = "body") -> AsyncIterator[None]:
         """Wait for a turn of the loop with no other slice, in order of arrival."""
         async with self._turn:
             await asyncio.sleep(0)
@@ -33,14 +33,31 @@ class BodyWork:
             try:
                 yield
             finally:
-                self.turns.note("body", began_s)
+                self.turns.note(of, began_s)
 
-    async def run(self, steps: Steps[_T]) -> _T:
+    async def run(self, steps: Steps[_T], of: str = "body") -> _T:
         """Run ``steps``, each as one slice; return their result."""
         while True:
-            async with self.slice():
+            async with self.slice(of):
                 try:
                     next(steps)
                 except StopIteration as end:
                     result: _T = end.value
                     return result
+
+    async def made(self, rows: Iterable[_T], a_turn: int = 1) -> list[_T]:
+        """Return the rows of a page, ``a_turn`` of them made in a turn, so that thousands hold up no stream."""
+        return await self.run(_row_steps(rows, a_turn), "page")
+
+    async def pieces(self, rows: Iterable[object], a_turn: int = 1) -> list[Any]:
+        """Return the JSON of each row, likewise; a page has it in place of the rows."""
+        return await self.made(map(raw_json, rows), a_turn)
+
+
+def _row_steps(rows: Iterable[_T], a_turn: int) -> Steps[list[_T]]:
+    made: list[_T] = []
+    for number, row in enumerate(rows, start=1):
+        made.append(row)
+        if number % a_turn == 0:
+            yield
+    return made

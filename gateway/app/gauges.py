@@ -140,8 +140,9 @@ def _add_wrong_keys(metrics: Metrics, wrong_keys: WrongKeys) -> None:
 
 LONGEST_TURN = Family(
     "holeshot_loop_longest_turn_seconds",
-    "The longest turn of the event loop in the last one to two minutes, by what ran in it: a slice of a body, the "
-    "fields of a long request, or anything (any; of the last ten to twenty seconds). The longest of all workers.",
+    "The longest turn of the event loop in the last one to two minutes, by what ran in it: a slice of a body or a "
+    "page, the fields of a long request, or anything (any; of the last ten to twenty seconds). The longest of all "
+    "workers.",
     "gauge",
     ("work",),
     merge="max",
