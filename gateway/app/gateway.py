@@ -1,5 +1,6 @@
 """The composition: builds a gateway from settings. The only file that knows every room."""
 
+import asyncio
 import socket
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
@@ -24,7 +25,7 @@ from gateway.app.background import alerts, prober, slowdown_watch, target_watch
 from gateway.app.engine import Engine, Runtime, UnrecordedEvents
 from gateway.app.gauges import add_budgets, add_gauges, add_health, readiness
 from gateway.app.named_rows import NamedRows
-from gateway.app.recorders import Recorders, StartupHistory
+from gateway.app.recorders import SPOOL_WITHIN_S, Recorders, StartupHistory
 from gateway.app.routes import application
 from gateway.app.shared_facts import SharedFacts
 from gateway.app.stores import client_keys, client_tokens, leases, live_sharing, redis_board, response_store
@@ -300,6 +301,7 @@ class Gateway:
             self._tasks.start(self._history.load_payers(whole_month=settings.months_of_payers))
         if settings.counts_dollars and not await self._history.load_spending():
             self._tasks.start(self._history.retry_spending())
+            await asyncio.wait({self._tasks.start(self._history.count_spooled())}, timeout=SPOOL_WITHIN_S)
         await self.leases.start()
         if self.redis_board is not None:
             await self.redis_board.start()

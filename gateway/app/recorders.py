@@ -119,6 +119,7 @@ class Recorders:
 _SUMS_PER_SLICE = 2000  # take some milliseconds of the event loop
 _SPENDING_RETRY_S = 10.0
 _SPENDING_TIMEOUT_S = 3.0  # a database that is away must not delay the start
+SPOOL_WITHIN_S = 3.0  # a start waits so long for what waits on disk: half a GB
 FIGURES_WITHIN_S = 1.0  # a start waits so long for them; then its first calls go on without
 _FIGURES_AFTER_S = (0.0, 10.0, 60.0)  # the database may start together with the gateway
 _PAYERS_AGAIN_S = 60.0  # their rows are many: a database that took too long is asked less often
@@ -153,6 +154,7 @@ class StartupHistory:
         self._payers_tried.set()  # nobody has asked
         self._by_quota: Mapping[str, float] = {}
         self._of_payers: Mapping[str, float] = {}
+        self._is_told = False  # by the database, what clients have spent
         self._attempts: int | None = None
         self._teams = teams
         self._payer_of = payer_of
@@ -219,19 +221,31 @@ class StartupHistory:
                 rows = await self._ledger.spent()
         except (LedgerError, TimeoutError) as error:
             # Event limits.not_recollected: What was spent before the start could not be read yet, so limits in dollars
-            # may allow too much.
+            # may allow too much: of it only what rows in the spool have cost is counted.
             # Do: Make the database reachable.
             _log.warning(
                 "limits.not_recollected",
                 error=str(error) or type(error).__name__,
-                hint="what was spent before the start is not counted yet, unless Redis knows it",
+                hint="of what was spent before the start only rows that wait on this disk count, or what Redis knows",
             )
             return False
         payer_of = self._payer_of()
+        self._is_told = True
         self._by_quota = spent_by_quota(rows, unix_s, self._teams(), payer_of)
         self._count()
         self._spending.recollect(rows, unix_s, payer_of)
         return True
+
+    async def count_spooled(self) -> None:
+        """Let limits go on from what waits on disk. What the database tells later has that too, and replaces it."""
+        unix_s = self._unix_clock()
+        waiting = await self._ledger.spooled()
+        teams, payer_of = self._teams(), self._payer_of()
+        self._of_payers = self._of_payers or spent_by_payers(waiting.of_payers, unix_s, teams)
+        if not self._is_told:
+            self._by_quota = spent_by_quota(waiting.spent, unix_s, teams, payer_of)
+            self._spending.recollect(waiting.spent, unix_s, payer_of)
+        self._count()
 
     def _count(self) -> None:
         """Let limits go on from all that is known to be spent."""

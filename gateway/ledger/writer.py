@@ -24,6 +24,7 @@ from gateway.ledger.folding import FULL
 from gateway.ledger.retention import KEEP_ALL, Retention
 from gateway.ledger.shipper import PING_TIMEOUT_S, Backlog, Pruning, Shipper, adopt
 from gateway.ledger.spool import Spool, sync_files
+from gateway.ledger.spooled import Spooled, spooled
 from gateway.ledger.store import SqlStore, Store
 from gateway.ledger.turns import MEASURE_INTERVAL_S, SharedClock
 
@@ -577,6 +578,10 @@ class Ledger:
             await self._adopted.wait()
         now = self.clock.now()
         return await self._store.spent_by_payers(now, self._began(now), whole_month=whole_month)
+
+    async def spooled(self) -> Spooled:
+        """Return what the rows have cost that other processes left on this disk, also some that SQL has already."""
+        return await asyncio.to_thread(spooled, self._spool_dir, self._spool.folder, self.clock.now())
 
     def _began(self, now: datetime) -> datetime:
         """Return when this process began, by the clock that says ``now``."""

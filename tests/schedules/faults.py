@@ -264,6 +264,11 @@ RESTARTS = {
         "what running calls had cost when a process was killed",
         "while the database does not tell: log `limits.not_recollected`, `limits.payers_not_recollected`",
     ),
+    "the same, while the database is away": (
+        "what the spool has of this day and month, until the database tells all",
+        "until then, what is in the database alone",
+        "log `limits.not_recollected`",
+    ),
 }
 OVER_A_RESTART = """## Over a restart
 

@@ -1,7 +1,9 @@
 """What a gateway reads at its start of what was before: what was spent, and the figures by which it steers."""
 
 import asyncio
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from math import inf
 from pathlib import Path
 from random import Random
@@ -10,11 +12,13 @@ import pytest
 
 from gateway.app.recorders import StartupHistory
 from gateway.core.calls import HourlySum, Spent
+from gateway.ledger.entries import Entry
 from gateway.ledger.errors import DatabaseUnreachableError
 from gateway.ledger.writer import Ledger
-from gateway.limits import Limits, OwnShare, Payer, Use, level_of_key
+from gateway.limits import LimitReached, Limits, OwnShare, Payer, Use, level_of_end_user, level_of_key, level_of_team
 from gateway.racing.timeouts import LEAST_S, Came, PausesByDeployment
 from gateway.steering import MemoryBoard, Spending, Steering
+from tests.unit.ledger.records import call, lost, won
 from tests.unit.ledger.test_folding import Notes
 from tests.unit.steering.test_spending import MIDNIGHT_S, Clock
 
@@ -124,3 +128,74 @@ async def test_a_start_waits_for_the_figures_unless_the_database_is_away_or_take
     loading.cancel()
     await asyncio.wait({loading})
     await ledger.close()
+
+
+class Away(Notes):
+    """A store that takes and tells nothing while it is away, and tells of a dollar afterwards."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_away = True
+
+    async def insert(self, entries: Sequence[Entry], kept_since: Mapping[str, datetime]) -> int:
+        raise DatabaseUnreachableError("connection refused")
+
+    async def ping(self) -> None:
+        raise DatabaseUnreachableError("connection refused")
+
+    async def spent(self, now: datetime, until: datetime) -> list[Spent]:
+        if self.is_away:
+            raise DatabaseUnreachableError("connection refused")
+        return [Spent("team", "llama", 1.0, 1.0), Spent(None, "llama", 0.0, 0.0, model_usd=1.0)]
+
+
+USER = level_of_end_user("team:research", "ann", {"usd_per_day": 2.0, "usd_per_month": 2.0})
+SPENDERS = {
+    "client": [level_of_key("team", {"usd_per_day": 2.0, "usd_per_month": 2.0})],
+    "team": [level_of_key("new", {}), level_of_team("research", {"usd_per_day": 2.0, "usd_per_month": 2.0})],
+    "end user": [level_of_key("new", {}), USER],
+    "model": [level_of_key("new", {})],
+}
+
+
+@pytest.mark.parametrize("level", SPENDERS)
+async def test_what_waits_on_disk_while_the_database_is_away_counts_at_a_start_and_only_once(
+    tmp_path: Path, level: str
+) -> None:
+    clock = Clock()
+
+    def ledger(worker: str, store: Notes) -> Ledger:
+        now = partial(datetime.fromtimestamp, tz=UTC)
+        return Ledger("sqlite:///unused.db", tmp_path, worker, clock=clock, utc_now=lambda: now(clock()), store=store)
+
+    before, store = ledger("w1", Away()), Away()
+    usd = {"cost_usd": 0.5, "tags": {"team": "research", "end_user": "ann"}, "client": "team"}
+    for at_s in (clock(), clock(), clock() - 40 * 86_400):
+        at = datetime.fromtimestamp(at_s, UTC)
+        before.call_finished(call(won("c", model="llama", cost_usd=0.5), started_at=at, model="llama", **usd))
+    before.attempts_ended("d", (lost("d", model="other", cost_usd=9.0, learnt_as="other"),))
+    await before.close()
+    leases, spending, now = OwnShare(1, clock=clock, unix_clock=clock), Spending(clock), ledger("w2", store)
+    steering = Steering(MemoryBoard(), clock=clock, unix_clock=clock, random=Random(1), spending=spending)
+    history = StartupHistory(now, steering, leases, spending, teams=dict, payer_of=lambda: str, unix_clock=clock)
+    limits = Limits(leases, unix_clock=clock, clock=clock)
+    payer = Payer("llama", "llama", usd_per_day=2.0 if level == "model" else None)
+
+    async def fits(usd: float) -> bool:
+        try:
+            await limits.hold("call", SPENDERS[level], payer, Use(usd=usd))
+        except LimitReached:
+            return False
+        limits.drop("call")
+        return True
+
+    assert not await history.load_spending()
+    assert await fits(2.0)
+    await history.count_spooled()
+    assert (await fits(1.0), await fits(1.01)) == (True, False)
+    store.is_away = False
+    assert await history.load_spending()
+    if level != "end user":  # of which this store tells nothing
+        await history.count_spooled()  # one that took longer than the database
+        assert (await fits(1.0), await fits(1.01)) == (True, False)
+    await now.close()
