@@ -25,7 +25,7 @@ import msgspec
 from providers import betas, members
 from providers.catalog import DEFAULTS, DEVELOPER, Quirks
 from providers.demands import Demand, demand_of, may_go
-from providers.dialects import DIALECTS, Malformed, RequestFormat
+from providers.dialects import DIALECTS, PIVOT, Malformed, RequestFormat
 from providers.errors import UNREADABLE, ErrorKind, UpstreamError
 from providers.exchange import Request
 from providers.large_bodies import raw_json
@@ -74,7 +74,7 @@ _OF_MESSAGES = frozenset({"content", "name", "role", "tool_calls"})
 _ROLE = "developer"
 _EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 _OF_USAGE = ("stream_options", "include_usage")  # whose client set them means its own
-_OF_ONE_FIELD = frozenset({Kind.FIELD, Kind.LIMIT, Kind.NAME, Kind.VALUE})
+_OF_ONE_FIELD = frozenset({Kind.FIELD, Kind.LIMIT, Kind.LEAST, Kind.NAME, Kind.VALUE})
 _AROUND_SCHEMAS = ("function", "json_schema", "format")
 _DIGEST = 16  # characters
 _DISABLED = '"disabled"'
@@ -105,6 +105,7 @@ class Sent(NamedTuple):
     fields: Mapping[str, msgspec.Raw]
     told: tuple[str, ...] = ()
     headers: Mapping[str, str] | None = None  # its client's as they are sent; None: as they are
+    most: int = 0  # tokens of the answer that its client asked for, if more are asked for
 
     def of(self, request: Request) -> Request:
         """Return ``request`` with these headers."""
@@ -130,18 +131,23 @@ def adapted(fields: Fields, facts: Facts, asked: Asked) -> Sent:
     if not facts:
         return Sent(fields)
     said, told, own = dict(fields), list[str](), asked.request.headers
-    headers, of_values = own, [fact for fact in facts if fact.kind is Kind.VALUE]
+    headers, of_values, most = own, [fact for fact in facts if fact.kind is Kind.VALUE], 0
     for fact in (*facts, *of_values, *of_values):  # what is sent in place of one value may be refused as well
         if fact.dialect != asked.api:
             continue
-        if fact.field not in betas.NAMES:
+        if fact.kind is Kind.LEAST:
+            most = _limit_below(said, fact, asked) or most
+            if most:
+                said[fact.field] = raw_json(fact.tokens)
+                told.append(fact.field)
+        elif fact.field not in betas.NAMES:
             said, lost = _adapt(said, fact, asked)
             told += lost
         elif fact.field not in _of_operator(asked.request):
             left = betas.without(fact.field, fact.value, said, headers)
             said, headers = dict(left.fields), left.headers
             told += left.told
-    return Sent(said, tuple(dict.fromkeys(told)), None if headers is own else headers)
+    return Sent(said, tuple(dict.fromkeys(told)), None if headers is own else headers, most)
 
 
 def _adapt(said: dict[str, msgspec.Raw], fact: Fact, asked: Asked) -> tuple[dict[str, msgspec.Raw], list[str]]:
@@ -263,9 +269,13 @@ def _own(request: Request) -> VendorsWords:
 
 def answered(learnt: Learnt, request: Request, facts: Facts, sent: Sent) -> None:
     """Note that a form to which ``facts`` led was answered, and what it lacked."""
-    request.sendings.left_out = sent.told
+    _note_sent(request, sent)
     if learnt.supposed:
         learnt.confirm(request.model, tuple(fact for fact in facts if fact not in request.taught), request.client)
+
+
+def _note_sent(request: Request, sent: Sent) -> None:
+    request.sendings.left_out, request.sendings.most = sent.told, sent.most
 
 
 def known_of(learnt: Learnt, request: Request) -> Facts:
@@ -299,8 +309,8 @@ def concerns(fact: Fact, fields: Fields, dialect: str, prompt_tokens: int, *, to
     if fact.dialect != dialect or fact.kind not in _OF_ONE_FIELD or (place := _place_of(fields, fact.field)) is None:
         return False
     value = bytes(_value_at(fields, place) or b"")
-    if fact.kind is Kind.LIMIT:
-        return value.isdigit() and int(value) > fact.tokens
+    if fact.kind is Kind.LIMIT or fact.kind is Kind.LEAST:
+        return value.isdigit() and (int(value) > fact.tokens if fact.kind is Kind.LIMIT else int(value) < fact.tokens)
     return not fact.value or value.decode(errors="replace") == fact.value
 
 
@@ -394,7 +404,7 @@ async def in_another_form(
         else:
             for fact in tried[len(known) :]:
                 learnt.note(request.model, fact, client=request.client, why=why_of(refusal))
-            request.sendings.left_out = sent.told
+            _note_sent(request, sent)
             return answer
     wrong = [fact for fact in known if fact.dialect and mentions(refusal, _names(fact))]
     learnt.forget(request.model, wrong, request.client)
@@ -471,7 +481,14 @@ def understood(reading: Reading, fields: Fields, asked: Asked, headers: Mapping[
 
 
 def _of_limits(reading: Reading, fields: Fields, asked: Asked) -> list[Fact]:
-    """Return what a refusal says of the longest answer, or of what fits beside the prompt of this request."""
+    """Return what a refusal says of the longest or the least answer, or of what fits beside the prompt of this request.
+
+    Only answers of chat, or by way of it, can be shortened.
+    """
+    if reading.least and asked.api == PIVOT.name:
+        parameters = asked.formats.parameters
+        least = (Fact(Kind.LEAST, name, dialect=asked.api, tokens=reading.least) for name in parameters.answer_limits)
+        return [fact for fact in least if _limit_below(fields, fact, asked)]
     most = reading.longest or room_beside(reading, fields)
     if not most or not asked.request.is_ceiling:
         return []
@@ -663,6 +680,13 @@ def _within_limit(fields: dict[str, msgspec.Raw], fact: Fact, asked: Asked) -> t
     except (*UNREADABLE, Malformed):
         return fields, []
     return dict(within), [*lowered]
+
+
+def _limit_below(fields: Fields, fact: Fact, asked: Asked) -> int:
+    """Return the limit of the answer that is lower than the least that the model takes; 0: none is."""
+    value = bytes(fields.get(fact.field, b""))
+    is_lower = value.isdigit() and 0 < int(value) < fact.tokens and fact.field not in asked.request.extra_body
+    return int(value) if is_lower else 0
 
 
 def _be_lax(fields: dict[str, msgspec.Raw], fact: Fact, formats: RequestFormat) -> list[str]:

@@ -325,6 +325,14 @@ _LONGEST_ANSWERS = re.compile(
     r"|maxOutputTokens value of \d{1,9} but the supported range is from 1 \(inclusive\) to (?P<below>\d{3,9}) \(excl",
     re.IGNORECASE,
 )
+# Of the least: Azure, in chat (dotnet/extensions/issues/6945), and OpenRouter, which asks its vendors in Responses
+# (vectorize-io/hindsight/issues/58); read on 2026-11-29.
+_LEAST_ANSWERS = re.compile(
+    r"\bmax_(?:completion_|output_)?tokens['\"`]?[^;!?\n]{0,40}\b(?:expected a value >=|must be (?:at least|>=)"
+    r"|(?:must|should) be greater than or equal to) ?(\d{1,4})\b",
+    re.IGNORECASE,
+)
+_MOST_OF_LEAST = 256  # tokens; more is said of something else, as a budget of thoughts
 # And of what a prompt leaves of the context: vLLM (claude-code-best/claude-code/issues/272), OpenAI and others
 # (ChatGPTNextWeb/NextChat/issues/3195), Anthropic, OpenRouter, whose prompts have several parts
 # (BerriAI/litellm/issues/7034), Hugging Face and Together (huggingface/chat-ui/issues/340).
@@ -397,6 +405,7 @@ class Reading(NamedTuple):
     of_thinking_here: bool = False  # that it does not beside something else of this request
     of_effort: bool = False  # that the model does not take this effort
     longest: int = 0  # that its answers have at most so many tokens
+    least: int = 0  # that it is asked for no fewer
     room: int = 0  # that the prompt of this request leaves so many tokens
     holds: int = 0  # of so many, with the prompt
     context: int = 0  # that the prompt, of which it does not say how long it is, and the answer have more tokens
@@ -429,6 +438,7 @@ def read(refusal: UpstreamError) -> Reading:
         of_thinking_here=thinking is not None and _CONDITION.match(text, thinking.end()) is not None,
         of_effort=_OF_EFFORT.search(text) is not None,
         longest=_longest_in(text),
+        least=_least_in(text),
         room=room,
         holds=holds,
         context=uncounted[0],
@@ -466,6 +476,11 @@ def _longest_in(text: str) -> int:
     if found is None:
         return 0
     return int(next(filter(None, found.groups()))) - (found["below"] is not None)
+
+
+def _least_in(text: str) -> int:
+    found = _LEAST_ANSWERS.search(text)
+    return int(found[1]) if found is not None and 1 < int(found[1]) <= _MOST_OF_LEAST else 0
 
 
 def _room_in(text: str) -> tuple[int, int]:

@@ -38,6 +38,7 @@ class SendCount(msgspec.Struct, eq=False):  # a struct is made without a Python 
     key_name: str | None = None  # of the last key, by ``key_names``; None if the provider has only one key
     # Paths of fields that its provider was not sent, or not so, as it refuses them.
     left_out: tuple[str, ...] = ()
+    most: int = 0  # tokens of the answer that were asked for, where its provider was asked for more; 0: it was not
     # Tells the key ring, once the answer has begun: an event with an error is known to whoever reads the events.
     failed: "Callable[[UpstreamError], object] | None" = None
     is_known: bool = True  # with litellm, only once the answer's headers have arrived

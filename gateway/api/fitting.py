@@ -520,6 +520,8 @@ def _note_size(deployment: Deployment, question: Question, fitting: Fitting) -> 
     for fact in () if learnt is None else learnt.of(deployment.model, question.client):
         if fact.kind is Kind.SIZE and amount(fact.field, fields, formats) > fact.tokens:
             fitting.second[name] = f"has refused {fact.words}"
+        elif fact.kind is Kind.LEAST and asked is not None and asked < fact.tokens:
+            fitting.lesser.append(name)
 
 
 def _lengths(too_short: list[Deployment], needs: Needs) -> Lengths:

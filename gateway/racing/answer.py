@@ -120,7 +120,8 @@ def translated(
     ):
         texts = texts_called(call.dialect, call.fields, spoken, deployment.beyond)
     one_call = bool(request.sendings.left_out or call.dropped) and _may_call_more(request, deployment, call)
-    if spoken is call.dialect and called is None and not texts and not one_call:
+    most = request.sendings.most
+    if spoken is call.dialect and called is None and not texts and not one_call and not most:
         return exchange
     read_event, secrets = spoken.answers.read_event, exchange.secrets
     # A translation into chat knows only the choices that have begun; into the others, how many were asked for.
@@ -136,7 +137,15 @@ def translated(
             clocks.finish()
 
     steps = translations(
-        spoken, call.dialect, call.fields, secrets, called=called, texts=texts, one_call=one_call, seal=deployment.seal
+        spoken,
+        call.dialect,
+        call.fields,
+        secrets,
+        called=called,
+        texts=texts,
+        one_call=one_call,
+        most=most,
+        seal=deployment.seal,
     )
     splicer = Splicer(spoken, call.dialect, steps) if called is None else None  # the text is no text any more
     return TranslatedExchange(exchange, steps, unsaid, splicer=splicer)

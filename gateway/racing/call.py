@@ -128,15 +128,16 @@ class OpenCall:
         """Continue as ``call``: the same call, built for another model."""
         self.call = call
 
-    def sent_without(self, call: Call, deployment: Deployment, paths: Sequence[str]) -> Call:
+    def sent_without(self, call: Call, deployment: Deployment, paths: Sequence[str], *, raised: bool = False) -> Call:
         """Return ``call``, which continues so, with the fields that ``deployment`` was not sent, as it refuses them.
 
-        ``paths`` are those of the request in the deployment's API; the client is told its own.
+        ``paths`` are those of the request in the deployment's API; the client is told its own. ``raised``: of its
+        limits of the answer, which are lowered otherwise.
         """
         name, before = deployment.name, call.dropped.get(deployment.name, ())
         spoken = deployment.spoken_in(call)
         own = [named_in(call.dialect, spoken, call.fields, path) for path in paths]
-        limits = [each for each in own if each in call.dialect.requests.parameters.answer_limits]
+        limits = [each for each in own if not raised and each in call.dialect.requests.parameters.answer_limits]
         lost = (*before, *(each for each in own if each not in limits))
         told = msgspec.structs.replace(
             call,

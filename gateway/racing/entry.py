@@ -313,7 +313,8 @@ class Entry:
 
     def sent_without(self, attempt: Attempt, paths: Sequence[str]) -> None:
         """Note the fields that the request of ``attempt`` was sent without, as its deployment refuses them."""
-        self.call = self.open_call.sent_without(self.call, attempt.deployment, paths)
+        raised = attempt.sendings.most > 0
+        self.call = self.open_call.sent_without(self.call, attempt.deployment, paths, raised=raised)
 
     def ask_again(self, attempt: Attempt, again: Again) -> bool:
         """Ask the deployment of ``attempt`` again in another form; return whether it was."""

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
+from providers.dialects.chat.shortened import Shortened
 from providers.dialects.dialect import Dialect, Noting, Translation
 from providers.dialects.events import Pattern, Run
 from providers.errors import UpstreamError
@@ -43,14 +44,15 @@ class Splicer:
 
     def __init__(self, source: Dialect, target: Dialect, steps: Sequence[Translation]) -> None:
         self._read_event = source.answers.read_event
-        self._learned = source.answers.learned
+        # Of texts that end somewhere each is looked at.
+        self._learned = None if Shortened in map(type, steps) else source.answers.learned
         self._counter = target.answers.counter
         self._spliced: list[Callable[[Run], None]] = [each.spliced for each in steps if isinstance(each, Noting)]
         self._pattern: Pattern | None = None
         self._was_plain = False
         self._form: _Form | None = None
         self._number = 0  # of the next event
-        self._lessons = 0 if source.answers.learned is None else LESSONS
+        self._lessons = 0 if self._learned is None else LESSONS
         self._others = 0  # blocks from which nothing was learnt
 
     @property

@@ -176,16 +176,17 @@ def translations(
     called: AsCall | None = None,
     texts: Collection[str] = (),
     one_call: bool = False,
+    most: int = 0,
     seal: Seal | None = None,
 ) -> list[Translation]:
     """Return the steps that translate an answer from ``source`` to ``target``, the dialect of the request ``asked``.
 
     ``secrets`` are masked in errors. ``called``: makes a call of its text. ``texts``: functions that stand for tools
-    which take a text. ``one_call``: the provider has not heard that one is wanted. ``seal``: closes what only its maker
-    reads.
+    which take a text. ``one_call``: the provider has not heard that one is wanted. ``most``: so many tokens
+    are given of more that were asked for. ``seal``: closes what only its maker reads.
     """
     steps: list[Translation] = []
-    if source is target and called is None and not texts and not one_call:
+    if source is target and called is None and not texts and not one_call and not most:
         return steps
     if source.pivoting is not None:
         sealed = source.pivoting.stream_sealed
@@ -197,8 +198,10 @@ def translations(
         steps.append(AsCustom(texts))
     if source.pivoting is not None:
         least = source.requests.parameters.least_limit
-        if least and 0 < (most := target.requests.parameters.limit_in(asked) or 0) < least:
-            steps.append(Shortened(most))
+        if least and 0 < (limit := target.requests.parameters.limit_in(asked) or 0) < least:
+            most = limit
+    if most:
+        steps.append(Shortened(most))
     wants_one = target.requests.one_call
     is_untold = one_call or (source.pivoting is not None and not source.pivoting.takes_one_call)
     if is_untold and wants_one is not None and wants_one(asked):

@@ -19,11 +19,20 @@ class Shortened(OfChoices):
     """A ``Translation`` of chat chunks: what is beyond ``most`` tokens is left out, and the answer was cut short."""
 
     def __init__(self, most: int) -> None:
-        self._left = most
+        self._most = most
+        self._left = most  # of the choice that is shortened, as is this:
         self._is_cut = False
+        self._others: dict[int, tuple[int, bool]] = {}  # by the index of a choice
 
     def keeps(self, choice: dict[str, Any]) -> bool:
         """Shorten what a choice says; return whether anything is left of it."""
+        index = choice.get("index", 0)
+        self._left, self._is_cut = self._others.get(index, (self._most, False))
+        keeps = self._keeps(choice)
+        self._others[index] = self._left, self._is_cut
+        return keeps
+
+    def _keeps(self, choice: dict[str, Any]) -> bool:
         delta = choice["delta"]
         for name in _TEXTS:
             if isinstance(text := delta.get(name), str) and text:

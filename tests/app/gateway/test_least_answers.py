@@ -85,6 +85,19 @@ def answer(words: list[str], **more: Any) -> Any:
     return Raw(named(response_begun(), *response_text(*words), response_end(whole)), token=True)
 
 
+def chunk_of(choices: list[dict[str, Any]]) -> dict[str, Any]:
+    return {"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "m", "choices": choices}
+
+
+def said_in_chat(*words: str) -> list[Any]:
+    said = [{"role": "assistant", "content": ""}, *({"content": word} for word in words)]
+    deltas: list[dict[str, Any]] = [{"delta": delta, "finish_reason": None} for delta in said]
+    chunks = [chunk_of([{"index": 0, **each}]) for each in (*deltas, {"delta": {}, "finish_reason": "stop"})]
+    usage = chunk_of([]) | {"usage": {"prompt_tokens": 7, "completion_tokens": 16, "total_tokens": 23}}
+    events_said = b"".join(b"data: %b\n\n" % json.dumps(each).encode() for each in (*chunks, usage))
+    return [Raw(events_said + b"data: [DONE]\n\n", token=True)]
+
+
 def at_least_16(given: Any) -> Any:
     return lambda body: refused(LEAST) if body.get("max_output_tokens", 99) < 16 else [given]
 
@@ -185,6 +198,97 @@ async def test_a_deployment_that_writes_so_few_comes_first(serve: Serve) -> None
         running["beta"].answers = lambda _: ANSWERS["chat"]
         for _ in range(5):
             _, headers, _ = await asked(running, "chat", 5, stream=False)
+            assert headers["x-holeshot-deployment"] == "beta/m"
+
+
+# Of a server of chat that says in its refusal what the least is (dotnet/extensions/issues/6945).
+
+CHAT_LEAST = "Invalid 'max_completion_tokens': integer below minimum value. Expected a value >= 16, but got 5 instead."
+
+
+def of_chat(words: list[str], least: int = 16) -> Any:
+    return lambda body: refused(CHAT_LEAST) if limit_of(body) < least else said_in_chat(*words)
+
+
+@pytest.mark.parametrize("raced", [False, True], ids=["alone", "raced"])
+@pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
+@pytest.mark.parametrize("client", ["chat", "messages", "gemini", "responses"])
+async def test_a_least_that_a_server_of_chat_states_is_learnt(
+    serve: Serve, client: str, stream: bool, raced: bool
+) -> None:
+    scripts: dict[str, Any] = {"alpha": None}
+    if raced:
+        scripts["beta"] = [Hang()]
+    async with serve(**scripts) as running:
+        running["alpha"].answers = of_chat(WORDS)
+        for _ in range(3):
+            status, headers, body = await asked(running, client, 5, stream=stream)
+            assert (status, headers["x-holeshot-dropped"]) == (200, CLIENTS[client][2]), body
+            end = {"chat": "length", "messages": "max_tokens", "gemini": "MAX_TOKENS"}.get(client)
+            if client == "responses":
+                assert b"how are" in body if not stream else b" are" in body
+                assert b"you" not in body
+                assert b"max_output_tokens" in body
+            else:
+                assert said_in(client, body, stream=stream)[:2] == ("Hello there, how are", end)
+            if stream:
+                assert wrong_order(client, body) is None
+        limits = [limit_of(each.body) for each in running["alpha"].received]
+        assert limits == [5, 16, 16, 16]
+        status, headers, body = await asked(running, client, 40, stream=stream)
+        assert (status, limit_of(running["alpha"].received[-1].body)) == (200, 40)
+        assert "x-holeshot-dropped" not in headers
+        assert b"you" in body
+
+
+@pytest.mark.parametrize("api", ["chat", "responses"])
+@pytest.mark.parametrize("client", ["chat", "messages"])
+async def test_an_answer_in_many_pieces_is_cut_at_the_limit(serve: Serve, client: str, api: str) -> None:
+    words = ["w", *[" w"] * 99]
+    async with serve(alpha=None, config={"providers": {"alpha": speaking(api)}}) as running:
+        running["alpha"].answers = of_chat(words) if api == "chat" else at_least_16(answer(words))
+        for _ in range(2):
+            status, _, body = await asked(running, client, 14, stream=True)
+            assert (status, said_in(client, body, stream=True)[0].count("w")) == (200, 14)
+
+
+async def test_each_of_several_answers_is_given_as_many(serve: Serve) -> None:
+    both = [{"index": n, "delta": {"content": "Hello there, how are you?"}, "finish_reason": "stop"} for n in range(2)]
+    async with serve(alpha=None) as running:
+        running["alpha"].answers = lambda body: (
+            refused(CHAT_LEAST)
+            if limit_of(body) < 16
+            else [Raw(b"data: %b\n\ndata: [DONE]\n\n" % json.dumps(chunk_of(both)).encode(), token=True)]
+        )
+        status, _, body = await asked(running, "chat", 5, stream=False, n=2)
+    choices = json.loads(body)["choices"]
+    assert status == 200
+    assert [(each["message"]["content"], each["finish_reason"]) for each in choices] == [
+        ("Hello there, how are", "length")
+    ] * 2
+
+
+@pytest.mark.parametrize(
+    "said",
+    ["`max_tokens` must be at least 1, got 0.", "max_tokens: Expected a value >= 4096", "budget_tokens must be >= 16"],
+)
+async def test_other_words_of_a_least_are_told(serve: Serve, said: str) -> None:
+    async with serve(alpha=None) as running:
+        running["alpha"].answers = lambda _: refused(said)
+        status, _, body = await asked(running, "chat", 5, stream=False)
+        assert (status, len(running["alpha"].received)) == (400, 1), body
+
+
+async def test_one_that_is_known_to_write_more_is_asked_after_one_that_is_not(serve: Serve) -> None:
+    async with serve(alpha=None, beta=None, config=servers({"mode": "single"})) as running:
+        running["alpha"].answers = of_chat(WORDS)
+        running["beta"].answers = lambda _: ANSWERS["chat"]
+        answerers: list[str] = []
+        while "alpha/m" not in answerers:
+            _, headers, _ = await asked(running, "chat", 5, stream=True)
+            answerers.append(headers["x-holeshot-deployment"])
+        for _ in range(5):
+            _, headers, _ = await asked(running, "chat", 5, stream=True)
             assert headers["x-holeshot-deployment"] == "beta/m"
 
 
