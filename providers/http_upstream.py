@@ -33,7 +33,19 @@ from providers.forms import (
     taken,
     with_strict,
 )
-from providers.http import ACCEPTED, Batches, Body, Client, Head, Response, TlsContexts, Versions, checked, decoded
+from providers.http import (
+    ACCEPTED,
+    Batches,
+    Body,
+    Client,
+    Head,
+    Names,
+    Response,
+    TlsContexts,
+    Versions,
+    checked,
+    decoded,
+)
 from providers.http import Request as HttpRequest
 from providers.http_exchange import (
     HttpExchange,
@@ -212,6 +224,7 @@ class HttpUpstream:
         versions: Versions = "auto",
         tls: TlsContexts | None = None,
         batches: Batches | None = None,
+        names: Names | None = None,
         is_own_url: bool = False,  # set by the operator, so it may have a typing error
         learnt: Learnt | None = None,  # shared by the upstreams of a provider's keys
         wall_clock: Callable[[], float] = time.time,
@@ -241,7 +254,9 @@ class HttpUpstream:
         self._wall_clock = wall_clock
         self._fixed_headers = self._headers(api_key, auth, headers or {})
         self._own_betas = self._fixed_headers.keys() & betas.NAMES
-        self._client = Client(self._base_url, headers=self._fixed_headers, versions=versions, tls=tls, batches=batches)
+        self._client = Client(
+            self._base_url, headers=self._fixed_headers, versions=versions, tls=tls, batches=batches, names=names
+        )
         self._head = functools.lru_cache(maxsize=_HEADS_KEPT)(self._build_head)
 
     def __repr__(self) -> str:

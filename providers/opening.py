@@ -8,7 +8,7 @@ import msgspec
 from providers.catalog import Auth, ProviderKind, Quirks, Vendor
 from providers.dialects import History
 from providers.exchange import Upstream
-from providers.http import Batches, TlsContexts, Versions
+from providers.http import Batches, Names, TlsContexts, Versions
 from providers.http_upstream import HttpUpstream
 from providers.key_ring import KeyRing
 from providers.key_rotation import Keys, RotatedKey, Rotation
@@ -47,6 +47,7 @@ def open_upstream(
     query: Mapping[str, str] | None = None,
     versions: Versions = "auto",
     batches: Batches | None = None,
+    names: Names | None = None,
     omits_finish_reason: bool = False,
     history: Mapping[str, Any] | None = None,
     secrets: Sequence[str] = (),
@@ -65,7 +66,7 @@ def open_upstream(
     ``litellm`` is shared by the process; the library is imported only when such a provider is used.
     ``history``: what the operator says of it, by the fields of ``History``.
     ``tls`` has the contexts that all providers share: making one costs 18 ms. ``batches``: in which answers under way
-    are read, over all of their connections; None: as they come.
+    are read, over all of their connections; None: as they come. ``names``: those that all connect to, likewise shared.
     ``secrets`` must not appear in messages, nor may the keys and the values of ``headers``.
     ``for_client``: the key is one client's, and nothing of it stays once the upstream is forgotten.
 
@@ -112,6 +113,7 @@ def open_upstream(
             "versions": versions,
             "tls": tls,
             "batches": batches,
+            "names": names,
             "is_own_url": is_own_url,
             "learnt": learnt,
             "chat_path": row.chat_path,

@@ -25,7 +25,7 @@ from providers import (
     open_upstream,
     succeeded,
 )
-from providers.http import Batches, TlsContexts
+from providers.http import Batches, Names, TlsContexts
 
 # Opens upstreams from providers' settings and the catalog.
 
@@ -74,8 +74,21 @@ def _told(fact: Fact) -> dict[str, str]:
     return {name: said for name, said in named.items() if said}
 
 
+def log_resolver(host: str, *, is_away: bool) -> None:
+    """Say in the log that the resolver is away, or back."""
+    if is_away:
+        # Event names.resolver_away: The machine's resolver does not answer, or refuses. New connections to `host` go to
+        # the addresses that it gave last, for an hour at most. A name that it says is gone is not meant.
+        # Do: Repair the resolver: see `/etc/resolv.conf`, in Kubernetes CoreDNS.
+        get_logger().warning("names.resolver_away", host=host, effect="its last good addresses are used, for an hour")
+    else:
+        # Event names.resolver_back: The resolver has told of this name again.
+        # Do: Nothing.
+        get_logger().info("names.resolver_back", host=host)
+
+
 class Upstreams:
-    """Opens upstreams, which share the litellm library and the TLS context.
+    """Opens upstreams, which share the litellm library, the TLS context and the addresses of names.
 
     With ``rotates`` it remembers each provider's keys, so that a new one replaces the former without a failed call. A
     command that opens one upstream for each key does not need this. ``on_fact`` is called with a provider, a model of
@@ -90,6 +103,7 @@ class Upstreams:
         self._learnt: dict[str, tuple[tuple[object, ...], Learnt]] = {}  # by provider: its address
         self._litellm = LiteLLM()
         self._tls = TlsContexts()
+        self.names = Names(tell=log_resolver)
         self._batches = batches
         self._known: dict[str, tuple[tuple[object, ...], dict[int | str, Keys]]] = {}  # by provider: address, keys
 
@@ -145,6 +159,7 @@ class Upstreams:
                 query=settings.query,
                 versions=settings.http_version,
                 batches=self._batches,
+                names=self.names,
                 omits_finish_reason=settings.omits_finish_reason,
                 history=settings.history.model_dump(exclude_unset=True),
                 secrets=secrets,
@@ -216,6 +231,11 @@ class Fleets:
             open_for_tenant=None if self._is_given else partial(self._upstreams.open, for_tenant=True),
             secret=secret_of(settings, self._own_key),
         )
+
+    @property
+    def names_away(self) -> int:
+        """How many names are connected to by their last good addresses, as the resolver is away."""
+        return self._upstreams.names.away
 
     def learnt(self, provider: str) -> Learnt | None:
         """Return what refusals have taught about a provider's models; None: it is not opened."""

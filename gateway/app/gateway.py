@@ -252,6 +252,7 @@ class Gateway:
             live_sharing=self.live_sharing,
             tracing=self.tracing,
             turns=self.context.body_work.turns,
+            names_away=lambda: engine.fleets.names_away,
         )
         add_health(
             self.metrics,

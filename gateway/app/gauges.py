@@ -47,6 +47,7 @@ def add_gauges(
     live_sharing: "Sharing | None",
     tracing: Tracing,
     turns: LongestTurns,
+    names_away: Callable[[], int],
 ) -> None:
     """Add the gauges, and the counters that are kept elsewhere, of these parts to ``metrics``."""
     _add_ledger(metrics, ledger)
@@ -71,6 +72,11 @@ def add_gauges(
         "holeshot_spans_dropped_total",
         "Spans that were not exported: the collector was away or too slow, or refused them.",
         lambda: tracing.dropped,
+    )
+    metrics.gauge(
+        "holeshot_names_away",
+        "Names of providers that the resolver does not tell: new connections go to the last good addresses.",
+        names_away,
     )
     metrics.gauge(
         "holeshot_limits_away",

@@ -1,3 +1,4 @@
+from .addresses import Names as Names
 from .batches import Batches as Batches
 from .client import Client as Client
 from .dialing import TlsContexts as TlsContexts

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from yarl import URL
 
 from providers.errors import ErrorKind, UpstreamError
+from providers.http.addresses import Names
 from providers.http.batches import Batches
 from providers.http.dialing import Dialer, TlsContexts, Versions, proxy_of
 from providers.http.message import (
@@ -164,7 +165,10 @@ class Pool:
     def gone(self, connection: Connection, *, dropped: bool) -> None:
         """Forget a connection; replace it if a lost race has closed it, unless there are enough spare ones."""
         self._free.pop(connection, None)
-        self._all.discard(connection)
+        if connection in self._all:
+            self._all.remove(connection)
+            if connection.place is not None:
+                connection.place.used -= 1
         if dropped and not self._closed:
             self._lost_at = self._loop.time()
             if len(self._free) + len(self._dials) - len(self._waiting) < MAX_IDLE:
@@ -224,6 +228,8 @@ class Pool:
             return
         connection.batches = self._batches
         self._all.add(connection)
+        if connection.place is not None:
+            connection.place.used += 1
         self.version = connection.version
         if not self._waiting:
             connection.connect_ms = None  # no request waited for it
@@ -276,10 +282,11 @@ class Client:
         versions: Versions = "auto",
         tls: TlsContexts | None = None,
         batches: Batches | None = None,
+        names: Names | None = None,
     ) -> None:
         """Send requests to ``origin`` (only its scheme, host and port matter), each with ``headers``.
 
-        ``batches``: in which answers under way are read; None: as they come.
+        ``batches``: in which answers under way are read; None: as they come. ``names``: those that others connect to.
 
         Raises:
             ValueError: the origin is invalid, a header cannot be sent, or the environment names an unusable proxy.
@@ -293,6 +300,7 @@ class Client:
         self._versions: Versions = versions
         self._tls = tls or TlsContexts()
         self._batches = batches
+        self._names = names or Names()
         self._proxy = proxy_of(origin.scheme, origin.host, origin.port)
         self._loop: asyncio.AbstractEventLoop | None = None  # of the first request
         self._pools: dict[Versions, Pool] = {}
@@ -385,7 +393,14 @@ class Client:
     def _open_pool(self, versions: Versions, loop: asyncio.AbstractEventLoop) -> Pool:
         may_share = versions == "2" or (versions == "auto" and self._scheme == "https")
         dialer = Dialer(
-            self._scheme, self._host, self._port, loop=loop, versions=versions, tls=self._tls, proxy=self._proxy
+            self._scheme,
+            self._host,
+            self._port,
+            loop=loop,
+            versions=versions,
+            tls=self._tls,
+            proxy=self._proxy,
+            names=self._names,
         )
         pool = self._pools[versions] = Pool(dialer.dial, loop, may_share=may_share, batches=self._batches)
         if self._retired:

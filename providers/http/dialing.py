@@ -7,20 +7,18 @@ import os
 import re
 import socket
 import ssl
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from ipaddress import IPv4Network, IPv6Network, ip_network
-from threading import Thread
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Literal, cast
 from urllib.parse import unquote, urlsplit
 from urllib.request import getproxies_environment
 
 import aiohappyeyeballs
-from aiohappyeyeballs import AddrInfoType
 from msgspec import Struct
 
 from providers.errors import ErrorKind, UpstreamError, is_shortage, out_of_descriptors
+from providers.http.addresses import Names, Place
 from providers.http.http1 import Http1Connection
 from providers.http.message import Connection, Owner
 from providers.redaction import MASK, MaskedRecord, redact
@@ -272,53 +270,8 @@ def _plain(name: str) -> str:
         return lower
 
 
-# Names. The resolver may hang for half a minute, and both event loops have only a few threads for it, which others use
-# too (Redis, the database): with them, two names that hang would hold up all others. So a lookup has its own thread.
-
-
-def look_up(loop: asyncio.AbstractEventLoop, host: str, port: int) -> asyncio.Future[list[AddrInfoType]]:
-    """Return a future of the addresses of ``host``, an address or a name; it fails as ``socket.getaddrinfo`` does.
-
-    Raises:
-        OSError: ENOMEM, if this machine can start no thread.
-
-    """
-    future: asyncio.Future[list[AddrInfoType]] = loop.create_future()
-    try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
-    except (OSError, ValueError):  # a name
-        thread = Thread(target=_look_up, args=(loop, future, host, port), name="look-up", daemon=True)
-        try:
-            thread.start()
-        except RuntimeError:
-            raise OSError(errno.ENOMEM, "no thread can be started") from None
-    else:
-        future.set_result(cast("list[AddrInfoType]", found))
-    return future
-
-
-def _look_up(loop: asyncio.AbstractEventLoop, future: asyncio.Future[list[AddrInfoType]], host: str, port: int) -> None:
-    found: object = None
-    try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    except Exception as error:  # noqa: BLE001 - it is that of all who wait
-        found = error
-    with suppress(RuntimeError):  # the loop was closed meanwhile
-        loop.call_soon_threadsafe(_tell, future, found)
-
-
-def _tell(future: asyncio.Future[list[AddrInfoType]], found: object) -> None:
-    if isinstance(found, Exception):
-        future.set_exception(found)
-    else:
-        future.set_result(cast("list[AddrInfoType]", found))
-
-
 Versions = Literal["auto", "1.1", "2"]
 
-_DNS_CACHE_S = 30.0
-SHARED_S = 1.0  # an older lookup may wait for a datagram that was lost: another one is begun beside it
-_MOST_LOOKUPS = 4  # of a name, each in a thread
 NEXT_ADDRESS_S = 0.25  # RFC 8305: after this, the next address is tried in parallel
 _OFFERED = {"auto": ["h2", "http/1.1"], "1.1": ["http/1.1"], "2": ["h2"]}
 
@@ -365,19 +318,16 @@ class Dialer:
         versions: Versions,
         tls: TlsContexts,
         proxy: Proxy | None,
+        names: Names,
     ) -> None:
         self.versions = versions
+        self.addresses = names.of(loop, *((host, port) if proxy is None else (proxy.host, proxy.port)))
         self._loop = loop
         self._scheme = scheme
         self._host = host
         self._port = port
         self._tls = tls
         self._proxy = proxy
-        self._addresses: list[AddrInfoType] = []
-        self._resolved_at = -_DNS_CACHE_S
-        self._lookup: asyncio.Future[list[AddrInfoType]] | None = None  # the latest one that runs
-        self._lookups = 0  # how many run
-        self._asked_at = 0.0
 
     async def dial(self, owner: Owner, timeout_s: float) -> Connection:
         """Open a connection for ``owner``.
@@ -389,32 +339,37 @@ class Dialer:
         """
         deadline = _Deadline(asyncio.current_task(self._loop))
         clock = self._loop.call_later(timeout_s, deadline.expire)
+        way = _Way()
         try:
-            return await self._dial(owner)
+            return await self._dial(owner, way)
         except asyncio.CancelledError:
             if not deadline.is_cause():
                 raise
+            way.failed(self._loop.time())
             raise _too_late() from None
         except TimeoutError:  # the kernel's own
+            way.failed(self._loop.time())
             raise _too_late() from None
         except (OSError, RuntimeError, ValueError, ProxyRefused, MemoryError) as error:  # uvloop's are RuntimeErrors
             if is_shortage(error):
                 raise self._lacking(error) from None
-            self._addresses = []  # they may have changed
+            way.failed(self._loop.time())
+            self.addresses.doubt()
             raise self._failure(error) from None
         finally:
             clock.cancel()
+            way.end()
 
-    async def _dial(self, owner: Owner) -> Connection:
+    async def _dial(self, owner: Owner, way: "_Way") -> Connection:
         loop = self._loop
         choice = _Choice(owner, loop, self.versions)
         secure = self._tls.offering(self.versions) if self._scheme == "https" else None
         if self._proxy is None or secure is None:
-            await self._open(loop, lambda: choice, secure)
+            await self._open(loop, way, lambda: choice, secure)
         else:
             tunnel = Tunnel(loop, f"{_bracketed(self._host)}:{self._port}", self._proxy.authorization)
             outer = self._tls.offering("1.1") if self._proxy.scheme == "https" else None
-            transport = await self._open(loop, lambda: tunnel, outer)
+            transport = await self._open(loop, way, lambda: tunnel, outer)
             try:
                 await tunnel.opened()
                 inner = await loop.start_tls(transport, choice, secure, server_hostname=self._host)
@@ -425,11 +380,14 @@ class Dialer:
             choice.connection_made(inner)  # the caller of start_tls has to do that
         if choice.connection is None:
             raise ConnectionError("it does not speak HTTP/2, which http_version: 2 demands")
+        if self._proxy is None:
+            choice.connection.place = way.place
         return choice.connection
 
     async def _open(
         self,
         loop: asyncio.AbstractEventLoop,
+        way: "_Way",
         factory: Callable[[], asyncio.Protocol],
         secure: ssl.SSLContext | None,
     ) -> asyncio.Transport:
@@ -437,42 +395,28 @@ class Dialer:
         host = self._proxy.host if self._proxy is not None else self._host
         if self._proxy is not None and self._scheme == "http" and self._proxy.scheme == "https":
             secure = self._tls.offering("1.1")
-        addresses = await self._resolve(host)
+        places = await self.addresses.found()
+        if self._proxy is None:
+            places = self.addresses.in_turn(places)
+            way.begin(places[0], loop.time())
         name = host if secure is not None else None
-        if len(addresses) == 1:
-            address = addresses[0][4]
+        if len(places) == 1:
+            address = places[0].info[4]
             transport, _ = await loop.create_connection(
                 factory, str(address[0]), cast("int", address[1]), ssl=secure, server_hostname=name
             )
         else:
             connected = await aiohappyeyeballs.start_connection(
-                addresses, happy_eyeballs_delay=NEXT_ADDRESS_S, interleave=1, loop=loop
+                [place.info for place in places], happy_eyeballs_delay=NEXT_ADDRESS_S, interleave=1, loop=loop
             )
             try:
+                way.arrive(places, connected.getpeername(), loop.time())
                 transport, _ = await loop.create_connection(factory, sock=connected, ssl=secure, server_hostname=name)
             except BaseException:
                 connected.close()
                 raise
+        way.arrived()
         return transport
-
-    async def _resolve(self, host: str) -> list[AddrInfoType]:
-        """Return the addresses of ``host``. All who ask together share one lookup; it goes on if they give up."""
-        if self._addresses and self._loop.time() - self._resolved_at < _DNS_CACHE_S:
-            return self._addresses
-        is_old = self._loop.time() - self._asked_at >= SHARED_S and self._lookups < _MOST_LOOKUPS
-        if self._lookup is None or is_old:
-            port = self._proxy.port if self._proxy is not None else self._port
-            lookup = self._lookup = look_up(self._loop, host, port)
-            self._lookups, self._asked_at = self._lookups + 1, self._loop.time()
-            lookup.add_done_callback(self._looked_up)
-        return await asyncio.shield(self._lookup)
-
-    def _looked_up(self, lookup: asyncio.Future[list[AddrInfoType]]) -> None:
-        self._lookups -= 1
-        if lookup is self._lookup:
-            self._lookup = None
-        if not lookup.cancelled() and lookup.exception() is None:
-            self._addresses, self._resolved_at = lookup.result(), self._loop.time()
 
     def _lacking(self, error: BaseException) -> UpstreamError:
         reason = "Out of memory" if isinstance(error, MemoryError) else getattr(error, "strerror", None) or str(error)
@@ -510,6 +454,50 @@ class Dialer:
             case _:
                 reason = getattr(error, "strerror", None) or error
                 return f"no connection to {self._host}:{self._port}{through} ({reason})"
+
+
+class _Way:
+    """Which of a name's addresses one connection goes to; it counts as used meanwhile."""
+
+    __slots__ = ("place",)
+
+    def __init__(self) -> None:
+        self.place: Place | None = None  # None: not known yet, or that of a proxy
+
+    def begin(self, place: Place, now_s: float) -> None:
+        """Go to ``place`` first."""
+        if place.retry_at:  # one tries whether it still fails, and others keep to what does not
+            place.failed(now_s)
+        self._use(place)
+
+    def arrive(self, places: Sequence[Place], address: object, now_s: float) -> None:
+        """Note that the one at ``address`` has answered, of the ``places`` that were tried in this order."""
+        if self.place is None or self.place.info[4] == address:
+            return
+        found = next((place for place in places if place.info[4] == address), None)
+        if found is not None:
+            self.place.failed(now_s)
+            self._use(found)
+
+    def arrived(self) -> None:
+        """Note that there is a connection."""
+        if self.place is not None:
+            self.place.retry_at = 0.0
+
+    def failed(self, now_s: float) -> None:
+        """Note that there is none."""
+        if self.place is not None:
+            self.place.failed(now_s)
+
+    def end(self) -> None:
+        """Count no longer: who has the connection does."""
+        if self.place is not None:
+            self.place.used -= 1
+
+    def _use(self, place: Place) -> None:
+        self.end()
+        self.place = place
+        place.used += 1
 
 
 class _Deadline:

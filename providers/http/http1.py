@@ -25,6 +25,7 @@ from providers.http.message import (
 from providers.redaction import redact
 
 if TYPE_CHECKING:
+    from providers.http.addresses import Place
     from providers.http.message import Field
 
 # What httptools finds in the answers of one HTTP/1.1 connection: a head, pieces of a body, and an end.
@@ -152,10 +153,12 @@ class Http1Connection(asyncio.Protocol):
         self.connect_ms = connect_ms  # for the first response; later ones did not wait for the connection
         self.idle_since = loop.time()
         self.batches: Batches | None = None
+        self.place: Place | None = None
         self._owner = owner
         self._loop = loop
         self._transport: asyncio.Transport | None = None
         self._message = Message()
+        self._retired = False  # it ends with its exchange
         self._notified = False  # its owner was notified that it is gone
         self._paused = False
         self._is_secure = False  # over TLS
@@ -216,6 +219,12 @@ class Http1Connection(asyncio.Protocol):
         """Abort the connection: after a TLS close the server might continue to generate."""
         self._message.response = None
         self._give_up(dropped=True)
+
+    def retire(self) -> None:
+        """End, or do so once the exchange has ended."""
+        self._retired = True
+        if self._message.response is None:
+            self._give_up()
 
     def close(self) -> None:
         """Abort the connection and its exchange."""
@@ -328,7 +337,10 @@ class Http1Connection(asyncio.Protocol):
         self.streams = self._unproductive = 0
         response.end()
         transport = self._transport
-        if transport is None or not (reusable and message.keep_alive) or transport.get_write_buffer_size():
+        if self._retired or transport is None or not (reusable and message.keep_alive):
+            self._give_up()
+            return
+        if transport.get_write_buffer_size():
             self._give_up()
             return
         if self._paused or self._rests:

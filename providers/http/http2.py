@@ -27,6 +27,7 @@ from providers.http.message import (
 from providers.redaction import redact
 
 if TYPE_CHECKING:
+    from providers.http.addresses import Place
     from providers.http.batches import Batches
 
 # Which error an exchange on an HTTP/2 connection ends with, and whether its request may be sent again (``Unsent``).
@@ -76,6 +77,7 @@ class Http2Connection(asyncio.Protocol):
         self.closed = False
         self.next_id = 1  # the id of the next stream
         self.batches: Batches | None = None
+        self.place: Place | None = None
         self._owner = owner
         self._loop = loop
         self._out = Outgoing()
@@ -136,6 +138,12 @@ class Http2Connection(asyncio.Protocol):
         if self.next_id > frames.MAX_STREAM_ID:
             self._retire()
         return stream.response
+
+    def retire(self) -> None:
+        """Accept no more requests, and end once the exchanges have ended."""
+        self._retire()
+        if not self.streams:
+            self._shut(Code.NO_ERROR)
 
     def close(self) -> None:
         """Abort the connection and all its exchanges."""

@@ -7,6 +7,7 @@ from typing import Protocol
 import msgspec
 
 from providers.errors import UpstreamError
+from providers.http.addresses import Place
 from providers.http.batches import Batches
 from providers.sendings import SendCount
 
@@ -347,6 +348,7 @@ class Connection(Protocol):
     connect_ms: float | None  # the time to connect, for the first response; None if no request waited for it
     room: int
     idle_since: float  # the time of the event loop when its last exchange ended
+    place: Place | None  # the address that it goes to; None: through a proxy
 
     @property
     def streams(self) -> int:
@@ -360,6 +362,9 @@ class Connection(Protocol):
 
     def takes(self, size: int) -> bool:
         """Whether a body of ``size`` bytes can be sent without waiting for the server to open a window."""
+
+    def retire(self) -> None:
+        """Accept no more requests, and end once its exchanges have."""
 
     def close(self) -> None:
         """Drop it at once, with all its exchanges."""

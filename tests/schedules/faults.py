@@ -252,7 +252,7 @@ what a whole gateway did between simulated clients and four providers, of which 
 - *Also*: what the operator sees beside the call's line in the log and its rows. *State* is the first's on the
   leaderboard.
 
-Faults of the stores hold up no call ([production](../production.md#when-something-is-away)).
+Faults of the stores, and of the resolver, hold up no call ([production](../production.md#when-something-is-away)).
 [More that was tried](../../benchmarks/failover/RESULTS.md): odd answers, full disks, no descriptors, wrong clocks.
 """
 
@@ -270,6 +270,33 @@ RESTARTS = {
         "log `limits.not_recollected`",
     ),
 }
+# Likewise, as tests/app/http/test_several_addresses.py has it.
+NAMES = {
+    "the resolver is away, or says nothing": (
+        "open connections; new ones go to the addresses that it gave last, for an hour at most",
+        "nothing in that hour",
+        "log `names.resolver_away`, once; `holeshot_names_away`",
+    ),
+    "the resolver says that a name is gone": (
+        "open connections",
+        "calls that need a new one",
+        "attempts `connect_error`: its name does not resolve",
+    ),
+    "one of a name's addresses fails": (
+        "calls at the others: it comes after them for 30 s, then one connection tries it",
+        "a quarter of a second of the calls whose connection tried it",
+        "nothing, while another answers",
+    ),
+    "an address comes to a name": (
+        "all connections",
+        "nothing: new ones go to the address with the fewest, at most 30 s later",
+        "nothing",
+    ),
+}
+OF_NAMES = """## Names and addresses
+
+| what | is kept | is lost | is told |
+|---|---|---|---|"""
 OVER_A_RESTART = """## Over a restart
 
 What only memory knows ends with its process, unless Redis has it. At a start without Redis, or after Redis lost its
@@ -302,7 +329,8 @@ def page() -> str:
             sight = sights[name]
             lines.append(line(name, sight))
         lines.append("")
-    lines += [OVER_A_RESTART, *(f"| {' | '.join((what, *said))} |" for what, said in RESTARTS.items())]
+    for title, rows in ((OF_NAMES, NAMES), (OVER_A_RESTART, RESTARTS)):
+        lines += [title, *(f"| {' | '.join((what, *said))} |" for what, said in rows.items()), ""]
     return "\n".join(lines).rstrip() + "\n"
 
 

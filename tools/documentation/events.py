@@ -62,6 +62,7 @@ GROUPS: Mapping[str, str] = {
     "live": "Live streams",
     "log": "The log",
     "metrics": "Metrics",
+    "names": "Names of providers",
     "page": "Signing in",
     "probe": "Probes",
     "probes": "Probes not made",

@@ -11,6 +11,7 @@ import pytest
 from yarl import URL
 
 from providers.errors import ErrorKind, UpstreamError
+from providers.http.addresses import Names
 from providers.http.client import Client
 from providers.http.dialing import TlsContexts, Versions
 from providers.http.message import Response
@@ -25,10 +26,15 @@ Address = tuple[Any, ...]
 
 @asynccontextmanager
 async def calling(
-    origin: str, trust: Trust | None = None, *, versions: Versions = "auto", connect_timeout_s: float = 10.0
+    origin: str,
+    trust: Trust | None = None,
+    *,
+    versions: Versions = "auto",
+    connect_timeout_s: float = 10.0,
+    names: Names | None = None,
 ) -> AsyncIterator[Own]:
     tls = TlsContexts(trust.client) if trust is not None else None
-    caller = Own(Client(URL(origin), headers={}, versions=versions, tls=tls), connect_timeout_s)
+    caller = Own(Client(URL(origin), headers={}, versions=versions, tls=tls, names=names), connect_timeout_s)
     try:
         yield caller
     finally:

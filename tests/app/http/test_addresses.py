@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from providers.errors import ErrorKind, UpstreamError
-from providers.http import dialing
+from providers.http import addresses, dialing
 from tests.app.http.callers import Own, read_whole
 from tests.app.http.conftest import Trust
 from tests.app.http.dialled import answered, calling, refused, resolving, silent_port
@@ -142,7 +142,7 @@ async def test_names_that_hang_hold_up_no_other_name(monkeypatch: pytest.MonkeyP
 
 
 async def test_calls_that_wait_for_one_name_share_its_lookup(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dialing, "SHARED_S", PATIENCE_S)
+    monkeypatch.setattr(addresses, "SHARED_S", PATIENCE_S)
     answers = threading.Event()
     asked = resolving(monkeypatch, answers)
     async with calling("http://slow.example") as caller:
@@ -159,7 +159,7 @@ async def test_calls_that_wait_for_one_name_share_its_lookup(monkeypatch: pytest
 
 
 async def test_another_lookup_is_begun_beside_one_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dialing, "SHARED_S", 0.0)
+    monkeypatch.setattr(addresses, "SHARED_S", 0.0)
     asked, begun, ends, real = list[str](), threading.Event(), threading.Event(), socket.getaddrinfo
 
     def getaddrinfo(host: str, *options: Any, **named: Any) -> Any:
