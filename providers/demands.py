@@ -86,7 +86,8 @@ _DEARER: Final = frozenset({b'"priority"', b'"fast"'})  # tiers for which their 
 _LONGEST_DEFAULT: Final = 500  # bytes of a field in which a default is looked for
 _OF_CALLS: Final = "max_tool_calls"  # of tools that run at the provider
 _PROMPTS: Final = ("messages.", "input.")  # within them, how closely a picture or a file is looked at: ``detail``
-_LISTS: Final = ("messages.", "tools.")
+_DETAILS: Final = frozenset({"messages.content.image_url.detail", "input.content.detail", "input.output.detail"})
+_LISTS: Final = ("input.", "messages.", "tools.")
 _NUMBER = re.compile(r"\[\d*\]")
 _HUMP = re.compile(r"(?<=[a-z0-9])[A-Z]")
 _CONFIG = "generationConfig."
@@ -119,7 +120,9 @@ def may_go(field: str, fields: Fields) -> bool:
 
 def members_named(name: str) -> list[str]:
     """Return the paths, of what stands in lists and is no must, that end with ``name``."""
-    return sorted(path for path in _PREFERENCES | _HINTS if path.startswith(_LISTS) and path.endswith(f".{name}"))
+    return sorted(
+        path for path in _PREFERENCES | _HINTS | _DETAILS if path.startswith(_LISTS) and path.endswith(f".{name}")
+    )
 
 
 def of_loss(loss: Loss, fields: Fields, unchosen: frozenset[str] = _NONE) -> Demand:

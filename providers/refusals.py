@@ -361,6 +361,8 @@ _MOST_BYTES_PER_TOKEN = 6  # of texts: pictures have more
 _WITHIN_ANSWERS = frozenset({ErrorKind.BAD_REQUEST, ErrorKind.STREAM_ERROR, ErrorKind.SERVER_ERROR})
 _STATUSES_WITHIN = frozenset({None, 200, 400, 403, 404, 422, 500, 501})
 
+# Where a picture says how closely it is looked at, as OpenAI writes paths in ``param``.
+_DETAIL = re.compile(r"(?:body\.)?(?:messages|input)[\w.\[\]]{1,120}\.detail\b")
 _CODES = frozenset({"unsupported_parameter", "unknown_parameter"})  # OpenAI's, beside ``param``
 _PATTERNS = tuple((re.compile(rule.words, re.IGNORECASE), rule.is_of_value) for rule in RULES)
 _LONGEST = 4096  # characters in which words are searched
@@ -427,7 +429,8 @@ def read(refusal: UpstreamError) -> Reading:
     text = refusal.said[:_LONGEST].replace("\\", "")
     param, code = _param_of(refusal.body)
     found: dict[tuple[str, ...], Refused] = {}
-    for each in (*_named(text, param), *((Refused(_path(param)),) if param and code in _CODES else ())):
+    by_code = (Refused(_path(param)),) if param and code in _CODES else ()
+    for each in (*_named(text, param), *by_code, *_details_in(text, param)):
         if each.path and len(found) < _MOST_FIELDS:
             found.setdefault(each.path, each)
     thinking, uncounted = _OF_THINKING.search(text), _uncounted_in(text)
@@ -451,6 +454,16 @@ def read(refusal: UpstreamError) -> Reading:
         of_forced=_forced_in(text),
         betas=_betas_in(text, found),
     )
+
+
+def _details_in(text: str, param: str) -> Iterator[Refused]:
+    """Yield where a refusal names the ``detail`` of a picture, whatever it says of it: without one it is taken."""
+    for said in (param, *(found[0] for found in _DETAIL.finditer(text))):
+        path = _path(said)
+        if path[-1:] != ("detail",):
+            continue
+        is_whole = _DETAIL.fullmatch(said) is not None
+        yield Refused(path, is_of_value=True) if is_whole else Refused(path[-1:])
 
 
 def _betas_in(text: str, found: Iterable[tuple[str, ...]]) -> Betas | None:

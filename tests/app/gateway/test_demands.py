@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 from tests.app.gateway.running_gateway import MODEL, Serve
+from tests.app.gateway.test_dialects import speaking
 from tests.app.gateway.test_plain_models import CHAT, GEMINI, MESSAGES, RESPONSES, SCRIPTS, TURN, deployments
-from tests.app.gateway.test_refused_fields import refusing
+from tests.app.gateway.test_refused_fields import ANSWERS, refused, refusing
 
 TOOL = {"type": "function", "function": {"name": "look", "parameters": {"type": "object", "properties": {}}}}
 PICTURE = {"type": "input_image", "image_url": "data:image/png;base64,iVBORw0KGgo=", "detail": "original"}
@@ -93,6 +94,57 @@ async def test_pictures_of_codex_are_looked_at_as_closely_as_can_be(serve: Serve
             assert response.status == 200, await response.text()
             assert "input[0].content[1].detail" in response.headers["x-holeshot-dropped"]
         assert "iVBORw0KGgo=" in json.dumps(running["alpha"].received[0].body)
+
+
+# A picture of each API, and how a server names what it refuses of it, without a word of what it takes.
+DETAILS: dict[str, tuple[str, dict[str, Any], str]] = {
+    "chat": (
+        CHAT,
+        {
+            "messages": [
+                {
+                    "role": "user",
+                    "content": [
+                        {"type": "text", "text": "look"},
+                        {"type": "image_url", "image_url": {"url": PICTURE["image_url"], "detail": "original"}},
+                    ],
+                }
+            ]
+        },
+        "messages[0].content[1].image_url.detail",
+    ),
+    "responses": (
+        RESPONSES,
+        {"input": [{"role": "user", "content": [{"type": "input_text", "text": "look"}, PICTURE]}], "store": False},
+        "input[0].content[1].detail",
+    ),
+}
+
+
+@pytest.mark.parametrize("named", ["param", "short", "words"])
+@pytest.mark.parametrize("code", ["invalid_value", None])
+@pytest.mark.parametrize("api", DETAILS)
+async def test_a_detail_that_a_refusal_only_names_is_left_out(
+    serve: Serve, api: str, named: str, code: str | None
+) -> None:
+    path, body, at_detail = DETAILS[api]
+    param = {"param": at_detail, "short": "detail", "words": None}[named]
+    said = f"Invalid value for '{at_detail}'." if named == "words" else "The request is invalid."
+    config = {"providers": {"alpha": speaking(api)}}
+    async with serve(alpha=SCRIPTS[api], config=config) as running:
+        running["alpha"].answers = lambda sent: (
+            refused(said, param=param, code=code) if '"original"' in json.dumps(sent) else ANSWERS[api]
+        )
+        for _ in range(2):
+            async with running.post({"model": MODEL, **body}, path=path) as response:
+                assert response.status == 200, await response.text()
+                assert "detail" in response.headers["x-holeshot-dropped"]
+            assert PICTURE["image_url"] in json.dumps(running["alpha"].received[-1].body)
+        assert len(running["alpha"].received) == 3
+        low = json.loads(json.dumps(body).replace("original", "low"))
+        async with running.post({"model": MODEL, **low}, path=path) as response:
+            assert response.status == 200
+        assert ('"low"' in json.dumps(running["alpha"].received[-1].body)) is (named != "short")
 
 
 async def test_an_effort_beside_a_forced_tool_is_left_out_and_told(serve: Serve) -> None:
