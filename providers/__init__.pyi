@@ -3,6 +3,7 @@ from .availability import Availability as Availability
 from .availability import Readiness as Readiness
 from .availability import Waits as Waits
 from .bedrock_upstream import BedrockUpstream as BedrockUpstream
+from .betas import is_demanded as is_demanded
 from .betas import quotable as quotable
 from .catalog import Api as Api
 from .catalog import ProviderKind as ProviderKind

@@ -82,6 +82,12 @@ def demanded(betas: Iterable[str], fields: Fields) -> frozenset[str]:
     return frozenset(beta for beta, need in _needs(betas, fields) if not may_go(need.field, fields))
 
 
+def is_demanded(place: str, beta: str, fields: Fields, headers: Mapping[str, str]) -> bool:
+    """Whether a request asks for ``beta`` in this place, and may not do without it."""
+    asked = (each.betas for each in asked_for(headers, fields) if each.place == place)
+    return any(beta in betas for betas in asked) and bool(demanded((beta,), fields))
+
+
 def _needs(betas: Iterable[str], fields: Fields) -> Iterator[tuple[str, Need]]:
     for beta in betas:
         yield from ((beta, need) for need in NEEDS if beta.startswith(need.beta) and _has(fields, need))

@@ -133,7 +133,7 @@ def adapted(fields: Fields, facts: Facts, asked: Asked) -> Sent:
     said, told, own = dict(fields), list[str](), asked.request.headers
     headers, of_values, most = own, [fact for fact in facts if fact.kind is Kind.VALUE], 0
     for fact in (*facts, *of_values, *of_values):  # what is sent in place of one value may be refused as well
-        if fact.dialect != asked.api:
+        if fact.dialect != asked.api or fact.kind is Kind.BETA:  # which nothing is sent instead of
             continue
         if fact.kind is Kind.LEAST:
             most = _limit_below(said, fact, asked) or most
@@ -270,8 +270,14 @@ def _own(request: Request) -> VendorsWords:
 def answered(learnt: Learnt, request: Request, facts: Facts, sent: Sent) -> None:
     """Note that a form to which ``facts`` led was answered, and what it lacked."""
     _note_sent(request, sent)
+    wrong = [fact for fact in facts if fact.kind is Kind.BETA and _is_demanded(fact, request)]
+    learnt.forget(request.model, wrong, request.client)
     if learnt.supposed:
         learnt.confirm(request.model, tuple(fact for fact in facts if fact not in request.taught), request.client)
+
+
+def _is_demanded(fact: Fact, request: Request) -> bool:
+    return betas.is_demanded(fact.field, fact.value, request.fields, request.headers)
 
 
 def _note_sent(request: Request, sent: Sent) -> None:
@@ -408,6 +414,7 @@ async def in_another_form(
             return answer
     wrong = [fact for fact in known if fact.dialect and mentions(refusal, _names(fact))]
     learnt.forget(request.model, wrong, request.client)
+    _note_musts(learnt, request, tried[len(known) :], refusal)
     # The last refusal is about the request in a form that lacks only what the first ones were about; unless what was
     # changed is the matter of it.
     changed = [fact for fact in tried[len(known) :] if mentions(refusal, _names(fact))]
@@ -416,6 +423,13 @@ async def in_another_form(
         _suppose(learnt, request, unchanged, refusal)
         refusal = first if changed else refusal
     raise refusal
+
+
+def _note_musts(learnt: Learnt, request: Request, found: Facts, refusal: UpstreamError) -> None:
+    """Remember the betas that were refused and may not be left out."""
+    for fact in found:
+        if fact.kind is Kind.BETA:
+            learnt.note(request.model, fact, client=request.client, why=why_of(refusal))
 
 
 def _with(found: Facts, tried: Facts, known: Facts) -> Facts:
@@ -506,7 +520,7 @@ def _has_developer(fields: Fields, formats: RequestFormat) -> bool:
 def _of_betas(said: Betas, fields: Fields, headers: Mapping[str, str], asked: Asked) -> Facts | None:
     """Return which betas are not taken: those that a refusal names, else all that the body does not need, else all.
 
-    None: the request has none. Nothing: it may not lose one of them.
+    None: the request has none. Of one that it may not lose: that others are asked for it, if the refusal names it.
     """
     own = _of_operator(asked.request)
     all_asked = [each for each in betas.asked_for(headers, fields) if each.place not in own]
@@ -515,8 +529,12 @@ def _of_betas(said: Betas, fields: Fields, headers: Mapping[str, str], asked: As
         return None
     named = every & said.refused or (every - said.taken if said.taken else set[str]())
     gone = named or (every - betas.needed(every, fields)) or every
-    if betas.demanded(gone, fields):
-        return NOTHING
+    if musts := betas.demanded(gone, fields):
+        named_musts = ((each.place, beta) for each in all_asked for beta in sorted(musts & named & {*each.betas}))
+        elsewhere = (
+            Fact(Kind.BETA, place, value=betas.written([beta]), dialect=asked.api) for place, beta in named_musts
+        )
+        return tuple(fact for fact in elsewhere if fact.value)
     found = list[Fact]()
     for place, listed in all_asked:
         refused = gone.intersection(listed)

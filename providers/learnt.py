@@ -47,6 +47,7 @@ class Kind(StrEnum):
     # A prompt and an answer of more than ``tokens`` together; a token of a prompt has ``value`` hundredths of a byte.
     ROOM = "room"
     LIMIT = "limit"  # a limit of the answer above ``tokens`` in ``field``: those that clients had to set are lowered
+    BETA = "beta"  # the beta ``value`` in ``field``: who may not do without it is sent elsewhere
     LEAST = "least"  # one below ``tokens``: so many are asked for, and no more is given than was asked for
 
 
@@ -76,6 +77,7 @@ class Fact(msgspec.Struct, frozen=True, omit_defaults=True):
             Kind.SIZE: f"more than {self.tokens} {self.field}",
             Kind.LIMIT: f"{self.field} above {self.tokens}",
             Kind.LEAST: f"{self.field} below {self.tokens}",
+            Kind.BETA: f"{self.field}: {self.value}, for what does not exist without it",
             Kind.ROOM: f"a prompt and an answer of more than {self.tokens} tokens together",
             Kind.API: f"{self.field} (asked in {self.instead})",
             Kind.TOOLS: f"tools in {self.field} (asked in {self.instead})",
@@ -87,8 +89,9 @@ class Fact(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 _OF_HISTORIES = {"": "orders of roles, or lists of texts", "developer": "the role developer (sent: system)"}
-_STEERING = frozenset({Kind.API, Kind.CALL, Kind.TOOLS, Kind.LENGTH, Kind.SIZE, Kind.ROOM, Kind.LEAST})
-_SHORT = frozenset({Kind.LENGTH, Kind.ROOM, Kind.STREAM})  # of estimates; and whole answers are late in races
+_STEERING = frozenset({Kind.API, Kind.CALL, Kind.TOOLS, Kind.LENGTH, Kind.SIZE, Kind.ROOM, Kind.LEAST, Kind.BETA})
+# Of estimates; and whole answers are late in races; and a beta comes to a vendor in its own time.
+_SHORT = frozenset({Kind.BETA, Kind.LENGTH, Kind.ROOM, Kind.STREAM})
 # Two that differ in their tokens alone are about the same.
 _MEASURED = frozenset({Kind.LENGTH, Kind.LIMIT, Kind.LEAST, Kind.ROOM, Kind.SIZE})
 _NO_KINDS: frozenset[Kind] = frozenset()

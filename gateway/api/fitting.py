@@ -1,6 +1,6 @@
 """Finds the deployments of a model that can answer a request, the request for each, and why others cannot."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
 
@@ -20,6 +20,7 @@ from providers import (
     Traits,
     amount,
     fitted_to,
+    is_demanded,
     of_loss,
     only_offered,
     size_of,
@@ -522,6 +523,25 @@ def _note_size(deployment: Deployment, question: Question, fitting: Fitting) -> 
             fitting.second[name] = f"has refused {fact.words}"
         elif fact.kind is Kind.LEAST and asked is not None and asked < fact.tokens:
             fitting.lesser.append(name)
+
+
+def note_betas(fitting: Fitting, client: str | None, fields: Fields, headers: Mapping[str, str]) -> None:
+    """Have those asked last that are known to refuse a beta which the request may not do without; of such alone one.
+
+    What that one refuses is told in its vendor's words.
+    """
+    lacking: dict[str, str] = {}
+    for each in fitting.deployments:
+        name, facts = each.name, () if each.learnt is None else each.learnt.of(each.model, client)
+        for fact in facts:
+            asked = fitting.wordings.get(name, fields)
+            if fact.kind is Kind.BETA and is_demanded(fact.field, fact.value, asked, headers):
+                lacking[name] = f"has refused {fact.words}"
+    fitting.second.update(lacking)
+    if lacking and len(lacking) == len(fitting.deployments):
+        for each in fitting.deployments[1:]:
+            fitting.excluded[each.name] = lacking[each.name]
+        del fitting.deployments[1:]
 
 
 def _lengths(too_short: list[Deployment], needs: Needs) -> Lengths:

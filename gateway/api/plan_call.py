@@ -11,7 +11,7 @@ import msgspec
 from gateway.api.agent_sessions import cache_key_of, session_of
 from gateway.api.call_context import CallContext, ClientContext
 from gateway.api.client import Client
-from gateway.api.fitting import Fitting
+from gateway.api.fitting import Fitting, note_betas
 from gateway.api.json_body import CHARS_PER_TOKEN
 from gateway.api.overrides import NOTHING, with_override
 from gateway.api.provider_state import StoredAt
@@ -303,8 +303,14 @@ async def _fitting(context: CallContext, resolved: ResolvedModel, client_context
     if client.unpriced == REFUSE and limits_dollars(client_context.levels, resolved.model):
         resolved.refuse_unpriced()
     if resolved.asked.size <= SHORT_BYTES or resolved.is_light(most):
-        return resolved.fitted(client, most)
-    return await _fitted_aside(context, resolved, client_context)
+        fitting = resolved.fitted(client, most)
+    else:
+        fitting = await _fitted_aside(context, resolved, client_context)
+    for learnt in resolved.model.learnt:
+        if learnt.steers:
+            note_betas(fitting, client.name, resolved.parsed.fields, client_context.headers)
+            break
+    return fitting
 
 
 def _not_against_itself(model: Model) -> Model:

@@ -368,3 +368,47 @@ async def test_betas_that_an_operator_says_instead_of_the_clients_are_not_the_cl
         vendor = Vendor(running, said, *KNOWN)
         assert await call(running, (*KNOWN, UNKNOWN[0])) == (400, "")
         assert vendor.asked == [[UNKNOWN[0]]]
+
+
+MCP = "mcp-client-2025-11-20"
+WITH_MCP = ASKED | {"mcp_servers": [{"type": "url", "url": "https://mcp.example", "name": "x"}]}
+
+
+@pytest.mark.parametrize("race", [{"mode": "single"}, {"mode": "race", "width": 2}], ids=["single", "raced"])
+async def test_who_has_refused_a_beta_that_is_a_must_is_asked_after_others(serve: Serve, race: dict[str, Any]) -> None:
+    config: dict[str, Any] = {**AT_BOTH["config"]}
+    config["models"] = {MODEL: {"deployments": ["alpha/m", "beta/m"], "race": race}}
+    async with serve(alpha=None, beta=None, config=config) as running:
+        running.prefer("alpha", "beta")
+        vendor = Vendor(running, NAMING, *KNOWN)
+        Vendor(running, NAMING, *KNOWN, MCP, name="beta")
+        while not vendor.asked:
+            await call(running, (MCP,), WITH_MCP)
+        for _ in range(5):
+            assert await call(running, (MCP,), WITH_MCP) == (200, "")
+        sent = len(running["beta"].received)
+        if race["mode"] == "single":
+            assert len(vendor.asked) == 1
+            # Of what it takes it is asked first, as before.
+            assert await call(running, KNOWN) == (200, "")
+            assert (len(vendor.asked), len(running["beta"].received)) == (2, sent)
+
+
+async def test_where_all_refuse_a_beta_one_is_asked_and_its_refusal_told(serve: Serve) -> None:
+    config: dict[str, Any] = {**AT_BOTH["config"]}
+    config["models"] = {MODEL: {"deployments": ["alpha/m", "beta/m"], "race": {"mode": "race", "width": 2}}}
+    async with serve(alpha=None, beta=None, config=config) as running:
+        vendors = [Vendor(running, NAMING, *KNOWN, name=name) for name in ("alpha", "beta")]
+        while not all(vendor.asked for vendor in vendors):
+            assert (await call(running, (MCP,), WITH_MCP))[0] == 400
+        before = sum(len(vendor.asked) for vendor in vendors)
+        async with running.post(
+            {"model": MODEL, **WITH_MCP}, path="/v1/messages", headers={"anthropic-beta": MCP}
+        ) as response:
+            assert (response.status, MCP in await response.text()) == (400, True)
+        assert sum(len(vendor.asked) for vendor in vendors) == before + 1
+        # Once it is taken, all may be asked again.
+        for name in ("alpha", "beta"):
+            Vendor(running, NAMING, *KNOWN, MCP, name=name)
+        for _ in range(4):
+            assert await call(running, (MCP,), WITH_MCP) == (200, "")
