@@ -3,6 +3,8 @@
 import re
 from collections.abc import Collection, Iterator, Mapping
 from datetime import datetime
+from functools import lru_cache
+from itertools import chain
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -13,10 +15,12 @@ from pydantic import BaseModel, SecretStr
 from gateway.admin import answers
 from gateway.admin.queries import NoQuery, answer, parse_query
 from gateway.admin.visitors import admit_visitor
-from gateway.api.context import CONTEXT, Context
+from gateway.api.body_work import BodyWork
+from gateway.api.context import CONTEXT
+from gateway.fleet.fleet import Fleet
 from gateway.fleet.models import Deployment
 from gateway.settings import ModelSettings
-from providers import MASK, Price, redact
+from providers import MASK, Fleeting, Price, redact
 
 # Other places where an operator may have put a secret: parameters of bodies and of URLs.
 _SECRET = re.compile(
@@ -28,6 +32,7 @@ _COUNT = re.compile(r"tokens?$", re.IGNORECASE)  # a count is not a secret
 _URL = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
 _PARAMETER = re.compile(r"(?<==)[^&#\s]+")
 _PER_MILLION = 1_000_000
+PARTS_A_TURN = 5  # models, clients or providers; a model takes half a millisecond
 
 
 async def configuration(request: web.Request) -> web.Response:
@@ -35,17 +40,38 @@ async def configuration(request: web.Request) -> web.Response:
     admit_visitor(request)
     parse_query(request, NoQuery)
     context = request.app[CONTEXT]
-    settings = context.settings
-    secrets = tuple(_secrets(settings))
+    settings, fleet, work = context.settings, context.fleet, context.body_work
+    found = await work.made((tuple(_secrets(part)) for part in _parts(settings)), PARTS_A_TURN)
+    secrets = Fleeting(chain.from_iterable(found))
+    plain = {
+        name: await _shown_in_slices(work, name, getattr(settings, name), secrets) for name in _plain_names(settings)
+    }
+    models = (_model(fleet, name, model, secrets) for name, model in settings.models.items())
+    providers = ({"name": name, **shown(each, secrets)} for name, each in settings.providers.items())
     return answer(
         request,
         answers.Configuration(
-            settings=shown({name: getattr(settings, name) for name in _plain_names(context)}, secrets)
+            settings=plain
             | {name: _address(getattr(settings, name)) for name in _ADDRESSES if getattr(settings, name) is not None},
-            models=[_model(context, name, model, secrets) for name, model in settings.models.items()],
-            providers=[{"name": name, **shown(each, secrets)} for name, each in settings.providers.items()],
+            models=await work.pieces(models, PARTS_A_TURN),
+            providers=await work.pieces(providers, PARTS_A_TURN),
         ),
     )
+
+
+def _parts(settings: BaseModel) -> Iterator[Any]:
+    """Yield each value of the settings; of what they have by name (models, clients, …), each entry."""
+    for name in type(settings).model_fields:
+        value = getattr(settings, name)
+        yield from value.values() if isinstance(value, Mapping) else (value,)
+
+
+async def _shown_in_slices(work: BodyWork, name: str, value: Any, secrets: Collection[str]) -> Any:
+    """Return what ``shown`` does of a value of this name; of thousands of clients, some in a turn of the loop."""
+    if not isinstance(value, Mapping) or _is_secret(name):
+        return _under(name, value, secrets)
+    entries = (_under(str(each), entry, secrets) for each, entry in value.items())
+    return dict(zip(map(str, value), await work.pieces(entries, PARTS_A_TURN), strict=True))
 
 
 def shown(value: Any, secrets: Collection[str] = ()) -> Any:
@@ -53,6 +79,8 @@ def shown(value: Any, secrets: Collection[str] = ()) -> Any:
 
     ``secrets`` are masked in every text: an operator may have put a key into an address too.
     """
+    if value is None or isinstance(value, bool | int | float | datetime):
+        return value
     if isinstance(value, SecretStr):
         return MASK
     if isinstance(value, BaseModel):
@@ -64,17 +92,22 @@ def shown(value: Any, secrets: Collection[str] = ()) -> Any:
         return [shown(entry, secrets) for entry in value]
     if isinstance(value, str):
         return _text(value, secrets)
-    return value if value is None or isinstance(value, bool | int | float | datetime) else str(value)
+    return str(value)
 
 
 def _under(name: str, value: Any, secrets: Collection[str]) -> Any:
-    if name in _HARMLESS or not _SECRET.search(name):
+    if not _is_secret(name):
         return shown(value, secrets)
     if isinstance(value, Mapping) and all(isinstance(entry, SecretStr) for entry in value.values()):
         return shown(value, secrets)  # a provider's keys have names
     is_secret = isinstance(value, str | list | tuple | Mapping) and value
     is_number = isinstance(value, int | float) and not isinstance(value, bool) and not _COUNT.search(name)
     return MASK if is_secret or is_number else shown(value, secrets)
+
+
+@lru_cache(maxsize=1024)  # the same names are in each model and client
+def _is_secret(name: str) -> bool:
+    return name not in _HARMLESS and _SECRET.search(name) is not None
 
 
 def _text(value: str, secrets: Collection[str]) -> str:
@@ -105,6 +138,8 @@ def _address(secret: SecretStr) -> str:
 
 def _secrets(value: Any) -> Iterator[str]:
     """Yield the secrets of the settings, except plain words, which the value of a header may be."""
+    if value is None or isinstance(value, str | int | float):
+        return
     if isinstance(value, SecretStr):
         written = value.get_secret_value()
         yield from (each for each in {written, *written.split()} if not each.isalpha())
@@ -124,13 +159,13 @@ def _secrets(value: Any) -> Iterator[str]:
 _HARMLESS = frozenset({"keys", "region", "regions"})  # keys: where they are, file or database
 
 
-def _plain_names(context: Context) -> list[str]:
-    return [name for name in type(context.settings).model_fields if name not in {"models", "providers"}]
+def _plain_names(settings: BaseModel) -> list[str]:
+    return [name for name in type(settings).model_fields if name not in {"models", "providers"}]
 
 
-def _model(context: Context, name: str, settings: ModelSettings, secrets: Collection[str]) -> dict[str, Any]:
+def _model(fleet: Fleet, name: str, settings: ModelSettings, secrets: Collection[str]) -> dict[str, Any]:
     """Return a model with its deployments, each with the values that its settings leave to the catalog."""
-    known = context.fleet.configured[name].deployments
+    known = fleet.configured[name].deployments
     described = shown(settings, secrets)
     described["deployments"] = [
         {**written, "name": each.name, **_resolved(known.get(each.name))}

@@ -22,6 +22,7 @@ PAGES: dict[str, dict[str, str]] = {
     "/leaderboard?explain=1": {},
     "/api/leaderboard": {},
     "/api/explain": {},
+    "/api/configuration": {},
     "/v1/models": {},
     "/v1/models?limit=1000": ANTHROPICS,
     "/v1/models?": GOOGLES,
