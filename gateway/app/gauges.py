@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from math import nan
 from typing import TYPE_CHECKING, Any
@@ -22,7 +22,7 @@ from gateway.racing import Seats
 from gateway.steering import Condition, HealthState, Spending, Steering
 from gateway.tracing.tracing import Tracing
 from gateway.watching.logs import CallLog
-from gateway.watching.metrics import Metrics, Readings
+from gateway.watching.metrics import ManyReadings, Metrics, Readings
 from gateway.watching.series import TARGET_BAD, TARGET_BUDGET, TARGET_BURN, TARGET_CALLS, Family
 
 if TYPE_CHECKING:
@@ -337,14 +337,14 @@ def add_health(
 ) -> None:
     """Add the health of deployments and stores to ``metrics``."""
 
-    def conditions() -> Mapping[str, Condition]:
+    def conditions() -> Iterator[tuple[str, Condition]]:
         now_s = clock()
-        return {name: health.condition(now_s) for name, health in steering.healths().items()}
+        return ((name, health.condition(now_s)) for name, health in steering.healths().items())
 
-    metrics.read_series(STATE, lambda: _states(conditions()))
-    metrics.read_series(BREAKER, lambda: {(name,): float(each.tripped) for name, each in steering.healths().items()})
-    metrics.read_series(COOLING, lambda: {(name,): each.cooling_s for name, each in conditions().items()})
-    metrics.read_series(HEADROOM, lambda: {(name,): each.headroom for name, each in conditions().items()})
+    metrics.read_many(STATE, lambda: _states(conditions()))
+    metrics.read_many(BREAKER, lambda: (((name,), float(each.tripped)) for name, each in steering.healths().items()))
+    metrics.read_many(COOLING, lambda: (((name,), each.cooling_s) for name, each in conditions()))
+    metrics.read_many(HEADROOM, lambda: (((name,), each.headroom) for name, each in conditions()))
     metrics.read_series(OLDEST, lambda: {(): ledger.oldest_pending_s or 0.0})
     metrics.read_series(ANSWERED, lambda: _if_known(ledger.answered_s_ago))
     metrics.read_series(UNSPOOLED, lambda: {(): float(ledger.unspooled)})
@@ -363,8 +363,8 @@ def add_budgets(
     metrics: Metrics, *, steering: Steering, spending: Spending, limits: Limits, fleet: Callable[[], Fleet]
 ) -> None:
     """Add the remaining budgets of models and clients to ``metrics``."""
-    metrics.read_series(
-        EXTRA_LEFT, lambda: {(name,): steering.extra_attempts_left(name) for name in fleet().configured}
+    metrics.read_many(
+        EXTRA_LEFT, lambda: (((name,), steering.extra_attempts_left(name)) for name in list(fleet().configured))
     )
     metrics.read_series(
         EXTRA_USD,
@@ -392,8 +392,8 @@ def add_budgets(
     )
 
 
-def _states(conditions: Mapping[str, Condition]) -> Readings:
-    return {(name, str(state)): float(each.told is state) for name, each in conditions.items() for state in HealthState}
+def _states(conditions: Iterable[tuple[str, Condition]]) -> ManyReadings:
+    return (((name, str(state)), float(each.told is state)) for name, each in conditions for state in HealthState)
 
 
 def _slots(seats: Seats) -> Readings:

@@ -4,7 +4,8 @@ import asyncio
 import os
 import platform
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from itertools import accumulate
 from math import isnan, nan
 from operator import add
@@ -63,33 +64,54 @@ from gateway.watching.series import (
 # The metrics page: the sums of all workers' series in Prometheus' text format 0.0.4.
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-SLICE = 32  # series processed without a pause, at most about 0.3 ms; then the event loop runs other tasks
+CELLS_A_TURN = 512  # handled without a pause, in a millisecond or two; then the event loop runs other tasks
 
 MERGES: Mapping[str, Callable[[float, float], float]] = {"sum": add, "min": min, "max": max}
 
 Sums = dict[str, dict[tuple[str, ...], Sequence[float]]]  # by family and label values
 
 
-async def exposition(families: Iterable[Family], tables: Iterable[Table]) -> bytes:
+async def exposition(families: Iterable[Family], tables: Iterable[Table | None]) -> bytes:
     """Return the page, families in the given order. It never blocks the event loop for long."""
     by_name = {family.name: family for family in families}
     sums: Sums = {name: {} for name in by_name}
     for table in tables:
-        await _add(sums, by_name, table)
-    blocks: list[str] = []
+        await (asyncio.sleep(0) if table is None else _add(sums, by_name, table))
+    blocks: list[bytes] = []
+    pace = _Pace()
     for family in by_name.values():
-        blocks.append(f"# HELP {family.name} {_escaped(family.documentation)}\n# TYPE {family.name} {family.kind}\n")
-        for number, (values, numbers) in enumerate(sums[family.name].items(), start=1):
-            blocks.append(_lines(family, values, numbers))
-            if number % SLICE == 0:
+        lines = [f"# HELP {family.name} {_escaped(family.documentation)}\n# TYPE {family.name} {family.kind}\n"]
+        for values, numbers in sums[family.name].items():
+            lines.append(_lines(family, values, numbers))
+            if pace.is_over(family.width):
+                blocks.append("".join(lines).encode())
+                lines.clear()
                 await asyncio.sleep(0)
-        await asyncio.sleep(0)
-    return "".join(blocks).encode()
+        blocks.append("".join(lines).encode())
+    return b"".join(blocks)
+
+
+class _Pace:
+    """Says when a turn of the event loop has had its share of cells."""
+
+    def __init__(self) -> None:
+        self._cells = 0
+
+    def is_over(self, cells: int) -> bool:
+        """Whether other tasks should run, after so many more cells."""
+        self._cells += cells
+        if self._cells < CELLS_A_TURN:
+            return False
+        self._cells = 0
+        return True
 
 
 async def _add(sums: Sums, families: Mapping[str, Family], table: Table) -> None:
-    for number, place in enumerate(table.places, start=1):
+    pace = _Pace()
+    for place in table.places:
         family = families.get(place.family)
+        if pace.is_over(1 if family is None else family.width):
+            await asyncio.sleep(0)
         if family is None or (family.kind == "gauge" and not table.alive):
             continue
         numbers = list(table.cells[place.first : place.first + family.width])
@@ -98,8 +120,6 @@ async def _add(sums: Sums, families: Mapping[str, Family], table: Table) -> None
         known = sums[family.name].get(place.values)
         merged = numbers if known is None else list(map(MERGES[family.merge], known, numbers))
         sums[family.name][place.values] = merged
-        if number % SLICE == 0:
-            await asyncio.sleep(0)
 
 
 def _lines(family: Family, values: Sequence[str], numbers: Sequence[float]) -> str:
@@ -111,9 +131,14 @@ def _lines(family: Family, values: Sequence[str], numbers: Sequence[float]) -> s
     *buckets, total = numbers
     up_to = list(accumulate(buckets))
     inside = "".join(f"{pair}," for pair in pairs)
-    bounds = (*(repr(float(bound)) for bound in family.bounds), "+Inf")
+    bounds = _written(family.bounds)
     lines = [f'{name}_bucket{{{inside}le="{le}"}} {count!r}\n' for le, count in zip(bounds, up_to, strict=True)]
     return f"{''.join(lines)}{name}_count{labels} {up_to[-1]!r}\n{name}_sum{labels} {total!r}\n"
+
+
+@cache
+def _written(bounds: tuple[float, ...]) -> tuple[str, ...]:
+    return (*(repr(float(bound)) for bound in bounds), "+Inf")
 
 
 def _escaped(text: str) -> str:
@@ -125,6 +150,7 @@ REFRESH_S = 1.0
 _ERRORS = 400  # HTTP's first error
 
 Readings = Mapping[tuple[str, ...], float]  # by the values of labels
+ManyReadings = Iterable[tuple[tuple[str, ...], float]]
 
 
 def forget_process(pid: int) -> None:
@@ -152,7 +178,7 @@ class Metrics:
         ]  # fmt: skip
         self._running: dict[str, int] = {}  # the cell of each attempt in flight, by id: a reload may change its label
         self._on_render: list[Callable[[], None]] = []
-        self._read: list[Callable[[], None]] = []  # each reads from elsewhere into its cells
+        self._read: list[Callable[[], Iterator[None]]] = []  # each reads from elsewhere into its cells, in steps
 
     def gauge(self, name: str, documentation: str, read: Callable[[], float]) -> None:
         """Add a gauge that is read when metrics are rendered, and each second if there are several workers."""
@@ -170,17 +196,24 @@ class Metrics:
 
         Series that ``read`` no longer returns are no longer on the page.
         """
+        self.read_many(family, lambda: read().items())
+
+    def read_many(self, family: Family, read: Callable[[], ManyReadings]) -> None:
+        """Do so for as many series as there are models: what ``read`` returns is iterated a part in a turn."""
         self._families.append(family)
         cells: dict[tuple[str, ...], int] = {}
 
-        def store() -> None:
-            found = read()
-            for values, number in found.items():
+        def store() -> Iterator[None]:
+            found: set[tuple[str, ...]] = set()
+            for values, number in read():
                 cell = cells.get(values)
                 if cell is None:
                     cell = cells[values] = self._series.first_cell(family, *values)
                 self._cells[cell] = number
-            for values in cells.keys() - found.keys():
+                found.add(values)
+                if len(found) % CELLS_A_TURN == 0:
+                    yield
+            for values in cells.keys() - found:
                 self._cells[cells[values]] = nan
 
         self._read.append(store)
@@ -197,7 +230,7 @@ class Metrics:
     async def keep_fresh(self) -> None:
         """Store the gauges each second, for the worker that renders all. Runs until cancelled."""
         while True:
-            self._refresh()
+            await self._refresh()
             await asyncio.sleep(REFRESH_S)
 
     def attempt_started(self, model: str, start: AttemptStart) -> None:
@@ -320,13 +353,14 @@ class Metrics:
         """Return the text format and its content type, for all workers."""
         for act in self._on_render:
             act()
-        self._refresh()
+        await self._refresh()
         return await exposition(self._families, self._series.tables()), CONTENT_TYPE
 
-    def _refresh(self) -> None:
+    async def _refresh(self) -> None:
         self._series.share_new()
         for read in self._read:
-            read()
+            for _ in read():
+                await asyncio.sleep(0)
 
 
 # The metrics of the process itself, with the names that Prometheus' client libraries use.

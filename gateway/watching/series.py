@@ -11,7 +11,7 @@ import os
 import tempfile
 from array import array
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Mapping, MutableSequence, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, MutableSequence, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Literal, cast
@@ -90,15 +90,18 @@ class Series:
             place = self._places[family.name, values] = self._made(family, values)
         return place.first
 
-    def tables(self) -> Iterator[Table]:
-        """Yield the cells of this process and of all that share its folder, but for those that cannot be read."""
+    def tables(self) -> Iterator[Table | None]:
+        """Yield the cells of this process and of all that share its folder, but for those that cannot be read.
+
+        None is yielded between the parts of a long list of series: the event loop may run other tasks.
+        """
         if self._folder is None:
             yield Table(True, list(self._places.values()), self.cells)  # noqa: FBT003 - alive
             return
         yield Table(True, [each for each in self._places.values() if each.first != NOWHERE], self.cells)  # noqa: FBT003
         own = None if self._index is None else self._index.name
         for index in sorted(self._folder.glob("*.series")):
-            if index.name != own and (table := _table(index)) is not None:
+            if index.name != own and (table := (yield from _table_steps(index))) is not None:
                 yield table
 
     def _made(self, family: Family, values: tuple[str, ...]) -> Place:
@@ -164,11 +167,17 @@ def _shared(folder: Path) -> tuple[MutableSequence[float], Path, int]:
     return cast("MutableSequence[float]", cells), path, index
 
 
-def _table(index: Path) -> Table | None:
+def _table_steps(index: Path) -> Generator[None, None, Table | None]:
     """Return what another process counts; None where its files are gone, as cleaners of /tmp delete, or are spoiled."""
     try:
         lines = index.read_bytes()
-        places = _DECODER.decode_lines(lines[: lines.rfind(b"\n") + 1])  # the last line may be incomplete
+        begin, end = 0, lines.rfind(b"\n") + 1  # the last line may be incomplete
+        places: list[Place] = []
+        while begin < end:
+            following = lines.find(b"\n", min(begin + _BYTES_A_TURN, end - 1)) + 1
+            places += _DECODER.decode_lines(lines[begin:following])
+            begin = following
+            yield
         try:
             return Table(True, places, _mapped(index.with_suffix(".cells")))  # noqa: FBT003 - alive
         except FileNotFoundError:
@@ -182,6 +191,7 @@ def _mapped(path: Path) -> Sequence[float]:
         return cast("Sequence[float]", memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)).cast("d"))
 
 
+_BYTES_A_TURN = 65_536  # of another process's list of series; about a millisecond
 _ENCODER = msgspec.json.Encoder()
 _DECODER = msgspec.json.Decoder(Place)
 

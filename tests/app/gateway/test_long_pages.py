@@ -18,6 +18,7 @@ MOST = 1 / 8  # of a page's Python calls, in one turn
 KEY = "hs-reader"
 ANTHROPICS, GOOGLES = {"anthropic-version": "2023-06-01"}, {"x-goog-api-key": KEY}
 PAGES: dict[str, dict[str, str]] = {
+    "/metrics": {},
     "/leaderboard": {},
     "/leaderboard?explain=1": {},
     "/api/leaderboard": {},
