@@ -24,7 +24,7 @@ from gateway.api.json_body import JSON
 from gateway.api.overrides import HEADER, NOTHING, RaceOverride, read_deadlines, tightened
 from gateway.api.plan_call import plan_call
 from gateway.api.preferences import NOTHING as NO_PREFERENCES
-from gateway.api.provider_state import StoredAt, check_names, given_by, not_recent
+from gateway.api.provider_state import StoredAt, check_names, given_by, not_known, not_recent
 from gateway.api.recall import kept_at, recalled, scope_of
 from gateway.api.relayed_api import RelayedApi
 from gateway.api.relayed_requests import default_model, form_fields, multipart_steps, read_json
@@ -116,7 +116,7 @@ async def _read(endpoint: Endpoint, request: web.Request, context: Context, admi
     if relayed is None or not parsed.stateful:
         deadlines = read_deadlines(request.headers)
         parsed = parsed if deadlines is NOTHING else _in_time(parsed, deadlines)
-    if follows is not None and (maker := await context.responses.maker(client.name, follows)) is not None:
+    if follows is not None and (maker := await context.responses.hint(client.name, follows)) is not None:
         parsed = msgspec.structs.replace(parsed, follows=maker)
     return _remembered(context, request, parsed, admitted, follows) if remembers else parsed
 
@@ -197,7 +197,7 @@ async def _stored_by(context: Context, response_id: str, client: Client) -> Stor
     if not client.made(made_by, context.fleet):
         made_by = None
     if made_by is None:
-        why = f"was not stored for this key in the last {context.settings.response_ids_ttl_s / 86_400:g} days"
+        why = f"is not known here as one that a provider stores for this key ({not_known(context.settings)})"
         if allowed == "none":
             why = "cannot be continued here (provider_state: none)"
         raise ResponseNotFound(

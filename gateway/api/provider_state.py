@@ -172,7 +172,7 @@ def _provider(deployment: str) -> str:
 
 
 def _unknown(named: Named, settings: Settings) -> NothingStored:
-    why = f"no answer to this key named it in the last {settings.response_ids_ttl_s / 86_400:g} days"
+    why = f"no answer to this key is known here that named it ({not_known(settings)})"
     if settings.provider_state == "none":
         why = "requests may name nothing that a provider stores (provider_state: none)"
     if named.kind in {StoredKind.ITEM, StoredKind.RESPONSE}:
@@ -183,14 +183,21 @@ def _unknown(named: Named, settings: Settings) -> NothingStored:
     )
 
 
+def not_known(settings: Settings) -> str:
+    """Return for how long names of what lies at providers are known."""
+    return f"such names are kept for {settings.response_ids_ttl_s / 86_400:g} days"
+
+
 def not_recent(settings: Settings) -> str:
     """Return, as the end of a sentence, why the gateway does not know an answer itself."""
     memory = settings.responses_memory
     if not memory.max_mb:
         return "answers that no provider stores are not kept here (responses_memory: off)"
+    is_shared = settings.redis_url is not None and memory.redis
+    lost = "" if is_shared else " (without 'redis_url' a restart forgets them, and replicas do not share them)"
     return (
         f"it is not among the recent answers that the gateway keeps, for {memory.ttl_s / 60:g} minutes, as far as"
-        " 'responses_memory' allows and until a restart"
+        f" 'responses_memory' allows{lost}"
     )
 
 

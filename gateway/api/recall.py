@@ -6,6 +6,7 @@ It is then a request as any other: it names nothing that is stored anywhere, may
 import asyncio
 import re
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import TypeVar
 
 import msgspec
@@ -15,7 +16,7 @@ from gateway.api.client import Client
 from gateway.api.context import Context
 from gateway.api.json_body import Contents, Media, decoded, is_set
 from gateway.api.provider_state import MOST_NAMES, StoredAt
-from gateway.core.errors import InvalidRequest
+from gateway.core.errors import InvalidRequest, NamesUnreachable
 from gateway.memory.answers import Scope
 from providers import UNREADABLE, Steps, aside, encoded, finished
 from providers.dialects import id_of, is_bare, items_of, single_items
@@ -204,7 +205,9 @@ async def kept_at(context: Context, client: Client, prompt: msgspec.Raw | None) 
         return None
     named = await _in_slices(context, _named_steps(items), size)
     for _, name in named[: -_AT_ONCE - 1 : -1]:  # the latest first: it is what goes on
-        maker = await context.responses.maker(client.name, name)
+        maker = None
+        with suppress(NamesUnreachable):  # then any is asked, as where nothing is known
+            maker = await context.responses.maker(client.name, name)
         if maker is not None and client.made(maker, context.fleet):
             return StoredAt(maker.deployment, _PROMPT, key_name=maker.key_name)
     return None

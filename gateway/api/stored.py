@@ -2,7 +2,7 @@
 
 import asyncio
 import re
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from http import HTTPStatus
@@ -20,7 +20,7 @@ from gateway.api.client_sinks import HttpSink
 from gateway.api.context import CONTEXT, Context
 from gateway.api.json_body import JSON, is_set, read_model
 from gateway.api.preferences import policy_violation
-from gateway.api.provider_state import Given, StoredAt, check_names
+from gateway.api.provider_state import Given, StoredAt, check_names, not_known, not_recent
 from gateway.api.recall import scope_of
 from gateway.api.stored_responses import InBackground, id_of_response
 from gateway.api.told import broken
@@ -30,6 +30,7 @@ from gateway.core.errors import (
     ApiError,
     ClientDisconnected,
     InvalidRequest,
+    NamesUnreachable,
     NoDeploymentFits,
     NothingStored,
     ResponseNotFound,
@@ -72,7 +73,12 @@ async def _kept_response(request: web.Request, admitted: Admitted) -> web.Stream
     response_id, rest = request.match_info["id"], request.match_info.get("rest", "")
     deletes = request.method == METH_DELETE and not rest
     was_known = deletes and await context.memory.forget(scope_of(client), response_id)
-    made_by = await context.responses.maker(client.name, response_id)
+    made_by = None
+    try:
+        made_by = await context.responses.maker(client.name, response_id)
+    except NamesUnreachable:
+        if not was_known and await context.memory.answer(scope_of(client), response_id) is None:
+            raise
     request_id = headers.request_id(request.headers)
     with context.fleet:
         deployment = _deployment(context.fleet, made_by, client)
@@ -98,11 +104,11 @@ async def _kept_response(request: web.Request, admitted: Admitted) -> web.Stream
         fields.update(headers.identifying(request_id or context.services.new_id()))
         note_end = partial(_note_end, context, client, response_id, request_id, began_s)
         if answer.rest is not None:
-            sink = _FollowingSink(request, fields)
+            sink = _FollowingSink(request, fields, lambda ended: note_end(_paid(context, deployment, ended)))
             try:
                 return await sink.follow(deployment, answer.rest)
             finally:
-                await note_end(_paid(context, deployment, sink.ended))
+                await sink.note_end()
         found = (
             _paid(context, deployment, answer.body) if rest == _CANCEL or (not rest and method == METH_GET) else None
         )
@@ -129,7 +135,19 @@ class _FollowingSink(HttpSink):
     They may be silent for as long as it runs, and are not waited for beyond their client.
     """
 
-    ended = b""  # the response, once its end was seen
+    def __init__(
+        self, request: web.Request, response_headers: Mapping[str, str], note: Callable[[bytes], Awaitable[None]]
+    ) -> None:
+        """``note`` is told the response, once its end was seen, else nothing."""
+        super().__init__(request, response_headers)
+        self._ended = b""
+        self._note: Callable[[bytes], Awaitable[None]] | None = note
+
+    async def note_end(self) -> None:
+        """Tell what was seen of the end, once."""
+        note, self._note = self._note, None
+        if note is not None:
+            await note(self._ended)
 
     async def follow(self, deployment: Deployment, rest: Rest) -> web.StreamResponse:
         """Pass on ``rest`` to its end.
@@ -162,6 +180,7 @@ class _FollowingSink(HttpSink):
             raise ClientDisconnected("the client disconnected") from None
         finally:
             rest.abort()
+        await self.note_end()  # before its client may look what it has cost
         with suppress(ClientGone):
             await self._finish(last)
         return response
@@ -173,7 +192,7 @@ class _FollowingSink(HttpSink):
             with suppress(*UNREADABLE):
                 said = _end.decode(each.data)
                 if said.type in _ENDS:
-                    self.ended = bytes(said.response)
+                    self._ended = bytes(said.response)
 
 
 def _unstreamed(request: web.Request) -> list[tuple[str, str]]:
@@ -201,7 +220,10 @@ async def _remembered(context: Context, client: Client, request: web.Request) ->
         )
     known = await context.memory.answer(scope_of(client), response_id)
     if known is None:
-        raise ResponseNotFound(f"the response {response_id!r} is not known here, or not to this key")
+        raise ResponseNotFound(
+            f"the response {response_id!r} is not known here, or not to this key:"
+            f" {not_known(context.settings)}, and {not_recent(context.settings)}"
+        )
     if _fetched_by(request) != METH_GET or "rest" in request.match_info:
         raise ResponseNotFound(
             f"no provider stores the response {response_id!r}: of what the gateway keeps for the next turn, only"
@@ -365,7 +387,8 @@ def _record_end(  # noqa: PLR0917 - what is known of both
         with suppress(ApiError):  # a reload may have removed it
             model = context.fleet.find(begun.ran_as, adhoc=True)
             payer = Payer(model.name, model.payer or model.name, model.usd_per_day, model.dearest)
-        context.limits.correct(begun.owners, payer, usd - begun.counted_usd, since_s=begun.since_s)
+        more_usd, levels = usd - begun.counted_usd, context.payers.levels(client)
+        context.limits.correct(begun.owners, payer, more_usd, since_s=begun.since_s, levels=levels)
     is_own = ended.learnt_as is None  # the operator's key has paid
     attempt = msgspec.structs.replace(
         ended,
@@ -457,7 +480,9 @@ async def _conversation(request: web.Request, admitted: Admitted) -> web.Respons
             maker = await context.responses.maker(client.name, name)
             found = _deployment(context.fleet, maker, client)
             if maker is None or found is None or not found.upstream.can_fetch:
-                raise NothingStored(f"the conversation {name!r} is not known here, or not to this key")
+                raise NothingStored(
+                    f"the conversation {name!r} is not known here, or not to this key: {not_known(context.settings)}"
+                )
             deployment, key_name = found, maker.key_name
         sendings = SendCount()
         if request.method == METH_POST:

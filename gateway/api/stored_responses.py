@@ -3,15 +3,17 @@
 import asyncio
 import re
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from hashlib import sha256
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 from urllib.parse import quote
 
 import msgspec
 import structlog
 
 from gateway.core.calls import Maker
+from gateway.core.errors import NamesUnreachable
 from providers import UNREADABLE
 
 if TYPE_CHECKING:
@@ -26,6 +28,8 @@ _ID = re.compile(rb'"id"\s*:\s*"(resp[^"\\]{1,200})"')
 _PREFIX = "holeshot:response:"
 _BACKGROUND_PREFIX = "holeshot:background:"
 MAKERS_PREFIX = "holeshot:maker:"  # of reasoning, by its hash
+_NEARLY = 0.99  # of the time for which names are kept
+_FOUND_S = 600.0  # what was found on disk is not looked for again
 _AT_ONCE = 50  # ids that Redis is told together
 
 
@@ -78,6 +82,29 @@ class RedisNames:
         return value if 0 < len(value) <= LONGEST_NAME and value.isprintable() else None  # Redis has other writers
 
 
+class NamesOnDisk(Protocol):
+    """Names, and what is known of each, that are kept over a restart."""
+
+    def tell(self, client: str | None, names: Iterable[str], known: str) -> None:
+        """Store what is known of names that ``client`` was given."""
+
+    async def ask(self, client: str | None, name: str) -> str | None:
+        """Return what is known of a name; None: nothing.
+
+        Raises:
+            NamesUnreachable: where they are does not answer.
+
+        """
+
+    async def take(self, client: str | None, name: str) -> str | None:
+        """Return what is known of a name, to one of all that ask, and forget it.
+
+        Raises:
+            NamesUnreachable: where they are does not answer.
+
+        """
+
+
 def id_of_response(answer: bytes) -> str | None:
     """Return the id of the response whose JSON or events begin with ``answer``; None if it has none."""
     found = _ID.search(answer)
@@ -107,12 +134,24 @@ class StoredResponses:
     Providers see all clients as one, so the gateway checks that only the client of a response continues it.
 
     The ids are in Redis if it is configured, so that every replica has them, and always in memory: while Redis is
-    away, only requests that reach another replica fail.
+    away, only requests that reach another replica fail. Without Redis they are on disk, as hashes, for the time after
+    a restart.
     """
 
-    def __init__(self, ttl_s: float, *, clock: Callable[[], float], store: "Nodes | None" = None) -> None:
+    def __init__(
+        self,
+        ttl_s: float,
+        *,
+        clock: Callable[[], float],
+        store: "Nodes | None" = None,
+        on_disk: NamesOnDisk | None = None,
+        begun_on_disk: NamesOnDisk | None = None,
+    ) -> None:
+        """``on_disk`` has names, ``begun_on_disk`` what runs in the background, where there is no Redis."""
         self.ttl_s = ttl_s
         self._clock = clock
+        self._on_disk = on_disk
+        self._begun_on_disk = begun_on_disk
         self._shared = None if store is None else RedisNames(store, _PREFIX, lambda: self.ttl_s)
         self._made: OrderedDict[tuple[str | None, str], tuple[Maker, float]] = OrderedDict()  # the newest last
         self._background = None if store is None else RedisNames(store, _BACKGROUND_PREFIX, lambda: self.ttl_s)
@@ -129,20 +168,7 @@ class StoredResponses:
     ) -> None:
         """Store who made the response of ``client`` whose JSON or events begin with ``answer``; see ``Maker``."""
         if (name := id_of_response(answer)) is not None:
-            await self.keep_id(client, name, Maker(deployment, key_name, tenant))
-
-    async def keep_id(self, client: str | None, name: str, maker: Maker) -> None:
-        """Store that an answer of ``maker`` to ``client`` named ``name``, which its provider stores."""
-        name = _short(name)
-        self._made[client, name] = (maker, self._clock() + self.ttl_s)
-        self._made.move_to_end((client, name))
-        while len(self._made) > MOST_KEPT:
-            self._made.popitem(last=False)
-        if self._shared is not None:
-            # The version before knows deployments only.
-            keyed = maker.key_name is not None or maker.tenant is not None
-            value = msgspec.json.encode(maker).decode() if keyed else maker.deployment
-            await self._shared.share(_key(client, name), value)
+            await self.keep_all(client, (name,), deployment, key_name, tenant)
 
     async def keep_all(
         self,
@@ -153,14 +179,40 @@ class StoredResponses:
         tenant: str | None = None,
     ) -> None:
         """Store the ``names`` that an answer of ``deployment``, made with this key, gave to ``client``."""
-        left, maker = [*names], Maker(deployment, key_name, tenant)
-        while left:
-            await asyncio.gather(*(self.keep_id(client, name, maker) for name in left[:_AT_ONCE]))
+        maker = Maker(deployment, key_name, tenant)
+        left, now_s = [*map(_short, names)], self._clock()
+        if self._on_disk is not None and (new := [each for each in left if self._is_new(client, each, maker, now_s)]):
+            known = {"deployment": deployment, "key_name": key_name, "tenant": tenant}
+            said = {name: value for name, value in known.items() if value is not None}
+            self._on_disk.tell(client, new, msgspec.json.encode(said).decode())
+        for name in left:
+            self._know(client, name, maker, now_s + self.ttl_s)
+        while left and self._shared is not None:
+            await self._share(self._shared, client, left[:_AT_ONCE], maker)
             left = left[_AT_ONCE:]
+
+    def _know(self, client: str | None, name: str, maker: Maker, until_s: float) -> None:
+        self._made[client, name] = (maker, until_s)
+        self._made.move_to_end((client, name))
+        while len(self._made) > MOST_KEPT:
+            self._made.popitem(last=False)
+
+    def _is_new(self, client: str | None, name: str, maker: Maker, now_s: float) -> bool:
+        """Whether a name is not on disk for about as long as it is to be kept: an answer names its own twice."""
+        known = self._made.get((client, name))
+        return known is None or known[0] != maker or known[1] < now_s + _NEARLY * self.ttl_s
+
+    async def _share(self, shared: RedisNames, client: str | None, names: Sequence[str], maker: Maker) -> None:
+        # The version before knows deployments only.
+        keyed = maker.key_name is not None or maker.tenant is not None
+        value = msgspec.json.encode(maker).decode() if keyed else maker.deployment
+        await asyncio.gather(*(shared.share(_key(client, name), value) for name in names))
 
     async def begin(self, client: str | None, response_id: str, begun: InBackground) -> None:
         """Store what is known of a response of ``client`` that runs on in the background."""
         known = msgspec.json.encode(begun, enc_hook=dict).decode()
+        if self._begun_on_disk is not None:
+            self._begun_on_disk.tell(client, (response_id,), known)
         shared = self._background is not None and await self._background.put(_key(client, response_id), known)
         self._begun[client, response_id] = (begun, self._clock() + self.ttl_s, shared)
         while len(self._begun) > MOST_KEPT:
@@ -169,9 +221,11 @@ class StoredResponses:
     async def end(self, client: str | None, response_id: str) -> InBackground | None:
         """Return what is known of a response in the background, to the first of all replicas that see its end.
 
-        None: it did not run in the background, another replica has seen its end, or Redis is away, which knows that.
+        None: it did not run in the background, another replica has seen its end, or where that is known is away.
         """
         own = self._begun.pop((client, response_id), None)
+        if self._begun_on_disk is not None:
+            return await self._ended(self._begun_on_disk, client, response_id, own)
         if self._background is None or (own is not None and not own[2]):
             return None if own is None or self._clock() >= own[1] else own[0]
         try:
@@ -185,13 +239,47 @@ class StoredResponses:
             self._begun[client, response_id] = own  # the next look tells it
         return None
 
+    async def _ended(
+        self,
+        on_disk: NamesOnDisk,
+        client: str | None,
+        response_id: str,
+        own: tuple[InBackground, float, bool] | None,
+    ) -> InBackground | None:
+        """Return what ``end`` does, without Redis."""
+        try:
+            known = await on_disk.take(client, response_id)
+            begun = None if known is None else msgspec.json.decode(known, type=InBackground)
+        except NamesUnreachable:
+            if own is not None:
+                self._begun[client, response_id] = own  # the next look tells it
+            return None
+        except UNREADABLE:  # of a later version
+            return None
+        if begun is None or own is not None or begun.counted_usd is None:
+            return begun
+        return msgspec.structs.replace(begun, counted_usd=0.0)  # another process has counted it, before its restart
+
     async def find(self, client: str | None, response_id: str) -> str | None:
         """Return the deployment that made a response of ``client``; None if it is unknown or expired."""
         maker = await self.maker(client, response_id)
         return None if maker is None else maker.deployment
 
+    async def hint(self, client: str | None, name: str) -> Maker | None:
+        """Return what ``maker`` does, without a look at the disk: each turn of a conversation asks for this."""
+        if self._on_disk is not None and (client, _short(name)) not in self._made:
+            return None
+        with suppress(NamesUnreachable):
+            return await self.maker(client, name)
+        return None
+
     async def maker(self, client: str | None, name: str) -> Maker | None:
-        """Return who named ``name`` in an answer to ``client``; None if it is unknown or expired."""
+        """Return who named ``name`` in an answer to ``client``; None if it is unknown or expired.
+
+        Raises:
+            NamesUnreachable: without Redis, this process does not know it, and the ledger's database is away.
+
+        """
         name = _short(name)
         known = self._made.get((client, name))
         if known is not None:
@@ -199,15 +287,21 @@ class StoredResponses:
             if self._clock() < until:
                 return maker
             del self._made[client, name]
-        found = None if self._shared is None else await self._shared.ask(_key(client, name))
+        if self._on_disk is not None:
+            found = await self._on_disk.ask(client, name)
+        else:
+            found = None if self._shared is None else await self._shared.ask(_key(client, name))
         if found is None:
             return None
         if not found.startswith("{"):
             return Maker(found)
         try:
-            return msgspec.json.decode(found, type=Maker)
+            maker = msgspec.json.decode(found, type=Maker)
         except UNREADABLE:  # Redis has other writers
             return None
+        if self._on_disk is not None:  # a file, or a container, is named again and again
+            self._know(client, name, maker, self._clock() + min(_FOUND_S, self.ttl_s))
+        return maker
 
 
 def _short(name: str) -> str:

@@ -33,6 +33,7 @@ from gateway.core.targets import Target
 from gateway.ledger import (
     Database,
     Ledger,
+    LedgerNames,
     LedgerReports,
     Pool,
     Reader,
@@ -84,6 +85,8 @@ _PATTERNS = attrgetter("context.fleet.patterns")  # likewise, for rows
 
 class Gateway:
     """A gateway without its server: build it, ``start`` it, serve ``application``, ``close`` it."""
+
+    _names_on_disk: Sequence[LedgerNames] = ()  # without Redis
 
     def __init__(self, settings: Settings, runtime: Runtime | None = None) -> None:
         """Compose a gateway. Nothing runs yet, but the spool is made and locked.
@@ -206,7 +209,7 @@ class Gateway:
             intake=intake,
             bodies=bodies,
             tracing=self.tracing,
-            responses=StoredResponses(settings.response_ids_ttl_s, clock=runtime.clock, store=self._response_store),
+            responses=self._stored_responses(settings, own_key),
             memory=self._answer_memory(settings),
             refusals=Refusals(
                 self.metrics.refused,
@@ -329,6 +332,8 @@ class Gateway:
             if isinstance(self._database, Pool):
                 last_first.push_async_callback(self._database.aclose)
             last_first.push_async_callback(self.ledger.close)
+            for names in self._names_on_disk:
+                last_first.push_async_callback(names.aclose)
             last_first.push_async_callback(self.context.admission.keys.close)
             if self.context.admission.tokens is not None:
                 last_first.push_async_callback(self.context.admission.tokens.close)
@@ -375,6 +380,26 @@ class Gateway:
                 clock=clock,
             )
         return AnswerMemory(settings.responses_memory, clock=clock, start=self._tasks.start, sealed=sealed)
+
+    def _stored_responses(self, settings: Settings, own_key: str) -> StoredResponses:
+        """Return the memory of what lies at providers, which other replicas find in Redis, or the next start on disk.
+
+        The hashes there are not keyed by the database's password, which may change.
+        """
+        secret = (settings.page.signing_key.get_secret_value() or own_key).encode()
+        if self._response_store is None and self._runtime.store is None:
+            self._names_on_disk = [
+                LedgerNames(self.ledger, self._database, secret, kind=kind, ttl_s=self._kept_s)
+                for kind in ("name", "background")
+            ]
+        on_disk, begun_on_disk = self._names_on_disk or (None, None)
+        return StoredResponses(
+            settings.response_ids_ttl_s,
+            clock=self._runtime.clock,
+            store=self._response_store,
+            on_disk=on_disk,
+            begun_on_disk=begun_on_disk,
+        )
 
     def _kept_s(self) -> float:
         return self.context.responses.ttl_s

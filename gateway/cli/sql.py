@@ -92,8 +92,8 @@ def sql(
 
     \b
     Tables: calls, attempts, refusals, outages, slowdowns, alerts, alert_messages,
-      buckets, client_keys, key_changes, and sums: target_counts, and of calls
-      and attempts rollup_...
+      stored_names, buckets, client_keys, key_changes, and sums: target_counts,
+      and of calls and attempts rollup_...
     Views: leaderboard, samples, throughput_5m, load_5m, load_peaks,
       tag_differences, speed_by_hour, speed_days, rollup_pending,
       client_usage_by_month, team_usage_by_month

@@ -35,6 +35,7 @@ ApiError                        status, type, code, and a sentence that says wha
 ├── InternalError               500  a defect of the gateway; details are in the log only
 ├── KeysNotLoaded               503  the keys are not yet loaded from the database
 ├── KeysUnreachable             503  the database cannot be reached, so keys cannot be changed
+├── NamesUnreachable            503  the database cannot be reached, which knows what lies at providers
 ├── KeyUnusable                 503  this version cannot use the settings of the key's client
 ├── SignInUnavailable           503  the provider where people sign in to the page cannot be used
 ├── ShuttingDown                503
@@ -207,8 +208,8 @@ class ResponseNotFound(ApiError):
     # Means: The response is unknown, too old, of another key, or its provider does not serve this model any more.
     # Retry: no.
     # Caller: Send the whole conversation as `input`, or make the first response again with `store: true`.
-    # Operator: Ids of stored ones are known for `response_ids_ttl_s`, others as `responses_memory` says. Replicas know
-    # each other's only with `redis_url`.
+    # Operator: Ids of stored ones are known for `response_ids_ttl_s`, by the ledger or by Redis, others as
+    # `responses_memory` says: without `redis_url` a restart forgets those, and replicas do not share them.
     status = 404
     type = "invalid_request_error"
     code = "previous_response_not_found"
@@ -222,7 +223,7 @@ class NothingStored(ApiError):
     # Retry: no.
     # Caller: Send the content itself instead of its id.
     # Operator: `provider_state: any` lets every client name what your account has there. Items of recent answers are
-    # kept as `responses_memory` says. Replicas know each other's ids only with `redis_url`.
+    # kept as `responses_memory` says. Replicas know each other's ids with `redis_url` or one ledger.
     status = 404
     type = "invalid_request_error"
     code = "not_stored_for_this_key"
@@ -558,6 +559,19 @@ class KeysUnreachable(ApiError):
     status = 503
     type = "service_unavailable"
     code = "keys_unreachable"
+
+
+class NamesUnreachable(ApiError):
+    """The database cannot be asked who has what a request names."""
+
+    # Means: The request names what a provider stores, and this process does not know it: it would look it up in the
+    # ledger, whose database does not answer.
+    # Retry: after `retry-after`.
+    # Caller: Nothing is lost.
+    # Operator: Make the database reachable (`ledger.database_unreachable` in the log).
+    status = 503
+    type = "service_unavailable"
+    code = "stored_names_unreachable"
 
 
 class KeyConflict(ApiError):

@@ -62,6 +62,27 @@ class RefusalRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     replica: Annotated[str, Column("Where they were refused.")]
 
 
+# The record of a name that an answer gave to a client, of something that its provider stores.
+
+
+class StoredName(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A name at a provider, or what is known of a response that runs on there: a row of ``stored_names``."""
+
+    id: Annotated[str, Column("A keyed hash of the name and its client: 128 bits.", sql=Sql.UUID)]
+    expires_at: Annotated[
+        datetime,
+        Column("When the gateway forgets it: `response_ids_ttl_s` after the answer. The row goes a day later."),
+    ]
+    client: Annotated[str | None, Column("Who may name it; null without keys.")]
+    known: Annotated[
+        str,
+        Column(
+            "JSON. Of a name the `deployment` whose provider has it, the `key_name`, and a digest of the client's own"
+            " key. Of a response in the background what limits count for it until its end is seen; then empty."
+        ),
+    ]
+
+
 # The records of probes, the gateway's own small calls to quiet deployments, and the protocol of their store, the book.
 # A probe is stored before it is sent, with its maximum cost, so that neither a crash nor another replica can make
 # probes exceed their daily limit.

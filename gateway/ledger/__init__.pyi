@@ -38,6 +38,7 @@ from .errors import is_sqlite as is_sqlite
 from .errors import parse_url as parse_url
 from .folding import fold_all as fold_all
 from .key_store import SqlKeyStore as SqlKeyStore
+from .names import LedgerNames as LedgerNames
 from .queries import reader_sql as reader_sql
 from .reports.incidents import LISTED as LISTED
 from .reports.incidents import slowdowns_sql as slowdowns_sql

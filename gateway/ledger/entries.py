@@ -1,4 +1,4 @@
-"""The entries of the spool, a JSON line each: starts and ends of calls, late attempts, refusals, outages."""
+"""The entries of the spool, a JSON line each: calls' starts and ends, late attempts, refusals, outages, names."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
@@ -12,7 +12,7 @@ from gateway.core.attempts import AttemptRecord, AttemptStart, Outcome
 from gateway.core.calls import TENANT, CallRecord, CallStart
 from gateway.core.columns import columns_of
 from gateway.core.prompt_classes import decoded_class
-from gateway.core.records import OutageRecord, RefusalRecord
+from gateway.core.records import OutageRecord, RefusalRecord, StoredName
 from gateway.core.rules import has_failed
 from providers import encoded
 
@@ -61,8 +61,14 @@ class Lasting(msgspec.Struct, frozen=True, tag="lasting", gc=False):
     at: datetime
 
 
-Entry = Started | Finished | Audited | Watched | Refused | Outage | Lasting
-Shippable = Finished | Audited | Refused | Outage
+class Named(msgspec.Struct, frozen=True, tag="named", gc=False):
+    """What an answer named lies at its provider: rows of ``stored_names``, or what is known of them now."""
+
+    names: tuple[StoredName, ...]
+
+
+Entry = Started | Finished | Audited | Watched | Refused | Outage | Lasting | Named
+Shippable = Finished | Audited | Refused | Outage | Named
 NO_ROWS = (Started, Watched, Lasting)  # they become rows only if their gateway dies
 
 
@@ -173,12 +179,19 @@ class Columns:
 
 
 _CALLS, _ATTEMPTS = Columns(CallRecord), Columns(AttemptRecord)
-_REFUSALS, _OUTAGES = Columns(RefusalRecord), Columns(OutageRecord)
-TABLES = {"calls": _CALLS, "attempts": _ATTEMPTS, "refusals": _REFUSALS, "outages": _OUTAGES}
+_REFUSALS, _OUTAGES, _NAMES = Columns(RefusalRecord), Columns(OutageRecord), Columns(StoredName)
+TABLES = {
+    "calls": _CALLS,
+    "attempts": _ATTEMPTS,
+    "refusals": _REFUSALS,
+    "outages": _OUTAGES,
+    "stored_names": _NAMES,
+}
 CALL_COLUMNS = _CALLS.names
 ATTEMPT_COLUMNS = _ATTEMPTS.names
 REFUSAL_COLUMNS = _REFUSALS.names
 OUTAGE_COLUMNS = _OUTAGES.names
+NAME_COLUMNS = _NAMES.names
 
 # The status of an interrupted call is unknown; to its client, the gateway failed.
 INTERRUPTED_STATUS = 500
@@ -206,7 +219,7 @@ def attempt_rows(entries: Iterable[Entry]) -> Iterator[Row]:
             records = entry.call.attempts
         elif isinstance(entry, Audited):
             records = entry.attempts
-        elif isinstance(entry, Watched | Refused | Outage | Lasting):
+        elif isinstance(entry, Watched | Refused | Outage | Lasting | Named):
             continue
         else:
             records = [interrupted(attempt, entry.call) for attempt in entry.call.attempts]
@@ -227,6 +240,15 @@ def outage_rows(entries: Iterable[Entry]) -> Iterator[Row]:
         if isinstance(entry, Outage) and (entry.outage.ended_at is not None or entry.outage.id not in outages):
             outages[entry.outage.id] = entry.outage
     yield from map(_OUTAGES.plain, outages.values())
+
+
+def name_rows(entries: Iterable[Entry]) -> Iterator[Row]:
+    """Yield the rows of stored names, one for each, as it was said last; in one order, so that two never cross."""
+    names: dict[str, StoredName] = {}
+    for entry in entries:
+        if isinstance(entry, Named):
+            names.update((each.id, each) for each in entry.names)
+    yield from (_NAMES.plain(names[name]) for name in sorted(names))
 
 
 def interrupted(start: AttemptStart, call: CallStart, *, audited: bool = False) -> AttemptRecord:

@@ -1,4 +1,7 @@
-"""Inserts rows into the tables, each exactly once, however often it is tried; outages get their ends."""
+"""Inserts rows into the tables, each exactly once, however often it is tried; outages get their ends.
+
+Of a stored name the latest is kept, and one that is empty stays so.
+"""
 
 import asyncio
 import sqlite3
@@ -15,15 +18,18 @@ from gateway.ledger.database import DATABASE_ERRORS, check_file, unreachable
 from gateway.ledger.entries import (
     ATTEMPT_COLUMNS,
     CALL_COLUMNS,
+    NAME_COLUMNS,
     OUTAGE_COLUMNS,
     REFUSAL_COLUMNS,
     TABLES,
     Entry,
+    Named,
     Outage,
     Refused,
     Row,
     attempt_rows,
     call_rows,
+    name_rows,
     outage_rows,
     refusal_rows,
 )
@@ -189,10 +195,13 @@ def _for_sqlite(rows: Iterable[Row], positions: Sequence[int]) -> Iterator[Row]:
 def _tables(entries: Sequence[Entry]) -> Iterator[tuple[str, tuple[str, ...], Iterator[Row]]]:
     yield "calls", CALL_COLUMNS, call_rows(entries)
     yield "attempts", ATTEMPT_COLUMNS, attempt_rows(entries)
-    if any(isinstance(entry, Refused) for entry in entries):  # in one batch a minute, at most
+    kinds = {*map(type, entries)}
+    if Refused in kinds:  # in one batch a minute, at most
         yield "refusals", REFUSAL_COLUMNS, refusal_rows(entries)
-    if any(isinstance(entry, Outage) for entry in entries):
+    if Outage in kinds:
         yield "outages", OUTAGE_COLUMNS, outage_rows(entries)
+    if Named in kinds:
+        yield "stored_names", NAME_COLUMNS, name_rows(entries)
 
 
 def _clamped(rows: Iterator[Row], columns: Sequence[str]) -> Iterator[Row]:
@@ -234,10 +243,12 @@ def _first_line(error: Exception) -> str:
 _NAMES = {table: ", ".join(columns.names) for table, columns in TABLES.items()}
 _CONFLICT = dict.fromkeys(_NAMES, "do nothing") | {
     "outages": "do update set ended_at = excluded.ended_at "
-    "where outages.ended_at is null and excluded.ended_at is not null"
+    "where outages.ended_at is null and excluded.ended_at is not null",
+    "stored_names": "do update set expires_at = excluded.expires_at, client = excluded.client, known = excluded.known "
+    "where stored_names.known <> '' and excluded.expires_at >= stored_names.expires_at",
 }
 
-_UPDATED = frozenset({"outages"})  # existing rows may get their end
+_UPDATED = frozenset({"outages", "stored_names"})  # existing rows may get their end, or a later one
 
 # Columns of a newer schema, unknown to this version, have their defaults in the temporary tables too.
 _MAKE_ROOM = {
@@ -246,7 +257,7 @@ _MAKE_ROOM = {
 }
 _TAKE_OVER = {
     table: f"insert into {table} ({names}) select {names} from incoming_{table} on conflict "  # noqa: S608 - our names
-    + ("(id) " * (table == "outages") + _CONFLICT[table])
+    + ("(id) " * (table in _UPDATED) + _CONFLICT[table])
     for table, names in _NAMES.items()
 }
 _INSERT_SQLITE = {

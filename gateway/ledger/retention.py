@@ -148,6 +148,8 @@ WEEK_DAYS = 8
 # Limits in dollars go on from these after a start, and alerts read them: those of a month are needed.
 SPENDING = frozenset({"rollup_attempts", "rollup_calls", "rollup_tags", "rollup_wide_tags"})
 MONTH_DAYS = 31.0
+NAMES_KEPT = DAY  # beyond their end: a clock that is wrong may be set right until then
+MOST_NAMES = 1_000_000  # about 200 MB; of more the oldest go
 SUMMED = ("calls", "attempts")  # the tables whose rows are added up
 # Notes of attempts whose call never arrived. Sums of older calls are not updated any more.
 _LOST = text("delete from rollup_waiting where started_at < :before")
@@ -238,7 +240,7 @@ async def expired(engine: AsyncEngine, retention: Retention, now: datetime | Non
 # What waits is in the table ``detector``, so that all replicas know, also after a restart.
 
 WAITS = DAY
-_WAITING = ("calls", "attempts", "refusals", "outages", "slowdowns", "probes", "rollups")  # the first has the id 2
+_WAITING = ("calls", "attempts", "refusals", "outages", "slowdowns", "probes", "rollups", "stored_names")  # from id 2
 _EVER = datetime(1900, 1, 1, tzinfo=UTC)
 Waits = Callable[[str, datetime, bool], None]
 
@@ -384,6 +386,9 @@ async def _steps(
         async with steps.step(table):
             if await brake.lets(table, before):
                 totals[table] = await _prune(connection, table, before, deleted)
+    async with steps.step("stored_names"):
+        if await brake.lets("stored_names", now - NAMES_KEPT):
+            await _prune_names(connection, now - NAMES_KEPT)
     windows = 0
     async with steps.step("rollups"):
         periods = [
@@ -410,6 +415,15 @@ async def _prune(connection: AsyncConnection, table: str, before: datetime, dele
             total += rows
             deleted(table, rows)
     return total
+
+
+async def _prune_names(connection: AsyncConnection, before: datetime) -> None:
+    """Delete the stored names that have expired, and of very many those that expire first."""
+    newest = f"select expires_at from stored_names order by expires_at desc limit 1 offset {MOST_NAMES - 1}"  # noqa: S608 - our names
+    found = await connection.scalar(text(newest))
+    await connection.commit()
+    async for _ in _delete(connection, "stored_names", before if found is None else max(before, read_instant(found))):
+        pass
 
 
 async def _deleted_from(connection: AsyncConnection, table: str) -> list[str]:
@@ -474,4 +488,6 @@ async def _delete(connection: AsyncConnection, table: str, before: datetime) -> 
 
 def _begin(table: str) -> str:
     """Return the column with the start of a row's subject."""
+    if table == "stored_names":
+        return "expires_at"
     return "began_at" if table in {"outages", "slowdowns"} else "started_at"

@@ -25,12 +25,13 @@ import structlog
 
 from gateway.core.attempts import AttemptRecord
 from gateway.core.calls import CallRecord, CallStart
-from gateway.core.records import OutageRecord, RefusalRecord
+from gateway.core.records import OutageRecord, RefusalRecord, StoredName
 from gateway.ledger.entries import (
     NO_ROWS,
     Audited,
     Entry,
     Finished,
+    Named,
     OpenOutages,
     Outage,
     Refused,
@@ -254,6 +255,10 @@ class Spool:
         """Append the begin or the end of an outage."""
         self._outages.note(outage)
         self._append(Outage(outage))
+
+    def named(self, names: tuple[StoredName, ...]) -> None:
+        """Append what lies at a provider."""
+        self._append(Named(names))
 
     def note_lasting(self, now_s: float, utc_now: datetime) -> None:
         """Append that the open outages last now, if that is due: it becomes their end if this process is killed."""

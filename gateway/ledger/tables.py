@@ -1,8 +1,8 @@
 """The ledger's tables in SQLAlchemy; names and columns are the same on Postgres and SQLite.
 
-The columns of calls, attempts, refusals and outages are declared by the fields of their records. The edges of the
-leaderboard's buckets are a table too, and never change. Migrations make the tables; a test compares both. The
-sums of windows (rollup_…) and partitions are maintained by the database itself.
+The columns of calls, attempts, refusals, outages and stored names are declared by the fields of their records. The
+edges of the leaderboard's buckets are a table too, and never change. Migrations make the tables; a test compares both.
+The sums of windows (rollup_…) and partitions are maintained by the database itself.
 """
 
 from collections.abc import Iterator, Mapping
@@ -32,7 +32,7 @@ from sqlalchemy.types import TypeEngine
 from gateway.core.attempts import AttemptRecord
 from gateway.core.calls import CallRecord
 from gateway.core.columns import Sql, columns_of
-from gateway.core.records import OutageRecord, RefusalRecord
+from gateway.core.records import OutageRecord, RefusalRecord, StoredName
 
 # What all tables of the ledger have in common: their metadata, and types that both databases have.
 
@@ -157,7 +157,7 @@ detector = Table(
 
 __all__ = [
     "alert_messages", "alerts", "attempts", "buckets", "calls", "client_keys", "detector", "key_changes", "metadata",
-    "outages", "probes", "readers", "refusals", "slowdowns",
+    "outages", "probes", "readers", "refusals", "slowdowns", "stored_names",
 ]  # fmt: skip
 
 calls = Table(
@@ -186,6 +186,14 @@ refusals = Table(
     metadata,
     *_of(RefusalRecord),
     Index("refusals_started_at", "started_at"),
+)
+
+# What lies at providers, for its clients: each row until it expires, and the newest million.
+stored_names = Table(
+    "stored_names",
+    metadata,
+    *_of(StoredName),
+    Index("stored_names_expires_at", "expires_at"),
 )
 
 # A row for each probe, stored before it is sent.

@@ -14,7 +14,7 @@ import structlog
 from gateway.core.attempts import AttemptRecord
 from gateway.core.calls import CallRecord, CallStart, HourlySum, Spent, SpentByPayer
 from gateway.core.log import StandingFault
-from gateway.core.records import OutageRecord, RefusalRecord
+from gateway.core.records import OutageRecord, RefusalRecord, StoredName
 from gateway.core.tasks import pause
 from gateway.ledger.connections import Database
 from gateway.ledger.entries import Shippable
@@ -274,9 +274,9 @@ def backoff_s(failures: int) -> float:
 class Ledger:
     """Stores every call and attempt, and refusals, first in the spool, then in SQL; nothing is lost in between.
 
-    ``call_started``, ``call_finished``, ``attempts_ended``, ``refused`` and ``outage`` cost one ``write(2)`` each, and
-    never raise. All else runs in tasks that ``start`` makes and ``close`` ends: shipping, keeping the spool on disk,
-    adopting the spools of dead workers, adding up new rows, and pruning by ``retention``.
+    ``call_started``, ``call_finished``, ``attempts_ended``, ``refused``, ``outage`` and ``named`` cost one ``write(2)``
+    each, and never raise. All else runs in tasks that ``start`` makes and ``close`` ends: shipping, keeping the spool
+    on disk, adopting the spools of dead workers, adding up new rows, and pruning by ``retention``.
     """
 
     def __init__(
@@ -423,6 +423,11 @@ class Ledger:
         self._backlog.empty.clear()
         self._spool.outage(outage)
 
+    def named(self, names: tuple[StoredName, ...]) -> None:
+        """Record what lies at a provider: on disk when this returns."""
+        self._backlog.empty.clear()
+        self._spool.named(names)
+
     def unshipped(self) -> list[Shippable]:
         """Return the entries in memory that SQL may not have yet."""
         return self._backlog.unshipped()
@@ -510,6 +515,11 @@ class Ledger:
         await adopt(self._spool_dir, self._shipper, None if self.clickhouse is None else self.clickhouse.queue)
         self._adopted.set()
 
+    async def adopted(self) -> None:
+        """Wait until the spools of dead workers are in SQL; a ledger that was not started does not."""
+        if self._tasks:
+            await self._adopted.wait()
+
     async def fold(self) -> None:
         """Add up all rows in SQL now, for the views that read sums; otherwise this happens within about a second.
 
@@ -537,8 +547,7 @@ class Ledger:
             LedgerError: the database is away, or its schema is older.
 
         """
-        if self._tasks:
-            await self._adopted.wait()
+        await self.adopted()
         now = self.clock.now()
         return await self._store.lately(now, self._began(now))
 
@@ -560,8 +569,7 @@ class Ledger:
             LedgerError: the database is away, or has no sums.
 
         """
-        if self._tasks:
-            await self._adopted.wait()
+        await self.adopted()
         now = self.clock.now()
         return await self._store.spent(now, self._began(now))
 

@@ -392,12 +392,17 @@ class Limits:
         above = () if own is None else map(self._accounts.get, own.above)
         self._count((own, *above, self._models.get(payer.owner) if payer else None), self._cost_usd(attempt, model))
 
-    def correct(self, owners: Iterable[str], payer: Payer, usd: float, *, since_s: float) -> None:
+    def correct(
+        self, owners: Iterable[str], payer: Payer, usd: float, *, since_s: float, levels: Iterable[Level] = ()
+    ) -> None:
         """Count ``usd`` more, or less if negative, for a call of ``payer`` that ended before its cost was known.
 
         ``owners``: of the accounts that have counted it, at ``since_s`` (Unix seconds): windows that began later have
-        not. Another process may have counted it.
+        not. Another process may have counted it. ``levels``: those of its client, which may have no account since a
+        restart.
         """
+        for level in levels:
+            self._account(level, self._unix_clock())
         accounts = [self._accounts.get(owner) or self._end_users.get(owner) for owner in owners]
         model = None if payer.usd_per_day is None else self._account_of_model(payer, payer.usd_per_day)
         self._count((*accounts, model), usd, since_s)

@@ -257,7 +257,8 @@ Faults of the stores, and of the resolver, hold up no call ([production](../prod
 """
 
 
-# What no simulated call shows: what is kept, lost and told, as tests/app/gateway/test_restart.py has it.
+# What no simulated call shows: what is kept, lost and told, as test_restart.py and test_kept_over_restarts.py of
+# tests/app/gateway have it.
 RESTARTS = {
     "dollars spent by clients, teams, end users and models": (
         "all that the ledger has of this day and month; of end users the 50,000 that spent most",
@@ -268,6 +269,21 @@ RESTARTS = {
         "what the spool has of this day and month, until the database tells all",
         "until then, what is in the database alone",
         "log `limits.not_recollected`",
+    ),
+    "responses, conversations, containers, files that a provider stores": (
+        "who may name them, by [hashes in the ledger](../security.md#names-of-what-lies-at-providers)",
+        "nothing, after a `kill -9` neither",
+        "while the database is away: 503, an error `stored_names_unreachable`, `retry-after: 1`",
+    ),
+    "responses that run in the background": (
+        "the same; the first look that shows the end is a row with the cost, which limits in dollars count",
+        "what limits counted for it until then",
+        "nothing",
+    ),
+    "conversations that only the gateway keeps (`responses_memory`)": (
+        "nothing",
+        "all",
+        "404, an error `previous_response_not_found` that names `redis_url`",
     ),
 }
 # Likewise, as tests/app/http/test_several_addresses.py has it.

@@ -1,4 +1,4 @@
-"""docs/reference/ledger.md: what its columns of calls, attempts, refusals and outages mean is declared by the records.
+"""docs/reference/ledger.md: what the columns that records declare mean is declared by the records.
 
 All else on the page is written there: views, other tables, and what stands around these columns.
 """

@@ -82,7 +82,8 @@ REASONS: Mapping[str, Reasons] = {
             "The value of `store` for requests to `/v1/responses` without one. The API's own default is true, but a"
             " stored answer cannot be raced."
         ),
-        "response_ids_ttl_s": "How long the gateway remembers which provider has a stored response: 30 days.",
+        "response_ids_ttl_s": "How long the gateway remembers which provider has a stored response: 30 days. In Redis,"
+        " else in the ledger, as hashes.",
         "provider_state": (
             "What clients may name that a provider stores under your key"
             " ([more](../security.md#what-lies-at-a-provider)). `own`: what answers to the same client gave it;"

@@ -86,6 +86,7 @@ async def test_both_databases_have_the_same_tables_and_views_with_the_same_colum
     on_postgres = await inspected(postgres_url, tables_and_views)
     assert set(on_postgres) == {
         *("calls", "attempts", "refusals", "outages", "probes", "buckets", "ledger_readers", "client_keys"),
+        "stored_names",
         *("key_changes", "alerts", "alert_messages", "slowdowns", "detector"),
         *("throughput_5m", "leaderboard", "samples", "speed_by_hour", "speed_days", "refusals_24h", "wrong_keys_24h"),
         *("outages_30d", "regions_1h", "regions_24h"),

@@ -255,7 +255,7 @@ SHORT_ELSEWHERE = ("gateway/cli/", "gateway/bench/", "providers/simulator/")  # 
 SHORT = {  # of our own words, the operator's, or a field with a bound
     "gateway/admin/facts.py": 1, "gateway/admin/operations.py": 2, "gateway/admin/routes.py": 2,
     "gateway/admin/sign_in.py": 1,
-    "gateway/admin/visitors.py": 1, "gateway/alerts/sender.py": 1, "gateway/api/stored_responses.py": 2,
+    "gateway/admin/visitors.py": 1, "gateway/alerts/sender.py": 1, "gateway/api/stored_responses.py": 3,
     "gateway/api/responses_socket.py": 1, "gateway/api/told.py": 1, "gateway/api/vectors.py": 1,
     "gateway/app/prober.py": 1,
     "gateway/app/shared_facts.py": 2, "gateway/core/errors.py": 1, "gateway/core/targets.py": 1,

@@ -1,0 +1,146 @@
+"""What lies at providers, and for whom, in the ledger: a restart forgets none of it, also without Redis.
+
+A name is on disk as a keyed hash of it and of its client. It is written as rows are, by way of the spool, and looked up
+in SQL by a process that does not know it: after a restart, or as another one has given it.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime, timedelta
+from hashlib import blake2b, sha256
+from itertools import islice
+from typing import TYPE_CHECKING, Final
+from uuid import UUID
+
+from sqlalchemy import select, update
+
+from gateway.core.errors import NamesUnreachable
+from gateway.core.records import StoredName
+from gateway.ledger.connections import Database, OwnConnection
+from gateway.ledger.database import CLOSE_TIMEOUT_S
+from gateway.ledger.errors import LedgerError
+from gateway.ledger.tables import stored_names
+
+if TYPE_CHECKING:
+    from gateway.ledger.writer import Ledger
+
+WITHIN_S = 3.0  # of a look
+ADOPTED_WITHIN_S = 3.0  # what a process that died had spooled is in SQL a moment after the start
+MOST_AT_ONCE = 500  # names that are looked up together; SQLite takes 32,766 values
+MOST_IN_AN_ENTRY = 100  # about 20 KB of the spool
+AWAY: Final = ""  # the database did not answer; no name has this
+
+
+class LedgerNames:
+    """Names, and what is known of each, for ``ttl_s`` seconds. ``secret`` keys the hashes."""
+
+    def __init__(
+        self, ledger: "Ledger", database: Database, secret: bytes, *, kind: str, ttl_s: Callable[[], float]
+    ) -> None:
+        """``kind``: names of another one are others. Does not connect before something is looked up.
+
+        Raises:
+            DatabaseUrlError: the URL is invalid.
+
+        """
+        self._ledger = ledger
+        self._database = OwnConnection(database, NamesUnreachable)
+        self._key = sha256(b"holeshot names" + secret).digest()
+        self._kind = kind.encode()
+        self._ttl_s = ttl_s
+        self._wanted: dict[str, asyncio.Future[str | None]] = {}  # names that are looked up next
+        self._looking = asyncio.Lock()
+
+    def tell(self, client: str | None, names: Iterable[str], known: str) -> None:
+        """Store what is known of names that ``client`` was given: on disk when this returns."""
+        until = self._now() + timedelta(seconds=self._ttl_s())
+        rows = (
+            StoredName(id=self._hashed(client, name), expires_at=until, client=client, known=known) for name in names
+        )
+        while some := tuple(islice(rows, MOST_IN_AN_ENTRY)):
+            self._ledger.named(some)
+
+    async def ask(self, client: str | None, name: str) -> str | None:
+        """Return what is known of a name; None: nothing. Those that are asked for at once are looked up together.
+
+        Raises:
+            NamesUnreachable: the database is away.
+
+        """
+        found = await self._asked(self._hashed(client, name))
+        if found == AWAY:
+            raise NamesUnreachable(
+                "the ledger's database does not answer, which knows what lies at providers: try again in a moment",
+                headers={"retry-after": "1"},
+            )
+        return found
+
+    async def take(self, client: str | None, name: str) -> str | None:
+        """Return what is known of a name, to one of all processes that ask, and forget it; None: nothing is.
+
+        Raises:
+            NamesUnreachable: the database is away.
+
+        """
+        row = stored_names.c
+        is_there = (row.id == self._hashed(client, name), row.known != "", row.expires_at > self._instant())
+        try:
+            async with asyncio.timeout(WITHIN_S):
+                await self._ledger.adopted()
+                if self._ledger.pending:  # it may be among them
+                    await self._ledger.flush()
+        except (LedgerError, TimeoutError) as error:
+            raise NamesUnreachable(str(error)) from error
+        async with self._database.open(WITHIN_S, writes=True) as connection:
+            known: str | None = await connection.scalar(select(row.known).where(*is_there))
+            taken = await connection.execute(update(stored_names).where(*is_there).values(known=""))
+            await connection.commit()
+        return known if taken.rowcount == 1 else None
+
+    async def aclose(self) -> None:
+        """Close the connection; a server that hangs does not delay this for long."""
+        await self._database.aclose(CLOSE_TIMEOUT_S)
+
+    async def _asked(self, hashed: str) -> str | None:
+        answer = self._wanted.get(hashed)
+        if answer is None:
+            answer = self._wanted[hashed] = asyncio.get_running_loop().create_future()
+        while not answer.done():
+            async with self._looking:  # whoever comes first asks for all that wait by then
+                if not answer.done():
+                    await asyncio.sleep(0)  # for those that ask in the same turn
+                    asked = [*islice(self._wanted, MOST_AT_ONCE)]
+                    found = await self._look(asked)
+                    for each in asked:
+                        self._wanted.pop(each).set_result(AWAY if found is None else found.get(each))
+        return answer.result()
+
+    async def _look(self, names: Sequence[str]) -> dict[str, str] | None:
+        """Return what is known of hashed names; None: the database is away, or has not all that was spooled."""
+        if self._ledger.is_away:
+            return None
+        try:
+            async with asyncio.timeout(ADOPTED_WITHIN_S):
+                await self._ledger.adopted()
+        except TimeoutError:
+            return None
+        row = stored_names.c
+        wanted = select(row.id, row.known).where(row.id.in_(names), row.known != "", row.expires_at > self._instant())
+        try:
+            async with self._database.open(WITHIN_S) as connection:
+                return {str(name): str(known) for name, known in await connection.execute(wanted)}
+        except NamesUnreachable:
+            return None
+
+    def _now(self) -> datetime:
+        return self._ledger.clock.now()
+
+    def _instant(self) -> datetime:
+        return self._database.instant(self._now())
+
+    def _hashed(self, client: str | None, name: str) -> str:
+        """Return the keyed hash of a name and of whose it is. Its length tells one pair from every other."""
+        whose = "-" if client is None else f"{len(client)}:{client}"
+        said = f"{whose}{name}".encode(errors="replace")
+        made = blake2b(said, digest_size=16, key=self._key, person=self._kind)
+        return str(UUID(bytes=made.digest()))
