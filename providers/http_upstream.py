@@ -225,6 +225,7 @@ class HttpUpstream:
         tls: TlsContexts | None = None,
         batches: Batches | None = None,
         names: Names | None = None,
+        connection_age_s: float | None = None,
         is_own_url: bool = False,  # set by the operator, so it may have a typing error
         learnt: Learnt | None = None,  # shared by the upstreams of a provider's keys
         wall_clock: Callable[[], float] = time.time,
@@ -255,7 +256,13 @@ class HttpUpstream:
         self._fixed_headers = self._headers(api_key, auth, headers or {})
         self._own_betas = self._fixed_headers.keys() & betas.NAMES
         self._client = Client(
-            self._base_url, headers=self._fixed_headers, versions=versions, tls=tls, batches=batches, names=names
+            self._base_url,
+            headers=self._fixed_headers,
+            versions=versions,
+            tls=tls,
+            batches=batches,
+            names=names,
+            age_s=connection_age_s,
         )
         self._head = functools.lru_cache(maxsize=_HEADS_KEPT)(self._build_head)
 

@@ -48,6 +48,7 @@ def open_upstream(
     versions: Versions = "auto",
     batches: Batches | None = None,
     names: Names | None = None,
+    connection_age_s: float | None = None,
     omits_finish_reason: bool = False,
     history: Mapping[str, Any] | None = None,
     secrets: Sequence[str] = (),
@@ -67,6 +68,7 @@ def open_upstream(
     ``history``: what the operator says of it, by the fields of ``History``.
     ``tls`` has the contexts that all providers share: making one costs 18 ms. ``batches``: in which answers under way
     are read, over all of their connections; None: as they come. ``names``: those that all connect to, likewise shared.
+    ``connection_age_s``: when a connection may leave for another of its name's addresses; None: never.
     ``secrets`` must not appear in messages, nor may the keys and the values of ``headers``.
     ``for_client``: the key is one client's, and nothing of it stays once the upstream is forgotten.
 
@@ -114,6 +116,7 @@ def open_upstream(
             "tls": tls,
             "batches": batches,
             "names": names,
+            "connection_age_s": connection_age_s,
             "is_own_url": is_own_url,
             "learnt": learnt,
             "chat_path": row.chat_path,

@@ -160,6 +160,7 @@ class Upstreams:
                 versions=settings.http_version,
                 batches=self._batches,
                 names=self.names,
+                connection_age_s=settings.connection_age_s,
                 omits_finish_reason=settings.omits_finish_reason,
                 history=settings.history.model_dump(exclude_unset=True),
                 secrets=secrets,

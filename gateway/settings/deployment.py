@@ -172,6 +172,8 @@ class ProviderSettings(Section):
     headers: dict[str, SecretStr] = {}  # sent with every request
     query: dict[str, str] = {}  # likewise, in the URL: Azure's api-version; not for secrets
     http_version: Literal["auto", "1.1", "2"] = "auto"  # auto: HTTP/2 if TLS negotiates it
+    # When a connection may give way to one to another of its name's addresses, if that has fewer; None: never.
+    connection_age_s: Annotated[float, Field(ge=1)] | None = 60.0
     # Streams (chat, completions) that end with [DONE] and no finish reason count as whole, not as broken off.
     omits_finish_reason: bool = False
     history: HistorySettings = HistorySettings()

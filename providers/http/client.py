@@ -3,11 +3,13 @@
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from operator import attrgetter
 
 from yarl import URL
 
 from providers.errors import ErrorKind, UpstreamError
-from providers.http.addresses import Names
+from providers.http.addresses import Addresses, Names, Place
 from providers.http.batches import Batches
 from providers.http.dialing import Dialer, TlsContexts, Versions, proxy_of
 from providers.http.message import (
@@ -28,9 +30,14 @@ from providers.http.message import (
 
 # The connections to one origin, and the requests that wait for one. A lost race closes its HTTP/1.1 connection. That
 # is replaced at once in the background, and an origin that loses races has a spare connection, so that the next call
-# finds an open one. Connections that were idle for too long are dropped.
+# finds an open one. Connections that were idle for too long are dropped. One that reaches its age gives way to another
+# address of its name, if that has fewer: servers that came later would get nothing while old connections live.
 
 Dial = Callable[[Owner, float], Awaitable[Connection]]  # the owner, and the timeout in seconds
+
+
+_ROOM = attrgetter("room")
+_JITTER = 0.25  # of an age, so that connections that began together do not end together
 
 
 class _Waiting:
@@ -48,14 +55,27 @@ class Pool:
     """Opens and keeps connections, and assigns them to requests. It connects at the first request."""
 
     def __init__(
-        self, dial: Dial, loop: asyncio.AbstractEventLoop, *, may_share: bool = False, batches: Batches | None = None
+        self,
+        dial: Dial,
+        loop: asyncio.AbstractEventLoop,
+        *,
+        may_share: bool = False,
+        batches: Batches | None = None,
+        addresses: Addresses | None = None,
+        age_s: float | None = None,
     ) -> None:
         """Keep connections that ``dial`` opens; ``may_share``: they may be HTTP/2, as the first one shows.
 
-        ``batches``: in which answers under way are read; None: as they come.
+        ``batches``: in which answers under way are read; None: as they come. ``addresses``: where ``dial`` goes, one of
+        which a connection may leave for another at ``age_s``; None: never.
         """
         self._batches = batches
         self._may_share = may_share
+        self._addresses = addresses
+        self._age_s = age_s
+        self._ages: dict[Connection, asyncio.TimerHandle] = {}
+        self._renewals: set[asyncio.Task[None]] = set()
+        self._n_addresses = 0  # of several that calls over HTTP/2 are to go to; 0: there is one
         self.version: str | None = None  # the protocol of the last connection
         self._dial = dial
         self._loop = loop
@@ -128,10 +148,11 @@ class Pool:
         if self._sweeping is not None:
             self._sweeping.cancel()
             self._sweeping = None
-        for task in self._dials:
+        tasks = self._dials | self._renewals
+        for task in tasks:
             task.cancel()
-        if self._dials:
-            await asyncio.wait(set(self._dials))
+        if tasks:
+            await asyncio.wait(tasks)
         for connection in list(self._all):
             connection.close()
 
@@ -169,6 +190,8 @@ class Pool:
             self._all.remove(connection)
             if connection.place is not None:
                 connection.place.used -= 1
+            if (age := self._ages.pop(connection, None)) is not None:
+                age.cancel()
         if dropped and not self._closed:
             self._lost_at = self._loop.time()
             if len(self._free) + len(self._dials) - len(self._waiting) < MAX_IDLE:
@@ -176,12 +199,14 @@ class Pool:
 
     def _take(self) -> Connection | None:
         while self._free:
-            connection = next(reversed(self._free))
+            connection = next(reversed(self._free)) if not self._n_addresses else max(self._free, key=_ROOM)
             if connection.room and connection.alive():
                 if connection.room == 1:
                     del self._free[connection]
                     if not (self._free or self._dials) and (connection.version == "2" or self._loses()):
                         self._dial_spare()  # so that the next request need not wait
+                elif len(self._all) < self._n_addresses and connection.streams and not self._dials:
+                    self._dial_spare()  # to an address without one
                 return connection
             self._free.pop(connection, None)
             if not connection.alive():
@@ -226,14 +251,61 @@ class Pool:
             connection.close()
             self._disappoint(UpstreamError(ErrorKind.CONNECT_ERROR, "the connection was closed as soon as it was made"))
             return
+        self._keep(connection)
+
+    def _keep(self, connection: Connection) -> None:
+        """Use a new connection."""
         connection.batches = self._batches
         self._all.add(connection)
+        self.version = connection.version
         if connection.place is not None:
             connection.place.used += 1
-        self.version = connection.version
+            self._begin_age(connection, connection.place)
         if not self._waiting:
             connection.connect_ms = None  # no request waited for it
         self.freed(connection)
+
+    def _begin_age(self, connection: Connection, place: Place) -> None:
+        if self._addresses is None:
+            return
+        if connection.version == "2":
+            beside = self._addresses.beside(place)
+            self._n_addresses = beside if beside > 1 else 0
+        if self._age_s is not None and not self._retired:
+            age_s = self._age_s * (1 - _JITTER * self._addresses.random())
+            self._ages[connection] = self._loop.call_later(age_s, self._come_of_age, connection, place)
+
+    def _come_of_age(self, connection: Connection, place: Place) -> None:
+        assert self._addresses is not None
+        task = self._loop.create_task(self._renew(connection, place, self._addresses))
+        self._renewals.add(task)
+        task.add_done_callback(self._renewals.discard)
+
+    async def _renew(self, connection: Connection, place: Place, addresses: Addresses) -> None:
+        """Have a connection give way to one to an address that has fewer; keep it where none has.
+
+        No call waits for that: the new one is there first. What is under way goes on to its end.
+        """
+        with suppress(OSError, ValueError):  # the connection is good, whatever has become of its name
+            await addresses.found()
+        if connection not in self._all or self._retired:
+            return
+        is_used = connection.streams or self._loop.time() - connection.idle_since < IDLE_S / 2
+        if addresses.evens_out(place) and (not is_used or await self._dialled_another()):
+            connection.retire()
+        elif connection in self._all:
+            self._begin_age(connection, place)
+
+    async def _dialled_another(self) -> bool:
+        try:
+            connection = await self._dial(self, self._connect_timeout_s)
+        except UpstreamError:
+            return False
+        if connection.alive() and connection.room:
+            self._keep(connection)
+            return True
+        connection.close()
+        return False
 
     def _disappoint(self, error: UpstreamError) -> None:
         """Fail the oldest waiter; try to connect again for the others."""
@@ -283,10 +355,12 @@ class Client:
         tls: TlsContexts | None = None,
         batches: Batches | None = None,
         names: Names | None = None,
+        age_s: float | None = None,
     ) -> None:
         """Send requests to ``origin`` (only its scheme, host and port matter), each with ``headers``.
 
         ``batches``: in which answers under way are read; None: as they come. ``names``: those that others connect to.
+        ``age_s``: when a connection may leave for another of its name's addresses; None: never.
 
         Raises:
             ValueError: the origin is invalid, a header cannot be sent, or the environment names an unusable proxy.
@@ -301,6 +375,7 @@ class Client:
         self._tls = tls or TlsContexts()
         self._batches = batches
         self._names = names or Names()
+        self._age_s = age_s
         self._proxy = proxy_of(origin.scheme, origin.host, origin.port)
         self._loop: asyncio.AbstractEventLoop | None = None  # of the first request
         self._pools: dict[Versions, Pool] = {}
@@ -402,7 +477,14 @@ class Client:
             proxy=self._proxy,
             names=self._names,
         )
-        pool = self._pools[versions] = Pool(dialer.dial, loop, may_share=may_share, batches=self._batches)
+        pool = self._pools[versions] = Pool(
+            dialer.dial,
+            loop,
+            may_share=may_share,
+            batches=self._batches,
+            addresses=dialer.addresses if self._proxy is None else None,
+            age_s=self._age_s,
+        )
         if self._retired:
             pool.retire()
         return pool

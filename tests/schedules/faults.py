@@ -305,7 +305,7 @@ NAMES = {
     ),
     "an address comes to a name": (
         "all connections",
-        "nothing: new ones go to the address with the fewest, at most 30 s later",
+        "nothing: new ones go to the address with the fewest; at `connection_age_s` old ones do, after their answers",
         "nothing",
     ),
 }

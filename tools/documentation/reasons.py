@@ -229,6 +229,11 @@ REASONS: Mapping[str, Reasons] = {
             " sent it where they are translated or in chat, and pass as they are in generateContent"
             " ([what vendors keep](../security.md#what-vendors-keep))."
         ),
+        "connection_age_s": (
+            "At this age, or up to a quarter sooner, a connection gives way to one to another of its name's addresses,"
+            " if that has fewer: so a server that came later gets its share. What runs on it goes on to its end."
+            " `null`: never. A name with one address keeps its connections."
+        ),
         "http_version": "`auto` is HTTP/2 where TLS negotiates it, else 1.1. `2` without TLS is by prior knowledge.",
     },
     "HistorySettings": {

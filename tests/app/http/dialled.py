@@ -32,9 +32,11 @@ async def calling(
     versions: Versions = "auto",
     connect_timeout_s: float = 10.0,
     names: Names | None = None,
+    age_s: float | None = None,
 ) -> AsyncIterator[Own]:
     tls = TlsContexts(trust.client) if trust is not None else None
-    caller = Own(Client(URL(origin), headers={}, versions=versions, tls=tls, names=names), connect_timeout_s)
+    client = Client(URL(origin), headers={}, versions=versions, tls=tls, names=names, age_s=age_s)
+    caller = Own(client, connect_timeout_s)
     try:
         yield caller
     finally:

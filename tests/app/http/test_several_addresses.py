@@ -6,16 +6,18 @@ import threading
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from random import Random
 
 import pytest
 
 from providers.http import addresses
 from providers.http.addresses import Names, Place
-from tests.app.http.callers import Own
+from tests.app.http.callers import Own, read_whole
 from tests.app.http.dialled import answered, calling, refused, resolving
 from tests.app.http.http1_line import Http1Line
-from tests.app.http.lines import Server
+from tests.app.http.http2_line import Http2Line
+from tests.app.http.lines import Line, Server
 from tests.app.providers.origin import soon
 from tests.patience import until
 from tests.support.servers import free_port
@@ -25,20 +27,35 @@ GONE = socket.gaierror(socket.EAI_NONAME, "Name or service not known")
 
 
 @asynccontextmanager
-async def servers(count: int) -> AsyncIterator[list[Server]]:
+async def servers(count: int, kind: type[Line] = Http1Line) -> AsyncIterator[list[Server]]:
     async with AsyncExitStack() as stack:
-        yield [await stack.enter_async_context(Server(Http1Line).listening()) for _ in range(count)]
+        yield [await stack.enter_async_context(Server(kind).listening()) for _ in range(count)]
 
 
 def at(*listening: Server) -> list[tuple[str, int]]:
     return [("127.0.0.1", server.port) for server in listening]
 
 
+def begin(caller: Own) -> None:
+    """Make a call that nobody waits for."""
+    asyncio.create_task(caller.send("POST", "/", b"{}")).add_done_callback(lambda task: task.exception())
+
+
+def heard(listening: Sequence[Server]) -> list[int]:
+    """Return how many calls each server has."""
+    return [sum(len(line.exchanges) for line in server.lines) for server in listening]
+
+
+def has(listening: Sequence[Server], count: int) -> bool:
+    """Return whether all servers together have ``count`` calls."""
+    return sum(heard(listening)) == count
+
+
 async def crowd(caller: Own, count: int, listening: Sequence[Server]) -> list[int]:
     """Make ``count`` calls at once that are not answered, and return how many of them came to each server."""
     before = [len(server.lines) for server in listening]
     for _ in range(count):
-        asyncio.create_task(caller.send("POST", "/", b"{}")).add_done_callback(lambda task: task.exception())
+        begin(caller)
 
     def came() -> list[int]:
         return [len(server.lines) - known for server, known in zip(listening, before, strict=True)]
@@ -126,6 +143,46 @@ async def test_what_ended_does_not_count(monkeypatch: pytest.MonkeyPatch) -> Non
                 line.close()
             await until(lambda: [each.used for each in places] == [0, 4])
         assert [each.used for each in places] == [0, 0]
+
+
+# Over HTTP/2 one connection would carry all calls.
+
+
+async def test_calls_over_http2_go_round_all_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with servers(3, Http2Line) as listening:
+        resolving(monkeypatch, at(*listening))
+        async with calling("http://pods.example", versions="2") as caller:
+            for number in range(24):
+                begin(caller)
+                await until(partial(has, listening, number + 1))
+                await until(lambda: not any(pool._dials for pool in caller.client._pools.values()))
+            assert min(heard(listening)) >= 7
+            assert [len(server.lines) for server in listening] == [1, 1, 1]
+
+
+async def test_calls_over_http2_to_one_address_share_a_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with servers(1, Http2Line) as listening:
+        resolving(monkeypatch, at(*listening))
+        async with calling("http://pods.example", versions="2") as caller:
+            for number in range(15):
+                begin(caller)
+                await until(partial(has, listening, number + 1))
+            assert len(listening[0].lines) == 1
+
+
+async def test_a_stream_over_http2_is_not_cut_by_age(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with servers(2, Http2Line) as listening:
+        resolving(monkeypatch, at(*listening))
+        async with calling("http://pods.example", versions="2", age_s=0.05) as caller:
+            call = asyncio.create_task(caller.send("POST", "/", b"{}"))
+            await until(lambda: sum(heard(listening)) == 1)
+            [first] = [server for server in listening if server.lines]
+            exchange = await first.exchange()
+            await until(lambda: all(server.lines for server in listening))  # its successor
+            await exchange.answer(b"ok")
+            answer = await soon(call)
+            assert await soon(read_whole(answer)) == b"ok"
+            await soon(first.lines[0].lost.wait())
 
 
 # The resolver is away: it fails, or says nothing at all.
