@@ -7,6 +7,7 @@ import msgspec
 from aiohttp import web
 
 from gateway.admin import answers
+from gateway.admin.keys import CLIENTS_A_TURN
 from gateway.admin.operations import OPERATIONS
 from gateway.admin.queries import WindowQuery, answer, parse_query
 from gateway.admin.visitors import admit_visitor
@@ -28,7 +29,8 @@ async def usage(request: web.Request) -> web.Response:
     spent = await reports.spent() if any(DOLLARS & each.limits.keys() for each in clients.values()) else {}
     rows = {row["client"]: row for row in table.rows}
     rows |= {name: {"client": name} for name in clients if name not in rows}
-    data = [answers.Used(**row, limits=_limits(context, clients.get(name), spent)) for name, row in rows.items()]
+    used = (answers.Used(**row, limits=_limits(context, clients.get(name), spent)) for name, row in rows.items())
+    data = await context.body_work.pieces(used, CLIENTS_A_TURN)
     teams = [answers.TeamLimits(name, limits) for name, limits in (await _teams(context, reports)).items()]
     trails_s, lag_s = await reports.sums_trail_s(), await reports.replica_lag_s()
     return answer(

@@ -10,7 +10,7 @@ from urllib.parse import parse_qsl, urlsplit
 from gateway.core.errors import ClientNotFound, KeyConflict, KeysUnreachable
 from gateway.core.log import get_logger
 from gateway.core.tasks import end_if_cancelled
-from gateway.keys.stored import Change, Decide, KeyStore, StoredKey, is_name, shown_all
+from gateway.keys.stored import Change, Decide, KeyStore, StoredKey, each_shown, is_name
 from gateway.keys.table import KeyTable
 from gateway.settings import ClientSettings
 
@@ -327,12 +327,12 @@ class Keys(Generic[C]):
         """Whether keys are in the database too, and can be changed at run time."""
         return self._store is not None
 
-    def configured(self) -> list[dict[str, Any]]:
-        """Return the clients of the file with their keys, as JSON."""
-        return shown_all(self.table.clients, (), self.utc_now())
+    def configured(self) -> Iterator[dict[str, Any]]:
+        """Return the clients of the file with their keys, as JSON, each made when it is asked for."""
+        return each_shown(self.table.clients, (), self.utc_now())
 
-    async def listed(self, *, revoked: bool = False) -> list[dict[str, Any]]:
-        """Return every client with its keys, as JSON; with ``revoked`` also keys that were revoked.
+    async def listed(self, *, revoked: bool = False) -> Iterator[dict[str, Any]]:
+        """Return every client with its keys, likewise; with ``revoked`` also keys that were revoked.
 
         Raises:
             KeyConflict: keys are in the file.
@@ -341,7 +341,7 @@ class Keys(Generic[C]):
         """
         with _hiding_address():
             rows = await self._required_store().listed(revoked=revoked)
-        return shown_all(self.table.clients, rows, self.utc_now())
+        return each_shown(self.table.clients, rows, self.utc_now())
 
     async def change(self, name: str, decide: Decide, *, who: str) -> Change:
         """Carry out a change. It is in force here at once, elsewhere within two seconds.

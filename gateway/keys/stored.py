@@ -4,9 +4,10 @@ import base64
 import hashlib
 import re
 import secrets
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from enum import StrEnum
+from itertools import chain
 from typing import Annotated, Any, Literal, Protocol
 
 import msgspec
@@ -252,9 +253,18 @@ def shown_configured(name: str, settings: ClientSettings, now: datetime) -> dict
 
 def shown_all(clients: Mapping[str, ClientSettings], rows: Iterable[StoredKey], now: datetime) -> list[dict[str, Any]]:
     """Return every client, by name: those of the file, then those of the database."""
-    listed = [shown_configured(name, settings, now) for name, settings in clients.items()]
-    listed += [shown_stored(name, keys, now, shadowed=name in clients) for name, keys in sorted(by_name(rows).items())]
-    return listed
+    return list(each_shown(clients, rows, now))
+
+
+def each_shown(
+    clients: Mapping[str, ClientSettings], rows: Iterable[StoredKey], now: datetime
+) -> Iterator[dict[str, Any]]:
+    """Return them as an iterator, which makes one at a time, of the clients that there are now."""
+    of_file, of_database = dict(clients), sorted(by_name(rows).items())
+    return chain(
+        (shown_configured(name, settings, now) for name, settings in of_file.items()),
+        (shown_stored(name, keys, now, shadowed=name in of_file) for name, keys in of_database),
+    )
 
 
 def shown_key(row: StoredKey, now: datetime) -> ClientKey:
