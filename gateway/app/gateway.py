@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
-from pydantic import SecretStr
 
 from gateway.admin.operations import Operations
 from gateway.alerts.stated_models import StatedModels
@@ -28,11 +27,14 @@ from gateway.app.named_rows import NamedRows
 from gateway.app.recorders import SPOOL_WITHIN_S, Recorders, StartupHistory
 from gateway.app.routes import application
 from gateway.app.shared_facts import SharedFacts
-from gateway.app.stores import client_keys, client_tokens, leases, live_sharing, redis_board, response_store
+from gateway.app.stores import Addresses, client_keys, client_tokens, leases, live_sharing, redis_board, response_store
+from gateway.core.addresses import Address
+from gateway.core.log import get_logger
 from gateway.core.targets import Target
 from gateway.ledger import (
     Database,
     Ledger,
+    LedgerError,
     LedgerNames,
     LedgerReports,
     Pool,
@@ -49,8 +51,9 @@ from gateway.memory.sealed import SealedAnswers
 from gateway.overload.bodies import Bodies, body_bytes_in, calls_in, memory_limit
 from gateway.overload.intake import Intake
 from gateway.racing import Attempt, AttemptTasks, Outbox
-from gateway.settings import Settings, brought, targets_of
+from gateway.settings import ConfigurationError, Problem, Settings, brought, targets_of
 from gateway.steering import Outages, Spending, Strikes
+from gateway.topology.urls import RedisUrlError
 from gateway.tracing.tracing import Tracing
 from gateway.watching.logs import CallLog
 from gateway.watching.metrics import Metrics, add_process_figures
@@ -62,20 +65,23 @@ if TYPE_CHECKING:
     from gateway.ledger import ClickHouseSink
 
 
-def _database(settings: Settings) -> Database:
+def _database(address: Address) -> Database:
     """Return the ledger's database; for Postgres, a pool that all its users share."""
-    url = settings.database_url.get_secret_value()
-    return url if is_sqlite(parse_url(url)) else Pool(url)
+    return address.url if is_sqlite(parse_url(address.url)) else Pool(address)
 
 
-def _clickhouse(settings: Settings, runtime: Runtime) -> "ClickHouseSink | None":
+def _clickhouse(settings: Settings, runtime: Runtime, address: Address | None) -> "ClickHouseSink | None":
     """Return the ledger's second store, if there is one."""
     if settings.ledger.clickhouse is None:
         return None
     from gateway.ledger import ClickHouseSink  # noqa: PLC0415 - an HTTP client, only where it is needed
 
     return ClickHouseSink(
-        settings.ledger.clickhouse, Path(settings.spool_dir), clock=runtime.clock, unix_clock=runtime.unix_clock
+        settings.ledger.clickhouse,
+        Path(settings.spool_dir),
+        address=address,
+        clock=runtime.clock,
+        unix_clock=runtime.unix_clock,
     )
 
 
@@ -109,13 +115,13 @@ class Gateway:
             on_shed=self.metrics.shed,
         )
         bodies = Bodies(body_bytes_in(memory, settings.workers), most_unfinished=lambda: intake.limit.most)
-        self.leases = leases(settings, runtime)
+        self.addresses = addresses = Addresses(settings)
+        self.leases = leases(settings, runtime, addresses.redis)
         # Samples, dollars of a day and strikes go by Redis' clock, also where this machine's is off.
         steering_clock = self.leases.shared_clock or runtime.unix_clock
-        spending = Spending(steering_clock)
-        strikes = Strikes(steering_clock)
-        self._response_store = response_store(settings)
-        self.redis_board = redis_board(settings, steering_clock, spending, strikes)
+        spending, strikes = Spending(steering_clock), Strikes(steering_clock)
+        self._response_store = response_store(addresses.redis)
+        self.redis_board = redis_board(addresses.redis, steering_clock, spending, strikes)
         process_id = runtime.new_id()
         worker = f"{replica}-{process_id}"  # no other process may ever use the same spool
         self.live = Live(
@@ -127,8 +133,8 @@ class Gateway:
             catch_up=outbox.drain,
         )
         self.tracing = Tracing(settings, worker=worker, clock=runtime.clock)
-        self.live_sharing = live_sharing(settings, self.live, runtime)
-        database = self._database = _database(settings)
+        self.live_sharing = live_sharing(addresses.redis, self.live, runtime)
+        database = self._database = _database(addresses.database)
         self.ledger = Ledger(
             database,
             Path(settings.spool_dir),
@@ -139,7 +145,7 @@ class Gateway:
             clock=runtime.clock,
             utc_now=runtime.utc_now,
             store=runtime.store,
-            clickhouse=_clickhouse(settings, runtime),
+            clickhouse=_clickhouse(settings, runtime, addresses.clickhouse),
         )
         # What replicas share goes by the database's clock, also where this machine's is off.
         shared = msgspec.structs.replace(runtime, utc_now=self.ledger.clock.now, unix_clock=self.ledger.clock.unix_s)
@@ -166,8 +172,8 @@ class Gateway:
             own_key=own_key,
         )
         self.steering, self.fleets, self._tasks = engine.steering, engine.fleets, engine.tasks
-        self._reports = self._reports_of(settings.database_url, Reader(database, heard_s_ago=self._heard_s_ago), shared)
-        self._page_reports = self._reports_for_page(settings, shared)
+        self._reports = self._reports_of(addresses.database, Reader(database, heard_s_ago=self._heard_s_ago), shared)
+        self._page_reports = self._reports_for_page(addresses.reports, shared)
         log = CallLog()
         self._history = StartupHistory(
             self.ledger,
@@ -405,8 +411,22 @@ class Gateway:
         return self.context.responses.ttl_s
 
     def reload(self, settings: Settings) -> None:
-        """Use a new configuration for new calls; running calls keep theirs."""
+        """Use a new configuration for new calls, and for new connections to stores; running calls keep theirs.
+
+        Raises:
+            ConfigurationError: a provider cannot be opened, or a store's address is invalid; nothing is changed then.
+
+        """
         new = self.engine.build(settings)
+        try:
+            renewed = self.addresses.renew(settings)
+        except (LedgerError, RedisUrlError) as error:
+            raise ConfigurationError([Problem(str(error))]) from error
+        if renewed:
+            # Event configuration.logins_renewed: The user or the password in these `settings` has changed. New
+            # connections to the stores are made with it; those that are open stay.
+            # Do: Nothing.
+            get_logger().info("configuration.logins_renewed", settings=renewed)
         self.tracing.configure(settings)
         if settings.counts_dollars and not self.context.settings.counts_dollars:
             self._tasks.start(self._history.retry_spending(after_s=0.0))
@@ -430,17 +450,16 @@ class Gateway:
             tokens.fetch()
         self.engine.replace(settings, new)
 
-    def _reports_for_page(self, settings: Settings, runtime: Runtime) -> LedgerReports:
+    def _reports_for_page(self, address: Address | None, runtime: Runtime) -> LedgerReports:
         """Return the reports for people, which may read a replica; those for alerts and metrics read the primary."""
-        url = settings.reports_database_url
-        if url is None:
+        if address is None:
             return self._reports
-        return self._reports_of(url, Reader(url.get_secret_value(), is_replica=True), runtime)
+        return self._reports_of(address, Reader(address, is_replica=True), runtime)
 
-    def _reports_of(self, url: SecretStr, reader: Reader, runtime: Runtime) -> LedgerReports:
+    def _reports_of(self, address: Address, reader: Reader, runtime: Runtime) -> LedgerReports:
         return LedgerReports(
             reader,
-            replays=Replays(url.get_secret_value(), clock=runtime.clock),
+            replays=Replays(address, clock=runtime.clock),
             unshipped=self.ledger.unshipped,
             running=self.ledger.open_call,
             utc_now=runtime.utc_now,

@@ -5,7 +5,7 @@ redis-py takes 14 MB that most gateways do not need, so it is imported only if R
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -15,12 +15,14 @@ from gateway import __version__
 from gateway.api.client import Client, client_of, role_of
 from gateway.app.engine import Runtime
 from gateway.app.shared_facts import shared
+from gateway.core.addresses import Address
 from gateway.keys.keys import Keys
-from gateway.ledger import Database, SqlKeyStore
+from gateway.ledger import Database, SqlKeyStore, parse_url
 from gateway.limits import Leases, OwnShare
 from gateway.live.live import Live
 from gateway.settings import Settings
 from gateway.steering import Spending, Strikes
+from gateway.topology.urls import read_url
 from providers import Known
 
 if TYPE_CHECKING:
@@ -28,6 +30,58 @@ if TYPE_CHECKING:
     from gateway.live.sharing import Sharing
     from gateway.steering import RedisBoard
     from gateway.topology.nodes import Nodes
+
+
+class Addresses:
+    """The addresses of a gateway's stores, of which users and passwords are renewed by reloads; None: no such store.
+
+    ``read_again`` is called where a store refuses a login: it reads the configuration again.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self.read_again: Callable[[], Awaitable[object]] | None = None
+        database, self._others = _urls(settings)
+        self.database = Address(database, self._read_again)
+        made = {name: Address(url, self._read_again) for name, url in self._others.items()}
+        self.reports, self.redis = made.get("reports_database_url"), made.get("redis_url")
+        self.clickhouse = made.get("ledger.clickhouse.url")
+        self._made = {"database_url": self.database, **made}
+
+    def renew(self, settings: Settings) -> list[str]:
+        """Use the logins of ``settings`` for new connections; return the names of those that are new.
+
+        Raises:
+            DatabaseUrlError, RedisUrlError: one is invalid; none is used then.
+
+        """
+        database, others = _urls(settings)
+        found = {"database_url": database, **others}
+        renewed = [name for name, made in self._made.items() if found.get(name, made.url) != made.url]
+        for name in renewed:
+            if name == "redis_url":
+                read_url(found[name])
+            elif name != "ledger.clickhouse.url":
+                parse_url(found[name], name)
+        for name in renewed:
+            self._made[name].url = found[name]
+        return renewed
+
+    async def _read_again(self) -> None:
+        if self.read_again is not None:
+            await self.read_again()
+
+
+def _urls(settings: Settings) -> tuple[str, dict[str, str]]:
+    """Return the URL of the database, and those of the stores that there may be, by their settings."""
+    clickhouse = settings.ledger.clickhouse
+    others = {
+        "reports_database_url": settings.reports_database_url,
+        "redis_url": settings.redis_url,
+        "ledger.clickhouse.url": None if clickhouse is None else clickhouse.url,
+    }
+    found = {name: url.get_secret_value() for name, url in others.items() if url is not None}
+    return settings.database_url.get_secret_value(), found
+
 
 CHECK_S = 5.0  # at the start: the gateway does not wait longer for a Redis that hangs
 
@@ -94,15 +148,15 @@ def in_words(known: Known) -> str:
     return f"{said} ({whose}{why}{'' if met.is_for_all else '; for that client alone'})"
 
 
-def leases(settings: Settings, runtime: Runtime) -> Leases:
+def leases(settings: Settings, runtime: Runtime, address: Address | None) -> Leases:
     """Return this process's share of the limits: leases from Redis, or without Redis a fixed share."""
-    if settings.redis_url is None:
+    if address is None:
         return OwnShare(settings.workers, clock=runtime.clock, unix_clock=runtime.unix_clock)
     from gateway.limits import USUAL, SharedLeases  # noqa: PLC0415 - only with Redis
     from gateway.topology.nodes import connect  # noqa: PLC0415 - 14 MB
 
     times = runtime.lease_times or USUAL
-    redis = connect(settings.redis_url.get_secret_value(), times.timeout_s)
+    redis = connect(address, times.timeout_s)
     return SharedLeases(
         redis,
         clock=runtime.clock,
@@ -113,36 +167,35 @@ def leases(settings: Settings, runtime: Runtime) -> Leases:
     )
 
 
-def response_store(settings: Settings) -> "Nodes | None":
+def response_store(address: Address | None) -> "Nodes | None":
     """Return the Redis that records which deployment made each stored response; None without Redis."""
-    if settings.redis_url is None:
+    if address is None:
         return None
     from gateway.topology.nodes import connect  # noqa: PLC0415 - 14 MB
 
-    return connect(settings.redis_url.get_secret_value())
+    return connect(address)
 
 
 def redis_board(
-    settings: Settings, unix_clock: Callable[[], float], spending: Spending, strikes: Strikes
+    address: Address | None, unix_clock: Callable[[], float], spending: Spending, strikes: Strikes
 ) -> "RedisBoard | None":
     """Return the leaderboard that replicas share; None without Redis."""
-    if settings.redis_url is None:
+    if address is None:
         return None
     from gateway.steering import RedisBoard  # noqa: PLC0415 - 14 MB
     from gateway.topology.nodes import connect  # noqa: PLC0415 - likewise
 
-    url = settings.redis_url.get_secret_value()
-    return RedisBoard(connect(url), unix_clock=unix_clock, spending=spending, strikes=strikes)
+    return RedisBoard(connect(address), unix_clock=unix_clock, spending=spending, strikes=strikes)
 
 
-def live_sharing(settings: Settings, live: Live, runtime: Runtime) -> "Sharing | None":
+def live_sharing(address: Address | None, live: Live, runtime: Runtime) -> "Sharing | None":
     """Return the sharing of ``live`` with other workers and replicas; None without Redis."""
-    if settings.redis_url is None:
+    if address is None:
         return None
     from gateway.live.sharing import TIMEOUT_S, Sharing  # noqa: PLC0415 - 14 MB
     from gateway.topology.nodes import connect  # noqa: PLC0415 - 14 MB
 
-    redis = connect(settings.redis_url.get_secret_value(), TIMEOUT_S)
+    redis = connect(address, TIMEOUT_S)
     return Sharing(redis, live, clock=runtime.clock, unix_clock=runtime.unix_clock)
 
 

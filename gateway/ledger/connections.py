@@ -17,6 +17,7 @@ from sqlalchemy.pool import AsyncAdaptedQueuePool, ConnectionPoolEntry
 from sqlalchemy.util import greenlet_spawn
 from sqlalchemy.util.queue import Empty
 
+from gateway.core.addresses import Address, text_of
 from gateway.ledger.database import (
     CLOSE_TIMEOUT_S,
     DATABASE_ERRORS,
@@ -132,14 +133,14 @@ class Pool:
     Reports and long work never take all of them: one is left for short statements.
     """
 
-    def __init__(self, url: str, size: int = CONNECTIONS, time: Callable[[], float] = monotonic) -> None:
+    def __init__(self, url: str | Address, size: int = CONNECTIONS, time: Callable[[], float] = monotonic) -> None:
         """``size``: at least 2.
 
         Raises:
             DatabaseUrlError: ``url`` is invalid.
 
         """
-        self.url = url
+        self._address = url
         self.engine = create_engine(url, pool_size=size, spare=0, pool=FrugalPool)
         self._time = time
         self._needed_at_s: dict[int, float] = {}  # when so many were in use
@@ -150,6 +151,11 @@ class Pool:
         self._slow = asyncio.Semaphore(size - 1)
         self._reports = asyncio.Semaphore(REPORTS_AT_ONCE)
         self._long = asyncio.Semaphore(1)
+
+    @property
+    def url(self) -> str:
+        """The database's URL, with the login of new connections."""
+        return text_of(self._address)
 
     @asynccontextmanager
     async def for_a_report(self) -> AsyncIterator[None]:
@@ -205,7 +211,7 @@ class Pool:
         return pool
 
 
-Database = str | Pool  # a URL, for connections of its own, or a shared pool
+Database = str | Address | Pool  # a URL, for connections of its own, or a shared pool
 
 
 def engine_of(database: Database, *, pool_size: int, spare: int = 1) -> AsyncEngine:
@@ -233,7 +239,7 @@ def long_turn(database: Database) -> AbstractAsyncContextManager[None]:
 
 def url_of(database: Database) -> str:
     """Return the database's URL."""
-    return database.url if isinstance(database, Pool) else database
+    return database.url if isinstance(database, Pool) else text_of(database)
 
 
 # A connection to the ledger's database for a store that needs one now and then.

@@ -20,8 +20,10 @@ from sqlalchemy.engine import URL
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 from sqlalchemy.pool import AsyncAdaptedQueuePool
+from sqlalchemy.util import await_only
 
 from gateway.core import tasks
+from gateway.core.addresses import Address, text_of
 from gateway.ledger.errors import (
     DatabaseUnreachableError,
     DatabaseUrlError,
@@ -61,7 +63,7 @@ _FILE = "file"  # where a SQLite connection stores which file it has open
 
 
 def create_engine(
-    url: str,
+    url: str | Address,
     *,
     patient: bool = False,
     pool_size: int = POOL_SIZE,
@@ -70,15 +72,16 @@ def create_engine(
 ) -> AsyncEngine:
     """Return an engine for ``url``, not yet connected. The caller disposes of it.
 
-    ``patient``: statements have no time limit, as for changes of large tables. ``spare``: connections beyond
-    ``pool_size`` that are opened while all of these are busy. ``pool``: what keeps those to Postgres.
+    To Postgres, a new connection is made with the login that an ``Address`` has then; if that is refused, with a
+    renewed one. ``patient``: statements have no time limit, as for changes of large tables. ``spare``: connections
+    beyond ``pool_size`` that are opened while all of these are busy. ``pool``: what keeps those to Postgres.
 
     Raises:
         DatabaseUrlError: as for ``parse_url``, a file of TLS is not there, or the folder of a SQLite file cannot be
             made.
 
     """
-    parsed = parse_url(url)
+    parsed = parse_url(text_of(url))
     if is_sqlite(parsed):
         return _closing_late_returns(_sqlite_engine(parsed, pool_size))
     tls = tls_parameters(parsed)
@@ -109,7 +112,34 @@ def create_engine(
         if getattr(context.original_exception, "sqlstate", None) == asyncpg.ReadOnlySQLTransactionError.sqlstate:
             context.is_disconnect = True  # the connection stays read-only, also when the server takes rows again
 
+    if isinstance(url, Address):
+        _renew_login(engine, url)
     return _closing_late_returns(engine)
+
+
+_INVALID_LOGIN = "28"  # the class of a wrong or expired password's code, and of a role that may not log in
+
+
+def _renew_login(engine: AsyncEngine, address: Address) -> None:
+    """Connect with the login that ``address`` has then, and once more with a renewed one where it is refused."""
+
+    @event.listens_for(engine.sync_engine, "do_connect")
+    def _connect(dialect: Any, _record: Any, arguments: Any, options: dict[str, Any]) -> Any:
+        def connected() -> Any:
+            login = parse_url(address.url)
+            given = {"user": login.username, "password": login.password}
+            return dialect.connect(*arguments, **options, **{name: each for name, each in given.items() if each})
+
+        for name in ("user", "password"):
+            options.pop(name, None)
+        refused = address.url
+        try:
+            return connected()
+        except dialect.loaded_dbapi.Error as error:
+            is_login = (sqlstate_of(error) or "").startswith(_INVALID_LOGIN)
+            if not is_login or not await_only(address.is_renewed(refused)):
+                raise
+        return connected()
 
 
 CLOSE_TIMEOUT_S = 3.0

@@ -9,16 +9,19 @@ import asyncio
 import signal
 from collections.abc import Callable
 from contextlib import suppress
+from math import inf
 from pathlib import Path
 from typing import Protocol
 
 import msgspec
 import structlog
+from pydantic import SecretStr
 
 from gateway.app.fleets import Upstreams
 from gateway.app.gateway import Gateway
+from gateway.core.addresses import without_login
 from gateway.core.tasks import WatchedFiles, end_if_cancelled, pause
-from gateway.settings import ConfigurationError, References, Settings, vendor_of
+from gateway.settings import ConfigurationError, References, Settings, signing_secret, vendor_of
 from providers import load_catalog
 
 FILE_LOOK_S = 1.0
@@ -38,6 +41,11 @@ NEEDS_RESTART = (
     "log_format",
     "shutdown_grace_s",
 )
+
+
+# Of these, user and password are renewed while it runs.
+ADDRESSES = ("database_url", "reports_database_url", "redis_url")
+REFUSED_EVERY_S = 10.0  # the least interval at which the files are read as a store refuses a login, and commands run
 
 
 Load = Callable[[], Settings]
@@ -85,7 +93,39 @@ def taken_over(running: Settings, new: Settings) -> Settings:
             "there are no providers any more: put them back, or restart the gateway if you mean this"
         )
     # So that reports about the settings are true.
-    return new.model_copy(update={name: getattr(running, name) for name in NEEDS_RESTART})
+    kept = {name: getattr(running, name) for name in needing_restart(running, new)}
+    accepted = new.model_copy(update=kept)
+    return accepted if accepted.page.signing_key.get_secret_value() else _signing_as_before(running, accepted)
+
+
+def needing_restart(running: Settings, new: Settings) -> list[str]:
+    """Return the settings that have changed, and not only a login of a store, and that a reload does not change."""
+    return [name for name in NEEDS_RESTART if _place(name, running) != _place(name, new)]
+
+
+def _place(name: str, settings: Settings) -> object:
+    """Return a setting without the logins in it."""
+    value = getattr(settings, name)
+    if name in ADDRESSES and value is not None:
+        return without_login(value.get_secret_value())
+    if name == "ledger" and value.clickhouse is not None:
+        url = SecretStr(without_login(value.clickhouse.url.get_secret_value()))
+        return value.model_copy(update={"clickhouse": value.clickhouse.model_copy(update={"url": url})})
+    return value
+
+
+def _signing_as_before(running: Settings, new: Settings) -> Settings:
+    """Return ``new``, without a signing key of its own, with what ``running`` signs with.
+
+    A database's password that is renewed every quarter of an hour would end sessions, and the names of end users, as
+    often. It counts as not set in the file.
+    """
+    key, is_ours = running.page.signing_key, "signing_key" not in running.page.model_fields_set
+    if signing_secret(new) == signing_secret(running) or (key.get_secret_value() and not is_ours):
+        return new
+    page = new.page.model_copy(update={"signing_key": SecretStr(signing_secret(running))})
+    page.model_fields_set.discard("signing_key")
+    return new.model_copy(update={"page": page})
 
 
 def _say_the_same(one: Settings, other: Settings) -> bool:
@@ -110,18 +150,37 @@ class Reloader:
         self._is_invalid = False  # the file, as it was read last
         self._told: list[str] = []  # the settings of which the log says that they need a restart
         self._wanted = asyncio.Event()
+        self._reading: asyncio.Future[None] | None = None  # somebody waits for the next reading's end
+        self._refused_at_s = -inf
         loop = asyncio.get_running_loop()
+        gateway.addresses.read_again = self.read_again
         loop.add_signal_handler(signal.SIGHUP, self._wanted.set)
         self._task = loop.create_task(self._run())
 
     async def close(self) -> None:
         """Stop watching."""
+        self._gateway.addresses.read_again = None
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
+        if self._reading is not None:
+            self._reading.set_result(None)
+
+    async def read_again(self) -> None:
+        """Read the configuration now, and what its commands print, as a store refuses a login; not too often."""
+        loop = asyncio.get_running_loop()
+        if self._reading is None:
+            if self._task.done() or loop.time() < self._refused_at_s + REFUSED_EVERY_S:
+                return
+            self._refused_at_s = loop.time()
+            self._source.references.expire()
+            self._reading = loop.create_future()
+            self._wanted.set()
+        await asyncio.shield(self._reading)
 
     async def _run(self) -> None:
         while True:
             await pause(FILE_LOOK_S, self._wanted)
+            reading, self._reading = self._reading, None
             is_wanted = self._wanted.is_set()
             self._wanted.clear()
             if self._certificate is not None:
@@ -134,6 +193,9 @@ class Reloader:
                     # configuration stays.
                     # Do: It is a bug: report it with the trace.
                     self._log.exception("configuration.unreadable", effect="the running configuration stays")
+                finally:
+                    if reading is not None:
+                        reading.set_result(None)
                 end_if_cancelled()
 
     async def _reload(self) -> None:
@@ -151,7 +213,7 @@ class Reloader:
             # use; it runs again within 30 s.
             # Do: Run it by hand, as the gateway's user and with its environment.
             self._log.warning("secrets.command_failed", problem=failure, effect="its former value stays in use")
-        restart = [name for name in NEEDS_RESTART if getattr(new, name) != getattr(running, name)]
+        restart = needing_restart(running, new)
         try:
             accepted = taken_over(running, new)
             if _say_the_same(accepted, running) and (not restart or restart == self._told):

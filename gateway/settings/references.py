@@ -75,6 +75,11 @@ class References:
         self.files = tuple(self._reading)
         self._printed = {command: each for command, each in self._printed.items() if command in self._used}
 
+    def expire(self) -> None:
+        """Let every command run again in the next reading: what it printed was refused."""
+        now_s = self._clock()
+        self._printed = {command: _Printed(each.text, now_s) for command, each in self._printed.items()}
+
     def postpone(self) -> None:
         """Let due commands wait: the file that names them cannot be read, and else would be tried again and again."""
         again_s = self._clock() + _AGAIN_S

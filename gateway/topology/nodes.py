@@ -8,7 +8,7 @@ and takes seconds for that, whatever the time-out.
 
 import asyncio
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from hashlib import sha1
@@ -24,6 +24,7 @@ from redis.asyncio.retry import Retry
 from redis.asyncio.sentinel import Sentinel
 from redis.backoff import NoBackoff
 from redis.crc import REDIS_CLUSTER_HASH_SLOTS, key_slot
+from redis.credentials import CredentialProvider
 from redis.exceptions import (
     AskError,
     AuthenticationError,
@@ -37,7 +38,8 @@ from redis.exceptions import (
 )
 from redis.exceptions import ConnectionError as RedisConnectionError
 
-from gateway.topology.urls import Address, RedisUrl, UnusableTopologyError, read_url
+from gateway.core.addresses import Address
+from gateway.topology.urls import Node, RedisUrl, UnusableTopologyError, read_url
 
 TIMEOUT_S = 1.0  # for connecting, and for each reply
 
@@ -69,7 +71,7 @@ class SlotMap:
     it survives a failover, and a key with the name as its hash tag is served by this shard.
     """
 
-    def __init__(self, ranges: Sequence[tuple[int, int, Address]], others: Sequence[Address] = ()) -> None:
+    def __init__(self, ranges: Sequence[tuple[int, int, Node]], others: Sequence[Node] = ()) -> None:
         self.ranges = sorted(ranges)
         self.nodes = tuple(dict.fromkeys([*(master for _, _, master in self.ranges), *others]))
         self.covered = sum(last - first + 1 for first, last, _ in self.ranges)
@@ -82,12 +84,12 @@ class SlotMap:
         master = self._master_of(key)
         return self._names[master] if master is not None else ""
 
-    def _master_of(self, key: str) -> Address | None:
+    def _master_of(self, key: str) -> Node | None:
         slot = key_slot(key.encode())
         at = bisect_right(self._starts, slot) - 1
         return self.ranges[at][2] if at >= 0 and slot <= self.ranges[at][1] else None
 
-    def _named(self) -> dict[str, Address]:
+    def _named(self) -> dict[str, Node]:
         unnamed = {master for first, last, master in self.ranges if first <= last}
         masters = {}
         numbers = count()
@@ -100,6 +102,35 @@ class SlotMap:
         return masters
 
 
+class _Login(CredentialProvider):
+    """The user and the password of a URL, as they are at each connection; ``of`` finds them in it."""
+
+    def __init__(self, address: Address, of: Callable[[RedisUrl], tuple[str, str]]) -> None:
+        self._address = address
+        self._of = of
+
+    def get_credentials(self) -> Any:
+        """Return user and password, the password alone, or nothing, as redis-py has them."""
+        user, password = self._of(read_url(self._address.url))
+        if user:
+            return user, password
+        return (password,) if password else ()
+
+    async def get_credentials_async(self) -> Any:
+        """Return the same."""
+        return self.get_credentials()
+
+
+def _of_nodes(url: RedisUrl) -> tuple[str, str]:
+    options = parse_url(url.plain)
+    return str(options.get("username") or ""), str(options.get("password") or "")
+
+
+def _of_sentinels(url: RedisUrl) -> tuple[str, str]:
+    login = dict(url.login)
+    return login.get("username", ""), login.get("password", "")
+
+
 class Nodes:
     """Redis in any topology. All methods raise redis-py's errors when a node does not answer.
 
@@ -107,20 +138,28 @@ class Nodes:
     the masters.
     """
 
-    def __init__(self, url: RedisUrl, timeout_s: float = TIMEOUT_S) -> None:
+    def __init__(self, address: str | Address, timeout_s: float = TIMEOUT_S) -> None:
+        """Connect nowhere yet. New connections have the login that ``address`` has then.
+
+        Raises:
+            RedisUrlError: the URL is invalid.
+
+        """
         self.version = 0
-        self._url = url
+        self._address = address = address if isinstance(address, Address) else Address(address)
+        url = self._url = read_url(address.url)
         self._options: Mapping[str, Any] = {
             "decode_responses": True,
             "encoding_errors": "replace",  # invalid bytes would prevent reading the other replies
             "socket_timeout": timeout_s,
             "socket_connect_timeout": timeout_s,
             "retry": Retry(NoBackoff(), 0),  # the next round is the retry
-            **parse_url(url.plain),
+            **{name: each for name, each in parse_url(url.plain).items() if name not in {"username", "password"}},
+            "credential_provider": _Login(address, _of_nodes),
         }
-        self._sentinel = _sentinel(url, self._options, timeout_s) if url.kind == "sentinel" else None
+        self._sentinel = _sentinel(address, url, self._options, timeout_s) if url.kind == "sentinel" else None
         self._first = self._opened()
-        self._clients: dict[Address, Redis] = {}
+        self._clients: dict[Node, Redis] = {}
         self._map: SlotMap | None = None  # None: one node
         self._is_known = self._sentinel is not None  # whether it is a cluster
         self._discoveries = 0  # so far
@@ -186,7 +225,12 @@ class Nodes:
         """
         loop = asyncio.get_running_loop()
         began_s = loop.time()
+        refused = self._address.url
         try:
+            return await self._run(shard, commands)
+        except AuthenticationError:
+            if not await self._address.is_renewed(refused):
+                raise
             return await self._run(shard, commands)
         finally:
             self._took_s[shard] = loop.time() - began_s
@@ -231,7 +275,7 @@ class Nodes:
         If that fails, the reply remains, as the next round is the retry. The same holds for a command with several keys
         of which only some have moved: it can run when all have.
         """
-        moved: dict[Address, list[int]] = {}
+        moved: dict[Node, list[int]] = {}
         for at, reply in enumerate(replies):
             if isinstance(reply, AskError) and reply.host:  # ``MovedError`` is a subclass; not all nodes know names
                 moved.setdefault((reply.host, reply.port), []).append(at)
@@ -274,7 +318,7 @@ class Nodes:
             with suppress(RedisError, OSError):
                 await redis.aclose()
 
-    def _opened(self, address: Address | None = None) -> Redis:
+    def _opened(self, address: Node | None = None) -> Redis:
         """Return a client of the node at ``address``; None: the one in the URL."""
         if self._sentinel is not None:
             options = {name: each for name, each in self._options.items() if name not in {"host", "port"}}
@@ -293,7 +337,7 @@ class Nodes:
             return self._first  # the shard does not exist any more: the reply redirects, and starts a discovery
         return self._client_at(self._map.masters[shard])
 
-    def _client_at(self, address: Address) -> Redis:
+    def _client_at(self, address: Node) -> Redis:
         if (address,) == self._url.hosts[:1]:
             return self._first
         redis = self._clients.get(address)
@@ -328,7 +372,7 @@ class Nodes:
             return
         raise problem
 
-    def _nodes_in_turn(self) -> Iterator[tuple[Redis, Address]]:
+    def _nodes_in_turn(self) -> Iterator[tuple[Redis, Node]]:
         """Yield the nodes to query, each time starting with another one, and the failed one last."""
         self._discoveries += 1
         if self._map is None:
@@ -439,14 +483,14 @@ class Nodes:
         )
 
 
-def connect(url: str, timeout_s: float = TIMEOUT_S) -> Nodes:
+def connect(url: str | Address, timeout_s: float = TIMEOUT_S) -> Nodes:
     """Return the nodes of ``redis_url``; they connect when they are used.
 
     Raises:
         RedisUrlError: the URL is invalid.
 
     """
-    return Nodes(read_url(url), timeout_s)
+    return Nodes(url, timeout_s)
 
 
 def why(error: BaseException) -> str:
@@ -474,7 +518,7 @@ def raised(replies: Sequence[Any]) -> Sequence[Any]:
     return replies
 
 
-def read_slots(rows: Sequence[Any], asked: Address) -> SlotMap:
+def read_slots(rows: Sequence[Any], asked: Node) -> SlotMap:
     """Read the reply to ``CLUSTER SLOTS`` of the node at ``asked``, whose host replaces missing ones."""
     ranges, others = [], []
     for first, last, *nodes in rows:
@@ -484,14 +528,15 @@ def read_slots(rows: Sequence[Any], asked: Address) -> SlotMap:
     return SlotMap(ranges, others)
 
 
-def _sentinel(url: RedisUrl, options: Mapping[str, Any], timeout_s: float) -> Sentinel:
+def _sentinel(address: Address, url: RedisUrl, options: Mapping[str, Any], timeout_s: float) -> Sentinel:
     # Sentinels are queried one after the other, all within the time of a round, even if only the last one answers.
     each_s = timeout_s / (len(url.hosts) + 1)
     tls = {name: each for name, each in options.items() if name.startswith("ssl_")}
     if "connection_class" in options:
         tls["ssl"] = True
     limits = {"socket_timeout": each_s, "socket_connect_timeout": each_s, "retry": Retry(NoBackoff(), 0)}
-    return Sentinel(url.hosts, sentinel_kwargs={**limits, **tls, **dict(url.login)})  # type: ignore[no-untyped-call] # as its documentation has it
+    login = _Login(address, _of_sentinels)
+    return Sentinel(url.hosts, sentinel_kwargs={**limits, **tls, "credential_provider": login})  # type: ignore[no-untyped-call] # as its documentation has it
 
 
 def _ignore_failure(task: "asyncio.Task[None]") -> None:

@@ -7,7 +7,7 @@ from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
 import msgspec
 
 TopologyKind = Literal["plain", "cluster", "sentinel"]
-Address = tuple[str, int]  # host and port
+Node = tuple[str, int]  # host and port
 
 SCHEMES = "redis://, rediss://, unix://, redis+cluster://, rediss+cluster://, redis+sentinel:// or rediss+sentinel://"
 
@@ -42,7 +42,7 @@ class RedisUrl(msgspec.Struct, frozen=True):
 
     kind: TopologyKind
     plain: str
-    hosts: tuple[Address, ...]
+    hosts: tuple[Node, ...]
     service: str = ""
     login: tuple[tuple[str, str], ...] = ()
 
@@ -93,7 +93,7 @@ def read_url(url: str) -> RedisUrl:
     return RedisUrl(kind, plain, hosts, service, of_sentinels)
 
 
-def _hosts(names: str, port: int) -> tuple[Address, ...]:
+def _hosts(names: str, port: int) -> tuple[Node, ...]:
     hosts = []
     for name in names.split(",") if names else ["localhost"]:
         found = _HOST.fullmatch(name.strip())

@@ -322,6 +322,20 @@ data:
 |---|---|---|---|"""
 
 
+# Likewise, as tests/services/gateway/test_rotated_passwords.py has it.
+RENEWALS = {
+    "a store's user or password in a file or a command's output": (
+        "running calls and open connections; new ones have the new login",
+        "nothing; rows wait while neither is let in",
+        "log `configuration.logins_renewed`; refused, it is read again at once, every 10 s at most",
+    ),
+}
+WHILE_IT_RUNS = """## Changed while it runs
+
+| what | goes on | ends | is told |
+|---|---|---|---|"""
+
+
 def line(name: str, sight: Sight) -> str:
     """Return the line of the page about a fault."""
     also = f"; also {sight.operator}" if sight.operator else ""
@@ -345,7 +359,7 @@ def page() -> str:
             sight = sights[name]
             lines.append(line(name, sight))
         lines.append("")
-    for title, rows in ((OF_NAMES, NAMES), (OVER_A_RESTART, RESTARTS)):
+    for title, rows in ((OF_NAMES, NAMES), (OVER_A_RESTART, RESTARTS), (WHILE_IT_RUNS, RENEWALS)):
         lines += [title, *(f"| {' | '.join((what, *said))} |" for what, said in rows.items()), ""]
     return "\n".join(lines).rstrip() + "\n"
 

@@ -7,7 +7,6 @@ from typing import Any
 from redis.exceptions import ConnectionError as RedisConnectionError
 
 from gateway.topology.nodes import Command, Nodes
-from gateway.topology.urls import read_url
 from tests.patience import PATIENCE_S
 
 
@@ -18,7 +17,7 @@ class DeafNodes(Nodes):
     """
 
     def __init__(self, deaf: int) -> None:
-        super().__init__(read_url("redis://localhost"))
+        super().__init__("redis://localhost")
         self.asked = asyncio.Event()
         self.deaf = deaf
         self.exchanges = 0

@@ -10,6 +10,7 @@ from urllib.parse import unquote, urlsplit
 import aiohttp
 import msgspec
 
+from gateway.core.addresses import Address
 from gateway.ledger.errors import DatabaseUnreachableError, QueryError
 from gateway.ledger.inserts import RowsRejectedError
 from gateway.ledger.queries import ResultStream
@@ -46,17 +47,14 @@ _BAD_ROWS = frozenset({"6", "26", "27", "41", "53", "69", "72", "117", "130", "1
 class ClickHouse:
     """A server at ``http[s]://[user:password@]host[:port][/database]``; it connects when first used."""
 
-    def __init__(self, url: str) -> None:
-        parts = urlsplit(url)
+    def __init__(self, url: str | Address) -> None:
+        self._address = url if isinstance(url, Address) else Address(url)  # whose repr has no password
+        parts = urlsplit(self._address.url)
         self.place = f"{parts.hostname}:{parts.port or _PORTS[parts.scheme]}"  # for messages: without the password
         self._url = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
         if parts.port is None:
             self._url += f":{_PORTS[parts.scheme]}"
         self._database = unquote(parts.path.strip("/")) or "default"
-        self._headers = {"user-agent": "holeshot"}
-        if parts.username:
-            self._headers["x-clickhouse-user"] = unquote(parts.username)
-            self._headers["x-clickhouse-key"] = unquote(parts.password or "")
         self._session: aiohttp.ClientSession | None = None
 
     async def insert(self, table: str, columns: Sequence[str], rows: bytes) -> None:
@@ -114,18 +112,25 @@ class ClickHouse:
         if self._session is not None:
             await self._session.close()
 
+    def _login(self) -> dict[str, str]:
+        parts = urlsplit(self._address.url)
+        if not parts.username:
+            return {}
+        return {"x-clickhouse-user": unquote(parts.username), "x-clickhouse-key": unquote(parts.password or "")}
+
     @asynccontextmanager
     async def _asked(
         self, settings: Mapping[str, str], body: bytes, timeout_s: float | None
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         if self._session is None:
-            self._session = aiohttp.ClientSession(headers=self._headers, auto_decompress=False)
+            self._session = aiohttp.ClientSession(headers={"user-agent": "holeshot"}, auto_decompress=False)
         try:
             async with (
                 asyncio.timeout(timeout_s),
                 self._session.post(
                     self._url,
                     params={"database": self._database, **settings},
+                    headers=self._login(),
                     data=BytesIO(body),  # written piece by piece
                     timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT_S),
                     allow_redirects=False,

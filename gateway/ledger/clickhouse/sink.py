@@ -18,6 +18,7 @@ from typing import BinaryIO
 import msgspec
 import structlog
 
+from gateway.core.addresses import Address
 from gateway.core.log import OutageCauses
 from gateway.core.tasks import pause
 from gateway.ledger.clickhouse.schema import prepare_clickhouse
@@ -215,11 +216,14 @@ class ClickHouseSink:
         settings: ClickHouseSettings,
         spool_dir: Path,
         *,
+        address: Address | None = None,
         clock: Callable[[], float] = time.monotonic,
         unix_clock: Callable[[], float] = time.time,
         server: ClickHouse | None = None,
     ) -> None:
         """Make the queue's folder. Does not connect yet. ``server`` replaces the one of the settings.
+
+        ``address``: that of the settings, of which the login may be renewed.
 
         Raises:
             SpoolError: the folder cannot be made.
@@ -234,7 +238,7 @@ class ClickHouseSink:
         self._unix_clock = unix_clock
         self.away = False
         self.rejected = 0
-        self._server = server or ClickHouse(settings.url.get_secret_value())
+        self._server = server or ClickHouse(address or settings.url.get_secret_value())
         self._keep_days = settings.keep_days
         self._clock = clock
         self._prepared = False

@@ -14,6 +14,7 @@ import structlog
 from gateway.alerts.sources import Slowdown
 from gateway.alerts.stated_models import Hour, Stated
 from gateway.core import tasks
+from gateway.core.addresses import Address, text_of
 from gateway.core.calls import CallStart
 from gateway.core.reports import (
     RETRY_S,
@@ -130,7 +131,7 @@ class Replays:
     """Runs replays in a child process at low priority: they delay no call, however long they take."""
 
     def __init__(
-        self, url: str, *, clock: Callable[[], float], kept_s: float = REPLAYS_KEPT_S, turn_s: float = TURN_S
+        self, url: str | Address, *, clock: Callable[[], float], kept_s: float = REPLAYS_KEPT_S, turn_s: float = TURN_S
     ) -> None:
         """``url``: of the ledger. ``turn_s``: the longest wait of a request for those before it."""
         self._turn_s = turn_s
@@ -155,7 +156,7 @@ class Replays:
 
     async def _ask(self, wanted: ReplayWanted) -> msgspec.Raw:
         request = {
-            "url": self._url,
+            "url": text_of(self._url),
             "window": wanted.window.value,
             "window_s": wanted.window.length.total_seconds(),
             "model": wanted.model,
