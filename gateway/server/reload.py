@@ -7,6 +7,7 @@ A reload never removes authentication: that takes a restart.
 
 import asyncio
 import signal
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from math import inf
@@ -46,6 +47,11 @@ NEEDS_RESTART = (
 # Of these, user and password are renewed while it runs.
 ADDRESSES = ("database_url", "reports_database_url", "redis_url")
 REFUSED_EVERY_S = 10.0  # the least interval at which the files are read as a store refuses a login, and commands run
+
+
+# A file of which half of the clients are gone, of four or more, may be cut short: it is read twice, so far apart.
+LOST_CLIENTS_S = 30.0
+FEW_CLIENTS = 4
 
 
 Load = Callable[[], Settings]
@@ -135,17 +141,71 @@ def _say_the_same(one: Settings, other: Settings) -> bool:
     )
 
 
+class Doubts:
+    """Holds a configuration back of which half of the clients are gone, until it has been read again a while later.
+
+    A full disk, or an upload that stands still, leaves the beginning of a file, which may be valid: to take it over
+    would cut the calls of all clients in the rest.
+    """
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        """``clock``: monotonic, in seconds."""
+        self._clock = clock
+        self._held: Settings | None = None
+        self._until_s = 0.0
+
+    def is_due(self) -> bool:
+        """Whether what is held has to be read again."""
+        return self._held is not None and self._clock() >= self._until_s
+
+    def is_new(self, new: Settings) -> bool:
+        """Whether another one than ``new`` was held before, or none."""
+        return self._held is None or not _say_the_same(self._held, new)
+
+    def holds(self, running: Settings, new: Settings, *, is_confirmed: bool) -> bool:
+        """Whether ``new`` is held; ``is_confirmed``: its operator has asked for it."""
+        is_again = not self.is_new(new)
+        if not is_confirmed and lost_clients(running, new) and not (is_again and self.is_due()):
+            if not is_again:
+                self._held, self._until_s = new, self._clock() + LOST_CLIENTS_S
+            return True
+        self._held = None
+        return False
+
+
+def lost_clients(running: Settings, new: Settings) -> int:
+    """Return how many clients of the file are gone in ``new``, if these are half of them or more, of four or more."""
+    gone = len(running.clients.keys() - new.clients.keys())
+    return gone if len(running.clients) >= FEW_CLIENTS and 2 * gone >= len(running.clients) else 0
+
+
+def with_denials(running: Settings, new: Settings) -> Settings:
+    """Return ``running`` with what ``new`` denies besides: that is never too soon."""
+    issuers = {
+        name: each.model_copy(update={"deny": tuple(dict.fromkeys((*each.deny, *new.issuers[name].deny)))})
+        for name, each in running.issuers.items()
+        if name in new.issuers
+    }
+    return running.model_copy(update={"issuers": {**running.issuers, **issuers}})
+
+
 class Reloader:
     """Reloads the configuration on SIGHUP, when one of its files changes, and when a command is due to run again."""
 
     def __init__(
-        self, gateway: Gateway, source: ConfigurationSource, certificate: RenewableCertificate | None = None
+        self,
+        gateway: Gateway,
+        source: ConfigurationSource,
+        certificate: RenewableCertificate | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Start watching the files of ``source``; ``certificate`` is checked too."""
+        """Start watching the files of ``source``; ``certificate`` is checked too. ``clock``: monotonic, in seconds."""
         self._gateway = gateway
         self._source = source
         self._files = WatchedFiles(source.files)
         self._certificate = certificate
+        self._doubts = Doubts(clock)
+        self._is_confirmed = False  # by SIGHUP
         self._log = structlog.get_logger()
         self._is_invalid = False  # the file, as it was read last
         self._told: list[str] = []  # the settings of which the log says that they need a restart
@@ -154,8 +214,12 @@ class Reloader:
         self._refused_at_s = -inf
         loop = asyncio.get_running_loop()
         gateway.addresses.read_again = self.read_again
-        loop.add_signal_handler(signal.SIGHUP, self._wanted.set)
+        loop.add_signal_handler(signal.SIGHUP, self._hang_up)
         self._task = loop.create_task(self._run())
+
+    def _hang_up(self) -> None:
+        self._is_confirmed = True
+        self._wanted.set()
 
     async def close(self) -> None:
         """Stop watching."""
@@ -183,11 +247,13 @@ class Reloader:
             reading, self._reading = self._reading, None
             is_wanted = self._wanted.is_set()
             self._wanted.clear()
+            is_confirmed, self._is_confirmed = self._is_confirmed, False
             if self._certificate is not None:
                 self._certificate.look(at_once=is_wanted)
-            if self._files.have_changed() or is_wanted or self._source.references.is_due():
+            is_due = self._source.references.is_due() or self._doubts.is_due()
+            if self._files.have_changed() or is_wanted or is_due:
                 try:
-                    await self._reload()
+                    await self._reload(is_confirmed=is_confirmed)
                 except Exception:  # noqa: BLE001 - whatever a file contains, the next one must be read
                     # Event configuration.unreadable: Reading the file failed in an unforeseen way. The running
                     # configuration stays.
@@ -198,7 +264,7 @@ class Reloader:
                         reading.set_result(None)
                 end_if_cancelled()
 
-    async def _reload(self) -> None:
+    async def _reload(self, *, is_confirmed: bool = False) -> None:
         running = self._gateway.context.settings
         try:
             new = await asyncio.to_thread(self._source.load)  # it may run commands, and files may be on a slow disk
@@ -216,12 +282,16 @@ class Reloader:
         restart = needing_restart(running, new)
         try:
             accepted = taken_over(running, new)
+            is_new = self._doubts.is_new(accepted)
+            if self._doubts.holds(running, accepted, is_confirmed=is_confirmed):
+                self._hold(running, accepted, is_new=is_new)
+                return
             if _say_the_same(accepted, running) and (not restart or restart == self._told):
                 self._told = restart
                 if self._is_invalid:
                     self._is_invalid = False
-                    # Event configuration.valid_again: The file, of which `configuration.invalid` said what is wrong, is
-                    # what is in force again.
+                    # Event configuration.valid_again: The file, of which `configuration.invalid` said what is wrong, or
+                    # `configuration.waits` that half of it is gone, is what is in force again.
                     # Do: Nothing.
                     self._log.info("configuration.valid_again")
                 return  # also where a command has run again, and printed the same
@@ -237,6 +307,26 @@ class Reloader:
         # Event configuration.reloaded: The changed file is in force for new calls.
         # Do: Nothing.
         self._log.info("configuration.reloaded", models=len(new.models), providers=len(new.providers))
+
+    def _hold(self, running: Settings, new: Settings, *, is_new: bool) -> None:
+        """Wait with ``new``, but for what it denies."""
+        denied = with_denials(running, new)
+        if denied != running:
+            self._gateway.reload(denied)
+        if is_new:
+            self._is_invalid = True
+            # Event configuration.waits: Half of the `clients` or more are gone from the changed file, as if it had been
+            # cut short. Nothing is changed, nor any call cut, until the same content was read again after `wait_s`
+            # seconds; only what it denies holds at once.
+            # Do: If that is meant, wait, or send SIGHUP. Else put the whole file back.
+            self._log.warning(
+                "configuration.waits",
+                gone=lost_clients(running, new),
+                clients=len(running.clients),
+                wait_s=LOST_CLIENTS_S,
+                effect="the running configuration stays until then",
+                hint="if that is meant, wait, or send SIGHUP; else put the whole file back",
+            )
 
     def _log_invalid(self, problem: str) -> None:
         self._is_invalid = True
@@ -260,15 +350,18 @@ def check_opens(settings: Settings) -> None:
 class Latest:
     """The configuration for a worker that starts now: the one the running workers have accepted. It logs nothing."""
 
-    def __init__(self, settings: Settings, source: ConfigurationSource) -> None:
-        """Start with the running configuration and its source."""
+    def __init__(
+        self, settings: Settings, source: ConfigurationSource, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        """Start with the running configuration and its source. ``clock``: monotonic, in seconds."""
         self.settings = settings
+        self._doubts = Doubts(clock)
         self._source = source
         self._files = WatchedFiles(source.files)
 
     def look(self) -> None:
         """Read the configuration again if one of its files has changed."""
-        if self._files.have_changed():
+        if self._files.have_changed() or self._doubts.is_due():
             self.read()
 
     def renew(self) -> None:
@@ -276,10 +369,14 @@ class Latest:
         if self._source.references.is_due():
             self.read()
 
-    def read(self) -> None:
-        """Read the configuration again; if the new one cannot be read or is not accepted, the old one stays."""
+    def read(self, *, is_confirmed: bool = False) -> None:
+        """Read the configuration again; if the new one cannot be read or is not accepted, the old one stays.
+
+        ``is_confirmed``: its operator has asked for it.
+        """
         with suppress(Exception):  # whatever a file contains: an error would end the workers' parent, and so them all
             new = taken_over(self.settings, self._source.load())
             check_opens(new)
-            self.settings = new
+            if not self._doubts.holds(self.settings, new, is_confirmed=is_confirmed):
+                self.settings = new
         self._files.watch(self._source.files)

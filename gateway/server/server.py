@@ -21,6 +21,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from contextlib import AsyncExitStack
 from datetime import UTC, date, datetime
 from enum import EnumType
+from functools import partial
 from importlib.util import find_spec
 from types import MappingProxyType
 from typing import Any, NoReturn
@@ -615,7 +616,7 @@ def _supervise(settings: Settings, port: SharedPort, source: ConfigurationSource
         work,
         beats,
         on_look=latest.look,
-        on_reload=latest.read,
+        on_reload=partial(latest.read, is_confirmed=True),
         on_stop=port.close,  # else clients could connect, and wait in vain, after the last worker's end
         on_death=forget_process,
         at_exit=log.drain,

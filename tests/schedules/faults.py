@@ -322,13 +322,19 @@ data:
 |---|---|---|---|"""
 
 
-# Likewise, as tests/services/gateway/test_rotated_passwords.py has it.
+# Likewise, as tests/services/gateway/test_rotated_passwords.py and tests/app/gateway/test_reload.py have it.
 RENEWALS = {
     "a store's user or password in a file or a command's output": (
         "running calls and open connections; new ones have the new login",
         "nothing; rows wait while neither is let in",
         "log `configuration.logins_renewed`; refused, it is read again at once, every 10 s at most",
     ),
+    "half of the clients or more, of four or more, go from the file": (
+        "everything, until the same was read again 30 s later or SIGHUP asks for it; what it denies holds at once",
+        "then the calls of clients that are gone",
+        "log `configuration.waits`",
+    ),
+    "a provider or a model goes from the file": ("running calls", "nothing", "log `configuration.reloaded`"),
 }
 WHILE_IT_RUNS = """## Changed while it runs
 

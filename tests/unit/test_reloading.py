@@ -6,7 +6,16 @@ from typing import Any
 import pytest
 
 from gateway.core.tasks import WatchedFiles
-from gateway.server.reload import NEEDS_RESTART, ConfigurationRefusedError, ConfigurationSource, Latest, taken_over
+from gateway.server.reload import (
+    LOST_CLIENTS_S,
+    NEEDS_RESTART,
+    ConfigurationRefusedError,
+    ConfigurationSource,
+    Doubts,
+    Latest,
+    taken_over,
+    with_denials,
+)
 from gateway.settings import References, Settings, load
 
 CLIENT = {"key_sha256": "a" * 64}
@@ -94,6 +103,64 @@ def test_a_worker_that_is_started_later_gets_the_clients_that_came_meanwhile_and
     latest.look()
     assert not offered
     assert latest.settings.clients
+
+
+def many(count: int) -> dict[str, Any]:
+    return {f"c{number}": {"key_sha256": f"{number:064x}"} for number in range(count)}
+
+
+@pytest.mark.parametrize(("before", "after", "is_held"), [(4, 2, True), (4, 3, False), (3, 1, False), (41, 20, True)])
+def test_of_a_file_of_which_half_of_the_clients_are_gone_nothing_is_taken_over_at_once(
+    before: int, after: int, *, is_held: bool
+) -> None:
+    now_s = [0.0]
+    doubts = Doubts(lambda: now_s[0])
+    running, cut = settings(clients=many(before)), settings(clients=many(after))
+    assert doubts.holds(running, cut, is_confirmed=False) is is_held
+    now_s[0] = LOST_CLIENTS_S
+    assert doubts.is_due() is is_held
+    assert not doubts.holds(running, cut, is_confirmed=False)  # as it was read twice
+    assert not doubts.is_due()
+
+
+def test_a_file_that_goes_on_changing_waits_anew_and_one_that_is_asked_for_does_not_wait() -> None:
+    now_s = [0.0]
+    doubts = Doubts(lambda: now_s[0])
+    running = settings(clients=many(10))
+    assert doubts.holds(running, settings(clients=many(2)), is_confirmed=False)
+    now_s[0] = LOST_CLIENTS_S
+    assert doubts.holds(running, settings(clients=many(3)), is_confirmed=False)  # it is still being uploaded
+    assert not doubts.is_due()
+    assert not doubts.holds(running, settings(clients=many(3)), is_confirmed=True)
+    assert not doubts.is_due()
+    assert doubts.holds(running, settings(clients=many(3)), is_confirmed=False)
+    assert not doubts.holds(running, settings(clients=many(10)), is_confirmed=False)  # whole again
+    assert not doubts.is_due()
+
+
+def test_a_worker_that_is_started_later_has_no_clients_less_than_the_others(tmp_path: Path) -> None:
+    path, now_s = tmp_path / "gateway.yaml", [0.0]
+    path.write_text("a")
+    source = ConfigurationSource(path, lambda: settings(clients=many(2)), References())
+    latest = Latest(settings(clients=many(4)), source, lambda: now_s[0])
+    latest.read()
+    assert len(latest.settings.clients) == 4
+    now_s[0] = LOST_CLIENTS_S
+    latest.look()
+    assert len(latest.settings.clients) == 2
+    asked = Latest(settings(clients=many(4)), source, lambda: now_s[0])
+    asked.read(is_confirmed=True)
+    assert len(asked.settings.clients) == 2
+
+
+def test_what_is_denied_holds_at_once_also_in_a_file_that_waits() -> None:
+    issuer = {"issuer": "https://login.example", "audience": "https://gateway.example", "claim": "sub"}
+    running = settings(clients=many(4), issuers={"company": {**issuer, "deny": ["ann"]}})
+    new = settings(clients=many(2), issuers={"company": {**issuer, "deny": ["ben"]}})
+    held = with_denials(running, new)
+    assert held.issuers["company"].deny == ("ann", "ben")
+    assert held.clients == running.clients
+    assert with_denials(running, settings(clients=many(2))) == running
 
 
 def test_a_file_whose_reading_fails_in_a_way_that_was_not_foreseen_leaves_what_was_there(tmp_path: Path) -> None:

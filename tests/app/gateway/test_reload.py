@@ -2,10 +2,11 @@
 
 import asyncio
 import copy
+import hashlib
 
 import pytest
 
-from gateway.server.reload import ConfigurationSource, Reloader
+from gateway.server.reload import LOST_CLIENTS_S, ConfigurationSource, Reloader
 from gateway.settings import References
 from providers.simulator.script import Delta, Gate, RoleOnly, ScriptedProvider, answer
 from tests.app.gateway.running_gateway import MODEL, Serve, read, single
@@ -100,6 +101,44 @@ async def test_what_waits_for_a_restart_is_no_reload_each_time_that_the_files_ar
         await reloader._reload()
         assert running.gateway.context.fleet is fleet
         await reloader.close()
+
+
+async def test_a_file_cut_short_cuts_no_call_until_it_was_read_again(serve: Serve) -> None:
+    go = asyncio.Event()
+    keys = {f"c{number}": {"key_sha256": hashlib.sha256(f"k{number}".encode()).hexdigest()} for number in range(4)}
+    script = [RoleOnly(), Delta("begun"), Gate(go), *answer(" end")[1:]]
+    async with serve(alpha=script, config={"clients": keys}) as running:
+        cut = read({**running.config, "clients": {name: keys[name] for name in ("c0", "c1")}}, running.folder)
+        now_s = [0.0]
+        source = ConfigurationSource(None, lambda: cut, References())
+        reloader = Reloader(running.gateway, source, clock=lambda: now_s[0])
+        headers = {"authorization": "Bearer k3"}
+        async with running.chat(stream=True, headers=headers) as under_way:
+            await under_way.content.readuntil(b"begun")
+            await reloader._reload()
+            go.set()
+            assert (await under_way.read()).endswith(b"data: [DONE]\n\n")
+        async with running.get("/v1/models", headers=headers) as response:
+            assert response.status == 200
+        now_s[0] = LOST_CLIENTS_S
+        await reloader._reload()
+        async with running.get("/v1/models", headers=headers) as response:
+            assert response.status == 401
+        await reloader.close()
+
+
+async def test_a_call_of_a_model_that_is_removed_ends(serve: Serve) -> None:
+    go = asyncio.Event()
+    script = [RoleOnly(), Delta("begun"), Gate(go), *answer(" end")[1:]]
+    async with serve(alpha=script) as running, running.chat(stream=True) as under_way:
+        await under_way.content.readuntil(b"begun")
+        config = copy.deepcopy(running.config)
+        config["models"] = {"other": {"deployments": ["alpha/other"]}}
+        running.gateway.reload(read(config, running.folder))
+        async with running.chat() as response:
+            assert response.status == 404
+        go.set()
+        assert (await under_way.read()).endswith(b"data: [DONE]\n\n")
 
 
 async def test_a_setting_written_as_its_profile_has_it_is_a_change(serve: Serve) -> None:
