@@ -120,8 +120,8 @@ class Gateway:
         # Samples, dollars of a day and strikes go by Redis' clock, also where this machine's is off.
         steering_clock = self.leases.shared_clock or runtime.unix_clock
         spending, strikes = Spending(steering_clock), Strikes(steering_clock)
-        self._response_store = response_store(addresses.redis)
-        self.redis_board = redis_board(addresses.redis, steering_clock, spending, strikes)
+        self._response_store = response_store(settings, addresses.redis)
+        self.redis_board = redis_board(settings, addresses.redis, steering_clock, spending, strikes)
         process_id = runtime.new_id()
         worker = f"{replica}-{process_id}"  # no other process may ever use the same spool
         self.live = Live(
@@ -133,7 +133,7 @@ class Gateway:
             catch_up=outbox.drain,
         )
         self.tracing = Tracing(settings, worker=worker, clock=runtime.clock)
-        self.live_sharing = live_sharing(addresses.redis, self.live, runtime)
+        self.live_sharing = live_sharing(settings, addresses.redis, self.live, runtime)
         database = self._database = _database(addresses.database)
         self.ledger = Ledger(
             database,

@@ -118,7 +118,7 @@ async def ask_redis(settings: Settings, *, everything: bool = False) -> RedisFou
 
     from gateway.topology.nodes import connect, why  # noqa: PLC0415 - likewise
 
-    nodes = connect(settings.redis_url.get_secret_value(), CHECK_S)
+    nodes = connect(settings.redis_url.get_secret_value(), CHECK_S, settings.redis_prefix)
     try:
         async with asyncio.timeout(CHECK_S):
             await nodes.check()
@@ -156,7 +156,7 @@ def leases(settings: Settings, runtime: Runtime, address: Address | None) -> Lea
     from gateway.topology.nodes import connect  # noqa: PLC0415 - 14 MB
 
     times = runtime.lease_times or USUAL
-    redis = connect(address, times.timeout_s)
+    redis = connect(address, times.timeout_s, settings.redis_prefix)
     return SharedLeases(
         redis,
         clock=runtime.clock,
@@ -167,17 +167,17 @@ def leases(settings: Settings, runtime: Runtime, address: Address | None) -> Lea
     )
 
 
-def response_store(address: Address | None) -> "Nodes | None":
+def response_store(settings: Settings, address: Address | None) -> "Nodes | None":
     """Return the Redis that records which deployment made each stored response; None without Redis."""
     if address is None:
         return None
     from gateway.topology.nodes import connect  # noqa: PLC0415 - 14 MB
 
-    return connect(address)
+    return connect(address, prefix=settings.redis_prefix)
 
 
 def redis_board(
-    address: Address | None, unix_clock: Callable[[], float], spending: Spending, strikes: Strikes
+    settings: Settings, address: Address | None, unix_clock: Callable[[], float], spending: Spending, strikes: Strikes
 ) -> "RedisBoard | None":
     """Return the leaderboard that replicas share; None without Redis."""
     if address is None:
@@ -185,17 +185,19 @@ def redis_board(
     from gateway.steering import RedisBoard  # noqa: PLC0415 - 14 MB
     from gateway.topology.nodes import connect  # noqa: PLC0415 - likewise
 
-    return RedisBoard(connect(address), unix_clock=unix_clock, spending=spending, strikes=strikes)
+    return RedisBoard(
+        connect(address, prefix=settings.redis_prefix), unix_clock=unix_clock, spending=spending, strikes=strikes
+    )
 
 
-def live_sharing(address: Address | None, live: Live, runtime: Runtime) -> "Sharing | None":
+def live_sharing(settings: Settings, address: Address | None, live: Live, runtime: Runtime) -> "Sharing | None":
     """Return the sharing of ``live`` with other workers and replicas; None without Redis."""
     if address is None:
         return None
     from gateway.live.sharing import TIMEOUT_S, Sharing  # noqa: PLC0415 - 14 MB
     from gateway.topology.nodes import connect  # noqa: PLC0415 - 14 MB
 
-    redis = connect(address, TIMEOUT_S)
+    redis = connect(address, TIMEOUT_S, settings.redis_prefix)
     return Sharing(redis, live, clock=runtime.clock, unix_clock=runtime.unix_clock)
 
 

@@ -445,7 +445,7 @@ class _Listener:
         try:
             await self._nodes.find()
             async with self._nodes.pubsub(VIEWERS_KEY) as pubsub:
-                await pubsub.subscribe(self._channel)
+                await pubsub.subscribe(self._nodes.named(self._channel))
                 while True:
                     message = await pubsub.get_message(timeout=POLL_S)
                     end_if_cancelled()

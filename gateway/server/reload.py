@@ -34,6 +34,7 @@ NEEDS_RESTART = (
     "database_url",
     "reports_database_url",
     "redis_url",
+    "redis_prefix",
     "spool_dir",
     "ledger",
     "keys",

@@ -398,6 +398,8 @@ class Settings(Section):
     database_url: SecretStr = SecretStr("sqlite:///var/holeshot.db")
     reports_database_url: SecretStr | None = None
     redis_url: SecretStr | None = None
+    # Of all keys there: an own one for each environment that shares a Redis.
+    redis_prefix: Annotated[str, Field(pattern="^[A-Za-z0-9_.:-]{1,64}$")] = "holeshot"
     spool_dir: str = "var/spool"
     ledger: LedgerSettings = LedgerSettings()
     refusals: RefusalSettings = RefusalSettings()

@@ -52,6 +52,8 @@ LONGEST = 4.0
 # Replies of a node that does not serve the key, or not now; they remain if the node that they name fails, too.
 REDIRECTED = (MovedError, AskError, TryAgainError, ClusterDownError, ReadOnlyError)
 
+PREFIX = "holeshot"  # of every key, as other rooms write them
+
 Command = Sequence[str | bytes | int | float]
 
 
@@ -138,14 +140,17 @@ class Nodes:
     the masters.
     """
 
-    def __init__(self, address: str | Address, timeout_s: float = TIMEOUT_S) -> None:
+    def __init__(self, address: str | Address, timeout_s: float = TIMEOUT_S, prefix: str = PREFIX) -> None:
         """Connect nowhere yet. New connections have the login that ``address`` has then.
+
+        ``prefix`` stands in Redis in the place of ``PREFIX``, so that several environments can share it.
 
         Raises:
             RedisUrlError: the URL is invalid.
 
         """
         self.version = 0
+        self._prefix = prefix
         self._address = address = address if isinstance(address, Address) else Address(address)
         url = self._url = read_url(address.url)
         self._options: Mapping[str, Any] = {
@@ -196,7 +201,11 @@ class Nodes:
 
     def shard_of(self, key: str) -> str:
         """Return the shard that serves ``key``."""
-        return "" if self._map is None else self._map.shard_of(key)
+        return "" if self._map is None else self._map.shard_of(self.named(key))
+
+    def named(self, key: str) -> str:
+        """Return the name in Redis of a key or a channel."""
+        return self._prefix + key.removeprefix(PREFIX) if key.startswith(f"{PREFIX}:") else key
 
     def address(self, shard: str) -> str:
         """Return a shard's address for logs: host and port, or a path."""
@@ -226,6 +235,8 @@ class Nodes:
         loop = asyncio.get_running_loop()
         began_s = loop.time()
         refused = self._address.url
+        if self._prefix != PREFIX:
+            commands = [self._with_names(words) for words in commands]
         try:
             return await self._run(shard, commands)
         except AuthenticationError:
@@ -247,6 +258,13 @@ class Nodes:
             await self._follow(commands, replies)
         self._loaded.update((shard, str(words[1])) for words in commands if words[0] == "EVAL")
         return replies
+
+    def _with_names(self, words: Command) -> Command:
+        """Return a command with the names of its keys in Redis."""
+        first, number = (3, int(words[2])) if words[0] == "EVAL" else (1, 1)
+        keys = words[first : first + number]
+        named = [self.named(each) if isinstance(each, str) else each for each in keys]
+        return (*words[:first], *named, *words[first + number :])
 
     def _short(self, shard: str, words: Command) -> Command:
         """Return an ``EVAL`` with its script's digest, if the shard has the script."""
@@ -483,14 +501,14 @@ class Nodes:
         )
 
 
-def connect(url: str | Address, timeout_s: float = TIMEOUT_S) -> Nodes:
+def connect(url: str | Address, timeout_s: float = TIMEOUT_S, prefix: str = PREFIX) -> Nodes:
     """Return the nodes of ``redis_url``; they connect when they are used.
 
     Raises:
         RedisUrlError: the URL is invalid.
 
     """
-    return Nodes(url, timeout_s)
+    return Nodes(url, timeout_s, prefix)
 
 
 def why(error: BaseException) -> str:

@@ -57,6 +57,7 @@ REASONS: Mapping[str, Reasons] = {
             "A streaming replica of `database_url`, for what only reads for people: the page, `/api`, `sql`,"
             " `replay`, `slowdowns`, `leaderboard --since`. While it is away these get 503."
         ),
+        "redis_prefix": "The beginning of all keys in Redis. Environments that share one Redis need one each.",
         "redis_url": (
             "Shares leaderboard and limits between workers and replicas: one Redis or Valkey, a Cluster, or the"
             " master that Sentinels name ([how to write it](../guides/replicas.md#redis))."
