@@ -64,7 +64,7 @@ CLIENT = f"clients: {{ a: {{ key_sha256: {HASH}"
         ("providers: { ollama: { url: x } }\n", "1: providers.ollama.url", "base_url"),
         ("providers: { ollama: { Base-URL: x } }\n", "1: providers.ollama.Base-URL", "base_url"),
         ("providers: { ollama: { key: x } }\n", "1: providers.ollama.key", "api_key"),
-        ("redis: x\n", "1: redis", "redis_url"),
+        ("redis: x\n", "1: redis", "redis_url' or 'redis_prefix"),
         ("log: debug\n", "1: log", "log_level' or 'log_format"),
         (f"{MODEL}, price: 1 }}] }} }}\n", "2: models.m.deployments[0].price", "price_per_mtok"),
         (f"{MODEL}, headers: {{ a: b }} }}] }} }}\n", "2: models.m.deployments[0].headers", "extra_headers"),
