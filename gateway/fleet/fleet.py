@@ -696,9 +696,10 @@ class Fleet:
         provider, slash, _ = name.partition("/")
         if adhoc and not slash and "," not in name and may_be_asked(name) and self._settings.providers:
             first, *others = (f"{each}/{name}" for each in _owners_first(name, self._settings.providers))
-            hint += f"; its provider before it names any other, as {first}{', …' if others else ''}"
+            hint += f" (its provider before it names any other, as {first}{', …' if others else ''})"
         if adhoc and slash and provider not in self._settings.providers:
-            hint += f"; {provider!r} is not a configured provider ({', '.join(self._settings.providers) or 'none'})"
+            known = ", ".join(self._settings.providers) or "none"
+            hint += f"{' ' if near else '; '}{provider!r} is not a configured provider ({known})"
         return f"the model {_bounded(name)!r} does not exist; {hint}"
 
 

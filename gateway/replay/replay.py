@@ -89,12 +89,14 @@ def replay(
 
 def _unanswerable(answer: Replayed, sample: Sample) -> str | None:
     if answer.calls < LEAST_CALLS:
-        return f"{answer.calls} calls are too few, {LEAST_CALLS} are needed"
+        calls = "1 call is" if answer.calls == 1 else f"{answer.calls} calls are"
+        return f"{calls} too few, {LEAST_CALLS} are needed"
     if not answer.deployments:
         return "no deployment is left of which enough first tokens are known"
     audits = sum(each.audits for each in answer.needs)
     if sample.unknown > _UNKNOWN or (sample.strata and audits < LEAST_AUDITS):
-        return f"of the losers {audits} were audited, {LEAST_AUDITS} are needed for medians"
+        were = "1 was" if audits == 1 else f"{audits} were"
+        return f"of the losers {were} audited, {LEAST_AUDITS} are needed for medians"
     return None
 
 

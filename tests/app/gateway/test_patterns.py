@@ -337,6 +337,20 @@ async def test_claude_as_everybody_starts_it_works_with_the_file(serve: Serve, w
         assert [each.body["model"] for each in running["anthropic"].received] == [name]
 
 
+async def test_a_near_name_and_a_provider_are_told_in_one_sentence_each(serve: Serve) -> None:
+    async with serve(alpha=None) as running:
+        near = f"did you mean '{MODEL}'?"
+        for asked, said in {
+            f"{MODEL}x": f"{near} (its provider before it names any other, as alpha/{MODEL}x)",
+            f"x/{MODEL}": f"{near} 'x' is not a configured provider (alpha)",
+            "x/quite-another": "'x' is not a configured provider (alpha)",
+        }.items():
+            async with running.chat(model=asked) as response:
+                message = (await response.json())["error"]["message"]
+            assert said in message
+            assert "?;" not in message
+
+
 @pytest.mark.parametrize("models", [{}, PATTERN], ids=["exact", "patterns"])
 async def test_who_may_name_deployments_hears_how_the_model_of_its_provider_is_named(
     serve: Serve, models: dict[str, Any]

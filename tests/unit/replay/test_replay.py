@@ -128,6 +128,8 @@ def test_calls_that_ran_alone_say_nothing_of_two() -> None:
 def test_few_calls_are_too_few() -> None:
     rows, _ = calls(PLAIN, 40, 1.0)
     assert answered(rows).note == "40 calls are too few, 100 are needed"
+    alone, _ = calls(PLAIN, 1, 1.0)
+    assert answered(alone).note == "1 call is too few, 100 are needed"
 
 
 def test_more_audits_narrow_the_interval() -> None:
