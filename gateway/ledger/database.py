@@ -553,19 +553,24 @@ def demand_ledger(url: str) -> None:
     """Check that the SQLite file of ``url`` exists: SQLite makes an empty one of a wrong name. Postgres is not asked.
 
     Raises:
-        DatabaseUrlError: as for ``parse_url``.
+        DatabaseUrlError: as for ``parse_url``; or it is a folder.
         DatabaseUnreachableError: there is no file.
 
     """
-    if is_sqlite(parsed := parse_url(url)) and not Path(str(parsed.database)).is_file():
+    if is_sqlite(parsed := parse_url(url)) and not (path := Path(str(parsed.database))).is_file():
+        _check_is_no_folder(path)
         raise DatabaseUnreachableError(f"there is no ledger at {parsed.database}; run: holeshot migrate")
+
+
+def _check_is_no_folder(path: Path) -> None:
+    if path.is_dir():
+        raise DatabaseUrlError(f"database_url: {path} is a folder: name a file in it")
 
 
 def _sqlite_engine(url: URL, pool_size: int) -> AsyncEngine:
     path = Path(str(url.database))
     folder = path.parent
-    if path.is_dir():
-        raise DatabaseUrlError(f"database_url: {path} is a folder: name a file in it")
+    _check_is_no_folder(path)
     try:
         make_private(folder)
     except OSError as error:

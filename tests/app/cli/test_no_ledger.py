@@ -80,7 +80,7 @@ def test_a_folder_is_no_ledger(holeshot: Holeshot, here: Path, command: list[str
     result = holeshot(*command, HOLESHOT_CONFIG="gateway.yaml", HOLESHOT_DATABASE_URL="sqlite:///folder")
 
     assert (result.exit_code, result.stdout) == (1, "")
-    assert result.stderr.splitlines()[-1] == "holeshot: there is no ledger at folder; run: holeshot migrate"
+    assert result.stderr.splitlines()[-1] == "holeshot: database_url: folder is a folder: name a file in it"
 
 
 def test_a_ledger_is_not_made_in_place_of_a_folder(holeshot: Holeshot, here: Path) -> None:
