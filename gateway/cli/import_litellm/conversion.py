@@ -232,7 +232,10 @@ class _Conversion:
         if CLIENT in (clients := self._settings.config.get("clients", {})):
             clients[CLIENT]["adhoc"] = True
         prefix, slash, rest = entry.name.partition("/")
-        said = "patterns have no counterpart: clients with `adhoc: true` write PROVIDER/MODEL; or add `models`"
+        said = (
+            "a star stands at the end of a name, behind how it begins: clients with `adhoc: true` write PROVIDER/MODEL;"
+            " or add `models`"
+        )
         if slash and "*" not in prefix and rest == "*":
             self.addresses.prefer(entry.address, entry.key, prefix)
             said = f"became provider {prefix!r}: clients with `adhoc: true` name any model, {prefix}/MODEL"
@@ -253,6 +256,9 @@ class _Conversion:
             is_spare = weight == 0 and any(each != 0 for each in weights)
             ranks.setdefault(inf if is_spare else entry.order, []).append((entry, weight))
         models = [model for rank in sorted(ranks) if (model := self._model(ranks[rank])) is not None]
+        if public.endswith("*") and len(models) > 1:
+            self._notes.add((*entries[0].place, "litellm_params"), "a pattern has one `order`: only the first is kept")
+            del models[1:]
         later = [f"{public}-order-{number}" for number in range(2, len(models) + 1)]
         self._models |= zip((public, *later), models, strict=False)
         if later:

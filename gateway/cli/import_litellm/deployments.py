@@ -311,7 +311,14 @@ class Entry(msgspec.Struct):
     @property
     def is_wildcard(self) -> bool:
         """Whether it is a pattern for any model of a provider."""
-        return "*" in self.name or "*" in self.model
+        return ("*" in self.name or "*" in self.model) and not self.is_begun
+
+    @property
+    def is_begun(self) -> bool:
+        """Whether it is a pattern for names that begin so, as models have them: ``claude-*``."""
+        begin, star, rest = self.name.partition("*")
+        is_of_provider = not begin or begin.find("/") == len(begin) - 1  # openai/*
+        return bool(star) and not rest and not is_of_provider and "*" not in self.model[:-1]
 
 
 def _mode(_entry: Entry, info: Section, field: str, remark: str) -> None:

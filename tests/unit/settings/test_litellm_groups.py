@@ -91,7 +91,22 @@ def test_wildcards_are_providers_under_the_names_that_clients_say(imported: Impo
     assert list(settings.models) == ["gpt"]
     assert settings.clients["litellm-master"].adhoc
     assert remarks(converted, "any model, together_ai/MODEL")
-    assert remarks(converted, "model_list[2].model_name: patterns have no counterpart")
+    assert remarks(converted, "model_list[2].model_name: a star stands at the end of a name, behind how it begins")
+
+
+def test_names_that_begin_so_are_models_with_a_star(imported: Import) -> None:
+    settings, converted = imported("""
+model_list:
+  - { model_name: "claude-*", litellm_params: { model: "anthropic/claude-*", api_key: os.environ/ANTHROPIC_API_KEY } }
+  - { model_name: "claude-*", litellm_params: { model: "openrouter/anthropic/claude-*", api_key: os.environ/O } }
+  - { model_name: "small-*", litellm_params: { model: openai/gpt-4o, api_key: os.environ/OPENAI_API_KEY } }
+  - { model_name: "small-*", litellm_params: { model: openai/gpt-5, api_key: os.environ/OPENAI_API_KEY, order: 2 } }
+""")
+    assert deployments(settings, "claude-*") == ["anthropic/claude-*", "openrouter/anthropic/claude-*"]
+    assert deployments(settings, "small-*") == ["openai/gpt-4o"]
+    assert list(settings.models) == ["claude-*", "small-*"]
+    assert remarks(converted, "a pattern has one `order`")
+    assert not remarks(converted, "adhoc")
 
 
 def test_routing_by_cost_is_an_objective_where_a_price_is_known(imported: Import) -> None:
