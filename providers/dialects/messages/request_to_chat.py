@@ -295,6 +295,9 @@ def _assistant(
     return [losses.places.put(message | {"tool_calls": called} if called else message, path)]
 
 
+_ALIKE = "in chat all tools are alike"
+
+
 def _call(block: RawObject, at: str, losses: Losses) -> Object:
     arguments = block.get("input")
     if arguments is None or bytes(memoryview(arguments)[:1]) != b"{":
@@ -302,7 +305,8 @@ def _call(block: RawObject, at: str, losses: Losses) -> Object:
     caller = object_at(block.get("caller"), f"{at}.caller")
     if bytes(caller.get("type", b'"direct"')) != b'"direct"':
         losses.add(f"{at}.caller", "in chat only the model calls tools")
-    losses.rest(block, ("type", "id", "name", "input", "caller"), at, _NO_FIELD)
+    losses.lose(block, "toolset_name", at, _ALIKE, b"null", hint=True)
+    losses.rest(block, ("type", "id", "name", "input", "caller", "toolset_name"), at, _NO_FIELD)
     function = {"name": short_name(text_at(block, "name", at)), "arguments": bytes(arguments).decode()}
     return {"id": raw_text_at(block, "id", at), "type": "function", "function": function}
 
@@ -337,7 +341,7 @@ def _tool_message(block: RawObject, at: str, losses: Losses, shown_by_tools: lis
         begun = parts[:1] if parts and parts[0]["type"] == "text" else []
         text = decoded(raw_json(begun[0]["text"]), str, f"{at}.content") if begun else ""
         parts[: len(begun)] = [{"type": "text", "text": as_error(text)}]
-    losses.lose(block, "toolset_name", at, "in chat all tools are alike", b"null", hint=True)
+    losses.lose(block, "toolset_name", at, _ALIKE, b"null", hint=True)
     losses.rest(block, ("type", "tool_use_id", "content", "is_error", "toolset_name"), at, _NO_FIELD)
     is_text = all(part["type"] == "text" for part in parts)
     said["content"] = one_text([part["text"] for part in parts]) if is_text else parts
