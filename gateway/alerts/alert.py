@@ -159,6 +159,7 @@ class Delivery(msgspec.Struct, frozen=True):
     ok: bool
     answer: str  # in words: "200", "503", "no answer within 10 s", …
     final: bool = False  # the receiver wants no more attempts
+    wait_s: float | None = None  # it takes no more for so long, by its retry-after
 
 
 # The signature of a message, by the Standard Webhooks specification: HMAC-SHA256 over its id, time and body.
@@ -177,6 +178,9 @@ def unsigned_headers(message_id: str, unix_s: int) -> Mapping[str, str]:
 
 
 # The book of alerts decides which process opens one, and which messages are due. ``gateway.ledger.books`` is in SQL.
+
+
+MESSAGES_AT_ONCE = 32  # returned by one ``take_due``; sending each takes up to ten seconds
 
 
 class BookAway(Exception):
@@ -204,8 +208,10 @@ class Book(Protocol):
         Return False, and change nothing, if it is not open, or its condition was seen after ``unseen_since``.
         """
 
-    async def take_due(self, now: datetime, *, lease: timedelta, webhooks: Collection[str]) -> list[Message]:
-        """Return some of the messages that are due, each to one caller within ``lease``.
+    async def take_due(
+        self, now: datetime, *, lease: timedelta, webhooks: Collection[str], most: int = MESSAGES_AT_ONCE
+    ) -> list[Message]:
+        """Return ``most`` of the messages that are due, or fewer, each to one caller within ``lease``.
 
         Those of a process that died become due again. The message of an end is due only after that of the beginning.
         """
@@ -215,6 +221,3 @@ class Book(Protocol):
 
     async def aclose(self) -> None:
         """Close the connections."""
-
-
-MESSAGES_AT_ONCE = 32  # returned by one ``take_due``; sending each takes up to ten seconds

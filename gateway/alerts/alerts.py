@@ -11,6 +11,7 @@ import msgspec
 import structlog
 
 from gateway.alerts.alert import (
+    MESSAGES_AT_ONCE,
     Alert,
     AlertKind,
     Book,
@@ -24,12 +25,13 @@ from gateway.alerts.alert import (
     SourceUnavailable,
     kind_of,
 )
+from gateway.alerts.alert import Delivery as Result
 from gateway.alerts.asking import PatientSource
 from gateway.alerts.memory_book import MemoryBook
 from gateway.alerts.sender import Sender, SendResult
 from gateway.core.log import OutageCauses
 from gateway.core.tasks import end_if_cancelled
-from gateway.settings import WebhookSettings
+from gateway.settings import Format, WebhookSettings
 
 # Opens an alert when a source reports a condition, and resolves it when no process has seen it for a while.
 
@@ -337,10 +339,10 @@ LEASE = timedelta(seconds=60)  # longer than an attempt: after it, the process i
 
 
 class MessageSender(Protocol):
-    """Sends one message once."""
+    """Sends a message once."""
 
-    async def send(self, webhook: WebhookSettings, message: Message) -> SendResult:
-        """Send it, and return the result."""
+    async def send(self, webhook: WebhookSettings, message: Message, also: Sequence[Message] = ()) -> SendResult:
+        """Send it, with what ``also`` waits gathered in it, and return the result."""
 
 
 class DeliveryListener(Protocol):
@@ -348,6 +350,21 @@ class DeliveryListener(Protocol):
 
     def alert_message(self, webhook: str, result: str) -> None:
         """An attempt ended: ``sent``, ``failed`` (and is repeated) or ``given_up``."""
+
+
+# A receiver that takes few says so with 429 and retry-after: until then it is asked nothing, then it gets one request
+# after the other, as far apart. Slack's webhooks take one a second (docs.slack.dev/apis/web-api/rate-limits,
+# 2026-11-29): its format gathers all that waits in one message; as JSON each is a message of its own.
+GATHERED = frozenset({Format.SLACK})
+PATIENT_TRIES = 3  # so often a message is tried again when the receiver said, then as seldom as any other
+SHORTEST_S = 1.0  # between two requests to such a receiver
+
+
+class Pace(msgspec.Struct):
+    """When a receiver that takes few may be sent the next request, and how many seconds apart they are."""
+
+    next_at: datetime
+    every_s: float
 
 
 class Delivery:
@@ -369,27 +386,60 @@ class Delivery:
         self._utc_now = utc_now
         self._random = random
         self._listener = listener
+        self._paces: dict[str, Pace] = {}  # by the name of a webhook
+
+    @property
+    def due_in_s(self) -> float:
+        """In how many seconds to deliver again: sooner than usual where a receiver takes one after the other."""
+        now = self._utc_now()
+        waits_s = [(pace.next_at - now).total_seconds() for pace in self._paces.values()]
+        return min([DELIVER_S, *(max(SHORTEST_S, each) for each in waits_s)])
 
     async def deliver(self) -> None:
         """Send due messages of each book and webhook, all at once; a receiver that hangs delays no other."""
         webhooks = self._webhooks()
         if not webhooks:
             return
-        due: list[tuple[Book, Message]] = []
-        for book in self._books:
-            with suppress(BookAway):  # it was logged; its messages wait
-                for name in webhooks:  # separately: messages for a dead one must not displace the others
-                    taken = await book.take_due(self._utc_now(), lease=LEASE, webhooks=[name])
-                    due += [(book, each) for each in taken]
+        due = [each for name, webhook in webhooks.items() for each in await self._due(name, webhook)]
+        self._paces = {name: pace for name, pace in self._paces.items() if name in webhooks}
         async with asyncio.TaskGroup() as sending:
-            for book, message in due:
-                sending.create_task(self._send(book, message, webhooks[message.webhook]))
+            for book, messages in due:
+                sending.create_task(self._send(book, messages, webhooks[messages[0].webhook]))
 
-    async def _send(self, book: Book, message: Message, webhook: WebhookSettings) -> None:
-        delivery = (await self._sender.send(webhook, message)).delivery
+    async def _due(self, name: str, webhook: WebhookSettings) -> list[tuple[Book, list[Message]]]:
+        """Return what to send to a webhook now: the messages of each request, with their book."""
+        pace, now = self._paces.get(name), self._utc_now()
+        if pace is not None and now < pace.next_at:
+            return []
+        is_gathered = webhook.format in GATHERED
+        due: list[tuple[Book, list[Message]]] = []
+        for book in self._books:
+            if due and (pace is not None or is_gathered):
+                break
+            most = 1 if pace is not None and not is_gathered else MESSAGES_AT_ONCE
+            with suppress(BookAway):  # it was logged; its messages wait
+                taken = await book.take_due(now, lease=LEASE, webhooks=[name], most=most)
+                due += [(book, taken)] if is_gathered and taken else [(book, [each]) for each in taken]
+        if pace is not None and not due:
+            del self._paces[name]
+        return due
+
+    async def _send(self, book: Book, messages: Sequence[Message], webhook: WebhookSettings) -> None:
+        first, *also = messages
+        delivery = (await self._sender.send(webhook, first, also)).delivery
+        pace, now = self._paces.get(first.webhook), self._utc_now()
+        if delivery.wait_s is not None:
+            every_s = max(SHORTEST_S, delivery.wait_s)
+            self._paces[first.webhook] = Pace(now + timedelta(seconds=every_s), every_s)
+        elif pace is not None:
+            pace.next_at = now + timedelta(seconds=pace.every_s)
+        for message in messages:
+            await self._settle(book, message, delivery)
+
+    async def _settle(self, book: Book, message: Message, delivery: Result) -> None:
         last = delivery.ok or delivery.final or message.tries >= len(RETRIES_S)
         now = self._utc_now()
-        retry_at = None if last else now + self._wait(message.tries)
+        retry_at = None if last else now + self._wait(message.tries, delivery.wait_s)
         result = "sent" if delivery.ok else "given_up" if last else "failed"
         self._listener.alert_message(message.webhook, result)
         if not delivery.ok:
@@ -412,7 +462,9 @@ class Delivery:
         with suppress(BookAway):  # its lease ends, and it is sent again with the same id
             await book.settle(message, delivery, at=now, retry_at=retry_at)
 
-    def _wait(self, failed_before: int) -> timedelta:
+    def _wait(self, failed_before: int, asked_s: float | None) -> timedelta:
+        if asked_s is not None and failed_before < PATIENT_TRIES:
+            return timedelta(seconds=asked_s)
         spread = 1 + SPREAD * (2 * self._random.random() - 1)
         return timedelta(seconds=RETRIES_S[failed_before] * spread)
 
@@ -503,7 +555,7 @@ class Alerts:
             before = now
 
     async def _until_delivery(self) -> None:
-        await asyncio.sleep(DELIVER_S)
+        await asyncio.sleep(self._delivery.due_in_s)
 
     async def _repeat(self, action: Callable[[], Awaitable[None]], until_next: Callable[[], Awaitable[None]]) -> None:
         await asyncio.sleep(FIRST_S)

@@ -93,7 +93,9 @@ class MemoryBook:
         self._queue(ended, Event.RESOLVED, webhooks, at)
         return True
 
-    async def take_due(self, now: datetime, *, lease: timedelta, webhooks: Collection[str]) -> list[Message]:
+    async def take_due(
+        self, now: datetime, *, lease: timedelta, webhooks: Collection[str], most: int = MESSAGES_AT_ONCE
+    ) -> list[Message]:
         """Return the messages that are due."""
         taken: list[Message] = []
         for queued in self._messages.values():
@@ -102,7 +104,7 @@ class MemoryBook:
                 continue
             queued.due_at, queued.is_under_way = now + lease, True
             taken.append(message)
-            if len(taken) == MESSAGES_AT_ONCE:
+            if len(taken) == most:
                 break
         return taken
 

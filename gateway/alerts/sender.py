@@ -3,9 +3,10 @@
 import errno
 import socket
 import ssl
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from ipaddress import IPv6Address, ip_address, ip_network
 from typing import Any
 from urllib.parse import urlsplit
@@ -21,12 +22,17 @@ from providers import redact
 # Messages as JSON, and in the format of Slack's incoming webhooks.
 
 MOST_TEXT = 2800  # characters of a block of Slack's, which takes 3000
+MOST_LINE = 240  # of them, of one of several messages
 _ALONE = "The database is away, so each process says this by itself: the message may come several times."
 
 
-def body(message: Message, form: Format) -> bytes:
-    """Return the body of a message."""
-    return msgspec.json.encode(_slack(message) if form is Format.SLACK else _json(message))
+def body(message: Message, form: Format, also: Sequence[Message] = ()) -> bytes:
+    """Return the body of a message; in Slack's format with those that ``also`` waited."""
+    if form is not Format.SLACK:
+        said = _json(message)
+    else:
+        said = _gathered([message, *also]) if also else _slack(message)
+    return msgspec.json.encode(said)
 
 
 def _json(message: Message) -> dict[str, Any]:
@@ -70,6 +76,22 @@ def _slack(message: Message) -> dict[str, Any]:
     }
 
 
+def _gathered(messages: Sequence[Message]) -> dict[str, Any]:
+    """Return one text for several messages: as many as a block holds, each shortened, and how many more there are."""
+    text, named = f"{len(messages)} messages about alerts", 0
+    for message in messages:
+        line = f"\n{message.created_at.astimezone(UTC):%H:%M} {_sign(message)} {_escaped(message.alert.summary)}"
+        line = line if len(line) <= MOST_LINE else f"{line[:MOST_LINE]} …"
+        if len(text) + len(line) > MOST_TEXT - MOST_LINE:
+            break
+        text, named = text + line, named + 1
+    if named < len(messages):
+        text += f"\n… and {len(messages) - named} more: `holeshot alerts` lists them"
+    if any(each.alert.scope is Scope.PROCESS for each in messages):
+        text += f"\n{_ALONE}"
+    return {"text": text, "blocks": [{"type": "section", "text": {"type": "mrkdwn", "text": text}}]}
+
+
 def _sign(message: Message) -> str:
     if message.event is Event.TEST:
         return "*Test:*"
@@ -96,6 +118,9 @@ TIMEOUT_S = 10.0  # for an attempt, from the DNS lookup to the answer
 _SHOWN_BYTES = 500  # of an answer
 _GONE = 410  # by the specification: send no more
 _OK, _REDIRECTS = range(200, 300), range(300, 400)
+_BUSY = (429, 503)  # with these retry-after says when it takes more
+MOST_WAIT_S = 3600.0
+_LONGEST_DIGITS = 9
 
 # Addresses at which clouds give credentials to programs on a machine. No receiver of alerts is there, but its DNS name
 # may point there once its owner has changed.
@@ -136,9 +161,9 @@ class Sender:
         self._timeout_s = timeout_s
         self._session: aiohttp.ClientSession | None = None
 
-    async def send(self, webhook: WebhookSettings, message: Message) -> "SendResult":
-        """Try once and return the result; raises only when cancelled."""
-        content = body(message, webhook.format)
+    async def send(self, webhook: WebhookSettings, message: Message, also: Sequence[Message] = ()) -> "SendResult":
+        """Try once and return the result; raises only when cancelled. For ``also`` see ``body``."""
+        content = body(message, webhook.format, also)
         headers = {
             **self._identity(webhook, message, content),
             "content-type": "application/json",
@@ -153,7 +178,8 @@ class Sender:
                 reply = b""
                 with suppress(aiohttp.ClientError, OSError, TimeoutError, ValueError):  # the status is enough
                     reply = await response.content.read(_SHOWN_BYTES)
-                return _result(response.status, reply, webhook)
+                wait_s = _wait_s(response.headers.get("retry-after", ""), self._unix_clock())
+                return _result(response.status, reply, webhook, wait_s if response.status in _BUSY else None)
         except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
             return SendResult(Delivery(ok=False, answer=self._cause(error)))
 
@@ -220,7 +246,18 @@ def _is_metadata(host: str) -> bool:
     return any(found in network for network in _METADATA if network.version == found.version)
 
 
-def _result(status: int, reply: bytes, webhook: WebhookSettings) -> SendResult:
+def _wait_s(said: str, now_s: float) -> float | None:
+    """Return the seconds that a retry-after asks for, at most an hour; None if it says nothing."""
+    said = said.strip()
+    if said.isascii() and said.isdigit():
+        return min(float(said[:_LONGEST_DIGITS]), MOST_WAIT_S)
+    try:
+        return min(max(0.0, parsedate_to_datetime(said).timestamp() - now_s), MOST_WAIT_S)
+    except (ValueError, OverflowError):
+        return None
+
+
+def _result(status: int, reply: bytes, webhook: WebhookSettings, wait_s: float | None) -> SendResult:
     address = webhook.url.get_secret_value()
     parts = urlsplit(address)
     secrets = [address, f"{parts.path}?{parts.query}", parts.path, parts.query]  # a page may say what was not found
@@ -228,4 +265,4 @@ def _result(status: int, reply: bytes, webhook: WebhookSettings) -> SendResult:
         secrets.append(webhook.secret.get_secret_value())
     words = visible(redact(reply.decode("utf-8", "replace"), secrets))
     answer = f"{status}, a redirect, which is not followed" if status in _REDIRECTS else str(status)
-    return SendResult(Delivery(ok=status in _OK, answer=answer, final=status == _GONE), words)
+    return SendResult(Delivery(ok=status in _OK, answer=answer, final=status == _GONE, wait_s=wait_s), words)

@@ -1,7 +1,7 @@
-"""The sources of alerts: burn rates, the ledger, outages, slowdowns and spending."""
+"""The sources of alerts: burn rates, the ledger, workers, slowdowns and spending. Outages have a file of their own."""
 
 import math
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
@@ -9,7 +9,6 @@ import msgspec
 
 from gateway.alerts.alert import AlertKind, Condition, Figure, Severity, SourceUnavailable, key_of
 from gateway.core.errors import ApiError
-from gateway.core.race_failures import NotAsked
 from gateway.core.targets import Burn
 
 # Targets whose error budget burns too fast: several windows, several burn rates. The rules are those of the SRE
@@ -333,103 +332,6 @@ order by started_at desc
 limit 50""",  # noqa: S608 - quoted
             )
         ]
-
-
-# Deployments that are out, and models without a deployment that can answer.
-
-OUTAGES_BEFORE = timedelta(minutes=15)  # covered by the evidence
-
-
-class OutageSource:
-    """Reads the health of deployments in this process, so it also works while the database is away."""
-
-    kinds = (AlertKind.MODEL_OUT, AlertKind.DEPLOYMENT_OUT)
-
-    def __init__(
-        self,
-        models: Callable[[], Mapping[str, Collection[str]]],
-        not_asked: Callable[[Collection[str]], Sequence[NotAsked]],
-        *,
-        model_out_s: Callable[[], float],
-        deployment_out_s: Callable[[], float],
-        utc_now: Callable[[], datetime],
-    ) -> None:
-        """``models`` returns the deployments by model, ``not_asked`` which of some are not used now, and why."""
-        self._models = models
-        self._not_asked = not_asked
-        self._model_out_s = model_out_s
-        self._deployment_out_s = deployment_out_s
-        self._utc_now = utc_now
-        self._since: dict[str, datetime] = {}  # when a condition was first seen, by its key
-
-    async def conditions(self) -> Sequence[Condition]:
-        """Return the models and deployments that are out."""
-        found: list[Condition] = []
-        covers: dict[str, str] = {}  # the model that is out altogether, by deployment
-        broken: dict[str, NotAsked] = {}
-        others: dict[str, int] = {}  # how many answer beside a deployment: the fewest of its models
-        since: dict[str, datetime] = {}  # by the key of a condition
-        for model, deployments in self._models().items():
-            unused = self._not_asked(deployments)
-            if unused and len(unused) == len(deployments):
-                found.append(self._of_model(model, unused, since))
-                covers |= dict.fromkeys(deployments, model)
-            for each in unused:
-                if each.is_broken:
-                    broken[each.deployment] = each
-                    answering = len(deployments) - len(unused)
-                    others[each.deployment] = min(answering, others.get(each.deployment, answering))
-        found += [self._of_deployment(each, others[name], covers.get(name), since) for name, each in broken.items()]
-        self._since = since
-        return found
-
-    def _began(self, key: str, since: dict[str, datetime]) -> str:
-        since[key] = self._since.get(key) or self._utc_now()
-        return f"{since[key]:%H:%M} UTC"
-
-    def _of_model(self, model: str, unused: Sequence[NotAsked], since: dict[str, datetime]) -> Condition:
-        none = f"None of its {len(unused)} deployments can" if len(unused) > 1 else "Its only deployment cannot"
-        return Condition(
-            kind=AlertKind.MODEL_OUT,
-            subject=model,
-            severity=Severity.PAGE,
-            summary=f"{model} is out since {self._began(key_of(AlertKind.MODEL_OUT, model), since)}. {none} answer: "
-            + "; ".join(f"{each.deployment}: {each.cause or each.reason}" for each in unused),
-            figures={each.deployment: each.reason for each in unused},
-            sql=self._attempts([each.deployment for each in unused]),
-            after_s=self._model_out_s(),
-        )
-
-    def _of_deployment(
-        self, unused: NotAsked, others: int, covering: str | None, since: dict[str, datetime]
-    ) -> Condition:
-        began = self._began(key_of(AlertKind.DEPLOYMENT_OUT, unused.deployment), since)
-        return Condition(
-            kind=AlertKind.DEPLOYMENT_OUT,
-            subject=unused.deployment,
-            severity=Severity.TICKET,
-            summary=f"{unused.deployment} is out since {began}: {unused.cause or unused.reason}. {_others(others)}",
-            figures={"reason": unused.reason},
-            sql=self._attempts([unused.deployment]),
-            after_s=self._deployment_out_s(),
-            covered_by=None if covering is None else key_of(AlertKind.MODEL_OUT, covering),
-        )
-
-    def _attempts(self, deployments: Collection[str]) -> str:
-        return f"""\
-select started_at, deployment, role, outcome, status_code, error_kind, error_message
-from attempts
-where deployment in {texts(deployments)} and started_at >= {instant(self._utc_now() - OUTAGES_BEFORE)}
-order by started_at desc
-limit 50"""  # noqa: S608 - quoted
-
-
-_NUMBERS = dict(enumerate(("No", "One", "Two", "Three", "Four", "Five", "Six", "Seven", "Eight", "Nine")))
-
-
-def _others(n: int) -> str:
-    """Return as a sentence that ``n`` other deployments answer."""
-    return f"{_NUMBERS.get(n, n)} {'other answers' if n == 1 else 'others answer'}."
 
 
 # Deployments that got slower, as found by the detector.

@@ -10,11 +10,11 @@ from gateway.alerts.alerts import Alerts, Delivery, Watch
 from gateway.alerts.asking import CachedSource, PatientSource
 from gateway.alerts.detection import Detection
 from gateway.alerts.memory_book import MemoryBook
+from gateway.alerts.outages import OutageSource
 from gateway.alerts.sender import Sender
 from gateway.alerts.sources import (
     BurnSource,
     LedgerSource,
-    OutageSource,
     SlowdownSource,
     SpendingSource,
     Thresholds,

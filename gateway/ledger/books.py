@@ -109,9 +109,11 @@ class SqlAlertBook:
             await connection.commit()
         return True
 
-    async def take_due(self, now: datetime, *, lease: timedelta, webhooks: Collection[str]) -> list[Message]:
+    async def take_due(
+        self, now: datetime, *, lease: timedelta, webhooks: Collection[str], most: int = MESSAGES_AT_ONCE
+    ) -> list[Message]:
         """Return messages that are to be sent now. Nothing is locked while there are none."""
-        due = self._due(now, webhooks)
+        due = self._due(now, webhooks, most)
         async with self._database.open(self._timeout_s) as connection:
             if (await connection.execute(due.limit(1))).first() is None:
                 return []
@@ -147,7 +149,7 @@ class SqlAlertBook:
         """Dispose of the engine; a server that hangs does not delay this for long."""
         await self._database.aclose(self._timeout_s)
 
-    def _due(self, now: datetime, webhooks: Collection[str]) -> Select[Any]:
+    def _due(self, now: datetime, webhooks: Collection[str], most: int) -> Select[Any]:
         """Return the query of due messages, without those whose incident's opening message was not sent yet."""
         waits = and_(
             _EARLIER.c.alert_id == alert_messages.c.alert_id,
@@ -165,7 +167,7 @@ class SqlAlertBook:
                 or_(alert_messages.c.event != Event.RESOLVED.value, ~exists().where(waits)),
             )
             .order_by(alert_messages.c.due_at, alert_messages.c.id)
-            .limit(MESSAGES_AT_ONCE)
+            .limit(most)
         )
 
     async def _queue(

@@ -342,6 +342,24 @@ WHILE_IT_RUNS = """## Changed while it runs
 |---|---|---|---|"""
 
 
+ALERTS = {
+    "a provider goes out with many models": (
+        "each model's state, on the page and in the log",
+        "nothing",
+        "one message, with the models' names, again at twice as many, and one at its end; a model alone at once",
+    ),
+    "a receiver of alerts takes few (429, `retry-after`)": (
+        "all messages, for about 17 hours; for Slack gathered",
+        "what was refused ten times, or waits beyond 500 messages while the database is away",
+        "log `alerts.not_sent`, then `alerts.given_up`; `holeshot alerts` lists all",
+    ),
+}
+OF_ALERTS = """## Alerts
+
+| fault | is kept | is lost | is told |
+|---|---|---|---|"""
+
+
 def line(name: str, sight: Sight) -> str:
     """Return the line of the page about a fault."""
     also = f"; also {sight.operator}" if sight.operator else ""
@@ -365,7 +383,7 @@ def page() -> str:
             sight = sights[name]
             lines.append(line(name, sight))
         lines.append("")
-    for title, rows in ((OF_NAMES, NAMES), (OVER_A_RESTART, RESTARTS), (WHILE_IT_RUNS, RENEWALS)):
+    for title, rows in ((OF_NAMES, NAMES), (OVER_A_RESTART, RESTARTS), (WHILE_IT_RUNS, RENEWALS), (OF_ALERTS, ALERTS)):
         lines += [title, *(f"| {' | '.join((what, *said))} |" for what, said in rows.items()), ""]
     return "\n".join(lines).rstrip() + "\n"
 

@@ -152,6 +152,105 @@ async def test_a_redirect_is_not_followed_anywhere(receiver: Receiver) -> None:
     assert logged[0]["answer"] == "307, a redirect, which is not followed"
 
 
+class Slow:
+    """A receiver that takes one message a second of the world, as Slack does, and says when the next."""
+
+    def __init__(self, world: World, receiver: Receiver, wait: str = "1") -> None:
+        self.taken: list[bytes] = []
+        self.refused = 0
+        self._world, self._receiver, self._wait = world, receiver, wait
+        self._last_s = -1.0
+
+    async def answer(self, _: web.Request) -> web.StreamResponse:
+        if self._world.elapsed_s - self._last_s < 1.0:
+            self.refused += 1
+            return web.Response(status=429, headers={"retry-after": self._wait})
+        self._last_s = self._world.elapsed_s
+        self.taken.append(self._receiver.received[-1][1])
+        return web.Response()
+
+
+async def test_a_receiver_that_takes_one_a_second_gets_all_one_after_the_other(receiver: Receiver) -> None:
+    async with posting(ops=receiver.url) as post:
+        slow = Slow(post.world, receiver)
+        receiver.answer = slow.answer
+        for number in range(30):
+            await post.open(f"m{number}")
+        for _ in range(60):
+            await post.delivery.deliver()
+            post.world.elapsed_s += post.delivery.due_in_s
+    assert len(slow.taken) == 30
+    assert slow.refused < 30  # of those that were sent at once; then none
+    assert len({msgspec.json.decode(each)["data"]["id"] for each in slow.taken}) == 30
+    assert post.results.count(("ops", "given_up")) == 0
+
+
+async def test_what_slack_could_not_be_sent_is_gathered_in_its_next_message(receiver: Receiver) -> None:
+    async with posting(ops=receiver.url) as post:
+        post.webhooks = {"ops": WebhookSettings(url=SecretStr(receiver.url), format=Format.SLACK)}
+        slow = Slow(post.world, receiver)
+        receiver.answer = slow.answer
+        await post.open("first")
+        await post.deliver(every_s=0.5)
+        for number in range(40):
+            await post.open(f"m{number}")
+        receiver.answer = receiver.status(429)
+        await post.deliver()
+        receiver.answer = slow.answer
+        for _ in range(20):
+            await post.deliver()
+    texts = [msgspec.json.decode(each)["text"] for each in slow.taken]
+    assert (len(texts), slow.refused) == (3, 0)  # at most 32 in one
+    assert texts[0] == "*Look now:* first: model_out"
+    named = {number for number in range(40) if f"m{number}: model_out" in texts[1] + texts[2]}
+    assert named == set(range(40))
+    assert post.results.count(("ops", "sent")) == 41
+
+
+async def test_of_more_than_a_message_of_slacks_holds_it_says_how_many_there_are(receiver: Receiver) -> None:
+    async with posting(ops=receiver.url) as post:
+        post.webhooks = {"ops": WebhookSettings(url=SecretStr(receiver.url), format=Format.SLACK)}
+        for number in range(MESSAGES_AT_ONCE):
+            await post.open(f"{number}{'x' * 500}")
+        await post.deliver()
+    [(_, sent)] = receiver.received
+    text = msgspec.json.decode(sent)["text"]
+    assert len(text) <= 3000
+    assert text.endswith("… and 22 more: `holeshot alerts` lists them")
+
+
+@pytest.mark.parametrize("said", ["120", "Tue, 01 Jan 2030 12:02:15 GMT"])
+async def test_a_receiver_that_says_when_it_takes_more_is_not_asked_before(receiver: Receiver, said: str) -> None:
+    asked_s: list[float] = []
+
+    async def answer(_: web.Request) -> web.StreamResponse:
+        asked_s.append(post.world.elapsed_s)
+        return web.Response(status=429 if len(asked_s) == 1 else 200, headers={"retry-after": said})
+
+    receiver.answer = answer
+    async with Receiver.running() as other, posting(ops=receiver.url, other=other.url) as post:
+        await post.open()
+        await post.deliver()
+        await post.open("later")
+        for _ in range(20):
+            await post.deliver()
+        assert len(other.received) == 2
+    assert asked_s[1] - asked_s[0] >= 120
+    assert len(asked_s) == 3
+
+
+@pytest.mark.parametrize("said", ["soon", "", "-5", "99999999999999999999"])
+async def test_a_retry_after_that_says_nothing_stops_no_message(receiver: Receiver, said: str) -> None:
+    async def answer(_: web.Request) -> web.StreamResponse:
+        return web.Response(status=429 if len(receiver.received) == 1 else 200, headers={"retry-after": said})
+
+    receiver.answer = answer
+    async with posting(ops=receiver.url) as post:
+        await post.open()
+        await post.deliver(rounds=300)
+    assert post.results == [("ops", "failed"), ("ops", "sent")]
+
+
 async def test_a_receiver_that_hangs_delays_no_other(receiver: Receiver) -> None:
     receiver.answer = receiver.hang
     async with Receiver.running() as other, posting(timeout_s=HANGS_S, bad=receiver.url, good=other.url) as post:

@@ -10,12 +10,12 @@ import pytest
 
 from gateway.alerts.alert import AlertKind, Condition, Severity, Source, SourceUnavailable
 from gateway.alerts.asking import CachedSource, PatientSource
+from gateway.alerts.outages import OutageSource
 from gateway.alerts.sources import (
     RULES,
     WINDOWS_S,
     BurnSource,
     LedgerSource,
-    OutageSource,
     SlowdownSource,
     SpendingSource,
     Thresholds,

@@ -8,16 +8,16 @@ from random import Random
 
 import msgspec
 
-from gateway.alerts.alert import Alert, BookAway, Event, Message, Source
+from gateway.alerts.alert import MESSAGES_AT_ONCE, Alert, BookAway, Event, Message, Source
 from gateway.alerts.alert import Delivery as Delivered
 from gateway.alerts.alerts import LOOK_S, Delivery, Watch
 from gateway.alerts.asking import CachedSource
 from gateway.alerts.memory_book import MemoryBook
+from gateway.alerts.outages import OutageSource
 from gateway.alerts.sender import SendResult
 from gateway.alerts.sources import (
     BurnSource,
     LedgerSource,
-    OutageSource,
     Slowdown,
     SlowdownSource,
     SpendingSource,
@@ -153,7 +153,7 @@ class Simulation:
             await watch.look()
             await delivery.deliver()
 
-    async def send(self, webhook: WebhookSettings, message: Message) -> SendResult:
+    async def send(self, webhook: WebhookSettings, message: Message, also: Sequence[Message] = ()) -> SendResult:
         """Be the receiver."""
         self.attempts += 1
         if self.month.has("receiver_dead", self.now_s):
@@ -264,9 +264,11 @@ class _SharedBook(MemoryBook):
         self._check()
         return await super().current(since)
 
-    async def take_due(self, now: datetime, *, lease: timedelta, webhooks: Collection[str]) -> list[Message]:
+    async def take_due(
+        self, now: datetime, *, lease: timedelta, webhooks: Collection[str], most: int = MESSAGES_AT_ONCE
+    ) -> list[Message]:
         self._check()
-        return await super().take_due(now, lease=lease, webhooks=webhooks)
+        return await super().take_due(now, lease=lease, webhooks=webhooks, most=most)
 
     async def open(self, alert: Alert, webhooks: Collection[str]) -> bool:
         self._check()

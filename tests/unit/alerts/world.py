@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import count
 
 from gateway.alerts.alert import (
+    MESSAGES_AT_ONCE,
     Alert,
     AlertKind,
     BookAway,
@@ -84,9 +85,11 @@ class SharedBook(MemoryBook):
         self._check()
         return await super().resolve(alert, unseen_since=unseen_since, at=at, webhooks=webhooks)
 
-    async def take_due(self, now: datetime, *, lease: timedelta, webhooks: Collection[str]) -> list[Message]:
+    async def take_due(
+        self, now: datetime, *, lease: timedelta, webhooks: Collection[str], most: int = MESSAGES_AT_ONCE
+    ) -> list[Message]:
         self._check()
-        return await super().take_due(now, lease=lease, webhooks=webhooks)
+        return await super().take_due(now, lease=lease, webhooks=webhooks, most=most)
 
     async def _wait(self) -> None:
         if self.hangs is not None:
