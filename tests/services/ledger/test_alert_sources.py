@@ -162,7 +162,7 @@ async def test_a_model_is_out_when_none_of_its_deployments_can_answer() -> None:
     assert await keys(outages("cooling", "")) == []
     assert await keys(outages(deployments=())) == []
     covered = [each.covered_by for each in await outages("open", "out").conditions()]
-    assert covered == [None, f"model_out:{ODD}", f"model_out:{ODD}"]
+    assert covered == ["model_out:a, b: several models", f"model_out:{ODD}", f"model_out:{ODD}"]
 
 
 async def test_the_sentence_says_since_when_why_and_how_many_others_answer() -> None:
