@@ -18,6 +18,7 @@ from gateway.alerts.alert import Alert, Delivery, Event, Message, Scope, Severit
 from gateway.core.terminal_text import visible
 from gateway.settings import Format, WebhookSettings, key_of
 from providers import redact
+from providers.http import proxy_of
 
 # Messages as JSON, and in the format of Slack's incoming webhooks.
 
@@ -28,11 +29,8 @@ _ALONE = "The database is away, so each process says this by itself: the message
 
 def body(message: Message, form: Format, also: Sequence[Message] = ()) -> bytes:
     """Return the body of a message; in Slack's format with those that ``also`` waited."""
-    if form is not Format.SLACK:
-        said = _json(message)
-    else:
-        said = _gathered([message, *also]) if also else _slack(message)
-    return msgspec.json.encode(said)
+    of_slack = _gathered if also else _slack
+    return msgspec.json.encode(of_slack(message, *also) if form is Format.SLACK else _json(message))
 
 
 def _json(message: Message) -> dict[str, Any]:
@@ -76,7 +74,7 @@ def _slack(message: Message) -> dict[str, Any]:
     }
 
 
-def _gathered(messages: Sequence[Message]) -> dict[str, Any]:
+def _gathered(*messages: Message) -> dict[str, Any]:
     """Return one text for several messages: as many as a block holds, each shortened, and how many more there are."""
     text, named = f"{len(messages)} messages about alerts", 0
     for message in messages:
@@ -171,15 +169,19 @@ class Sender:
             "user-agent": self._user_agent,
         }
         session = self._session = self._session or self._connecting()
+        url = webhook.url.get_secret_value()
         try:
+            through = _through(url)
             async with session.post(
-                webhook.url.get_secret_value(), data=content, headers=headers, allow_redirects=False
+                url, data=content, headers=headers | through.headers, allow_redirects=False, **through.options
             ) as response:
                 reply = b""
                 with suppress(aiohttp.ClientError, OSError, TimeoutError, ValueError):  # the status is enough
                     reply = await response.content.read(_SHOWN_BYTES)
                 wait_s = _wait_s(response.headers.get("retry-after", ""), self._unix_clock())
                 return _result(response.status, reply, webhook, wait_s if response.status in _BUSY else None)
+        except _ProxyUnusable as error:
+            return SendResult(Delivery(ok=False, answer=f"not sent: {error}"))
         except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
             return SendResult(Delivery(ok=False, answer=self._cause(error)))
 
@@ -213,9 +215,58 @@ class Sender:
         for kind, words in _CAUSES.items():
             if isinstance(error, kind):
                 return words
+        if isinstance(error, aiohttp.ClientHttpProxyError):
+            return f"the proxy answered {error.status}"
         if isinstance(error, aiohttp.ClientConnectorError):
-            return f"no connection: {errno.errorcode.get(error.errno or 0, 'failed')}"
+            to = " to the proxy" if isinstance(error, aiohttp.ClientProxyConnectionError) else ""
+            return f"no connection{to}: {errno.errorcode.get(error.errno or 0, 'failed')}"
         return f"not sent: {type(error).__name__}"
+
+
+class _ProxyUnusable(Exception):
+    """The environment names a proxy that is not supported."""
+
+
+class _Through(msgspec.Struct, frozen=True):
+    """What a request needs to go through a proxy; nothing if it goes to its receiver directly."""
+
+    headers: dict[str, str] = {}
+    options: dict[str, Any] = {}
+
+
+def _through(url: str) -> _Through:
+    """Return the way to a receiver by HTTPS_PROXY, HTTP_PROXY and NO_PROXY, as it is for providers.
+
+    Raises:
+        MetadataAddressError: the receiver is an address of a cloud's, which the proxy would look up.
+        _ProxyUnusable: there is none such.
+
+    """
+    parts = urlsplit(url)
+    host = parts.hostname or ""
+    try:
+        proxy = proxy_of(parts.scheme, host, parts.port)
+    except ValueError as error:
+        raise _ProxyUnusable(str(error)) from None
+    if proxy is None:
+        return _Through()
+    address = _address(host)
+    if address is not None and _is_metadata(address):
+        raise MetadataAddressError(errno.EPERM, "no alerts are sent to this address")
+    name = f"[{proxy.host}]" if ":" in proxy.host else proxy.host
+    options: dict[str, Any] = {"proxy": f"{proxy.scheme}://{name}:{proxy.port}"}
+    known = {} if proxy.authorization is None else {"proxy-authorization": proxy.authorization}
+    return _Through(known, options) if parts.scheme == "http" else _Through(options=options | {"proxy_headers": known})
+
+
+def _address(host: str) -> str | None:
+    """Return the address that ``host`` is, in whichever way it is written; None for a name."""
+    try:
+        return str(ip_address(host.partition("%")[0]))
+    except ValueError:
+        with suppress(OSError):
+            return socket.inet_ntoa(socket.inet_aton(host))
+    return None
 
 
 class SendResult(msgspec.Struct, frozen=True):

@@ -353,6 +353,11 @@ ALERTS = {
         "what was refused ten times, or waits beyond 500 messages while the database is away",
         "log `alerts.not_sent`, then `alerts.given_up`; `holeshot alerts` lists all",
     ),
+    "the way out is a proxy alone (`HTTPS_PROXY`, `NO_PROXY`)": (
+        "all messages, which go through it",
+        "nothing",
+        "log `alerts.not_sent`, with what the proxy answered",
+    ),
 }
 OF_ALERTS = """## Alerts
 

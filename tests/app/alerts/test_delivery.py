@@ -21,6 +21,7 @@ from gateway.alerts.sender import Sender
 from gateway.settings import Format, WebhookSettings
 from tests.app.alerts.receiver import Receiver
 from tests.app.alerts.verifying import verified
+from tests.app.http.tunnels import TunnelProxy
 from tests.patience import PATIENCE_S
 from tests.support.servers import free_port
 from tests.unit.alerts.world import START, World, condition
@@ -361,6 +362,66 @@ async def test_nothing_is_sent_to_an_address_where_clouds_give_credentials_away(
     no_address = "its URL has no host that can be used"  # of numbers that are no address in their usual form
     metadata = "not sent: its host is an address of this machine's network or of the cloud's metadata"
     assert [each["answer"] for each in logged] == [no_address if host[0] in "02" or host.count(".") == 2 else metadata]
+
+
+async def test_a_message_goes_through_the_proxy_of_the_environment_unless_its_receiver_is_listed(
+    receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    proxy = urlsplit(receiver.url)
+    monkeypatch.setenv("HTTP_PROXY", f"http://us%65r:pass@{proxy.netloc}")
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    async with Receiver.running() as direct, posting(ops="http://nobody.invalid/hook", own=direct.url) as post:
+        await post.open()
+        await post.deliver()
+        [(headers, _)] = receiver.received
+        [(own, _)] = direct.received
+    assert sorted(post.results) == [("ops", "sent"), ("own", "sent")]
+    assert headers["host"] == "nobody.invalid"
+    assert headers["proxy-authorization"] == "Basic dXNlcjpwYXNz"
+    assert "proxy-authorization" not in own
+
+
+async def test_a_message_over_tls_is_sent_through_a_tunnel_that_knows_the_password(
+    receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refused = b"HTTP/1.1 403 No\r\ncontent-length: 0\r\n\r\n"
+    tunnel = TunnelProxy(urlsplit(receiver.url).port or 0, answer=refused, closing=True)
+    async with tunnel.serving(), posting(ops="https://nobody.invalid/hook/T0P-S3CRET") as post:
+        monkeypatch.setenv("HTTPS_PROXY", tunnel.url.replace("://", "://user:pass@"))
+        await post.open()
+        with structlog.testing.capture_logs() as logged:
+            await post.deliver()
+    [head] = tunnel.heads
+    assert head.startswith(b"CONNECT nobody.invalid:443 ")
+    assert b"proxy-authorization: basic dxnlcjpwyxnz\r\n" in head.lower()
+    assert [each["answer"] for each in logged] == ["the proxy answered 403"]
+    assert b"S3CRET" not in head
+
+
+@pytest.mark.parametrize("host", ["169.254.169.254", "2852039166", "0251.0376.0251.0376", "[fd00:ec2::254]"])
+async def test_no_proxy_is_asked_for_an_address_where_clouds_give_credentials_away(
+    receiver: Receiver, monkeypatch: pytest.MonkeyPatch, host: str
+) -> None:
+    monkeypatch.setenv("HTTP_PROXY", receiver.url)
+    async with posting(ops=f"http://{host}/hook") as post:
+        await post.open()
+        with structlog.testing.capture_logs() as logged:
+            await post.deliver()
+    assert receiver.received == []
+    assert [each["answer"].partition(":")[0] for each in logged] == ["not sent"]
+
+
+async def test_a_proxy_that_is_not_supported_or_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with posting(ops="http://nobody.invalid/hook") as post:
+        await post.open()
+        with structlog.testing.capture_logs() as logged:
+            monkeypatch.setenv("HTTP_PROXY", "socks5://127.0.0.1:1")
+            await post.deliver()
+            monkeypatch.setenv("HTTP_PROXY", f"http://127.0.0.1:{free_port()}")
+            await post.deliver(rounds=2)
+    first, *others = [each["answer"] for each in logged]
+    assert first.startswith("not sent: HTTP_PROXY must be http://host:port")
+    assert set(others) == {"no connection to the proxy: ECONNREFUSED"}
 
 
 async def test_a_connection_that_drops_and_one_that_hangs_are_failures_in_words(receiver: Receiver) -> None:
