@@ -3,7 +3,8 @@
 import math
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Protocol
+from itertools import zip_longest
+from typing import Protocol, TypeVar
 
 import msgspec
 
@@ -18,6 +19,7 @@ from gateway.core.targets import Burn
 # an hour is too long to wait.
 
 HOUR_S = 3600
+_Who = TypeVar("_Who")
 
 
 class Rule(msgspec.Struct, frozen=True):
@@ -387,7 +389,8 @@ def _slowdowns_condition(found: Slowdown) -> Condition:
     )
 
 
-# Clients that have spent most of their limit, and an installation that spends more than expected.
+# Clients, teams, models and end users that have spent most of their limit, and an installation that spends more than
+# expected.
 
 DAY, MONTH = "usd_per_day", "usd_per_month"
 _WORDS = {DAY: "today", MONTH: "this month"}
@@ -410,6 +413,36 @@ class Thresholds(msgspec.Struct, frozen=True):
         return {name: limit for name, limit in both.items() if limit is not None}
 
 
+class Spenders(msgspec.Struct, frozen=True):
+    """Others than clients that have limits in dollars: teams, or models."""
+
+    word: str  # what they are
+    limits: Callable[[], Mapping[str, Mapping[str, float]]]  # by name
+    spent: Callable[[], Awaitable[Mapping[str | None, tuple[float, float]]]]  # of this UTC day and month
+    sql: Callable[[str, datetime], str]  # the evidence of one, since then
+
+
+def team_sql(team: str, since: datetime) -> str:
+    """Return what calls of a team have cost, by client and model."""
+    return f"""\
+select client, model, count(*) as calls, sum(cost_usd) as cost_usd
+from calls
+where started_at >= {instant(since)} and tags ->> 'team' = {text(team)} and cost_usd > 0
+group by client, model
+order by sum(cost_usd) desc"""  # noqa: S608 - quoted
+
+
+def model_sql(model: str, since: datetime) -> str:
+    """Return what attempts for a model have cost, by deployment and client."""
+    return f"""\
+select a.deployment, c.client, count(*) as attempts, sum(a.cost_usd) as cost_usd
+from attempts as a
+join calls as c on c.id = a.call_id
+where a.started_at >= {instant(since)} and coalesce(a.model, c.model) = {text(model)} and a.cost_usd > 0
+group by a.deployment, c.client
+order by sum(a.cost_usd) desc"""  # noqa: S608 - quoted
+
+
 class SpendingSource:
     """Compares spending in the ledger with limits. Rows on their way to the database do not count yet."""
 
@@ -422,29 +455,51 @@ class SpendingSource:
         limits: Callable[[], Mapping[str | None, Mapping[str, float]]],
         thresholds: Callable[[], Thresholds],
         utc_now: Callable[[], datetime],
+        others: Sequence[Spenders] = (),
     ) -> None:
         """``limits`` returns the limits of each client, by their names; None: without a client."""
+        self._others = others
         self._spent = spent
         self._limits = limits
         self._thresholds = thresholds
         self._utc_now = utc_now
 
     async def conditions(self) -> Sequence[Condition]:
-        """Return the clients whose spending is above a threshold. The database is read only if there is one."""
+        """Return whose spending is above a threshold. The database is read only if there is one."""
+        try:
+            found = await self._of_clients()
+            for each in self._others:
+                found += await self._of_others(each)
+        except ApiError as error:
+            raise SourceUnavailable(str(error)) from error
+        return found
+
+    async def _of_others(self, others: Spenders) -> list[Condition]:
+        limited, now = _dollars(others.limits()), self._utc_now()
+        spent = await others.spent() if limited else {}
+        found = []
+        for (who, name), limit_usd in limited.items():
+            used_usd = spent.get(who, (0.0, 0.0))[name == MONTH]
+            if used_usd >= self._thresholds().share * limit_usd:
+                found.append(
+                    self._condition(
+                        f"{others.word}:{who}/{name}",
+                        f"{others.word.capitalize()} {who}: ${used_usd:.2f} spent {_WORDS[name]},"
+                        f" of a limit of ${limit_usd:.2f}",
+                        {"used_usd": round(used_usd, 6), "limit_usd": limit_usd, "limit": name},
+                        others.sql(who, _began(name, now)),
+                        now,
+                    )
+                )
+        return found
+
+    async def _of_clients(self) -> list[Condition]:
         thresholds = self._thresholds()
-        limited = {
-            (client, name): limit
-            for client, limits in self._limits().items()
-            for name, limit in limits.items()
-            if name in _WORDS and limit > 0
-        }
+        limited = _dollars(self._limits())
         if not limited and not thresholds.of_all:
             return []
         now = self._utc_now()  # before the answer, which may be of the day that ends meanwhile
-        try:
-            spent = await self._spent()
-        except ApiError as error:
-            raise SourceUnavailable(str(error)) from error
+        spent = await self._spent()
         found = []
         for (client, name), limit in limited.items():
             used_usd = spent.get(client, (0.0, 0.0))[name == MONTH]
@@ -462,7 +517,7 @@ class SpendingSource:
             f"{client or '-'}/{name}",
             f"{who}: ${used_usd:.2f} spent {_WORDS[name]}, of a limit of ${limit_usd:.2f}",
             {"used_usd": round(used_usd, 6), "limit_usd": limit_usd, "limit": name},
-            f" and client = {text(client or '')}",
+            _spending_sql(f" and client = {text(client or '')}", _began(name, now)),
             now,
         )
 
@@ -471,26 +526,105 @@ class SpendingSource:
             f"{_ALL_CLIENTS}/{name}",
             f"${used_usd:.2f} spent {_WORDS[name]} by all clients, alerts.{name} is ${limit_usd:.2f}",
             {"used_usd": round(used_usd, 6), "limit_usd": limit_usd, "limit": name},
-            "",
+            _spending_sql("", _began(name, now)),
             now,
         )
 
     def _condition(
-        self, subject: str, summary: str, figures: Mapping[str, Figure], only: str, now: datetime
+        self, subject: str, summary: str, figures: Mapping[str, Figure], sql: str, now: datetime
     ) -> Condition:
-        is_of_day = figures["limit"] == DAY
-        since = now if is_of_day else now.replace(day=1)
         return Condition(
             kind=AlertKind.SPENDING,
-            subject=f"{subject}/{since:%Y-%m-%d}" if is_of_day else f"{subject}/{since:%Y-%m}",  # the next is another
+            subject=f"{subject}/{_window(str(figures['limit']), now)}",  # the next is another
             severity=Severity.TICKET,
             summary=summary,
             figures=figures,
-            sql=f"""\
+            sql=sql,
+        )
+
+
+def _dollars(limits: Mapping[_Who, Mapping[str, float]]) -> dict[tuple[_Who, str], float]:
+    """Return the limits in dollars, by owner and name."""
+    return {
+        (who, name): limit
+        for who, named in limits.items()
+        for name, limit in named.items()
+        if name in _WORDS and limit > 0
+    }
+
+
+def _began(name: str, now: datetime) -> datetime:
+    """Return when the window of a limit began."""
+    day = now.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+    return day if name == DAY else day.replace(day=1)
+
+
+def _window(name: str, now: datetime) -> str:
+    return f"{now:%Y-%m-%d}" if name == DAY else f"{now:%Y-%m}"
+
+
+def _spending_sql(only: str, since: datetime) -> str:
+    return f"""\
 select nullif(client, '') as client, model, sum(n) as calls,
   sum(case when cost_usd is null or race_cost_usd > cost_usd then race_cost_usd else cost_usd end) as cost_usd
 from rollup_calls
 where minutes = 1440 and window_start >= {day(since)}{only}
 group by client, model
-order by cost_usd desc""",  # noqa: S608 - quoted
-        )
+order by cost_usd desc"""  # noqa: S608 - quoted
+
+
+# End users are many: those that have spent most of a limit are one alert, and another one when they are twice as many.
+
+NAMED = 10  # in the sentence
+
+
+class EndUserSource:
+    """Compares what end users have spent, as this process knows it, with their limits."""
+
+    kinds = (AlertKind.SPENDING,)
+
+    def __init__(
+        self,
+        near: Callable[[float], Sequence[tuple[str, str, float, float]]],
+        *,
+        share: Callable[[], float],
+        utc_now: Callable[[], datetime],
+    ) -> None:
+        """``near`` returns the end users that have used this share of a limit: whose they are, and their hash."""
+        self._near = near
+        self._share = share
+        self._utc_now = utc_now
+
+    async def conditions(self) -> Sequence[Condition]:
+        """Return one condition for 1, 2, 4, … of them; the largest covers those that were not told before it."""
+        now, share = self._utc_now(), self._share()
+        near = sorted(self._near(share), key=lambda each: each[2] / each[3], reverse=True)
+        found: list[Condition] = []
+        for name in (DAY, MONTH):
+            those = [each for each in near if each[1] == name]
+            subjects = [f"end users/{name}/{_window(name, now)}/{2**power}" for power in range(len(those).bit_length())]
+            named = ", ".join(f"{who} (${used:.2f} of ${limit:.2f})" for who, _, used, limit in those[:NAMED])
+            more = f" and {len(those) - NAMED} more" if len(those) > NAMED else ""
+            found += [
+                Condition(
+                    kind=AlertKind.SPENDING,
+                    subject=subject,
+                    severity=Severity.TICKET,
+                    summary=f"{len(those)} end {'user has' if len(those) == 1 else 'users have'} spent {share:.0%} of a"
+                    f" limit {_WORDS[name]}, or more: {named}{more}",
+                    figures={"n": len(those), "limit": name},
+                    sql=_END_USERS_SQL.format(since=instant(_began(name, now))),
+                    covered_by=None if following is None else key_of(AlertKind.SPENDING, following),
+                )
+                for subject, following in zip_longest(subjects, subjects[1:])
+            ]
+        return found
+
+
+_END_USERS_SQL = """\
+select tags ->> 'team' as team, client, tags ->> 'end_user' as end_user, count(*) as calls, sum(cost_usd) as cost_usd
+from calls
+where started_at >= {since} and tags ->> 'end_user' is not null and cost_usd > 0
+group by 1, 2, 3
+order by sum(cost_usd) desc
+limit 50"""

@@ -13,12 +13,17 @@ from gateway.alerts.memory_book import MemoryBook
 from gateway.alerts.outages import OutageSource
 from gateway.alerts.sender import Sender
 from gateway.alerts.sources import (
+    DAY,
     BurnSource,
+    EndUserSource,
     LedgerSource,
     SlowdownSource,
+    Spenders,
     SpendingSource,
     Thresholds,
     WorkerSource,
+    model_sql,
+    team_sql,
 )
 from gateway.alerts.stated_models import LengthSource, StatedModels, StatedModelSource
 from gateway.alerts.target_watch import TargetWatch
@@ -156,7 +161,28 @@ def _sources(
         limits=lambda: _limits(context()),
         thresholds=lambda: Thresholds(current().spending_share, current().usd_per_day, current().usd_per_month),
         utc_now=runtime.utc_now,
+        others=(
+            Spenders(
+                "team",
+                lambda: {name: each.limits for name, each in context().payers.teams},
+                reports.spent_by_teams,
+                team_sql,
+            ),
+            Spenders(
+                "model", lambda: _limits_of_models(context()), lambda: _spent_by_models(context(), reports), model_sql
+            ),
+        ),
     )
+
+    def near(share: float) -> Sequence[tuple[str, str, float, float]]:
+        return context().limits.end_users_near(share)
+
+    of_end_users = EndUserSource(
+        near,
+        share=lambda: current().spending_share,
+        utc_now=runtime.utc_now,
+    )
+    sources.append(CachedSource(of_end_users, every_s=_SQL_EVERY_S, clock=runtime.clock))
     of_sql: list[Source] = []
     burns = BurnSource(reports.burns, least_bad=lambda: current().burn_least_bad)
     of_sql += [
@@ -170,6 +196,20 @@ def _sources(
     if context().settings.ledger.slowdowns:  # else nobody would see that one is over
         of_sql.append(CachedSource(SlowdownSource(reports.open_slowdowns), every_s=_SQL_EVERY_S, clock=runtime.clock))
     return [*sources, *(PatientSource(each, lambda: ledger.is_away) for each in of_sql)]
+
+
+def _limits_of_models(context: Context) -> Mapping[str, Mapping[str, float]]:
+    models = context.settings.models
+    return {name: {DAY: each.usd_per_day} for name, each in models.items() if each.usd_per_day is not None}
+
+
+async def _spent_by_models(context: Context, reports: LedgerReports) -> Mapping[str | None, tuple[float, float]]:
+    """Return what models have spent today, each with what it pays for as the first of a list; they have no months."""
+    found: dict[str | None, tuple[float, float]] = {}
+    for model, usd in (await reports.spent_by_models()).items():
+        payer = context.fleet.payer_of(model)
+        found[payer] = (found.get(payer, (0.0, 0.0))[0] + usd, 0.0)
+    return found
 
 
 def _limits(context: Context) -> Mapping[str | None, Mapping[str, float]]:

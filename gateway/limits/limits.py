@@ -343,6 +343,19 @@ class Limits:
             if quota.name in DOLLARS and quota.taken is not None
         ]
 
+    def end_users_near(self, share: float) -> list[tuple[str, str, float, float]]:
+        """Return the end users that have used so much of a limit in dollars, as far as this process knows.
+
+        Each by the owner of its account and the limit's name, with the dollars used, and those of the limit.
+        """
+        unix_s = self._unix_clock()
+        return [
+            (account.owner.removeprefix(_END_USER), quota.name, quota.elsewhere.used + quota.used, quota.limit)
+            for account in self._end_users.values()
+            for quota in account.quotas(unix_s)
+            if quota.name in DOLLARS and 0.0 < share * quota.limit <= quota.elsewhere.used + quota.used
+        ]
+
     def drop(self, call_id: str) -> None:
         """Release a call's holds, if its end was not recorded."""
         hold = self._holds.pop(call_id, None)

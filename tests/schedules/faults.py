@@ -353,6 +353,11 @@ ALERTS = {
         "what was refused ten times, or waits beyond 500 messages while the database is away",
         "log `alerts.not_sent`, then `alerts.given_up`; `holeshot alerts` lists all",
     ),
+    "a client, team, model or end user nears its dollars": (
+        "its limit, which refuses it when it is reached",
+        "nothing",
+        "the alert `spending`; end users in one, again at twice as many",
+    ),
     "the way out is a proxy alone (`HTTPS_PROXY`, `NO_PROXY`)": (
         "all messages, which go through it",
         "nothing",

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from gateway.core.records import PROBES
 from gateway.core.reports import By, HeatMetric, HeatWanted, History, HistorySeries, HistoryWanted, Table, Window
 from gateway.ledger.reports import reader as shapes
 from gateway.ledger.reports.reader import FAILED, Reader, Words, conditions, floor
@@ -430,6 +431,18 @@ from (
 group by team"""  # noqa: S608 - our own values
     rows = shapes.rows(await reader.run(sql))
     return {row["team"]: (float(row["day_usd"]), float(row["month_usd"])) for row in rows}
+
+
+async def spent_by_models(reader: Reader, now: datetime) -> dict[str, float]:
+    """Return what attempts for models have cost in this UTC day, US dollars, also those that ran as a fallback."""
+    of_day = reader.words.window(now.replace(hour=0, minute=0, second=0, microsecond=0))
+    sql = f"""\
+select s.model, coalesce(sum(r.cost_usd), 0) as day_usd
+from rollup_attempts as r
+join rollup_series as s on s.id = r.series_id
+where r.minutes = 1440 and r.window_start >= {of_day} and s.api <> '{PROBES}'
+group by s.model"""  # noqa: S608 - our own values
+    return {row["model"]: float(row["day_usd"]) for row in shapes.rows(await reader.run(sql))}
 
 
 async def gaps(reader: Reader) -> dict[tuple[str, str], tuple[float | None, float | None]]:

@@ -331,6 +331,10 @@ class LedgerReports:
         """Return what teams have spent today and this month."""
         return await history.spent_by_teams(self._reader, self._minute())
 
+    async def spent_by_models(self) -> Mapping[str, float]:
+        """Return what attempts for models have cost today."""
+        return await history.spent_by_models(self._reader, self._minute())
+
     async def alerts(self) -> Table:
         """Return the alerts that are open, and the newest of the others."""
         return await incidents.listed(self._reader)

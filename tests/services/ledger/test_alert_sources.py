@@ -15,11 +15,15 @@ from gateway.alerts.sources import (
     RULES,
     WINDOWS_S,
     BurnSource,
+    EndUserSource,
     LedgerSource,
     SlowdownSource,
+    Spenders,
     SpendingSource,
     Thresholds,
     WorkerSource,
+    model_sql,
+    team_sql,
 )
 from gateway.alerts.stated_models import (
     LEAST_ANSWERED,
@@ -325,12 +329,33 @@ async def _conditions(reports: LedgerReports) -> list[Condition]:
         outages("open", "out"),
         ledger_source(still),
         spending({"a's": (9, 9)}, {"a's": {"usd_per_day": 10, "usd_per_month": 10}, None: {}}, day_usd=1, month_usd=1),
+        _spenders(reports),
+        EndUserSource(lambda _: [("team:red's:u", "usd_per_day", 9.0, 9.0)], share=lambda: 0.8, utc_now=lambda: NOW),
         SlowdownSource(reports.open_slowdowns),
         StatedModelSource(_changed(), reports.stated_models, utc_now=lambda: NOW),
         LengthSource(_hours, utc_now=lambda: NOW + timedelta(hours=1)),
         WorkerSource(lambda: [4711], replica="here", utc_now=lambda: NOW),
     ]
     return [each for source in sources for each in await source.conditions()]
+
+
+def _spenders(reports: LedgerReports) -> SpendingSource:
+    """Return the source of a team and a model that have spent most, as the ledger has it."""
+    limits = {"usd_per_day": 1.0}
+
+    async def of_models() -> dict[str | None, tuple[float, float]]:
+        return {name: (usd, 0.0) for name, usd in (await reports.spent_by_models()).items()}
+
+    return SpendingSource(
+        of_models,
+        limits=dict,
+        thresholds=lambda: Thresholds(0.8, None, None),
+        utc_now=lambda: NOW,
+        others=(
+            Spenders("team", lambda: {"red's": limits}, reports.spent_by_teams, team_sql),
+            Spenders("model", lambda: {"llama": limits, "other": limits}, of_models, model_sql),
+        ),
+    )
 
 
 async def _hours(_: str) -> list[Hour]:
@@ -369,7 +394,8 @@ async def test_the_evidence_of_every_kind_of_alert_runs_and_shows_rows(ledger_ur
     ledger = Ledger(ledger_url, tmp_path / "spool", "w1")
     for deployment in ("a", "b"):
         attempt = won(new_id(), deployment=deployment, started_at=NOW, cost_usd=0.5, client="a's", model_version="m-1")
-        ledger.call_finished(call(attempt, started_at=NOW, client="a's", cost_usd=0.5))
+        tags = {"team": "red's", "end_user": "u"}
+        ledger.call_finished(call(attempt, started_at=NOW, client="a's", cost_usd=0.5, tags=tags))
     for _ in range(LEAST_BEFORE):
         attempt = won(new_id(), deployment="a", started_at=NOW, client="b's", model_version="m-1")
         ledger.call_finished(call(attempt, started_at=NOW, client="b's"))
