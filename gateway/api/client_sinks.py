@@ -11,6 +11,7 @@ from gateway.api import headers
 from gateway.api.aiohttp_adapter import EventsResponse, PlainResponse
 from gateway.api.bodies import LARGE_BYTES
 from gateway.api.context import CONTEXT, Context, Phase
+from gateway.api.keep_alive import COMMENT, TAIL_BYTES, KeepAlive, is_between
 from gateway.api.provider_state import Given
 from gateway.api.told import broken, failure
 from gateway.core.calls import Call, Maker
@@ -45,7 +46,14 @@ class HttpSink:
         self._request = request
         self._response_headers = response_headers
         self._transport = request.transport
+        self._keeping: KeepAlive | None = None  # None: nothing is said where the answer is silent
         self.response: web.StreamResponse | None = None
+
+    async def stop(self) -> None:
+        """Say nothing any more where the answer is silent: it is over."""
+        keeping, self._keeping = self._keeping, None  # each refers to the other
+        if keeping is not None:
+            await keeping.stop()
 
     def drop(self) -> None:
         """Abort the connection of a response that has begun and cannot be completed."""
@@ -60,9 +68,19 @@ class HttpSink:
                 await self._request.writer.drain()
         except ConnectionError as error:
             raise ClientGone from error
+        if self._keeping is not None:
+            self._keeping.sent()
+
+    @property
+    def _is_blocked(self) -> bool:
+        """Whether a sign of life is of no use: what was sent before waits for the client, or it has gone."""
+        transport = self._transport
+        return transport is None or transport.is_closing() or bool(transport.get_write_buffer_size())
 
     async def _finish(self, last: bytes) -> None:
         assert self.response is not None
+        if self._keeping is not None:
+            self._keeping.end()
         try:
             await self.response.write_eof(last)
         except ConnectionError as error:
@@ -82,6 +100,7 @@ class StreamingSink(HttpSink, ClientSink):
     remembering: Remembering | None = None  # hears what of the answer later requests may name
     _remember: Callable[[Maker], None]  # set with it: keeps that at the end, unless its maker stores it
     beginning = b""  # the first events, if they are kept
+    keepalive_s: float | None = None  # after so much silence in the answer a comment is sent; None: never
     content_type = "text/event-stream; charset=utf-8"
 
     def __init__(
@@ -98,19 +117,20 @@ class StreamingSink(HttpSink, ClientSink):
         self._forget = forget
         self._latest = b""  # the events that were sent last
         self._maker = Maker("")
-        self._keeping_alive: asyncio.Task[None] | None = None
 
     def keep_alive(self, every_s: float) -> None:
-        """Send a comment every ``every_s`` seconds until the answer begins. The first one commits status 200.
+        """Send a comment after each ``every_s`` seconds of silence until the answer begins, or ``close``.
 
-        An earlier ``keep_alive`` must have been closed.
+        The first one commits status 200. Within the answer ``keepalive_s`` says how often.
         """
-        self._keeping_alive = asyncio.get_running_loop().create_task(self._comment(every_s))
+        if self._keeping is None:
+            self._keeping = KeepAlive(self._comment)
+        self._keeping.every(every_s)
 
     async def begin(self, winner: Winner) -> Forward | None:
         """Prepare the response's headers. They are sent with the first events, unless a comment has sent them."""
-        if self._keeping_alive is not None:
-            self._keeping_alive.cancel()  # not awaited here, as the first events would wait; ``close`` awaits it
+        if self._keeping is not None:
+            self._keeping.every(self.keepalive_s)
         if self._keep is not None:
             self._maker = Maker(winner.deployment, winner.key_name)
         if self.response is None:
@@ -149,7 +169,7 @@ class StreamingSink(HttpSink, ClientSink):
 
     async def refused(self, error: ApiError) -> bool:
         """Send an error of the gateway as an event if the response has begun; return whether it has."""
-        await self.close()
+        await self.stop()
         if self.response is None:
             return False
         with suppress(ClientGone):
@@ -158,7 +178,7 @@ class StreamingSink(HttpSink, ClientSink):
 
     async def refused_by(self, answer: bytes) -> None:
         """Send the answer with which a vendor refuses to answer, and the end of the response."""
-        await self.close()
+        await self.stop()
         with suppress(ClientGone):
             if self.response is None:
                 await self._prepare({"x-holeshot-call-id": self._call.id})
@@ -171,11 +191,9 @@ class StreamingSink(HttpSink, ClientSink):
         return failure if answers.numbered is None else answers.numbered(failure, self._latest)
 
     async def close(self) -> None:
-        """Stop sending comments."""
-        task, self._keeping_alive = self._keeping_alive, None
-        if task is not None:
-            task.cancel()
-            await asyncio.wait({task})
+        """Send comments as ``keepalive_s`` says: the answer goes on."""
+        if self._keeping is not None:
+            self._keeping.every(self.keepalive_s)
 
     def _gather(self, block: bytes) -> None:
         if self.given is not None:
@@ -190,16 +208,13 @@ class StreamingSink(HttpSink, ClientSink):
         if self.remembering is not None:
             self.remembering.heard.take(block)
 
-    async def _comment(self, every_s: float) -> None:
-        comment = self._call.dialect.answers.keep_alive
-        while True:
-            await asyncio.sleep(every_s)
-            try:
-                if self.response is None:
-                    await self._prepare({"x-holeshot-call-id": self._call.id})
-                await self._send(comment)
-            except ClientGone:
-                return  # the task that serves the request is cancelled for the same reason
+    async def _comment(self) -> None:
+        if self._is_blocked:
+            return
+        with suppress(ClientGone):  # the task that serves the request is cancelled for the same reason
+            if self.response is None:
+                await self._prepare({"x-holeshot-call-id": self._call.id})
+            await self._send(self._call.dialect.answers.keep_alive)
 
     async def _prepare(self, fields: dict[str, str]) -> None:
         fields.update(self._response_headers)
@@ -225,6 +240,8 @@ class StreamingSink(HttpSink, ClientSink):
         if transport is None or transport.is_closing() or transport.get_write_buffer_size():
             return False
         transport.write(b"%x\r\n%b\r\n" % (len(events), events))
+        if self._keeping is not None:
+            self._keeping.sent()
         if self.remembering is not None:
             self._hear(events)
         self._latest = events
@@ -265,13 +282,42 @@ class ArraySink(StreamingSink):
 _IDENTITY = ("", "identity")
 
 
-class PassingSink(HttpSink):
+class UnreadSink(HttpSink):
+    """Writes bytes as they come, without knowing what is in them; between events also comments."""
+
+    _tail = b""  # the last bytes that were sent, if there may be comments
+
+    def keep_alive(self, every_s: float | None) -> None:
+        """Send a comment after each ``every_s`` seconds of silence between events, which the response has; None: never.
+
+        The response has begun, or begins next.
+        """
+        if every_s is not None:
+            self._keeping = KeepAlive(self._comment)
+            self._keeping.every(every_s)
+
+    async def _send(self, block: bytes) -> None:
+        if self._keeping is not None:
+            self._tail = (self._tail + block[-TAIL_BYTES:])[-TAIL_BYTES:]
+        await super()._send(block)
+
+    async def _comment(self) -> None:
+        if not self._is_blocked and is_between(self._tail):
+            with suppress(ClientGone):
+                await self._send(COMMENT)
+
+
+class PassingSink(UnreadSink):
     """Receives an answer that passes unread. One that goes on is written to the client's response as it arrives."""
 
     understands = False
 
-    def __init__(self, request: web.Request, response_headers: Mapping[str, str]) -> None:
+    def __init__(
+        self, request: web.Request, response_headers: Mapping[str, str], keepalive_s: float | None = None
+    ) -> None:
+        """``keepalive_s``: after so much silence between its events a comment is sent; None: never."""
         super().__init__(request, response_headers)
+        self._keepalive_s = keepalive_s
         self.streams = False  # whether the answer goes on after its beginning
         self.winner: Winner | None = None
         self.body = b""  # of a whole answer
@@ -291,13 +337,16 @@ class PassingSink(HttpSink):
             fields["x-accel-buffering"] = "no"  # else nginx would buffer the stream
         response = self.response = web.StreamResponse(status=exchange.status, headers=fields)
         length = exchange.headers.get("content-length", "")
-        is_known = length.isascii() and length.isdigit() and exchange.headers.get("content-encoding", "") in _IDENTITY
+        is_plain = exchange.headers.get("content-encoding", "") in _IDENTITY
+        is_known = length.isascii() and length.isdigit() and is_plain
         if is_known and not is_stream:  # events may be masked or completed, so the length may change
             response.content_length = int(length)
         try:
             await response.prepare(self._request)
         except ConnectionError as error:
             raise ClientGone from error
+        if is_stream and is_plain:
+            self.keep_alive(self._keepalive_s)
 
     async def write(self, block: Block) -> None:
         """Send some bytes, and wait while the client is slow; or keep a whole answer."""

@@ -267,7 +267,7 @@ class Responder:
             sink.drop()
             raise
         finally:
-            await sink.close()
+            await sink.stop()
             if parsed.runs_on:  # its client may have left before the end
                 await begin_in_background(self._context, runner.call, runner.open_call.record, sink.beginning)
         if sink.response is None:
@@ -304,6 +304,7 @@ class Responder:
         if self._parsed.remembering is not None:
             sink.remember(self._parsed.remembering, self._remember)
         own_s, is_late = runner.planned.model.keepalive_s, call.win_on is WinOn.VALID
+        sink.keepalive_s = own_s
         every_s = COMMENT_S if own_s is None and is_late else own_s  # the first token may be the last
         if every_s is not None:
             sink.keep_alive(every_s)
@@ -318,12 +319,14 @@ class Responder:
             if (own := self._answer_here(error)) is None:
                 raise
             return own
-        sink = PassingSink(self._request, runner.response_headers)
+        sink = PassingSink(self._request, runner.response_headers, runner.planned.model.keepalive_s)
         try:
             record = await runner.run(partial(runner.gather, sink))
         except BaseException:
             sink.drop()
             raise
+        finally:
+            await sink.stop()
         if isinstance(record, web.Response):
             record.headers.update(headers.identifying(runner.call.request_id or runner.call.id))
             return record

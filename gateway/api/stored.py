@@ -16,7 +16,7 @@ from gateway.api import headers
 from gateway.api.admission import Admitted, admitted_call
 from gateway.api.bodies import read_contents
 from gateway.api.client import Client
-from gateway.api.client_sinks import HttpSink
+from gateway.api.client_sinks import UnreadSink
 from gateway.api.context import CONTEXT, Context
 from gateway.api.json_body import JSON, is_set, read_model
 from gateway.api.preferences import policy_violation
@@ -105,9 +105,11 @@ async def _kept_response(request: web.Request, admitted: Admitted) -> web.Stream
         note_end = partial(_note_end, context, client, response_id, request_id, began_s)
         if answer.rest is not None:
             sink = _FollowingSink(request, fields, lambda ended: note_end(_paid(context, deployment, ended)))
+            own = [each.keepalive_s for each in context.fleet.models.values() if deployment.name in each.deployments]
             try:
-                return await sink.follow(deployment, answer.rest)
+                return await sink.follow(deployment, answer.rest, min(filter(None, own), default=None))
             finally:
+                await sink.stop()
                 await sink.note_end()
         found = (
             _paid(context, deployment, answer.body) if rest == _CANCEL or (not rest and method == METH_GET) else None
@@ -129,7 +131,7 @@ class _End(msgspec.Struct):
 _end = msgspec.json.Decoder(_End)
 
 
-class _FollowingSink(HttpSink):
+class _FollowingSink(UnreadSink):
     """Writes the events of a response in the background as they come, for a client that has lost its connection.
 
     They may be silent for as long as it runs, and are not waited for beyond their client.
@@ -149,8 +151,8 @@ class _FollowingSink(HttpSink):
         if note is not None:
             await note(self._ended)
 
-    async def follow(self, deployment: Deployment, rest: Rest) -> web.StreamResponse:
-        """Pass on ``rest`` to its end.
+    async def follow(self, deployment: Deployment, rest: Rest, keepalive_s: float | None) -> web.StreamResponse:
+        """Pass on ``rest`` to its end. ``keepalive_s``: after so much silence a comment is sent; None: never.
 
         Raises:
             ClientDisconnected: the client has left.
@@ -166,6 +168,7 @@ class _FollowingSink(HttpSink):
         latest, last = b"", b""
         try:
             await response.prepare(self._request)
+            self.keep_alive(keepalive_s)
             while not rest.ended:
                 block = await rest.read()
                 self._look(block)

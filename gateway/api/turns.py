@@ -377,7 +377,13 @@ class _Sink(StreamingSink):
         self._turn = turn
 
     def keep_alive(self, every_s: float) -> None:
-        """Do nothing: pings keep the connection open."""
+        """Send pings in place of comments, where ``keepalive_s`` asks for them; the connection has its own anyway."""
+        if self.keepalive_s is not None:
+            super().keep_alive(every_s)
+
+    async def _comment(self) -> None:
+        if not self._turn.socket.is_slow:
+            self._turn.socket.ping()
 
     def drop(self) -> None:
         """Do nothing: other turns share the connection."""
@@ -411,6 +417,8 @@ class _Sink(StreamingSink):
             self._turn.send(events)
         except ClientGone:
             return False
+        if self._keeping is not None:
+            self._keeping.sent()
         self._latest = events
         if self.delivered is not None:
             self.delivered.add(events)
@@ -419,8 +427,12 @@ class _Sink(StreamingSink):
     async def _send(self, block: bytes) -> None:
         self._turn.send(block)
         await self._turn.socket.drain()
+        if self._keeping is not None:
+            self._keeping.sent()
 
     async def _finish(self, last: bytes) -> None:
+        if self._keeping is not None:
+            self._keeping.end()
         await self._send(last)
 
 

@@ -120,7 +120,6 @@ class Continuation:
         sink, takeover = self._sink, self._own.model.takeover
         ending: CallRecord | Unanswered | Broken = Unanswered()
         candidates = [each for each in self._candidates if await each.of.holds(Launch(each.name, 0.0, Role.TAKEOVER))]
-        await sink.close()
         if candidates and self._is_counted:
             with suppress(MemoryError):  # for requests with what was delivered: then nobody continues it
                 self._race = self._race_of(candidates)

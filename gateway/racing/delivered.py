@@ -84,7 +84,7 @@ class Running(Sink, Protocol):
         """Send a comment every ``every_s`` seconds until the answer goes on."""
 
     async def close(self) -> None:
-        """Stop sending comments."""
+        """Send them as before: the answer goes on, or is not continued."""
 
 
 class ClientSink(Running, Protocol):

@@ -243,7 +243,7 @@ class ModelSettings(Section):
     fallbacks: tuple[FallbackSettings, ...] = ()  # tried in this order
     fallback_after: FallbackAfter = "auto"  # when they are asked beside this model, if its first token is late
     usd_per_day: Annotated[float, Field(ge=0)] | None = None  # of all its calls in a UTC day, over all replicas
-    keepalive_s: Seconds | None = None  # comments until the first token; this commits the status, so off by default
+    keepalive_s: Seconds | None = None  # signs of life in silence; the first commits the status
     defaults: dict[str, object] = {}  # parameters of requests that do not set them: {temperature: 0.2}
     maximums: dict[str, Annotated[float, Field(ge=0)]] = {}  # maximums of such parameters: {max_tokens: 4000}
     cache_marks: Literal["auto"] | None = None  # auto: Claude is told to cache what lasts, if the client tells nothing

@@ -262,8 +262,10 @@ REASONS: Mapping[str, Reasons] = {
             " ten are known. Or seconds, from 0.05. `failure`: only when all of its deployments have failed."
         ),
         "keepalive_s": (
-            "Sends comments this often until the first token, for proxies that cut idle connections. Errors then"
-            " come inside the stream."
+            "Sends a sign of life after each so many seconds of silence, before the first token and within the answer,"
+            " for proxies that cut idle connections: a comment, Messages' `ping`, a ping of the WebSocket. Never within"
+            " an event, and never in answers that do not stream. Before the first token it commits status 200, so"
+            " errors then come inside the stream. Time limits go on as without it."
         ),
         "defaults": "Parameters for requests that do not set them, such as `{temperature: 0.2}`.",
         "maximums": "The largest values that requests may use, such as `{max_tokens: 8000}`.",

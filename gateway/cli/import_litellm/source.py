@@ -326,8 +326,11 @@ def walk(
                 functions[row.by](reader, section, field, row.remark)
             elif not row.to:
                 remark_if_set(section, field, row.remark, off=row.off)
-            elif (value := _converted(section, field, row)) is not None and not put(ours, row.to, value):
-                section.remark(ELSEWHERE, field)
+            elif (value := _converted(section, field, row)) is not None:
+                if not put(ours, row.to, value):
+                    section.remark(ELSEWHERE, field)
+                elif row.remark:
+                    section.remark(row.remark, field)
 
 
 def put(ours: dict[str, Any], path: str, value: Any) -> bool:

@@ -90,7 +90,7 @@ def test_what_a_deployment_says_is_taken_over(imported: Import) -> None:
     assert (own.price_per_mtok.input, own.price_per_mtok.output, own.price_per_mtok.cached_input) == (0.15, 0.6, 0.075)
     assert (own.max_in_flight, own.drop_params) == (8, True)
     assert (own.capabilities.vision, own.capabilities.context_tokens) == (True, 128_000)
-    for word in ("max_retries", "tags", "brand_new_field", "base_model", "model_info.id"):
+    for word in ("max_retries", "tags", "brand_new_field", "base_model", "model_info.id", "keepalive_s of the whole"):
         assert remarks(converted, word), word
 
 
