@@ -326,7 +326,8 @@ class Responder:
             sink.drop()
             raise
         finally:
-            await sink.stop()
+            if sink.response is not None:
+                await sink.stop()
         if isinstance(record, web.Response):
             record.headers.update(headers.identifying(runner.call.request_id or runner.call.id))
             return record
