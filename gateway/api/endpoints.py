@@ -21,7 +21,7 @@ from gateway.api.request import (
     required_turns,
 )
 from gateway.api.resolved_model import IGNORED
-from gateway.core.errors import InvalidRequest, ResponseNotFound
+from gateway.core.errors import InvalidRequest, NamesUnreachable, ResponseNotFound
 from gateway.keys.keys import GOOGLES
 from providers import (
     ALSO_BY_CLIENTS,
@@ -464,7 +464,7 @@ _RESPONSES_DESCRIPTION = Description(
     answer="Response",
     events="OpenAI's events, from `response.created` to `response.completed`.",
     optional_prompt=True,  # where it continues something
-    errors=(ResponseNotFound,),
+    errors=(ResponseNotFound, NamesUnreachable),
     headers={STORE_HEADER: "The value of `store` that was sent, as the request had none."},
 )
 

@@ -277,6 +277,7 @@ class StartupHistory:
                 return
             finally:
                 self._payers_tried.set()
+            end_if_cancelled()
             await asyncio.sleep(after_s)
             after_s = _PAYERS_AGAIN_S
 

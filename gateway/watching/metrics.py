@@ -14,6 +14,7 @@ from pathlib import Path
 from gateway import __version__
 from gateway.core.attempts import AttemptRecord, AttemptStart, TokensSource, WinOn
 from gateway.core.calls import CallRecord
+from gateway.core.tasks import end_if_cancelled
 from gateway.watching import series
 from gateway.watching.series import (
     ACCEPTED,
@@ -231,6 +232,7 @@ class Metrics:
         """Store the gauges each second, for the worker that renders all. Runs until cancelled."""
         while True:
             await self._refresh()
+            end_if_cancelled()
             await asyncio.sleep(REFRESH_S)
 
     def attempt_started(self, model: str, start: AttemptStart) -> None:

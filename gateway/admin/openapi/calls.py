@@ -333,7 +333,7 @@ def _stored(method: str, rest: str, name: str, summary: str, access: Access) -> 
         access,
         {200: Answer(_AS_IT_IS, _ANY, _OF_STORED)},
         (*in_path("id", "The id of a response that was stored for this key."), CALL_HEADERS[0]),
-        (errors.InvalidRequest, errors.ResponseNotFound, LimitReached, *OF_UPSTREAM),
+        (errors.InvalidRequest, errors.ResponseNotFound, errors.NamesUnreachable, LimitReached, *OF_UPSTREAM),
         description="Passed on to the deployment that stores the response. No model is asked: this is not a call.",
     )
 

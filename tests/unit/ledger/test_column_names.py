@@ -19,7 +19,20 @@ VIEWED = tuple(
 # What is no figure: whose, when and what kind.
 WORDS = frozenset(
     (
-        *("model", "deployment", "provider", "client", "address", "replica", "region", "tag", "value", "a", "b"),
+        *(
+            "model",
+            "deployment",
+            "provider",
+            "client",
+            "address",
+            "replica",
+            "region",
+            "team",
+            "tag",
+            "value",
+            "a",
+            "b",
+        ),
         *("day", "hour", "month", "window_start", "open_since", "slot", "bucket", "prompt_class"),
         *("rank", "speed_rank", "state", "basis", "verdict", "reason", "judged_as", "flaw"),
         *("error_kind", "status_code", "last_message"),
