@@ -9,7 +9,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcon
 from datetime import UTC, datetime
 from functools import cached_property
 from time import monotonic
-from typing import Any
+from typing import Any, TypeAlias
 
 from sqlalchemy import event
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
@@ -211,7 +211,7 @@ class Pool:
         return pool
 
 
-Database = str | Address | Pool  # a URL, for connections of its own, or a shared pool
+Database: TypeAlias = str | Address | Pool  # a URL, for connections of its own, or a shared pool
 
 
 def engine_of(database: Database, *, pool_size: int, spare: int = 1) -> AsyncEngine:

@@ -60,7 +60,7 @@ function headline(rows, window) {
   const { sure, unsure } = parted(rows);
   const raced = rows.reduce((sum, each) => sum + (each.n_raced ?? 0), 0);
   if (raced === 0) {
-    return h("p", { class: "lead" }, `None of ${counted(total(rows, "calls"), "call")} in ${windowWords(window)} had a second attempt, so racing saved and cost nothing. `,
+    return h("p", { class: "lead" }, `None of ${counted(total(rows, "n"), "call")} in ${windowWords(window)} had a second attempt, so racing saved and cost nothing. `,
       h("a", { href: to("leaderboard") }, "The leaderboard"), " says why.");
   }
   return [sure.slice(0, MOST_LEADS).map((row) => surely(row, rows.length > 1, window)), unsure.length ? unsurely(unsure, sure.length > 0) : null];
