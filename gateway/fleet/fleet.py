@@ -694,8 +694,9 @@ class Fleet:
             else f"known models: {', '.join(self.configured) or 'none'}"
         )
         provider, slash, _ = name.partition("/")
-        if adhoc and not slash and "," not in name and may_be_asked(name) and self._settings.providers:
-            first, *others = (f"{each}/{name}" for each in _owners_first(name, self._settings.providers))
+        real = [each for each in self._settings.providers if not each.startswith("sim-")]  # the demo's have no others
+        if adhoc and not slash and "," not in name and may_be_asked(name) and real:
+            first, *others = (f"{each}/{name}" for each in _owners_first(name, real))
             hint += f" (its provider before it names any other, as {first}{', …' if others else ''})"
         if adhoc and slash and provider not in self._settings.providers:
             known = ", ".join(self._settings.providers) or "none"

@@ -1,8 +1,5 @@
 from . import queries as queries
-from .board import MOST_CALLS as MOST_CALLS
 from .board import counts_since as counts_since
-from .board import models as models
-from .board import raced_calls as raced_calls
 from .books import Slowdowns as Slowdowns
 from .books import SqlAlertBook as SqlAlertBook
 from .books import SqlProbeBook as SqlProbeBook
@@ -40,6 +37,9 @@ from .folding import fold_all as fold_all
 from .key_store import SqlKeyStore as SqlKeyStore
 from .names import LedgerNames as LedgerNames
 from .queries import reader_sql as reader_sql
+from .raced_calls import MOST_CALLS as MOST_CALLS
+from .raced_calls import models as models
+from .raced_calls import raced_calls as raced_calls
 from .reports.incidents import LISTED as LISTED
 from .reports.incidents import slowdowns_sql as slowdowns_sql
 from .reports.reader import Reader as Reader

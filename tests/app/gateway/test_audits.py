@@ -51,4 +51,4 @@ async def test_a_primary_that_wins_needs_no_estimate(serve: Serve) -> None:
         assert (call["alone_ms"], call["alone_age_ms"], call["alone_predicted_ms"]) == (call["ttft_ms"], None, None)
         (value,) = await running.rows("select * from race_value")
         assert (value["basis"], value["saved_ms"]) == ("seen", 0.0)
-        assert value["alone_p50_ms"] == pytest.approx(call["ttft_ms"], rel=0.05)  # the middle of its bucket
+        assert value["alone_p50_ms"] is None  # of one call there is no quantile: it is told from thirty on

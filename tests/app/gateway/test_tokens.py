@@ -237,14 +237,15 @@ async def test_a_new_key_of_the_issuer_is_looked_for_once(serve: Serve, issuer: 
         assert tokens is not None
         [known] = tokens.issuers.values()
         await known.start_fetch()
+        before = issuer.fetches()
         known._tried_at = None  # as if that was long ago
         issuer.keys = {"second": RSA_KEYS[1], "curve": EC_KEY}
         token = issuer.token("second")
         assert await asyncio.gather(*(asked(running, token) for _ in range(5))) == [200] * 5
-        assert issuer.fetches() == 2
+        assert issuer.fetches() == before + 1
         for number in range(4):
             await refused(running, issuer.token("curve", header={"kid": f"invented-{number}"}))
-        assert issuer.fetches() == 2
+        assert issuer.fetches() == before + 1
 
 
 async def test_while_the_issuer_was_never_there_its_tokens_wait_and_keys_work(
