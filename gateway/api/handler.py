@@ -180,6 +180,20 @@ def _remembered(
     return msgspec.structs.replace(parsed, remembering=remembering)
 
 
+def _answered(
+    answer_here: Callable[[ApiError], web.Response | None], refusing: list[bytes], error: ApiError
+) -> web.Response | None:
+    """Return what is answered instead of an error: what is known here, or how the vendor of this API refuses.
+
+    The latter is also added to ``refusing``.
+    """
+    if not (isinstance(error, RejectedByProvider) and error.answer):
+        return answer_here(error)
+    refusing.append(error.answer)
+    [event] = events(error.answer)
+    return web.Response(body=event.data, content_type=JSON)
+
+
 MakeAnswer = Callable[[Context, web.Request, ParsedRequest, ClientContext, StoredAt | None], "Responder"]
 
 
@@ -229,7 +243,7 @@ class Responder:
         self._parsed = parsed
         self._client_context = client_context
         self._answer_here = answer_here
-        self._refusing = b""  # the answer with which the vendor of the client's API refuses
+        self._refusing: list[bytes] = []  # the answer with which the vendor of the client's API refuses
         self._given = given_by(parsed, request.headers, client_context.client)
         self._runner = CallRunner(
             context,
@@ -239,7 +253,7 @@ class Responder:
             may_fall_back=made_by is None and not parsed.runs_on,
             begun=client_context.begun,
             cancelled_as=partial(context.cancelled_as, request),
-            answer_here=self._answered,
+            answer_here=partial(_answered, answer_here, self._refusing),  # a method of this object would be a cycle
             body=client_context.received,
         )
 
@@ -255,7 +269,7 @@ class Responder:
         try:
             await runner.run(partial(runner.stream, sink))
             if self._refusing:
-                await sink.refused_by(self._refusing)
+                await sink.refused_by(self._refusing[0])
         except ApiError as error:
             told = self._told(error)
             if not await sink.refused(told):
@@ -279,14 +293,6 @@ class Responder:
             with suppress(TimeoutError):
                 async with asyncio.timeout(LAST_WORD_S):
                     await sink.refused(ShuttingDown("the gateway stopped before this answer was complete; retry"))
-
-    def _answered(self, error: ApiError) -> web.Response | None:
-        """Return what is answered instead of an error: what is known here, or how the vendor of this API refuses."""
-        if not (isinstance(error, RejectedByProvider) and error.answer):
-            return self._answer_here(error)
-        self._refusing = error.answer
-        [event] = events(error.answer)
-        return web.Response(body=event.data, content_type=JSON)
 
     def _told(self, error: ApiError) -> ApiError:
         """Return the error of a call that failed: of a thread's next turn, that all be sent, if others can answer."""
