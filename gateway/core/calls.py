@@ -72,11 +72,12 @@ class Maker(msgspec.Struct, frozen=True):
     tenant: str | None = None  # the digest of a client's own key; None: the operator's
     account: str | None = None  # at its vendor, by a digest; None: not known
     made: bool = False  # the gateway saw that; else it was only sent it, and has answered
+    same_as: str | None = None  # the model that it is, where its own name does not say so
 
     @property
     def model(self) -> str:
-        """The name of its model at its provider."""
-        return self.deployment.partition("/")[2]
+        """The name of its model, as the settings say that it is known, or at its provider."""
+        return self.same_as or self.deployment.partition("/")[2]
 
     def key_at(self, provider: str) -> str | None:
         """Return the name of its key, if it is one of this provider's."""

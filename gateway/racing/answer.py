@@ -100,7 +100,8 @@ def translated(
     """
     spoken = request.dialect
     if makers is not None and spoken.answers.binds:
-        maker = Maker(deployment.name, request.sendings.key_name, deployment.tenant, deployment.account)
+        key_name, same_as = request.sendings.key_name, deployment.same_as
+        maker = Maker(deployment.name, key_name, deployment.tenant, deployment.account, same_as=same_as)
         if bound is None:
             bound = bound_reasoning(bytes(request.fields.get(spoken.requests.prompt, b"")))
         # Of a conversation that the vendor keeps it may drop what the request does not have.

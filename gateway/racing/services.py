@@ -216,7 +216,7 @@ class Makers:
         """
         if request.apart is not None and request.sendings.key_name in request.apart.keys:
             bound = ()  # it was sent without
-        takes_any = maker_of(request.model) == "open"
+        takes_any = maker_of(maker.model) == "open"
         refuses = refuses and not takes_any
         for each in bound:
             before = self._known.get(each)

@@ -302,3 +302,10 @@ def test_of_a_history_of_several_makers_only_what_one_made_is_left_out(dialect: 
     left = bound_reasoning(bytes(wording.fields[dialect.requests.prompt]))
     assert left == bound_reasoning(b'"signature":"b3RoZXI="')
     assert len(wording.losses) == 1
+
+
+async def test_which_model_it_is_counts_and_not_its_name_at_its_provider() -> None:
+    claude = Maker("a/llama", made=True, same_as="claude-sonnet-5")
+    makers = Makers()
+    await read(makers, claude, b"unknown")
+    assert makers.of_each([b"unknown"]) == {b"unknown": msgspec.structs.replace(claude, made=False)}
