@@ -490,15 +490,15 @@ async def _with_maker(  # noqa: PLR0917 - what is known of a call
         return call
     prompt = bytes(call.fields.get(requests.prompt, b""))
     found = bound_reasoning(prompt) if len(prompt) <= SEARCHED_BYTES else await aside(bound_reasoning, prompt)
-    maker = await context.services.makers.find(found) if found else None
-    if maker is None and found:
-        maker = _sealed_by(prompt, model)
-    elif maker is not None:
+    known = await context.services.makers.find(found) if found else None
+    maker = known or (_sealed_by(prompt, model) if found else None) or parsed.follows
+    if maker is not None and not client.made(maker, fleet):
+        maker = None
+    call = msgspec.structs.replace(call, maker=maker) if maker is not None else call
+    if known is not None:
         call = await _without_unread(context, call, model, found, is_long=len(prompt) > SEARCHED_BYTES)
-    maker = maker or parsed.follows
-    if maker is None or not client.made(maker, fleet):
+    if maker is None:
         return call
-    call = msgspec.structs.replace(call, maker=maker)
     for each in model.deployments.values():
         if is_bound_elsewhere(each, maker, call.client):
             without = partial(without_reasoning, call, each)

@@ -349,7 +349,7 @@ def _note_bound(deployment: Deployment, call: Call, error: UpstreamError) -> Non
     if call.maker is None or (learnt := _learnt_of(deployment)) is None:
         return
     elsewhere = [each for each in call.makers if each.deployment.partition("/")[0] != deployment.provider]
-    suspects = [each for each in elsewhere if not is_unread(each, deployment, call.client)]  # else it was sent without
+    suspects = [each for each in elsewhere if not is_unread(each, deployment, call)]  # else it was sent without
     for maker in suspects or [call.maker]:
         learnt.note(deployment.model, reasoning_of(maker), client=call.client, why=why_of(error))
 
@@ -374,13 +374,19 @@ def is_bound_elsewhere(deployment: Deployment, maker: Maker, client: str | None 
     return maker.account != deployment.account
 
 
-def is_unread(maker: Maker, deployment: Deployment, client: str | None) -> bool:
-    """Whether ``deployment`` refuses what ``maker`` made: its model has another maker, or it has refused some."""
+def is_unread(maker: Maker, deployment: Deployment, call: Call) -> bool:
+    """Whether ``deployment`` refuses what ``maker`` made: its model has another maker, or it has refused some.
+
+    Who has refused what the maker of the newest made comes last, and is sent it again, or it would never be known that
+    it can read it by now.
+    """
     if deployment.provider == maker.deployment.partition("/")[0]:
         return False
     is_its = maker.made or maker_of(maker.model) not in {"", "open"}  # others take whatever they are sent
     reads = reads_thoughts(deployment.same_as or deployment.model, maker.model) if is_its else None
-    return cannot_read(maker, deployment, client) if reads is None else not reads
+    if reads is None:
+        return maker != call.maker and cannot_read(maker, deployment, call.client)
+    return not reads
 
 
 def told_apart(made: Maker, by: Maker, learnt: Learnt | None, request: Request) -> None:
@@ -427,7 +433,7 @@ def without_unread(call: Call, deployment: Deployment, makers: Mapping[bytes, Ma
 
     ``makers``: by the hash of a piece of reasoning, who made it.
     """
-    unread = {maker for maker in {*makers.values()} if is_unread(maker, deployment, call.client)}
+    unread = {maker for maker in {*makers.values()} if is_unread(maker, deployment, call)}
     requests = deployment.spoken_in(call).requests
     without = requests.without_reasoning_of
     if not unread or without is None or (requests.takes_quirks and deployment.upstream.refused_fields):
