@@ -3,6 +3,9 @@ from .board import counts_since as counts_since
 from .books import Slowdowns as Slowdowns
 from .books import SqlAlertBook as SqlAlertBook
 from .books import SqlProbeBook as SqlProbeBook
+from .calls_to_replay import MOST_CALLS as MOST_CALLS
+from .calls_to_replay import models as models
+from .calls_to_replay import raced_calls as raced_calls
 from .clickhouse.schema import prepare_clickhouse as prepare_clickhouse
 from .clickhouse.server import ClickHouse as ClickHouse
 from .clickhouse.sink import ClickHouseSink as ClickHouseSink
@@ -37,9 +40,6 @@ from .folding import fold_all as fold_all
 from .key_store import SqlKeyStore as SqlKeyStore
 from .names import LedgerNames as LedgerNames
 from .queries import reader_sql as reader_sql
-from .raced_calls import MOST_CALLS as MOST_CALLS
-from .raced_calls import models as models
-from .raced_calls import raced_calls as raced_calls
 from .reports.incidents import LISTED as LISTED
 from .reports.incidents import slowdowns_sql as slowdowns_sql
 from .reports.reader import Reader as Reader

@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from gateway.core.attempts import Outcome
-from gateway.ledger.raced_calls import models, raced_calls
+from gateway.ledger.calls_to_replay import models, raced_calls
 from gateway.ledger.writer import Ledger
 from gateway.replay.rows import Call, Try
 from gateway.replay.sample import audits
