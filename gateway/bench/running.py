@@ -13,8 +13,9 @@ import msgspec
 from gateway.api.request import ParsedRequest
 from gateway.bench.measuring import Measured, Moments, request_for
 from gateway.bench.plan import Contender, Key, Plan, Sample, Turn, turns, warm_up
+from gateway.core.race_failures import OPERATORS
 from gateway.racing import MISCOUNT
-from providers import About, ErrorKind, Price, kinds
+from providers import ErrorKind, Price
 
 # The journal of a bench: a file of JSON lines, one when a request is sent and one when it has finished. A line is one
 # ``write``, so a bench that is killed loses only the running requests. The journal has that they were sent, so their
@@ -265,10 +266,7 @@ class Purse:
 
 
 _LONGEST_WAIT_S = 60.0  # after a rate limit
-_PERMANENT = kinds(lambda facts: facts.about in {About.OPERATOR, About.API}) | {
-    ErrorKind.CONNECT_ERROR,
-    ErrorKind.DISCONNECTED,
-}
+_PERMANENT = OPERATORS | {ErrorKind.CONNECT_ERROR, ErrorKind.DISCONNECTED}
 
 
 class BenchError(Exception):

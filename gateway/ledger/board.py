@@ -3,9 +3,8 @@
 from datetime import datetime
 
 from gateway.ledger import queries
-from gateway.ledger.connections import Database, url_of
-from gateway.ledger.errors import is_sqlite, parse_url
-from gateway.ledger.reports.reader import Words
+from gateway.ledger.connections import Database
+from gateway.ledger.reports.reader import words_of
 
 # Instants are text, which both databases accept. Only aggregates are returned: an hour may have a million rows.
 _QUERY = """
@@ -92,8 +91,3 @@ async def counts_since(
         counts = models.setdefault(model, {}).setdefault(int(slot), {})
         counts[field] = counts.get(field, 0.0) + float(amount)
     return models
-
-
-def words_of(database: Database) -> Words:
-    """Return the words of a database's SQL."""
-    return Words(is_postgres=not is_sqlite(parse_url(url_of(database))))

@@ -12,7 +12,7 @@ import msgspec
 
 from gateway.core.attempts import Outcome
 from gateway.ledger import queries
-from gateway.ledger.board import words_of
+from gateway.ledger.reports.reader import words_of
 from gateway.ledger.turns import read_instant
 from gateway.replay.rows import Call, Try
 

@@ -14,12 +14,11 @@ from gateway.ledger.connections import (
     engine_of,
     long_turn,
     release,
-    url_of,
 )
 from gateway.ledger.database import DATABASE_ERRORS, unreachable
 from gateway.ledger.entries import Entry
-from gateway.ledger.errors import is_sqlite, parse_url
-from gateway.ledger.reports.reader import Words
+from gateway.ledger.errors import is_sqlite
+from gateway.ledger.reports.reader import words_of
 from gateway.ledger.turns import read_instant
 from providers.dialects import DIALECTS
 
@@ -81,7 +80,7 @@ async def lately(database: Database, now: datetime, until: datetime) -> dict[str
     """
     from gateway.ledger.board import counts_since  # noqa: PLC0415 - memory: only a start without Redis needs it
 
-    words = Words(is_postgres=not is_sqlite(parse_url(url_of(database))))
+    words = words_of(database)
     since = now - timedelta(minutes=BOARD_MINUTES)
     sql = _LATEST.format(since=words.instant(since), until=words.instant(until), offset=LATELY)
     if older := (await queries.run(database, sql)).rows:
@@ -153,7 +152,7 @@ async def spent(database: Database, now: datetime, until: datetime) -> list[Spen
     until = min(now, until.astimezone(UTC))
     day, hour = now.replace(hour=0, minute=0, second=0, microsecond=0), until.replace(minute=0, second=0, microsecond=0)
     instants = {"day": day, "month": day.replace(day=1), "last_day": hour.replace(hour=0), "last_hour": hour}
-    words = Words(is_postgres=not is_sqlite(parse_url(url_of(database))))
+    words = words_of(database)
     written = {name: words.window(instant) for name, instant in (instants | {"until": until}).items()}
     usd, extra_usd = words.paid("cost_usd"), words.paid("duplicate_cost_usd")
     sql = _SPENT_QUERY.format(**written, usd=usd, extra_usd=extra_usd)
@@ -187,7 +186,7 @@ async def spent_by_payers(
 
     """
     day = now.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
-    words = Words(is_postgres=not is_sqlite(parse_url(url_of(database))))
+    words = words_of(database)
     sql = _PAYERS_QUERY.format(
         team=words.tag("team"),
         end_user=words.tag("end_user"),
@@ -223,7 +222,7 @@ async def text_gaps(database: Database, now: datetime) -> dict[str, list[float]]
         LedgerError: the database is away, or its schema is older.
 
     """
-    words = Words(is_postgres=not is_sqlite(parse_url(url_of(database))))
+    words = words_of(database)
     gaps_ms: dict[str, list[float]] = {}
     for hours in (1, HOURS):
         since = words.instant(now - timedelta(hours=hours))

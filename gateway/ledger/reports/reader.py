@@ -169,6 +169,16 @@ class Words:
         return f"json_each(case when json_valid({column}) then {is_object} end)"
 
 
+def words_of(database: Database) -> Words:
+    """Return the words of a database's SQL.
+
+    Raises:
+        DatabaseUrlError: as for ``parse_url``.
+
+    """
+    return Words(is_postgres=not is_sqlite(parse_url(url_of(database))))
+
+
 def floor(at: datetime, minutes: int) -> datetime:
     """Return the start of the window of sums in which ``at`` is."""
     seconds = minutes * 60

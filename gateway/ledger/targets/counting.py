@@ -16,11 +16,10 @@ from gateway.ledger.connections import (
     engine_of,
     long_turn,
     release,
-    url_of,
 )
 from gateway.ledger.database import DATABASE_ERRORS, unreachable
-from gateway.ledger.errors import DatabaseUnreachableError, is_sqlite, parse_url
-from gateway.ledger.reports.reader import Words, floor
+from gateway.ledger.errors import DatabaseUnreachableError
+from gateway.ledger.reports.reader import Words, floor, words_of
 from gateway.ledger.targets import statements
 from gateway.ledger.targets.statements import DAY, FIVE, HOUR, SETTLED
 from gateway.ledger.turns import TARGETS
@@ -49,7 +48,7 @@ class TargetCounting:
             DatabaseUrlError: the URL is invalid.
 
         """
-        self._words = Words(is_postgres=not is_sqlite(parse_url(url_of(database))))
+        self._words = words_of(database)
         self._database = database
         self._targets = targets
         self._utc_now = utc_now
