@@ -248,7 +248,7 @@ def test_a_view_says_once_that_the_database_is_away_and_recovers_by_itself(
 @pytest.mark.parametrize("view", ["live", "history"])
 def test_every_canvas_has_a_name(demo: Installation, visit: Callable[..., Visit], view: str) -> None:
     page = visit(demo).open(view)
-    page.wait_for_selector("main canvas")
+    page.locator("main canvas").first.wait_for(state="attached")  # the lanes are hidden below a single race
     names = page.locator("main canvas").evaluate_all("all => all.map(each => each.getAttribute('aria-label'))")
     assert all(names)
 
