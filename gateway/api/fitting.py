@@ -9,6 +9,7 @@ import msgspec
 from gateway.api.json_body import too_many_values
 from gateway.api.preferences import policy_violation
 from gateway.api.request import Needs
+from gateway.core.calls import AS_ASKED, Rendered
 from gateway.core.errors import ApiError, InvalidRequest, NoDeploymentFits
 from gateway.fleet.models import Deployment
 from gateway.settings import DataPolicy
@@ -83,13 +84,15 @@ class Fitting(msgspec.Struct, frozen=True):
 
     deployments: list[Deployment]
     excluded: dict[str, str]  # deployment → reason
-    wordings: dict[str, Fields]  # deployment → the translated request, if it differs from the client's
-    dropped: dict[str, tuple[str, ...]]  # deployment → fields that are left out
-    lowered: dict[str, tuple[str, ...]]  # deployment → limits that are lowered to its longest answer
+    rendered: dict[str, Rendered]  # deployment → how the request is sent to it, if that differs from the client's
     second: dict[str, str] = {}  # deployment → why it is asked only where no other can be
     lesser: list[str] = []  # deployments that do not take a preference: of equals, the others come first
     rooms: dict[str, int] = {}  # deployment → the tokens that fit beside the prompt, where more are asked for
-    spoken: dict[str, Dialect] = {}  # deployment → the dialect of its request, if its refusals have taught another
+
+    def sent_to(self, deployment: str, fields: Fields) -> Fields:
+        """Return the fields that ``deployment`` is sent of a request that has these ``fields``."""
+        own = self.rendered.get(deployment, AS_ASKED).fields
+        return fields if own is None else own
 
 
 class _Unfit(Exception):
@@ -135,7 +138,7 @@ def fitted(question: Question, deployments: Iterable[Deployment]) -> Fitting:
 
     """
     translations = _Translations(question)
-    fitting = Fitting([], {}, {}, {}, {}, {}, [])
+    fitting = Fitting([], {}, {}, {}, [])
     needs, excluded = question.needs, fitting.excluded
     demanded = [ability for ability in _ABILITIES if getattr(needs, ability)]
     unfit: dict[type[_Unfit], list[Deployment]] = {}
@@ -217,8 +220,6 @@ class _Translations:
         if usual.name not in deployment.apis:
             raise _Unfit(f"answers {', '.join(sorted(deployment.apis))} only")
         spoken = deployment.asked_in(self._dialect, tools=self._question.needs.tools, client=self._question.client)
-        if spoken is not usual:
-            fitting.spoken[deployment.name] = spoken
         fields, lowered = self._within(deployment)
         if (learnt := deployment.learnt) is not None and learnt.steers and self.forced is not None:
             deployment = deployment.as_learnt(self._question.client)
@@ -232,10 +233,13 @@ class _Translations:
             losses = [*wording.losses, *as_asked(refused, self._dialect, wording)] if refused else wording.losses
         except Malformed as malformed:
             losses = self._lost_with_all(wording, malformed)
-        if wording.fields is not self._fields:
-            fitting.wordings[deployment.name] = wording.fields
-        if lowered:
-            fitting.lowered[deployment.name] = lowered
+        if wording.fields is not self._fields or spoken is not usual or losses or lowered:
+            fitting.rendered[deployment.name] = Rendered(
+                None if wording.fields is self._fields else wording.fields,
+                None if spoken is usual else spoken,
+                tuple(dict.fromkeys(loss.field for loss in losses)),
+                lowered,
+            )
         if losses:
             self._note(losses, deployment, fitting)
 
@@ -247,7 +251,6 @@ class _Translations:
         if any(demand is Demand.PREFERENCE for _, demand in demands):
             fitting.lesser.append(deployment.name)
         _check_essential(lost)
-        fitting.dropped[deployment.name] = tuple(dict.fromkeys(loss.field for loss in losses))
         if lost and not deployment.drop_params:
             field, reason = lost[0].field, lost[0].reason
             if not self.offered.issuperset(loss.field for loss in lost):
@@ -509,7 +512,7 @@ def _check_length(deployment: Deployment, question: Question, *, is_ceiling: boo
 def _note_size(deployment: Deployment, question: Question, fitting: Fitting) -> None:
     """Note that a request has more of something than ``deployment`` is known to take: then others are asked first."""
     name, learnt = deployment.name, deployment.learnt
-    fields, spoken = fitting.wordings.get(name, question.fields), fitting.spoken.get(name)
+    fields, spoken = fitting.sent_to(name, question.fields), fitting.rendered.get(name, AS_ASKED).spoken
     formats = (spoken or deployment.spoken_to(question.dialect)).requests
     asked = question.needs.max_tokens
     if learnt is not None and asked is not None:
@@ -534,7 +537,7 @@ def note_betas(fitting: Fitting, client: str | None, fields: Fields, headers: Ma
     for each in fitting.deployments:
         name, facts = each.name, () if each.learnt is None else each.learnt.of(each.model, client)
         for fact in facts:
-            asked = fitting.wordings.get(name, fields)
+            asked = fitting.sent_to(name, fields)
             if fact.kind is Kind.BETA and is_demanded(fact.field, fact.value, asked, headers):
                 lacking[name] = f"has refused {fact.words}"
     fitting.second.update(lacking)

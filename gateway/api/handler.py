@@ -384,8 +384,9 @@ class Responder:
         for each in (call,) if call is self._runner.first_call else (call, self._runner.first_call):
             if each.fields is not self._parsed.fields:
                 kept += forget_prompt(each.fields, each.dialect)
-            for fields in each.wordings.values():
-                kept += forget_prompt(fields)
+            for rendered in each.rendered.values():
+                kept += 0 if rendered.fields is None else forget_prompt(rendered.fields)
+                kept += 0 if rendered.apart is None else forget_prompt(rendered.apart.fields)
         if self._parsed.remembering is not None:
             kept += self._parsed.remembering.size
         if self._client_context.received is not None:

@@ -105,10 +105,11 @@ def of_answer(call: Call, provider: str, deployment: str, launched: int, upstrea
     }
     if call.trace is not None:
         headers[_TRACE] = call.trace.traceparent(call.id)
-    if dropped := call.dropped.get(deployment):
-        headers[_DROPPED] = _listed(dropped)
-    if lowered := call.lowered.get(deployment):
-        headers[LOWERED] = _listed(lowered)
+    if call.rendered and (rendered := call.rendered.get(deployment)) is not None:
+        if rendered.dropped:
+            headers[_DROPPED] = _listed(rendered.dropped)
+        if rendered.lowered:
+            headers[LOWERED] = _listed(rendered.lowered)
     for name, value in upstream.items():
         if name.startswith(_CLIENT_PREFIXES):
             if not call.levels:  # they would contradict those of the client's own limits

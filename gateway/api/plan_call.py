@@ -269,7 +269,7 @@ def _is_supposed_at(deployment: Deployment, call: Call) -> bool:
     facts = () if learnt is None else learnt.met_by_others(deployment.model, call.client)
     if not facts:
         return False
-    fields, tools = call.wordings.get(deployment.name, call.fields), dialect.requests.tools
+    fields, tools = call.sent_to(deployment.name), dialect.requests.tools
     has_tools = any(name in fields for name in tools)
     return any(concerns(fact, fields, dialect.name, call.prompt_tokens, tools=has_tools) for fact in facts)
 
@@ -407,10 +407,7 @@ def _call_of(  # noqa: PLR0917 - what is known of a call
         size_tokens=None if parsed.relayed is None else parsed.size // CHARS_PER_TOKEN,
         wants_usage=parsed.wants_usage,
         fields=sent.fields,
-        wordings=fitting.wordings,
-        dropped=fitting.dropped,
-        spoken=fitting.spoken,
-        lowered=fitting.lowered,
+        rendered=fitting.rendered,
         headers=client_context.headers,
         replica=context.replica,
         region=context.settings.region,
@@ -504,13 +501,12 @@ async def _with_maker(  # noqa: PLR0917 - what is known of a call
             without = partial(without_reasoning, call, each)
             left = without() if len(prompt) <= SEARCHED_BYTES else await aside(without)
             if left is not None:
-                wordings, dropped = {**call.wordings, each.name: left.fields}, {**call.dropped, each.name: left.dropped}
-                call = msgspec.structs.replace(call, wordings=wordings, dropped=dropped)
+                call = call.rendered_as(each.name, fields=left.fields, dropped=left.dropped)
         elif each.learnt is not None and each.learnt.is_any and maker.key_name is not None:
             of_keys = partial(apart_from, maker, call, each)
             apart = of_keys() if len(prompt) <= SEARCHED_BYTES else await aside(of_keys)
             if apart is not None:
-                call = msgspec.structs.replace(call, apart={**call.apart, each.name: apart})
+                call = call.rendered_as(each.name, apart=apart)
     return call
 
 
@@ -644,8 +640,9 @@ def _with_marks(context: CallContext, call: Call, prefix: Prefix | None, plan: P
     if plan.launches:
         usual = inf if goes_on and is_named else max(below.values(), default=0.0)
         below[plan.launches[0].deployment] = usual
-    marks = {name: Lasting(most, goes_on) for name, most in below.items() if most}
-    return msgspec.structs.replace(call, marks=marks) if marks else call
+    for name, most in below.items():
+        call = call.rendered_as(name, marks=Lasting(most, goes_on)) if most else call
+    return call
 
 
 def _key_of_vendors(session: str, parsed: ParsedRequest, model: Model, secret: bytes) -> msgspec.Raw | None:

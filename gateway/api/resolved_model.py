@@ -12,6 +12,7 @@ from gateway.api.json_body import values_of
 from gateway.api.preferences import CONSUMED, NOTHING, Chosen, is_passed_on, preferred
 from gateway.api.provider_state import StoredAt
 from gateway.api.request import ParsedRequest
+from gateway.core.calls import AS_ASKED
 from gateway.core.errors import InvalidRequest, NoDeploymentFits, NothingStored, ResponseNotFound
 from gateway.fleet.models import Deployment, Model, Parameters
 from gateway.limits import Use
@@ -179,7 +180,7 @@ class ResolvedModel:
             and (needs.max_tokens or 0) <= common.max_output_tokens
             and (common.thinks or parsed.dialect.requests.efforts.isdisjoint(parsed.fields))
         ):
-            return Fitting(self._deployments, {}, {}, {}, {})
+            return Fitting(self._deployments, {}, {})
         excluded = self._unpriced if self._chosen is None else {**self._chosen.excluded, **self._unpriced}
         question = Question(
             self.model.name,
@@ -202,10 +203,13 @@ class ResolvedModel:
             too_long = error.lengths if error.meaning is Meaning.TOO_LONG else None
             raise NoDeploymentFits(self.model.name, {**error.reasons, **excluded}, too_long=too_long) from None
         fitting.excluded.update(excluded)
-        if fitting.lowered and (told := self.response_headers.pop(LOWERED, None)) is not None:
+        told = self.response_headers.get(LOWERED)
+        if told is not None and any(each.lowered for each in fitting.rendered.values()):
+            del self.response_headers[LOWERED]
             for each in fitting.deployments:
-                names = (*told.split(", "), *fitting.lowered.get(each.name, ()))
-                fitting.lowered[each.name] = tuple(dict.fromkeys(names))
+                rendered = fitting.rendered.get(each.name, AS_ASKED)
+                lowered = tuple(dict.fromkeys((*told.split(", "), *rendered.lowered)))
+                fitting.rendered[each.name] = msgspec.structs.replace(rendered, lowered=lowered)
         field = parsed.converses
         if field == _THREAD and not self._is_kept and len(fitting.deployments) > 1:
             raise lost_thread("which of the deployments keeps it is not known: a thread is stored at one provider")
@@ -226,7 +230,7 @@ class ResolvedModel:
 
         """
         excluded = {} if self._chosen is None else dict(self._chosen.excluded)
-        fitting = Fitting([], excluded, {}, {}, {})
+        fitting = Fitting([], excluded, {})
         for deployment in self._deployments:
             reason = obstacle(deployment)
             if reason is None:

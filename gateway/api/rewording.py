@@ -9,7 +9,7 @@ from gateway.api.fitting import Question, fitted
 from gateway.api.json_body import values_of
 from gateway.api.request import Needs
 from gateway.api.resolved_model import LONG_BYTES
-from gateway.core.calls import Call
+from gateway.core.calls import AS_ASKED, Call
 from gateway.core.errors import ApiError
 from gateway.fleet.models import Deployment
 from gateway.racing import Reworded
@@ -42,5 +42,5 @@ class Rewording:
             fitting = fitted(question, [there])
         except ApiError:
             return None
-        name = deployment.name
-        return Reworded(dialect, fitting.wordings.get(name, call.fields), fitting.dropped.get(name, ()))
+        rendered = fitting.rendered.get(deployment.name, AS_ASKED)
+        return Reworded(dialect, call.fields if rendered.fields is None else rendered.fields, rendered.dropped)

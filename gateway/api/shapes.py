@@ -59,7 +59,7 @@ class Decided(msgspec.Struct, frozen=True):
         """Return what was decided with a ``call`` and its terms, of which nothing is kept that is its own."""
         bare = msgspec.structs.replace(
             call, id="", tags={}, levels=(), trace=None, fields={}, headers={}, request_id=None, kind=None,
-            conversation=None, cache_key=None, maker=None, wordings={}, dropped={}, apart={},
+            conversation=None, cache_key=None, maker=None, rendered={},
         )  # fmt: skip
         own = msgspec.structs.replace(terms, limits=None, leased=(), prefix=None, kind=None, demands=NO_DEMANDS)
         return cls(model, names, bare, own)
@@ -150,14 +150,7 @@ def keep(  # noqa: PLR0917 - what was decided, and for whom
     fleet: Fleet, client: Client, shape: Shape, parsed: ParsedRequest, found: Decided, fitting: Fitting
 ) -> None:
     """Keep what was decided of ``parsed``, of this shape, if its prompt had no part in it."""
-    if (
-        not found.holds_for(parsed)
-        or fitting.wordings
-        or fitting.dropped
-        or fitting.lowered
-        or fitting.spoken
-        or (shape.several and found.model.race.win_on is not WinOn.ANY)
-    ):
+    if not found.holds_for(parsed) or fitting.rendered or (shape.several and found.model.race.win_on is not WinOn.ANY):
         return
     of_client: OfClient | None = fleet.kept.pop(id(client), None)
     if of_client is None or of_client.client is not client:

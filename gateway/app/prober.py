@@ -196,9 +196,7 @@ def call_of(
         prompt_tokens=prompt_tokens,
         wants_usage=False,
         fields=fields,
-        wordings=fitting.wordings,
-        dropped=fitting.dropped,
-        spoken=fitting.spoken,
+        rendered=fitting.rendered,
         headers={},
         tags={},
         replica=replica,
@@ -449,7 +447,7 @@ class Prober:
 
 def _body_bytes(fields: Mapping[str, msgspec.Raw], fitting: Fitting, deployment: Deployment) -> int:
     extra = sum(len(name) + len(bytes(raw)) for name, raw in deployment.extra_body.items())
-    return size_of(fitting.wordings.get(deployment.name, fields)) + extra
+    return size_of(fitting.sent_to(deployment.name, fields)) + extra
 
 
 def _end(record: CallRecord, services: Services) -> ProbeEnd:

@@ -13,7 +13,7 @@ from gateway.api.json_body import Contents
 from gateway.api.request import ParsedRequest
 from gateway.bench.plan import Contender, Key, Plan, PromptKind, Sample, body, kind_of, salt
 from gateway.core.attempts import AnswerKind, AttemptRecord, AttemptStart, Outcome, Role, WinOn
-from gateway.core.calls import Call, Mode, Objective
+from gateway.core.calls import Call, Mode, Objective, Rendered
 from gateway.core.errors import ApiError
 from gateway.fleet.models import Deployment
 from gateway.racing import (
@@ -67,7 +67,7 @@ def request_for(plan: Plan, contender: Contender, key: Key, sitting: int, prompt
 def unfit_for(parsed: ParsedRequest, deployment: Deployment) -> str | None:
     """Return why ``deployment`` cannot answer this request; None if it can."""
     try:
-        _translations(parsed, deployment)
+        _rendered(parsed, deployment)
     except ApiError as error:
         return str(error)
     return None
@@ -77,7 +77,7 @@ async def measure(
     parsed: ParsedRequest, deployment: Deployment, key: Key, *, sitting: int, in_flight: int, moments: Moments
 ) -> Measured:
     """Send a request and return its sample, also after an error. ``in_flight`` counts this request, too."""
-    wordings, dropped = _translations(parsed, deployment)
+    rendered = _rendered(parsed, deployment)
     began_s, started = moments.unix_clock(), moments.clock()
     kind = kind_of(key.kind)
     call = Call(
@@ -95,8 +95,7 @@ async def measure(
         prompt_tokens=parsed.needs.prompt_tokens,
         wants_usage=True,
         fields=parsed.fields,
-        wordings=wordings,
-        dropped=dropped,
+        rendered=rendered,
         headers={},
         tags={},
         replica="",
@@ -195,18 +194,15 @@ class _Request:
         return None if complete and error.kind in _ENDS else error
 
 
-def _translations(
-    parsed: ParsedRequest, deployment: Deployment
-) -> tuple[Mapping[str, Mapping[str, msgspec.Raw]], Mapping[str, tuple[str, ...]]]:
-    """Return the body for ``deployment`` where it differs from the request, and the fields that are left out.
+def _rendered(parsed: ParsedRequest, deployment: Deployment) -> Mapping[str, Rendered]:
+    """Return how the request is sent to ``deployment``, where that differs from what it says.
 
     Raises:
         ApiError: it cannot answer this request.
 
     """
     question = Question(parsed.model, parsed.dialect, parsed.fields, parsed.needs, DataPolicy())
-    fitting = fitted(question, [deployment])
-    return fitting.wordings, fitting.dropped
+    return fitted(question, [deployment]).rendered
 
 
 def _priced(record: AttemptRecord, deployment: Deployment, parsed: ParsedRequest) -> AttemptRecord:

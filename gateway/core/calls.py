@@ -1,8 +1,8 @@
 """The records of calls, and the protocol of their recorders. ``attempts.py`` has the records of attempts.
 
-Everything here is frozen and has no behaviour but a call's ``repr``. Times within a call are milliseconds since it was
-fully received (calls) or since the launch (attempts), on the monotonic clock; instants are UTC. An unknown figure is
-``None``, never zero: gateway/steering/RULES.md#measurement has the rules.
+Everything here is frozen, and has no behaviour but a call's ``repr`` and how it is rendered. Times within a call are
+milliseconds since it was fully received (calls) or since the launch (attempts), on the monotonic clock; instants are
+UTC. An unknown figure is ``None``, never zero: gateway/steering/RULES.md#measurement has the rules.
 
 A field with a ``Column`` in its annotation is a column of its table, and shown where that says (``columns.py``); other
 fields are in the spool alone.
@@ -14,7 +14,7 @@ spool's JSON they are without what is unknown or usual: half of an attempt's fie
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from enum import StrEnum
-from typing import Annotated, Protocol
+from typing import Annotated, Any, Protocol
 
 import msgspec
 
@@ -84,6 +84,27 @@ class Maker(msgspec.Struct, frozen=True):
         return self.key_name if self.deployment.partition("/")[0] == provider else None
 
 
+class Rendered(MaskedRecord, frozen=True):
+    """What one deployment is sent of a call, and told of it, where that differs from what its client sent."""
+
+    fields: Mapping[str, msgspec.Raw] | None = None  # None: the client's own
+    spoken: Dialect | None = None  # the dialect of what is sent; None: the usual one
+    dropped: tuple[str, ...] = ()  # fields that are left out
+    lowered: tuple[str, ...] = ()  # limits that are lowered to the longest answer it allows
+    apart: Apart | None = None  # what is sent with those of its keys that cannot read the reasoning
+    marks: Lasting | None = None  # what of the prompt it is told to cache, as its client says nothing
+    model: str | None = None  # its model, if that is a fallback which may continue the answer
+
+    def shown(self) -> Iterator[tuple[str, object]]:
+        """Yield the fields of its ``repr``: no texts."""
+        yield "fields", None if self.fields is None else sorted(self.fields)
+        yield "dropped", self.dropped
+        yield "lowered", self.lowered
+
+
+AS_ASKED = Rendered()
+
+
 class Stamp(MaskedRecord, frozen=True):
     """What a call keeps whichever model is asked: its id, times and trace, and the tags and accounts it counts in."""
 
@@ -115,11 +136,7 @@ class Call(Stamp, frozen=True, kw_only=True):
     size_tokens: int | None = None  # the size by which times are compared; None: ``prompt_tokens``
     wants_usage: bool  # the client itself asked for usage in the stream
     fields: Mapping[str, msgspec.Raw]  # the body's top level, without the gateway's own fields
-    wordings: Mapping[str, Mapping[str, msgspec.Raw]] = {}  # deployment → what is sent instead, if it differs
-    dropped: Mapping[str, tuple[str, ...]] = {}  # deployment → fields that are left out for it
-    spoken: Mapping[str, Dialect] = {}  # deployment → the dialect of what is sent to it, if it is not the usual one
-    lowered: Mapping[str, tuple[str, ...]] = {}  # deployment → limits that are lowered to the longest it allows
-    models: Mapping[str, str] = {}  # deployment → its model, if that is a fallback which may continue the answer
+    rendered: Mapping[str, Rendered] = {}  # deployment → how the request is sent to it, if that differs
     headers: Mapping[str, str]  # the client's headers that may go upstream
     replica: str
     region: str | None
@@ -134,9 +151,7 @@ class Call(Stamp, frozen=True, kw_only=True):
     # Its digest, the same in every turn: prompt caches belong to keys. None: a provider's keys take turns.
     conversation: bytes | None = None
     cache_key: msgspec.Raw | None = None  # of its session, for vendors that take a ``prompt_cache_key``; None: has none
-    marks: Mapping[str, Lasting] = {}  # deployment → what of the prompt it is told to cache, as its client says nothing
     is_restricted: bool = False  # the request restricts or orders the deployments
-    apart: Mapping[str, Apart] = {}  # deployment → what is sent with those of its keys that cannot read the reasoning
     maker: Maker | None = None  # of the newest reasoning in the conversation; None: unknown, or there is none
     makers: frozenset[Maker] = frozenset()  # of all of it, as far as this process knows them
 
@@ -144,6 +159,17 @@ class Call(Stamp, frozen=True, kw_only=True):
     def deadline_at(self) -> float | None:
         """The deadline for the first token, in monotonic seconds; None: there is none."""
         return None if self.deadline_ms is None else self.received_at + self.deadline_ms / 1000
+
+    def sent_to(self, deployment: str) -> Mapping[str, msgspec.Raw]:
+        """Return the fields that ``deployment`` is sent."""
+        fields = self.rendered.get(deployment, AS_ASKED).fields
+        return self.fields if fields is None else fields
+
+    def rendered_as(self, deployment: str, **changed: Any) -> "Call":
+        """Return the call with what of its rendering for ``deployment`` has ``changed``."""
+        known = self.rendered.get(deployment, AS_ASKED)
+        rendered = {**self.rendered, deployment: msgspec.structs.replace(known, **changed)}
+        return msgspec.structs.replace(self, rendered=rendered)
 
     def shown(self) -> Iterator[tuple[str, object]]:
         """Yield the fields of its ``repr``: neither texts, nor the values of headers and tags."""

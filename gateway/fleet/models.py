@@ -172,8 +172,8 @@ class Deployment(MaskedRecord, frozen=True):
 
     def spoken_in(self, call: Call) -> Dialect:
         """Return the dialect in which it gets a ``call``."""
-        if call.spoken and (spoken := call.spoken.get(self.name)) is not None:
-            return spoken
+        if call.rendered and (rendered := call.rendered.get(self.name)) is not None and rendered.spoken is not None:
+            return rendered.spoken
         dialect = call.dialect
         return dialect if dialect in self.speaks else self.speaks[0]
 

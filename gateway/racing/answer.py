@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from gateway.core.attempts import AnswerKind, Flaw, Outcome, WinOn
-from gateway.core.calls import Call, Maker
+from gateway.core.calls import AS_ASKED, Call, Maker, Rendered
 from gateway.fleet.models import Deployment
 from gateway.racing.measurement import Measurement
 from gateway.racing.reader import AnswerReader, AnswerText, Block, joined, truncated
@@ -35,24 +35,24 @@ def request_of(
     deployment: Deployment, call: Call, attempt_id: str, sendings: SendCount, *, whole: bool = False, taught: Facts = ()
 ) -> Request:
     """Return the request of ``call`` to ``deployment``, as its upstream gets it."""
-    spoken = call.dialect  # the common case is read without a call
-    if call.spoken or spoken not in deployment.speaks:
+    rendered = call.rendered.get(deployment.name, AS_ASKED)
+    spoken = call.dialect if rendered.spoken is None else rendered.spoken
+    if rendered.spoken is None and spoken not in deployment.speaks:  # the common case is read without a call
         spoken = deployment.spoken_in(call)
     headers = spoken.headers_of(call.headers) if call.headers else call.headers
-    fields, added = call.wordings.get(deployment.name, call.fields), _NONE_ADDED
+    fields, added = call.fields if rendered.fields is None else rendered.fields, _NONE_ADDED
     if call.cache_key is not None and spoken.name in deployment.cache_keys and _CACHE_KEY not in fields:
         fields, added = {**fields, _CACHE_KEY: call.cache_key}, _KEY_ADDED
     if deployment.store is not None and (deployment.stores_own or spoken is not call.dialect):
         field = spoken.requests.storing
         if field is not None and fields.get(field, _UNSAID) == _UNSAID:
             fields, added = {**fields, field: deployment.store}, added | {field}
-    if deployment.marks_from is not None and (lasting := call.marks.get(deployment.name)) is not None:
+    if deployment.marks_from is not None and rendered.marks is not None:
         with_marks = spoken.requests.with_marks
-        fields = fields if with_marks is None else with_marks(fields, deployment.marks_from, lasting)
-    apart = call.apart.get(deployment.name) if call.apart else None
+        fields = fields if with_marks is None else with_marks(fields, deployment.marks_from, rendered.marks)
+    apart = rendered.apart
     if apart is not None:  # with all that is added here
-        wordings = {**call.wordings, deployment.name: apart.fields}
-        other = msgspec.structs.replace(call, wordings=wordings, apart={})
+        other = call.rendered_as(deployment.name, fields=apart.fields, apart=None)
         own = request_of(deployment, other, attempt_id, sendings, whole=whole, taught=taught)
         apart = msgspec.structs.replace(apart, fields=own.fields)
     return Request(  # ten not by name: with more names CPython would make a dict of them first
@@ -108,19 +108,15 @@ def translated(
         learnt, drops = deployment.learnt, bool(deployment.traits.bound)
         may_tell = told if bound or drops else None
         exchange = makers.watched(exchange, request, maker, learnt, bound=bound, told=may_tell, refuses=not drops)
-    called, learnt = None, deployment.learnt
+    called, learnt, rendered = None, deployment.learnt, call.rendered.get(deployment.name, AS_ASKED)
     if spoken.requests.choice_of_tools in request.fields and (
         not deployment.traits.takes_forced or (learnt is not None and learnt.steers)
     ):
         called = as_call(call.dialect, call.fields, spoken, request.fields)
     texts: Collection[str] = ()
-    if (
-        "tools" in request.fields
-        and call.dialect.requests.custom_names is not None
-        and deployment.name in call.wordings
-    ):
+    if "tools" in request.fields and call.dialect.requests.custom_names is not None and rendered.fields is not None:
         texts = texts_called(call.dialect, call.fields, spoken, deployment.beyond)
-    one_call = bool(request.sendings.left_out or call.dropped) and _may_call_more(request, deployment, call)
+    one_call = bool(request.sendings.left_out or rendered.dropped) and _may_call_more(request, rendered)
     most = request.sendings.most
     if spoken is call.dialect and called is None and not texts and not one_call and not most:
         return exchange
@@ -152,9 +148,9 @@ def translated(
     return TranslatedExchange(exchange, steps, unsaid, splicer=splicer)
 
 
-def _may_call_more(request: Request, deployment: Deployment, call: Call) -> bool:
+def _may_call_more(request: Request, rendered: Rendered) -> bool:
     """Whether a deployment has not heard that its client may want one tool call at a time."""
-    return not _OF_ONE_CALL.isdisjoint((*request.sendings.left_out, *call.dropped.get(deployment.name, ())))
+    return not _OF_ONE_CALL.isdisjoint((*request.sendings.left_out, *rendered.dropped))
 
 
 # What its answer is read and forwarded by.

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import msgspec
 
 from gateway.core.attempts import AttemptRecord, AttemptStart, Narrowed, Role
-from gateway.core.calls import Call, CallRecord, CallStart
+from gateway.core.calls import AS_ASKED, Call, CallRecord, CallStart
 from gateway.core.errors import ApiError, ClientDisconnected
 from gateway.core.prompt_classes import whole_class
 from gateway.fleet.fleet import Fleet
@@ -134,16 +134,12 @@ class OpenCall:
         ``paths`` are those of the request in the deployment's API; the client is told its own. ``raised``: of its
         limits of the answer, which are lowered otherwise.
         """
-        name, before = deployment.name, call.dropped.get(deployment.name, ())
+        name, before = deployment.name, call.rendered.get(deployment.name, AS_ASKED)
         spoken = deployment.spoken_in(call)
         own = [named_in(call.dialect, spoken, call.fields, path) for path in paths]
         limits = [each for each in own if not raised and each in call.dialect.requests.parameters.answer_limits]
-        lost = (*before, *(each for each in own if each not in limits))
-        told = msgspec.structs.replace(
-            call,
-            dropped={**call.dropped, name: tuple(dict.fromkeys(lost))} if lost else call.dropped,
-            lowered={**call.lowered, name: tuple(limits)} if limits else call.lowered,
-        )
+        lost = (*before.dropped, *(each for each in own if each not in limits))
+        told = call.rendered_as(name, dropped=tuple(dict.fromkeys(lost)), lowered=tuple(limits) or before.lowered)
         if self.call is call:
             self.call = told
         return told
@@ -171,6 +167,7 @@ class OpenCall:
         if services.outbox.waiting:
             services.outbox.drain()
         self.launched += 1
+        rendered = call.rendered.get(deployment.name) if call.rendered else None
         is_extra = self.running > 0
         if is_extra:
             self.extras += 1
@@ -183,7 +180,7 @@ class OpenCall:
             deployment=deployment.name,
             launch_offset_ms=round((now - self.call.received_at) * 1_000_000) / 1000,  # as ``since_received_ms``
             audited=audited,
-            model=call.models.get(deployment.name, call.model) if call.models else call.model,
+            model=call.model if rendered is None else rendered.model or call.model,
             in_flight=services.tasks.running_at.get(deployment.name, 0),
             asked_tokens=call.size_tokens or call.prompt_tokens,
             continues=self.broken[-1].attempt.id if self.broken else None,

@@ -11,7 +11,7 @@ from enum import Enum
 import msgspec
 
 from gateway.core.attempts import Role
-from gateway.core.calls import Call, CallRecord, Mode
+from gateway.core.calls import AS_ASKED, Call, CallRecord, Mode
 from gateway.fleet.models import Deployment, Model
 from gateway.racing.call import FINISHED, Broken, OpenCall, Unanswered
 from gateway.racing.delivered import Running
@@ -230,19 +230,18 @@ class Continuation:
         call, going_on = self._own.call, self._open_call.call
         prefix, _ = split(self._begun.text)
         prefix = prefix.removeprefix(self._continuing.own_prefix(call.fields).rstrip())
-        wordings = {each.name: _wording(each, prefix, spent) for each in candidates}
-        others = {each.name: each.of.call for each in candidates if each.of.call is not call}
-        dropped = {name: its.dropped[name] for name, its in others.items() if name in its.dropped}
-        spoken = {name: its.spoken[name] for name, its in others.items() if name in its.spoken}
-        self._open_call.continue_as(
-            msgspec.structs.replace(
-                going_on,
-                wordings={**call.wordings, **wordings},
-                dropped={**going_on.dropped, **dropped},
-                spoken={**call.spoken, **spoken},
-                models={name: its.model for name, its in others.items()},
+        rendered = dict(going_on.rendered)
+        for each in candidates:
+            known, its = each.of.call.rendered.get(each.name, AS_ASKED), each.of.call
+            told = going_on.rendered.get(each.name, known) if its is call else known  # what it has refused since
+            rendered[each.name] = msgspec.structs.replace(
+                known,
+                fields=_wording(each, prefix, spent),
+                dropped=told.dropped,
+                lowered=told.lowered,
+                model=None if its is call else its.model,
             )
-        )
+        self._open_call.continue_as(msgspec.structs.replace(going_on, rendered=rendered))
 
     def _sink_for(self, candidates: Sequence[Candidate], spent: int) -> "ContinuingSink":
         """Return the sink that joins what they send to what was delivered."""
@@ -286,7 +285,7 @@ def _way(candidate: Candidate) -> object:
 def _wording(candidate: Candidate, prefix: str, spent: int) -> Mapping[str, msgspec.Raw]:
     """Return the fields that are sent to a deployment, in the dialect it is sent."""
     deployment, call = candidate.deployment, candidate.of.call
-    fields = call.wordings.get(deployment.name, call.fields)
+    fields = call.sent_to(deployment.name)
     spoken = deployment.spoken_in(call)
     if spoken.continuing is None:
         return fields

@@ -12,7 +12,7 @@ from typing import Protocol
 import msgspec
 
 from gateway.core.attempts import AttemptStart, Role
-from gateway.core.calls import Call, Maker
+from gateway.core.calls import AS_ASKED, Call, Maker
 from gateway.fleet.models import Deployment
 from gateway.racing.validation import requested
 from providers import (
@@ -66,13 +66,7 @@ class Reworded(msgspec.Struct, frozen=True):
 
     def of(self, call: Call, deployment: str) -> Call:
         """Return ``call`` with this as the request of ``deployment``."""
-        return msgspec.structs.replace(
-            call,
-            wordings={**call.wordings, deployment: self.fields},
-            dropped={**call.dropped, deployment: self.dropped},
-            spoken={**call.spoken, deployment: self.spoken},
-            apart={name: each for name, each in call.apart.items() if name != deployment},
-        )
+        return call.rendered_as(deployment, fields=self.fields, dropped=self.dropped, spoken=self.spoken, apart=None)
 
 
 # Renders a call's request for a deployment in a dialect; None: it would lose what may not be lost, or cannot be.
@@ -234,7 +228,7 @@ async def _unforced_after(attempt: Asked, call: Call, error: UpstreamError, rewo
     wants the refusal, it is only remembered.
     """
     deployment = attempt.deployment
-    spoken, sent = deployment.spoken_in(call), call.wordings.get(deployment.name, call.fields)
+    spoken, sent = deployment.spoken_in(call), call.sent_to(deployment.name)
     if attempt.start.continues is not None or spoken.requests.choice_of_tools not in sent:
         return None
     if as_call(call.dialect, call.fields, spoken, sent) is not None:
@@ -278,7 +272,7 @@ def asked_whole(call: Call, deployment: Deployment) -> bool:
     is_taught = learnt is not None and learnt.stops_streams and learnt.stops_streams_for(call.client)
     if call.streamed or not (rules or is_taught):
         return False
-    fields = call.wordings.get(deployment.name, call.fields)
+    fields = call.sent_to(deployment.name)
     if not is_taught and rules.keys().isdisjoint(fields):  # nearly always
         return False
     parameters = _parameters(call, deployment)
@@ -305,7 +299,7 @@ def _whole_after(attempt: Asked, call: Call, error: UpstreamError) -> Again | No
 
 
 def _parameters(call: Call, deployment: Deployment) -> frozenset[tuple[str, str]]:
-    fields = call.wordings.get(deployment.name, call.fields)
+    fields = call.sent_to(deployment.name)
     return parameters_of(fields, deployment.spoken_in(call).requests.reading_order)
 
 
@@ -438,7 +432,7 @@ def without_unread(call: Call, deployment: Deployment, makers: Mapping[bytes, Ma
     without = requests.without_reasoning_of
     if not unread or without is None or (requests.takes_quirks and deployment.upstream.refused_fields):
         return None  # those fields are left out anyway
-    fields = call.wordings.get(deployment.name, call.fields)
+    fields = call.sent_to(deployment.name)
     try:
         wording = without(fields, frozenset(each for each, maker in makers.items() if maker in unread))
     except Malformed:  # the provider reports the error in its own words
@@ -457,12 +451,12 @@ def without_reasoning(call: Call, deployment: Deployment, edited_from: int = 0) 
 
 
 def _as_reworded(call: Call, deployment: Deployment, wording: Wording) -> Reworded:
-    lost = (*call.dropped.get(deployment.name, ()), *(loss.field for loss in wording.losses))
+    lost = (*call.rendered.get(deployment.name, AS_ASKED).dropped, *(loss.field for loss in wording.losses))
     return Reworded(deployment.spoken_in(call), wording.fields, lost)
 
 
 def _without_reasoning(call: Call, deployment: Deployment, edited_from: int = 0) -> Wording | None:
-    requests, fields = deployment.spoken_in(call).requests, call.wordings.get(deployment.name, call.fields)
+    requests, fields = deployment.spoken_in(call).requests, call.sent_to(deployment.name)
     if edited_from and requests.without_reasoning_from is not None:
         wording: Wording | None = requests.without_reasoning_from(fields, edited_from)
     else:
@@ -476,13 +470,13 @@ def _without_reasoning(call: Call, deployment: Deployment, edited_from: int = 0)
 
 def room_for(call: Call, deployment: Deployment, error: UpstreamError) -> int:
     """Return how many tokens of an answer fit beside the prompt, by the ``error`` of ``deployment``; 0: unknown."""
-    return room_of(error, call.wordings.get(deployment.name, call.fields))
+    return room_of(error, call.sent_to(deployment.name))
 
 
 def within_room(call: Call, deployment: Deployment, room: int) -> Call | None:
     """Return ``call`` with a limit of the answer that leaves the prompt its place at ``deployment``; None: it does."""
     name, spoken = deployment.name, deployment.spoken_in(call)
-    requests, fields = spoken.requests, call.wordings.get(name, call.fields)
+    requests, fields = spoken.requests, call.sent_to(name)
     limits = [each for each in requests.parameters.answer_limits if each in fields]
     try:
         asked = requests.parameters.limit_in(fields)
@@ -494,9 +488,8 @@ def within_room(call: Call, deployment: Deployment, room: int) -> Call | None:
             within, _ = requests.with_limit(fields, room)
     except Malformed:
         return None
-    reworded = Reworded(spoken, within, tuple(call.dropped.get(name, ())))
     own = (named_in(call.dialect, spoken, call.fields, limit) for limit in limits)
-    return msgspec.structs.replace(reworded.of(call, name), lowered={**call.lowered, name: tuple(dict.fromkeys(own))})
+    return call.rendered_as(name, fields=within, spoken=spoken, lowered=tuple(dict.fromkeys(own)), apart=None)
 
 
 def _digest(said: str) -> str:
@@ -550,7 +543,7 @@ def _note_length(deployment: Deployment, call: Call, error: UpstreamError) -> No
 
 def _note_room(deployment: Deployment, call: Call, error: UpstreamError) -> None:
     """Remember what ``deployment`` says that a prompt and its answer may have together."""
-    fact = held_of(error, call.wordings.get(deployment.name, call.fields))
+    fact = held_of(error, call.sent_to(deployment.name))
     if fact is not None and (learnt := _learnt_of(deployment)) is not None:
         learnt.note(deployment.model, fact, client=call.client, why=why_of(error))
 
@@ -565,7 +558,7 @@ def _note_limit(deployment: Deployment, call: Call, limit: Limit, error: Upstrea
 def _is_more(deployment: Deployment, call: Call, fact: Fact) -> bool:
     if fact.kind is not Kind.SIZE:
         return False
-    fields, dialect = call.wordings.get(deployment.name, call.fields), deployment.spoken_in(call)
+    fields, dialect = call.sent_to(deployment.name), deployment.spoken_in(call)
     return amount(fact.field, fields, dialect.requests) > fact.tokens
 
 

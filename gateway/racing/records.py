@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import msgspec
 
 from gateway.core.attempts import IN_PROGRESS, AttemptRecord, AttemptStart, Narrowed, Outcome, TokensSource, WinOn
-from gateway.core.calls import TENANT, Call, CallRecord, CallStart
+from gateway.core.calls import AS_ASKED, TENANT, Call, CallRecord, CallStart
 from gateway.core.prompt_classes import encoded_class
 from gateway.core.rules import CLIENT_LEFT, FIRST_ERROR, is_own_fault
 from gateway.fleet.models import Deployment
@@ -104,7 +104,7 @@ def decide_within(error: UpstreamError, call: Call, deployment: Deployment) -> N
 
     After a status its upstream has done so.
     """
-    fields, own = call.wordings.get(deployment.name, call.fields), deployment.extra_body
+    fields, own = call.sent_to(deployment.name), deployment.extra_body
     decide_by_fields(error, {name: raw for name, raw in fields.items() if name not in own} if own else fields)
 
 
@@ -129,7 +129,7 @@ def keep_words(error: UpstreamError, call: Call, deployment: Deployment, form: F
 
 def _held(call: Call, deployment: Deployment, form: Form | None) -> tuple[Mapping[str, msgspec.Raw], ...] | None:
     """Return the fields of a request in each form; None: the prompt is forgotten, or too large to be searched."""
-    sent = call.wordings.get(deployment.name, call.fields)
+    sent = call.sent_to(deployment.name)
     is_held = not sent.keys() <= STILL_READ if form is None else len(form.body) <= LARGEST_REQUEST_BYTES
     return (call.fields, sent) if is_held else None
 
@@ -416,8 +416,8 @@ def call_record(  # noqa: PLR0917 - what is known of a call
         rare["deadline_met"] = _is_met(call.deadline_ms, answered_ms, total_ms, status_code)
     if winner is not None and call.asked_model is not None:
         rare["answered_model"] = call.model
-    if winner is not None and call.dropped:
-        rare["dropped"] = call.dropped.get(winner.deployment, ())
+    if winner is not None and call.rendered:
+        rare["dropped"] = call.rendered.get(winner.deployment, AS_ASKED).dropped
     if narrowed is not None:
         rare["narrowed"] = narrowed
     if call.trace is not None:

@@ -7,7 +7,7 @@ import pytest
 from rich.pretty import pretty_repr
 
 from gateway.core.attempts import Outcome, WinOn
-from gateway.core.calls import Call, Mode, Objective
+from gateway.core.calls import Call, Mode, Objective, Rendered
 from gateway.core.prompt_classes import answer_class
 
 SECRET, PROMPT = "sk-nobody-may-see", "my diagnosis"
@@ -30,7 +30,7 @@ def test_a_call_shows_the_names_of_what_is_sent_and_no_text(shown: type[str]) ->
         prompt_tokens=10,
         wants_usage=False,
         fields={"messages": msgspec.Raw(f'"{PROMPT}"'.encode())},
-        wordings={"groq": {"messages": msgspec.Raw(f'"{PROMPT}"'.encode())}},
+        rendered={"groq": Rendered({"messages": msgspec.Raw(f'"{PROMPT}"'.encode())})},
         headers={"x-goog-api-key": SECRET},
         tags={"team": PROMPT},
         replica="test",
@@ -38,6 +38,7 @@ def test_a_call_shows_the_names_of_what_is_sent_and_no_text(shown: type[str]) ->
     )
     assert SECRET not in shown(call)
     assert PROMPT not in shown([call])
+    assert PROMPT not in shown([call.rendered])
     for name in ("llama-3.3-70b", "chat.completions", "messages", "x-goog-api-key", "app"):
         assert name in shown(call)
 
