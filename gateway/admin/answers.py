@@ -374,6 +374,9 @@ class Refusal(msgspec.Struct, frozen=True, kw_only=True):
     n_addresses: int
     first_seen_at: Instant
     last_seen_at: Instant
+    model: Annotated[
+        str | None, Meta(description="The one that was asked for, where its name is the reason; `other`: more names.")
+    ]
 
 
 class WrongKeys(msgspec.Struct, frozen=True, kw_only=True):

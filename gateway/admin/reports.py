@@ -263,7 +263,7 @@ def _by_deployment(cells: list[dict[str, Any]]) -> Iterator[answers.HeatRow]:
 
 
 async def refusals(request: web.Request) -> web.Response:
-    """Return refusals by client and reason, and wrong keys by address; each minute is added when it is over."""
+    """Return refusals by client, reason and model, and wrong keys by address; each minute is added when it is over."""
     admit_visitor(request)
     query = parse_query(request, WindowQuery)
     refused, guessed = await request.app[OPERATIONS].reports.refusals(query.window)

@@ -24,8 +24,9 @@ from providers import redact
 
 MINUTE_S = 60.0
 ADDRESSES = 100  # different ones a minute
-ROWS = 500  # a minute, with an address; reasons and clients are few, but not their products with addresses
-OTHER = "other"  # the addresses beyond
+MODELS = 100  # different names of models that were asked for in a minute: a client may write any
+ROWS = 500  # a minute, with an address or a model; reasons and clients are few, but not their products with these
+OTHER = "other"  # the addresses and the models beyond
 
 Record = Callable[[tuple[RefusalRecord, ...]], None]
 
@@ -37,6 +38,7 @@ class _RefusalMinutesKind(msgspec.Struct, frozen=True, gc=False):
     reason: str
     client: str | None
     address: str | None
+    model: str | None
 
 
 class RefusalMinutes:
@@ -56,15 +58,21 @@ class RefusalMinutes:
         self._started_at: datetime | None = None
         self._counts: dict[_RefusalMinutesKind, int] = {}
         self._addresses: set[str] = set()
+        self._models: set[str] = set()
         self._end: asyncio.TimerHandle | None = None
 
-    def add(self, status: int, reason: str, client: str | None, peer: str | None) -> None:
-        """Count a refusal; ``peer`` is the address to store, as a socket or a proxy writes it."""
+    def add(self, status: int, reason: str, client: str | None, peer: str | None, model: str | None = None) -> None:
+        """Count a refusal; ``peer`` is the address to store, as a socket or a proxy writes it.
+
+        ``model`` is the name that was asked for, of a bounded length, if it is the reason.
+        """
         if self._started_at is None:
             self._begin()
-        kind = _RefusalMinutesKind(status, reason, client, self._address(peer))
-        if len(self._counts) >= ROWS and kind not in self._counts and kind.address is not None:
-            kind = _RefusalMinutesKind(status, reason, client, OTHER)
+        address = _bounded(None if peer is None else grouped(peer), self._addresses, ADDRESSES)
+        kind = _RefusalMinutesKind(status, reason, client, address, _bounded(model, self._models, MODELS))
+        if len(self._counts) >= ROWS and kind not in self._counts:
+            address, model = (None if each is None else OTHER for each in (kind.address, kind.model))
+            kind = _RefusalMinutesKind(status, reason, client, address, model)
         self._counts[kind] = self._counts.get(kind, 0) + 1
 
     def end(self) -> None:
@@ -74,7 +82,8 @@ class RefusalMinutes:
         if self._started_at is None:
             return
         started_at, self._started_at = self._started_at, None
-        counts, self._counts, self._addresses = self._counts, {}, set()
+        counts, self._counts = self._counts, {}
+        self._addresses, self._models = set(), set()
         self._record(
             tuple(
                 RefusalRecord(
@@ -86,6 +95,7 @@ class RefusalMinutes:
                     address=kind.address,
                     n=n,
                     replica=self._replica,
+                    model=kind.model,
                 )
                 for kind, n in counts.items()
             )
@@ -97,15 +107,15 @@ class RefusalMinutes:
         left_s = MINUTE_S - now.second - now.microsecond / 1e6
         self._end = asyncio.get_running_loop().call_later(left_s, self.end)
 
-    def _address(self, peer: str | None) -> str | None:
-        name = None if peer is None else grouped(peer)
-        if name is None:
-            return None
-        if name not in self._addresses:
-            if len(self._addresses) >= ADDRESSES:
-                return OTHER
-            self._addresses.add(name)
+
+def _bounded(name: str | None, seen: set[str], most: int) -> str | None:
+    """Return a name that is one of the first ``most``, which are kept in ``seen``; of all others ``OTHER``."""
+    if name is None or name in seen:
         return name
+    if len(seen) >= most:
+        return OTHER
+    seen.add(name)
+    return name
 
 
 LINE_S = 1.0  # between two lines of the same kind
@@ -123,7 +133,7 @@ class Refused(msgspec.Struct, frozen=True):
     model: str | None = None  # the one that was asked for, if there is none of that name or the client may not use it
 
 
-LONGEST_MODEL = 100  # characters of an asked-for model in the log
+LONGEST_MODEL = 100  # characters of an asked-for model in the log and the ledger
 
 
 class Refusals:
@@ -157,7 +167,7 @@ class Refusals:
         self._count(status, reason, refused.client)
         if refused.peer is not None and not self._keeps_addresses():
             refused = msgspec.structs.replace(refused, peer=None)
-        self._minutes.add(status, reason, refused.client, refused.peer)
+        self._minutes.add(status, reason, refused.client, refused.peer, refused.model)
         kind = self._kinds.get((status, reason))
         if kind is None:
             kind = self._kinds[status, reason] = _Kind(status, reason, lambda: self._kinds.pop((status, reason)))

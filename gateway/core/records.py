@@ -60,6 +60,13 @@ class RefusalRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     ]
     n: Annotated[int, Column("How many.")]
     replica: Annotated[str, Column("Where they were refused.")]
+    model: Annotated[
+        str | None,
+        Column(
+            "The model that was asked for, where its name is the reason (`model_not_found`, `forbidden`), up to its "
+            "100th character. `other` for all but the first 100 names of a minute and process."
+        ),
+    ] = None  # in entries of the version before
 
 
 # The record of a name that an answer gave to a client, of something that its provider stores.

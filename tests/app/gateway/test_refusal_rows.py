@@ -1,4 +1,4 @@
-"""What the gateway refused is in SQL: by minute, reason, client and address, without a word of the client's."""
+"""What the gateway refused is in SQL, of a client's words only a model's name: by minute, reason, client, address."""
 
 import signal
 import sqlite3
@@ -12,7 +12,7 @@ import pytest
 from structlog.typing import EventDict
 
 from tests.app.gateway.process import started
-from tests.app.gateway.running_gateway import Serve, chat_body, configuration
+from tests.app.gateway.running_gateway import MODEL, Serve, chat_body, configuration
 from tests.app.gateway.test_admission import clients, key_of
 from tests.app.gateway.test_refusals import WRONG, refusals
 
@@ -49,6 +49,30 @@ async def test_misuse_is_in_sql_with_its_client_and_a_guess_with_its_address(ser
         {"status_code": 404, "reason": "model_not_found", "client": "plain", "n": 2, **everybody},
         {"status_code": 413, "reason": "body_too_large", "client": "plain", "n": 1, **everybody},
     ]
+
+
+@pytest.mark.usefixtures("views")
+async def test_the_model_that_was_asked_for_is_in_sql_and_in_the_pages_answer(serve: Serve, folder: Path) -> None:
+    names = ["claude-opus-4-8", "claude-opus-4-8", "x" * 150, "hs-" + "a1b2" * 10]
+    async with serve(config=clients(plain={}, guest={"models": [MODEL]}, admin={"admin": True})) as running:
+        for name in names:
+            async with running.chat(key_of("plain"), model=name) as response:
+                assert response.status == 404
+        async with running.chat(key_of("guest"), model="claude-fable-5") as response:
+            assert response.status == 403
+        running.gateway.context.refusals.close()  # the minute's end
+        await running.gateway.ledger.emptied()
+        async with running.get("/api/refusals?window=1h", headers=key_of("admin")) as response:
+            told = (await response.json())["data"]
+    with closing(sqlite3.connect(folder / "holeshot.db")) as connection:
+        rows = connection.execute("select client, reason, model, sum(n) from refusals group by 1, 2, 3").fetchall()
+    assert sorted(rows) == [
+        ("guest", "forbidden", "claude-fable-5", 1),
+        ("plain", "model_not_found", "***", 1),
+        ("plain", "model_not_found", "claude-opus-4-8", 2),
+        ("plain", "model_not_found", "x" * 100, 1),
+    ]
+    assert sorted((row["client"], row["reason"], row["model"], row["n"]) for row in told) == sorted(rows)
 
 
 async def test_metrics_name_the_client_and_no_address(serve: Serve) -> None:

@@ -29,7 +29,10 @@ def this_minute(**ago: float) -> datetime:
 async def test_a_minutes_refusals_become_rows_beside_the_calls(ledger_url: str, tmp_path: Path) -> None:
     ledger = Ledger(ledger_url, tmp_path / "spool", "w1")
     await ledger.start()
-    guessed, misused = refusal(n=7), refusal(client="search", status_code=413, reason="body_too_large", address=None)
+    guessed, misused = (
+        refusal(n=7),
+        refusal(client="search", status_code=404, reason="model_not_found", address=None, model="claude-opus-4-8"),
+    )
     ledger.refused((guessed, misused))
     ledger.call_finished(raced_call())
     assert ledger.pending == 2
@@ -39,9 +42,9 @@ async def test_a_minutes_refusals_become_rows_beside_the_calls(ledger_url: str, 
     assert [str(row.pop("id")) for row in rows] == [guessed.id, misused.id]
     assert rows == [
         {"status_code": 401, "reason": "invalid_api_key", "client": None, "address": "192.0.2.1", "n": 7,
-         "replica": "r1"},
-        {"status_code": 413, "reason": "body_too_large", "client": "search", "address": None, "n": 1,
-         "replica": "r1"},
+         "replica": "r1", "model": None},
+        {"status_code": 404, "reason": "model_not_found", "client": "search", "address": None, "n": 1,
+         "replica": "r1", "model": "claude-opus-4-8"},
     ]  # fmt: skip
     assert await asked(ledger_url, "select count(*) as n from calls") == [{"n": 1}]
     await ledger.close()
@@ -116,7 +119,7 @@ async def test_refusals_that_come_too_late_are_left_out_and_counted(ledger_url: 
     assert await asked(ledger_url, "select count(*) as n from refusals") == [{"n": 1}]
 
 
-async def test_a_clients_misuse_is_one_row_for_each_reason(ledger_url: str, tmp_path: Path) -> None:
+async def test_a_clients_misuse_is_one_row_for_each_reason_and_model(ledger_url: str, tmp_path: Path) -> None:
     now, before = this_minute(), this_minute(minutes=20)
     unknown_model = {"status_code": 404, "reason": "model_not_found"}
     await store(
@@ -125,14 +128,18 @@ async def test_a_clients_misuse_is_one_row_for_each_reason(ledger_url: str, tmp_
         refusal(client="search", started_at=now, n=3, **unknown_model),
         refusal(client="search", started_at=before, n=4, address="192.0.2.2", **unknown_model),
         refusal(client="search", started_at=now, status_code=413, reason="body_too_large", address=None),
+        refusal(client="search", started_at=now, n=2, model="claude-opus-4-8", **unknown_model),
+        refusal(client="search", started_at=before, n=1, model="claude-opus-4-8", **unknown_model),
         refusal(client="voice", started_at=this_minute(hours=2), **unknown_model),
         refusal(started_at=this_minute(days=2), n=9),
     )
-    day = await asked(ledger_url, "select * from refusals_24h order by client, reason")
-    assert [(row["client"], row["status_code"], row["reason"], row["n"], row["n_addresses"]) for row in day] == [
-        ("search", 413, "body_too_large", 1, 0),
-        ("search", 404, "model_not_found", 7, 2),
-        ("voice", 404, "model_not_found", 1, 1),
+    day = await asked(ledger_url, "select * from refusals_24h order by client, reason, n desc")
+    named = ("client", "status_code", "reason", "model", "n", "n_addresses")
+    assert [tuple(row[name] for name in named) for row in day] == [
+        ("search", 413, "body_too_large", None, 1, 0),
+        ("search", 404, "model_not_found", None, 7, 2),  # of the version before, too
+        ("search", 404, "model_not_found", "claude-opus-4-8", 3, 1),
+        ("voice", 404, "model_not_found", None, 1, 1),
     ]
     assert [str(day[1][name])[:16] for name in ("first_seen_at", "last_seen_at")] == [
         str(before)[:16],

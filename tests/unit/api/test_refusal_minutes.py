@@ -5,7 +5,7 @@ from collections.abc import Callable, Coroutine
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from gateway.api.refusals import ADDRESSES, OTHER, ROWS, RefusalMinutes
+from gateway.api.refusals import ADDRESSES, MODELS, OTHER, ROWS, RefusalMinutes
 from gateway.core.records import RefusalRecord
 from tests.unit.racing.virtual_time import run
 
@@ -86,6 +86,38 @@ def test_addresses_beyond_the_first_hundred_of_a_minute_are_others() -> None:
     assert len(first) == ADDRESSES + 1
     assert {row.address: row.n for row in first} == {f"192.0.2.{number}": 2 for number in range(100)} | {OTHER: 100}
     assert [row.address for row in second] == ["192.0.2.149"]
+
+
+def test_an_asked_model_has_its_row_and_those_beyond_the_first_hundred_of_a_minute_share_one() -> None:
+    async def test(minutes: RefusalMinutes, _: object) -> None:
+        for _ in range(2):
+            for number in range(MODELS + 50):
+                minutes.add(404, "model_not_found", "search", None, f"model-{number}")
+        minutes.add(401, "invalid_api_key", None, None)
+        minutes.end()
+        minutes.add(404, "model_not_found", "search", None, f"model-{MODELS + 49}")
+
+    first, second = counted(test)
+    expected: dict[str | None, int] = {f"model-{number}": 2 for number in range(MODELS)}
+    assert {row.model: row.n for row in first} == expected | {OTHER: 100, None: 1}
+    assert [row.model for row in second] == [f"model-{MODELS + 49}"]
+
+
+def test_the_rows_of_a_minute_are_few_whatever_names_and_addresses_are_made_up() -> None:
+    async def test(minutes: RefusalMinutes, _: object) -> None:
+        for number in range(MODELS):
+            for host in range(ADDRESSES):
+                minutes.add(404, "model_not_found", None, f"192.0.2.{host}", f"model-{number}")
+        for number in range(MODELS):
+            minutes.add(404, "model_not_found", None, None, f"model-{number}")
+
+    [rows] = counted(test)
+    assert len(rows) == ROWS + 2
+    assert sum(row.n for row in rows) == MODELS * ADDRESSES + MODELS
+    assert [(row.address, row.model, row.n) for row in rows[-2:]] == [
+        (OTHER, OTHER, MODELS * ADDRESSES - ROWS),
+        (None, OTHER, MODELS),
+    ]
 
 
 def test_an_ipv6_network_is_one_address_and_no_address_is_none() -> None:

@@ -3,7 +3,7 @@
 import { get } from "../lib/api.js";
 import { fill, h } from "../lib/dom.js";
 import { copiesSql } from "../lib/figures.js";
-import { count, counted, time } from "../lib/format.js";
+import { NOTHING, count, counted, time } from "../lib/format.js";
 import { empty, watching } from "../lib/states.js";
 import { table } from "../lib/table.js";
 import { refusalWords } from "../lib/words.js";
@@ -33,12 +33,13 @@ export function view(root, params, session, address) {
   const refused = table([
     { title: "Why", head: true, sort: (each) => each.reason, cell: (each) => refusalWords(each.reason) },
     { title: "Client", sort: (each) => each.client, cell: (each) => each.client ?? "unknown" },
+    { title: "Model", help: "The one that was asked for, where its name is the reason", sort: (each) => each.model, cell: (each) => each.model ?? NOTHING },
     { title: "Requests", right: true, sort: (each) => each.n, cell: (each) => metered(each.n, most) },
     { title: "Status", right: true, sort: (each) => each.status_code, cell: (each) => each.status_code },
     { title: "Addresses", right: true, help: "At least so many", sort: (each) => each.n_addresses, cell: (each) => count(each.n_addresses) },
     { title: "First", right: true, sort: (each) => each.first_seen_at, cell: (each) => time(each.first_seen_at) },
     { title: "Last", right: true, sort: (each) => each.last_seen_at, cell: (each) => time(each.last_seen_at) },
-  ], { caption: "Refused requests by client and reason", key: (each) => `${each.client} ${each.status_code} ${each.reason}`, stacks: true, sorted: [2, "descending"], fingerprint: (each) => JSON.stringify([each, most]) });
+  ], { caption: "Refused requests by client, reason and model", key: (each) => `${each.client} ${each.status_code} ${each.reason} ${each.model}`, stacks: true, sorted: [3, "descending"], fingerprint: (each) => JSON.stringify([each, most]) });
   const guesses = table(GUESSES, { caption: "Wrong keys by address", key: (each) => `${each.address}`, stacks: true, sorted: [1, "descending"] });
   const all = h("p");
   const guessed = h("div");
