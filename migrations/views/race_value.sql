@@ -9,7 +9,8 @@
 -- three times the prediction would be little (5 ms a call, or a twentieth of the time to first token).
 -- verdict: 'saved', as much as the interval says; 'nothing worth its price', at most 5 ms a call, or a hundredth of the time
 -- to first token; 'not yet', about n_more calls more (null: none were audited), also where the interval has both
--- nothing and more than that in it; 'lost'. Null where nothing was raced.
+-- nothing and more than that in it; 'too few calls', below 30, which have no figure per call; 'lost'. Null where nothing was
+-- raced.
 -- basis: 'seen', nothing had to be estimated; 'audited'; 'curve': the bare prediction, mostly 0.8 to 1.5 times the truth,
 -- as audits (n_audited) are too few. Below 30 of these, and below 30 calls, there are no quantiles without racing.
 -- A wait of more than 30 s counts as 30 s, a primary that fails once overtaken (of audited ones n_audited_failed) as no
@@ -287,7 +288,7 @@ select
   saved_ms,
   case when is_told then low_ms end as saved_low_ms,
   case when is_told then high_ms end as saved_high_ms,
-  saved_ms / n_compared as saved_per_call_ms,
+  case when n_compared >= 30 then saved_ms / n_compared end as saved_per_call_ms,
   case when is_told then low_ms / n_compared end as saved_per_call_low_ms,
   case when is_told then high_ms / n_compared end as saved_per_call_high_ms,
   ttft_ms / n_compared as ttft_mean_ms,
@@ -322,6 +323,7 @@ select
   held_ms / n_compared as held_per_call_ms,
   case
     when n_compared is null or not is_raced then null
+    when n_compared < 30 then 'too few calls'
     when not is_told then 'not yet'
     when high_ms < 0 then 'lost'
     when high_ms <= 5 * n_compared or high_ms <= 0.01 * ttft_ms then 'nothing worth its price'

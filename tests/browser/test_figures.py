@@ -292,8 +292,8 @@ AUDITED = {"n": 50, "n_compared": 50, "n_raced": 50, "basis": "audited", "verdic
             "cannot be told yet",
         ),
         (
-            {"n": 1, "n_compared": 1, "basis": "seen", "verdict": "not yet", "n_more": 29} | sums(0, saved=90),
-            ("–", "not yet, about 29 calls more"),  # noqa: RUF001 - nothing is known
+            {"n": 1, "n_compared": 1, "basis": "seen", "verdict": "too few calls", "n_more": 29} | sums(0, saved=90),
+            ("–", "too few calls, about 29 more"),  # noqa: RUF001 - nothing is known
             "cannot be told yet",
         ),
         (
@@ -342,6 +342,47 @@ def test_models_are_not_added_up(demo: Installation, visit: Callable[..., Visit]
     leads = page.locator("main p.lead").all_inner_texts()
     assert [lead.partition(" per call")[0] for lead in leads] == ["Racing saved 128 ms", "Racing saved 32 ms"]
     assert ["for large" in leads[0], "for small" in leads[1]] == [True, True]
+
+
+def test_a_client_with_few_calls_has_no_figure_and_one_with_few_audits_what_is_known(
+    demo: Installation, visit: Callable[..., Visit]
+) -> None:
+    unknown = {f"{what}_{q}_ms": None for q in ("p50", "p95", "p99") for what in ("alone", "saved")}
+
+    def see(route: "Route") -> None:
+        response = route.fetch()
+        told = response.json()
+        row = told["data"][0] | AUDITED | unknown
+        many, few = {"n": 890, "n_compared": 890, "n_raced": 400}, {"n": 1, "n_compared": 1, "n_raced": 1}
+        told["data"] = [
+            {**row, "client": "busy", **many, "saved_per_call_ms": 128.0}
+            | {"saved_per_call_low_ms": 100.0, "saved_per_call_high_ms": 164.0}
+            | sums(12, saved=113920, low=89000, high=145960),
+            {**row, "client": "unaudited", **many, "saved_per_call_ms": 90.0, "basis": "curve", "verdict": "not yet"}
+            | {"n_more": 500, "saved_per_call_low_ms": None, "saved_per_call_high_ms": None}
+            | sums(3, saved=80100),
+            {**row, "client": "once", **few, "verdict": "too few calls", "n_more": 29, "saved_per_call_ms": None}
+            | {"saved_per_call_low_ms": None, "saved_per_call_high_ms": None}
+            | sums(0, saved=90),
+        ]
+        route.fulfill(response=response, json=told)
+
+    seen = visit(demo)
+    seen.page.route("**/api/race-value*by=client*", see)
+    page = seen.open("worth")
+    seen.settle()
+    card = page.locator("section[aria-labelledby=worth-client]")
+    told = card.inner_text().replace("\u202f", " ")
+    assert "128 ms (100 ms to 164 ms)" in told
+    assert "busy: too few audits, 12 of 30" in told
+    assert "about 90 ms, estimated of 3 audits; not yet, about 500 calls more" in told
+    assert "too few calls, about 29 more" in told
+    assert "once: too few calls, 1 of 30" in told
+    card.locator("summary").click()
+    rows = card.locator("tbody tr").all_inner_texts()
+    [once] = [row.replace("\u202f", " ") for row in rows if row.startswith("once")]
+    assert " ms" not in once
+    assert seen.complaints == []
 
 
 def test_a_call_says_what_its_audited_first_choice_took_and_does_not_predict_it(

@@ -293,7 +293,7 @@ async def race_value(reader: Reader, window: Window, by: By, now: datetime) -> T
 
 
 async def refusals(reader: Reader, window: Window, now: datetime) -> tuple[Table, Table]:
-    """Return refused requests by client, reason and model, and addresses that sent unknown keys; the most frequent first."""
+    """Return refusals by client, reason and model, and addresses that sent unknown keys; the most frequent first."""
     refused, guessed = (report_sql(name, reader.words, window, now) for name in ("refusals", "wrong_keys"))
     refused += f"\norder by n desc, client, status_code, reason, model limit {MOST_REFUSALS}"
     guessed += f"\norder by n desc, address limit {MOST_ADDRESSES}"

@@ -154,7 +154,8 @@ async def test_where_nobody_overtakes_racing_saved_nothing_and_that_is_told_with
     young = await value(ledger_url)
     assert (young["saved_ms"], young["saved_low_ms"], young["saved_high_ms"]) == (0.0, None, None)
     assert (young["saved_p50_ms"], young["saved_p50_low_ms"], young["saved_p50_high_ms"]) == (None, None, None)
-    assert (young["verdict"], young["calls_more"]) == (("not yet", 1) if extra else (None, None))
+    assert (young["verdict"], young["calls_more"]) == (("too few calls", 1) if extra else (None, None))
+    assert young["saved_per_call_ms"] is None
     await stored(ledger_url, tmp_path, *(one() for _ in range(71)))
     wide = await value(ledger_url)  # nothing, or more than that: its calls do not say yet
     assert wide["saved_low_ms_per_call"] == 0.0

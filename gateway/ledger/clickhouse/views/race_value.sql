@@ -210,7 +210,7 @@ select
   if(is_known, saved_ms, null) as saved_ms,
   if(is_known, saved_low_ms, null) as saved_low_ms,
   if(is_known, saved_high_ms, null) as saved_high_ms,
-  saved_ms / nullif(n_compared, 0) as saved_per_call_ms,
+  if(n_compared >= 30, saved_ms / n_compared, null) as saved_per_call_ms,
   saved_low_ms / nullif(n_compared, 0) as saved_per_call_low_ms,
   saved_high_ms / nullif(n_compared, 0) as saved_per_call_high_ms,
   ttft_ms / nullif(n_compared, 0) as ttft_mean_ms,
@@ -245,6 +245,7 @@ select
   held_ms / nullif(n_compared, 0) as held_per_call_ms,
   multiIf(
     not is_known or calls_with_extra = 0, null,
+    n_compared < 30, 'too few calls',
     not is_told, 'not yet',
     high_ms < 0, 'lost',
     high_ms <= 5 * n_compared or high_ms <= 0.01 * ttft_ms, 'nothing worth its price',

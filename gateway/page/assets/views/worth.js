@@ -8,7 +8,7 @@ import { to } from "../lib/route.js";
 import { empty, watching } from "../lib/states.js";
 import { behind, dataTable } from "../lib/table.js";
 import { key, redraw } from "./parts/redraw.js";
-import { bounds, isNothing, isRaced, known, nothing, parted, perCall, signed, soFar, total } from "./parts/saving.js";
+import { bounds, foretold, isFew, isNothing, isRaced, known, noQuantiles, nothing, parted, perCall, signed, soFar, total } from "./parts/saving.js";
 import { scale } from "./parts/scale.js";
 import { picture, point, strip, whisker } from "./parts/strips.js";
 import { askedWindow, windowChoice, windowWords } from "./parts/windows.js";
@@ -103,11 +103,12 @@ function cards(by, rows, sql) {
 
 /** With racing and without it, at p50, p95 and p99, on one axis. */
 function quantiles(rows, name) {
-  const drawn = rows.filter((each) => QUANTILES.some((q) => known(each[`ttft_${q}_ms`]) && known(each[`alone_${q}_ms`])));
-  if (!drawn.length) return h("figure", {}, h("figcaption", {}, "First token, with and without racing"), h("p", { class: "soft" }, "Not known yet: too few audits."));
+  const raced = rows.filter(isRaced);
+  const drawn = raced.filter((each) => QUANTILES.some((q) => known(each[`ttft_${q}_ms`]) && known(each[`alone_${q}_ms`])));
+  if (!drawn.length) return h("figure", {}, h("figcaption", {}, "First token, with and without racing"), raced.map((each) => h("p", { class: "soft" }, raced.length > 1 ? `${name(each)}: ` : "", noQuantiles(each))));
   const axis = scale(0, Math.max(...drawn.flatMap((each) => QUANTILES.flatMap((q) => [each[`ttft_${q}_ms`] ?? 0, each[`alone_${q}_ms`] ?? 0, (each[`ttft_${q}_ms`] ?? 0) + (each[`saved_${q}_high_ms`] ?? 0)]))) * 1.04);
-  return picture("First token with ● and without ○ racing, and what was saved", axis, ms, drawn.map((each) => h("div", {}, h("h3", {}, name(each)),
-    QUANTILES.map((q) => pair(q, each, axis)))));
+  return picture("First token with ● and without ○ racing, and what was saved", axis, ms, raced.map((each) => h("div", {}, h("h3", {}, name(each)),
+    drawn.includes(each) ? QUANTILES.map((q) => pair(q, each, axis)) : h("p", { class: "soft" }, noQuantiles(each)))));
 }
 
 /** One quantile. Its interval is of what is estimated: without racing; the other end is seen. */
@@ -132,7 +133,7 @@ function savings(rows, name) {
     const [low, mid, high] = [each.saved_per_call_low_ms, each.saved_per_call_ms, each.saved_per_call_high_ms];
     const isSure = sure.includes(each);
     return strip(name(each), isSure ? [whisker(low, high, axis), point(mid, axis)] : [], axis,
-      isSure ? `${signed(mid)}${interval(low, high)}${isNothing(each) ? ", nothing worth its price" : ""}` : isRaced(each) ? soFar(each) : "not raced");
+      isSure ? `${signed(mid)}${interval(low, high)}${isNothing(each) ? ", nothing worth its price" : ""}` : isRaced(each) ? `${foretold(each)}${soFar(each)}` : "not raced");
   }));
 }
 
@@ -155,13 +156,13 @@ function figures(by, name, rows) {
     ["With a second attempt", (each) => count(each.n_raced)],
     ["First choice overtaken", (each) => count(each.n_overtaken)],
     ["Rescued", (each) => count(each.n_rescued)],
-    ["Verdict", (each) => (isRaced(each) ? (each.verdict === "not yet" ? soFar(each) : each.verdict) : null) ?? "–"],
+    ["Verdict", (each) => (isRaced(each) ? (["not yet", "too few calls"].includes(each.verdict) ? soFar(each) : each.verdict) : null) ?? "–"],
     ["Basis", (each) => basis(each)],
-    ["Saved per call", (each) => (known(each.saved_per_call_low_ms) ? signed(each.saved_per_call_ms) : isRaced(each) ? soFar(each) : "–")],
+    ["Saved per call", (each) => (known(each.saved_per_call_low_ms) ? signed(each.saved_per_call_ms) : isRaced(each) ? `${foretold(each)}${soFar(each)}` : "–")],
     ["Interval", (each) => (known(each.saved_per_call_low_ms) ? bounds(each.saved_per_call_low_ms, each.saved_per_call_high_ms) : "–")],
     ...QUANTILES.flatMap((q) => [
-      [`${q} saved`, (each) => `${signed(each[`saved_${q}_ms`])}${interval(each[`saved_${q}_low_ms`], each[`saved_${q}_high_ms`])}`],
-      [`${q} with`, (each) => ms(each[`ttft_${q}_ms`])],
+      [`${q} saved`, (each) => isRaced(each) && !known(each[`saved_${q}_ms`]) ? noQuantiles(each) : `${signed(each[`saved_${q}_ms`])}${interval(each[`saved_${q}_low_ms`], each[`saved_${q}_high_ms`])}`],
+      [`${q} with`, (each) => isRaced(each) && isFew(each) ? "–" : ms(each[`ttft_${q}_ms`])],
       [`${q} without`, (each) => ms(each[`alone_${q}_ms`])],
     ]),
     ["Cost added", (each) => usd(each.duplicate_cost_usd)],

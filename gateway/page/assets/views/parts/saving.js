@@ -1,8 +1,9 @@
 // What racing saved per call, and how sure that is: for the view of racing's worth, and for Live.
 
-import { counted, ms } from "../../lib/format.js";
+import { count, counted, ms } from "../../lib/format.js";
 
 const FEWEST = 30; // calls: of fewer no figure is told (docs/sql.md, race_value)
+const FEWEST_AUDITS = 30; // of overtaken calls, for quantiles of what these would have taken
 const LITTLE = 0.1; // extra attempts a call, which are enough where rivals gain nothing
 
 /** Whether a row's calls are of a kind that is raced: embeddings are not, and more of them tell nothing. */
@@ -19,8 +20,24 @@ export function parted(rows) {
 
 /** How many calls more are needed, in words. */
 export function soFar(row) {
+  if (isFew(row)) return `too few calls, about ${count(row.n_more ?? Math.max(1, FEWEST - (row.n_compared ?? 0)))} more`;
   if (known(row.n_more)) return `not yet, about ${counted(row.n_more, "call")} more`;
-  return row.n_compared >= FEWEST ? "not yet, no loser was audited" : `not yet, ${counted(Math.max(1, FEWEST - (row.n_compared ?? 0)), "call")} more`;
+  return "not yet, no loser was audited";
+}
+
+/** Whether its calls are too few for any figure: one call, or a dozen, say nothing of the next. */
+export function isFew(row) {
+  return (row.n_compared ?? 0) < FEWEST;
+}
+
+/** What is known of a row that has calls enough, but no interval: the estimate, and of how many audits it is. */
+export function foretold(row) {
+  return !isFew(row) && known(row.saved_per_call_ms) ? `about ${signed(row.saved_per_call_ms)}, estimated of ${counted(row.n_audited ?? 0, "audit")}; ` : "";
+}
+
+/** Why a row has no quantiles without racing. */
+export function noQuantiles(row) {
+  return isFew(row) ? `too few calls, ${count(row.n_compared ?? 0)} of ${FEWEST}` : `too few audits, ${count(row.n_audited ?? 0)} of ${FEWEST_AUDITS}`;
 }
 
 /** Milliseconds saved per call, of a row that has an interval: `{ low, mid, high }`. */
