@@ -14,7 +14,6 @@ from providers.accounts import REFUSED, is_certain, is_spent
 from providers.errors import FAILED, UNREADABLE, ErrorKind, UpstreamError, kind_of_status
 from providers.one_request import About, refused
 from providers.redaction import redact, redact_json
-from providers.usage import LARGE_BYTES
 from providers.words import names_of
 from providers.wrong_api import kind_of_404
 
@@ -23,6 +22,7 @@ from providers.wrong_api import kind_of_404
 # its reset, as a duration (OpenAI, Groq: ``1m2s``), an RFC 3339 instant (Anthropic) or a Unix time (OpenRouter, in
 # milliseconds).
 
+LARGE_BYTES = 2**20  # of an answer: larger ones are long lists of numbers, which take a tenth of a second to read
 LONGEST_BELIEVED_S = 60.0  # daily quotas send hours; a deployment is tried again every minute nevertheless
 # vLLM, Mistral; FastAPI; Cloudflare; Anthropic; Baidu; AWS's Lambda
 COMPLAINTS = ("message", "detail", "errors", "msg", "error_message", "error_msg", "errorMessage")

@@ -14,7 +14,8 @@ from urllib.parse import quote
 import msgspec
 from yarl import URL
 
-from providers import betas
+from providers.betas import NAMES as BETAS
+from providers.betas import quotable
 from providers.catalog import Auth, Quirks, ignored, is_plain, losses, shape
 from providers.dialects import DIALECTS, PIVOT, Dialect, Loss, ParameterNames, RequestFormat
 from providers.error_bodies import error_of_response, fewest_entries, read_answer
@@ -254,7 +255,7 @@ class HttpUpstream:
         self._is_own_url = is_own_url
         self._wall_clock = wall_clock
         self._fixed_headers = self._headers(api_key, auth, headers or {})
-        self._own_betas = self._fixed_headers.keys() & betas.NAMES
+        self._own_betas = self._fixed_headers.keys() & BETAS
         self._client = Client(
             self._base_url,
             headers=self._fixed_headers,
@@ -592,7 +593,7 @@ def words_of_vendor(request: Request) -> VendorsWords:
     form = request.form
     if form is not None and len(form.body) > LARGEST_REQUEST_BYTES:
         return VendorsWords(None)
-    texts = betas.quotable(request.headers) if request.headers else []
+    texts = quotable(request.headers) if request.headers else []
     return VendorsWords(request.fields, texts=texts if form is None else [*texts, *form.texts()])
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from providers.error_bodies import LARGE_BYTES
 from providers.errors import UNREADABLE
 
 STANDARD = ""  # the tier of calls that ask for none
@@ -575,9 +576,6 @@ class _Answer(msgspec.Struct, frozen=True):
 
 
 _answers = msgspec.json.Decoder(_Answer)  # skips vectors and images without decoding them
-
-
-LARGE_BYTES = 2**20  # of an answer: larger ones are long lists of numbers, which take a tenth of a second to read
 
 
 def outline(answer: bytes) -> bytes:

@@ -10,8 +10,8 @@ from typing import Any, Literal, Protocol, TypeVar
 import msgspec
 
 from providers.dialects.wording import Fields
+from providers.error_bodies import LARGE_BYTES
 from providers.large_bodies import check_room, raw_json
-from providers.usage import LARGE_BYTES
 
 # prefix: the last message has ``prefix: true`` (DeepSeek). repeated_prefix: likewise, and the answer begins with that
 # message (Mistral). final_message: the request says ``continue_final_message`` (vLLM, SGLang). prefill: a last message

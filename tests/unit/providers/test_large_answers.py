@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from providers.usage import LARGE_BYTES, outline, reported
+from providers.error_bodies import LARGE_BYTES
+from providers.usage import outline, reported
 
 LONG = [[0.5] * 100_000] * 3
 USAGE = {"prompt_tokens": 7, "total_tokens": 7}
