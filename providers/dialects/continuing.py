@@ -1,7 +1,7 @@
 """Continuing an answer that another provider has begun: the dialect's part of it.
 
-Servers differ in how they are asked; a ``Way`` is declared with its source for each vendor (``providers/vendors.toml``)
-or deployment, and only models known to continue are requested to.
+Servers differ in how they are asked; a ``Way`` is declared with its source for each vendor, in
+``providers/vendors/vendors.toml``, or deployment, and only models known to continue are requested to.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -9,9 +9,9 @@ from typing import Any, Literal, Protocol, TypeVar
 
 import msgspec
 
+from providers.bodies.large_bodies import check_room, raw_json
 from providers.dialects.wording import Fields
-from providers.error_bodies import LARGE_BYTES
-from providers.large_bodies import check_room, raw_json
+from providers.refusals.error_bodies import LARGE_BYTES
 
 # prefix: the last message has ``prefix: true`` (DeepSeek). repeated_prefix: likewise, and the answer begins with that
 # message (Mistral). final_message: the request says ``continue_final_message`` (vLLM, SGLang). prefill: a last message

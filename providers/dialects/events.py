@@ -11,11 +11,11 @@ from typing import Any, Protocol, TypeVar
 
 import msgspec
 
-from providers.error_bodies import error_in
-from providers.errors import ErrorKind, UpstreamError, identifier
-from providers.large_bodies import encoded
-from providers.sse import BACKSLASH, CR, LF, QUOTE, complains
-from providers.usage import Usage
+from providers.bodies.large_bodies import encoded
+from providers.bodies.sse import BACKSLASH, CR, LF, QUOTE, complains
+from providers.models.usage import Usage
+from providers.refusals.error_bodies import error_in
+from providers.refusals.errors import ErrorKind, UpstreamError, identifier
 
 DONE = b"[DONE]"  # the data of the last event of OpenAI's streams
 DONE_EVENT = b"data: [DONE]\n\n"

@@ -10,8 +10,8 @@ from typing import Any
 
 import msgspec
 
-from providers.meanings import Meaning
-from providers.too_long import UNKNOWN_LENGTHS, Lengths
+from providers.refusals.meanings import Meaning
+from providers.refusals.too_long import UNKNOWN_LENGTHS, Lengths
 
 Details = Sequence[Mapping[str, Any]]  # what an error says beside its message, for programs alone
 

@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from providers.errors import UNREADABLE
-from providers.large_bodies import raw_json as raw_json  # noqa: PLC0414 - dialects import it from here
+from providers.bodies.large_bodies import raw_json as raw_json  # noqa: PLC0414 - dialects import it from here
+from providers.refusals.errors import UNREADABLE
 
 _Made = TypeVar("_Made")
 Fields = Mapping[str, msgspec.Raw]  # a body's top level, values still raw JSON
@@ -29,7 +29,7 @@ class Loss(msgspec.Struct, frozen=True):
     """A part of a request that another dialect cannot express, or that a deployment ignores or refuses.
 
     A ``hint`` (a cache marker, a name told as its hash) affects no answer: it is left out, and the client is told. Of
-    other losses ``providers/demands.py`` says by their fields whether they keep the deployment out of the race.
+    other losses ``providers/vendors/demands.py`` says by their fields whether they keep the deployment out of the race.
     """
 
     field: str  # as the client wrote it: logprobs, tools[1].type

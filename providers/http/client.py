@@ -8,7 +8,6 @@ from operator import attrgetter
 
 from yarl import URL
 
-from providers.errors import ErrorKind, UpstreamError
 from providers.http.addresses import Addresses, Names, Place
 from providers.http.batches import Batches
 from providers.http.dialing import Dialer, TlsContexts, Versions, proxy_of
@@ -27,6 +26,7 @@ from providers.http.message import (
     Unsent,
     checked,
 )
+from providers.refusals.errors import ErrorKind, UpstreamError
 
 # The connections to one origin, and the requests that wait for one. A lost race closes its HTTP/1.1 connection. That
 # is replaced at once in the background, and an origin that loses races has a spare connection, so that the next call

@@ -17,11 +17,11 @@ from urllib.request import getproxies_environment
 import aiohappyeyeballs
 from msgspec import Struct
 
-from providers.errors import ErrorKind, UpstreamError, is_shortage, out_of_descriptors
 from providers.http.addresses import Names, Place
 from providers.http.http1 import Http1Connection
 from providers.http.message import Connection, Owner
-from providers.redaction import MASK, MaskedRecord, redact
+from providers.refusals.errors import ErrorKind, UpstreamError, is_shortage, out_of_descriptors
+from providers.refusals.redaction import MASK, MaskedRecord, redact
 
 if TYPE_CHECKING:
     from providers.http.http2 import Http2Connection

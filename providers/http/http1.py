@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Protocol, cast
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
-from providers.errors import ErrorKind, UpstreamError
 from providers.http.batches import Batches
 from providers.http.message import (
     BUFFERED_BYTES,
@@ -22,7 +21,8 @@ from providers.http.message import (
     Unsent,
     rendered,
 )
-from providers.redaction import redact
+from providers.refusals.errors import ErrorKind, UpstreamError
+from providers.refusals.redaction import redact
 
 if TYPE_CHECKING:
     from providers.http.addresses import Place

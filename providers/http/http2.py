@@ -8,7 +8,6 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING, cast
 
-from providers.errors import ErrorKind, UpstreamError
 from providers.http import frames
 from providers.http.frames import EMPTY_TABLE, Code, ConnectionFault, FrameKind, StreamFault, code_name, request_block
 from providers.http.http2_receiving import Receiving
@@ -24,7 +23,8 @@ from providers.http.message import (
     Response,
     Unsent,
 )
-from providers.redaction import redact
+from providers.refusals.errors import ErrorKind, UpstreamError
+from providers.refusals.redaction import redact
 
 if TYPE_CHECKING:
     from providers.http.addresses import Place

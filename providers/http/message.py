@@ -6,10 +6,10 @@ from typing import Protocol
 
 import msgspec
 
-from providers.errors import UpstreamError
 from providers.http.addresses import Place
 from providers.http.batches import Batches
-from providers.sendings import SendCount
+from providers.http.sendings import SendCount
+from providers.refusals.errors import UpstreamError
 
 # The limits on what a server can make the client store or do, all in one place. They are far above what providers
 # need. A server that exceeds one is broken or hostile, and its connection is dropped.

@@ -55,7 +55,7 @@ DEFECTS = (
     ),
     Defect(
         "a known key is shown in an error",
-        "providers/redaction.py",
+        "providers/refusals/redaction.py",
         "    if known:\n        text = _without(text, known)\n",
         "",
         ("tests/unit/providers/test_redaction.py",),

@@ -170,7 +170,7 @@ def _words_read(function: ast.AST) -> Iterator[str]:
 
 
 def test_rules_read_what_a_vendor_says_without_what_its_client_wrote() -> None:
-    """A provider's message may quote the request: ``UpstreamError.said`` is without that (``providers/quotes.py``).
+    """A message may quote the request: ``UpstreamError.said`` is without that (``providers/exchange/quotes.py``).
 
     The command line reads answers to its own requests.
     """

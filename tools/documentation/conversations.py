@@ -1,4 +1,4 @@
-"""The table of what vendors accept in histories, from ``providers/vendors.toml``."""
+"""The table of what vendors accept in histories, from ``providers/vendors/vendors.toml``."""
 
 from typing import Any
 

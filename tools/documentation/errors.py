@@ -103,7 +103,7 @@ def by_code() -> Mapping[tuple[int, str], Advice]:
 
 def kinds() -> Mapping[ErrorKind, tuple[str, str]]:
     """Return the meaning of each reason of a failed attempt, and what to do."""
-    found = advice.of_constants(ROOT / "providers/errors.py")
+    found = advice.of_constants(ROOT / "providers/refusals/errors.py")
     return {ErrorKind[name]: (parts["Means"], parts["Do"]) for name, parts in found.items()}
 
 

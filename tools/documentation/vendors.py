@@ -1,4 +1,4 @@
-"""The page of the vendors that need no address and no quirks from the operator, from ``providers/vendors.toml``."""
+"""The page of the vendors that need no address and no quirks from the operator, from their catalog."""
 
 from providers import Vendor, apis_of, load_catalog
 from tools.documentation.tables import code, table

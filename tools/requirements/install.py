@@ -24,7 +24,7 @@ def main(name: str) -> int:
     """Install the lock ``name``, or with ``--needed`` litellm if a provider needs it. Return pip's exit code."""
     if name != "--needed":
         return install(name)
-    from providers.extras import has_litellm  # noqa: PLC0415 - its packages are installed only with --needed
+    from providers.upstreams.extras import has_litellm  # noqa: PLC0415 - its packages are installed only with --needed
 
     if has_litellm() and _installed("litellm") == _pins("litellm")["litellm"]:
         return 0

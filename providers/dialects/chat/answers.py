@@ -30,8 +30,8 @@ from providers.dialects.events import (
     whole,
 )
 from providers.dialects.meanings import Details
-from providers.error_bodies import read_answer
-from providers.errors import SURPRISES, ErrorKind, UpstreamError
+from providers.refusals.error_bodies import read_answer
+from providers.refusals.errors import SURPRISES, ErrorKind, UpstreamError
 
 ENDING = DONE_EVENT
 

@@ -4,10 +4,10 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from providers.errors import UNREADABLE
-from providers.large_bodies import encoded
-from providers.sse import events
-from providers.usage import Usage
+from providers.bodies.large_bodies import encoded
+from providers.bodies.sse import events
+from providers.models.usage import Usage
+from providers.refusals.errors import UNREADABLE
 
 _chunk = msgspec.json.Decoder(dict[str, Any])
 

@@ -6,6 +6,8 @@ from typing import Any
 
 import msgspec
 
+from providers.bodies.large_bodies import raw_json
+from providers.bodies.sse import events
 from providers.dialects.chat.answers import ENDING
 from providers.dialects.chat.deltas import delta_of
 from providers.dialects.continuing import (
@@ -25,9 +27,7 @@ from providers.dialects.continuing import (
 from providers.dialects.dialect import Translation
 from providers.dialects.events import DONE
 from providers.dialects.wording import Fields
-from providers.errors import UNREADABLE
-from providers.large_bodies import raw_json
-from providers.sse import events
+from providers.refusals.errors import UNREADABLE
 
 _ONE = frozenset({b"null", b"1"})
 # Fields with which an answer is more than text, or a part of its text that cannot be given again.

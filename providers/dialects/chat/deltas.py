@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from providers.bodies.sse import complains, events
 from providers.dialects.dialect import Offered
 from providers.dialects.events import (
     DONE,
@@ -23,10 +24,9 @@ from providers.dialects.events import (
     replaces,
 )
 from providers.dialects.wording import GEMINIS, REDACTED, SIGNED, sealed_block
-from providers.error_bodies import base_code, error_in
-from providers.errors import FAILED, SURPRISES, UNREADABLE, ErrorKind, UpstreamError
-from providers.sse import complains, events
-from providers.usage import Usage, completed, usage_of
+from providers.models.usage import Usage, completed, usage_of
+from providers.refusals.error_bodies import base_code, error_in
+from providers.refusals.errors import FAILED, SURPRISES, UNREADABLE, ErrorKind, UpstreamError
 
 _decoder = msgspec.json.Decoder(dict[str, Any])
 

@@ -27,9 +27,9 @@ from providers.dialects.events import (
     whole,
 )
 from providers.dialects.meanings import Details
-from providers.error_bodies import error_in, read_answer
-from providers.errors import UNREADABLE, ErrorKind, UpstreamError
-from providers.usage import Usage, tier_of
+from providers.models.usage import Usage, tier_of
+from providers.refusals.error_bodies import error_in, read_answer
+from providers.refusals.errors import UNREADABLE, ErrorKind, UpstreamError
 
 # Google's errors: the words that belong to HTTP's statuses and to our kinds.
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from providers.bodies.large_bodies import encoded
 from providers.dialects.gemini.fields import (
     IN_CONFIG,
     TIERS,
@@ -45,8 +46,7 @@ from providers.dialects.wording import (
     signer_of,
     with_properties,
 )
-from providers.errors import UNREADABLE
-from providers.large_bodies import encoded
+from providers.refusals.errors import UNREADABLE
 
 _NO_FIELD = "chat has no such field"
 _NO_PART = "chat has no such part"

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from providers.bodies.sse import events
 from providers.dialects.chat.deltas import (
     THINKS,
     ChunkTranslation,
@@ -46,10 +47,9 @@ from providers.dialects.gemini.fields import IN_CONFIG
 from providers.dialects.gemini.request_to_chat import name_of_function
 from providers.dialects.messages.streams import Call, Calls
 from providers.dialects.wording import SIGNED, arguments_object, extra_content, with_blocks
-from providers.error_bodies import error_in
-from providers.errors import SURPRISES, UNREADABLE, ErrorKind, UpstreamError
-from providers.sse import events
-from providers.usage import Usage, completed, written_usage
+from providers.models.usage import Usage, completed, written_usage
+from providers.refusals.error_bodies import error_in
+from providers.refusals.errors import SURPRISES, UNREADABLE, ErrorKind, UpstreamError
 
 _decoder = msgspec.json.Decoder(dict[str, Any])
 _number = msgspec.json.Decoder(int | None)

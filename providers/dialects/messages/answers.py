@@ -6,13 +6,13 @@ from typing import Any
 
 import msgspec
 
+from providers.bodies.sse import complains
 from providers.dialects.events import Chunk, Gathering, few, joined_arguments, no_answer
 from providers.dialects.meanings import Details
 from providers.dialects.messages.events import add_usage, error_of_event, type_of_kind
 from providers.dialects.wording import SAYS_NOTHING, arguments_object
-from providers.error_bodies import read_answer
-from providers.errors import UNREADABLE, ErrorKind, UpstreamError
-from providers.sse import complains
+from providers.refusals.error_bodies import read_answer
+from providers.refusals.errors import UNREADABLE, ErrorKind, UpstreamError
 
 _RawObject = dict[str, msgspec.Raw]
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 
+from providers.bodies.large_bodies import raw_json
 from providers.dialects.continuing import (
     Begun,
     Continuing,
@@ -21,7 +22,6 @@ from providers.dialects.continuing import (
 from providers.dialects.dialect import json_format, json_format_within
 from providers.dialects.messages.answers import ENDING, event
 from providers.dialects.wording import Fields
-from providers.large_bodies import raw_json
 
 _NOTHING = frozenset({b"", b"null", b"[]", b"{}"})
 _FORMATS = {"output_format": json_format, "output_config": json_format_within}

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from providers.bodies.sse import events
 from providers.dialects.chat.deltas import (
     OF_CALLS,
     THINKS,
@@ -52,9 +53,8 @@ from providers.dialects.wording import (
     sealed_data,
     short_name,
 )
-from providers.errors import SURPRISES, ErrorKind, UpstreamError
-from providers.sse import events
-from providers.usage import Usage, written_usage
+from providers.models.usage import Usage, written_usage
+from providers.refusals.errors import SURPRISES, ErrorKind, UpstreamError
 
 _OBJECTS = frozenset({"{", '"', "n"})  # the first characters of an object, one that is encoded twice, and null
 

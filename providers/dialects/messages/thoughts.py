@@ -36,8 +36,8 @@ from providers.dialects.wording import (
     raw_json,
     signer_of,
 )
-from providers.errors import UNREADABLE
-from providers.families import LeastThinking, Sampling, traits_of
+from providers.models.families import LeastThinking, Sampling, traits_of
+from providers.refusals.errors import UNREADABLE
 
 # In what models that speak Messages differ: their limits, their way of thinking, their sampling parameters.
 

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from providers.bodies.large_bodies import encoded
 from providers.dialects.wording import as_error, raw_json
-from providers.large_bodies import encoded
 
 Json = dict[str, Any]
 

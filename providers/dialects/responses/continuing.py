@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 
+from providers.bodies.large_bodies import raw_json
 from providers.dialects.continuing import (
     ASKS_NOTHING,
     Begun,
@@ -21,7 +22,6 @@ from providers.dialects.continuing import (
 )
 from providers.dialects.responses.fields import LEAST_TOKENS, EventWriter, responses_usage
 from providers.dialects.wording import Fields
-from providers.large_bodies import raw_json
 
 _OBSTACLES: Mapping[str, str] = {
     "tools": "tools",

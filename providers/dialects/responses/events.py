@@ -11,15 +11,15 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from providers.bodies.sse import events
 from providers.dialects.chat.deltas import string, written_arguments
 from providers.dialects.events import DONE, Chunk, Gathering, few, no_answer, no_json_object
 from providers.dialects.reading import RawObject
 from providers.dialects.responses.fields import EventWriter, upstream_error, usage_of_response
 from providers.dialects.wording import raw_json
-from providers.error_bodies import read_answer
-from providers.errors import UNREADABLE, ErrorKind, UpstreamError
-from providers.sse import events
-from providers.usage import Usage
+from providers.models.usage import Usage
+from providers.refusals.error_bodies import read_answer
+from providers.refusals.errors import UNREADABLE, ErrorKind, UpstreamError
 
 # Reads JSON objects leniently: fields of another type than expected are ignored.
 

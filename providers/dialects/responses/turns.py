@@ -6,6 +6,8 @@ from typing import Any
 
 import msgspec
 
+from providers.bodies.large_bodies import encoded
+from providers.bodies.sse import as_utf8, events
 from providers.dialects.dialect import Habits
 from providers.dialects.reading import RawObject
 from providers.dialects.responses.events import ENDS
@@ -13,9 +15,7 @@ from providers.dialects.responses.fields import EventWriter, responses_usage, th
 from providers.dialects.responses.stream_from_chat import TRANSLATED, Echo
 from providers.dialects.unshown import Entry
 from providers.dialects.wording import Loss, Wording, decoded, googles, raw_json
-from providers.errors import UNREADABLE
-from providers.large_bodies import encoded
-from providers.sse import as_utf8, events
+from providers.refusals.errors import UNREADABLE
 
 _TELLING = re.compile(rb'"type"\s*:\s*"response\.(?:created|completed|incomplete|output_item\.done)"')
 # Items whose ids are names only: another provider may refuse a foreign one.

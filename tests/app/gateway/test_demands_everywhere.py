@@ -105,7 +105,7 @@ PREFERENCES = [
     Row(CHAT, "messages", [{"role": "user", "content": CONTENT}], sign='"low"'),
     Row(
         CHAT, "preserve_thinking", value=True, sign="preserve_thinking"
-    ),  # a program's default: providers/defaults.toml
+    ),  # a program's default: providers/vendors/defaults.toml
     Row(CHAT, "usage", {"include": True}, sign='"include"'),
     Row(CHAT, "drop_params", value=True, sign="drop_params"),
     Row(CHAT, "litellm_session_id", "cline-1", sign="cline-1"),

@@ -1,6 +1,6 @@
 """What a vendor keeps of requests: Google is told not to, a client's own wish goes through, and its API is as it was.
 
-The rules are in providers/vendors.toml (``keeps``), with the page and the day.
+The rules are in providers/vendors/vendors.toml (``keeps``), with the page and the day.
 """
 
 from collections.abc import Mapping, Sequence

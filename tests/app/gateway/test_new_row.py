@@ -37,7 +37,7 @@ def code(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in ("gateway", "providers", "migrations"):
         shutil.copytree(CHECKOUT / name, copy / name)
     for file, before, after in (
-        ("providers/catalog.py", '_RELAYED = ("embeddings",', '_RELAYED = ("reversals", "embeddings",'),
+        ("providers/vendors/catalog.py", '_RELAYED = ("embeddings",', '_RELAYED = ("reversals", "embeddings",'),
         ("gateway/core/prompt_classes.py", '    COMPACT = "', '    REVERSALS = "reversals"\n    COMPACT = "'),
         (
             "gateway/core/prompt_classes.py",

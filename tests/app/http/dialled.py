@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from yarl import URL
 
-from providers.errors import ErrorKind, UpstreamError
 from providers.http.addresses import Names
 from providers.http.client import Client
 from providers.http.dialing import TlsContexts, Versions
 from providers.http.message import Response
+from providers.refusals.errors import ErrorKind, UpstreamError
 from tests.app.http.callers import Own, read_whole
 from tests.app.http.conftest import Trust
 from tests.app.http.lines import Server

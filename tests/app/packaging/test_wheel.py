@@ -58,7 +58,7 @@ def test_it_takes_no_name_but_its_own(wheel: Path) -> None:
         names = archive.namelist()
     assert {name.partition("/")[0].partition("-")[0] for name in names} == {"holeshot"}
     assert {"holeshot/_lib/gateway/app/gateway.py", "holeshot/_lib/gateway/migrations/env.py"} < set(names)
-    assert {"holeshot/_lib/providers/vendors.toml", "holeshot/_lib/providers/models.json"} < set(names)
+    assert {"holeshot/_lib/providers/vendors/vendors.toml", "holeshot/_lib/providers/models/models.json"} < set(names)
     assert "holeshot/_lib/gateway/cli/import_litellm/fields.toml" in names
     assert not [name for name in names if "tests/" in name or name.endswith((".pyc", ".db"))]
 

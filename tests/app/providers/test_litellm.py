@@ -323,8 +323,8 @@ def test_the_key_shows_in_no_repr() -> None:
 
 def test_litellm_is_not_imported_before_it_is_used() -> None:
     program = (
-        "import sys; from providers.litellm_library import LiteLLM;"
-        "from providers.litellm_upstream import LiteLLMUpstream;"
+        "import sys; from providers.upstreams.litellm_library import LiteLLM;"
+        "from providers.upstreams.litellm_upstream import LiteLLMUpstream;"
         "LiteLLMUpstream(LiteLLM(), provider='claude', litellm_prefix='anthropic');"
         "assert not {'litellm', 'openai', 'httpx'} & set(sys.modules)"
     )

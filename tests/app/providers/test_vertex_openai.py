@@ -202,7 +202,7 @@ def test_nothing_of_google_s_is_imported_before_a_token_is_needed() -> None:
         "from providers.http import TlsContexts\n"
         "for name in ('openai', 'vertex_openai'):\n"
         "    open_upstream(name, load_catalog()[name], LiteLLM(), TlsContexts(), base_url='https://a.example/v1')\n"
-        "    print('providers.vertex_upstream' in sys.modules, 'google.auth' in sys.modules)\n"
+        "    print('providers.upstreams.vertex' in sys.modules, 'google.auth' in sys.modules)\n"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["False", "False", "True", "False"]

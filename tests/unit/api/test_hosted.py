@@ -8,7 +8,7 @@ import pytest
 from gateway.api.endpoints import read_chat, read_completion, read_gemini, read_messages, read_response
 from gateway.api.json_body import Contents
 from gateway.api.request import ParsedRequest
-from providers.hosted import is_added, lets_search, runs_itself, runs_there, searches_by_field
+from providers.vendors.hosted import is_added, lets_search, runs_itself, runs_there, searches_by_field
 
 PROMPT: dict[str, dict[str, Any]] = {
     "chat": {"messages": [{"role": "user", "content": "x"}]},

@@ -15,7 +15,8 @@ from gateway.api.endpoints import CHAT_MEDIA as MEDIA
 from gateway.api.json_body import MOST_FIELDS, Contents, decoded, read_fields, values_outside_strings
 from gateway.api.preferences import read_preferences
 from gateway.core.errors import InvalidRequest
-from providers import finished, large_bodies
+from providers import finished
+from providers.bodies import large_bodies
 
 MIB = 2**20
 PLAIN = b"lorem ipsum " * (2 * MIB // 12)

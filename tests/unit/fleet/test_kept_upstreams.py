@@ -2,7 +2,9 @@
 
 from gateway.fleet.tenants import KEPT_S, MOST_KEPT, MOST_KEPT_A_CLIENT, TenantUpstreams
 from gateway.racing import records
-from providers import Fleeting, HttpUpstream, Upstream, redact, redact_json, redact_word, redaction, sse
+from providers import Fleeting, HttpUpstream, Upstream, redact, redact_json, redact_word
+from providers.bodies import sse
+from providers.refusals import redaction
 
 
 class Opened:

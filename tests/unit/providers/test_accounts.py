@@ -7,8 +7,8 @@ import pytest
 
 from providers.dialects import CHAT, GEMINI, MESSAGES, RESPONSES, Dialect
 from providers.dialects.chat.events import read_event
-from providers.error_bodies import error_in, error_of_response, read_answer
-from providers.errors import ErrorKind, UpstreamError
+from providers.refusals.error_bodies import error_in, error_of_response, read_answer
+from providers.refusals.errors import ErrorKind, UpstreamError
 
 OPENAI = "You exceeded your current quota, please check your plan and billing details."
 MORE = " For more information on this error, read the docs: "

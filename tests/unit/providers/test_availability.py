@@ -6,7 +6,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from providers.availability import Availability, Readiness, Waits
+from providers.keys.availability import Availability, Readiness, Waits
 from tests.support.searched import examples
 
 WAITS = Waits(cool_min_s=0.5, cool_max_s=60.0, try_every_s=30.0, refill_s=40.0)

@@ -6,10 +6,10 @@ from time import process_time
 import msgspec
 import pytest
 
+from providers.bodies.sse import MOST_VALUES, check_values, events
 from providers.dialects import DIALECTS, Arguments, is_json, translations
 from providers.dialects.events import MOST_OF_ANSWER
-from providers.errors import ErrorKind, UpstreamError
-from providers.sse import MOST_VALUES, check_values, events
+from providers.refusals.errors import ErrorKind, UpstreamError
 
 
 def chat(*choices: object) -> bytes:

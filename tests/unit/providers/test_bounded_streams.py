@@ -2,8 +2,7 @@
 
 import pytest
 
-from providers.errors import ErrorKind, UpstreamError
-from providers.sse import (
+from providers.bodies.sse import (
     MOST_LINES,
     MOST_MASKED,
     MOST_SILENT_BYTES,
@@ -13,6 +12,7 @@ from providers.sse import (
     events,
     silent_bytes,
 )
+from providers.refusals.errors import ErrorKind, UpstreamError
 
 SECRET = "own-secret-key-of-ours"
 LINE_ENDS = [b"\n", b"\r\n", b"\r"]

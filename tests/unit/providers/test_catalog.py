@@ -5,8 +5,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from providers.catalog import Vendor, apis_of, load_catalog
-from providers.datasheets import DatasheetTable
+from providers.models.datasheets import DatasheetTable
+from providers.vendors.catalog import Vendor, apis_of, load_catalog
 
 PROMISED = [
     "openai",

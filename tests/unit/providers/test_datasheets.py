@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from providers.catalog import load_catalog
-from providers.datasheets import (
+from providers.models.datasheets import (
     OLD_DAYS,
     UNKNOWN,
     UNLISTED,
@@ -21,7 +20,8 @@ from providers.datasheets import (
     dearest_of,
     thinks,
 )
-from providers.usage import Price
+from providers.models.usage import Price
+from providers.vendors.catalog import load_catalog
 
 ROWS: dict[str, dict[str, Any]] = {
     "sample_spec": {
@@ -161,7 +161,7 @@ def test_the_shipped_table_knows_who_takes_pictures_and_documents(prefix: str, m
 
 def test_looking_up_datasheets_imports_no_litellm() -> None:
     program = (
-        "import sys; from providers.datasheets import DatasheetTable;"
+        "import sys; from providers.models.datasheets import DatasheetTable;"
         "assert DatasheetTable.shipped().look_up([('openai', 'gpt-4o')])['openai', 'gpt-4o'].price;"
         "assert 'litellm' not in sys.modules"
     )
@@ -344,7 +344,7 @@ def test_a_model_that_may_think_unmarked_is_not_held_to_be_plain(prefix: str, mo
 
 
 def test_no_model_that_a_vendor_marks_as_thinking_is_held_to_be_plain_at_another() -> None:
-    rows: dict[str, dict[str, Any]] = json.loads(Path("providers/models.json").read_text())["models"]
+    rows: dict[str, dict[str, Any]] = json.loads(Path("providers/models/models.json").read_text())["models"]
 
     def own(name: str) -> str:
         return re.sub(r"[^a-z0-9]+", "-", name.rpartition("/")[2].lower())

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from providers import Demand, demanded, of_loss
-from providers.demands import unasked
 from providers.dialects import DIALECTS, Loss, raw_json
+from providers.vendors.demands import unasked
 
 MUST, PREFERENCE, HINT = Demand.MUST, Demand.PREFERENCE, Demand.HINT
 

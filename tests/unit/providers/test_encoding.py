@@ -28,7 +28,7 @@ try:
 except (MemoryError, UpstreamError):
     print("no memory")
 """
-UPSTREAM = "from providers import Request\nfrom providers.catalog import Quirks\n"
+UPSTREAM = "from providers import Request\nfrom providers.vendors.catalog import Quirks\n"
 SAYING = "from providers.dialects import DIALECTS, Habits, rendered\n"
 PLACES: dict[str, tuple[str, str, str]] = {
     "JSON": ("from providers import encoded", "", "encoded([text])"),
@@ -60,7 +60,7 @@ PLACES: dict[str, tuple[str, str, str]] = {
         )
     },
     "an answer with a key in it": (
-        "from providers.sse import masked_body",
+        "from providers.bodies.sse import masked_body",
         'data = b\'{"id": "secret-secret-secret", "text": \' + bytes(raw) + b\'}\'',
         "masked_body(data, ['secret-secret-secret'])",
     ),
@@ -70,7 +70,7 @@ PLACES: dict[str, tuple[str, str, str]] = {
         "answered_again(b'{}', [('m', item)])",
     ),
     "a request as it is sent": (
-        UPSTREAM + "from providers.http_upstream import streamed_body",
+        UPSTREAM + "from providers.upstreams.http_upstream import streamed_body",
         "request = Request('m', {'messages': msgspec.Raw(b'[]'), 'user': raw})",
         "streamed_body(request, Quirks())",
     ),
@@ -117,7 +117,7 @@ TRANSLATING = """
 import msgspec, resource
 from providers import UpstreamError
 from providers.dialects import DIALECTS, translations
-from providers.http_exchange import TranslatedExchange
+from providers.exchange.http_exchange import TranslatedExchange
 
 class Open:
     status, headers, connect_ms, secrets = 200, {{}}, None, ()
@@ -188,7 +188,7 @@ def test_a_large_event_for_whose_translation_there_is_no_memory_is_an_error(
 OF_WHOLE = """
 import msgspec, resource
 from providers.dialects import DIALECTS
-from providers.http_exchange import HttpExchange
+from providers.exchange.http_exchange import HttpExchange
 
 text = {{"type": "output_text", "text": {said}, "annotations": []}}
 item = {{"id": "m", "type": "message", "status": "completed", "role": "assistant", "content": [text]}}
@@ -263,8 +263,9 @@ SHORT = {  # of our own words, the operator's, or a field with a bound
     "gateway/ledger/clickhouse/sink.py": 1, "gateway/ledger/entries.py": 2, "gateway/ledger/reports/reader.py": 2,
     "gateway/ledger/reports/reports.py": 1, "gateway/live/events.py": 1, "gateway/memory/sealed.py": 1,
     "gateway/racing/services.py": 1, "gateway/steering/board.py": 1, "gateway/steering/redis_board.py": 1,
-    "gateway/watching/logs.py": 2, "gateway/watching/series.py": 1, "providers/catalog.py": 1,
-    "providers/error_bodies.py": 4, "providers/http_upstream.py": 1, "providers/dialects/messages/events.py": 1,
+    "gateway/watching/logs.py": 2, "gateway/watching/series.py": 1, "providers/vendors/catalog.py": 1,
+    "providers/refusals/error_bodies.py": 4, "providers/upstreams/http_upstream.py": 1,
+    "providers/dialects/messages/events.py": 1,
 }  # fmt: skip
 CHECKED = {  # parts of an answer: each large block, whole answer and gathered one is checked before it is read
     "providers/dialects/chat/answers.py": 5, "providers/dialects/chat/continuing.py": 4,

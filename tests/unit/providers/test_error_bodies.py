@@ -7,9 +7,9 @@ import pytest
 
 from providers.dialects import CHAT, GEMINI, MESSAGES, RESPONSES, Dialect, translations
 from providers.dialects.chat.events import read_event
-from providers.error_bodies import error_in, error_of_response, read_answer
-from providers.errors import ErrorKind, UpstreamError
-from providers.redaction import redact_json
+from providers.refusals.error_bodies import error_in, error_of_response, read_answer
+from providers.refusals.errors import ErrorKind, UpstreamError
+from providers.refusals.redaction import redact_json
 
 SECRET = "own-secret-key"
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from providers.extras import EXTRAS, Installation, how_to_install, installation
+from providers.upstreams.extras import EXTRAS, Installation, how_to_install, installation
 
 ROOT = Path(__file__).parents[3]
 PLAIN = Installation(python="python", lock_installer=None, locks=frozenset(), has_pip=True, is_image=False)

@@ -6,7 +6,7 @@ from importlib.resources import files
 
 import pytest
 
-from providers.families import UNKNOWN_MODEL, traits_of
+from providers.models.families import UNKNOWN_MODEL, traits_of
 
 
 @pytest.mark.parametrize(
@@ -143,7 +143,7 @@ def test_a_model_that_is_not_out_inherits_the_newest_of_its_line(row: Unseen) ->
 
 def sources() -> Iterator[tuple[str, str, str]]:
     """Yield each row's family, page and day."""
-    told = tomllib.loads(files("providers").joinpath("families.toml").read_text(encoding="utf-8"))
+    told = tomllib.loads(files("providers.models").joinpath("families.toml").read_text(encoding="utf-8"))
     for family, given in told.items():
         for row in given.get("rows", ()):
             yield family, row.get("page", ""), row.get("read", "")

@@ -3,8 +3,8 @@
 import msgspec
 import pytest
 
-from providers.forms import concerns
-from providers.learnt import Fact, Kind
+from providers.exchange.forms import concerns
+from providers.refusals.learnt import Fact, Kind
 
 ASKED = {
     "messages": msgspec.Raw(b'[{"role":"user","content":"reasoning_effort"}]'),

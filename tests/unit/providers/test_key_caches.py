@@ -6,8 +6,8 @@ from collections.abc import Iterable
 import pytest
 from msgspec import structs
 
-from providers.exchange import Request
-from providers.key_ring import CROWD, KEPT, WARM_S, Conversations, KeyRing
+from providers.exchange.interface import Request
+from providers.keys.ring import CROWD, KEPT, WARM_S, Conversations, KeyRing
 from tests.unit.providers.test_key_ring import KEYS, OneKey, ThreeKeys, left, limited, refused, three_keys
 
 __all__ = ["three_keys"]

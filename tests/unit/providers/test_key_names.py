@@ -1,6 +1,6 @@
 """A key's name tells it from the others, and gives nobody the key."""
 
-from providers.key_ring import key_names
+from providers.keys.ring import key_names
 
 LONG = "sk-0123456789abcdef"
 

@@ -9,12 +9,12 @@ import pytest
 from providers.dialects.chat.dialect import CHAT
 from providers.dialects.dialect import Dialect
 from providers.dialects.wording import Loss
-from providers.error_bodies import headroom
-from providers.errors import ErrorKind, UpstreamError
-from providers.exchange import Apart, Exchange, Request, UpstreamAnswer
-from providers.key_ring import TRY_REFUSED_EVERY_S, KeyRing
-from providers.listings import Listing
-from providers.sendings import SendCount
+from providers.exchange.interface import Apart, Exchange, Request, UpstreamAnswer
+from providers.http.sendings import SendCount
+from providers.keys.ring import TRY_REFUSED_EVERY_S, KeyRing
+from providers.models.listings import Listing
+from providers.refusals.error_bodies import headroom
+from providers.refusals.errors import ErrorKind, UpstreamError
 
 KEYS = ("sk-first-secret", "sk-second-secret", "sk-third-secret")
 REQUEST = Request("m", {})

@@ -2,9 +2,9 @@
 
 import pytest
 
-from providers.errors import ErrorKind, UpstreamError
-from providers.exchange import Request
-from providers.key_rotation import TRY_NEW_EVERY_S, RotatedKey, Rotation, succeeded
+from providers.exchange.interface import Request
+from providers.keys.rotation import TRY_NEW_EVERY_S, RotatedKey, Rotation, succeeded
+from providers.refusals.errors import ErrorKind, UpstreamError
 from tests.unit.providers.test_key_ring import REQUEST, OneKey, limited, refused
 from tests.unit.racing.virtual_time import run
 

@@ -1,6 +1,6 @@
 """What refusals have taught about a provider's models: for a day, bounded, and told once."""
 
-from providers.learnt import (
+from providers.refusals.learnt import (
     DAY_S,
     FORMER,
     LONGEST_NAME,

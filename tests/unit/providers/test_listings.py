@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from providers.errors import ErrorKind, UpstreamError
-from providers.listings import MOST_PAGES, Listed, next_page, read_listing, read_pages
+from providers.models.listings import MOST_PAGES, Listed, next_page, read_listing, read_pages
+from providers.refusals.errors import ErrorKind, UpstreamError
 
 
 def only(row: Any, **around: Any) -> Listed:

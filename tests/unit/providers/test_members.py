@@ -6,8 +6,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from providers.large_bodies import raw_json
-from providers.members import EVERYWHERE, Member, found, without
+from providers.bodies.large_bodies import raw_json
+from providers.exchange.members import EVERYWHERE, Member, found, without
 
 
 def fields_of(**fields: Any) -> dict[str, msgspec.Raw]:

@@ -6,8 +6,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from providers.catalog import fitted_to
-from providers.families import Traits, traits_of
+from providers.models.families import Traits, traits_of
+from providers.vendors.catalog import fitted_to
 
 SAMPLING = {"temperature": 0.2, "top_p": 0.9, "logprobs": True, "top_logprobs": 2}
 PENALTIES = {"presence_penalty": 0.5, "frequency_penalty": 0.5, "logit_bias": {"1": 1}}

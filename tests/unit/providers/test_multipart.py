@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from providers.dialects.wording import Malformed
-from providers.multipart import Form, read_form
+from providers.exchange.multipart import Form, read_form
 
 TYPE = 'multipart/form-data; boundary="b b"'
 FILE = b"\x00\r\n--b\r\n--b \r\n\xff\r\n"  # nearly a boundary

@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 
 from providers.dialects.chat.answers import events_of_answer
-from providers.errors import ErrorKind, UpstreamError
+from providers.exchange.http_exchange import HttpExchange, TranslatedExchange
 from providers.http.encoding import decoded
 from providers.http.message import Response
-from providers.http_exchange import HttpExchange, TranslatedExchange
+from providers.refusals.errors import ErrorKind, UpstreamError
 
 EVENT = b'data: {"choices":[]}\n\n'
 

@@ -3,9 +3,9 @@
 import msgspec
 import pytest
 
-from providers.error_bodies import error_in, error_of_response
-from providers.errors import ErrorKind, UpstreamError
-from providers.one_request import RULES, decide_by_fields
+from providers.refusals.error_bodies import error_in, error_of_response
+from providers.refusals.errors import ErrorKind, UpstreamError
+from providers.refusals.one_request import RULES, decide_by_fields
 
 XAI_BIO = """{"code":"The caller does not have permission to execute the specified operation",
  "error":"Content violates usage guidelines. Team: t, API key ID: k, Failed check: SAFETY_CHECK_TYPE_BIO"}"""

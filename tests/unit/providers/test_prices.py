@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from providers.datasheets import DatasheetTable, Leaf, parse, read
 from providers.dialects import DIALECTS
 from providers.dialects.messages.events import read_event
 from providers.dialects.messages.streams import ToChat
-from providers.usage import (
+from providers.models.datasheets import DatasheetTable, Leaf, parse, read
+from providers.models.usage import (
     STANDARD,
     Price,
     Usage,

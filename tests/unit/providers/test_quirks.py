@@ -6,9 +6,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from providers.catalog import Quirks, is_plain, load_catalog, losses, shape
-from providers.demands import demanded
 from providers.dialects.histories import History
+from providers.vendors.catalog import Quirks, is_plain, load_catalog, losses, shape
+from providers.vendors.demands import demanded
 
 
 def fields(**values: Any) -> dict[str, msgspec.Raw]:

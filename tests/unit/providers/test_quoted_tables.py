@@ -6,9 +6,9 @@ import msgspec
 import pytest
 
 from providers import ErrorKind, UpstreamError, lacking, offered
-from providers.error_bodies import error_of_response
-from providers.one_request import decide_by_fields
-from providers.quotes import VendorsWords, mark
+from providers.exchange.quotes import VendorsWords, mark
+from providers.refusals.error_bodies import error_of_response
+from providers.refusals.one_request import decide_by_fields
 from tests.unit.providers import test_one_request as one_request
 from tests.unit.providers import test_wrong_api as wrong_api
 from tests.unit.providers.test_accounts import IN_WORDS, RATED, SPENT

@@ -12,11 +12,11 @@ from gateway.core.race_failures import RejectedByProvider
 from gateway.settings import Cause
 from providers import ErrorKind, UpstreamError, lacking, refuses_to_stream, stated_limit
 from providers.dialects import CHAT, GEMINI, RESPONSES, Dialect, raw_json
-from providers.error_bodies import error_in, error_of_response
-from providers.exchange import Request
-from providers.forms import Asked, may_teach, understood
-from providers.quotes import VendorsWords, mark
-from providers.refusals import blames_request, read
+from providers.exchange.forms import Asked, may_teach, understood
+from providers.exchange.interface import Request
+from providers.exchange.quotes import VendorsWords, mark
+from providers.refusals.error_bodies import error_in, error_of_response
+from providers.refusals.rules import blames_request, read
 from tests.unit.providers.test_refusals import CASES, WRONG, Case, refusal, request
 
 # What a client writes: the words of each rule.

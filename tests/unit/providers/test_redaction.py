@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from providers.redaction import MASK, holds, redact, redact_json, redact_word
+from providers.refusals.redaction import MASK, holds, redact, redact_json, redact_word
 
 
 def test_every_known_secret_goes_the_longer_first() -> None:

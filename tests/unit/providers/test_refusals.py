@@ -9,12 +9,12 @@ import msgspec
 import pytest
 
 from providers.dialects import CHAT, DIALECTS, Dialect, raw_json
-from providers.error_bodies import error_of_response
-from providers.errors import UpstreamError
-from providers.exchange import Request
-from providers.forms import Asked, adapted, understood
-from providers.learnt import NOTHING
-from providers.refusals import RULES, read
+from providers.exchange.forms import Asked, adapted, understood
+from providers.exchange.interface import Request
+from providers.refusals.error_bodies import error_of_response
+from providers.refusals.errors import UpstreamError
+from providers.refusals.learnt import NOTHING
+from providers.refusals.rules import RULES, read
 
 RESPONSES, MESSAGES, GEMINI = (DIALECTS[name] for name in ("responses", "messages", "gemini"))
 

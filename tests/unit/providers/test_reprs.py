@@ -4,9 +4,9 @@ import msgspec
 import pytest
 from rich.pretty import pretty_repr
 
-from providers.exchange import Request, UpstreamAnswer
+from providers.exchange.interface import Request, UpstreamAnswer
+from providers.exchange.multipart import read_form
 from providers.http.dialing import proxy_of
-from providers.multipart import read_form
 
 SECRET = "sk-nobody-may-see"
 PROMPT = "my diagnosis"

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, cast
 import pytest
 
 from providers import ErrorKind, UpstreamError, bound_memory, check_room
-from providers.http_exchange import read_body
-from providers.large_bodies import FEWEST_BYTES, _memory
-from providers.sse import EventSplitter
+from providers.bodies.large_bodies import FEWEST_BYTES, _memory
+from providers.bodies.sse import EventSplitter
+from providers.exchange.http_exchange import read_body
 
 if TYPE_CHECKING:
     from providers.http import Response
@@ -21,8 +21,8 @@ SHORT_OF_MEMORY = """
 import resource
 import msgspec
 from providers import Request
-from providers.catalog import Quirks
-from providers.http_upstream import streamed_body
+from providers.vendors.catalog import Quirks
+from providers.upstreams.http_upstream import streamed_body
 
 prompt = msgspec.Raw(b'[{"role":"user","content":"' + b"a" * 40_000_000 + b'"}]')
 request = Request("m", {"messages": prompt})

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from providers.errors import ErrorKind, UpstreamError
-from providers.sse import MOST_LINES, EventSplitter, events, set_apart
+from providers.bodies.sse import MOST_LINES, EventSplitter, events, set_apart
+from providers.refusals.errors import ErrorKind, UpstreamError
 
 
 def data_of(stream: bytes) -> list[bytes]:

@@ -12,7 +12,7 @@ from gateway.racing.costs import LONGER, UNSEEN_TOKENS, Bill, settle
 from gateway.racing.services import ServedTiers
 from gateway.racing.validation import Requested
 from providers import Capabilities, ErrorKind, Price
-from providers.datasheets import read
+from providers.models.datasheets import read
 from tests.unit.racing.track import CLOCKS, Timetable
 
 PRICE = Price(1e-3, 1e-2, cached_input_usd=1e-4, cache_write_usd=2e-3, reasoning_usd=2e-2)

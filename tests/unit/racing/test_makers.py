@@ -12,7 +12,7 @@ from gateway.racing.services import MOST_MAKERS, Makers
 from providers import Fact, Kind, Learnt, Request
 from providers.dialects import MESSAGES, RESPONSES, Dialect, Unshown
 from providers.dialects.wording import SEARCHED_BYTES, bound_reasoning
-from providers.exchange import BoundReasoningExchange
+from providers.exchange.interface import BoundReasoningExchange
 
 TEXTS = {
     "responses": b'data: {"item":{"type":"reasoning","encrypted_content":"%b"}}\n\n',

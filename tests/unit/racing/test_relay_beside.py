@@ -13,7 +13,7 @@ from gateway.racing.race import Further, Race
 from gateway.racing.relayed import Relayed
 from gateway.steering import Launch
 from providers import ErrorKind, Price, Request, UpstreamError
-from providers.exchange import UpstreamAnswer
+from providers.exchange.interface import UpstreamAnswer
 from tests.unit.racing import virtual_time
 from tests.unit.racing.server import left_clean, limited
 from tests.unit.racing.test_relay import (

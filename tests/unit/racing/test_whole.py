@@ -15,7 +15,7 @@ from gateway.racing.seats import Seats
 from gateway.racing.sinks import GatheringSink
 from providers import ErrorKind, Fact, Kind, Learnt, UpstreamError
 from providers.dialects import CHAT
-from providers.learnt import HOUR_S
+from providers.refusals.learnt import HOUR_S
 from tests.unit.racing.track import DONE, FINISH, Timetable, Track, delta, usage
 from tests.unit.racing.virtual_time import run
 

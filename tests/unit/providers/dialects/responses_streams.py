@@ -6,9 +6,9 @@ import msgspec
 from openai.types.responses import ResponseStreamEvent
 from pydantic import BaseModel
 
+from providers.bodies.sse import events
 from providers.dialects.responses.stream_from_chat import FromChat
 from providers.dialects.responses.stream_to_chat import ToChat
-from providers.sse import events
 
 EVENT_TYPES: dict[str, type[BaseModel]] = {
     get_args(model.model_fields["type"].annotation)[0]: model for model in get_args(get_args(ResponseStreamEvent)[0])

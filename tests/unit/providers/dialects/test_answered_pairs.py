@@ -6,9 +6,9 @@ from typing import Any
 import msgspec
 import pytest
 
+from providers.bodies.sse import events
 from providers.dialects import DIALECTS, GEMINI, MESSAGES
 from providers.dialects.translation import translations
-from providers.sse import events
 from tests.unit.providers.dialects.test_pairs import differences
 
 Json = dict[str, Any]

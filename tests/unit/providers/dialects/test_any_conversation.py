@@ -11,9 +11,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from providers.catalog import load_catalog
 from providers.dialects import DIALECTS, Habits, Wording, converse_from_chat, rendered
 from providers.dialects.histories import History, chat_history
+from providers.vendors.catalog import load_catalog
 from tests.support.searched import examples
 from tests.unit.providers.dialects import strict_apis
 

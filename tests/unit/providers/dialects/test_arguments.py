@@ -8,7 +8,7 @@ import pytest
 from providers import events
 from providers.dialects import DIALECTS, Habits, arguments_object, converse_from_chat, rendered, translations
 from providers.dialects.wording import with_properties, written_object
-from providers.errors import UpstreamError
+from providers.refusals.errors import UpstreamError
 
 NONE = ["", "  ", "null", " null\n", '"null"', '""', "{}", '"{}"']
 

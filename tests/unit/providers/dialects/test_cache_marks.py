@@ -9,7 +9,7 @@ import pytest
 
 from providers.dialects.cache_marks import Lasting, with_marks
 from providers.dialects.converse.request_from_chat import converse_from_chat
-from providers.families import traits_of
+from providers.models.families import traits_of
 
 LONG = "Be brief and polite. " * 250  # 5 KB
 ALL = Lasting(inf, goes_on=True)

@@ -5,13 +5,13 @@ from typing import Any
 import msgspec
 import pytest
 
+from providers.bodies.sse import events
 from providers.dialects.chat.answers import ChatGathering, events_of_answer
 from providers.dialects.chat.continuing import ChatContinuing
 from providers.dialects.chat.events import read_event
 from providers.dialects.events import Run
-from providers.error_bodies import read_answer
-from providers.errors import ErrorKind, UpstreamError
-from providers.sse import events
+from providers.refusals.error_bodies import read_answer
+from providers.refusals.errors import ErrorKind, UpstreamError
 
 ANSWER = {
     "id": "1",

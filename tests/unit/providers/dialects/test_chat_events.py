@@ -8,8 +8,8 @@ import pytest
 from providers.dialects import CHAT
 from providers.dialects.chat.events import read_event
 from providers.dialects.events import Chunk
-from providers.errors import ErrorKind, UpstreamError
-from providers.usage import Usage
+from providers.models.usage import Usage
+from providers.refusals.errors import ErrorKind, UpstreamError
 
 
 def read(**event: Any) -> Chunk:

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from providers.bodies.sse import EventSplitter, events
 from providers.dialects import CHAT, GEMINI, MESSAGES, RESPONSES, Dialect, read_event, translations
 from providers.dialects.chat.deltas import CallNumbers
-from providers.sse import EventSplitter, events
 
 TARGETS = [CHAT, MESSAGES, RESPONSES, GEMINI]
 

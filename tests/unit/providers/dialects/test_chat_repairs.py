@@ -5,8 +5,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from providers.bodies.sse import events
 from providers.dialects.chat.continuing import FinishReason, ToolIndex, repairs_of
-from providers.sse import events
 
 
 def event(*calls: dict[str, Any], choice: int = 0) -> bytes:

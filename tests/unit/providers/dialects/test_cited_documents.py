@@ -5,11 +5,11 @@ from typing import Any
 import msgspec
 import pytest
 
+from providers.bodies.sse import events
 from providers.dialects import CHAT, MESSAGES
 from providers.dialects.converse.answers import ConverseToChat, events_of_converse
 from providers.dialects.converse.frames import Message
 from providers.dialects.translation import translations
-from providers.sse import events
 
 Json = dict[str, Any]
 

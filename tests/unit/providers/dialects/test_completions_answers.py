@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from openai.types import Completion
 
+from providers.bodies.sse import events
 from providers.dialects.chat.answers import ENDING
 from providers.dialects.completions.dialect import CompletionGathering, events_of_answer, read_event
 from providers.dialects.events import Chunk
-from providers.errors import ErrorKind, UpstreamError
-from providers.sse import events
-from providers.usage import Usage
+from providers.models.usage import Usage
+from providers.refusals.errors import ErrorKind, UpstreamError
 
 ANSWER: dict[str, Any] = {
     "id": "cmpl-1",

@@ -9,13 +9,13 @@ from botocore.loaders import Loader
 from botocore.model import ServiceModel
 from botocore.validate import ParamValidator
 
+from providers.bodies.sse import events
 from providers.dialects.chat.events import read_event
 from providers.dialects.converse.answers import ConverseToChat, events_of_converse
 from providers.dialects.converse.frames import Message
 from providers.dialects.converse.request_from_chat import Conversation, converse_from_chat
 from providers.dialects.wording import Losses, Malformed
-from providers.errors import ErrorKind, UpstreamError
-from providers.sse import events
+from providers.refusals.errors import ErrorKind, UpstreamError
 
 NOVA, CLAUDE, OLD_CLAUDE = (
     "amazon.nova-pro-v1:0",

@@ -9,7 +9,7 @@ import pytest
 from botocore.eventstream import EventStreamBuffer, ParserError
 
 from providers.dialects.converse.frames import Frames, Message
-from providers.errors import ErrorKind, UpstreamError
+from providers.refusals.errors import ErrorKind, UpstreamError
 
 
 def header(name: str, kind: int, value: bytes) -> bytes:

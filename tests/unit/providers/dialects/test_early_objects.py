@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from gateway.racing.measurement import ToolCalls
 from providers.dialects import CHAT, GEMINI, MESSAGES, RESPONSES, Dialect
-from providers.errors import UpstreamError
+from providers.refusals.errors import UpstreamError
 from tests.unit.providers.dialects.test_chat_oddities import answer, chunk
 from tests.unit.providers.dialects.test_joins_in_pieces import Draw, merged, pieces_of
 

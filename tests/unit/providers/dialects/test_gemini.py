@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from providers.bodies.sse import events
 from providers.dialects.dialect import Habits, JsonFormat
 from providers.dialects.events import WHOLE_CALL, Chunk
 from providers.dialects.gemini.dialect import GEMINI, habits_of
@@ -15,9 +16,8 @@ from providers.dialects.gemini.fields import UNSIGNED, body_of, flattened, json_
 from providers.dialects.gemini.request_to_chat import to_chat
 from providers.dialects.gemini.streams import FromChat, ToChat
 from providers.dialects.wording import Malformed, Wording
-from providers.errors import ErrorKind, UpstreamError
-from providers.sse import events
-from providers.usage import Usage
+from providers.models.usage import Usage
+from providers.refusals.errors import ErrorKind, UpstreamError
 
 ASK = [{"role": "user", "parts": [{"text": "Hi"}]}]
 CHAT_ASK = [{"role": "user", "content": "Hi"}]

@@ -13,11 +13,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from providers.catalog import load_catalog, shape
+from providers.bodies.sse import events
 from providers.dialects import CHAT, DIALECTS, GEMINI, MESSAGES, RESPONSES, Dialect, Habits
 from providers.dialects.translation import rendered, translations
 from providers.dialects.wording import bound_reasoning
-from providers.sse import events
+from providers.vendors.catalog import load_catalog, shape
 from tests.unit.providers.dialects.test_signed_thoughts import BLOCKS, CLAUDE, of_messages, raw_fields
 
 SIGNATURE, SECOND = "c2lnbmVkIGJ5IEdvb2dsZQ==", "c2Vjb25k"

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from providers.catalog import load_catalog
 from providers.dialects import DIALECTS, History
 from providers.dialects.histories import CallIds, FittedIds, chat_history
 from providers.dialects.wording import Loss, Wording
+from providers.vendors.catalog import load_catalog
 
 STRICTEST = History().strictest()
 NINE = CallIds(9, 9, "alphanumeric")

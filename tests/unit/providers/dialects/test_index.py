@@ -23,9 +23,9 @@ EXCEPTIONS: Mapping[str, frozenset[str]] = {
             "gateway/admin/leaderboard.py",
             "gateway/admin/openapi/page_api.py",
             "gateway/server/server.py",
-            "providers/bedrock_upstream.py",
-            "providers/litellm_upstream.py",
-            "providers/catalog.py",
+            "providers/upstreams/bedrock.py",
+            "providers/upstreams/litellm_upstream.py",
+            "providers/vendors/catalog.py",
             "providers/simulator/simulated.py",
         }
     ),
@@ -45,9 +45,9 @@ EXCEPTIONS: Mapping[str, frozenset[str]] = {
     ),
     "it reads chat in the shape of Responses or Messages": frozenset({"gateway/api/other_shapes.py"}),
     "it describes each path": frozenset({"gateway/admin/openapi/calls.py"}),
-    "it says which APIs a kind of vendor has": frozenset({"providers/catalog.py"}),
+    "it says which APIs a kind of vendor has": frozenset({"providers/vendors/catalog.py"}),
     "it reads in which APIs a table, or a refusal, says that a model is": frozenset(
-        {"providers/datasheets.py", "providers/wrong_api.py"}
+        {"providers/models/datasheets.py", "providers/refusals/wrong_api.py"}
     ),
     "it demands the field that chat and Messages both have, for their surfaces": frozenset({"gateway/api/request.py"}),
     "it writes requests of its own, and reads their answers": frozenset(
@@ -59,7 +59,7 @@ EXCEPTIONS: Mapping[str, frozenset[str]] = {
         {  # OpenAPI calls an answer so, alerts are told in messages, and the table of prices has modes
             "gateway/cli/alerts.py",
             "gateway/admin/openapi/document.py",
-            "providers/datasheets.py",
+            "providers/models/datasheets.py",
             "providers/simulator/wire.py",
         }
     ),

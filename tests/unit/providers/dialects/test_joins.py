@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from providers.bodies.sse import events
 from providers.dialects import DIALECTS, Chunk
 from providers.dialects.gemini.streams import FromChat as GeminiFromChat
 from providers.dialects.gemini.streams import ToChat as GeminiToChat
@@ -15,8 +16,7 @@ from providers.dialects.messages.streams import FromChat as MessagesFromChat
 from providers.dialects.messages.streams import ToChat as MessagesToChat
 from providers.dialects.responses.stream_from_chat import FromChat as ResponsesFromChat
 from providers.dialects.responses.stream_to_chat import ToChat as ResponsesToChat
-from providers.errors import ErrorKind, UpstreamError
-from providers.sse import events
+from providers.refusals.errors import ErrorKind, UpstreamError
 
 SOUND = bytes(range(9))
 COUNTED = {"prompt_tokens": 1336, "completion_tokens": 31, "total_tokens": 1367}

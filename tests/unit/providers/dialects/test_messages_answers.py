@@ -5,12 +5,12 @@ from typing import Any
 import msgspec
 import pytest
 
+from providers.bodies.sse import events
 from providers.dialects.events import Chunk
 from providers.dialects.messages.answers import ENDING, MessageGathering, events_of_answer, failure
 from providers.dialects.messages.events import error_body, read_event
-from providers.errors import ErrorKind, UpstreamError
-from providers.sse import events
-from providers.usage import Usage
+from providers.models.usage import Usage
+from providers.refusals.errors import ErrorKind, UpstreamError
 from tests.unit.providers.dialects.test_messages_streams import message as gathered
 
 

@@ -10,13 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from openai import OpenAI
 
+from providers.bodies.sse import EventSplitter, events
 from providers.dialects.chat.events import read_event
 from providers.dialects.dialect import Translation
 from providers.dialects.events import Chunk
 from providers.dialects.messages.answers import MessageGathering
 from providers.dialects.messages.streams import FromChat, ToChat
-from providers.errors import ErrorKind, UpstreamError
-from providers.sse import EventSplitter, events
+from providers.refusals.errors import ErrorKind, UpstreamError
 
 SHOWN = {"thinking": {"type": "adaptive"}, "stop_sequences": ["END"]}
 COUNTED = {

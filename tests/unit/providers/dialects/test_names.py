@@ -5,13 +5,13 @@ from typing import Any
 import msgspec
 import pytest
 
+from providers.bodies.sse import events
 from providers.dialects.events import Chunk
 from providers.dialects.messages.answers import MessageGathering
 from providers.dialects.messages.request_from_chat import from_chat
 from providers.dialects.messages.request_to_chat import to_chat
 from providers.dialects.messages.streams import FromChat
 from providers.dialects.wording import Wording, short_name
-from providers.sse import events
 
 LONG = "mcp__" + "a_server_with_a_long_name_" * 3 + "__read"
 TOOL = {"name": LONG, "input_schema": {"type": "object"}}

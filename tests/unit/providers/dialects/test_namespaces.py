@@ -6,10 +6,10 @@ import msgspec
 import pytest
 from openai.types.responses import ResponseCustomToolCall, ResponseFunctionToolCall
 
+from providers.bodies.sse import events
 from providers.dialects.responses.request_to_chat import to_chat
 from providers.dialects.responses.stream_from_chat import FromChat
 from providers.dialects.wording import Malformed, flat_name
-from providers.sse import events
 
 AGENTS = {
     "type": "namespace",

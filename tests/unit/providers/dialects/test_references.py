@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from providers.bodies.sse import events
 from providers.dialects.chat.dialect import CHAT
 from providers.dialects.dialect import Dialect, Habits
 from providers.dialects.gemini.dialect import GEMINI
@@ -12,7 +13,6 @@ from providers.dialects.messages.dialect import MESSAGES
 from providers.dialects.messages.thoughts import without_foreign
 from providers.dialects.responses.dialect import RESPONSES
 from providers.dialects.translation import rendered, translations
-from providers.sse import events
 
 ASK = {"role": "user", "content": "Hi"}
 CITATION = {"type": "url_citation", "url_citation": {"url": "https://example.com", "title": "A"}}

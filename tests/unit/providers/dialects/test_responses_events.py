@@ -11,13 +11,13 @@ import pytest
 from openai.types.responses import ResponseStreamEvent
 from pydantic import BaseModel
 
+from providers.bodies.sse import events
 from providers.dialects import RESPONSES
 from providers.dialects.events import Chunk
 from providers.dialects.responses.events import ENDING, ResponseGathering, events_of_answer, read_event
 from providers.dialects.responses.fields import failure, numbered
-from providers.errors import ErrorKind, UpstreamError
-from providers.sse import events
-from providers.usage import Usage
+from providers.models.usage import Usage
+from providers.refusals.errors import ErrorKind, UpstreamError
 
 
 def read(kind: str, **fields: Any) -> Chunk:

@@ -6,10 +6,10 @@ import msgspec
 import pytest
 from openai.types.responses import Response
 
+from providers.bodies.sse import events
 from providers.dialects.responses.events import events_of_answer
 from providers.dialects.responses.stream_from_chat import FromChat
-from providers.errors import ErrorKind, UpstreamError
-from providers.sse import events
+from providers.refusals.errors import ErrorKind, UpstreamError
 from tests.unit.providers.dialects.responses_streams import (
     CALLS,
     TEXT,

@@ -13,7 +13,7 @@ from providers.dialects import arguments_object
 from providers.dialects.responses.fields import failure
 from providers.dialects.responses.stream_from_chat import LONGEST_ECHO_BYTES, FromChat
 from providers.dialects.responses.stream_to_chat import ToChat
-from providers.errors import ErrorKind, UpstreamError
+from providers.refusals.errors import ErrorKind, UpstreamError
 from tests.unit.providers.dialects.responses_streams import (
     CALLS,
     TEXT,

@@ -7,7 +7,7 @@ import pytest
 
 from providers.dialects.chat.events import read_event as read_chat
 from providers.dialects.responses.stream_to_chat import ToChat
-from providers.errors import ErrorKind
+from providers.refusals.errors import ErrorKind
 from tests.unit.providers.dialects.responses_streams import deltas, to_chat
 
 RESPONSE = {"id": "resp_1", "object": "response", "created_at": 5, "model": "m", "output": []}

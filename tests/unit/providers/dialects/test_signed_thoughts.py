@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from providers.bodies.sse import events
 from providers.dialects import CHAT, DIALECTS, GEMINI, MESSAGES, RESPONSES, Dialect, Habits
 from providers.dialects.chat.deltas import signed_in
 from providers.dialects.converse.answers import ConverseToChat, events_of_converse
@@ -22,7 +23,6 @@ from providers.dialects.converse.request_from_chat import converse_from_chat
 from providers.dialects.messages.fields import signed_thoughts
 from providers.dialects.translation import rendered, translations
 from providers.dialects.wording import bound_reasoning
-from providers.sse import events
 
 SIGNATURE, DATA, TEXT = "c2lnbmVk+/8=", "ZW5jcnlwdGVk", "I should look."
 CLAUDE = "claude-sonnet-4-5"

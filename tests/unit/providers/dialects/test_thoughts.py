@@ -5,7 +5,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from providers.catalog import load_catalog
 from providers.dialects.chat.dialect import CHAT
 from providers.dialects.dialect import Dialect, Habits
 from providers.dialects.gemini.dialect import GEMINI
@@ -13,6 +12,7 @@ from providers.dialects.messages.dialect import MESSAGES
 from providers.dialects.responses.dialect import RESPONSES
 from providers.dialects.translation import rendered
 from providers.dialects.wording import Wording
+from providers.vendors.catalog import load_catalog
 
 THINKS = Habits(takes_thoughts=True)
 

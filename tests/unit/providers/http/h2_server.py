@@ -9,9 +9,9 @@ from typing import Any, NamedTuple, cast
 
 from jh2._hazmat import Decoder  # type: ignore[import-untyped]  # ships its types without the marker
 
-from providers.errors import UpstreamError
 from providers.http.http2 import Http2Connection
 from providers.http.message import Connection, Field, Head, Request, Response, Unsent
+from providers.refusals.errors import UpstreamError
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 KINDS = (

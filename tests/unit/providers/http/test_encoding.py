@@ -6,9 +6,9 @@ import zlib
 
 import pytest
 
-from providers.errors import ErrorKind, UpstreamError
 from providers.http.encoding import Decoded, decoded
 from providers.http.message import Response
+from providers.refusals.errors import ErrorKind, UpstreamError
 
 MIB = 1024 * 1024
 TEXT = b'data: {"choices":[]}\n\n' * 200

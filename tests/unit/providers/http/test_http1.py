@@ -4,7 +4,6 @@ import asyncio
 
 import pytest
 
-from providers.errors import ErrorKind, UpstreamError
 from providers.http.message import (
     BUFFERED_BYTES,
     FRAMING_BYTES,
@@ -15,6 +14,7 @@ from providers.http.message import (
     Request,
     Unsent,
 )
+from providers.refusals.errors import ErrorKind, UpstreamError
 from tests.unit.providers.http.h1_server import HEAD, OK, POST, Line
 
 START = b"POST /v1/chat HTTP/1.1\r\nhost: api.example\r\nauthorization: Bearer k\r\n"

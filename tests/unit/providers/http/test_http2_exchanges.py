@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from providers.errors import ErrorKind, UpstreamError
 from providers.http.http2 import Http2Connection
 from providers.http.message import HTTP2_STREAM_BYTES, Head, Unsent
+from providers.refusals.errors import ErrorKind, UpstreamError
 from tests.unit.providers.http.h2_server import (
     ACK,
     END_HEADERS,

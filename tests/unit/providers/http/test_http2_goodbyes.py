@@ -2,8 +2,8 @@
 
 import pytest
 
-from providers.errors import ErrorKind, UpstreamError
 from providers.http.message import Response, Unsent
+from providers.refusals.errors import ErrorKind, UpstreamError
 from tests.unit.providers.http.h2_server import Server, data, frame, goaway, headers, post, reset, settings
 
 LAST = 2**31 - 1

@@ -2,8 +2,8 @@
 
 import pytest
 
-from providers.errors import ErrorKind, UpstreamError
 from providers.http.message import FRAMING_BYTES, HTTP2_STREAM_BYTES, HTTP2_WINDOW_S, Unsent
+from providers.refusals.errors import ErrorKind, UpstreamError
 from tests.unit.providers.http.h2_server import (
     ACK,
     END_HEADERS,

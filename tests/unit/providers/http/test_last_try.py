@@ -5,8 +5,8 @@ import asyncio
 import pytest
 from yarl import URL
 
-from providers.errors import ErrorKind, UpstreamError
 from providers.http.client import Client, Pool
+from providers.refusals.errors import ErrorKind, UpstreamError
 from tests.unit.providers.http.h1_server import OK, POST, Dialling
 from tests.unit.providers.http.test_pool import TIMEOUT_S, in_virtual_time
 

@@ -7,9 +7,9 @@ from functools import wraps
 
 import pytest
 
-from providers.errors import ErrorKind, UpstreamError
 from providers.http.client import Pool
 from providers.http.message import IDLE_S, MAX_IDLE, UNKNOWN_DIALS, Response
+from providers.refusals.errors import ErrorKind, UpstreamError
 from tests.unit.providers.http.h1_server import OK, POST, Dialling, Line
 from tests.unit.racing.virtual_time import run
 

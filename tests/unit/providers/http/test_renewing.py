@@ -7,11 +7,11 @@ from random import Random
 
 import pytest
 
-from providers.errors import ErrorKind, UpstreamError
 from providers.http.addresses import Addresses, Names
 from providers.http.client import Pool
 from providers.http.http1 import Http1Connection
 from providers.http.message import Owner
+from providers.refusals.errors import ErrorKind, UpstreamError
 from tests.unit.providers.http.h1_server import OK, POST, Dialling, Line
 from tests.unit.providers.http.test_pool import TIMEOUT_S, in_virtual_time
 

@@ -1,0 +1,145 @@
+"""Betas: words in a header, or in a list of the body, by which a client says how its request is written.
+
+A vendor that does not know one refuses the request. A beta is a hint: it is left out, unless the body has a field that
+only this beta has, and without which the request is another one.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final, NamedTuple
+
+import msgspec
+
+from providers.bodies.large_bodies import raw_json
+from providers.dialects import Fields
+from providers.refusals.errors import UNREADABLE
+from providers.vendors.demands import may_go
+
+HEADERS: Final = ("anthropic-beta", "openai-beta")
+IN_BODY: Final = "anthropic_beta"  # of Bedrock, also before other names of its: a list
+NAMES: Final = frozenset({*HEADERS, IN_BODY})
+_SHOWN: Final = re.compile(r"[\w.=-]{1,64}", re.ASCII)  # may stand in the log, as a client's short values may
+_list = msgspec.json.Decoder(list[str])
+
+
+class Need(NamedTuple):
+    """A field that only a beta has: how its name begins, the field's path, and what tells in JSON that it is there."""
+
+    beta: str
+    field: str
+    sign: bytes = b""  # none: the field is at the top level
+
+
+# Of the betas that are no part of the API without their header: the fields of types/beta/message_create_params.py of
+# github.com/anthropics/anthropic-sdk-python, and platform.claude.com/docs/en/api/beta-headers, read on 2026-11-29.
+NEEDS: Final = (
+    Need("compact", "compaction"),
+    Need("compact", "context_management"),
+    Need("computer-use", "tools.type", b'"computer_'),
+    Need("context-management", "context_management"),
+    Need("fallback-credit", "fallback_credit_token"),
+    Need("fast-mode", "speed"),
+    Need("files-api", "messages.content.source.file_id", b'"file_id"'),
+    Need("mcp-client", "mcp_servers"),
+    Need("message-threads", "thread"),
+    Need("mid-conversation-output-config", "messages.output_config", b'"output_config"'),
+    Need("per-turn-control", "messages.output_config", b'"output_config"'),
+    Need("prompt-caching-scope", "messages.cache_control.scope", b'"scope"'),
+    Need("prompt-caching-scope", "system.cache_control.scope", b'"scope"'),
+    Need("prompt-caching-scope", "tools.cache_control.scope", b'"scope"'),
+    Need("server-side-fallback", "fallbacks"),
+    Need("skills", "container.skills", b'"skills"'),
+    Need("structured-outputs", "output_format"),
+    Need("task-budgets", "output_config.task_budget", b'"task_budget"'),
+    Need("thinking-binding-controls", "thinking.block_binding", b'"block_binding"'),
+    Need("user-profiles", "billing_policy"),
+)
+
+
+class Asked(NamedTuple):
+    """The betas for which a request asks in one place."""
+
+    place: str  # one of ``NAMES``
+    betas: tuple[str, ...]
+
+
+def asked_for(headers: Mapping[str, str], fields: Fields) -> Iterator[Asked]:
+    """Yield the betas of a request, by where they stand."""
+    for name in HEADERS:
+        if said := headers.get(name):
+            yield Asked(name, tuple(filter(None, map(str.strip, said.split(",")))))
+    if IN_BODY in fields and (betas := _listed(fields[IN_BODY])):
+        yield Asked(IN_BODY, betas)
+
+
+def needed(betas: Iterable[str], fields: Fields) -> frozenset[str]:
+    """Return those of ``betas`` without which a field of this request does not exist."""
+    return frozenset(beta for beta, _ in _needs(betas, fields))
+
+
+def demanded(betas: Iterable[str], fields: Fields) -> frozenset[str]:
+    """Return those without which a field does not exist that the request may not lose."""
+    return frozenset(beta for beta, need in _needs(betas, fields) if not may_go(need.field, fields))
+
+
+def is_demanded(place: str, beta: str, fields: Fields, headers: Mapping[str, str]) -> bool:
+    """Whether a request asks for ``beta`` in this place, and may not do without it."""
+    asked = (each.betas for each in asked_for(headers, fields) if each.place == place)
+    return any(beta in betas for betas in asked) and bool(demanded((beta,), fields))
+
+
+def _needs(betas: Iterable[str], fields: Fields) -> Iterator[tuple[str, Need]]:
+    for beta in betas:
+        yield from ((beta, need) for need in NEEDS if beta.startswith(need.beta) and _has(fields, need))
+
+
+def written(betas: Iterable[str]) -> str:
+    """Return betas as a fact has them; "" if one of them is no short word, which the log may not have."""
+    said = sorted(set(betas))
+    return ",".join(said) if all(map(_SHOWN.fullmatch, said)) else ""
+
+
+def without(place: str, said: str, fields: Fields, headers: Mapping[str, str]) -> "Left":
+    """Return a request without the betas of a fact, if it asks for all of these: which of them was refused is unknown.
+
+    ``said`` is as of ``written``; "": without all. Those that it may not lose stay.
+    """
+    asked = next((each.betas for each in asked_for(headers, fields) if each.place == place), ())
+    refused = frozenset(said.split(",")) if said else frozenset(asked)
+    if not refused <= frozenset(asked):
+        return Left(fields, headers)
+    gone = refused - demanded(refused, fields)
+    left = [beta for beta in asked if beta not in gone]
+    told = tuple(f"{place}: {beta}" if _SHOWN.fullmatch(beta) else place for beta in asked if beta in gone)
+    if place == IN_BODY:
+        others = {name: value for name, value in fields.items() if name != place}
+        listed = {place: raw_json(left)} if left else {}
+        return Left({**others, **listed}, headers, told)
+    others_said = {name: value for name, value in headers.items() if name != place}
+    return Left(fields, {**others_said, **({place: ",".join(left)} if left else {})}, told)
+
+
+class Left(NamedTuple):
+    """What is left of a request, and what its client is told that was left out."""
+
+    fields: Fields
+    headers: Mapping[str, str]
+    told: tuple[str, ...] = ()
+
+
+def quotable(headers: Mapping[str, str]) -> list[str]:
+    """Return what of these headers a refusal may quote that is no beta's name: any sentence, as a client wrote it."""
+    said = (part.strip() for name in HEADERS for part in headers.get(name, "").split(","))
+    return [part for part in said if part and not _SHOWN.fullmatch(part)]
+
+
+def _has(fields: Fields, need: Need) -> bool:
+    value = fields.get(need.field.partition(".")[0])
+    return value is not None and bytes(value) != b"null" and need.sign in bytes(value)
+
+
+def _listed(value: msgspec.Raw) -> tuple[str, ...]:
+    try:
+        return tuple(_list.decode(value))
+    except UNREADABLE:
+        return ()

@@ -1,0 +1,858 @@
+"""The form in which a request is sent to a model that has refused another: without a field, or with another value.
+
+Who may lose what:
+
+- What the gateway has added is left out, without a word to the client; only that usage is not asked for is told.
+- A *preference* of the client's, or a hint, is left out, and told: how hard to think, how much to write, sampling,
+  which queue, how prompts are cached. The answer is one to the same question. ``demands.py`` has the table; what only
+  one dialect has, its format lists.
+- A value that is the default is left out: nothing is lost.
+- A field with two names is sent by the other one.
+- Any other parameter is left out, and told, only with ``drop_params``: what a client asked for is an error until its
+  operator says otherwise.
+- Prompts, tools, formats, counts of answers, and what is kept or where, are never left out.
+"""
+
+import asyncio
+import hashlib
+import re
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from http import HTTPStatus
+from typing import Any, NamedTuple, TypeVar
+
+import msgspec
+
+from providers.bodies.large_bodies import raw_json
+from providers.dialects import DIALECTS, PIVOT, Malformed, RequestFormat
+from providers.exchange import betas, members
+from providers.exchange.interface import Request
+from providers.exchange.quotes import VendorsWords, mark
+from providers.exchange.sizes import amount
+from providers.refusals.errors import UNREADABLE, ErrorKind, UpstreamError
+from providers.refusals.learnt import LONGEST_NAME, NOTHING, Fact, Facts, Kind, Learnt
+from providers.refusals.rules import (
+    Betas,
+    Reading,
+    Refused,
+    held,
+    is_within_answer,
+    mentions,
+    read,
+    refuses_to_stream,
+    room_beside,
+)
+from providers.refusals.wrong_api import Lacking, lacking
+from providers.vendors.catalog import DEFAULTS, DEVELOPER, Quirks
+from providers.vendors.demands import Demand, demand_of, may_go
+
+MOST_FORMS = 6  # that are tried after the usual one, each as the last refusal was about another field
+_LARGEST_OBJECT = 64 * 1024  # bytes of a field in which names are looked for
+_REFUSING = frozenset({500, 501})  # statuses with which some servers refuse what others refuse with 400
+_OF_THE_API = frozenset({Lacking.MODEL, Lacking.TOOLS})  # in another, it loses nothing
+_NONE = (b"null",)
+# What changes which answer is meant, where it is kept, or who may see it.
+_KEPT = frozenset(
+    {
+        *("audio", "background", "best_of", "container", "dimensions", "echo", "encoding_format", "function_call"),
+        *("functions", "inference_geo", "mcp_servers", "modalities", "model", "n", "prediction", "safetySettings"),
+        *("store", "stream", "suffix", "tool_choice", "toolConfig"),
+    }
+)
+_OTHER_DEFAULTS: Mapping[str, tuple[bytes, ...]] = {
+    "background": (b"false",),
+    "encoding_format": (b'"float"',),
+    "tool_choice": (b'"auto"', b'{"type":"auto"}', b'{"type": "auto"}'),
+}
+# The fields of an assistant's message that only say how it was made; and those without which it is not one.
+_OF_MAKING = frozenset(
+    {
+        *("annotations", "extra_content", "function_call", "provider_specific_fields", "reasoning"),
+        *("reasoning_content", "reasoning_details", "refusal", "thinking_blocks"),
+    }
+)
+_OF_MESSAGES = frozenset({"content", "name", "role", "tool_calls"})
+_ROLE = "developer"
+_EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
+_OF_USAGE = ("stream_options", "include_usage")  # whose client set them means its own
+_OF_ONE_FIELD = frozenset({Kind.FIELD, Kind.LIMIT, Kind.LEAST, Kind.NAME, Kind.VALUE})
+_AROUND_SCHEMAS = ("function", "json_schema", "format")
+_DIGEST = 16  # characters
+_DISABLED = '"disabled"'
+_PRIVATE = frozenset({"client_metadata", "labels", "metadata", "prompt_cache_key", "safety_identifier", "user"})
+_SHORT = re.compile(r'"[\w.-]{1,40}"|[\d.eE+-]{1,24}|true|false|null', re.ASCII)
+_HUMP = re.compile(r"(?<=[a-z0-9])[A-Z]")
+
+_T = TypeVar("_T")
+Fields = Mapping[str, msgspec.Raw]
+_objects = msgspec.json.Decoder(dict[str, msgspec.Raw])
+
+
+class Place(NamedTuple):
+    """Where a field is: at the top level, or within the object there."""
+
+    top: str
+    inner: tuple[str, ...] = ()
+
+    @property
+    def path(self) -> str:
+        """Its path, as reasoning.effort."""
+        return ".".join((self.top, *self.inner))
+
+
+class Sent(NamedTuple):
+    """A request's fields as they are sent, and what of its client's is not sent so: paths."""
+
+    fields: Mapping[str, msgspec.Raw]
+    told: tuple[str, ...] = ()
+    headers: Mapping[str, str] | None = None  # its client's as they are sent; None: as they are
+    most: int = 0  # tokens of the answer that its client asked for, if more are asked for
+
+    def of(self, request: Request) -> Request:
+        """Return ``request`` with these headers."""
+        return request if self.headers is None else msgspec.structs.replace(request, headers=self.headers)
+
+    def is_as(self, other: "Sent") -> bool:
+        """Whether the vendor is sent the same as with ``other``."""
+        return self.fields == other.fields and self.headers == other.headers
+
+
+class Asked(NamedTuple):
+    """A request whose form may change: its fields are those of ``api``, by the names in ``formats``."""
+
+    request: Request
+    api: str
+    formats: RequestFormat
+    renamed: Mapping[str, str] = {}  # from the client's name of a field to that of ``fields``
+    aliases: Mapping[str, str] = {}  # from the vendor's name of a field, in snake_case, to that of ``fields``
+
+
+def adapted(fields: Fields, facts: Facts, asked: Asked) -> Sent:
+    """Return ``fields`` without what is known to be refused, as far as this request may lose it."""
+    if not facts:
+        return Sent(fields)
+    said, told, own = dict(fields), list[str](), asked.request.headers
+    headers, of_values, most = own, [fact for fact in facts if fact.kind is Kind.VALUE], 0
+    for fact in (*facts, *of_values, *of_values):  # what is sent in place of one value may be refused as well
+        if fact.dialect != asked.api or fact.kind is Kind.BETA:  # which nothing is sent instead of
+            continue
+        if fact.kind is Kind.LEAST:
+            most = _limit_below(said, fact, asked) or most
+            if most:
+                said[fact.field] = raw_json(fact.tokens)
+                told.append(fact.field)
+        elif fact.field not in betas.NAMES:
+            said, lost = _adapt(said, fact, asked)
+            told += lost
+        elif fact.field not in _of_operator(asked.request):
+            left = betas.without(fact.field, fact.value, said, headers)
+            said, headers = dict(left.fields), left.headers
+            told += left.told
+    return Sent(said, tuple(dict.fromkeys(told)), None if headers is own else headers, most)
+
+
+def _adapt(said: dict[str, msgspec.Raw], fact: Fact, asked: Asked) -> tuple[dict[str, msgspec.Raw], list[str]]:
+    """Return a request's fields as ``fact`` says that they are taken, and what the client is told of that."""
+    if fact.kind is Kind.SCHEMAS:
+        return said, _be_lax(said, fact, asked.formats)
+    if fact.kind is Kind.FORCED:
+        return _without_thinking(said, fact, asked)
+    if fact.kind is Kind.LIMIT:
+        return _within_limit(said, fact, asked)
+    lost, named = False, fact.field.removeprefix(members.EVERYWHERE)
+    if (without := asked.formats.of_tools.get(fact.field)) is not None:
+        said, lost = _without_in_tools(said, without, asked)
+    elif (place := _place_of(said, fact.field)) is not None and place.top not in asked.request.extra_body:
+        said, lost = _without(said, fact, place, asked)
+        named = place.path
+    elif fact.kind is Kind.FIELD and "." in fact.field:
+        said, lost = _without_members(said, fact, asked)
+    return said, [named] if lost else []
+
+
+_COMMON = frozenset({"index", "name", "phase", "response", "scope", "ttl"})  # words of any refusal
+
+_NOT_THINKING: Mapping[str, Any] = {"thinking": {"type": "disabled"}, "enable_thinking": False}
+
+
+def _without_thinking(
+    fields: dict[str, msgspec.Raw], fact: Fact, asked: Asked
+) -> tuple[dict[str, msgspec.Raw], list[str]]:
+    """Return a request that forces a call of a tool without thinking, and what the client had said of that."""
+    formats, off = asked.formats, {fact.field: _NOT_THINKING.get(fact.field)}
+    is_set = not off.keys().isdisjoint(asked.request.extra_body)  # by the operator
+    if is_set or formats.without_thinking is None or not _forces(fields, formats):
+        return fields, []
+    calm = formats.without_thinking(fields, off)
+    return dict(calm.fields), [loss.field for loss in calm.losses]
+
+
+def _forces(fields: Fields, formats: RequestFormat) -> bool:
+    return formats.forced is not None and formats.forced(fields) is not None
+
+
+def _without(
+    fields: dict[str, msgspec.Raw], fact: Fact, place: Place, asked: Asked
+) -> tuple[dict[str, msgspec.Raw], bool]:
+    """Return ``fields`` without what ``fact`` says that is refused of them, and whether the client is told."""
+    value = _value_at(fields, place)
+    if value is None or (fact.value and bytes(value).decode(errors="replace") != fact.value):
+        return fields, False
+    if fact.kind is Kind.NAME:
+        given = fields.pop(place.top)
+        fields.setdefault(fact.instead, given)
+    elif fact.kind is Kind.VALUE:
+        if place.path == asked.formats.thinking_kind and asked.formats.thinking_as is not None:
+            return dict(asked.formats.thinking_as(fields, fact.instead.strip('"'))), True
+        _set(fields, place, msgspec.Raw(fact.instead.encode()))
+        return fields, True
+    elif fact.kind is Kind.FIELD and (why := _may_lose(fields, place, asked)) is not None:
+        _leave_out(fields, place, asked.formats)
+        return fields, why.is_told
+    return fields, False
+
+
+def _without_in_tools(
+    fields: dict[str, msgspec.Raw], without: Callable[[Fields], Fields], asked: Asked
+) -> tuple[dict[str, msgspec.Raw], bool]:
+    """Return ``fields`` without a field of their tools, and whether any had it."""
+    if not asked.request.extra_body.keys().isdisjoint(asked.formats.tools):
+        return fields, False  # the operator has set them
+    try:
+        left = without(fields)
+    except (*UNREADABLE, Malformed):
+        return fields, False
+    return dict(left), left is not fields
+
+
+def _without_members(fields: dict[str, msgspec.Raw], fact: Fact, asked: Asked) -> tuple[dict[str, msgspec.Raw], bool]:
+    """Return ``fields`` without a member of what stands in their lists, and whether any had it."""
+    if not may_go(fact.field, fields):
+        return fields, False
+    left = members.without(fields, fact.field, fact.value)
+    own = asked.request.extra_body
+    kept = {name: fields[name] for name in own.keys() & fields.keys() if left[name] is not fields[name]}
+    return {**left, **kept}, left is not fields and any(
+        left[name] is not fields[name] for name in fields if name not in own
+    )
+
+
+def with_strict(quirks: Quirks, facts: Facts) -> Quirks:
+    """Return ``quirks`` with the history in the form that these facts demand."""
+    history, extra = quirks.history, {fact.field for fact in facts if fact.kind is Kind.HISTORY}
+    if not extra:
+        return quirks
+    if _ROLE in extra:
+        quirks, extra = msgspec.structs.replace(quirks, system_role=True), extra - {_ROLE}
+    if "" in extra:
+        quirks, history = msgspec.structs.replace(quirks, system_role=True), history.strictest()
+    if extra - {""}:
+        known = history.assistant_fields or _OF_MESSAGES | _OF_MAKING
+        history = msgspec.structs.replace(history, assistant_fields=known - extra)
+    return msgspec.structs.replace(quirks, history=history)
+
+
+def may_teach(refusal: UpstreamError, request: Request) -> bool:
+    """Whether a refusal may be about the form of its request, and not about the API or streaming it for a race."""
+    mark(refusal, _own(request))
+    if lacking(refusal) in _OF_THE_API or (request.takes_whole and refuses_to_stream(refusal)):
+        return False
+    if refusal.status == HTTPStatus.OK:
+        return is_within_answer(refusal)
+    return refusal.kind is ErrorKind.BAD_REQUEST or (
+        refusal.kind is ErrorKind.SERVER_ERROR and refusal.status in _REFUSING
+    )
+
+
+def _own(request: Request) -> VendorsWords:
+    return VendorsWords(request.fields, texts=betas.quotable(request.headers))
+
+
+def answered(learnt: Learnt, request: Request, facts: Facts, sent: Sent) -> None:
+    """Note that a form to which ``facts`` led was answered, and what it lacked."""
+    _note_sent(request, sent)
+    wrong = [fact for fact in facts if fact.kind is Kind.BETA and _is_demanded(fact, request)]
+    learnt.forget(request.model, wrong, request.client)
+    if learnt.supposed:
+        learnt.confirm(request.model, tuple(fact for fact in facts if fact not in request.taught), request.client)
+
+
+def _is_demanded(fact: Fact, request: Request) -> bool:
+    return betas.is_demanded(fact.field, fact.value, request.fields, request.headers)
+
+
+def _note_sent(request: Request, sent: Sent) -> None:
+    request.sendings.left_out, request.sendings.most = sent.told, sent.most
+
+
+def known_of(learnt: Learnt, request: Request) -> Facts:
+    """Return what is known of the model of ``request``, and what was taught by the answers to it."""
+    facts = learnt.of(request.model, request.client)
+    return facts if not request.taught else (*facts, *(fact for fact in request.taught if fact not in facts))
+
+
+def taught(upstream: object, request: Request, error: UpstreamError) -> Facts:
+    """Return what an ``error`` within an answer to ``request``, before anything of it, teaches of ``upstream``.
+
+    The request is to be sent again with these facts; nothing: it says nothing, or the upstream has no other form.
+    """
+    learn: Callable[[Request, UpstreamError], Facts] | None = getattr(upstream, "learn", None)
+    return NOTHING if learn is None else learn(request, error)
+
+
+def concerns(fact: Fact, fields: Fields, dialect: str, prompt_tokens: int, *, tools: bool) -> bool:
+    """Whether a request of these ``fields`` may meet the refusal that ``fact`` is of. Its prompt is not decoded.
+
+    So a stricter history, schemas and whole answers concern no request.
+    """
+    if fact.kind is Kind.LENGTH or fact.kind is Kind.SIZE:
+        has = prompt_tokens if fact.kind is Kind.LENGTH else amount(fact.field, fields, DIALECTS[dialect].requests) - 1
+        return has >= fact.tokens
+    if fact.kind is Kind.API or fact.kind is Kind.TOOLS:
+        return fact.field == dialect and (tools or fact.kind is Kind.API)
+    if fact.kind is Kind.CALL:
+        formats = DIALECTS[dialect].requests
+        return formats.forced is not None and formats.choice_of_tools in fields and formats.forced(fields) is not None
+    if fact.dialect != dialect or fact.kind not in _OF_ONE_FIELD or (place := _place_of(fields, fact.field)) is None:
+        return False
+    value = bytes(_value_at(fields, place) or b"")
+    if fact.kind is Kind.LIMIT or fact.kind is Kind.LEAST:
+        return value.isdigit() and (int(value) > fact.tokens if fact.kind is Kind.LIMIT else int(value) < fact.tokens)
+    return not fact.value or value.decode(errors="replace") == fact.value
+
+
+def learn(learnt: Learnt, asked: Asked, error: UpstreamError, say: Callable[[Facts], Sent]) -> Facts:
+    """Return what an ``error`` within an answer teaches, as ``in_another_form`` does after a status.
+
+    It is remembered when the next answer has begun: this provider's status says nothing.
+    """
+    request = asked.request
+    mark(error, _own(request))
+    if not is_within_answer(error) or lacking(error) in _OF_THE_API:
+        return NOTHING
+    known = known_of(learnt, request)
+    sent = say(known)
+    found = tuple(fact for fact in understood(read(error), sent.fields, asked, sent.headers) if fact not in known)
+    if say((*known, *found)).is_as(sent):
+        wrong = [fact for fact in known if fact.dialect and mentions(error, _names(fact))]
+        learnt.forget(request.model, wrong, request.client)
+        return NOTHING
+    _suppose(learnt, request, found, error)
+    return found
+
+
+async def taken(
+    learnt: Learnt, asked: Asked, *, say: Callable[[Facts], Sent], ask: Callable[[Sent], Awaitable[_T]]
+) -> _T:
+    """Return the answer to a request in the form that its model is known to take, or in which it turns out to.
+
+    Raises:
+        UpstreamError: as of ``in_another_form``, or of another kind.
+
+    """
+    request = asked.request
+    facts = known_of(learnt, request)
+    sent = say(facts)
+    try:
+        answer = await ask(sent)
+    except UpstreamError as error:
+        if not may_teach(error, request):
+            raise
+        refusal = error.without_frames()
+    else:
+        if facts:
+            answered(learnt, request, facts, sent)
+        return answer
+    return await in_another_form(refusal, facts, learnt, asked, say=say, ask=ask)
+
+
+def _is_to_be_kept(fields: Fields) -> bool:
+    """Whether the answer is to be kept at the provider. A refusal has run no tool, and so is no reason to ask once."""
+    return any(bytes(fields.get(name, b"")).strip() == b"true" for name in ("store", "background"))
+
+
+async def in_another_form(
+    refusal: UpstreamError,
+    facts: Facts,
+    learnt: Learnt,
+    asked: Asked,
+    *,
+    say: Callable[[Facts], Sent],
+    ask: Callable[[Sent], Awaitable[_T]],
+) -> _T:
+    """Ask again in the form that a ``refusal`` tells of; return the answer, and remember what led to it.
+
+    ``facts`` are those that were known before, ``say`` makes a form and ``ask`` sends it.
+
+    Raises:
+        UpstreamError: the refusal, if it tells of no other form or must not be sent twice; or that of the last form.
+
+    """
+    request, first, sent = asked.request, refusal, say(facts)
+    known, tried = facts, facts
+    for _ in range(MOST_FORMS):
+        found = understood(read(refusal), sent.fields, asked, sent.headers)
+        tried = _with(found, tried, known)
+        before, sent = sent, say(tried)
+        if sent.is_as(before) or not request.sendings.may_repeat():
+            break
+        if request.once and _is_to_be_kept(request.fields):  # the next one is sent so
+            _suppose(learnt, request, tried[len(known) :], refusal)
+            break
+        try:
+            answer = await ask(sent)
+        except UpstreamError as error:
+            refusal = error.without_frames()
+            if not may_teach(refusal, request):
+                break
+        except asyncio.CancelledError:  # as of a race's loser, which would ask twice in each race
+            _suppose(learnt, request, tried[len(known) :], refusal)
+            raise
+        else:
+            for fact in tried[len(known) :]:
+                learnt.note(request.model, fact, client=request.client, why=why_of(refusal))
+            _note_sent(request, sent)
+            return answer
+    wrong = [fact for fact in known if fact.dialect and mentions(refusal, _names(fact))]
+    learnt.forget(request.model, wrong, request.client)
+    _note_musts(learnt, request, tried[len(known) :], refusal)
+    # The last refusal is about the request in a form that lacks only what the first ones were about; unless what was
+    # changed is the matter of it.
+    changed = [fact for fact in tried[len(known) :] if mentions(refusal, _names(fact))]
+    if refusal.kind is first.kind:
+        unchanged = [fact for fact in tried[len(known) :] if _names(fact) and fact not in changed]
+        _suppose(learnt, request, unchanged, refusal)
+        refusal = first if changed else refusal
+    raise refusal
+
+
+def _note_musts(learnt: Learnt, request: Request, found: Facts, refusal: UpstreamError) -> None:
+    """Remember the betas that were refused and may not be left out."""
+    for fact in found:
+        if fact.kind is Kind.BETA:
+            learnt.note(request.model, fact, client=request.client, why=why_of(refusal))
+
+
+def _with(found: Facts, tried: Facts, known: Facts) -> Facts:
+    """Return what is ``tried`` with what a refusal adds to that.
+
+    A vendor that does not name betas has refused some of those that were left after others were left out: whether it
+    takes the others is not known.
+    """
+    if any(fact.field in betas.NAMES for fact in found):
+        new = tried[len(known) :]
+        are_unsure = [fact.field in betas.NAMES and "," in fact.value for fact in new]
+        as_passing = (msgspec.structs.replace(fact, passing=True) for fact in new)
+        new = tuple(other if unsure else fact for fact, other, unsure in zip(new, as_passing, are_unsure, strict=True))
+        tried = (*known, *new)
+    return (*tried, *(fact for fact in found if fact not in tried))
+
+
+def _suppose(learnt: Learnt, request: Request, facts: Iterable[Fact], refusal: UpstreamError) -> None:
+    for fact in facts:
+        learnt.suppose(request.model, fact, client=request.client, why=why_of(refusal))
+
+
+def why_of(refusal: UpstreamError) -> str:
+    """Return the status of a refusal and the provider's names of it, as the log and the page may show them."""
+    return " ".join((str(refusal.status or ""), *refusal.names)).strip()[:LONGEST_NAME]
+
+
+def understood(reading: Reading, fields: Fields, asked: Asked, headers: Mapping[str, str] | None = None) -> Facts:
+    """Return what a refusal of ``fields`` teaches; nothing if the request may not do without what it is about.
+
+    ``headers``: those that were sent in place of its client's.
+    """
+    formats, api = asked.formats, asked.api
+    if reading.betas is not None:
+        said = asked.request.headers if headers is None else headers
+        if (of_betas := _of_betas(reading.betas, fields, said, asked)) is not None:
+            return of_betas
+    if reading.of_system and formats.with_history is not None:  # whatever field or value it names
+        return (Fact(Kind.HISTORY, dialect=api),)
+    named = _of_fields(reading, fields, asked)
+    if named is None:
+        return _of_forced(reading, fields, asked)
+    found = [Fact(Kind.SCHEMAS, value=_digest(fields, formats), dialect=api)] if reading.of_schemas else []
+    found += named
+    if reading.of_thinking and not found:
+        places = (_place_of(fields, path) for path in formats.thinking)
+        here = reading.of_thinking_here
+        found += [Fact(Kind.FIELD, place.path, dialect=api, passing=here) for place in places if place is not None]
+    if reading.of_effort and not found:  # of others that says nothing
+        values = {path: _value_at(fields, place) for path in formats.thinking if (place := _place_of(fields, path))}
+        found += [
+            Fact(Kind.FIELD, path, value=bytes(value).decode(errors="replace"), dialect=api)
+            for path, value in values.items()
+            if value is not None and _may_be_told(Place(path), bytes(value).decode(errors="replace"), formats)
+        ]
+    found += _of_limits(reading, fields, asked)
+    if reading.of_usage and asked.request.fields.keys().isdisjoint(_OF_USAGE):
+        found.append(Fact(Kind.FIELD, "stream_options", dialect=api))
+    if (reading.of_history or reading.of_roles) and formats.with_history is not None:
+        only = _ROLE if reading.of_roles and _has_developer(fields, formats) else ""
+        found.append(Fact(Kind.HISTORY, only, dialect=api))
+    return tuple(dict.fromkeys(found)) or _of_forced(reading, fields, asked)
+
+
+def _of_limits(reading: Reading, fields: Fields, asked: Asked) -> list[Fact]:
+    """Return what a refusal says of the longest or the least answer, or of what fits beside the prompt of this request.
+
+    Only answers of chat, or by way of it, can be shortened.
+    """
+    if reading.least and asked.api == PIVOT.name:
+        parameters = asked.formats.parameters
+        least = (Fact(Kind.LEAST, name, dialect=asked.api, tokens=reading.least) for name in parameters.answer_limits)
+        return [fact for fact in least if _limit_below(fields, fact, asked)]
+    most = reading.longest or room_beside(reading, fields)
+    if not most or not asked.request.is_ceiling:
+        return []
+    limits, here = asked.formats.parameters.answer_limits, not reading.longest
+    found = [Fact(Kind.LIMIT, name, dialect=asked.api, tokens=most, passing=here) for name in limits if name in fields]
+    together = held(reading, fields) if here else None
+    return found if together is None else [*found, together]
+
+
+def _has_developer(fields: Fields, formats: RequestFormat) -> bool:
+    """Whether a conversation has the role ``developer``, which can be named system."""
+    return formats.takes_quirks and DEVELOPER in bytes(fields.get(formats.prompt, b""))
+
+
+def _of_betas(said: Betas, fields: Fields, headers: Mapping[str, str], asked: Asked) -> Facts | None:
+    """Return which betas are not taken: those that a refusal names, else all that the body does not need, else all.
+
+    None: the request has none. Of one that it may not lose: that others are asked for it, if the refusal names it.
+    """
+    own = _of_operator(asked.request)
+    all_asked = [each for each in betas.asked_for(headers, fields) if each.place not in own]
+    every = {beta for each in all_asked for beta in each.betas}
+    if not every:
+        return None
+    named = every & said.refused or (every - said.taken if said.taken else set[str]())
+    gone = named or (every - betas.needed(every, fields)) or every
+    if musts := betas.demanded(gone, fields):
+        named_musts = ((each.place, beta) for each in all_asked for beta in sorted(musts & named & {*each.betas}))
+        elsewhere = (
+            Fact(Kind.BETA, place, value=betas.written([beta]), dialect=asked.api) for place, beta in named_musts
+        )
+        return tuple(fact for fact in elsewhere if fact.value)
+    found = list[Fact]()
+    for place, listed in all_asked:
+        refused = gone.intersection(listed)
+        one_by_one = [[beta] for beta in refused] if named else [refused] if refused else []
+        for each in one_by_one:
+            value = betas.written(each)
+            found.append(Fact(Kind.FIELD, place, value=value, dialect=asked.api, passing=not value))
+    return tuple(found)
+
+
+def _of_operator(request: Request) -> frozenset[str]:
+    """Return the headers, and fields, that are the operator's whatever a client says."""
+    return frozenset((*request.extra_body, *(name for name, _ in request.own_headers)))
+
+
+def _of_forced(reading: Reading, fields: Fields, asked: Asked) -> Facts:
+    """Return that a model calls no forced tool while it thinks, where it says so, and this request forces one."""
+    formats = asked.formats
+    if not reading.of_forced or formats.without_thinking is None or not _forces(fields, formats):
+        return NOTHING
+    return (Fact(Kind.FORCED, reading.of_forced, dialect=asked.api),)
+
+
+def _of_fields(reading: Reading, fields: Fields, asked: Asked) -> list[Fact] | None:
+    """Return what is to be done about the fields that a refusal names; None if the request may not lose one of them."""
+    formats, api, found = asked.formats, asked.api, list[Fact]()
+    for refused in reading.fields:
+        if (member := _member_of(refused, fields, asked)) is not None:
+            found.append(member)
+        elif refused.path[0] == formats.prompt and refused.path[-1] == "role" and reading.of_roles:
+            continue
+        elif refused.path[0] == formats.prompt:
+            if formats.with_history is not None and refused.is_of_value and refused.path[-1] == "role":
+                found.append(Fact(Kind.HISTORY, dialect=api))
+                continue
+            if formats.with_history is None or refused.path[-1] not in _OF_MAKING or refused.is_of_value:
+                return None
+            found.append(Fact(Kind.HISTORY, refused.path[-1], dialect=api))
+        elif (place := _find(fields, refused.path, asked)) is not None:
+            if (fact := _fact_of(refused, place, fields, asked)) is None:
+                return None
+            found.append(fact)
+    return found
+
+
+def _member_of(refused: Refused, fields: Fields, asked: Asked) -> Fact | None:
+    """Return what is to be done about a member of what stands in lists; None if it is none, or may not be lost."""
+    formats, api = asked.formats, asked.api
+    if refused.path[-1] == "strict" and refused.path[0] in {*formats.tools, *formats.json_formats}:
+        # A wrong value of one request says nothing of others.
+        return Fact(Kind.SCHEMAS, value=_digest(fields, formats) if refused.is_of_value else "", dialect=api)
+    if not refused.is_of_value and (path := f"{refused.path[0]}.{refused.path[-1]}") in formats.of_tools:
+        return Fact(Kind.FIELD, path, dialect=api)
+    member = members.found(fields, refused.path, _spelt)
+    if member is None or not may_go(member.path, fields):
+        return None
+    value = bytes(member.value or b"").decode(errors="replace") if refused.is_of_value else ""
+    if refused.is_of_value and _SHORT.fullmatch(value) is None:
+        return None
+    return Fact(Kind.FIELD, member.path, value=value, dialect=api, passing=refused.is_conditional)
+
+
+def _fact_of(refused: Refused, place: Place, fields: Fields, asked: Asked) -> Fact | None:
+    """Return what is to be done about a field; None if nothing may be."""
+    api, limits = asked.api, asked.formats.parameters.answer_limits
+    if place.top in asked.request.extra_body:
+        return None  # the operator has set it
+    if not place.inner and place.top in limits and not refused.is_of_value:
+        other = next((name for name in limits if name != place.top and refused.instead in {"", name}), None)
+        if other is not None:
+            return Fact(Kind.NAME, place.top, other, dialect=api)
+    value = bytes(_value_at(fields, place) or b"").decode(errors="replace")
+    # Without another kind that it takes, no thinking is left out: the model thinks as it does by itself.
+    is_other_kind = refused.values or value != _DISABLED
+    if refused.is_of_value and place.path == asked.formats.thinking_kind and is_other_kind:
+        may_be_told = refused.values and _SHORT.fullmatch(value) is not None
+        return Fact(Kind.VALUE, place.path, f'"{refused.values[0]}"', value, api) if may_be_told else None
+    if refused.is_of_value and place.path in asked.formats.thinking and (nearest := _nearest(value, refused.values)):
+        return Fact(Kind.VALUE, place.path, nearest, value, api)
+    may_tell = not refused.is_of_value or _may_be_told(place, value, asked.formats)
+    if _may_lose(fields, place, asked) is None or not may_tell:
+        return None
+    only = value if refused.is_of_value else ""
+    return Fact(Kind.FIELD, place.path, value=only, dialect=api, passing=refused.is_conditional)
+
+
+def _may_be_told(place: Place, value: str, formats: RequestFormat) -> bool:
+    """Whether a value may be in a fact, which the log and the page show: it says nothing of who asked what."""
+    if place.path in formats.thinking:
+        return not value.startswith('"') or _SHORT.fullmatch(value) is not None
+    return place.top not in _PRIVATE and _SHORT.fullmatch(value) is not None
+
+
+def _nearest(value: str, values: tuple[str, ...]) -> str | None:
+    """Return, as JSON, the effort of ``values`` that is nearest to ``value``, the higher of two; None: none is."""
+    wanted = value.strip('"')
+    if wanted not in _EFFORTS or wanted in values:
+        return None
+    place = _EFFORTS.index(wanted)
+    known = [name for name in _EFFORTS if name in values and (name == "none") <= (wanted == "none")]
+    nearest = min(known, key=lambda name: (abs(_EFFORTS.index(name) - place), -_EFFORTS.index(name)), default=None)
+    if nearest is None and wanted != "none" and "default" in values:  # Groq's word for thinking at all
+        nearest = "default"
+    return None if nearest is None else f'"{nearest}"'
+
+
+class _Why(NamedTuple):
+    is_told: bool
+
+
+def _may_lose(fields: Fields, place: Place, asked: Asked) -> _Why | None:
+    """Return why a request may be sent without a field; None if it may not."""
+    request, formats, top = asked.request, asked.formats, place.top
+    given = next((name for name, sent in asked.renamed.items() if sent == top and name in request.fields), top)
+    value = bytes(_value_at(fields, place) or b"")
+    if top == formats.storing and value == b"false":  # where it is no default, its client is told that it does not hold
+        return _Why(is_told=request.keeps and given in request.fields and given not in request.added)
+    if value in _OTHER_DEFAULTS.get(top, DEFAULTS.get(top, _NONE)) and not place.inner:
+        return _Why(is_told=False)
+    demand = demand_of(place.path, fields, request.unchosen)
+    is_preferred = demand is not Demand.MUST and (demand is not None or _is_preference(place, value, formats))
+    if is_preferred or top in _optional(formats, fields):
+        return _Why(is_told=given in request.fields and given not in request.added)
+    essential = {formats.prompt, *formats.reading_order, *formats.essential, *formats.json_formats, *formats.tools}
+    if top in _KEPT or top in essential or top == formats.choices or top in formats.items:
+        return None
+    if given not in request.fields:
+        return _Why(is_told=top in _OF_USAGE)  # the gateway has added it, and without it the usage is an estimate
+    return _Why(is_told=True) if request.drop_params else None
+
+
+def _is_preference(place: Place, value: bytes, formats: RequestFormat) -> bool:
+    """Whether a field is one of the dialect's preferences, within one, or has nothing but preferences in it."""
+    path = place.path
+    if any(path == preference or path.startswith(f"{preference}.") for preference in formats.preferences):
+        return True
+    inner = _object(value)
+    return bool(inner) and all(f"{path}.{name}" in formats.preferences for name in inner)
+
+
+def _optional(formats: RequestFormat, fields: Fields) -> frozenset[str]:
+    """Return the lists in which there are items that may be left out."""
+    return frozenset(name for name, items in formats.items.items() if name in fields and items & {*_list(fields[name])})
+
+
+def _digest(fields: Fields, formats: RequestFormat) -> str:
+    """Return what tells the schemas of a request from others."""
+    said = (bytes(fields.get(name, b"")) for name in (*formats.tools, *formats.json_formats))
+    return hashlib.sha256(b"\0".join(said)).hexdigest()[:_DIGEST]
+
+
+def _within_limit(fields: dict[str, msgspec.Raw], fact: Fact, asked: Asked) -> tuple[dict[str, msgspec.Raw], list[str]]:
+    """Return ``fields`` with no higher limit of the answer than ``fact`` says, and what was lowered for it."""
+    try:
+        limit = msgspec.json.decode(fields.get(fact.field, b"0"), type=float)
+        if not asked.request.is_ceiling or limit <= fact.tokens or fact.field in asked.request.extra_body:
+            return fields, []
+        if asked.formats.with_limit is None:
+            return {**fields, fact.field: raw_json(fact.tokens)}, [fact.field]
+        within, lowered = asked.formats.with_limit(fields, fact.tokens)
+    except (*UNREADABLE, Malformed):
+        return fields, []
+    return dict(within), [*lowered]
+
+
+def _limit_below(fields: Fields, fact: Fact, asked: Asked) -> int:
+    """Return the limit of the answer that is lower than the least that the model takes; 0: none is."""
+    value = bytes(fields.get(fact.field, b""))
+    is_lower = value.isdigit() and 0 < int(value) < fact.tokens and fact.field not in asked.request.extra_body
+    return int(value) if is_lower else 0
+
+
+def _be_lax(fields: dict[str, msgspec.Raw], fact: Fact, formats: RequestFormat) -> list[str]:
+    """Have tools and formats kept as well as the model can; return what is said of that to the client."""
+    if fact.value and fact.value != _digest(fields, formats):
+        return []
+    told = []
+    for name in (*formats.tools, *formats.json_formats):
+        try:
+            value = msgspec.json.decode(fields.get(name, b"null"))
+        except UNREADABLE:
+            continue
+        each = value if isinstance(value, list) else [value]
+        shapes = [shape for one in each if isinstance(one, dict) for shape in (one, *map(one.get, _AROUND_SCHEMAS))]
+        strict = [shape for shape in shapes if isinstance(shape, dict) and _is_strict(shape, named=not fact.value)]
+        for shape in strict:
+            if fact.value:
+                shape["strict"] = False
+            else:
+                del shape["strict"]
+        if strict:
+            told.append(f"{name}.strict")
+            fields[name] = raw_json(value)
+    return told
+
+
+def _is_strict(shape: Mapping[str, Any], *, named: bool) -> bool:
+    """Whether a tool or format has the field (``named``), or is strict: the default of some that have a schema."""
+    if named or "strict" in shape:
+        return "strict" in shape and (named or shape["strict"] is None or shape["strict"] is True)
+    return bool(shape.keys() & {"parameters", "schema"})
+
+
+def _leave_out(fields: dict[str, msgspec.Raw], place: Place, formats: RequestFormat) -> None:
+    if place.top in formats.items:
+        left = [item for item in _list(fields[place.top]) if item not in formats.items[place.top]]
+        fields[place.top] = raw_json(left)
+        if not left:
+            del fields[place.top]
+    elif not place.inner:
+        del fields[place.top]
+    else:
+        _set(fields, place, None)
+
+
+def _set(fields: dict[str, msgspec.Raw], place: Place, value: msgspec.Raw | None) -> None:
+    """Set a field; None: leave it out, and the objects around it that are empty then."""
+    if not place.inner:
+        if value is not None:
+            fields[place.top] = value
+        else:
+            del fields[place.top]
+        return
+    holder = dict(_object(bytes(fields[place.top])))
+    _set(holder, Place(place.inner[0], place.inner[1:]), value)
+    if holder:
+        fields[place.top] = raw_json(holder)
+    else:
+        del fields[place.top]
+
+
+def _value_at(fields: Fields, place: Place) -> msgspec.Raw | None:
+    value = fields.get(place.top)
+    for name in place.inner:
+        value = None if value is None else _object(bytes(value)).get(name)
+    return value
+
+
+def _place_of(fields: Fields, path: str) -> Place | None:
+    """Return the place of a path, as ``Place.path`` has it; None if this request has no such field."""
+    if path in fields:
+        return Place(path)
+    top, _, inner = path.partition(".")
+    while inner and top not in fields:
+        more, _, inner = inner.partition(".")
+        top = f"{top}.{more}"
+    place = Place(top, tuple(inner.split(".")) if inner else ())
+    return place if _value_at(fields, place) is not None else None
+
+
+def _find(fields: Fields, named: tuple[str, ...], asked: Asked) -> Place | None:
+    """Return the place of a field as a refusal names it: in another spelling, without what is around it, or deeper."""
+    path = tuple(_spelt(name) for name in named)
+    if (alias := asked.aliases.get(path[-1])) is not None:
+        return Place(alias) if alias in fields else None
+    for top, value in fields.items():
+        own = tuple(_spelt(name) for name in top.split("."))
+        if path[: len(own)] == own and (inner := _within(value, path[len(own) :])) is not None:
+            return Place(top, inner)
+    return _find_one(fields, path[0], asked) if len(path) == 1 else None
+
+
+def _find_one(fields: Fields, name: str, asked: Asked) -> Place | None:
+    """Return the place of a field that is named without what is around it, or by its name in chat."""
+    for preference in asked.formats.thinking:
+        if preference.replace(".", "_") == name and (place := _place_of(fields, preference)) is not None:
+            return place
+    for top in fields:
+        if "." in top and _spelt(top.rpartition(".")[2]) == name:
+            return Place(top)
+    around = {preference.partition(".")[0] for preference in asked.formats.preferences if "." in preference}
+    for top in around & fields.keys():
+        if (inner := _within(fields[top], (name,))) is not None:
+            return Place(top, inner)
+    return None
+
+
+def _within(value: msgspec.Raw, path: tuple[str, ...]) -> tuple[str, ...] | None:
+    """Return the names of a path within an object; None if it is not there. In pydantic's there are types of unions."""
+    found = list[str]()
+    for number, name in enumerate(path):
+        inner = _object(bytes(value))
+        own = next((each for each in inner if _spelt(each) == name), None)
+        if own is not None:
+            found.append(own)
+            value = inner[own]
+        elif number == len(path) - 1:
+            return None
+    return tuple(found)
+
+
+def _spelt(name: str) -> str:
+    return _HUMP.sub(lambda hump: f"_{hump[0]}", name).lower()
+
+
+def _object(value: bytes) -> Mapping[str, msgspec.Raw]:
+    if value[:1] != b"{" or len(value) > _LARGEST_OBJECT:
+        return {}
+    try:
+        return _objects.decode(value)
+    except UNREADABLE:
+        return {}
+
+
+def _list(value: msgspec.Raw) -> list[Any]:
+    try:
+        listed = msgspec.json.decode(value)
+    except UNREADABLE:
+        return []
+    return [item for item in listed if isinstance(item, str)] if isinstance(listed, list) else []
+
+
+def _names(fact: Fact) -> tuple[str, ...]:
+    """Return the names by which a refusal may be about a fact; none if it is not about a field."""
+    if fact.kind not in {Kind.FIELD, Kind.NAME, Kind.VALUE}:
+        return ()
+    if fact.field in betas.NAMES:
+        return tuple(filter(None, fact.value.split(",")))
+    last = fact.field.rpartition(".")[2]
+    names = (fact.field, "" if last in _COMMON else last, fact.instead if fact.kind is Kind.NAME else "")
+    return tuple(name for name in dict.fromkeys(names) if name)

@@ -1,0 +1,419 @@
+"""The interface to all providers: send a request, read its answer as server-sent events, abort it.
+
+``Upstream`` is a provider, ``Exchange`` one running request. An exchange converts what the provider sends (a JSON body,
+another dialect's events, litellm's objects): it yields the bytes of an event stream in the dialect of the request.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Protocol
+
+import msgspec
+
+from providers.bodies.large_bodies import aside
+from providers.bodies.sse import LARGE_BYTES
+from providers.dialects import PIVOT, TELLS, Dialect, Loss, Unshown, bound_reasoning
+from providers.exchange.multipart import Form
+from providers.http import SendCount
+from providers.models.listings import Listing
+from providers.models.usage import Usage
+from providers.refusals.errors import UpstreamError
+from providers.refusals.learnt import Facts
+from providers.refusals.redaction import MaskedRecord
+
+
+class Apart(MaskedRecord, frozen=True):
+    """What is sent with those of a provider's ``keys`` that cannot read the reasoning of a request: it without that."""
+
+    keys: frozenset[str]  # their names
+    fields: Mapping[str, msgspec.Raw]
+    left_out: tuple[str, ...]  # the places of that reasoning
+
+    def shown(self) -> Iterable[tuple[str, object]]:
+        """Return the fields for its repr; of the body only the names, as the values are private."""
+        yield "keys", sorted(self.keys)
+        yield "fields", list(self.fields)
+        yield "left_out", self.left_out
+
+
+class Request(MaskedRecord, frozen=True):
+    """A request in a dialect that the provider speaks. ``fields`` is the body's top level, values still raw JSON."""
+
+    model: str  # the provider's own name for the model
+    fields: Mapping[str, msgspec.Raw]
+    dialect: Dialect = PIVOT  # of ``fields`` and of the answer
+    drop_params: bool = False  # leave out parameters that the model does not support; the client is told
+    headers: Mapping[str, str] = {}  # only those that may be forwarded
+    own_headers: tuple[tuple[str, str], ...] = ()  # the deployment's own, which replace all others; names in lower case
+    extra_body: Mapping[str, msgspec.Raw] = {}  # the deployment's own fields, which replace the client's
+    added: frozenset[str] = frozenset()  # those of ``fields`` that are the gateway's, not the client's
+    keeps: bool = False  # its vendor keeps what it is asked, unless a request says ``store: false``
+    upstream_stream: bool = True  # False: request one JSON body, and present it as a stream
+    takes_whole: bool = False  # its client streams no answer: where a stream is refused, it can be asked for whole
+    connect_timeout_s: float = 5.0
+    first_key: str | None = None  # the name of the provider's key that is asked first, while it is usable
+    conversation: bytes | None = None  # its digest: of several keys the one that answered it last has its cache
+    is_ceiling: bool = False  # its client had to set a limit of the answer: less is no loss that was not expected
+    unchosen: frozenset[str] = frozenset()  # as of the API of its client: see ``RequestFormat``
+    once: bool = False  # it has side effects at the provider, so it must not be sent again
+    client: str | None = None  # whose request it is: what one alone meets takes no key from others; None: unnamed
+    key_name: str | None = None  # of several keys only this one may be used; None: any
+    apart: Apart | None = None  # what is sent instead with the keys of other accounts
+    taught: Facts = ()  # what errors within answers to it have taught: see ``forms.taught``
+    form: Form | None = None  # instead of ``fields``, for APIs with files
+    sendings: SendCount = msgspec.field(default_factory=SendCount)  # counted by the upstream as it sends
+
+    def shown(self) -> Iterable[tuple[str, object]]:
+        """Return the fields for its repr; of headers and body only the names, as the values are private."""
+        yield "model", self.model
+        yield "dialect", self.dialect.name
+        yield "fields", list(self.fields)
+        yield "headers", [*self.headers, *(name for name, _ in self.own_headers)]
+        yield "extra_body", list(self.extra_body)
+        yield "form", self.form
+
+
+class Rest(Protocol):
+    """The rest of an answer that is not raced (audio, events, text). Read by one task."""
+
+    @property
+    def ended(self) -> bool:
+        """Whether all of it has been read."""
+
+    @property
+    def usage(self) -> Usage | None:
+        """The tokens it has reported so far."""
+
+    @property
+    def model(self) -> str | None:
+        """The model that answers, if it has been reported."""
+
+    @property
+    def error(self) -> UpstreamError | None:
+        """The error it has reported, which is also in the bytes that were read."""
+
+    async def read(self) -> bytes:
+        """Return the next bytes unchanged, ``b""`` at the end.
+
+        Raises:
+            UpstreamError: the connection broke.
+
+        """
+
+    def abort(self) -> None:
+        """Drop the exchange at once, so that the provider notices; without effect after the end."""
+
+
+class UpstreamAnswer(MaskedRecord, frozen=True):
+    """An answer to a request that is not raced (embeddings, moderations, images, speech)."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes  # all of it, or its beginning
+    connect_ms: float | None
+    headers_ms: float
+    rest: Rest | None = None  # must be read to its end or aborted; None: ``body`` is everything
+    secrets: Sequence[str] = ()  # as of ``Exchange``
+
+    def shown(self) -> Iterable[tuple[str, object]]:
+        """Return the fields for its repr, without values of headers and body, which are private."""
+        yield "status", self.status
+        yield "headers", list(self.headers)
+        yield "body", f"{len(self.body)} bytes"
+        yield "rest", self.rest is not None
+
+
+class Exchange(Protocol):
+    """One running request and its answer. Opened, read and closed by one task."""
+
+    status: int
+    headers: Mapping[str, str]  # the provider's response headers, lower-case names
+    connect_ms: float | None  # time to connect, DNS and TLS included; None when a kept connection was reused
+    secrets: Sequence[str]  # must not appear in messages: the key, for example
+
+    @property
+    def ended(self) -> bool:
+        """Whether the provider has sent everything, so that there is nothing to wait for or to abort."""
+
+    async def read(self) -> bytes:
+        """Return the next bytes of the event stream unchanged, ``b""`` at its end.
+
+        Raises:
+            UpstreamError: the connection broke, or the body is not an event stream.
+
+        """
+
+    @property
+    def finishing(self) -> bool:
+        """Whether the provider has sent the answer's end, but ``read`` has not returned it: see ``conclude``."""
+
+    @property
+    def usage_so_far(self) -> Usage | None:
+        """The usage that the provider has reported, and that a translation keeps until the answer's end."""
+
+    def conclude(self) -> bytes:
+        """Return the last events of a ``finishing`` answer whose stream does not end; drop the rest."""
+
+    def offer_to(self, listener: Callable[[bytes], bool]) -> None:
+        """Call ``listener`` with data that arrives while ``read`` waits; data that it refuses (False) goes to ``read``.
+
+        So the reader's task need not be woken for each event. An exchange that cannot do this ignores the call.
+        """
+
+    def abort(self) -> None:
+        """Drop the exchange at once, so that the provider notices; without effect after the end or an abort.
+
+        A ``read`` that waits need not return: who aborts what another task reads also cancels that task.
+        """
+
+
+class Upstream(Protocol):
+    """A provider. Cancelling a task inside any method aborts its request at the provider."""
+
+    # In its own dialects it supports every parameter: ``losses`` is empty, but for ``refused_fields``.
+    accepts_all_parameters: bool
+    # In chat, fields of answers of other vendors that it refuses in a history.
+    refused_fields: frozenset[str]
+    # ``fetch`` works: for stored responses, and any path below its base URL.
+    can_fetch: bool
+    # Whether its first request would wait for a library, or for credentials: see ``warm_up``.
+    needs_warming: bool
+
+    async def warm_up(self) -> None:
+        """Load the library or credentials for its first request. Called in the background, before it is raced."""
+
+    async def stream(self, request: Request) -> Exchange:
+        """Request an answer in events; return when the response's headers have arrived with a status of 2xx.
+
+        Raises:
+            UpstreamError: no connection, or any other status, with its kind, message and ``retry-after``.
+
+        """
+
+    def losses(self, dialect: Dialect, model: str, fields: Mapping[str, msgspec.Raw]) -> Sequence[Loss]:
+        """Return the parts of a request in ``dialect`` that this provider would ignore or refuse. Sends nothing.
+
+        Raises:
+            Malformed: the request has to be translated, and is not valid in ``dialect``.
+
+        """
+
+    async def send(self, path: str, request: Request) -> UpstreamAnswer:
+        """Post ``request`` to ``path`` (``embeddings``, ``audio/speech``); return its answer once it has begun.
+
+        A JSON answer has been read completely then.
+
+        Raises:
+            UpstreamError: as of ``stream``; or the answer is an error, or not one of the API at ``path``.
+
+        """
+
+    async def fetch(self, method: str, path: str, query: list[tuple[str, str]]) -> UpstreamAnswer:
+        """Send a request without a body to ``path``, and return the whole JSON answer.
+
+        Raises:
+            UpstreamError: as of ``send``; always not_found where it cannot fetch.
+
+        """
+
+    async def list_models(self, connect_timeout_s: float = 5.0) -> Listing:
+        """Return the models that the provider offers to its key.
+
+        Raises:
+            UpstreamError: as of ``send``.
+
+        """
+
+    async def aclose(self) -> None:
+        """Close kept connections. Called when no request is running."""
+
+
+class WrappedExchange:
+    """An ``Exchange`` that is another one in all that a subclass does not change."""
+
+    def __init__(self, exchange: Exchange) -> None:
+        self.status = exchange.status
+        self.headers: Mapping[str, str] = exchange.headers
+        self.connect_ms = exchange.connect_ms
+        self.secrets: Sequence[str] = exchange.secrets
+        self._exchange = exchange
+
+    @property
+    def ended(self) -> bool:
+        """Whether the provider has sent everything."""
+        return self._exchange.ended
+
+    async def read(self) -> bytes:
+        """Return the next bytes of the event stream, ``b""`` at its end.
+
+        Raises:
+            UpstreamError: as of the inner exchange.
+
+        """
+        return await self._exchange.read()
+
+    @property
+    def finishing(self) -> bool:
+        """Whether the provider has sent the answer's end, and it is held back."""
+        return self._exchange.finishing
+
+    @property
+    def usage_so_far(self) -> Usage | None:
+        """The usage that is kept until then."""
+        return self._exchange.usage_so_far
+
+    def conclude(self) -> bytes:
+        """Return the end that was held back."""
+        return self._exchange.conclude()
+
+    def offer_to(self, listener: Callable[[bytes], bool]) -> None:
+        """Call ``listener`` with data that arrives while ``read`` waits."""
+        self._exchange.offer_to(listener)
+
+    def abort(self) -> None:
+        """Drop the exchange at once; without effect after the end or an abort."""
+        self._exchange.abort()
+
+
+_LONGEST_LINE_BYTES = 1024 * 1024
+
+
+class BoundReasoningExchange(WrappedExchange):
+    """An ``Exchange`` that calls ``found`` with the hash of each reasoning that only its maker can read.
+
+    And ``told`` with what its events tell of such reasoning in its request, as ``read_told`` finds it: before those
+    events are read, so that it is known when the answer begins.
+    """
+
+    def __init__(
+        self,
+        exchange: Exchange,
+        found: Callable[[bytes], object],
+        read_told: Callable[[bytes], Sequence[Unshown] | None] = lambda _: None,
+        told: Callable[[Sequence[Unshown]], object] | None = None,
+    ) -> None:
+        super().__init__(exchange)
+        self._found, self._read_told, self._told = found, read_told, told
+        self._line = b""  # the beginning of the one that is not complete
+
+    async def read(self) -> bytes:
+        """Return the next bytes of the event stream, ``b""`` at its end.
+
+        Raises:
+            UpstreamError: as of the inner exchange.
+
+        """
+        data = await self._exchange.read()
+        lines = self._lines(data or b"\n")
+        # A long one in the thread, so that other calls go on.
+        hashes = bound_reasoning(lines) if len(lines) <= LARGE_BYTES else await aside(bound_reasoning, lines)
+        for each in hashes:
+            self._found(each)
+        return data
+
+    def offer_to(self, listener: Callable[[bytes], bool]) -> None:
+        """Call ``listener`` with data that arrives while ``read`` waits."""
+
+        def listening(data: bytes) -> bool:
+            is_taken = listener(data)
+            if is_taken:
+                for each in bound_reasoning(self._lines(data)):
+                    self._found(each)
+            return is_taken
+
+        self._exchange.offer_to(listening)
+
+    def _lines(self, data: bytes) -> bytes:
+        """Return the lines that are complete with ``data``."""
+        data = self._line + data
+        end = data.rfind(b"\n") + 1
+        self._line = data[end:] if len(data) - end < _LONGEST_LINE_BYTES else b""
+        lines = data[:end]
+        if self._told is not None and TELLS in lines and (unshown := self._read_told(lines)) is not None:
+            self._told(unshown)
+        return lines
+
+
+# Where a sound begins after its container's header, so that a header alone wins no race.
+
+_MOST_HEADER_BYTES = 64 * 1024  # pictures and tags may be longer: then what follows counts as sound
+_EVENTS = "text/event-stream"
+_TOLD = (
+    b".delta",
+    b".done",
+    b".segment",
+    b'"delta"',
+)  # the types of events with a part of the sound or text, or with all of it
+_PAGE_BYTES, _GRANULE = 27, slice(6, 14)  # of Ogg
+_RIFF_BYTES = 12
+_ID3_BYTES, _ID3_VERSIONS = 10, (2, 3, 4)
+_LAST_OF_FLAC = 0x80
+
+
+def sound_has_begun(content_type: str, head: bytes) -> bool:
+    """Whether ``head``, the beginning of an answer, has some of the sound, or of the text, beyond a header."""
+    if len(head) > _MOST_HEADER_BYTES:
+        return True
+    if content_type.partition(";")[0].strip().lower() == _EVENTS:
+        return any(told in head for told in _TOLD)
+    header = next((known for magic, known in _HEADERS.items() if head.startswith(magic)), None)
+    if header is not None:
+        return header(head)
+    # The first bytes of a known container may be cut.
+    return bool(head) and not any(magic.startswith(head) for magic in _HEADERS)
+
+
+def _wave(head: bytes) -> bool:
+    if len(head) >= _RIFF_BYTES and head[8:_RIFF_BYTES] != b"WAVE":  # something else
+        return True
+    at = head.find(b"data", _RIFF_BYTES)
+    return at >= 0 and len(head) > at + 8
+
+
+def _ogg(head: bytes) -> bool:
+    """Whether one of the pages is not of headers: those have the granule 0."""
+    at = 0
+    while len(head) >= at + _PAGE_BYTES:
+        lengths = head[at + _PAGE_BYTES : at + _PAGE_BYTES + head[at + _PAGE_BYTES - 1]]
+        begins = at + _PAGE_BYTES + len(lengths)
+        if head[at:][_GRANULE] != bytes(8):
+            return len(head) > begins
+        at = begins + sum(lengths)
+    return False
+
+
+def _id3(head: bytes) -> bool:
+    if len(head) < _ID3_BYTES:
+        return False
+    if head[3] not in _ID3_VERSIONS:  # no tag at all
+        return True
+    size = 0
+    for byte in head[6:_ID3_BYTES]:
+        size = size << 7 | byte & 0x7F
+    return len(head) > _ID3_BYTES + size
+
+
+def _flac(head: bytes) -> bool:
+    at = 4
+    while len(head) >= at + 4:
+        is_last, size = head[at] & _LAST_OF_FLAC, int.from_bytes(head[at + 1 : at + 4])
+        at += 4 + size
+        if is_last:
+            return len(head) > at
+    return False
+
+
+def _after(mark: bytes) -> Callable[[bytes], bool]:
+    return lambda head: (at := head.find(mark)) >= 0 and len(head) > at + len(mark) + 8
+
+
+# By the first bytes of a container: whether something follows its header. Sounds without one begin at once.
+_HEADERS: Mapping[bytes, Callable[[bytes], bool]] = {
+    b"RIFF": _wave,
+    b"OggS": _ogg,
+    b"ID3": _id3,
+    b"fLaC": _flac,
+    b"\x1aE\xdf\xa3": _after(b"\x1fC\xb6u"),  # Matroska: its first cluster
+    b"\x00\x00\x00\x18ftyp": _after(b"mdat"),
+    b"\x00\x00\x00\x1cftyp": _after(b"mdat"),
+    b"\x00\x00\x00\x20ftyp": _after(b"mdat"),
+}

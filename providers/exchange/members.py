@@ -1,0 +1,159 @@
+"""Members of what stands in lists (tools, turns, their blocks and calls): found as refusals name them, and left out.
+
+A path has no numbers: what is refused of one tool is left out of all. ``EVERYWHERE`` begins the path of what is left
+out wherever a mark of what to cache may stand.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple
+
+import msgspec
+
+from providers.bodies.large_bodies import raw_json
+from providers.dialects import HOLD_MARKS, MARK, Fields
+from providers.refusals.errors import UNREADABLE
+from providers.vendors.demands import members_named
+
+EVERYWHERE: Final = "*."
+OF_TOOLS: Final = f"tools.{MARK}"
+_objects = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_lists = msgspec.json.Decoder(list[msgspec.Raw])
+
+
+class Member(NamedTuple):
+    """A member that a refusal names, with its value where that is known."""
+
+    path: str
+    value: msgspec.Raw | None
+
+
+def found(fields: Fields, named: Sequence[str], spelt: Callable[[str], str]) -> Member | None:
+    """Return the member of something in a list that a refusal has ``named``; None if there is none such.
+
+    ``spelt`` makes names comparable. In pydantic's paths there are types of unions, which are no names. A mark alone,
+    of which it is not told where, is left out of tools first: Vertex takes those elsewhere.
+    """
+    try:
+        return _member(fields, named, spelt)
+    except RecursionError:  # no API has members that deep
+        return None
+
+
+def _member(fields: Fields, named: Sequence[str], spelt: Callable[[str], str]) -> Member | None:
+    names = [spelt(name) for name in named]
+    if len(names) == 1 and names[0] not in fields:
+        paths = members_named(names[0]) if names != [MARK] else [OF_TOOLS, EVERYWHERE + MARK]
+        return next((Member(path, None) for path in paths if without(fields, path) is not fields), None)
+    top = next((each for each in fields if spelt(each) == names[0]), None)
+    within = None if top is None else _found(fields[top], names[1:], spelt, in_list=False)
+    value = None if within is None else within[1]
+    if MARK in names[:-1] and names[-1] != "type":
+        path = f"{EVERYWHERE}{MARK}.{names[-1]}"
+        return Member(path, value) if without(fields, path) is not fields else None
+    return None if top is None or within is None else Member(".".join((top, *within[0])), value)
+
+
+def _found(
+    raw: msgspec.Raw, names: Sequence[str], spelt: Callable[[str], str], *, in_list: bool
+) -> tuple[list[str], msgspec.Raw] | None:
+    if not names:
+        return None
+    if items := _list(raw):
+        number = int(names[0]) if names[0].isdecimal() and len(names[0]) <= len(str(len(items))) else len(items)
+        rest = names[1:] if names[0].isdecimal() else names
+        told_first = (*items[number : number + 1], *items[:number], *items[number + 1 :])
+        tried = (_found(each, rest, spelt, in_list=True) for each in told_first if _is_object(each))
+        return next((each for each in tried if each is not None), None)
+    said, searched = _object(raw), set[str]()
+    for number, name in enumerate(names):
+        own = next((each for each in said if spelt(each) == name), None)
+        if own is None:
+            continue
+        if number == len(names) - 1:
+            return ([own], said[own]) if in_list else None
+        # What it does not have by this path, it has by no later part of that.
+        within = None if own in searched else _found(said[own], names[number + 1 :], spelt, in_list=in_list)
+        if within is not None:
+            return [own, *within[0]], within[1]
+        searched.add(own)
+    return None
+
+
+def without(fields: Fields, path: str, value: str = "") -> Fields:
+    """Return ``fields`` without a member; the same if none has it. ``value``: only where it is that, as JSON."""
+    try:
+        return _left(fields, path, value)
+    except RecursionError:  # no API has members that deep
+        return fields
+
+
+def _left(fields: Fields, path: str, value: str) -> Fields:
+    if path.startswith(EVERYWHERE):
+        names = path.removeprefix(EVERYWHERE).split(".")
+        tops = HOLD_MARKS | ({MARK} if len(names) > 1 else set[str]())
+        left = {top: _within_marked(top, fields[top], names, value) for top in tops & fields.keys()}
+    else:
+        top, *names = path.split(".")
+        left = {top: _without(fields[top], names, value)} if names and top in fields else {}
+    changed = {name: raw for name, raw in left.items() if raw is not fields[name]}
+    return {**fields, **changed} if changed else fields
+
+
+def _without(raw: msgspec.Raw, names: Sequence[str], value: str) -> msgspec.Raw:
+    """Return what stands at some place without the member at a path below it; the same if there is none."""
+    if f'"{names[-1]}"'.encode() not in bytes(raw):
+        return raw
+    if items := _list(raw):
+        return _each(raw, items, lambda item: _without(item, names, value))
+    said = _object(raw)
+    own = said.get(names[0])
+    if own is None:
+        return raw
+    if len(names) == 1:
+        if value and bytes(own).decode(errors="replace") != value:
+            return raw
+        return raw_json({name: each for name, each in said.items() if name != names[0]})
+    inner = _without(own, names[1:], value)
+    return raw if inner is own else raw_json({**said, names[0]: inner})
+
+
+def _within_marked(name: str, raw: msgspec.Raw, names: Sequence[str], value: str) -> msgspec.Raw:
+    """Return the member ``name`` of a request, or of a part of it, without what is refused of the marks in it."""
+    if f'"{names[-1]}"'.encode() not in bytes(raw):
+        return raw
+    if name == MARK:
+        return _without(raw, names[1:], value)
+    if items := _list(raw):
+        return _each(raw, items, lambda item: _within_marked(name, item, names, value))
+    before = said = _object(raw)
+    if len(names) == 1 and MARK in said:
+        said = {each: own for each, own in said.items() if each != MARK}
+    for each in (HOLD_MARKS | ({MARK} if len(names) > 1 else set[str]())) & said.keys():
+        inner = _within_marked(each, said[each], names, value)
+        said = said if inner is said[each] else {**said, each: inner}
+    return raw if said is before else raw_json(said)
+
+
+def _each(raw: msgspec.Raw, items: Sequence[msgspec.Raw], left_of: Callable[[msgspec.Raw], msgspec.Raw]) -> msgspec.Raw:
+    """Return a list, ``raw``, with what is left of the objects in it; the same if that is all."""
+    left = [left_of(item) if _is_object(item) else item for item in items]
+    return raw_json(left) if any(new is not old for new, old in zip(left, items, strict=True)) else raw
+
+
+def _is_object(raw: msgspec.Raw) -> bool:
+    """Whether something in a list may have members: no API has lists in lists."""
+    return bytes(memoryview(raw)[:1]) == b"{"
+
+
+def _object(raw: msgspec.Raw) -> dict[str, msgspec.Raw]:
+    try:
+        return _objects.decode(raw) if bytes(raw).lstrip()[:1] == b"{" else {}
+    except UNREADABLE:
+        return {}
+
+
+def _list(raw: msgspec.Raw) -> list[msgspec.Raw]:
+    try:
+        return _lists.decode(raw) if bytes(raw).lstrip()[:1] == b"[" else []
+    except UNREADABLE:
+        return []

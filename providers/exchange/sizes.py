@@ -1,0 +1,31 @@
+"""How much a request has of what vendors limit: tools, pictures, bytes."""
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from providers.dialects import RequestFormat
+from providers.refusals.errors import SURPRISES
+from providers.refusals.vendor_limits import BYTES, PICTURE_BYTES, PICTURES, TOOLS
+
+_PICTURE: Final = re.compile(rb'"type"\s*:\s*"(?:image|image_url|input_image)"|"(?:inlineData|inline_data)"')
+_NOTHING: Final = msgspec.Raw()
+
+
+def amount(what: str, fields: Mapping[str, msgspec.Raw], formats: RequestFormat) -> int:
+    """Return how much of it a request with these ``fields`` has; 0 where that is not known."""
+    if what == BYTES:
+        return sum(map(len, fields.values()))
+    if what == TOOLS:
+        try:
+            return sum(len(list(read(fields[name]))) for name, read in formats.tools.items() if name in fields)
+        except SURPRISES:
+            return 0
+    prompt = bytes(fields.get(formats.prompt, _NOTHING))
+    if what == PICTURES:
+        return len(_PICTURE.findall(prompt))
+    if what == PICTURE_BYTES and _PICTURE.search(prompt) is not None:
+        return max(map(len, prompt.split(b'"')))
+    return 0

@@ -1,0 +1,55 @@
+"""Counts how often a request was sent, and with which key, also if it was dropped before any response."""
+
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from providers.refusals.errors import UpstreamError
+
+
+MOST_OF_CALL: Final = 15  # requests: deployments, keys, forms and fallbacks multiply
+
+
+class OfCall(msgspec.Struct, eq=False):
+    """How many requests were made for one call, by all its attempts."""
+
+    number: int = 0
+
+    @property
+    def left(self) -> int:
+        """How many more may be made."""
+        return MOST_OF_CALL - self.number
+
+    def one_more(self) -> bool:
+        """Count one more request; return whether it may be made."""
+        if self.number >= MOST_OF_CALL:
+            return False
+        self.number += 1
+        return True
+
+
+class SendCount(msgspec.Struct, eq=False):  # a struct is made without a Python call
+    """How often one request was written to a connection, and with which key; set by the upstream."""
+
+    number: int = 0
+    key_name: str | None = None  # of the last key, by ``key_names``; None if the provider has only one key
+    # Paths of fields that its provider was not sent, or not so, as it refuses them.
+    left_out: tuple[str, ...] = ()
+    most: int = 0  # tokens of the answer that were asked for, where its provider was asked for more; 0: it was not
+    # Tells the key ring, once the answer has begun: an event with an error is known to whoever reads the events.
+    failed: "Callable[[UpstreamError], object] | None" = None
+    is_known: bool = True  # with litellm, only once the answer's headers have arrived
+
+    of_call: OfCall | None = None  # counts those of its attempt's first request already; None: of no call
+
+    def may_repeat(self) -> bool:
+        """Count the same request in another form, or with another key; return whether it may be sent."""
+        return self.of_call is None or self.of_call.one_more()
+
+    @property
+    def times(self) -> int | None:
+        """How often it was sent; more than once if a kept connection was lost. None: unknown."""
+        return self.number if self.is_known else None

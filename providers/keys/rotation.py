@@ -1,0 +1,186 @@
+"""The replacement of a key by another, as one ``Upstream``: no call fails while only one of the two is valid.
+
+The former key stays in use until the new one has answered, and is forgotten then. One request in ``TRY_NEW_EVERY_S``
+tries the new key first. A request that is refused with one key is sent again with the other, within the same attempt.
+"""
+
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from enum import Enum, auto
+from typing import TypeVar
+
+import msgspec
+
+from providers.dialects import Dialect, Loss
+from providers.exchange.forms import taught
+from providers.exchange.interface import Exchange, Request, Upstream, UpstreamAnswer
+from providers.keys.availability import LONG_AGO_S
+from providers.models.listings import Listing
+from providers.refusals.errors import ErrorKind, UpstreamError
+from providers.refusals.learnt import Facts, learnt_of
+
+TRY_NEW_EVERY_S = 10.0  # a provider may need minutes until it knows a key everywhere; each try costs a round trip
+_MOST_KEYS = 3  # of one place: the new one, the previous one, and the one that has answered
+
+_T = TypeVar("_T")
+
+# The keys that were configured at one place, the newest first. Those after the first are not forgotten yet.
+Keys = list[str]
+
+
+def succeeded(places: Mapping[int | str, str], before: Mapping[int | str, Keys]) -> dict[int | str, Keys]:
+    """Return the keys of each place, given those that it had ``before``.
+
+    A key that only moved from another place replaces none, and a key whose place is gone is forgotten at once.
+    """
+    configured = {keys[0] for keys in before.values()}
+    found: dict[int | str, Keys] = {}
+    for place, key in places.items():
+        known = before.get(place, [])
+        if known and known[0] == key:
+            found[place] = known.copy()
+        elif key in configured:
+            found[place] = [key]
+        else:
+            formers = [each for each in known if each != key]
+            found[place] = [key, *(formers if len(formers) < _MOST_KEYS else (formers[0], formers[-1]))]
+    return found
+
+
+class Rotation(Enum):
+    """The outcome of a new key."""
+
+    DONE = auto()  # it has answered, and the former ones are forgotten
+    REFUSED = auto()  # it is refused, and a former one is not
+
+
+class RotatedKey:
+    """An ``Upstream`` around those of a new key and of the keys that it replaces."""
+
+    def __init__(
+        self,
+        keys: Keys,
+        opened: Callable[[str], Upstream],  # opens the upstream of one key
+        *,
+        tell: Callable[[Rotation], object],  # each at most once
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """``keys``: at least two; forgotten ones are removed from this list."""
+        self._keys = keys
+        self._upstreams = [opened(key) for key in keys]  # beside ``keys``
+        self._opened = tuple(self._upstreams)
+        self._new = self._upstreams[0]
+        self._in_use = self._upstreams[-1]
+        self._tried_at_s = LONG_AGO_S
+        self._tell = tell
+        self._has_told_refused = False
+        self._clock = clock
+        self.accepts_all_parameters = self._new.accepts_all_parameters
+        self.refused_fields = self._new.refused_fields
+        self.can_fetch = self._new.can_fetch
+        self.needs_warming = self._new.needs_warming
+        self.learnt = learnt_of(self._new)
+
+    def __repr__(self) -> str:
+        return f"RotatedKey({len(self._keys)} keys)"
+
+    def learn(self, request: Request, error: UpstreamError) -> Facts:
+        """Return what an error within an answer teaches of the model, with any key."""
+        return taught(self._new, request, error)
+
+    def losses(self, dialect: Dialect, model: str, fields: Mapping[str, msgspec.Raw]) -> Sequence[Loss]:
+        """Return the parts of a request that the provider would refuse, with any key."""
+        return self._new.losses(dialect, model, fields)
+
+    async def stream(self, request: Request) -> Exchange:
+        """Request an answer with the key in use, and with the others if that is refused.
+
+        Raises:
+            UpstreamError: all keys are refused; or an error that is not about keys.
+
+        """
+        return await self._ask(lambda upstream: upstream.stream(request))
+
+    async def send(self, path: str, request: Request) -> UpstreamAnswer:
+        """Post with the key in use, and with the others if that is refused.
+
+        Raises:
+            UpstreamError: as for ``stream``.
+
+        """
+        return await self._ask(lambda upstream: upstream.send(path, request))
+
+    async def fetch(self, method: str, path: str, query: list[tuple[str, str]]) -> UpstreamAnswer:
+        """Send a request without a body with the key in use, and with the others if that is refused.
+
+        Raises:
+            UpstreamError: as for ``stream``.
+
+        """
+        return await self._ask(lambda upstream: upstream.fetch(method, path, query))
+
+    async def list_models(self, connect_timeout_s: float = 5.0) -> Listing:
+        """Return the models offered to the key in use, or to the others if that is refused.
+
+        Raises:
+            UpstreamError: as for ``stream``.
+
+        """
+        return await self._ask(lambda upstream: upstream.list_models(connect_timeout_s))
+
+    async def warm_up(self) -> None:
+        """Load what the first request would wait for, with each key."""
+        for upstream in self._opened:
+            await upstream.warm_up()
+
+    async def aclose(self) -> None:
+        """Close the connections of all keys, also of those that are forgotten: a request may have used them still."""
+        for upstream in self._opened:
+            await upstream.aclose()
+
+    async def _ask(self, ask: Callable[[Upstream], Awaitable[_T]]) -> _T:
+        """Return the first answer.
+
+        Raises:
+            UpstreamError: the new key's, as that is the one to correct; or an error that is not about keys.
+
+        """
+        if len(self._upstreams) == 1:
+            return await ask(self._new)
+        refusals: dict[int, UpstreamError] = {}
+        for upstream in self._order():
+            try:
+                answer = await ask(upstream)
+            except UpstreamError as error:
+                if error.kind is not ErrorKind.PROVIDER_AUTH and not error.is_barred:
+                    raise
+                refusals[id(upstream)] = error
+            else:
+                self._note(upstream, is_new_refused=id(self._new) in refusals)
+                return answer
+        raise refusals[id(self._new)]
+
+    def _order(self) -> Iterable[Upstream]:
+        """Return the keys' upstreams in the order of tries.
+
+        The first one is tried again at the end: the provider may switch to its key between two refusals.
+        """
+        now_s = self._clock()
+        first = [self._in_use, self._new]
+        if now_s - self._tried_at_s >= TRY_NEW_EVERY_S:
+            self._tried_at_s = now_s
+            first.reverse()
+        return *dict.fromkeys([*first, *self._upstreams]), first[0]
+
+    def _note(self, upstream: Upstream, *, is_new_refused: bool) -> None:
+        """Handle an answer: keys that are older than this one are forgotten."""
+        if len(self._upstreams) == 1 or upstream not in self._upstreams:  # a newer one has answered meanwhile
+            return
+        place = self._upstreams.index(upstream)
+        del self._upstreams[place + 1 :], self._keys[place + 1 :]
+        self._in_use = upstream
+        if upstream is self._new:
+            self._tell(Rotation.DONE)
+        elif is_new_refused and not self._has_told_refused:
+            self._has_told_refused = True
+            self._tell(Rotation.REFUSED)

@@ -1,0 +1,1 @@
+"""What models are, take and cost, and what calls have used."""

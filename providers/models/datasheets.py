@@ -1,0 +1,707 @@
+"""Prices and capabilities of vendors' models, from an extract of litellm's table.
+
+A price is written ``{unit}[_above_1hr][_above_200k_tokens][_priority]``: with the life of a cache, the size of the
+prompt and the tier. `read` makes a `Price` of a row; `leaves` tells of every number in it, so that none is overlooked.
+One above N tokens is that of the whole prompt and its answer, at every vendor of the table: Google, Anthropic, OpenAI
+and Alibaba say so of "requests" or "prompts" with more tokens, and litellm bills it so. xAI's begins at N.
+
+The extract, ``models.json``, has the version of the table, the date of its release and its own date
+(tools/requirements/extract_datasheets.py, run by `make lock`).
+
+A missing flag means unknown: the table does not say that gpt-3.5-turbo takes no images, or that many models support
+tools. Only an explicit false is a no. A row's list of input kinds (``image``, ``audio``) is complete: a kind that is
+not listed and has no flag of its own is a no as well. Likewise thinking: the table marks the chat models that think,
+and an unmarked one of a family that does not think is plain. In other families, vendors of open models forget the mark.
+"""
+
+import datetime as dt
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import msgspec
+
+from providers.models.families import is_plain, kin_of
+from providers.models.usage import FAST, OF_TOKENS, OFF_PEAK, OWN, STANDARD, TIER_WORDS, WEEK_MIN, Card, Price
+
+# litellm's names of prices, in ours. The longest name that a field begins with is its unit.
+
+_UNITS: Mapping[str, str] = {
+    "input_cost_per_token": "input",
+    "output_cost_per_token": "output",
+    "cache_read_input_token_cost": "cached_input",
+    "input_cost_per_token_cache_hit": "cached_input",  # the older name, used for DeepSeek
+    "cache_creation_input_token_cost": "cache_write",
+    "output_cost_per_reasoning_token": "reasoning",
+    "input_cost_per_audio_token": "audio_input",
+    "input_cost_per_image_token": "image_input",
+    "input_cost_per_video_token": "video_input",
+    "cache_read_input_audio_token_cost": "cached_audio_input",
+    "cache_read_input_image_token_cost": "cached_image_input",
+    "cache_creation_input_audio_token_cost": "audio_cache_write",
+    "explicit_cache_read_input_token_cost": "explicit_cached_input",
+    "output_cost_per_audio_token": "audio_output",
+    "output_cost_per_image_token": "image_output",
+    "output_cost_per_video_token": "video_output",
+    "citation_cost_per_token": "citation",
+    "input_cost_per_character": "character",
+    "output_cost_per_character": "character_output",
+    "input_cost_per_second": "second",
+    "input_cost_per_audio_per_second": "audio_second",
+    "input_cost_per_video_per_second": "video_second",
+    "output_cost_per_second": "second_output",
+    "output_cost_per_video_per_second": "video_second_output",
+    "cost_per_second": "reserved_second",
+    "input_cost_per_image": "picture",
+    "input_cost_per_pixel": "pixel",
+    "output_cost_per_image": "picture_output",
+    "output_cost_per_pixel": "pixel_output",
+    "input_cost_per_query": "query",
+    "input_cost_per_request": "request",
+    "input_cost_per_text_message": "message",
+    "code_interpreter_cost_per_session": "session",
+    "google_maps_grounding_cost_per_query": "maps_query",
+    "ocr_cost_per_page": "page",
+    "ocr_cost_per_credit": "credit",
+    "annotation_cost_per_page": "annotated_page",
+    "search_context_cost_per_query.search_context_size_low": "web_search_low",
+    "search_context_cost_per_query.search_context_size_medium": "web_search",  # the size of those who name none
+    "search_context_cost_per_query.search_context_size_high": "web_search_high",
+    "guardrail_cost_per_unit.automatedReasoningPolicyUnits": "reasoning_policy",
+    "guardrail_cost_per_unit.contentPolicyImageUnits": "content_policy_image",
+    "guardrail_cost_per_unit.contentPolicyUnits": "content_policy",
+    "guardrail_cost_per_unit.contextualGroundingPolicyUnits": "grounding_policy",
+    "guardrail_cost_per_unit.sensitiveInformationPolicyFreeUnits": "free_information_policy",
+    "guardrail_cost_per_unit.sensitiveInformationPolicyUnits": "information_policy",
+    "guardrail_cost_per_unit.topicPolicyUnits": "topic_policy",
+    "guardrail_cost_per_unit.wordPolicyUnits": "word_policy",
+}
+_NAMES = sorted(_UNITS, key=len, reverse=True)
+_SUFFIXES = re.compile(
+    r"(?:_above_(?P<life>1|12)hr)?"
+    r"(?:_above_(?P<thousands>\d+)(?P<k>k?)_tokens)?"
+    r"(?:_above_(?P<interval>\d+s)_interval)?"
+    r"(?:_(?P<resolution>\d[\d.]*[a-zA-Z]?))?"
+    r"(?:_(?P<tier>[a-z]+))?"
+)
+_TIERED = re.compile(r"tiered_pricing\[(\d+)\]\.")  # the prices of one range of prompts
+
+
+class Leaf(msgspec.Struct, frozen=True):
+    """A price in a row: of which unit, in which tier, for prompts of more than how many tokens."""
+
+    unit: str
+    tier: str
+    above_tokens: int
+    usd: float
+
+
+def leaves(row: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
+    """Yield every number of a row with its path, as ``tiered_pricing[0].input_cost_per_token``."""
+    yield from _numbers("", row)
+
+
+def _numbers(path: str, value: Any) -> Iterator[tuple[str, float]]:
+    if isinstance(value, Mapping):
+        for name, each in value.items():
+            yield from _numbers(f"{path}.{name}" if path else name, each)
+    elif isinstance(value, list):
+        for place, each in enumerate(value):
+            yield from _numbers(f"{path}[{place}]", each)
+    elif isinstance(value, int | float) and not isinstance(value, bool):
+        yield path, value
+
+
+def parse(path: str, usd: float, row: Mapping[str, Any]) -> Leaf | None:
+    """Return what a number at ``path`` of a row is the price of; None if it is no price that is known here."""
+    above_tokens = -1
+    if (tiered := _TIERED.match(path)) is not None:
+        extent = row["tiered_pricing"][int(tiered[1])].get("range")
+        if not extent:
+            return None
+        above_tokens = int(extent[0]) or -1
+        path = path[tiered.end() :]
+    off_peak = path.startswith("off_peak_pricing.")
+    path = path.removeprefix("off_peak_pricing.")
+    if path == "provider_specific_entry.fast":
+        return Leaf("*", FAST, -1, usd)  # times each other price
+    for name in _NAMES:
+        if path.startswith(name) and (said := _SUFFIXES.fullmatch(path, len(name))) is not None:
+            unit = _UNITS[name] + (f"_{said['life']}h" if said["life"] else "")
+            if detail := said["interval"] or said["resolution"]:
+                unit = f"{unit}_{detail.lower()}"
+            if said["thousands"]:
+                above_tokens = int(said["thousands"]) * (1000 if said["k"] else 1)
+            tier = said["tier"] or ""
+            return Leaf(unit, OFF_PEAK if off_peak else TIER_WORDS.get(tier, tier), above_tokens, usd)
+    return None
+
+
+# What tokens cost if they are processed in a region, over the prices of the row. Anthropic: where ``inference_geo``
+# asks for it (platform.claude.com/docs/en/manage-claude/data-residency); OpenAI: at addresses of regions
+# (developers.openai.com/api/docs/guides/data-residency); Vertex AI: at any location but global.
+UPLIFTS: Mapping[str, str] = {
+    "provider_specific_entry.us": "us",
+    "regional_processing_uplift_multiplier_us": "us",
+    "regional_processing_uplift_multiplier_eu": "eu",
+    "regional_endpoint_uplift_multiplier": "endpoint",
+}
+
+
+def uplifted(price: Price, factor: float) -> Price:
+    """Return the same prices with those of tokens times ``factor``."""
+
+    def times(usd: float | None) -> float | None:
+        return None if usd is None else usd * factor
+
+    return msgspec.structs.replace(
+        price,
+        input_usd=price.input_usd * factor,
+        output_usd=price.output_usd * factor,
+        cached_input_usd=times(price.cached_input_usd),
+        cache_write_usd=times(price.cache_write_usd),
+        reasoning_usd=times(price.reasoning_usd),
+        units=tuple((unit, usd * factor if unit in OF_TOKENS else usd) for unit, usd in price.units),
+        cards=tuple(
+            Card(card.tier, card.above_tokens, None if card.price is None else uplifted(card.price, factor))
+            for card in price.cards
+        ),
+    )
+
+
+_SILENT = frozenset({"", "embedding", "moderation", "ocr", "rerank", "search"})  # modes whose answers have no tokens
+_FROM_N = frozenset({"xai"})  # vendors whose prices above N tokens begin at N
+_SEARCHES_ALWAYS = "perplexity"
+_SEARCHES = frozenset({"web_search_low", "web_search", "web_search_high"})
+_BILLING = "web_search_billing_unit"  # of Google's searches: from Gemini 3 on each, before once a prompt
+_ONE_PRICE_OF_INPUT = ("gemini", "vertex_ai")  # "text / image / video / audio" is one line of Google's price list
+
+Prices = dict[str, float]  # by unit
+
+
+def read(row: Mapping[str, Any]) -> Price | None:
+    """Return the prices of a row of the table; None if it has none, or a price is no number.
+
+    A price that a tier or a size does not list is that of the tier for shorter prompts, then that of standard service
+    for such prompts: searches cost the same in each tier. If a tier has no price for long prompts although standard
+    service has, it is unknown.
+    """
+    listed: dict[tuple[str, int], Prices] = {}
+    vendor = str(row.get("litellm_provider", ""))
+    times: list[tuple[str, float]] = []
+    for path, usd in leaves(row):
+        if (leaf := parse(path, usd, row)) is None:
+            continue
+        above = leaf.above_tokens - (vendor in _FROM_N and leaf.above_tokens > 0)
+        if leaf.unit == "*":
+            times.append((leaf.tier, usd))
+        else:
+            listed.setdefault((leaf.tier, above), {}).setdefault(leaf.unit, usd)
+    if not listed:
+        return None
+    base = listed.setdefault((STANDARD, -1), {})
+    _complete(base, str(row.get("mode") or ""))
+    whole = {key: each for key, each in listed.items() if key[0] == STANDARD or "input" in each}
+    as_text = vendor.startswith(_ONE_PRICE_OF_INPUT) and "audio_input" not in base
+    once = vendor.startswith(_ONE_PRICE_OF_INPUT) and row.get(_BILLING) != "per_query"
+    price = price_of(whole, times, as_text=as_text, once=once)
+    if OFF_PEAK in price.tiers:
+        price = msgspec.structs.replace(price, off_peak=tuple(_off_peak(row["off_peak_pricing"])))
+    return msgspec.structs.replace(price, request_usd=_request_usd(base)) if vendor == _SEARCHES_ALWAYS else price
+
+
+_DAY_MIN = 24 * 60
+
+
+def _off_peak(given: Mapping[str, Any]) -> Iterator[tuple[int, int]]:
+    """Yield the times of ``off_peak_pricing`` in minutes of a week: hours are UTC's, weekdays those of the vendor."""
+    zone = ZoneInfo(given.get("weekday_timezone") or "UTC")
+    ahead = (dt.datetime(2026, 1, 1, tzinfo=zone).utcoffset() or dt.timedelta()).seconds // 60
+    for window in given.get("windows") or [given]:
+        hours = window.get("hours_utc") or ()
+        for written in [hours] if isinstance(hours, str) else hours:
+            start, end = (int(at[:2]) * 60 + int(at[3:]) for at in written.split("-"))
+            parts = [(start, end)] if start < end else [(start, _DAY_MIN), (0, end)]
+            turn = _DAY_MIN - ahead  # from then on it is the next day there
+            parts = [(max(a, x), min(b, y)) for a, b in parts for x, y in ((0, turn), (turn, _DAY_MIN))]
+            for weekday in window.get("weekdays") or range(1, 8):
+                for begins, ends in parts:
+                    if begins < ends:
+                        day = (weekday - 1 - (begins >= turn)) * _DAY_MIN % WEEK_MIN
+                        yield day + begins, day + ends
+
+
+def _request_usd(listed: Prices) -> float | None:
+    """Return the most that a request costs at a vendor that always searches; None: research has no limit."""
+    return (
+        None if "citation" in listed else max((usd for unit, usd in listed.items() if unit in _SEARCHES), default=0.0)
+    )
+
+
+def price_of(
+    listed: Mapping[tuple[str, int], Prices],
+    times: Sequence[tuple[str, float]] = (),
+    *,
+    as_text: bool,
+    once: bool = False,
+) -> Price:
+    """Return the prices that are ``listed`` by tier and size of the prompt; those at (STANDARD, -1) have to be.
+
+    ``times``: tiers that cost a multiple of standard service, for tokens. ``as_text`` and ``once``: as in `Price`.
+    """
+    base = listed[STANDARD, -1]
+    cards = {(STANDARD, -1): base}
+    sizes = sorted({above for tier, above in listed if tier == STANDARD and above >= 0})
+    for above in sizes:
+        cards[STANDARD, above] = _last(cards, STANDARD) | listed[STANDARD, above]
+    for tier in dict.fromkeys(tier for tier, _ in listed if tier != STANDARD):
+        own = {above: given for (of, above), given in listed.items() if of == tier}
+        for above in sorted({-1, *sizes, *own}):
+            standard = cards.get((STANDARD, above), base)
+            cards[tier, above] = standard | _last(cards, tier) | own[above] if above in own else {}
+    for tier, factor in times:
+        cards |= {
+            (tier, above): {unit: usd * factor if unit in OF_TOKENS else usd for unit, usd in each.items()}
+            for (of, above), each in list(cards.items())
+            if of == STANDARD
+        }
+    price = _price(base, as_text=as_text, once=once)
+    if len(cards) == 1:
+        return price
+    made = tuple(
+        Card(tier, above, _price(each, as_text=as_text, once=once) if each else None)
+        for (tier, above), each in cards.items()
+    )
+    return msgspec.structs.replace(price, cards=made)
+
+
+def _last(cards: Mapping[tuple[str, int], Prices], tier: str) -> Prices:
+    """Return the prices of ``tier`` that were listed last, for shorter prompts."""
+    return next((each for (of, _), each in reversed([*cards.items()]) if of == tier), {})
+
+
+def _complete(base: Prices, mode: str) -> None:
+    """Add what a row means without saying so."""
+    if not base.get("cache_write"):
+        base.pop("cache_write", None)  # 0: the price of input applies
+    if "output" not in base and "image_output" in base:
+        base["output"] = base["image_output"]  # all it answers are pictures
+    if "output" not in base and "input" in base and mode in _SILENT:
+        base["output"] = 0.0  # embeddings have no output
+
+
+def _price(listed: Prices, *, as_text: bool, once: bool) -> Price:
+    return Price(
+        input_usd=listed.get("input", 0.0),
+        output_usd=listed.get("output", 0.0),
+        cached_input_usd=listed.get("cached_input"),
+        cache_write_usd=listed.get("cache_write"),
+        reasoning_usd=listed.get("reasoning"),
+        units=tuple((unit, usd) for unit, usd in listed.items() if unit not in OWN),
+        unknown=tuple(unit for unit in ("input", "output") if unit not in listed),
+        as_text=as_text,
+        once=once,
+    )
+
+
+# What a model at a provider can do. Unknown is None, and excludes no deployment.
+
+
+class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
+    """The capabilities of a deployment. None: unknown, so it is tried."""
+
+    tools: bool | None = None  # can call functions
+    json_schema: bool | None = None  # can answer in JSON by a schema
+    vision: bool | None = None  # accepts images
+    audio: bool | None = None  # accepts audio
+    documents: bool | None = None  # accepts PDF
+    reasoning: bool | None = None  # can reason before it answers
+    context_tokens: int | None = None  # the longest prompt; with some vendors the longest prompt and answer together
+    max_output_tokens: int | None = None  # the longest answer
+    max_documents: int | None = None  # that a request may have ranked
+    max_dimensions: int | None = None  # of the vectors that it makes
+
+
+UNKNOWN = Capabilities()
+
+
+_TABLE = Path(__file__).with_name("models.json")
+
+ModelKey = tuple[str, str]  # litellm's name for the vendor, the vendor's name for the model
+
+
+class Datasheet(msgspec.Struct, frozen=True):
+    """The price and the capabilities of one model at one vendor."""
+
+    price: Price | None = None  # None: unknown for input or output
+    capabilities: Capabilities = UNKNOWN
+    listed: Price | None = None  # the prices that are known where that of input or output is not
+    uplifts: Mapping[str, float] = {}  # what tokens cost in a region, over these prices; "endpoint": any but global
+    only_api: str | None = None  # the only one in which it answers; None: unknown, or any of its vendor's
+
+
+UNLISTED = Datasheet()
+
+
+_CHATS = frozenset({"chat", "responses"})
+
+
+def thinks(model: str, mode: str | None, flag: bool | None) -> bool | None:
+    """Return whether a model of the table thinks before it answers; None: the table does not tell."""
+    if flag is not None or mode not in _CHATS:
+        return flag
+    return False if is_plain(model.rpartition("/")[2]) else None
+
+
+class _Abilities(msgspec.Struct, frozen=True):
+    supports_function_calling: bool | None = None
+    supports_response_schema: bool | None = None
+    supports_vision: bool | None = None
+    supports_audio_input: bool | None = None
+    supports_pdf_input: bool | None = None
+    supports_reasoning: bool | None = None
+    supported_modalities: tuple[str, ...] | None = None
+    max_input_tokens: int | None = None
+    max_output_tokens: int | None = None
+
+    def capabilities(self, model: str, mode: str | None) -> Capabilities:
+        return Capabilities(
+            tools=self.supports_function_calling,
+            json_schema=self.supports_response_schema,
+            vision=self._takes("image", self.supports_vision),
+            audio=self._takes("audio", self.supports_audio_input),
+            documents=self.supports_pdf_input,
+            reasoning=thinks(model, mode, self.supports_reasoning),
+            context_tokens=_limit(self.max_input_tokens),
+            max_output_tokens=_limit(self.max_output_tokens),
+        )
+
+    def _takes(self, modality: str, flag: bool | None) -> bool | None:
+        return flag if flag is not None or not self.supported_modalities else modality in self.supported_modalities
+
+
+# The modes that name the only API of a model. ``chat`` does not: such models have Responses, too. Of models of Ollama's
+# that chat, ``completion`` is said all the same; of OpenAI's it is true (platform.openai.com/docs/deprecations).
+_ONLY_API: Mapping[str, str] = {"responses": "responses", "completion": "completions"}
+_OF_COMPLETIONS = frozenset({"text-completion-openai", "azure_text"})
+
+
+class _Seller(msgspec.Struct, frozen=True):
+    litellm_provider: str = ""
+    mode: str | None = None
+
+    def only_api(self) -> str | None:
+        """Return the only API of the model; None if its mode names none."""
+        if self.mode == "completion" and self.litellm_provider not in _OF_COMPLETIONS:
+            return None
+        return _ONLY_API.get(self.mode or "")
+
+
+class TableSource(msgspec.Struct, frozen=True):
+    """The source of the table."""
+
+    name: str
+    version: str
+    date: str  # of the extract, ISO
+    url: str
+    license: str
+    released: str = ""  # when the version was, ISO: prices are at least as old
+
+    def age_days(self, today: dt.date) -> int | None:
+        """Return how many days ago the version was released; None if that is not known."""
+        try:
+            return (today - dt.date.fromisoformat(self.released)).days
+        except ValueError:
+            return None
+
+    def is_old(self, today: dt.date) -> str | None:
+        """Return a sentence about its age, if vendors may have changed many prices since."""
+        age = self.age_days(today)
+        if age is None or age <= OLD_DAYS:
+            return None
+        return (
+            f"prices are of {self.name} {self.version}, released {age} days ago ({self.released}): vendors may have"
+            " others by now, so upgrade holeshot, or set price_per_mtok"
+        )
+
+
+OLD_DAYS = 90  # of a table of prices
+
+
+class _Table(msgspec.Struct):
+    source: TableSource | None  # None: a file that a person has written
+    models: dict[str, msgspec.Raw]  # by model, or vendor/model
+    dearest: dict[str, dict[str, float]] = {}  # by vendor, the highest price of each unit
+    own: dict[str, msgspec.Raw] = {}  # the rows of the operator's file, which win
+
+
+class _Named(msgspec.Struct):
+    source: Any = None
+
+
+def _read_own(path: Path) -> _Table | None:
+    """Return the operator's file: as ``holeshot models --prices`` writes it, or rows alone; None if there is none.
+
+    Raises:
+        OSError, msgspec.DecodeError: it cannot be read, or is neither.
+
+    """
+    try:
+        given = path.read_bytes()
+    except FileNotFoundError:
+        return None
+    if msgspec.json.decode(given, type=_Named).source is not None:
+        return _table_decoder.decode(given)
+    rows = msgspec.json.decode(given, type=dict[str, dict[str, Any]])
+    return _Table(None, msgspec.json.decode(given, type=dict[str, msgspec.Raw]), dearest_of(rows))
+
+
+def dearest_of(models: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, float]]:
+    """Return the highest price of each unit in standard service, by vendor."""
+    found: dict[str, dict[str, float]] = {}
+    for row in models.values():
+        if (price := read(row)) is not None:
+            _raise(found.setdefault(str(row.get("litellm_provider", "")), {}), _units_of(price))
+    return {vendor: dict(sorted(found[vendor].items())) for vendor in sorted(found)}
+
+
+def _units_of(price: Price) -> dict[str, float]:
+    units = dict(price.units)
+    return units | {unit: getattr(price, f"{unit}_usd") for unit in ("input", "output") if unit not in price.unknown}
+
+
+def _raise(highest: dict[str, float], units: Mapping[str, float]) -> None:
+    """Have ``highest`` hold the higher price of each of ``units``."""
+    highest |= {unit: max(usd, highest.get(unit, 0.0)) for unit, usd in units.items()}
+
+
+def prices_in(row: Mapping[str, Any]) -> dict[str, float]:
+    """Return the prices of a row by their paths."""
+    return {path: usd for path, usd in leaves(row) if path in UPLIFTS or parse(path, usd, row) is not None}
+
+
+def kept(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of a row that are read here."""
+    priced = {re.split(r"[.\[]", path)[0] for path in prices_in(row)}
+    return {field: row[field] for field in (*fields(), *sorted(priced - {*fields()})) if field in row}
+
+
+def table_of(models: Mapping[str, Mapping[str, Any]], source: TableSource) -> bytes:
+    """Return a table as a file has it: one model a line, so that a changed price is one changed line in a diff."""
+
+    def lines(rows: Mapping[str, Any]) -> str:
+        return ",\n".join(f"{json.dumps(name)}: {json.dumps(row)}" for name, row in rows.items())
+
+    said, highest = json.dumps(msgspec.to_builtins(source)), lines(dearest_of(models))
+    return f'{{"source": {said}, "models": {{\n{lines(models)}\n}}, "dearest": {{\n{highest}\n}}}}\n'.encode()
+
+
+class PriceChanged(msgspec.Struct, frozen=True):
+    """A price of one model that is another in a newer table. None: it is in one of them only."""
+
+    model: str
+    price: str  # litellm's name of it
+    before_usd: float | None
+    after_usd: float | None
+
+    @property
+    def has_fallen(self) -> bool:
+        """Whether it is 0 now, or below a tenth: a mistake, more often than a gift."""
+        before, after = self.before_usd or 0.0, self.after_usd
+        return after is not None and after < before / 10
+
+
+def prices_changed(
+    before: Mapping[str, Mapping[str, Any]], after: Mapping[str, Mapping[str, Any]]
+) -> list[PriceChanged]:
+    """Return the prices that differ, of models that both tables have."""
+    found = []
+    for name in sorted(before.keys() & after.keys()):
+        old, new = prices_in(before[name]), prices_in(after[name])
+        found += [
+            PriceChanged(name, path, old.get(path), new.get(path))
+            for path in sorted({*old, *new})
+            if old.get(path) != new.get(path)
+        ]
+    return found
+
+
+_table_decoder = msgspec.json.Decoder(_Table)
+_row_decoder = msgspec.json.Decoder(dict[str, Any])
+_seller_decoder = msgspec.json.Decoder(_Seller)
+_abilities_decoder = msgspec.json.Decoder(_Abilities)
+
+
+class DatasheetTable:
+    """A table of models with rows in litellm's format. It stays on disk: a gateway needs few of its thousands of rows.
+
+    Each lookup reads the file (1 MB, about 3 ms) and keeps nothing, so look up all deployments at once.
+    """
+
+    def __init__(self, path: Path | None, own: Path | None = None) -> None:
+        """``own``: the operator's file, whose rows win. As long as there is none, it has none."""
+        self._path = path  # None: an empty table
+        self._own = own
+
+    @classmethod
+    def shipped(cls, own: str | None = None) -> "DatasheetTable":
+        """Return the table of this release, with the operator's ``own`` file beside it."""
+        return cls(_TABLE, None if own is None else Path(own))
+
+    def source(self) -> TableSource | None:
+        """Return the source and the date of the table, of the operator's file if that tells; None if it is empty."""
+        return None if (table := self._table()) is None else table.source
+
+    def rows(self) -> dict[str, dict[str, Any]]:
+        """Return all rows, the operator's in place of the others."""
+        table = self._table()
+        return {} if table is None else {name: _row_decoder.decode(row) for name, row in _all_rows(table).items()}
+
+    def _table(self) -> _Table | None:
+        table = _table_decoder.decode(self._path.read_bytes()) if self._path else None
+        own = None if table is None or self._own is None else _read_own(self._own)
+        if table is None or own is None:
+            return table
+        table.own, table.source = own.models, own.source or table.source
+        for vendor, units in own.dearest.items():
+            _raise(table.dearest.setdefault(vendor, {}), units)
+        return table
+
+    def look_up(self, models: Iterable[ModelKey]) -> dict[ModelKey, Datasheet]:
+        """Return the datasheet of each ``(litellm_prefix, model)``; ``UNLISTED`` if its vendor is not in the table.
+
+        Raises:
+            OSError, msgspec.DecodeError: the table cannot be read.
+
+        """
+        table = self._table()
+        if table is None:
+            return dict.fromkeys(models, UNLISTED)
+        return {(prefix, model): _find(table, prefix, model) for prefix, model in models}
+
+
+def fields() -> tuple[str, ...]:
+    """Return litellm's names of the fields that are read besides prices."""
+    return (*_Seller.__struct_fields__, _BILLING, *_Abilities.__struct_fields__)
+
+
+def _find(table: _Table, prefix: str, model: str) -> Datasheet:
+    """Return the row of ``prefix/model``, or of the bare name, or that after its publisher, if it is this vendor's.
+
+    A fine-tuned model has the figures of ``ft:BASE``, else only the abilities of BASE: its price is another. Of another
+    model of the vendor only the dearest price of each unit is known: in its family, see ``_kin``, or at the vendor.
+    """
+    dearest: dict[str, float] = {}
+    for vendor, units in table.dearest.items():
+        if _is_of(vendor, prefix):
+            _raise(dearest, units)
+    listed = Price(0.0, 0.0, unknown=("input", "output"), dearest=tuple(dearest.items())) if dearest else None
+    if (row := _row(table, prefix, model)) is not None:
+        return _read(row, model, dearest)
+    if (tuned := _TUNED.search(model)) is not None:
+        base = tuned["base"] or tuned["azures"]
+        if (row := _row(table, prefix, f"ft:{base}")) is not None:
+            return _read(row, base, dearest)
+        if (row := _row(table, prefix, base)) is not None:
+            return Datasheet(None, _read(row, base, dearest).capabilities, listed)
+    if listed is None:
+        return UNLISTED
+    if tuned is not None:
+        return Datasheet(listed=listed)
+    name, usd = _kin(table, prefix, model)
+    return Datasheet(listed=msgspec.structs.replace(listed, dearest=tuple((dearest | usd).items()), dearest_of=name))
+
+
+# Models of one family that a vendor must sell, where only their names say that they are one: a single small model's
+# price says too little of a large one's.
+_LEAST_FAMILY = 3
+
+
+def _kin(table: _Table, prefix: str, model: str) -> tuple[str, dict[str, float]]:
+    """Return the models of this vendor that a ``model`` without a row is nearest to, and their highest prices.
+
+    They are those of its family and line; if there are none, those of its family's newest version up to its own; else
+    those of its family. Nothing, if the family is not known, or has no price either.
+    """
+    own = kin_of(model)
+    if own is None:
+        return "", {}
+    sold = [
+        (kin, row)
+        for name, row in _all_rows(table).items()
+        if (kin := kin_of(name, own.family)) is not None and (name.startswith(f"{prefix}/") or _sells(row, prefix))
+    ]
+    if not own.is_known and len(sold) < _LEAST_FAMILY:
+        return "", {}
+    newest = max((each.major for each, _ in sold if each.major and each.major <= (own.major or 0)), default=None)
+    groups = {
+        f"{own.family} {own.line}": [row for each, row in sold if own.line and each.line == own.line],
+        f"{own.family} {newest}": [row for each, row in sold if newest and each.major == newest],
+        own.family: [row for _, row in sold],
+    }
+    for name, rows in groups.items():
+        highest: dict[str, float] = {}
+        for price in filter(None, (read(_row_decoder.decode(row)) for row in rows)):
+            _raise(highest, _units_of(price))
+        if highest.get("input") and highest.get("output"):
+            return name, highest
+    return "", {}
+
+
+# OpenAI's names of fine-tuned models, ft:BASE:ORGANISATION:NAME:ID, which Mistral has as well
+# (developers.openai.com/api/docs/guides/supervised-fine-tuning), and Azure's, BASE.ft-ID
+# (learn.microsoft.com/azure/ai-foundry/openai/how-to/fine-tuning-deploy), read on 2026-11-27.
+_TUNED = re.compile(r"(?:^|/)ft:(?P<base>[^:]+):|(?:^|/)(?P<azures>[^/]+)\.ft-")
+
+
+def _all_rows(table: _Table) -> dict[str, msgspec.Raw]:
+    return table.models | table.own if table.own else table.models
+
+
+def _row(table: _Table, prefix: str, model: str) -> msgspec.Raw | None:
+    for models in (table.own, table.models):
+        if (row := models.get(f"{prefix}/{model}")) is not None:
+            return row
+        for name in (model, model.partition("/")[2]):  # Vertex AI writes google/gemini-2.5-flash
+            if (row := models.get(name)) is not None and _sells(row, prefix):
+                return row
+    return None
+
+
+def _is_of(provider: str, prefix: str) -> bool:
+    """Whether ``provider`` is the vendor or a branch (``cohere_chat``, ``vertex_ai-…``, ``text-completion-openai``)."""
+    return provider.removeprefix("text-completion-") == prefix or provider.startswith((f"{prefix}_", f"{prefix}-"))
+
+
+def _sells(row: msgspec.Raw, prefix: str) -> bool:
+    try:
+        return _is_of(_seller_decoder.decode(row).litellm_provider, prefix)
+    except msgspec.ValidationError:
+        return False
+
+
+def _read(row: msgspec.Raw, model: str, dearest: Mapping[str, float]) -> Datasheet:
+    """Read a row. If its prices or its capabilities have unexpected types, only these are unknown."""
+    decoded = _row_decoder.decode(row)
+    price = read(decoded)
+    uplifts = {UPLIFTS[path]: factor for path, factor in leaves(decoded) if path in UPLIFTS}
+    if price is not None and dearest:
+        price = msgspec.structs.replace(price, dearest=tuple(dearest.items()))
+    try:
+        capabilities = _abilities_decoder.decode(row).capabilities(model, decoded.get("mode"))
+    except msgspec.ValidationError:
+        capabilities = UNKNOWN
+    try:
+        only_api = _seller_decoder.decode(row).only_api()
+    except msgspec.ValidationError:
+        only_api = None
+    if price is not None and price.unknown:
+        return Datasheet(None, capabilities, price, uplifts, only_api)
+    return Datasheet(price, capabilities, uplifts=uplifts, only_api=only_api)
+
+
+def _limit(tokens: int | None) -> int | None:
+    return tokens if tokens is not None and tokens > 0 else None

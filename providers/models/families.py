@@ -1,0 +1,244 @@
+"""What a model is and takes, by its family, read from ``families.toml`` beside this file: a model is a row of data.
+
+Everybody who has to know how a model differs from others asks `traits_of`. No other file has a model's name.
+"""
+
+import re
+import tomllib
+from collections.abc import Mapping
+from fnmatch import fnmatchcase
+from functools import cache, lru_cache
+from importlib.resources import files
+from typing import Any, Literal, NamedTuple
+
+import msgspec
+
+Sampling = Literal["free", "one", "none"]  # of temperature and top_p: both, one of them, or neither, nor top_k
+# What a request that forbids thinking becomes: nothing else, that kind of thinking, or that effort.
+LeastThinking = Literal["off", "between_tools", "low"]
+# Whether a request may force a call; auto: nor may it forbid one.
+ForcedTools = Literal["taken", "not_while_thinking", "never", "auto"]
+Bound = Literal["prefix", "models", "account"]  # what a thought is read with: all before it, its readers, whose key
+
+
+class Traits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a model is and takes. The defaults are those of a model that is not known: it is taken for a newest one."""
+
+    family: str = ""  # the name of its family in ``families.toml``; "": not known
+    least_thinking: LeastThinking = "off"
+    rests: bool = False  # it does not think unless a request asks for it
+    forced_tools: ForcedTools = "taken"  # whether a request may force a call of a tool
+    not_thinking: Mapping[str, Any] = {}  # the fields of a chat request by which it does not think
+    # How it is told how hard to think: by an effort, a budget of tokens, or a level of Google's.
+    adaptive: bool = True  # it decides itself how long it thinks
+    takes_effort: bool = True
+    takes_budget: bool = True
+    takes_levels: bool = True
+    efforts: tuple[str, ...] = ()  # those that it takes; empty: not known
+    least_effort: str = "low"  # in Google's words: none, minimal or low
+    # What of a request's parameters it takes.
+    sampling: Sampling = "free"
+    penalties: bool = False  # of Google's models: they take some
+    several: bool = True  # it gives several answers
+    logprobs: bool = False  # of Google's models: they tell them
+    addresses: bool = True  # of Google's models: they read what is at an address of others
+    drop: frozenset[str] = frozenset()  # parameters that it answers with an error
+    at_rest: frozenset[str] = frozenset()  # of those, what it takes where it is not to think
+    lacks_tiers: frozenset[str] = frozenset()  # values of service_tier that it answers with an error
+    rename: Mapping[str, str] = {}  # from a parameter's older name to the only one that it takes
+    prefill: bool = True  # it continues an answer that the request begins
+    tools_in: str = ""  # the only API of its vendor in which it takes tools, if it ``rests``: while it thinks; "": all
+    # What it keeps of a conversation.
+    instructions_last: bool = False  # in Responses, ``instructions`` stand behind the input, outside of what is cached
+    signs: bool = False  # it signs, or encrypts, its thoughts, and refuses those of others
+    bound: frozenset[Bound] = frozenset()
+    marks_from: int = 1024  # tokens: a shorter beginning is not cached, where what to cache is marked
+    # Made of the others, once for all calls.
+    takes_forced: bool = True  # a request may force a call of a tool, if need be without thinking
+    takes_none: bool = False  # what becomes of an effort of none is known: it does not think, or as little as it can
+    narrows: bool = False  # it takes other parameters than the rest of its vendor's models
+    is_usual: bool = True  # a request to it needs none of this
+
+
+UNKNOWN_MODEL = Traits()
+_FORCED: frozenset[ForcedTools] = frozenset({"taken", "not_while_thinking"})  # if need be without thinking
+
+
+class _Row(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which models of a family a row is of: all that fit each thing that it names."""
+
+    names: tuple[str, ...] = ()  # patterns with *; of a fine-tuned model that of its base
+    lines: tuple[str, ...] = ()
+    since: str = ""  # the first version
+    before: str = ""  # the first version that it is not of
+    at: tuple[str, ...] = ()  # vendors, by their names in the catalog
+    page: str = ""  # where it is said
+    read: str = ""  # when, ISO
+    also: frozenset[str] = frozenset()  # what they refuse besides what the rows above say
+    takes: frozenset[str] = frozenset()  # what they take although the rows above say that they refuse it; *: all
+    traits: Mapping[str, Any]
+
+    def fits(self, name: str, line: str, version: tuple[int, int] | None, vendor: str) -> bool:
+        if self.at and vendor not in self.at:
+            return False
+        if self.names and not any(fnmatchcase(name, pattern) for pattern in self.names):
+            return False
+        if self.lines and line not in self.lines:
+            return False
+        if self.since and (version is None or version < _version(self.since)):
+            return False
+        return not (self.before and (version is None or version >= _version(self.before)))
+
+
+class _Family(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    # A regular expression that finds a model of it, with the groups line, older (line), major and minor; of a line that
+    # has a numbering of its own, number and size.
+    name: str
+    all: Mapping[str, Any] = {}  # the traits that all models of it have
+    rows: tuple[_Row, ...] = ()
+
+
+_NO_FAMILIES = frozenset({"makers", "plain"})
+_ROW_FIELDS = frozenset(_Row.__struct_fields__) - {"traits"}
+
+
+def _version(said: str) -> tuple[int, int]:
+    major, _, minor = said.partition(".")
+    return int(major), int(minor or 0)
+
+
+@cache
+def _told() -> Mapping[str, Any]:
+    return tomllib.loads(files(__package__).joinpath("families.toml").read_text(encoding="utf-8"))
+
+
+@cache
+def _plain() -> tuple[re.Pattern[str], re.Pattern[str]]:
+    told = _told()["plain"]
+    return re.compile(told["families"], re.IGNORECASE), re.compile(told["unless"], re.IGNORECASE)
+
+
+@cache
+def _makers() -> Mapping[str, re.Pattern[str]]:
+    return {maker: re.compile(name, re.IGNORECASE) for maker, name in _told()["makers"].items()}
+
+
+@lru_cache(maxsize=4096)
+def maker_of(model: str) -> str:
+    """Return who makes a model, as far as its thoughts are for its maker's alone: ``open``: for any; "": not known."""
+    name = model.rpartition("/")[2]
+    return next((maker for maker, pattern in _makers().items() if pattern.search(name) is not None), "")
+
+
+def reads_thoughts(model: str, of: str) -> bool | None:
+    """Whether a model reads the encrypted or signed thoughts of another; None: that is not known."""
+    own, other = maker_of(model), maker_of(of)
+    if own == "open" or (own and own == other):
+        return True
+    return None if not own or not other else False
+
+
+def is_plain(name: str) -> bool:
+    """Whether a model, without its publisher's name, is of a family that does not think."""
+    plain, taught = _plain()
+    return plain.search(name) is not None and taught.search(name) is None
+
+
+@cache
+def _families() -> Mapping[str, tuple[re.Pattern[str], _Family]]:
+    """Return the families by name, in the order of the file, which is read once."""
+    found = {}
+    for family, given in _told().items():
+        if family in _NO_FAMILIES:
+            continue
+        rows = [
+            {name: value for name, value in row.items() if name in _ROW_FIELDS}
+            | {"traits": {name: value for name, value in row.items() if name not in _ROW_FIELDS}}
+            for row in given.get("rows", ())
+        ]
+        parsed = msgspec.convert({**given, "rows": rows}, _Family)
+        found[family] = re.compile(parsed.name, re.IGNORECASE), parsed
+    return found
+
+
+@lru_cache(maxsize=4096)
+def traits_of(model: str, vendor: str = "") -> Traits:
+    """Return the traits of ``model`` at a ``vendor``, by any name of it: ``us.anthropic.claude-opus-5-5-v1:0``.
+
+    A model of a known family that no row names has what the rows before it say: it inherits.
+    """
+    name = model.rpartition("/")[2].lower()
+    for family, (pattern, told) in _families().items():
+        found = pattern.search(name)
+        if found is None:
+            continue
+        said: dict[str, Any] = {"family": family, **told.all}
+        kin = _read(family, found)
+        version = None if kin.major is None else (kin.major, int(found.groupdict().get("minor") or 0))
+        bare = name.removeprefix("ft:").partition(":")[0]
+        for row in told.rows:
+            if row.fits(bare, kin.line, version, vendor):
+                said.update(row.traits)
+                dropped = frozenset() if "*" in row.takes else frozenset(said.get("drop", ())) | row.also
+                said["drop"] = dropped - row.takes
+        traits = msgspec.convert(said, Traits)
+        narrows = bool(traits.drop or traits.rename or traits.efforts or traits.lacks_tiers)
+        return msgspec.structs.replace(
+            traits,
+            takes_forced=traits.forced_tools in _FORCED,
+            narrows=narrows,
+            takes_none=bool(traits.not_thinking) or (bool(traits.efforts) and not traits.rests),
+            is_usual=(
+                traits.forced_tools == "taken"
+                and not narrows
+                and not traits.not_thinking
+                and traits.least_thinking == "off"
+                and "prefix" not in traits.bound
+            ),
+        )
+    return UNKNOWN_MODEL
+
+
+def unforced(traits: Traits, *, forbids: bool) -> Traits:
+    """Return the traits of a model that has refused a forced call of a tool; ``forbids``: not to be forbidden one."""
+    refused: ForcedTools = "never" if forbids else "auto"
+    return msgspec.structs.replace(traits, forced_tools=refused, takes_forced=False, is_usual=False)
+
+
+def refusing(traits: Traits, fields: frozenset[str]) -> Traits:
+    """Return the traits of a model that is asked where these parameters are an error, whatever it takes elsewhere."""
+    return msgspec.structs.replace(traits, drop=traits.drop | fields, narrows=True, is_usual=False)
+
+
+class Kin(NamedTuple):
+    """What of a model's name others of its family may share."""
+
+    family: str
+    line: str  # opus, sonnet, …; "": it has none
+    major: int | None  # its version's first number; None: it has none
+    is_known: bool = True  # the family has rows
+
+
+def _read(family: str, found: re.Match[str]) -> Kin:
+    groups = found.groupdict()
+    major = groups.get("major")
+    return Kin(family, groups.get("line") or groups.get("older") or "", None if major is None else int(major))
+
+
+# Of a family that has no rows: it is the first word of a name, with its publisher's, and the next word is the line.
+_WORDS = re.compile(r"(?P<family>(?:[a-z]+\.)*[a-z]+)(?=-|$|\d)(?:[^-]*-(?P<line>[a-z]{3,})(?=-|$))?")
+
+
+def kin_of(model: str, family: str | None = None) -> Kin | None:
+    """Return what ``model`` has in common with others; None: it is not of this family, or its name has no words."""
+    name = model.rpartition("/")[2].lower()
+    families = _families()
+    for own, (pattern, _) in families.items():
+        if family in {None, own} and (found := pattern.search(name)) is not None:
+            kin, groups = _read(own, found), found.groupdict()
+            if (number := groups.get("number")) is None:  # of a line with a numbering, and sizes, of its own
+                return kin
+            return Kin(own, "-".join(filter(None, (kin.line, groups["size"]))), int(number))
+    if family in families or (found := _WORDS.match(name)) is None or family not in {None, found["family"]}:
+        return None
+    return Kin(found["family"], found["line"] or "", None, is_known=False)

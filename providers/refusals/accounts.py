@@ -1,0 +1,233 @@
+"""What vendors say of an account that is spent, unpaid or blocked: no request has an answer until a person acts.
+
+Many say it with the status of a rate limit, some with that of a bad request or of a failure. It counts as a 402. Both
+speak of quotas and limits: what comes back by itself within a minute, an hour or a day is a rate limit.
+"""
+
+import re
+from collections.abc import Collection, Mapping
+from typing import Any, Final
+
+from providers.refusals.errors import ErrorKind
+
+# How messages with 400 begin that are about the key or its account, and not about the request.
+REFUSED: Final = (
+    "Incorrect API key provided",  # xAI
+    "Your credit balance is too low",  # Anthropic
+    "You have reached your specified API usage limits",  # Anthropic: the operator's own limit of the month
+    "You have reached your specified workspace API usage limits",  # github.com/anthropics/claude-code/issues/55998
+    "You're out of extra usage. Add more",  # github.com/earendil-works/pi/issues/2943
+    "This organization has been disabled",  # Anthropic
+    "Access to Anthropic models is not allowed",  # Bedrock, for an account or from a region
+    "Billing hard limit has been reached",  # OpenAI
+    "Access denied, please make sure your account is in good standing",  # Alibaba: a bill is not paid
+    "User location is not supported",  # Gemini, where Google sees the gateway in a country without it
+    "Gemini API free tier is not available in your country",  # ai.google.dev/gemini-api/docs/troubleshooting
+)
+
+# Codes and types, in lower case. All pages were read on 2026-11-27.
+_CODES: Final = frozenset(
+    {
+        # OpenAI: platform.openai.com/docs/guides/error-codes and developers.openai.com/api/docs/guides/spend-limits.
+        *("insufficient_quota", "billing_not_active", "billing_hard_limit_reached"),
+        *("organization_spend_limit_exceeded", "project_spend_limit_exceeded"),
+        "exceeded_current_quota_error",  # Moonshot: platform.moonshot.ai/docs/api/chat
+        # Groq, with 400: console.groq.com/docs/spend-limits and github.com/songquanpeng/one-api/issues/1764.
+        *("blocked_api_access", "organization_restricted"),
+        # Zhipu, with 429: inactive, locked, in arrears, locked, plan expired; docs.z.ai/api-reference/api-code.
+        *("1110", "1112", "1113", "1121", "1309"),
+        "insufficient_balance_error",  # MiniMax, with 429: github.com/modelscope/modelscope/issues/1691
+        # Alibaba, with 400, and with 429: alibabacloud.com/help/model-studio/error-code
+        *("arrearage", "prepaidbilloverdue", "postpaidbilloverdue", "commoditynotpurchased"),
+        # Tencent's, of a package of tokens or an unpaid bill: cloud.tencent.com/document/product/1729/97732
+        *("failedoperation.freeresourcepackexhausted", "failedoperation.resourcepackexhausted"),
+        *("failedoperation.servicestoparrears", "resourceunavailable.inarrears", "resourceunavailable.lowbalance"),
+        # Volcengine: an unpaid bill; its limit of what may be spent on a model. volcengine.com/docs/82379/1299023
+        *("accountoverdueerror", "setlimitexceeded"),
+        "insufficient_balance",  # Venice, likewise Novita's (NOT_ENOUGH_BALANCE): github.com/veniceai/api-docs/pull/149
+        "not_enough_balance",
+        "insufficient_user_quota",  # one-api, and what is made of it
+        "budget_exceeded",  # litellm's proxy, with 400 or 429: github.com/BerriAI/litellm/pull/37000
+        "spend_limit_exceeded",  # Cline, with 429: github.com/cline/cline/pull/10207
+        # Anthropic's type of a 402, and what others call theirs, also inside a stream.
+        *("billing_error", "credit_balance_too_low", "insufficient_credits", "insufficient_funds", "payment_required"),
+    }
+)
+
+# How messages begin, where the code says nothing, or proxies have lost it.
+_MESSAGES: Final = re.compile(
+    # OpenAI's: Google's words for a minute's limit begin in the same way, and go on otherwise.
+    r"you exceeded your current quota, please check your plan and billing details\.?"
+    r"(?:\s*$| for more information on this error, read the docs: https://platform\.openai\.com)"
+    r"|your account is not active|billing hard limit has been reached"
+    # Moonshot: github.com/continuedev/continue/issues/11443, and Volcengine (see above)
+    r"|your account .{0,120}?(?:is suspended|has reached the set inference limit|has exhausted its free trial quota)"
+    r"|the request failed because your account has an overdue balance"
+    r"|your account is in arrears"
+    # Of xAI: github.com/continuedev/continue/issues/10373, /12670; Wei-Shaw/sub2api/issues/4069
+    r"|your (?:newly created )?team .{0,80}?(?:used all available credits|any credits|monthly spending limit)"
+    r"|you have run out of credits"
+    # Of Google: ai.google.dev/gemini-api/docs/billing, and github.com/openclaw/openclaw/pull/74120
+    r"|your prepayment credits are depleted"
+    r"|your (?:project|billing account) has exceeded its (?:monthly )?spend(?:ing)? cap"
+    # Fireworks, with 412: github.com/pollinations/pollinations/issues/12136
+    r"|account \S{1,80} is suspended"
+    # DeepSeek, MiniMax with 500 (github.com/MiniMax-AI/MiniMax-M2/issues/62), Z.ai with its code in brackets
+    r"|(?:\[\d+\]\[)?insufficient (?:account )?balance"
+    r"|(?:\[\d+\]\[)?(?:您的)?(?:账户|用户|当前)?(?:余额不足|额度不足|已欠费)"
+    r"|(?:sorry, )?your account balance is insufficient"  # SiliconFlow: docs.siliconflow.cn, its code 30001
+    r"|organization has been restricted"  # Groq
+    # Of Cohere, whose minute's limit is told in the same way: docs.cohere.com/docs/rate-limits
+    r"|you are using a trial key, which is limited to [\d,]+ api calls / month"
+    r"|you have (?:exceeded|depleted) your monthly included credits"  # Hugging Face
+    r"|(?:exceededbudget|budget has been exceeded)"  # litellm's proxy: github.com/BerriAI/litellm/issues/14144
+    r"|your credit balance is too low|you have reached your specified (?:workspace )?api usage limits"
+    r"|you're out of extra usage\. add more",
+    re.IGNORECASE,
+)
+# In whose words ever, and anywhere in them: of a limit's answer alone, as that tells nothing that its client wrote, and
+# who can make a provider say this must not be able to take a key out. Machines, too, have credits, budgets and balances
+# (of bursts, tokens, loads), so it is said whose they are. No two parts that repeat can take the same letters.
+_OWNED: Final = (
+    r"(?:your|its|the|account|wallet|user|team|customer|organi[sz]ation|project|workspace|key|api|prepaid|paid|free"
+    r"|current|remaining|available|sufficient|total|monthly|max|cost|usd|credit)[ _]"
+)
+_WHOSE: Final = rf"(?:^|[:.,;!(] ?|\b{_OWNED})"
+_MONEY: Final = r"(?:balance|credits?(?! cards?\b)|funds?)(?![a-z])"
+_IS: Final = r"(?: (?:is|are|was|were|has been|have been))?"
+_WORDS: Final = re.compile(
+    rf"\b(?:insufficient|not enough)[ _](?:{_OWNED}){{0,3}}(?:{_MONEY}|money\b)"
+    rf"|{_WHOSE}{_MONEY}{_IS} (?:insufficient|not (?:enough|sufficient)|exhausted|depleted|too low|used up|negative)"
+    rf"|\bout of (?:{_OWNED}){{0,3}}(?:credits?|funds?|money)\b|\brun out of (?:{_OWNED}){{0,3}}balance\b"
+    rf"|\bno (?:(?:more|remaining|available) )?{_MONEY}|{_WHOSE}low balance\b"
+    r"|\b(?:unpaid|overdue|outstanding) (?:bill|invoice|balance|payment)s?\b"
+    r"|\b(?:bill|invoice|payment|account)(?: is)? overdue\b|\barrears?\b"
+    r"|\bpayment (?:is )?required\b|\bplease (?:recharge|top[ -]?up)\b"
+    rf"|\bspend(?:ing)?(?: limit| cap)?{_IS} (?:reached|exceeded)|\bbilling (?:limit|cap){_IS} (?:reached|exceeded)"
+    rf"|{_WHOSE}(?:budget|credit)(?: limit| cap){_IS} (?:reached|exceeded)|{_WHOSE}budget{_IS} exceeded"
+    rf"|\b(?:reached|exceeded) (?:{_OWNED}){{1,3}}(?:spend(?:ing)?|budget|billing|credit) (?:limit|cap)\b"
+    r"|\baccount (?:is|has been) (?:suspended|deactivated|frozen|disabled)\b"
+    r"|\bresource ?pack(?:age)?s?(?: is| are)? (?:exhausted|run ?out)\b"
+    r"|余额不足|余额已?用[完尽]|额度不足|额度已?用[完尽]|资源包(?:余量)?已?用[完尽]|欠费|请(?:先)?充值",
+    re.IGNORECASE,
+)
+# Of such words, which may as well be about what comes back by itself.
+_SOON: Final = re.compile(
+    r"\bplease wait\b|\ba moment\b|\bshortly\b|\btemporar(?:y|ily)\b|(?<!and )(?<!then )\btry again\b|\bconcurren"
+    r"|\brequests at once\b|\b(?:raise|increase|lift|higher|reduced) (?:(?:your|the|rate) )?limits\b|稍[后候]",
+    re.IGNORECASE,
+)
+# What OpenRouter quotes of its vendor's error is about that one's account: it asks another vendor the next time.
+_QUOTING: Final = re.compile(r"provider returned error|upstream error from ", re.IGNORECASE)
+_WORD: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|[0-9]+")  # of a code
+_LONGEST_TEXT: Final = 4096  # characters of a message that are searched
+_LONGEST_CODE: Final = 200
+_BEFORE: Final = re.compile(r"(?:litellm\.)?(?:\w+(?:Error|Exception)(?:: | - ))*")  # what proxies write before it
+# What comes back by itself, or is of one user of a proxy's client, however its code is called.
+_PASSING: Final = re.compile(
+    r"rate.?limit|\bper[ -](?:minute|second|hour|day)\b|/ ?(?:min|sec|hour|day)|\b[rt]p[msd]\b"
+    r"|(?:retry|try again|come back) (?:in|after) \d|allocated quota|\bend user\b|\breset|in-flight"
+    r"|每[日天秒]|每分钟|每小时|[今明][日天]",
+    re.IGNORECASE,
+)
+# Alibaba calls a minute's tokens a quota, in OpenAI's words: help.apiyi.com/?p=10015 lists them; the page that its own
+# message names tells it from OpenAI's.
+_OF_ALIBABA: Final = re.compile(r"aliyun|alibabacloud|dashscope", re.IGNORECASE)
+_AMBIGUOUS: Final = "insufficient_quota"
+_LEAST_OWN: Final = 1000  # smaller codes may be a status
+_REASONS: Final = frozenset({"BILLING_DISABLED", "CONSUMER_SUSPENDED"})  # of a google.rpc.ErrorInfo
+
+
+# Of keys and models, in codes and types: whatever a request says, it cannot change these.
+_OF_KEYS: Final = re.compile(
+    r"key|auth|token|credential|permission|identity|account|subscription|\b40\d\b|invalid.?request", re.IGNORECASE
+)
+_OF_FORBIDDEN_KEYS: Final = re.compile(
+    r"(?:invalid|incorrect|expired|disabled|revoked|deactivated|suspended|unknown|missing|no)\W?_?"
+    r"(?:api)?\W?_?(?:key|token|account|credentials?)"
+    r"|(?:key|token|account|credentials?)\W?_?(?:invalid|incorrect|expired|disabled|revoked|deactivated|suspended)",
+    re.IGNORECASE,
+)
+_OF_MODELS: Final = re.compile(r"model_?not_?(?:found|exist)|deployment_?not_?found", re.IGNORECASE)
+_OF_LIMITS: Final = re.compile(r"\bper (?:second|minute|hour|day)\b|\b[RT]P[SMHD]\b|requests?/min", re.IGNORECASE)
+_REASONS_OF_KEYS: Final = frozenset({"API_KEY_INVALID", "SERVICE_DISABLED", "ACCESS_TOKEN_EXPIRED", *_REASONS})
+_UNAUTHORIZED, _UNPAID = 401, 402
+
+
+def is_certain(kind: ErrorKind, status: int | None, error: Mapping[str, Any]) -> bool:
+    """Whether an error of this kind is of the key, the account, the model's name or a rate, by its code.
+
+    No request can have caused that, so it counts for all clients at once. A 401 whose code says otherwise may be of a
+    tool's own server.
+    """
+    said = [str(word) for name in ("code", "type", "status") if isinstance(word := error.get(name), str | int)]
+    codes = " ".join(said)[:_LONGEST_CODE]
+    if kind is ErrorKind.RATE_LIMITED:
+        message = error.get("message")
+        words = message[:_LONGEST_TEXT] if isinstance(message, str) else ""
+        return "rate_limit_exceeded" in codes or _OF_LIMITS.search(words) is not None
+    if kind is ErrorKind.NOT_FOUND:
+        return _OF_MODELS.search(codes) is not None
+    if kind is not ErrorKind.PROVIDER_AUTH:
+        return False
+    if status == _UNPAID or (status == _UNAUTHORIZED and (not codes or _OF_KEYS.search(codes) is not None)):
+        return True
+    message = error.get("message")
+    is_refused = isinstance(message, str) and message.startswith(REFUSED)
+    is_key = _OF_FORBIDDEN_KEYS.search(codes) is not None or _has_reason(error.get("details"), _REASONS_OF_KEYS)
+    return is_refused or is_key or is_spent(error)
+
+
+def is_spent(
+    error: Mapping[str, Any], *, meters_quota: bool = False, any_codes: bool = False, any_words: bool = False
+) -> bool:
+    """Whether an error object says that the account has no money left, or is blocked.
+
+    ``meters_quota``: its vendor calls a minute's tokens a quota. ``any_codes`` and ``any_words``: codes, and words, of
+    any vendor count, as what it says is not about the request.
+    """
+    match error.get("metadata"):
+        case {"provider_name": str()} | {"raw": str()}:
+            return False
+    message = error.get("message")
+    text = _BEFORE.sub("", message[:_LONGEST_TEXT], count=1) if isinstance(message, str) else ""
+    named = {
+        name: str(said)[:_LONGEST_CODE] for name in ("code", "type") if isinstance(said := error.get(name), str | int)
+    }
+    codes = {said.lower() for said in named.values()}
+    if not _CODES.isdisjoint(codes) or _has_reason(error.get("details")):
+        is_said = True
+    elif _is_told_by_code(error):
+        is_said = False
+    else:
+        is_said = _MESSAGES.match(text) is not None or _is_likely(text, named, any_codes, any_words)
+    if not is_said or _PASSING.search(text) is not None:
+        return False
+    meters_quota = meters_quota or _OF_ALIBABA.search(text) is not None
+    return not (meters_quota and _AMBIGUOUS in codes)
+
+
+def _is_likely(text: str, named: Mapping[str, str], any_codes: bool, any_words: bool) -> bool:
+    """Whether codes, or words anywhere, say so that no list has, and nothing says that it passes."""
+    if _SOON.search(text) is not None:
+        return False
+    said = {name: " ".join(_WORD.findall(code)) for name, code in named.items()}
+    passing = {name for name, code in said.items() if _PASSING.search(code) is not None}
+    if any_codes and any(name not in passing and _WORDS.search(code) is not None for name, code in said.items()):
+        return True
+    # Messages' type of every 429 is that of a rate limit, so it tells nothing.
+    is_open = any_words and "code" not in passing and _QUOTING.match(text) is None
+    return is_open and _WORDS.search(text) is not None
+
+
+def _has_reason(details: object, reasons: Collection[str] = _REASONS) -> bool:
+    return isinstance(details, list) and any(
+        isinstance(each, dict) and isinstance(reason := each.get("reason"), str) and reason in reasons
+        for each in details
+    )
+
+
+def _is_told_by_code(error: Mapping[str, Any]) -> bool:
+    """Whether the vendor's own code is known, and says what it is whatever the words (MiniMax)."""
+    code = error.get("code")
+    return isinstance(code, int) and code >= _LEAST_OWN and isinstance(error.get("status"), int)

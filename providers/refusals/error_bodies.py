@@ -1,0 +1,740 @@
+"""Reads providers' errors in all their shapes: OpenAI's, vLLM's, FastAPI's, an array, plain text, a web page."""
+
+import html
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import Any
+
+import msgspec
+
+from providers.refusals.accounts import REFUSED, is_certain, is_spent
+from providers.refusals.errors import FAILED, UNREADABLE, ErrorKind, UpstreamError, kind_of_status
+from providers.refusals.one_request import About, refused
+from providers.refusals.redaction import redact, redact_json
+from providers.refusals.words import names_of
+from providers.refusals.wrong_api import kind_of_404
+
+# Reads a provider's rate limits: the time to wait after a 429, and the headroom before the next one. Vendors send the
+# first in many formats: ``retry-after`` in seconds or as an HTTP date, ``retry-after-ms``, and per limit the time of
+# its reset, as a duration (OpenAI, Groq: ``1m2s``), an RFC 3339 instant (Anthropic) or a Unix time (OpenRouter, in
+# milliseconds).
+
+LARGE_BYTES = 2**20  # of an answer: larger ones are long lists of numbers, which take a tenth of a second to read
+LONGEST_BELIEVED_S = 60.0  # daily quotas send hours; a deployment is tried again every minute nevertheless
+# vLLM, Mistral; FastAPI; Cloudflare; Anthropic; Baidu; AWS's Lambda
+COMPLAINTS = ("message", "detail", "errors", "msg", "error_message", "error_msg", "errorMessage")
+NO_LIMIT = -1.0  # what some send as the remainder, where there is no limit or none is known
+
+_DURATION = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m(?!s))?(?:(\d+(?:\.\d+)?)s)?(?:(\d+(?:\.\d+)?)ms)?")
+_UNIT_SECONDS = (86_400.0, 3_600.0, 60.0, 1.0, 0.001)
+_UNIX_S = 1e9  # larger numbers of seconds are instants
+_UNIX_MS = 1e12  # even larger ones are instants in milliseconds
+_WINDOW = re.compile(r"w(?:indow)?=(\d+)")  # of a limit, in seconds
+_LONG_S = 120.0  # a minute's limit is whole again sooner
+_NEARLY_USED_UP = 0.05  # the part of a longer one that is left when it begins to count
+
+
+def retry_after_s(headers: Mapping[str, str], now_s: float) -> float | None:
+    """Return the seconds to wait, 0 to 60, or None if the provider does not say.
+
+    ``headers`` have lower-case names; ``now_s`` is Unix time. An explicit ``retry-after`` has priority over the reset
+    times of single limits; of those, the latest of the exhausted ones counts, or the soonest if none is exhausted.
+    """
+    if (delay := _told_delay_s(headers, now_s)) is not None:
+        return _believable(delay)
+    resets = []
+    exhausted = []
+    for name, text in headers.items():
+        if "ratelimit" not in name or "reset" not in name or (delay := _delay_s(text, now_s)) is None:
+            continue
+        resets.append(delay)
+        if headers.get(name.replace("reset", "remaining"), "").strip() == "0":
+            exhausted.append(delay)
+    if exhausted:
+        return _believable(max(exhausted))
+    return _believable(min(resets)) if resets else None
+
+
+def _told_delay_s(headers: Mapping[str, str], now_s: float) -> float | None:
+    """Return the seconds after which a provider says to come back, however many."""
+    if (delay := _milliseconds(headers.get("retry-after-ms"))) is not None:
+        return delay
+    return _delay_s(text, now_s) if (text := headers.get("retry-after")) else None
+
+
+def headroom(headers: Mapping[str, str]) -> float | None:
+    """Return the remaining share of the scarcest limit, 0 to 1, or None if no limit is sent with its remainder.
+
+    ``headers`` have lower-case names: OpenAI's ``x-ratelimit-remaining-requests`` and ``-tokens`` with ``-limit-``,
+    Anthropic's ``anthropic-ratelimit-input-tokens-remaining`` with ``-limit``, and other vendors' in either format.
+
+    The share is of a minute's limit. A day's quota that is half used, like Groq's requests, does not limit a minute: it
+    only counts when little is left.
+    """
+    least: float | None = None
+    for name, text in headers.items():
+        if "ratelimit" not in name or "remaining" not in name:
+            continue
+        remaining, limit = _leading(text), _leading(headers.get(name.replace("remaining", "limit"), ""))
+        if remaining is None or limit is None or remaining == NO_LIMIT or limit <= 0:
+            continue
+        share = min(1.0, max(0.0, remaining / limit))
+        if least is None or share < least:
+            if _is_long(name, headers):
+                share = min(1.0, share / _NEARLY_USED_UP)
+            least = share if least is None else min(least, share)
+    return least
+
+
+def _is_long(name: str, headers: Mapping[str, str]) -> bool:
+    """Whether a limit is of a longer time than a minute, by its name, its window, or the time until it is whole again.
+
+    ``name`` is that of the remainder. An instant without the answer's ``date`` tells nothing.
+    """
+    if any(word in name for word in ("day", "hour", "month")):
+        return True
+    window = _WINDOW.search(headers.get(name.replace("remaining", "limit"), ""))
+    if window is not None:
+        return float(window[1]) > _LONG_S
+    reset = headers.get(name.replace("remaining", "reset"), "")
+    seconds = _delay_s(reset, math.inf)
+    if seconds == -math.inf and (sent_at_s := _delay_s(headers.get("date", ""), 0.0)) is not None:
+        seconds = _delay_s(reset, sent_at_s)
+    return seconds is not None and seconds > _LONG_S
+
+
+def parse_delay_s(text: str) -> float | None:
+    """Return a duration like ``34s`` or ``1m2.5s`` in seconds, 0 to 60, or None if it is not one."""
+    delay = _duration_s(text.strip())
+    return None if delay is None else _believable(delay)
+
+
+def _believable(delay_s: float) -> float:
+    return min(max(delay_s, 0.0), LONGEST_BELIEVED_S)
+
+
+def _delay_s(text: str, now_s: float) -> float | None:
+    text = text.strip()
+    number = _number(text)
+    if number is not None:
+        if number >= _UNIX_MS:
+            return number / 1000 - now_s
+        return number - now_s if number >= _UNIX_S else number
+    if (delay := _duration_s(text)) is not None:
+        return delay
+    for parse in (datetime.fromisoformat, parsedate_to_datetime):
+        try:
+            instant = parse(text)
+        except (ValueError, OverflowError):  # the latter for a year of a dozen digits
+            continue
+        return (instant if instant.tzinfo else instant.replace(tzinfo=UTC)).timestamp() - now_s
+    return None
+
+
+def _duration_s(text: str) -> float | None:
+    match = _DURATION.fullmatch(text)
+    if not text or match is None:
+        return None
+    return sum(float(count) * unit for count, unit in zip(match.groups(), _UNIT_SECONDS, strict=True) if count)
+
+
+def _milliseconds(text: str | None) -> float | None:
+    number = _number(text) if text else None
+    return None if number is None else number / 1000
+
+
+def _leading(text: str) -> float | None:
+    """Return the number at the beginning of a value: in ``100, 100;w=60`` the window follows."""
+    return _number(text.partition(",")[0].partition(";")[0])
+
+
+def _number(text: str) -> float | None:
+    try:
+        number = float(text)
+    except ValueError:
+        return None
+    return number if math.isfinite(number) else None
+
+
+_LONGEST_MESSAGE = 4096  # characters: its caller sees so many, which is more than is kept
+_LONGEST_CODE = 500  # characters of each field beside the message of a large error
+_UNSAFE_END = 100  # characters of a text that was cut: they may be a part of a key that is too short to be noticed
+_LONGEST_TEXT = _LONGEST_MESSAGE + _UNSAFE_END  # characters of an error's text, before anything is searched for in it
+_LARGEST_ERROR_BYTES = 64 * 1024  # of JSON; of a larger one only the fields that an error has are read
+_UNAUTHORIZED, _PAYMENT_REQUIRED, _FORBIDDEN = 401, 402, 403
+_OF_FILTERS = frozenset({"flagged_input", "reasons", "patterns"})  # in OpenRouter's metadata
+_QUOTAS_OF_AWS = ("ServiceQuotaExceeded", "Throttling")  # its type of an error that may have status 400
+# Likewise, of a key: docs.aws.amazon.com/bedrock/latest/userguide/troubleshooting-api-error-codes.html, on 2026-11-29.
+_KEYS_OF_AWS = ("UnrecognizedClient", "ExpiredToken", "InvalidClientTokenId", "IncompleteSignature", "InvalidSignature")
+_OF_ALIBABA = "x-dashscope-"  # how its headers begin
+_LOWEST_ERROR_STATUS, _HIGHEST_ERROR_STATUS = 400, 599
+_STATUS_OF_WORD: Mapping[str, int] = {  # a word in an error's code or type; the first match counts
+    "rate_limit": 429,
+    "too_many_requests": 429,
+    "quota": 429,
+    "credit_balance": 402,
+    "authentication": 401,
+    "api_key": 401,
+    "permission": 403,
+    "model_not_found": 404,
+    "server_error": 500,
+    "overloaded": 503,
+    "vector_store_timeout": 504,
+    "context_length": 400,
+    "invalid_request": 400,
+    "validation_error": 400,
+    "invalid_prompt": 400,
+    "policy": 400,
+    "data_residency": 400,
+    "image": 400,
+}
+
+# MiniMax answers 200 with ``base_resp`` and its own code: platform.minimax.io/docs/api-reference/errorcode, read on
+# 2026-11-27. All others are its fault.
+_STATUS_AT_MINIMAX: Mapping[int, int] = {
+    1002: 429,
+    1004: 401,
+    1008: 402,
+    1026: 400,
+    1039: 429,
+    1041: 429,
+    2013: 400,
+    2049: 401,
+    2056: 429,
+}
+_SERVER_ERROR = 500
+# Of what the model wrote and its server could not read, whatever the status: a call, JSON. Another sample, or another
+# deployment, may be right. Groq's: github.com/groq/groq-typescript/issues/28, pydantic/pydantic-ai/pull/4354,
+# HunorLaczko/ha-groq-cloud-api/issues/20, tashfeenahmed/freellmapi/pull/291, read on 2026-11-29.
+_OF_WHAT_IT_WROTE = frozenset({"tool_use_failed", "json_validate_failed", "output_parse_failed"})
+_FIELDS_OF_ERRORS = ("error", "base_resp", *COMPLAINTS, "type", "error_type", "param", "code", "status_code")
+_OF_LARGE_ERRORS = ("type", "param", "code")  # beside its message
+
+_objects = msgspec.json.Decoder(dict[str, msgspec.Raw])
+
+_NULL = msgspec.Raw(b"null")
+_NOTHING = (b"null", b"{}", b'""', b"false")
+
+# Each stops at the next tag, so that a text full of their beginnings takes no longer than any other.
+_TITLE = re.compile(r"<title[^<>]*>([^<]*)", re.IGNORECASE)
+_HEADING = re.compile(r"<h1[^<>]*>([^<]*)", re.IGNORECASE)
+_NAMED_ERROR = re.compile(rb"(?:\A|[\r\n])event: ?error[\r\n]")
+_TAG = re.compile(r"<[^<>]*>")
+
+
+def error_of_response(
+    status: int,
+    headers: Mapping[str, str],
+    body: bytes,
+    secrets: Sequence[str],
+    now_s: float,
+    *,
+    own: Callable[[str], str] | None = None,
+) -> UpstreamError:
+    """Return the error of a response. ``headers`` have lower-case names; ``now_s`` is Unix time.
+
+    ``own`` returns of a message what is the vendor's own words (``quotes``): by these alone its kind is known.
+    """
+    told = _error_object(_decode(body))
+    whole = _message(told) if told else message_of_text(body)
+    error, message = (told, whole) if own is None else _unquoted(told, whole, own)
+    if not message and refused(status, told or {}, whole) is not None:
+        error, message = told, whole  # words that cannot be told from the client's blame nobody, but excuse
+    wait_s = _told_delay_s(headers, now_s)
+    kind = _kind(status, error or {}, meters_quota=any(name.startswith(_OF_ALIBABA) for name in headers), wait_s=wait_s)
+    if status == _FORBIDDEN and error is None and _is_page(body):
+        kind = ErrorKind.SERVER_ERROR  # of a firewall, which may dislike one text: the key is good for all others
+    elif kind is ErrorKind.BAD_REQUEST and headers.get("x-amzn-errortype", "").startswith(_QUOTAS_OF_AWS):
+        kind = ErrorKind.RATE_LIMITED
+    elif not error and is_spent({"message": message}, any_words=_speaks_of_limits(kind, wait_s)):
+        kind = ErrorKind.PROVIDER_AUTH
+    retry = None
+    if kind in (ErrorKind.RATE_LIMITED, ErrorKind.SERVER_ERROR):
+        retry = retry_after_s(headers, now_s)
+        if retry is None and error:
+            retry = _google_retry_delay_s(error)
+    words = _presentable(whole, secrets) or None
+    about = refused(status, error or {}, message)
+    refusal = UpstreamError(
+        kind,
+        words or f"answered {status} without a message",
+        words=words,
+        names=names_of(error or {}),
+        status=status,
+        retry_after_s=retry,
+        body=_client_body(told or {"message": whole}, secrets) if kind is ErrorKind.BAD_REQUEST else None,
+        is_bound=kind is ErrorKind.BAD_REQUEST and _is_bound(error or {}),
+        is_outsized=kind is ErrorKind.BAD_REQUEST and (about is About.SIZE or _is_outsized(error or {})),
+        is_declined=kind is ErrorKind.BAD_REQUEST and about is About.TERMS,
+        is_certain=is_certain(kind, status, error or {"message": message})
+        or (kind is ErrorKind.RATE_LIMITED and headroom(headers) == 0.0)
+        or (kind is ErrorKind.PROVIDER_AUTH and headers.get("x-amzn-errortype", "").startswith(_KEYS_OF_AWS)),
+    )
+    refusal.is_of_day = error is not None and _is_of_day(error)
+    if own is not None:
+        refusal.said = own(refusal.message) if words else refusal.message
+    return refusal
+
+
+def _unquoted(
+    error: dict[str, Any] | None, message: str, own: Callable[[str], str]
+) -> tuple[dict[str, Any] | None, str]:
+    """Return an error object, and its message, without what they quote of the request."""
+    said = own(message)
+    if error is None or said == message:
+        return error, said
+    metadata = error.get("metadata")
+    if isinstance(metadata, dict) and isinstance(metadata.get("raw"), str):
+        error = {**error, "metadata": {**metadata, "raw": ""}}  # it is a part of the message
+    return {**error, "message": said}, said
+
+
+def error_in(data: bytes, secrets: Sequence[str], *, otherwise: ErrorKind) -> UpstreamError:
+    """Return the error in a JSON object with status 200, of the kind of its code; ``otherwise``, if that is unknown."""
+    told = _error_object(_decode(data)) or {}
+    words = _presentable(_message(told), secrets) or None
+    error = UpstreamError(
+        otherwise,
+        words or "sent an error without a message",
+        words=words,
+        names=names_of(told),
+        status=_status(told),
+        retry_after_s=_google_retry_delay_s(told),
+    )
+    _judge(error, told, told, secrets, otherwise)
+
+    def judge(error: UpstreamError, own: Callable[[str], str]) -> None:
+        said, message = _unquoted(told, _message(told), own)
+        # Words that cannot be told from the client's blame nobody, but excuse.
+        if said is not told and said is not None and (message or error.kind is not ErrorKind.BAD_REQUEST):
+            _judge(error, said, told, secrets, otherwise)
+
+    error.judge = judge
+    return error
+
+
+def _judge(
+    error: UpstreamError,
+    said: Mapping[str, Any],
+    told: Mapping[str, Any],
+    secrets: Sequence[str],
+    otherwise: ErrorKind,
+) -> None:
+    """Decide what an error within an answer is by what is ``said`` in it; ``told`` is all that its client is told."""
+    status = _status(said)
+    meant = _meant_status(said) if status is None else status
+    error.meant = meant
+    kind = error.kind = _kind(meant, said, kind=otherwise if meant is None else None)
+    about, is_own = refused(meant, said, _message(said)), kind is ErrorKind.BAD_REQUEST
+    error.body = _client_body(told, secrets) if is_own else None
+    error.is_bound = is_own and _is_bound(said)
+    error.is_outsized = is_own and (about is About.SIZE or _is_outsized(said))
+    error.is_declined = is_own and about is About.TERMS
+    error.is_certain = is_certain(kind, meant, said)
+    error.is_of_day = _is_of_day(said)
+
+
+def named_error(raw: bytes, data: bytes, secrets: Sequence[str]) -> UpstreamError | None:
+    """Return the error in an event named ``error``, with any data; None if it has another name."""
+    if not (b"event: error" in raw or b"event:error" in raw) or _NAMED_ERROR.search(raw) is None:
+        return None
+    error = error_in(data, secrets, otherwise=ErrorKind.STREAM_ERROR)
+    if _error_object(_decode(data)) is None and data.strip():
+        error.message = error.words = _presentable(message_of_text(data), secrets) or error.message
+    return error
+
+
+def says_error(answer: Mapping[str, msgspec.Raw]) -> bool:
+    """Whether the top level of a JSON answer shows that it is an error."""
+    error = bytes(answer.get("error", _NULL))
+    if error not in _NOTHING or bytes(answer.get("object", _NULL)) == b'"error"':
+        return True
+    if bytes(answer.get("success", _NULL)) == b"false":
+        return True
+    return "base_resp" in answer and base_code(_decode(answer["base_resp"])) != 0
+
+
+def base_code(told: object) -> int:
+    """Return the code in MiniMax's ``base_resp``, which its good answers have too; 0 if it tells of no error."""
+    code = told.get("status_code") if isinstance(told, dict) else None
+    return code if isinstance(code, int) else 0
+
+
+def message_of_text(body: bytes) -> str:
+    """Return the message of a body that is not a JSON error: the title of a web page, or the text's beginning."""
+    text = body[:_LONGEST_TEXT].decode(errors="replace")
+    if _is_page(body):
+        title = _TITLE.search(text) or _HEADING.search(text)
+        text = f"a web page: {title[1]}" if title else "a web page"
+    return html.unescape(_TAG.sub(" ", text))
+
+
+def _is_page(body: bytes) -> bool:
+    """Whether a body is a web page."""
+    begin = body[:1000].lower()
+    return b"<html" in begin or b"<!doctype" in begin
+
+
+def _presentable(message: str, secrets: Sequence[str]) -> str:
+    # Redacted before it is shortened, so that no part of a key is left at the end.
+    # Control characters could write to the terminal in which the log is read.
+    shown = redact(message[:_LONGEST_TEXT], secrets)
+    shown = shown if len(message) <= _LONGEST_TEXT else shown[:-_UNSAFE_END]
+    message = " ".join("".join(each if each.isprintable() else " " for each in shown).split())
+    return message if len(message) <= _LONGEST_MESSAGE else message[: _LONGEST_MESSAGE - 1] + "…"
+
+
+def _decode(body: bytes) -> Any:
+    """Return a decoded answer, of a large one only what may be an error; None if it cannot be read."""
+    try:
+        if len(body) <= _LARGEST_ERROR_BYTES:
+            return msgspec.json.decode(body)
+        large = _objects.decode(body)
+        return {
+            name: msgspec.json.decode(large[name])
+            for name in _FIELDS_OF_ERRORS
+            if name in large and len(bytes(large[name])) <= _LARGEST_ERROR_BYTES
+        }
+    except UNREADABLE:
+        return None
+
+
+def _error_object(answer: Any) -> dict[str, Any] | None:
+    """Return the error of a decoded answer as an object in OpenAI's shape, with ``message``; None if there is none."""
+    if isinstance(answer, list):  # Gemini
+        answer = answer[0] if answer else None
+    if not isinstance(answer, dict):
+        return None
+    if code := base_code(answer.get("base_resp")):
+        said = answer["base_resp"].get("status_msg")
+        told = {"code": code, "status": _STATUS_AT_MINIMAX.get(code, _SERVER_ERROR)}
+        answer = {"error": {**_openai_error(said if isinstance(said, str) else "", {}), **told}}
+    for holder in (answer, *_list(answer.get("choices"))):  # OpenRouter puts it into the choice
+        match holder:
+            case {"error": {"error": dict(error), **more}} if error and not more.get("message"):  # a proxy around it
+                return error
+            case {"error": dict(error) | [dict(error), *_]} if error:
+                return error
+            case {"error": str(message)} if message:
+                return _openai_error(message, answer)
+            case {"finish_reason": str(reason)} if reason in FAILED:
+                return _openai_error(f"the answer ended with finish_reason '{reason}'", {})
+    return _without_name(answer)
+
+
+def _without_name(answer: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return the error in an object that is one by its message alone; None if there is none."""
+    match answer.get("error_message"):  # github.com/vercel/ai/issues/18303, read on 2026-11-27
+        case str(message) if message:  # it may be an error's JSON
+            error = _error_object(_decode(message.encode())) or _openai_error(message, answer)
+            return {**error, "type": error.get("type") or answer.get("error_type")}
+    for name in COMPLAINTS:
+        if told := answer.get(name):
+            return _openai_error(told if isinstance(told, str) else msgspec.json.encode(told).decode(), answer)
+    return None
+
+
+def _openai_error(message: str, source: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "message": message,
+        "type": source.get("type"),
+        "param": source.get("param"),
+        "code": source.get("code", source.get("status_code")),
+    }
+
+
+def _message(error: Mapping[str, Any]) -> str:
+    message = error.get("message") or error.get("code") or error.get("type") or ""
+    message = str(message) if isinstance(message, int) else message
+    match error.get("metadata"):
+        case {"raw": str(raw)} if raw:  # OpenRouter: the message of its vendor
+            return f"{message}: {raw}"
+    return message if isinstance(message, str) else msgspec.json.encode(message).decode()
+
+
+def _status(error: Mapping[str, Any]) -> int | None:
+    for name in ("code", "status", "status_code", "http_status"):
+        value = error.get(name)
+        if isinstance(value, str) and value.isascii() and value.isdigit():
+            value = int(value)
+        if isinstance(value, int) and _LOWEST_ERROR_STATUS <= value <= _HIGHEST_ERROR_STATUS:
+            return value
+    return None
+
+
+def _meant_status(error: Mapping[str, Any]) -> int | None:
+    """Return the status that an error's code or type stands for; None if that is unknown."""
+    named = [value for name in ("code", "type") if isinstance(value := error.get(name), str)]
+    return next((status for value in named for word, status in _STATUS_OF_WORD.items() if word in value), None)
+
+
+def _google_retry_delay_s(error: Mapping[str, Any]) -> float | None:
+    """Return the delay in a google.rpc.RetryInfo, which Gemini sends instead of a ``retry-after`` header."""
+    delay = _google_wait_s(error)
+    return None if delay is None else _believable(delay)
+
+
+def _google_wait_s(error: Mapping[str, Any]) -> float | None:
+    for detail in _list(error.get("details")):
+        match detail:
+            case {"retryDelay": str(delay)}:
+                return _duration_s(delay.strip())
+    return None
+
+
+def _is_of_day(error: Mapping[str, Any]) -> bool:
+    """Whether a google.rpc.QuotaFailure names a limit of a day (google-gemini/gemini-cli/issues/8437)."""
+    return any(
+        isinstance(violation, dict) and "PerDay" in str(violation.get("quotaId"))
+        for detail in _list(error.get("details"))
+        if isinstance(detail, dict)
+        for violation in _list(detail.get("violations"))
+    )
+
+
+def _kind(
+    status: int | None,
+    error: Mapping[str, Any],
+    *,
+    kind: ErrorKind | None = None,
+    meters_quota: bool = False,
+    wait_s: float | None = None,
+) -> ErrorKind:
+    """Return the kind of an error by its status, unless what it says is known to be of another kind.
+
+    ``kind`` is that of an error without a status. ``meters_quota``: its vendor calls a minute's tokens a quota.
+    ``wait_s``: after how long its headers say to come back.
+
+    A 402 or 403 may be about one request: its text was flagged, or blocked by a guardrail (OpenRouter), or its
+    ``max_tokens`` is more than is left to pay (OpenRouter, 402) or than the model's context (Together, 403). The key is
+    good for all others. A 404 may be about what one request needs or names: the model is there for all others. A
+    429 may be about one request's size (OpenAI): smaller ones have room. What else is of one request is in
+    ``one_request``. Many statuses may be about a spent account.
+    """
+    if isinstance(code := error.get("code"), str) and code in _OF_WHAT_IT_WROTE:
+        return ErrorKind.INVALID_ANSWER
+    kind = kind or kind_of_status(status or _SERVER_ERROR)
+    about = refused(status, error, _message(error))
+    if about is not None or (kind is ErrorKind.RATE_LIMITED and _is_outsized(error)):
+        return ErrorKind.BAD_REQUEST
+    refuses = kind is ErrorKind.BAD_REQUEST and _refuses_key(error)
+    # Within a stream the words may be a tool's that runs at the provider, or the model's.
+    any_words = _speaks_of_limits(kind, _google_wait_s(error) if wait_s is None else wait_s)
+    any_codes = kind in (ErrorKind.RATE_LIMITED, ErrorKind.STREAM_ERROR)
+    is_auth = kind is ErrorKind.PROVIDER_AUTH
+    if refuses or (
+        not is_auth and is_spent(error, meters_quota=meters_quota, any_codes=any_codes, any_words=any_words)
+    ):
+        return ErrorKind.PROVIDER_AUTH
+    if kind is ErrorKind.NOT_FOUND:
+        return kind_of_404(_message(error), names_of(error))
+    if kind is ErrorKind.PROVIDER_AUTH and status != _UNAUTHORIZED:
+        return _kind_of_refusal(status, error)
+    return kind
+
+
+def _speaks_of_limits(kind: ErrorKind, wait_s: float | None) -> bool:
+    """Whether an error is a limit's that need not pass by itself within a minute."""
+    return kind is ErrorKind.RATE_LIMITED and (wait_s is None or wait_s > LONGEST_BELIEVED_S)
+
+
+# Of OpenRouter, with 402: what running requests may cost fills the account until they end, or one alone would.
+# openrouter.ai/docs/api_reference/limits, read on 2026-11-28.
+_IN_FLIGHT, _ALONE_TOO_DEAR = "openrouter_in_flight_budget", "weight_exceeds_budget"
+
+
+def _kind_of_refusal(status: int | None, error: Mapping[str, Any]) -> ErrorKind:
+    """Return the kind of a 402 or 403, which may be about one request, or pass by itself."""
+    if _is_flagged(error):
+        return ErrorKind.BAD_REQUEST
+    if (reason := _budget_in_flight(error)) is not None:
+        return ErrorKind.SERVER_ERROR if reason == _ALONE_TOO_DEAR else ErrorKind.RATE_LIMITED
+    if "max_tokens" in _message(error):  # others may give as many
+        return ErrorKind.SERVER_ERROR if status == _PAYMENT_REQUIRED else ErrorKind.BAD_REQUEST
+    return ErrorKind.PROVIDER_AUTH
+
+
+def _budget_in_flight(error: Mapping[str, Any]) -> str | None:
+    """Return why a request is refused though the account has money left; None if it is not that."""
+    match error.get("metadata"):
+        case {"reason": str(reason)} if reason in {"in_flight_budget_exhausted", _ALONE_TOO_DEAR}:
+            return reason
+        case {"limit_source": str(source)} if source == _IN_FLIGHT:
+            return source
+    return None
+
+
+def _is_flagged(error: Mapping[str, Any]) -> bool:
+    """Whether an error is of a filter that looked at the request's text."""
+    metadata, code = error.get("metadata"), error.get("code")
+    is_moderated = isinstance(metadata, dict) and not _OF_FILTERS.isdisjoint(metadata)
+    is_blocked = _message(error).startswith("Request blocked")
+    return is_moderated or is_blocked or (isinstance(code, str) and "content_policy" in code)
+
+
+def _is_bound(error: Mapping[str, Any]) -> bool:
+    """Whether a 400 is about reasoning that another key's organisation made: encrypted, or signed."""
+    return error.get("code") == "invalid_encrypted_content" or _OF_REASONING.search(_message(error)) is not None
+
+
+def _is_outsized(error: Mapping[str, Any]) -> bool:
+    """Whether an error is about more tokens than a key may use in a minute: 429 at OpenAI, 413 at Groq."""
+    return error.get("code") == "rate_limit_exceeded" and _message(error).startswith("Request too large")
+
+
+def _refuses_key(error: Mapping[str, Any]) -> bool:
+    """Whether a 400 is about the key or its account, by its message or, at Gemini, by a google.rpc.ErrorInfo."""
+    return _message(error).startswith(REFUSED) or any(
+        isinstance(each, dict) and each.get("reason") == "API_KEY_INVALID" for each in _list(error.get("details"))
+    )
+
+
+# OpenAI, and servers with its Responses API; Anthropic (github.com/anthropics/claude-code/issues/10627, /56708, read on
+# 2026-11-26); Google (google-gemini/gemini-cli/issues/13467, decolua/9router/issues/301,
+# lbjlaq/Antigravity-Manager/pull/3342, BigPizzaV3/CodexPlusPlus/issues/367, likewise), where others made the signature;
+# xAI (hackerai-tech/hackerai/pull/996), and proxies (anomalyco/opencode/issues/48864).
+_OF_REASONING = re.compile(
+    r"encrypted.content .{0,200}could not be|not decrypt the provided encrypted|encrypted.content`? was not issued to"
+    r"|invalid `(?:signature|data)` in `(?:redacted_)?thinking` block|thinking` blocks .{0,80}cannot be modified"
+    r"|(?:corrupted|invalid) thought.?signature|thought.?signature'? (?:is not valid|is invalid|\(TYPE_BYTES\))"
+    r"|missing a `?thought_signature",
+    re.IGNORECASE,
+)
+
+
+def _client_body(error: Mapping[str, Any], secrets: Sequence[str]) -> bytes:
+    message = _presentable(_message(error), secrets) or "the provider refused the request"
+    if len(msgspec.json.encode(error)) > _LONGEST_TEXT:
+        shown = {name: said for name in _OF_LARGE_ERRORS if isinstance(said := error.get(name), str | int)}
+        error = {name: said[:_LONGEST_CODE] if isinstance(said, str) else said for name, said in shown.items()}
+    shaped = {"type": "invalid_request_error", "param": None, "code": None, **redact_json(dict(error), secrets)}
+    return msgspec.json.encode({"error": {**shaped, "message": message}})
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+# Reads the top level of a whole JSON answer, which may be an error.
+
+_lists = msgspec.json.Decoder(list[dict[str, msgspec.Raw]])
+
+_LONGEST_QUOTE = 200  # characters
+
+
+def read_answer(body: bytes, secrets: Sequence[str] = ()) -> dict[str, msgspec.Raw]:
+    """Read the top level of a JSON object sent with a 2xx status, values still raw.
+
+    Raises:
+        UpstreamError: it is empty (upstream_empty), not a JSON object (invalid_response), or an error (of the kind of
+            its code, else server_error).
+
+    """
+    if not body.strip():
+        raise UpstreamError(ErrorKind.UPSTREAM_EMPTY, "answered with an empty body")
+    try:
+        answer = _objects.decode(body)
+    except msgspec.ValidationError:  # Gemini sends its errors in an array
+        answer = _first_of_array(body)
+    except UNREADABLE:
+        quote = " ".join(redact(message_of_text(body[:4096]), secrets).split())[:_LONGEST_QUOTE]
+        brief = "answered with text that is not JSON"
+        message = f"{brief}: {quote!r}"
+        raise UpstreamError(ErrorKind.INVALID_RESPONSE, message, words=message, brief=brief) from None
+    if says_error(answer):
+        raise error_in(body, secrets, otherwise=ErrorKind.SERVER_ERROR)
+    return answer
+
+
+def _first_of_array(body: bytes) -> dict[str, msgspec.Raw]:
+    try:
+        return _lists.decode(body)[0]
+    except (*UNREADABLE, IndexError):
+        raise UpstreamError(ErrorKind.INVALID_RESPONSE, "answered with JSON that is not an object") from None
+
+
+# Where answers have what was asked for. A vendor's own shape has none of these, and passes.
+_LISTS = {
+    "embeddings": ("data", "embeddings"),
+    "moderations": ("results",),
+    "rerank": ("results", "data"),
+    **{f"images/{what}": ("data", "images") for what in ("generations", "edits", "variations")},
+}
+_EMPTY = (b"null", b"[]", b"{}", b'""')
+_BESIDE_COMPLAINTS = frozenset(  # what errors have beside their text, and what no client could use
+    (
+        *_FIELDS_OF_ERRORS,
+        *("created", "id", "meta", "metadata", "model", "name", "object", "path", "reason", "request", "request_id"),
+        *("requestId", "status", "statusCode", "success", "timestamp", "traceId", "trace_id", "usage"),
+    )
+)
+_OF_RANKINGS = ("documents", "max_chunks_per_doc", "max_tokens_per_doc", "query", "rank_fields", "return_documents")
+_LEAVE_NOTHING_OUT = frozenset((*_OF_RANKINGS, "model", "top_k", "top_n", "truncate", "truncation", "user"))
+# Servers may make one vector of all inputs if one is a file: docs.litellm.ai/blog/gemini_embedding_2_multimodal, read
+# on 2026-11-27.
+_FILE = re.compile(rb'"(?:data:|files\\?/|[a-z]+:\\?/)')
+
+
+class _Entry(msgspec.Struct, frozen=True):
+    embedding: msgspec.Raw = msgspec.Raw(b" ")  # not of rankings, moderations and pictures
+
+
+_arrays = msgspec.json.Decoder(list[msgspec.Raw])
+_entries = msgspec.json.Decoder(list[_Entry | None])
+
+
+def fewest_entries(path: str, fields: Mapping[str, msgspec.Raw]) -> int:
+    """Return how many entries the list in an answer to ``fields`` has at least: of vectors one for each text.
+
+    0 where the answers of an API have no list, or it may be empty.
+    """
+    if path not in _LISTS or any(bytes(fields.get(name, b"")) == b"0" for name in ("n", "top_n", "top_k")):
+        return 0
+    if path == "rerank" and not fields.keys() <= _LEAVE_NOTHING_OUT:
+        return 0
+    if path != "embeddings":
+        return 1
+    try:
+        inputs = [bytes(each) for each in _arrays.decode(fields.get("input", b""))]
+    except UNREADABLE:
+        return 1  # a text
+    are_texts = all(each.startswith(b'"') and _FILE.match(each) is None for each in inputs)
+    are_tokens = all(each.startswith(b"[") and each[1:].lstrip()[:1].isdigit() for each in inputs)
+    return len(inputs) if are_texts or are_tokens else 1
+
+
+def check_entries(path: str, body: bytes, said: Mapping[str, msgspec.Raw], secrets: Sequence[str], fewest: int) -> None:
+    """Raise the error of an answer without what was asked for: it comes sooner than any other, so it would win.
+
+    ``said`` is its top level, of a large answer without what is in its list.
+    """
+    if not fewest or not said or body.lstrip().startswith(b"["):  # a server's own ranking, not empty
+        return
+    held = [said[name] for name in _LISTS[path] if name in said]
+    if (count := max((_count(raw, body, fewest) for raw in held), default=0)) >= fewest:
+        return
+    full = {name for name, raw in said.items() if bytes(raw) not in _EMPTY}
+    complains = not full.isdisjoint(COMPLAINTS)
+    if not held and not (complains and ("error_message" in full or full <= _BESIDE_COMPLAINTS)):
+        return
+    if complains:
+        raise error_in(body, secrets, otherwise=ErrorKind.SERVER_ERROR)
+    message = f"answered with {count} of {fewest} vectors" if fewest > 1 else "answered with nothing of what was asked"
+    raise UpstreamError(ErrorKind.UPSTREAM_EMPTY, message)
+
+
+def _count(raw: msgspec.Raw, body: bytes, fewest: int) -> int:
+    """Return how many entries are not empty; ``fewest`` for an object, as some group vectors by their types."""
+    if len(body) > LARGE_BYTES and bytes(raw).startswith(b"["):  # is not read again, as only vectors are so long
+        return body.count(b'"embedding":') or fewest
+    try:
+        return sum(each is not None and bytes(each.embedding) not in _EMPTY for each in _entries.decode(raw))
+    except UNREADABLE:
+        pass
+    try:
+        return sum(bytes(each) not in _EMPTY for each in _arrays.decode(raw))
+    except UNREADABLE:
+        return 0 if bytes(raw) in _EMPTY else fewest

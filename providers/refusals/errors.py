@@ -1,0 +1,465 @@
+"""Errors of requests to providers: one exception with a kind.
+
+UpstreamError
+└── its ``kind``
+    ├── connect_error, connect_timeout       no connection (DNS, TCP, TLS)
+    ├── local_resources                      this machine has no more file descriptors, ports or memory
+    ├── disconnected                         the connection broke
+    ├── ttft_timeout, stall_timeout, total_timeout   a clock of the gateway ran out
+    ├── provider_auth (401, 402, 403 but a page), not_found (404)    the operator has to correct the configuration
+    ├── no_such_api (404 of a path)          the provider does not have this API
+    ├── rate_limited (429)
+    ├── bad_request (400, 413, 422)          the client's own fault
+    ├── server_error (5xx, and everything else)
+    ├── invalid_response                     HTML, broken JSON, not an event stream
+    ├── stream_error                         an error of no known kind inside a stream that began well
+    ├── upstream_empty, upstream_truncated   the answer is empty, or incomplete
+    ├── no_place                             it has a picture or sound, and the client's API has no place for that
+    └── invalid_answer                       it is not in the requested form (win_on: valid)
+"""
+
+import errno
+import os
+import re
+import socket
+import ssl
+from collections.abc import Callable, Iterable
+from enum import StrEnum
+from http import HTTPStatus
+from typing import Final, Self
+
+import msgspec
+
+from providers.refusals.content import is_refused_by_filter
+from providers.refusals.too_long import is_too_long
+from providers.refusals.vendor_limits import Limit, limit_of
+
+# What decoding JSON that others wrote may raise: no JSON or not of the type, a string in it that is not UTF-8, and
+# nested deeper than the decoder's stack.
+UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+# What else reading it may raise, where fields are looked up in what has no type.
+SURPRISES: Final = (*UNREADABLE, AttributeError, TypeError, KeyError, ValueError)
+# Finish reasons that say that the server failed: OpenRouter's, vLLM's, Z.ai's and DeepSeek's
+# (github.com/vllm-project/vllm/issues/57082, github.com/BerriAI/litellm/pull/24373, read on 2026-11-27).
+FAILED: Final = frozenset({"error", "abort", "network_error", "insufficient_system_resource"})
+
+
+class About(StrEnum):
+    """Whom an error is about: what it counts for, and who can do something."""
+
+    REQUEST = "request"  # its client: it counts against no deployment
+    LIMIT = "limit"  # the key or account, which may do no more for a while: no error of the deployment
+    API = "api"  # the deployment lacks this API: its others work
+    OPERATOR = "operator"  # the configuration: it stays until somebody corrects it
+    GATEWAY = "gateway"
+    DEPLOYMENT = "deployment"
+
+
+class Clock(StrEnum):
+    """The clock that ran out."""
+
+    CONNECT = "connect"
+    TTFT = "ttft"
+    STALL = "stall"
+    TOTAL = "total"
+
+
+class Facts(msgspec.Struct, frozen=True, kw_only=True):
+    """What follows from an error of one kind: for health, SQL, money, the next attempt, and what clients read."""
+
+    words: str  # why the attempt failed; the page's (gateway/page/assets/lib/words.js) are the same
+    about: About = About.DEPLOYMENT
+    clock: Clock | None = None
+    status: int | None = None  # HTTP's, where it is no fault of the provider's
+    is_sent: bool = True  # something of the request may have reached the provider
+    is_billed: bool = True  # something may have been generated
+    may_be_whole: bool = False  # after a finish reason the answer is whole all the same
+    is_final: bool = False  # another provider would not continue the answer any better
+    is_of_nobody: bool = False  # its message says nothing of a request, so all may read it
+
+
+class ErrorKind(StrEnum):
+    """Why an upstream request failed. The values appear in SQL, metrics and messages.
+
+    Each is a row: what follows from it is said here alone (``Facts``), and sets of kinds are made of that.
+    """
+
+    facts: Facts
+
+    def __new__(cls, value: str, facts: Facts = Facts(words="")) -> Self:  # noqa: B008 - a value
+        """Return the kind of this value, with what follows from it."""
+        kind = str.__new__(cls, value)
+        kind._value_ = value
+        kind.facts = facts
+        return kind
+
+    @property
+    def status(self) -> int | None:
+        """HTTP's status for it, by which APIs find their own word; None: a fault of the gateway or the provider."""
+        return HTTPStatus.GATEWAY_TIMEOUT if self.facts.clock is not None else self.facts.status
+
+    @property
+    def lasts(self) -> bool:
+        """Whether it stays until the operator corrects something."""
+        return self.facts.about in {About.OPERATOR, About.API}
+
+    # Means: No connection to the provider: its name was not found, the port is closed, or TLS failed.
+    # Do: Check `base_url`, DNS, firewall and proxy from this machine. For a private authority set `SSL_CERT_FILE`.
+    CONNECT_ERROR = "connect_error", Facts(words="no connection", is_sent=False, is_billed=False)
+    # Means: No connection within `connect_timeout_s`.
+    # Do: Check firewall and route. Raise the time-out only for a provider that is far away.
+    CONNECT_TIMEOUT = (
+        "connect_timeout",
+        Facts(words="no connection in time", clock=Clock.CONNECT, is_sent=False, is_billed=False, is_of_nobody=True),
+    )
+    # Means: This machine had no file descriptor, port or memory for the request.
+    # Do: Raise the limit of open files (`ulimit -n`, `LimitNOFILE=`).
+    LOCAL_RESOURCES = (
+        "local_resources",
+        Facts(
+            words="the gateway ran out of local resources",
+            about=About.GATEWAY,
+            is_sent=False,
+            is_billed=False,
+            is_final=True,
+        ),
+    )
+    # Means: The connection broke before the answer was complete.
+    # Do: If they are many, ask the provider, with their `attempts.provider_request_id`.
+    DISCONNECTED = "disconnected", Facts(words="the connection was lost", may_be_whole=True)
+    # Means: No first token within `ttft_timeout_s`.
+    # Do: Compare with its usual time in `/leaderboard`. Raise the time-out for models that think for long.
+    TTFT_TIMEOUT = "ttft_timeout", Facts(words="no first token in time", clock=Clock.TTFT)
+    # Means: The stream stood still: for `stall_timeout_s`, after text for 60 s or half of it; longer where it may have
+    # been writing a call of a tool.
+    # Do: Raise it for models that pause; else ask the provider.
+    STALL_TIMEOUT = "stall_timeout", Facts(words="silent for too long", clock=Clock.STALL, may_be_whole=True)
+    # Means: The whole answer took longer than `total_timeout_s`.
+    # Do: Raise it, or leave it out: by default there is none.
+    TOTAL_TIMEOUT = (
+        "total_timeout",
+        Facts(words="not done in time", clock=Clock.TOTAL, may_be_whole=True, is_final=True),
+    )
+    # Means: The provider refuses the key (401 or 403; some say it with 400), or wants to be paid first (402; some say
+    # it with 429, as `insufficient_quota`). A refusal of one request alone is `bad_request` or `server_error`.
+    # Do: Set a valid key and reload, or pay. Until then the deployment is tried once a minute.
+    PROVIDER_AUTH = (
+        "provider_auth",
+        Facts(words="the provider refused the key", about=About.OPERATOR, is_billed=False, is_of_nobody=True),
+    )
+    # Means: The provider does not know the model, or the path (404; of a model some say it with 400).
+    # Do: Correct the deployment's model name or `base_url`. `holeshot models --live` lists the names.
+    NOT_FOUND = (
+        "not_found",
+        Facts(words="the provider does not know the model", about=About.OPERATOR, is_billed=False, is_of_nobody=True),
+    )
+    # Means: The provider does not have this API, or not for this model. It is asked in another one that it has, and so
+    # from then on.
+    # Do: Nothing, or name in `apis` what it has, so that it is not asked.
+    NO_SUCH_API = "no_such_api", Facts(words="the provider has no such API", about=About.API, is_billed=False)
+    # Means: The provider answers 429, and not because its account is spent. It gets no calls for as long as it says.
+    # Do: If they are many, add a key (`api_keys`) or a provider, or buy a higher limit.
+    RATE_LIMITED = (
+        "rate_limited",
+        Facts(words="rate limited", about=About.LIMIT, status=429, is_billed=False, is_of_nobody=True),
+    )
+    # Means: The provider says that the request is wrong (400, 413, 422; 403 if it flagged the text; 404 of what it
+    # names), or has no room for its tier. One other is asked, or all if it is too large for a minute, too long for this
+    # one, beyond a limit of its vendor (tools, pictures, bytes), or about its tier or its choice of vendors.
+    # Do: The caller corrects the request.
+    BAD_REQUEST = (
+        "bad_request",
+        Facts(
+            words="the provider refused the request", about=About.REQUEST, status=400, is_billed=False, is_final=True
+        ),
+    )
+    # Means: The provider has a fault of its own (5xx, an unknown status, a firewall's page).
+    # Do: See the provider's status page if it goes on.
+    SERVER_ERROR = "server_error", Facts(words="the provider's server failed")
+    # Means: The answer is not what the API promises: HTML, broken JSON, or no event stream.
+    # Do: Check `base_url`: a web page or a proxy may answer there.
+    INVALID_RESPONSE = "invalid_response", Facts(words="the answer could not be read")
+    # Means: The stream contained an error that says nothing of its kind.
+    # Do: Read `attempts.error_message`. Ask the provider if it is frequent.
+    STREAM_ERROR = "stream_error", Facts(words="an error in the middle of the stream")
+    # Means: The answer ended without any content.
+    # Do: Nothing.
+    UPSTREAM_EMPTY = "upstream_empty", Facts(words="an empty answer")
+    # Means: The stream ended without its last event, so the answer is incomplete.
+    # Do: A proxy in between may cut long answers; else ask the provider.
+    UPSTREAM_TRUNCATED = "upstream_truncated", Facts(words="the answer broke off")
+    # Means: The answer has a picture or sound, for which the client's API has no place.
+    # Do: Ask in an API that has one: chat completions, Gemini's, or for pictures Responses.
+    NO_PLACE = (
+        "no_place",
+        Facts(words="a picture or sound, for which the client's API has no place", about=About.REQUEST, is_final=True),
+    )
+    # Means: The answer does not fit the schema that was asked for (`win_on: valid`), or its provider could not read the
+    # call or the JSON that its model wrote (Groq: `tool_use_failed`, `json_validate_failed`).
+    # Do: If one deployment fails often, use another ([valid answers](../answers.md#first-valid-wins)).
+    INVALID_ANSWER = "invalid_answer", Facts(words="the answer was not valid", is_final=True)
+
+
+def kinds(holds: Callable[[Facts], bool]) -> frozenset[ErrorKind]:
+    """Return the kinds of which this holds."""
+    return frozenset(kind for kind in ErrorKind if holds(kind.facts))
+
+
+NOT_KEPT = "its message is not kept"
+MOST_KEPT = 200  # characters of a message that is stored
+_IDENTIFIER = re.compile(r"[A-Za-z]+(?:[_.\-][A-Za-z0-9]+)*|[0-9]{1,6}", re.ASCII)
+_LONGEST_IDENTIFIER = 40  # characters
+
+
+def identifier(said: object) -> str | None:
+    """Return a code or type that a provider sent if it is a short identifier, and so no text; else None."""
+    word = str(said) if isinstance(said, str | int) else ""
+    return word if len(word) <= _LONGEST_IDENTIFIER and _IDENTIFIER.fullmatch(word) is not None else None
+
+
+# Anthropic, of thoughts behind what a client has edited: it names the first, and those behind it fail as well
+# (anomalyco/opencode/issues/48637, kirodotdev/KiroCrew/pull/11513, read on 2026-11-29).
+_OF_AN_EDIT = re.compile(
+    r"(?:messages\.(?P<turn>\d{1,6})\.content\.\d{1,6}: )?"
+    r"Invalid [^.\n]{1,80} block\. The block is bound to a different conversation",
+    re.IGNORECASE,
+)
+
+
+class UpstreamError(Exception):
+    """A request to a provider failed. Secrets are removed from all texts.
+
+    ``message`` is for the operator, ``caller`` for the caller, if that differs: it is without the operator's hosts.
+    Both may quote the request. ``words`` is what the provider has written of it, and ``note`` what ``message`` adds.
+    ``kept`` is what may be stored, and shown to others: without words it is the message; else ``names`` (the provider's
+    code and type) or ``brief``, until ``words.keep`` has removed from the words what the request contains.
+    ``body`` is the provider's own JSON error object. It exists only for ``bad_request``, where it is returned to the
+    client. ``is_bound``: that is about reasoning which only the key that made it can read. ``is_outsized``: that is
+    about more tokens than this key may use in a minute, which another key or provider may take. ``is_declined``: that
+    is about how the request should be served here, in a tier or by some vendors, which another provider may do.
+    ``is_certain``: no request can have caused it, as its code says; else it may be of the one client that met it.
+    ``meant``: the status that the code of one that came within an answer stands for; None: that of the answer counts.
+    ``judge``: decides again what one that came within an answer is, by what is left of its words once the client's are
+    told from them; None: that is done.
+    ``before`` are the events that a translation has made of what came before it, in the same read. ``is_of_day``: its
+    details, which are not kept, say that a rate limit is of a day. ``answer``: the event of an answer with status 200
+    by which its vendor tells it to clients of its own API.
+    """
+
+    # Each lost attempt makes one: what few have is of the class until it is set.
+    note = ""
+    before = b""
+    answer = b""
+    is_of_day = False
+    meant: int | None = None
+    judge: "Callable[[UpstreamError, Callable[[str], str]], object] | None" = None
+    _said: str | None = None
+    _kept: str | None = None
+
+    def __init__(
+        self,
+        kind: ErrorKind,
+        message: str,
+        *,
+        status: int | None = None,
+        retry_after_s: float | None = None,
+        body: bytes | None = None,
+        is_bound: bool = False,
+        is_outsized: bool = False,
+        is_declined: bool = False,
+        is_certain: bool = False,
+        caller: str | None = None,
+        words: str | None = None,
+        names: tuple[str, ...] = (),
+        brief: str | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.kind = kind
+        self.message = message
+        self.status = status
+        self.retry_after_s = retry_after_s
+        self.body = body
+        self.is_bound = is_bound
+        self.is_outsized = is_outsized
+        self.is_declined = is_declined
+        self.is_certain = is_certain
+        self.caller = caller
+        self.words = words
+        self.names = names
+        self.brief = brief
+
+    @property
+    def said(self) -> str:
+        """What rules read: the message without what we have added; once it is marked, without the client's words."""
+        return self.message.removesuffix(self.note) if self._said is None else self._said
+
+    @said.setter
+    def said(self, said: str) -> None:
+        self._said = said
+
+    @property
+    def is_marked(self) -> bool:
+        """Whether the client's own words are told from the provider's (``quotes.mark``)."""
+        return self._said is not None
+
+    @property
+    def is_of_one_key(self) -> bool:
+        """Whether a refusal is about the key that was used, which is well: with another the same may be accepted."""
+        return (self.is_bound and self.edited_from is None) or self.is_outsized
+
+    @property
+    def edited_from(self) -> int | None:
+        """The turn from which on thoughts do not fit what stands before them, 0 if it is not told; None: they may."""
+        if not self.is_bound or (found := _OF_AN_EDIT.search(self.said)) is None:
+            return None
+        return int(found["turn"] or 0)
+
+    @property
+    def is_of_one_deployment(self) -> bool:
+        """Whether a refusal is about the key, the terms, the length of its context or a limit of this deployment."""
+        return self.is_of_one_key or self.is_declined or self.is_of_size
+
+    @property
+    def is_of_one_model(self) -> bool:
+        """Whether a refusal of the request came as a fault of the server: of what this model's template takes."""
+        return self.kind is ErrorKind.BAD_REQUEST and self.status == HTTPStatus.INTERNAL_SERVER_ERROR
+
+    @property
+    def is_too_long(self) -> bool:
+        """Whether the prompt is too long for this deployment: another with a longer context may take it."""
+        if self.kind is not ErrorKind.BAD_REQUEST or self.is_outsized or self.is_declined:
+            return False
+        return self.limit is None and is_too_long(f"{self.said} {' '.join(self.names)}")
+
+    @property
+    def limit(self) -> Limit | None:
+        """The limit of its vendor that the request exceeds, other than that of tokens: others may take more."""
+        if self.kind is not ErrorKind.BAD_REQUEST or self.is_outsized or self.is_declined:
+            return None
+        return limit_of(self.status, self.said)
+
+    @property
+    def is_of_size(self) -> bool:
+        """Whether the request is too large for this deployment, in tokens or in another way."""
+        return self.is_too_long or self.limit is not None
+
+    @property
+    def is_of_content(self) -> bool:
+        """Whether a filter refuses what the request says: one other vendor is asked, which may have another."""
+        if self.kind is not ErrorKind.BAD_REQUEST or self.limit is not None:
+            return False
+        return is_refused_by_filter(self.status, {name.lower() for name in self.names}, self.said)
+
+    @property
+    def is_unpaid(self) -> bool:
+        """Whether the answer is not valid because its provider says so: there is none, and nothing to pay."""
+        return self.kind is ErrorKind.INVALID_ANSWER and self.words is not None
+
+    @property
+    def is_barred(self) -> bool:
+        """Whether a firewall's page refuses this key, its address or this text: unknown, so another key may help."""
+        return self.kind is ErrorKind.SERVER_ERROR and self.status == HTTPStatus.FORBIDDEN
+
+    @property
+    def kept(self) -> str:
+        """What may be stored and shown to others, at most ``MOST_KEPT`` characters."""
+        kept = self._kept
+        if kept is None:
+            known = self.brief or ", ".join(self.names) or NOT_KEPT
+            kept = self.message.removesuffix(self.note) if self.words is None else known
+        return shortened(kept, MOST_KEPT - len(self.note)) + self.note
+
+    def keep(self, kept: str | None = None) -> None:
+        """Decide what is kept: ``kept``, else what is known to be harmless. The first decision stands."""
+        if self._kept is None:
+            self._kept = self.kept.removesuffix(self.note) if kept is None else kept
+
+    def again(self, kind: ErrorKind) -> "UpstreamError":
+        """Return the same error as one of ``kind``, where its deployment was asked again in vain."""
+        same = UpstreamError(
+            kind,
+            self.message,
+            status=self.status,
+            retry_after_s=self.retry_after_s,
+            body=self.body,
+            is_bound=self.is_bound,
+            is_outsized=self.is_outsized,
+            is_declined=self.is_declined,
+            is_certain=self.is_certain,
+            caller=self.caller,
+            words=self.words,
+            names=self.names,
+            brief=self.brief,
+        )
+        same.note, same.meant, same._said = self.note, self.meant, self._said
+        same.is_of_day, same.answer = self.is_of_day, self.answer
+        return same
+
+    def noted(self, note: str) -> None:
+        """Add a ``note`` for the operator."""
+        self.caller = self.caller or self.message
+        self.message, self.note = self.message + note, note
+
+    def after(self, said: Iterable[bytes]) -> "UpstreamError":
+        """Note the events ``said`` before it; return it."""
+        self.before = b"".join(said)
+        return self
+
+    def without_frames(self) -> "UpstreamError":
+        """Remove the traceback and the causes, which would make reference cycles if it is stored; return it."""
+        self.__traceback__ = self.__cause__ = self.__context__ = None
+        return self
+
+
+def shortened(text: str, most: int) -> str:
+    """Return ``text`` with at most ``most`` characters, the last of them … if some are missing."""
+    return text if len(text) <= most else text[: max(0, most - 1)] + "…"
+
+
+def kind_of_status(status: int) -> ErrorKind:
+    """Return the kind of error for an HTTP status, of a response or inside an error object."""
+    match status:
+        case 400 | 413 | 422:
+            return ErrorKind.BAD_REQUEST
+        case 401 | 402 | 403:
+            return ErrorKind.PROVIDER_AUTH
+        case 404:
+            return ErrorKind.NOT_FOUND
+        case 429:
+            return ErrorKind.RATE_LIMITED
+        case _:
+            return ErrorKind.SERVER_ERROR
+
+
+# Detects a shortage of file descriptors, ports or memory on this machine, which is not the provider's failure.
+
+_LACKING = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EADDRNOTAVAIL})
+# Errors of the network itself. All others may come from a resolver or OpenSSL that cannot open a file: "no such name",
+# "not trusted", or any number that the C library's resolver has left behind (EBUSY, EINVAL).
+_SAID_BY_NETWORK = frozenset(
+    {
+        *(errno.ECONNREFUSED, errno.ECONNRESET, errno.ECONNABORTED, errno.EPIPE, errno.ETIMEDOUT),
+        *(errno.EHOSTUNREACH, errno.ENETUNREACH, errno.ENETDOWN, errno.EACCES, errno.EPERM),
+    }
+)
+
+
+def is_shortage(error: BaseException) -> bool:
+    """Whether ``error``, which was just raised while connecting, is caused by this machine."""
+    if isinstance(error, MemoryError):
+        return True
+    if not isinstance(error, OSError):
+        return False
+    is_numbered = not isinstance(error, socket.gaierror | ssl.SSLError)  # these have numbers of their own
+    if is_numbered and error.errno in _LACKING:
+        return True
+    return not (is_numbered and error.errno in _SAID_BY_NETWORK) and out_of_descriptors()
+
+
+def out_of_descriptors() -> bool:
+    """Whether no file descriptor can be opened at this moment."""
+    try:
+        os.close(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
+    except OSError as error:
+        return error.errno in _LACKING
+    return False

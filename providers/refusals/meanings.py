@@ -1,0 +1,60 @@
+"""What a refusal means to the program that reads it: one word for the many codes and words of vendors."""
+
+import re
+from enum import StrEnum
+from http import HTTPStatus
+
+from providers.refusals.accounts import is_spent
+from providers.refusals.content import is_refused_by_filter
+from providers.refusals.errors import ErrorKind, UpstreamError
+from providers.refusals.wrong_api import names_model
+
+
+class Meaning(StrEnum):
+    """What a refusal means. Each is a row of the table in ``dialects/meanings.py``."""
+
+    TOO_LONG = "too_long"  # the prompt, or the answer asked for beside it, has more tokens than the context
+    OVERLOADED = "overloaded"  # no room at the moment, for anybody
+    RATE = "rate"  # a limit that has room again soon
+    DAY = "day"  # a limit of requests or tokens that has none until tomorrow
+    SPENT = "spent"  # a limit in dollars that the gateway keeps
+    UNPAID = "unpaid"  # the account at the provider has no money left
+    CONTENT = "content"  # a filter does not let the text through
+    KEY = "key"  # the client's own key is missing, wrong or expired
+    GONE = "gone"  # there is no such model
+
+
+_OVERLOADED_STATUS = 529  # Anthropic's
+_STATUSES_OF_WORDS = (None, HTTPStatus.OK, HTTPStatus.SERVICE_UNAVAILABLE)  # the first two within an answer
+# OpenAI's codes, Anthropic's type, Zhipu's code, and the words of these and of Google:
+# developers.openai.com/api/docs/guides/error-codes, platform.claude.com/docs/en/api/errors,
+# docs.z.ai/api-reference/api-code, ai.google.dev/gemini-api/docs/troubleshooting, read on 2026-11-29.
+_CODES_OF_OVERLOAD = frozenset({"overloaded_error", "server_is_overloaded", "slow_down", "engine_overloaded", "1305"})
+_OF_OVERLOAD = re.compile(r"\boverloaded\b|\bat capacity\b|experiencing high demand", re.IGNORECASE)
+_OF_DAYS = re.compile(r"\bper day\b|\b[RT]PD\b|\bdaily\b", re.IGNORECASE)
+
+
+def meaning_of(error: UpstreamError) -> Meaning | None:
+    """Return what a provider's error means to the program that asked; None: what its kind says."""
+    # Of words that cannot be told from the client's, all count: it tells that client alone of its own request.
+    said, names = error.said or error.message, {name.lower() for name in error.names}
+    match error.kind:
+        case ErrorKind.BAD_REQUEST:
+            is_content = is_refused_by_filter(error.status, names, said)
+            meaning, holds = (Meaning.TOO_LONG, True) if error.is_too_long else (Meaning.CONTENT, is_content)
+        case ErrorKind.RATE_LIMITED:
+            meaning, holds = Meaning.DAY if error.is_of_day or _OF_DAYS.search(said) else Meaning.RATE, True
+        case ErrorKind.PROVIDER_AUTH:
+            is_unpaid = error.status == HTTPStatus.PAYMENT_REQUIRED or any(
+                is_spent({"message": said, "code": name}, any_codes=True, any_words=True) for name in names or {""}
+            )
+            meaning, holds = Meaning.UNPAID, is_unpaid
+        case ErrorKind.NOT_FOUND:
+            meaning, holds = Meaning.GONE, names_model(error)
+        case ErrorKind.SERVER_ERROR | ErrorKind.STREAM_ERROR:
+            is_said = error.status in _STATUSES_OF_WORDS and _OF_OVERLOAD.search(said) is not None
+            is_coded = error.status == _OVERLOADED_STATUS or not _CODES_OF_OVERLOAD.isdisjoint(names)
+            meaning, holds = Meaning.OVERLOADED, is_said or is_coded
+        case _:
+            return None
+    return meaning if holds else None

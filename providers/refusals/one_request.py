@@ -1,0 +1,150 @@
+"""Refusals of one request alone, for its content, tier, size or choice of vendors: a table of vendors' words.
+
+Such a refusal says nothing of the key or the deployment: others have answers there. So it is a ``bad_request``, which
+counts against neither. Statuses and codes are read before words. ``fields`` are those that the client itself must have
+set: where a vendor tells nothing, what was asked for does.
+"""
+
+import re
+from collections.abc import Collection, Mapping
+from enum import Enum, auto
+from typing import Any, Final
+
+import msgspec
+
+from providers.refusals.content import is_of_filter
+from providers.refusals.errors import ErrorKind, UpstreamError
+
+
+class About(Enum):
+    """What of a request is refused."""
+
+    CONTENT = auto()  # one other vendor is asked, which may have another filter
+    SIZE = auto()  # of this key: its other keys and all other deployments are asked
+    TERMS = auto()  # how it should be served: all other deployments are asked
+
+
+class Rule(msgspec.Struct, frozen=True):
+    """One refusal of one vendor: all that is given must hold."""
+
+    about: About
+    source: str  # a page, and the day it was read
+    statuses: Collection[int] = ()
+    codes: Collection[str] = ()  # or types, in lower case
+    words: str = ""  # a pattern
+    but: str = ""  # a pattern of what others mean with the same words
+    fields: Mapping[str, Collection[str]] = {}  # one of these, with one of the values; none: any value
+
+
+_READ = "read on 2026-11-29"
+_CHEAP = ("flex",)  # tiers that are served when there is room
+_TIER = {"service_tier": _CHEAP, "serviceTier": _CHEAP}
+
+RULES: Final = (
+    # Of size.
+    Rule(
+        About.SIZE,  # Anthropic
+        f"github.com/anthropics/claude-code/issues/42616, Wei-Shaw/sub2api/issues/572, {_READ}",
+        statuses=(429,),
+        words=r"^extra usage is required for (?:long context|1m context)",
+    ),
+    # Of a tier: others of the same key are served.
+    Rule(
+        About.TERMS,  # Groq
+        f"console.groq.com/docs/flex-processing, {_READ}",
+        statuses=(498,),
+    ),
+    Rule(
+        About.TERMS,  # Groq: the limits of a tier are its own
+        f"console.groq.com/docs/flex-processing, HunorLaczko/ha-groq-cloud-api/issues/27, {_READ}",
+        statuses=(429,),
+        words=r"\bservice tier `?flex\b",
+        fields=_TIER,
+    ),
+    Rule(
+        About.TERMS,  # OpenAI, and Azure, with 429; Google, with 503 or 429
+        f"developers.openai.com/api/docs/guides/flex-processing, ai.google.dev/gemini-api/docs/flex-inference, {_READ}",
+        statuses=(429, 503),
+        but=r"rate.?limit|\bper (?:minute|day|hour)|\b[RT]P[MD]\b|\bquota\b",
+        fields=_TIER,
+    ),
+    Rule(
+        About.TERMS,  # both of them within an answer, which tells no status
+        f"console.groq.com/docs/flex-processing, developers.openai.com/api/docs/guides/flex-processing, {_READ}",
+        codes=("capacity_exceeded", "resource_unavailable"),
+        fields=_TIER,
+    ),
+    # Of what it allows an aggregator, or needs of its vendors.
+    Rule(
+        About.TERMS,  # OpenRouter: "but your request's provider.only preference permits only: anthropic"
+        f"openrouter.ai/docs/guides/routing/provider-selection, {_READ}",
+        statuses=(404,),
+        words=r"^no allowed providers are available.{0,400}\byour request's provider",
+    ),
+    Rule(
+        About.TERMS,  # OpenRouter, in words that do not tell whose choice it was (farion1231/cc-switch/issues/995)
+        f"github.com/agent0ai/agent-zero/issues/1255, {_READ}",
+        statuses=(404,),
+        words=r"^(?:no allowed providers are available|all providers have been ignored|no endpoints found)",
+        but=r"\byour account's",
+        fields={"provider": ()},
+    ),
+    Rule(
+        About.TERMS,  # OpenRouter: tools, pictures, parameters
+        f"github.com/Routstr/routstr-core/issues/554, {_READ}",
+        statuses=(404,),
+        words=r"^no endpoints found that ",
+    ),
+)
+
+_LONGEST: Final = 4096  # characters of a message that are searched
+# With the first three nothing need be told apart. A 401 is about the key, whatever words it quotes.
+_CLEAR: Final = frozenset({400, 413, 422, 401})
+_PATTERNS: Final = tuple(
+    (
+        each,
+        re.compile(each.words, re.IGNORECASE | re.DOTALL) if each.words else None,
+        re.compile(each.but, re.IGNORECASE) if each.but else None,
+    )
+    for each in RULES
+)
+_WORDS_OF_CODES: Final = re.compile(r"[\s.]+")
+
+
+def refused(status: int | None, error: Mapping[str, Any], message: str) -> About | None:
+    """Return what of one request an error object refuses; None if that is not known without the request."""
+    codes = {said.lower() for name in ("code", "type") if isinstance(said := error.get(name), str)}
+    codes |= {part for code in codes for part in _WORDS_OF_CODES.split(code)}
+    return _found(status, codes, message, {})
+
+
+def decide_by_fields(error: UpstreamError, asked: Mapping[str, msgspec.Raw]) -> None:
+    """Make ``error`` one of this request alone if what its client ``asked`` for shows that it is."""
+    status = error.status if error.meant is None else error.meant
+    about = _found(status, {name.lower() for name in error.names}, error.said, asked)
+    if about is not None and not (error.kind is ErrorKind.BAD_REQUEST or error.kind is ErrorKind.PROVIDER_AUTH):
+        error.kind, error.body = ErrorKind.BAD_REQUEST, None
+        error.is_declined, error.is_outsized = about is About.TERMS, about is About.SIZE
+
+
+def _found(status: int | None, codes: Collection[str], message: str, asked: Mapping[str, msgspec.Raw]) -> About | None:
+    text = message[:_LONGEST]
+    if is_of_filter(status, codes, text):
+        return About.CONTENT
+    if status in _CLEAR:
+        return None
+    for rule, words, but in _PATTERNS:
+        if (
+            (not rule.statuses or status in rule.statuses)
+            and (not rule.codes or any(code in rule.codes for code in codes))
+            and (not rule.fields or any(_has(asked, name, values) for name, values in rule.fields.items()))
+            and (words is None or words.search(text) is not None)
+            and (but is None or (but.search(text) is None and not any(but.search(code) for code in codes)))
+        ):
+            return rule.about
+    return None
+
+
+def _has(asked: Mapping[str, msgspec.Raw], name: str, values: Collection[str]) -> bool:
+    raw = bytes(asked.get(name, b"null")).strip()
+    return raw != b"null" and (not values or raw.strip(b'"').decode(errors="replace") in values)

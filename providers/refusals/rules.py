@@ -1,0 +1,633 @@
+"""The rules by which a provider's refusal of a request is understood.
+
+A refusal that names a field may be about its absence, its size or its sense: only what says that the model or the
+server does not have it, or not this value of it, is a rule. What may be left out is decided in ``forms.py``.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+import msgspec
+
+from providers.refusals.errors import SURPRISES, UNREADABLE, ErrorKind, UpstreamError
+from providers.refusals.learnt import LEAST_ROOM, Fact, Kind
+from providers.refusals.too_long import is_too_long
+
+_Q = r"['\"`]?"
+_FIELD = r"(?P<field>[A-Za-z_][\w.\[\]/-]{0,99})"
+_LOC = r"loc['\"]: ?[\[(](?P<loc>[^\])]{1,200})[\])], ?['\"]msg['\"]: ?['\"]"
+_VALUES = r"(?P<values>[^.;\[\]{}]{1,200})"
+
+
+_REFUSED_VALUE = rf"{_FIELD}=['\"][^'\"]{{1,40}}['\"] is not supported for this model"
+
+
+class Rule(NamedTuple):
+    """The words of a refusal, as those who are named say it on these pages of GitHub's.
+
+    Their groups: ``field``, the name that it takes ``instead``, the ``values`` that it takes; ``fields``: several
+    names; ``within``: where the field is; ``loc``: its path, as pydantic writes it; ``default``: its only value.
+    """
+
+    words: str
+    said_by: str
+    is_of_value: bool = False  # of one value of the field
+
+
+# Read on 2026-11-27.
+RULES: tuple[Rule, ...] = (
+    Rule(
+        r"Unrecognized request arguments? supplied: (?P<fields>\w+(?:, ?\w+)*)",
+        "OpenAI, chat: formulahendry/wechat-acp/issues/16, davidmigloz/langchain_dart/issues/712",
+    ),
+    Rule(
+        rf"Unsupported parameter: {_Q}{_FIELD}{_Q} is not supported with this model(?:\. Use '(?P<instead>\w+)')?",
+        "OpenAI, chat: griptape-ai/ComfyUI-Griptape/issues/312; Responses: BerriAI/litellm/pull/38842",
+    ),
+    Rule(
+        rf"Unsupported value: '{_FIELD}' does not support .{{1,80}}? with this model\."
+        rf"(?: Only the default \((?P<default>[^()]{{1,40}})\) value is supported| Supported values are: {_VALUES})?",
+        "OpenAI, chat: cline/cline/issues/341, QwenLM/qwen-code/issues/921",
+        is_of_value=True,
+    ),
+    Rule(
+        r"invalid (?P<field>\w{1,60}): only (?P<default>[\w.]{1,40}) is allowed for this model",
+        "Moonshot: XCNXNXNX/dsh-portable-tavern/issues/1",
+    ),
+    Rule(
+        rf"Unsupported value: '[^']{{1,60}}' is not supported .{{1,120}} Supported values are: {_VALUES}",
+        "OpenAI, Responses, with the field in ``param``: openai/codex/issues/6647",
+        is_of_value=True,
+    ),
+    Rule(r"(?P<include>Encrypted content) is not supported", "OpenAI, Responses: pydantic/pydantic-ai/issues/3326"),
+    Rule(
+        "must be verified to generate reasoning summaries",
+        "OpenAI, Responses, with the field in ``param``: openai/openai-cookbook/issues/2271,"
+        " OpenHands/software-agent-sdk/issues/987",
+    ),
+    Rule(
+        r"(?P<adaptive>adaptive thinking is not supported|for thinking; 'adaptive' is not)",
+        "Anthropic: agentforce314/clawcodex/pull/699; Alibaba: anthropics/claude-code/issues/29531",
+    ),
+    Rule(
+        r"(?P<enabled>\"?thinking\.type\.enabled\"? is not supported)",
+        "Anthropic: zhukunpenglinyutong/jetbrains-cc-gui/issues/1003",
+    ),
+    Rule(
+        rf"{_REFUSED_VALUE}(?!\. Must be)",
+        "Mistral, of a model that does not think: architects-toolkit/SmartHopper/issues/647",
+    ),
+    Rule(
+        rf"{_REFUSED_VALUE}\. Must be one of (?P<values>[^;]{{1,200}})",
+        "Mistral, of one that does: likewise",
+        is_of_value=True,
+    ),
+    Rule(
+        rf"{_FIELD}: ['\"][^'\"]{{1,40}}['\"] is not supported (?:for|by|with) this model",
+        "Anthropic, of an effort: elizaOS/eliza/pull/16175",
+        is_of_value=True,
+    ),
+    Rule(
+        rf"{_Q}{_FIELD}{_Q} ?: value is not one of the allowed values \[(?P<values>[^\]]{{1,200}})\]",
+        "Groq and others with kin-openapi: openai/openai-agents-python, its page of models",
+        is_of_value=True,
+    ),
+    Rule(
+        r"Invalid (?P<field>reasoning_effort): \w{1,40}",
+        "Gemini's chat completions, ByteDance: without those that it takes",
+        is_of_value=True,
+    ),
+    Rule(
+        r"'(?P<within>[\w.\[\]]{1,100})' ?: property '(?P<field>\w{1,100})' is unsupported",
+        "Groq: karthink/gptel/issues/774, julep-ai/julep/issues/885; read on 2026-11-29",
+    ),
+    Rule(
+        rf"(?<!adaptive ){_Q}(?:body\.)?(?<!\w)(?<!' : property ')(?<!': property '){_FIELD}{_Q}"
+        " is (?:not supported|unsupported|deprecated for this model)",
+        "Groq: iamsrikanthnani/pluely/issues/242, CherryHQ/cherry-studio/issues/1099; Cerebras:"
+        " Gitlawb/openclaude/issues/740, egoist/chatwise-releases/issues/1442;"
+        " Anthropic: stippi/code-assistant/pull/119",
+    ),
+    Rule(
+        rf"does(?: not|n.t) support (?:the )?(?:parameter |field |argument )?{_Q}{_FIELD}{_Q}"
+        r"(?= (?:parameter|field|argument)|\W*$|\.\s)",
+        "xAI: open-webui/open-webui/issues/21266, BerriAI/litellm/pull/16265; Anthropic, of an effort:"
+        " diegosouzapw/OmniRoute/pull/4713; Bedrock: langgenius/dify-official-plugins/issues/1767",
+    ),
+    Rule(rf"Argument not supported on this model: {_Q}{_FIELD}", "xAI: huggingface/smolagents/pull/1766"),
+    Rule(
+        rf"{_LOC}Extra (?:inputs are|fields) not permitted",
+        "Mistral: Gitlawb/openclaude/issues/739, editor-code-assistant/eca/issues/231; vLLM and others with pydantic",
+    ),
+    Rule(
+        r"(?P<field>[A-Za-z_][\w.\[\]-]{0,99}):? Extra inputs are not permitted",
+        "Anthropic: OpenHands/software-agent-sdk/issues/1630; Bedrock: BerriAI/litellm/issues/13609",
+    ),
+    Rule(rf"Extra inputs are not permitted, field: {_Q}{_FIELD}", "Fireworks: FlowiseAI/Flowise/issues/2866"),
+    Rule(
+        r"Unknown name \"(?P<field>\w{1,100})\"(?: at '(?P<within>[\w.\[\]]{0,200})')?: Cannot find field",
+        "Gemini: YiiGuxing/TranslationPlugin/issues/6334, NousResearch/hermes-agent/pull/40790",
+    ),
+    Rule(
+        r"unrecogni[sz]edProperty[=:] ?(?P<field>\w{1,100})",
+        "Vertex, of a mark on a tool: wusaki0723/Aelios/pull/44; read on 2026-11-29",
+    ),
+    Rule(r"extraneous key \[(?P<field>\w{1,100})\] is not permitted", "Bedrock: langchain-ai/langchain-aws/issues/62"),
+    Rule(
+        r"(?:unsupported|unknown|unrecogni[sz]ed|unexpected) (?:request )?(?:keyword )?"
+        rf"(?:parameter|param|field|argument|property|key|option)(?:s|\(s\))?(?: in object)?:? {_Q}{_FIELD}",
+        "serde, Go's and zod's decoders, Python's functions: own servers, and proxies before others",
+    ),
+    Rule(r"Additional properties are not allowed \('(?P<field>\w{1,100})' was unexpected", "validators of JSON Schema"),
+    Rule(
+        rf"{_Q}{_FIELD}(?<!\.){_Q} must be one of {_VALUES}",
+        "Groq: earendil-works/pi/issues/1745, Alishahryar1/free-claude-code/issues/1348",
+        is_of_value=True,
+    ),
+    Rule(
+        rf"{_FIELD}: unknown variant .{{1,60}}?, expected (?:one of )?{_VALUES}",
+        "DeepSeek: nextai-translator/nextai-translator/issues/1879",
+        is_of_value=True,
+    ),
+    Rule(
+        rf"{_Q}{_FIELD}{_Q}: expected one of {_VALUES}",
+        "Moonshot: router-for-me/CLIProxyAPI/issues/1307",
+        is_of_value=True,
+    ),
+    Rule(rf"{_FIELD}: Input should be {_VALUES}", "Anthropic, and others with pydantic", is_of_value=True),
+    Rule(rf"{_LOC}Input should be {_VALUES}", "Mistral, vLLM, and others with pydantic", is_of_value=True),
+    Rule(
+        rf"does not support (?P<field>effort) level .{{1,40}}? Supported levels: {_VALUES}",
+        "Anthropic: router-for-me/CLIProxyAPI/issues/3901",
+        is_of_value=True,
+    ),
+    Rule(
+        r"(?P<management>`clear_thinking_\w{1,20}` strategy requires `thinking`)",
+        "Anthropic, where thinking was left out: router-for-me/CLIProxyAPI/issues/4957",
+    ),
+    Rule(r"(?P<beta>invalid beta flag)", "Bedrock, of a region without it: cline/cline/issues/5568"),
+)
+# Of thinking, without a field's name: Ollama (itayinbarr/little-coder/issues/86), Gemini
+# (RooCodeInc/Roo-Code/issues/10700, lobehub/lobehub/issues/7985, googleapis/js-genai/issues/681).
+_OF_THINKING = re.compile(
+    r"does(?: not|n.t) support (?:extended |adaptive )?(?:thinking|reasoning)\b"
+    r"|(?:thinking|reasoning)(?: level| budget| mode)? is (?:not supported|not enabled|only enabled when)"
+    r"|(?:thinking|reasoning)_?config.{0,40} is only enabled when",
+    re.IGNORECASE,
+)
+# Of this effort, which they do not name: Gemini, of no thinking where a model always does
+# (docker/docker-agent/issues/2051, earendil-works/pi/issues/3460), and xAI.
+_OF_EFFORT = re.compile(
+    r"only works in thinking mode|invalid reasoning effort\."
+    r"|(?:not support setting|cannot set|can't set) thinking_?budget to 0",
+    re.IGNORECASE,
+)
+# What chat templates, and vendors that use them, say of a history that they do not take: of its roles, or of a list of
+# texts in place of a text (Gitlawb/openclaude/issues/774, kvcache-ai/ktransformers/issues/773,
+# router-for-me/CLIProxyAPI/issues/4737, theroyallab/tabbyAPI/issues/117).
+_OF_HISTORY = re.compile(
+    r"roles? must alternate|unexpected (message )?role|system message must be|only .{0,60}roles are supported"
+    r"|(invalid|unknown|unsupported).{0,20}\brole\b|role.{0,40}(not supported|is invalid|must be one of)"
+    r"|invalid type: sequence, expected a string|input should be a valid string"
+    r"|untagged enum \w*MessageContent|content.{0,20} must be a string",
+    re.IGNORECASE,
+)
+# And of a role's name, as that of ``developer``: DeepSeek in earendil-works/pi/issues/1048, Groq in
+# nhaouari/obsidian-textgenerator-plugin/issues/309, Alibaba in proma-ai/Proma/issues/1496, Mistral and others with
+# pydantic in ogx-ai/ogx/issues/5982, Moonshot and MiniMax in earendil-works/pi/issues/2539 and 4891; read on
+# 2026-11-29.
+_OF_ROLES = re.compile(
+    r"\brole: unknown variant|discriminator property '?role'? has invalid value|is not one of \[.{1,120}\.role\b"
+    r"|input tag .{1,60}found using .?role\b|\brole['\"]\W{1,4}msg['\"]: ?['\"]input should be"
+    r"|unexpected message role|invalid (?:message )?role\b|\brole ['`\"]?developer['`\"]? is not supported",
+    re.IGNORECASE,
+)
+# And of system messages after the first turn, which are Claude's from Opus 4.8 on, and which Claude Code sends to any
+# model that it does not know (anthropics/claude-code/issues/61412 and 63469, zai-org/GLM-5/issues/74,
+# ogx-ai/ogx/issues/5982, codexu/note-gen/issues/918, router-for-me/CLIProxyAPI/issues/3510,
+# deepseek-ai/awesome-deepseek-integration/issues/639).
+_OF_SYSTEM = re.compile(
+    r"role ['`]?system['`]? is not supported|system messages are not allowed|message role: system"
+    r"|unknown variant ['`]system['`], expected ['`]user['`] or ['`]assistant['`]"
+    r"|input should be ['`]user['`] or ['`]assistant['`]|role must be either ['`]user['`] or ['`]assistant['`]",
+    re.IGNORECASE,
+)
+# And of ``stream_options``, without which they send no usage, or send it all the same
+# (earendil-works/pi/pull/596, anomalyco/opencode/pull/35446, openkursar/hello-halo/issues/237).
+# The name alone may be a value that a client wrote: it must be that of a parameter, or be said to be none.
+_NO_VALUE = "".join(rf"(?<!{word} )(?<!{word} ['\"`])" for word in ("function", "tool", "value", "value:", "variant"))
+_NOUN = r"(?:param|parameter|argument|field|property|key|option)(?:s|\(s\))?"
+_OF_USAGE = re.compile(
+    rf"\b{_NOUN}(?: in object| supplied)?\W{{1,4}}(?:body\.)?(?:stream_options|include_usage)\b"
+    rf"|{_NO_VALUE}(?<![.\w\]])(?:body\.)?(?:stream_options(?:[.\]]include_usage)?|include_usage)['\"`]?:?"
+    rf" (?:{_NOUN} |(?:is |are )?(?:not (?:supported|allowed|permitted|available|enabled|recogni[sz]ed)"
+    r"|only |un[ksr]\w+|extra (?:inputs|fields)))"
+    r"|(?:not|n't) support(?: the)? ['\"`]?(?:stream_options|include_usage)\b"
+    r"|loc['\"]: ?[\[(]['\"]body['\"], ?['\"]stream_options['\"]",
+    re.IGNORECASE,
+)
+
+# Of a tool that must be called, by models that think unless told otherwise, and call none by force meanwhile: DeepSeek
+# in deepseek-ai/DeepSeek-V3/issues/1376, Moonshot in can1357/oh-my-pi/issues/1077, Anthropic in
+# can1357/oh-my-pi/issues/341, and Alibaba, whose field for it is another, in cloudwego/eino/issues/994; read on
+# 2026-11-29.
+_OF_FORCED = re.compile(
+    r"\bthinking\b[^.;!?\n]{0,80}\btool_?\s?choice\b"
+    r"|\btool_?\s?choice\b[^.;!?\n]{0,100}\b(?:with|in|while|when) thinking\b",
+    re.IGNORECASE,
+)
+_BY_A_FLAG = re.compile(r"\benable_thinking\b|required or object", re.IGNORECASE)
+
+# Of a tool that must be called, by those that call none by force: Anthropic of its newest models
+# (platform.claude.com/docs/en/models/opus-5-5/migration-guide), Z.AI ("Tool choice must be auto",
+# vectorize-io/hindsight/issues/4246), Bedrock ("doesn't support the toolConfig.toolChoice.any field",
+# strands-agents/harness-sdk/issues/1241), and Gemini ("Function calling mode `ANY` is not enabled",
+# google-gemini/deprecated-generative-ai-js/issues/241); read on 2026-11-29.
+_CHOICE = r"\btool_?\s?_?choice\b"
+_MODE = r"\bfunction[ _]?calling(?:[ _]?config)?(?:[ _.]mode)?\b"
+_IS_NOT = (
+    r"(?:\bnot (?:be )?(?:supported|allowed|available|enabled|permitted|accepted|possible|implemented)|\bunsupported)"
+)
+_NO_SUPPORT = r"(?:\b(?:does not|do not|cannot|doesn.t|don.t|can.t|not) (?:support|allow|accept|take|force|be forced))"
+_FORCES = r"(?:\bany\b|\btool\b(?!\W?\s?_?choice)|\brequired\b|\bspecific\b|\bnamed\b|\bforc\w+|\bobject\b)"
+_OF_CALLS = re.compile(
+    rf"(?:{_CHOICE}|{_MODE})[^;!?\n]{{0,100}}"
+    r"(?:\bmust be|\bshould be|\bonly|\bexpected|\bsupported values are|\bone of|\bother than)[^;!?\n]{0,40}\bauto\b"
+    rf"|\bonly [^;!?\n]{{0,40}}\bauto\b[^;!?\n]{{0,60}}(?:{_CHOICE}|{_MODE})"
+    rf"|(?:{_CHOICE}|{_MODE})[^;!?\n]{{0,80}}{_FORCES}[^;!?\n]{{0,60}}{_IS_NOT}"
+    rf"|(?:{_CHOICE}|{_MODE})[^;!?\n]{{0,40}}{_NO_SUPPORT}[^;!?\n]{{0,60}}{_FORCES}"
+    rf"|{_IS_NOT}[^;!?\n]{{0,20}}(?:{_CHOICE}|{_MODE})[^;!?\n]{{0,40}}{_FORCES}"
+    rf"|{_NO_SUPPORT}[^;!?\n]{{0,80}}(?:{_CHOICE}|{_MODE})[^;!?\n]{{0,20}}{_FORCES}"
+    rf"|{_NO_SUPPORT}[^;!?\n]{{0,40}}{_FORCES}[^;!?\n]{{0,40}}(?:{_CHOICE}|{_MODE})"
+    rf"|\bforced? (?:tool|function)[^;!?\n]{{0,60}}(?:{_IS_NOT}|{_NO_SUPPORT})"
+    rf"|{_NO_SUPPORT}[^;!?\n]{{0,40}}\bforc(?:ed|ing) (?:a |any )?(?:tool|function|call)",
+    re.IGNORECASE,
+)
+
+# Of betas, which they name, or not: Anthropic, Azure and Vertex (QuantumNous/new-api/issues/2975,
+# anthropics/claude-code/issues/12429), Bedrock (QuantumNous/new-api/issues/3041, BerriAI/litellm/pull/41203), OpenAI,
+# whose header is another; read on 2026-11-29.
+_OF_BETAS = re.compile(
+    r"\b(?:unexpected|invalid|unknown|unsupported|unrecogni[sz]ed) (?:[\w-]{1,20} ){0,2}betas?\b"
+    r"|\b(?:(?:anthropic|openai)[-_]betas?|beta (?:flag|header|feature|value)s?)\b[^.;!?\n]{0,80}"
+    r"(?:\bnot (?:supported|allowed|permitted|available|enabled|recogni[sz]ed|known|valid)|unsupported|\binvalid"
+    r"|\bun(?:known|expected|recogni[sz]ed))",
+    re.IGNORECASE,
+)
+_UNEXPECTED = re.compile(r"\bunexpected value\(s\)", re.IGNORECASE)
+_FOR_BETAS = re.compile(r"\bfor the ['\"`]?(?:anthropic|openai)[-_]beta\b", re.IGNORECASE)
+_BETA = re.compile(r"(?<![\w.=-])\w[\w.=-]*[\w]", re.ASCII)
+# Behind these stand those that it takes.
+_TAKEN = re.compile(
+    r"input should be|expected one of|must be one of|\b(?:supported|allowed|valid|known|available) "
+    r"(?:values|betas|flags|headers|ones)\b",
+    re.IGNORECASE,
+)
+
+# Of a schema that is to be kept strictly, and does not fit the rules for that: OpenAI, whose Responses are strict
+# unless told otherwise (kevinwatt/mysql-mcp/issues/5, bytedance/trae-agent/issues/173, vercel/ai/issues/6484).
+_OF_SCHEMAS = re.compile(r"Invalid schema for (?:function|response_format|text\.format)\b", re.IGNORECASE)
+
+# Of answers that are streamed, or of streaming them with a parameter: Groq (``response_format``), Bedrock (tools),
+# llama.cpp (``logprobs``), OpenAI (organizations that are not verified, formats of sounds), vLLM (``best_of``).
+_STREAM = r"(?<![\w./-])stream(?:ed|ing|s)?(?![\w/-])"
+_NOT = (
+    r"(?:\bnot\b|n['\u2019]t\b|\bcannot\b|\bunable\b|\bonly\b|\bmust\b|\bno such\b|incompatible|unsupported|unavailable"
+    r"|unknown|unrecogni[sz]ed|invalid|disabled|disallowed|forbidden)"
+)
+_OF_STREAMING = re.compile(
+    rf"{_NOT}[^.;!?\n]{{0,80}}{_STREAM}|{_STREAM}[^.;!?\n]{{0,80}}{_NOT}",
+    re.IGNORECASE,
+)
+_REFUSING_STREAMS = frozenset({400, 403, 404, 405, 422, 501})  # HTTP statuses
+
+# What llama.cpp answers with 500, of a history that the model's template refuses, and of pictures that it cannot see
+# (sipeed/picoclaw/issues/207, vllm-project/vllm/issues/17119, ggml-org/llama.cpp/issues/12947 and 15377).
+_OF_REQUESTS = re.compile(
+    r"Jinja Exception|jinja2?\.exceptions|TemplateError|^Failed to parse (?:messages|tools)"
+    r"|\b(?:image|audio|video) input is not supported",
+    re.IGNORECASE,
+)
+
+# Of the longest answer, with it. It is said by OpenAI (enoch3712/ExtractThinker/issues/346), by Groq
+# (khoj-ai/khoj/issues/1236), by Anthropic (platform.claude.com/docs/en/api/messages), by DeepSeek
+# (deepseek-ai/DeepSeek-V3/issues/69), by Alibaba (musistudio/claude-code-router/issues/1327), by ByteDance
+# (yiliqi78/TOKENICODE/issues/3), by Bedrock (aws-samples/generative-ai-use-cases/issues/594), by Google, which says
+# what is too many (BerriAI/litellm/pull/10548), and by proxies (neavo/KeywordGacha/issues/111).
+_LONGEST_ANSWERS = re.compile(
+    r"max_tokens: \d{1,9} > (\d{3,9}), which is the maximum|supports at most (\d{3,9}) completion tokens"
+    r"|max_(?:completion_)?tokens[`'\"]? must be less than or equal to [`'\"]?(\d{3,9})"
+    r"|range of max_(?:completion_)?tokens (?:is|should be) \[\d{1,3}, ?(\d{3,9})\]"
+    r"|max_(?:completion_|output_)?tokens[`'\"]?\W.{0,80}\bexpected a value <= (\d{3,9})"
+    r"|max_(?:completion_)?tokens \(current value: \d{1,9}\) must be between \d{1,3} and (\d{3,9})"
+    r"|maximum tokens you requested exceeds the model limit of (\d{3,9})"
+    r"|maxOutputTokens value of \d{1,9} but the supported range is from 1 \(inclusive\) to (?P<below>\d{3,9}) \(excl",
+    re.IGNORECASE,
+)
+# Of the least: Azure, in chat (dotnet/extensions/issues/6945), and OpenRouter, which asks its vendors in Responses
+# (vectorize-io/hindsight/issues/58); read on 2026-11-29.
+_LEAST_ANSWERS = re.compile(
+    r"\bmax_(?:completion_|output_)?tokens['\"`]?[^;!?\n]{0,40}\b(?:expected a value >=|must be (?:at least|>=)"
+    r"|(?:must|should) be greater than or equal to) ?(\d{1,4})\b",
+    re.IGNORECASE,
+)
+_MOST_OF_LEAST = 256  # tokens; more is said of something else, as a budget of thoughts
+# And of what a prompt leaves of the context: vLLM (claude-code-best/claude-code/issues/272), OpenAI and others
+# (ChatGPTNextWeb/NextChat/issues/3195), Anthropic, OpenRouter, whose prompts have several parts
+# (BerriAI/litellm/issues/7034), Hugging Face and Together (huggingface/chat-ui/issues/340).
+_ROOM = re.compile(
+    r"\(\d{1,9} > (?P<context>\d{3,9}) - (?P<prompt>\d{1,9})\)"
+    r"|context length is (?P<context_2>\d{3,9}) tokens\W.{0,40}requested \d{1,9} tokens \((?P<prompt_2>\d{1,9}) in "
+    r"|context length is (?P<context_4>\d{3,9}) tokens\W.{0,40}requested \d{1,9} output tokens and your prompt contains"
+    r" (?:at least )?(?P<prompt_4>\d{1,9})"
+    r"|exceed context limit: (?P<prompt_3>\d{1,9}) \+ \d{1,9} > (?P<context_3>\d{3,9})"
+    r"|context length is (?P<context_5>\d{3,9}) tokens\W.{0,40}requested about (?P<prompt_5>\d{1,9}) tokens"
+    r" \([^()]{0,100}\b(?P<answer>\d{1,9}) in the output\)"
+    r"|max_new_tokens`? must be <= (?P<context_6>\d{3,9})\. Given: (?P<prompt_6>\d{1,9}) `?inputs",
+    re.IGNORECASE,
+)
+# vLLM counts a prompt only as far as it might fit, so the total is one too many, or not at all, and says then how many
+# signs it has (renderers/params.py of 0.25.1, read on 2026-11-29).
+_UNCOUNTED = re.compile(
+    r"context length is (?P<context>\d{3,9}) tokens\W.{0,40}requested (?P<answer>\d{1,9}) output tokens and your prompt"
+    r" contains (?:at least \d{1,9} input tokens, for a total of at least (?P<total>\d{3,9})|\d{1,12} characters)",
+    re.IGNORECASE,
+)
+_BYTES_PER_TOKEN = 3  # at least, of nearly all prompts
+_MOST_BYTES_PER_TOKEN = 6  # of texts: pictures have more
+
+# An error within an answer may have no code, or one that says nothing.
+_WITHIN_ANSWERS = frozenset({ErrorKind.BAD_REQUEST, ErrorKind.STREAM_ERROR, ErrorKind.SERVER_ERROR})
+_STATUSES_WITHIN = frozenset({None, 200, 400, 403, 404, 422, 500, 501})
+
+# Where a picture says how closely it is looked at, as OpenAI writes paths in ``param``.
+_DETAIL = re.compile(r"(?:body\.)?(?:messages|input)[\w.\[\]]{1,120}\.detail\b")
+_CODES = frozenset({"unsupported_parameter", "unknown_parameter"})  # OpenAI's, beside ``param``
+_PATTERNS = tuple((re.compile(rule.words, re.IGNORECASE), rule.is_of_value) for rule in RULES)
+_LONGEST = 4096  # characters in which words are searched
+_MOST_FIELDS = 16
+# What follows where a field is refused only beside another: "topP is not supported when thinking is enabled"
+# (danny-avila/LibreChat/issues/8939). Without that, the model takes it.
+_CONDITION = re.compile(
+    r"[\s'\"`,)]{0,3}(?:when|if|while|unless|together|in combination|alongside|along with"
+    r"|(?:for|in|during) (?:\w+ )?stream\w*"
+    r"|with (?:\w+ )?(?:tools?|functions?|json|response_format|structured|stream\w*)\b)",
+    re.IGNORECASE,
+)
+_SEPARATORS = re.compile(r"[.\[\]/,\s'\"]+")
+_GIVEN = re.compile(r"\b(?:received|got|at line)\b")  # the value of the request, behind those that it takes
+_WORDS = re.compile(r"[A-Za-z]+")
+_IS_OF_BETAS = re.compile(r"(?:anthropic|openai)[-_]beta", re.IGNORECASE)
+_errors = msgspec.json.Decoder(dict[str, dict[str, Any]])
+
+
+class Refused(NamedTuple):
+    """A field that a refusal names: by its path, in the refusal's own words."""
+
+    path: tuple[str, ...]
+    instead: str = ""  # the name that it takes in its place
+    values: tuple[str, ...] = ()  # the values that it takes
+    is_of_value: bool = False  # it takes others
+    is_conditional: bool = False  # beside something else of this request
+
+
+class Betas(NamedTuple):
+    """What a refusal of betas says: words, among which those of a request are."""
+
+    refused: frozenset[str]
+    taken: frozenset[str]
+
+
+class Reading(NamedTuple):
+    """What a refusal says."""
+
+    fields: tuple[Refused, ...]
+    of_thinking: bool = False  # that the model does not think, or not so
+    of_thinking_here: bool = False  # that it does not beside something else of this request
+    of_effort: bool = False  # that the model does not take this effort
+    longest: int = 0  # that its answers have at most so many tokens
+    least: int = 0  # that it is asked for no fewer
+    room: int = 0  # that the prompt of this request leaves so many tokens
+    holds: int = 0  # of so many, with the prompt
+    context: int = 0  # that the prompt, of which it does not say how long it is, and the answer have more tokens
+    least_prompt: int = 0  # of which the prompt has at least so many
+    of_history: bool = False  # that it does not take the roles, or the lists of texts
+    of_roles: bool = False  # that it does not take the name of a role
+    of_system: bool = False  # of the roles, that of a system message after the first turn
+    of_usage: bool = False  # that it does not take ``stream_options``
+    of_schemas: bool = False  # that a strict schema does not fit its rules
+    of_forced: str = ""  # that it calls no tool by force while it thinks: the field by which it would not
+    betas: "Betas | None" = None  # that it does not take some betas
+
+    def __bool__(self) -> bool:
+        return any(self)
+
+
+def read(refusal: UpstreamError) -> Reading:
+    """Return what the words, codes and parameters of a refusal say."""
+    text = refusal.said[:_LONGEST].replace("\\", "")
+    param, code = _param_of(refusal.body)
+    found: dict[tuple[str, ...], Refused] = {}
+    by_code = (Refused(_path(param)),) if param and code in _CODES else ()
+    for each in (*_named(text, param), *by_code, *_details_in(text, param)):
+        if each.path and len(found) < _MOST_FIELDS:
+            found.setdefault(each.path, each)
+    thinking, uncounted = _OF_THINKING.search(text), _uncounted_in(text)
+    room, holds = (0, 0) if any(uncounted) else _room_in(text)
+    return Reading(
+        tuple(found.values()),
+        of_thinking=thinking is not None,
+        of_thinking_here=thinking is not None and _CONDITION.match(text, thinking.end()) is not None,
+        of_effort=_OF_EFFORT.search(text) is not None,
+        longest=_longest_in(text),
+        least=_least_in(text),
+        room=room,
+        holds=holds,
+        context=uncounted[0],
+        least_prompt=uncounted[1],
+        of_history=_OF_HISTORY.search(text) is not None,
+        of_roles=_OF_ROLES.search(text) is not None,
+        of_system=_OF_SYSTEM.search(text) is not None,
+        of_usage=_OF_USAGE.search(text) is not None,
+        of_schemas=_OF_SCHEMAS.search(text) is not None,
+        of_forced=_forced_in(text),
+        betas=_betas_in(text, found),
+    )
+
+
+def _details_in(text: str, param: str) -> Iterator[Refused]:
+    """Yield where a refusal names the ``detail`` of a picture, whatever it says of it: without one it is taken."""
+    for said in (param, *(found[0] for found in _DETAIL.finditer(text))):
+        path = _path(said)
+        if path[-1:] != ("detail",):
+            continue
+        is_whole = _DETAIL.fullmatch(said) is not None
+        yield Refused(path, is_of_value=True) if is_whole else Refused(path[-1:])
+
+
+def _betas_in(text: str, found: Iterable[tuple[str, ...]]) -> Betas | None:
+    is_said = _UNEXPECTED.search(text) is not None and _FOR_BETAS.search(text) is not None
+    if (
+        not is_said
+        and _OF_BETAS.search(text) is None
+        and not any(_IS_OF_BETAS.fullmatch(name) for path in found for name in path)
+    ):
+        return None
+    refused, *taken = _TAKEN.split(text, maxsplit=1)
+    return Betas(frozenset(_BETA.findall(refused)), frozenset(_BETA.findall("".join(taken))))
+
+
+def _forced_in(text: str) -> str:
+    if _OF_FORCED.search(text) is None:
+        return ""
+    return "enable_thinking" if _BY_A_FLAG.search(text) else "thinking"
+
+
+def _longest_in(text: str) -> int:
+    found = _LONGEST_ANSWERS.search(text)
+    if found is None:
+        return 0
+    return int(next(filter(None, found.groups()))) - (found["below"] is not None)
+
+
+def _least_in(text: str) -> int:
+    found = _LEAST_ANSWERS.search(text)
+    return int(found[1]) if found is not None and 1 < int(found[1]) <= _MOST_OF_LEAST else 0
+
+
+def _room_in(text: str) -> tuple[int, int]:
+    """Return how many tokens a prompt leaves, and of how many."""
+    found = _ROOM.search(text)
+    if found is None:
+        return 0, 0
+    said = {name.partition("_")[0]: int(number) for name, number in found.groupdict().items() if number}
+    room = said["context"] - said["prompt"] + said.get("answer", 0)
+    return (room, said["context"]) if room >= LEAST_ROOM else (0, 0)
+
+
+def _uncounted_in(text: str) -> tuple[int, int]:
+    """Return the context, and the least that a prompt has of it which is not counted to its end."""
+    found = _UNCOUNTED.search(text)
+    if found is None or (found["total"] and int(found["total"]) != int(found["context"]) + 1):
+        return 0, 0
+    return int(found["context"]), max(0, int(found["context"]) - int(found["answer"]))
+
+
+def room_beside(reading: Reading, fields: Mapping[str, msgspec.Raw]) -> int:
+    """Return how many tokens of an answer fit beside the prompt of ``fields``, by a refusal of it; 0: it is unknown.
+
+    A prompt that the refusal does not count is estimated, rather too long than too short.
+    """
+    if not reading.context:
+        return reading.room
+    room = reading.context - max(size_of(fields) // _BYTES_PER_TOKEN, reading.least_prompt * 9 // 8)
+    return room if room >= LEAST_ROOM else 0
+
+
+def size_of(fields: Mapping[str, msgspec.Raw]) -> int:
+    """Return the bytes of a request."""
+    return sum(len(memoryview(value)) for value in fields.values())
+
+
+def held(reading: Reading, fields: Mapping[str, msgspec.Raw]) -> Fact | None:
+    """Return what a refusal of ``fields`` says of how much a prompt and its answer may have; None: nothing."""
+    if reading.context:
+        return Fact(Kind.ROOM, value=str(_BYTES_PER_TOKEN * 100), tokens=reading.context)
+    if not reading.room:
+        return None
+    each = size_of(fields) * 100 // max(1, reading.holds - reading.room)
+    return Fact(Kind.ROOM, value=str(max(100, min(each, _MOST_BYTES_PER_TOKEN * 100))), tokens=reading.holds)
+
+
+def held_of(refusal: UpstreamError, fields: Mapping[str, msgspec.Raw]) -> Fact | None:
+    """Return what ``refusal`` says so; None: nothing."""
+    return held(read(refusal), fields)
+
+
+def room_of(refusal: UpstreamError, fields: Mapping[str, msgspec.Raw]) -> int:
+    """Return how many tokens of an answer fit beside the prompt of ``fields``, by its ``refusal``; 0: it is unknown."""
+    return room_beside(read(refusal), fields)
+
+
+def _named(text: str, param: str) -> Iterator[Refused]:
+    for pattern, is_of_value in _PATTERNS:
+        for match in pattern.finditer(text):
+            said = match.groupdict()
+            values = tuple(_WORDS.findall(_GIVEN.split(said.get("values") or "")[0]))
+            if said.get("fields"):
+                yield from (Refused((name.strip(),)) for name in said["fields"].split(","))
+            elif named := [path for group, path in _NAMED_BY.items() if said.get(group)]:
+                yield from map(Refused, named)
+            elif said.get("adaptive") or said.get("enabled"):
+                kinds = ("enabled",) if said.get("adaptive") else ("adaptive",)
+                yield Refused(("thinking", "type"), values=kinds, is_of_value=True)
+            elif said.get("loc"):
+                yield Refused(_path(said["loc"]), values=values, is_of_value=is_of_value)
+            elif said.get("field"):
+                path = (*_path(said.get("within") or ""), *_path(said["field"]))
+                only_default = bool(said.get("default"))  # of a value, too: all others are refused
+                is_conditional = _CONDITION.match(text, match.end()) is not None
+                yield Refused(path, said.get("instead") or "", values, is_of_value and not only_default, is_conditional)
+            elif param:
+                yield Refused(_path(param), values=values, is_of_value=is_of_value)
+
+
+# What words are about that do not name it: by the group that they are.
+_NAMED_BY: Mapping[str, tuple[str, ...]] = {
+    "include": ("include",),
+    "management": ("context_management",),
+    "beta": ("anthropic_beta",),
+}
+
+
+def _path(written: str) -> tuple[str, ...]:
+    """Return the names on a path: of ``body.reasoning.effort``, or ``'body', 'messages', 0``."""
+    names = tuple(name for name in _SEPARATORS.split(written) if name)
+    return names[1:] if names[:1] == ("body",) else names
+
+
+def _param_of(body: bytes | None) -> tuple[str, str]:
+    """Return ``param`` and ``code`` of a refusal in OpenAI's shape; "" for each that it does not have."""
+    try:
+        error: Mapping[str, Any] = _errors.decode(body or b"{}").get("error", {})
+    except (*UNREADABLE, *SURPRISES):
+        return "", ""
+    param, code = error.get("param"), error.get("code")
+    return param if isinstance(param, str) else "", code if isinstance(code, str) else ""
+
+
+def refuses_forced_calls(error: UpstreamError) -> bool:
+    """Whether an error refuses a forced call of a tool, or any choice of tools but the model's own."""
+    if error.status not in _STATUSES_WITHIN or error.kind not in _WITHIN_ANSWERS:
+        return False
+    said = error.said[:_LONGEST].replace("\\", "")
+    return _OF_CALLS.search(said) is not None or _OF_FORCED.search(said) is not None
+
+
+def refuses_to_stream(error: UpstreamError) -> bool:
+    """Whether an error refuses to stream an answer, or to stream it with what was asked for."""
+    if error.status not in _REFUSING_STREAMS and not (error.status is None and error.kind in _WITHIN_ANSWERS):
+        return False
+    return _OF_STREAMING.search(error.said[:_LONGEST]) is not None or _param_of(error.body)[0] == "stream"
+
+
+def is_within_answer(error: UpstreamError) -> bool:
+    """Whether an error that came within an answer may be a refusal of the request, as its words would tell."""
+    return error.kind in _WITHIN_ANSWERS and error.status in _STATUSES_WITHIN
+
+
+def blames_request(said: str) -> bool:
+    """Whether an error with status 500 says that the request is wrong, and not the server."""
+    return is_too_long(said) or _OF_REQUESTS.search(said[:_LONGEST]) is not None
+
+
+def blames_request_within(error: UpstreamError) -> bool:
+    """Whether an error that came within an answer says so, whatever its code."""
+    return is_within_answer(error) and blames_request(error.said)
+
+
+def mentions(refusal: UpstreamError, names: Iterable[str]) -> bool:
+    """Whether a refusal names one of these, as words."""
+    text = refusal.said[:_LONGEST]
+    return any(re.search(rf"(?<![A-Za-z0-9_]){re.escape(name)}(?![A-Za-z0-9_])", text) for name in names if name)

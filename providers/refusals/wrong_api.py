@@ -1,0 +1,112 @@
+"""Refusals that are about the API in which a model was asked: another one of its provider takes the same request."""
+
+import re
+from collections.abc import Container
+from enum import StrEnum
+
+from providers.refusals.errors import ErrorKind, UpstreamError
+
+_NOT_OFFERED = frozenset({405, 501})  # llama.cpp and others, for an API that the server or its model does not have
+_AT_LM_STUDIO = "Unexpected endpoint or method"  # with status 200 (lmstudio-ai/lmstudio-bug-tracker/issues/618)
+_REFUSING = frozenset(
+    {ErrorKind.BAD_REQUEST, ErrorKind.NOT_FOUND, ErrorKind.NO_SUCH_API, ErrorKind.STREAM_ERROR}
+)  # the last: within an answer, without a code
+_CODES_OF_MODEL = frozenset({"unsupported_api_for_model", "OperationNotSupported"})  # GitHub Copilot, Azure
+
+
+class Lacking(StrEnum):
+    """What is not in the API that was asked."""
+
+    PATH = "path"  # the whole server has no such API
+    MODEL = "model"  # this model is not in it
+    TOOLS = "tools"  # this model gets no tools in it
+
+
+# OpenAI of models that only Responses, chat or completions have (github.com/n8n-io/n8n/issues/18352,
+# diffbot/code-gpt-docs/issues/172, Laisky/one-api/issues/88), GitHub Copilot (decolua/9router/issues/1062,
+# caozhiyuan/copilot-api/issues/102), Azure (langgenius/dify-official-plugins/issues/2359); read on 2026-11-27.
+_OF_MODEL = re.compile(
+    r"only (?:supported|available) (?:in|on|via|with|through) (?:the )?/?v1/\w+"
+    r"|not (?:a chat model|supported in the /?v1/)|is a chat model and not supported"
+    r"|(?:not supported (?:with|by|in)|does not support) the (?:Responses|Chat Completions|Messages) API"
+    r"|does not support (?:the )?(?:responses|chat.?completions|messages) API"
+    r"|not accessible via the \S+ endpoint"
+    r"|^The requested operation is (?:unsupported|not supported)\.?$"
+    r"|The \w+ operation does not work with the specified model",
+    re.IGNORECASE,
+)
+# OpenAI of models from gpt-5.4 on (openai/openai-openapi/issues/541, sandialabs/atlas-ui-3/issues/756, likewise).
+_OF_TOOLS = re.compile(r"function tools .{0,80}not supported .{0,80}in /?v1/", re.IGNORECASE | re.DOTALL)
+# How vendors name an API that takes the request, in words that offer it.
+_OFFERED = re.compile(
+    r"(?:only (?:supported|available) (?:in|on|via|with|through) (?:the )?|use |mean to use )[`'\"]?/?(?:v1/)?"
+    r"(chat/completions|completions|responses|messages)\b"
+    r"|use the (Responses|Chat Completions|Messages) API",
+    re.IGNORECASE,
+)
+_DIALECT = {
+    "chat/completions": "chat",
+    "chat completions": "chat",
+    "completions": "completions",
+    "responses": "responses",
+    "messages": "messages",
+}
+# What a 404 says that knows nothing of the request: web servers and frameworks, OpenAI, Groq, llama.cpp.
+_OF_PATH = re.compile(
+    r"^(?:404:?\s*)?(?:file|page|route|path|resource|url|endpoint)?\W*(?:404\W*)?(?:page )?not found\.?$"
+    r"|^answered 404 without|^a web page|invalid url|unknown (?:request )?url|no (?:such )?(?:route|endpoint)"
+    r"|cannot post",
+    re.IGNORECASE,
+)
+# What a 404 says of something stored that the request names by its id: OpenAI of items, responses, conversations and
+# files (openai/openai-agents-python/issues/2020, vercel/ai/issues/7543, likewise), vLLM's server of responses.
+_THINGS = r"(?:file|item|response|conversation|container|vector.?store|prompt|batch|cached.?content)"
+_OF_STORED = re.compile(
+    rf"\bwith (?:the )?id\b.{{0,120}}(?:not found|not exist|n't exist|expired)|\bno such {_THINGS}"
+    rf"|\b{_THINGS}s?\W{{1,3}}[a-z]+[-_/]\w{{6,}}.{{0,80}}not found|not found\W{{1,3}}[a-z]+[-_/]\w{{6,}}",
+    re.IGNORECASE | re.DOTALL,
+)
+
+
+def lacking(error: UpstreamError) -> Lacking | None:
+    """Return what an error says to be missing in the API that was asked; None if it says no such thing."""
+    said = error.said
+    if error.kind in _REFUSING:
+        if _OF_TOOLS.search(said) is not None:
+            return Lacking.TOOLS
+        if _OF_MODEL.search(said) is not None or not _CODES_OF_MODEL.isdisjoint(error.names):
+            return Lacking.MODEL
+    is_path = error.kind is ErrorKind.NO_SUCH_API or said.startswith(_AT_LM_STUDIO)
+    if error.kind is ErrorKind.NOT_FOUND:
+        is_path = _OF_PATH.search(said) is not None
+    elif error.kind is ErrorKind.SERVER_ERROR:
+        is_path = is_path or error.status in _NOT_OFFERED
+    return Lacking.PATH if is_path and not names_model(error) else None
+
+
+def lacks_path(error: UpstreamError) -> bool:
+    """Whether an error of another API than chat, which all have, says that it is not there."""
+    if error.kind is ErrorKind.NOT_FOUND:
+        return not names_model(error)
+    return error.kind is ErrorKind.SERVER_ERROR and error.status in _NOT_OFFERED
+
+
+def offered(message: str) -> str | None:
+    """Return the dialect that a refusal tells to use instead; None if it names none."""
+    found = _OFFERED.search(message)
+    return None if found is None else _DIALECT[(found[1] or found[2]).lower()]
+
+
+def names_model(error: UpstreamError) -> bool:
+    """Whether a 404 is about the model, and not about the path. OpenRouter says that a model has no endpoints."""
+    said = error.said
+    return "model" in said.lower() or said.startswith("No endpoints found") or "model_not_found" in error.names
+
+
+def kind_of_404(message: str, names: Container[str]) -> ErrorKind:
+    """Return the kind of a 404 with this message, and with the code and type ``names``.
+
+    It may be about one request: something stored that it names, as an item, a response, a file.
+    """
+    is_of_stored = "previous_response_not_found" in names or _OF_STORED.search(message) is not None
+    return ErrorKind.BAD_REQUEST if is_of_stored else ErrorKind.NOT_FOUND

@@ -1,0 +1,339 @@
+"""Amazon Bedrock through its Converse API: chat is translated, answers come as an AWS event stream.
+
+A request carries a key of Bedrock's, or is signed by botocore with AWS credentials. botocore is imported in the
+thread that finds these (in the environment, files, or at the metadata service); they are renewed in the background.
+"""
+
+import importlib
+import re
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+from uuid import uuid4
+
+import msgspec
+
+from providers.bodies.large_bodies import encoded
+from providers.dialects import (
+    CHAT,
+    SWITCH,
+    ConverseToChat,
+    Dialect,
+    Frames,
+    Loss,
+    Malformed,
+    OneCall,
+    Wording,
+    converse_from_chat,
+    events_of_converse,
+    wants_one_call,
+    with_switch,
+)
+from providers.exchange.forms import Asked, Sent, adapted, learn, taken
+from providers.exchange.http_exchange import masked_headers, read_body
+from providers.exchange.interface import Exchange, Request, UpstreamAnswer
+from providers.http import Body
+from providers.keys.renewal import PAUSE_S, Fetched, Renewal
+from providers.models.listings import Listing
+from providers.models.usage import Usage
+from providers.refusals.error_bodies import error_of_response
+from providers.refusals.errors import ErrorKind, UpstreamError
+from providers.refusals.learnt import Facts
+from providers.upstreams.http_upstream import HttpUpstream, words_of_vendor
+from providers.vendors.demands import demanded
+
+_STREAM, _WHOLE = "model/{model}/converse-stream", "model/{model}/converse"
+_LARGEST_ANSWER_BYTES = 128 * 1024 * 1024
+_BAD_REQUEST = 400
+_CITATIONS = b'"citations":'  # in a request: it asks for some
+# Bedrock answers 400 if the configuration names a wrong model, or one that needs an inference profile.
+_WRONG_MODEL = re.compile(r"model identifier is invalid|on-demand throughput isn.t supported|doesn.t support the model")
+# What Converse, and the models behind it, call the fields of chat that it is translated from.
+_IN_CHAT: Mapping[str, str] = {
+    **dict.fromkeys(("effort", "reasoning", "reasoning_config", "thinking"), "reasoning_effort"),
+    **{name: name for name in ("reasoning_effort", "temperature", "top_p", "top_k", "service_tier")},
+    "stop_sequences": "stop",
+    # What is added to drop thoughts that do not fit any more, and its beta.
+    **dict.fromkeys(("block_binding", "mismatch_behavior", "anthropic_beta"), SWITCH),
+}
+
+
+def _asked_in_chat(request: Request) -> Asked:
+    return Asked(request, CHAT.name, CHAT.requests, aliases=_IN_CHAT)
+
+
+_REGION = re.compile(r"[.-]([a-z]{2,3}(?:-[a-z]{1,20}){1,4}-\d{1,3})\.")
+_LOOKED_AT_EVERY_S = 600.0  # botocore itself renews credentials on a call up to a quarter of an hour before their end
+_REQUEST_ID = "x-amzn-requestid"
+
+
+class BedrockUpstream(HttpUpstream):
+    """Bedrock's runtime in one region, with the dialect chat completions."""
+
+    can_fetch = False
+
+    def __init__(
+        self,
+        *,
+        base_url: str,
+        api_key: str | None,
+        pause_s: float = PAUSE_S,
+        wall_clock: Callable[[], float] = time.time,
+        **options: Any,
+    ) -> None:
+        """``options`` are those of ``HttpUpstream``; without a key, requests are signed."""
+        super().__init__(base_url=base_url, api_key=api_key, wall_clock=wall_clock, **{**options, "chat_path": _STREAM})
+        self.accepts_all_parameters = False
+        self.needs_warming = api_key is None
+        found = _REGION.search(base_url)
+        self.region = found[1] if found is not None else None  # None: the region configured with the AWS credentials
+        finder = _Credentials(self.region, wall_clock)
+        self._signing = None if api_key else Renewal(finder, failed=_message_of, wall_clock=wall_clock, pause_s=pause_s)
+
+    async def warm_up(self) -> None:
+        """Begin to keep valid credentials, unless there is a key."""
+        if self._signing is not None:
+            self._signing.begin()
+
+    def losses(self, dialect: Dialect, model: str, fields: Mapping[str, msgspec.Raw]) -> Sequence[Loss]:
+        """Return the parts of a request that cannot be expressed in Converse.
+
+        Raises:
+            Malformed: the request is not valid in chat.
+
+        """
+        if dialect is not CHAT:
+            return (Loss("model", f"{self._provider} supports chat completions only"),)
+        return converse_from_chat(fields, model).losses
+
+    async def stream(self, request: Request) -> Exchange:
+        """Request an answer in events; return when the response's headers have arrived with a status of 2xx.
+
+        Raises:
+            UpstreamError: no connection, or any other status, with its kind and message; no credentials; or the
+                request has parts that Converse has no words for.
+
+        """
+        if request.dialect is not CHAT:
+            raise self._lacks(request.dialect.name)
+        asked, fields = _asked_in_chat(request), with_switch(request.fields, request.model)
+        response = await taken(
+            self.learnt,
+            asked,
+            say=lambda facts: adapted(fields, facts, asked),
+            ask=lambda sent: self._asked(request, sent),
+        )
+        return ConverseExchange(
+            response,
+            self._secrets,
+            request.model,
+            OneCall() if wants_one_call(request.fields) else None,
+            cites=_CITATIONS in bytes(request.fields.get("messages", b"")),
+        )
+
+    def learn(self, request: Request, error: UpstreamError) -> Facts:
+        """Return what an ``error`` within an answer, before anything of it, teaches of the model: see ``taught``."""
+        asked, fields = _asked_in_chat(request), with_switch(request.fields, request.model)
+        return learn(self.learnt, asked, error, lambda facts: adapted(fields, facts, asked))
+
+    async def _asked(self, request: Request, sent: Sent) -> Body:
+        """Return the response to a request in the form that is ``sent``, which is translated.
+
+        Raises:
+            UpstreamError: as of ``stream``.
+
+        """
+        request = msgspec.structs.replace(sent.of(request), fields=sent.fields)
+        fields = {**self._worded(request).fields, **request.extra_body}
+        body = encoded(fields)
+        path = CHAT.name if request.upstream_stream else _WHOLE
+        if self._signing is not None:
+            signer = await self._signing.current()
+            url = str(self._url(path, request.model).with_query({**self._base_url.query, **self._query}))
+            signed = signer.headers("POST", url, body)
+            request = msgspec.structs.replace(request, headers={**request.headers, **signed})
+        head = self._head("POST", path, request.model, packed=False, own=request.own_headers)
+        try:
+            return await self._ask(head, CHAT.name, request, body)
+        except UpstreamError as error:
+            if error.kind is ErrorKind.BAD_REQUEST and _WRONG_MODEL.search(error.said):
+                error.kind, error.body = ErrorKind.NOT_FOUND, None
+            elif error.kind is ErrorKind.PROVIDER_AUTH and self._signing is not None:
+                self._signing.refused()
+            raise
+
+    async def send(self, path: str, request: Request) -> UpstreamAnswer:  # noqa: ARG002 - part of the protocol
+        """Refuse: Converse has completions only.
+
+        Raises:
+            UpstreamError: always, no_such_api.
+
+        """
+        raise self._lacks(path)
+
+    async def fetch(self, method: str, path: str, query: list[tuple[str, str]]) -> UpstreamAnswer:  # noqa: ARG002 - likewise
+        """Refuse: nothing is stored.
+
+        Raises:
+            UpstreamError: always, no_such_api.
+
+        """
+        raise self._lacks(path)
+
+    async def list_models(self, connect_timeout_s: float = 5.0) -> Listing:  # noqa: ARG002 - likewise
+        """Refuse: the list is at another host, with other rights.
+
+        Raises:
+            UpstreamError: always, not_found.
+
+        """
+        message = f"provider {self._provider!r} does not list its models at this address"
+        raise UpstreamError(ErrorKind.NOT_FOUND, message, status=404)
+
+    async def aclose(self) -> None:
+        """Stop renewing credentials, and close kept connections."""
+        if self._signing is not None:
+            await self._signing.aclose()
+        await super().aclose()
+
+    def _lacks(self, api: str) -> UpstreamError:
+        message = f"provider {self._provider!r} supports chat completions, not {api}"
+        return UpstreamError(ErrorKind.NO_SUCH_API, message, status=404)
+
+    def _worded(self, request: Request) -> Wording:
+        try:
+            wording = converse_from_chat(request.fields, request.model)
+        except Malformed as malformed:
+            raise self._refused(malformed.message, request) from None
+        lost = [] if request.drop_params else demanded(wording.losses, request.fields, request.unchosen)
+        if lost:
+            told = "; ".join(f"{loss.field} ({loss.reason})" for loss in lost)
+            raise self._refused(f"provider {self._provider!r} does not support {told}", request)
+        return wording
+
+    def _refused(self, message: str, request: Request) -> UpstreamError:
+        own = words_of_vendor(request)
+        return error_of_response(_BAD_REQUEST, {}, message.encode(), self._secrets, self._wall_clock(), own=own)
+
+
+class ConverseExchange:
+    """The ``Exchange`` of a Converse answer: an event stream, or one JSON body, as chat chunks."""
+
+    finishing = False  # ends are passed on as they arrive
+
+    def __init__(
+        self,
+        response: Body,
+        secrets: Sequence[str],
+        model: str,
+        one_call: OneCall | None = None,
+        *,
+        cites: bool = False,
+    ) -> None:
+        """``one_call``: given where the client takes no more than one tool call at a time. ``cites``: it may cite."""
+        self.status = response.status
+        self.headers = masked_headers(response.headers, secrets)
+        self.connect_ms = response.connect_ms
+        self.secrets = secrets
+        self._response = response
+        self._frames = Frames()
+        self._is_whole = "json" in self.headers.get("content-type", "")
+        self._over = False
+        self._one_call = one_call
+        answer_id = self.headers.get(_REQUEST_ID) or uuid4().hex
+        self._to_chat = ConverseToChat(model, answer_id, secrets, cites=cites)
+
+    @property
+    def ended(self) -> bool:
+        """Whether the provider has sent everything."""
+        return self._response.ended
+
+    @property
+    def usage_so_far(self) -> Usage | None:
+        """The usage that the provider has reported."""
+        return self._to_chat.usage
+
+    async def read(self) -> bytes:
+        """Return the next chunks, ``b""`` at the end.
+
+        Raises:
+            UpstreamError: the connection broke, the stream is no AWS event stream, or it holds an error.
+
+        """
+        try:
+            while not self._over:
+                if self._is_whole:
+                    self._over = True
+                    body = await read_body(self._response, _LARGEST_ANSWER_BYTES)
+                    return self._said(events_of_converse(body, self._to_chat, self.secrets))
+                data = await self._response.read()
+                self._over = not data
+                if block := self._said(self._to_chat.feed(self._frames.feed(data)) if data else self._to_chat.end()):
+                    return block
+        except BaseException:
+            self.abort()
+            raise
+        return b""
+
+    def _said(self, block: bytes) -> bytes:
+        return block if self._one_call is None else self._one_call.feed(block)
+
+    def conclude(self) -> bytes:
+        """Return nothing: no end is held back."""
+        return b""
+
+    def offer_to(self, listener: Callable[[bytes], bool]) -> None:
+        """Ignore it: the events have to be translated."""
+
+    def abort(self) -> None:
+        """Drop the connection at once; without effect after the end."""
+        self._response.abort()
+
+
+class _Signer:
+    """Signs requests with one set of credentials."""
+
+    def __init__(self, auth: Any, request: Any) -> None:
+        self._auth = auth
+        self._request = request
+
+    def headers(self, method: str, url: str, body: bytes) -> dict[str, str]:
+        """Return the header fields with the signature of a request."""
+        request = self._request(method=method, url=url, data=body, headers={"content-type": "application/json"})
+        self._auth.add_auth(request)
+        return {name.lower(): value for name, value in request.headers.items() if name.lower() != "content-type"}
+
+
+class _Credentials:
+    """Finds credentials of AWS. Called by one thread at a time."""
+
+    def __init__(self, region: str | None, wall_clock: Callable[[], float]) -> None:
+        self._region = region
+        self._wall_clock = wall_clock
+        self._session: Any = None
+
+    def __call__(self) -> Fetched[_Signer]:
+        auth: Any = importlib.import_module("botocore.auth")
+        request: Any = importlib.import_module("botocore.awsrequest")
+        if self._session is None:
+            self._session = importlib.import_module("botocore.session").Session()
+        region = self._region or self._session.get_config_variable("region")
+        if region is None:
+            raise LookupError("no region: set AWS_REGION")
+        found = self._session.get_credentials()
+        if found is None:
+            raise LookupError("there are none")
+        frozen = found.get_frozen_credentials()
+        signer = _Signer(auth.SigV4Auth(frozen, "bedrock", region), request.AWSRequest)
+        is_static = not hasattr(found, "refresh_needed")
+        return Fetched(signer, None if is_static else self._wall_clock() + _LOOKED_AT_EVERY_S)
+
+
+def _message_of(error: Exception) -> str:
+    """Return the failure as a message for the operator."""
+    if isinstance(error, ImportError):
+        return (
+            "needs a key of Bedrock's (AWS_BEARER_TOKEN_BEDROCK), or botocore: `holeshot check` says how to install it"
+        )
+    words = " ".join(str(error).split())[:300]
+    return f"could not get AWS credentials ({words}); set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or a profile"

@@ -1,0 +1,623 @@
+"""A provider that speaks one or more dialects over HTTP, with the quirks in its catalog row."""
+
+import asyncio
+import base64
+import functools
+import re
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from time import perf_counter
+from typing import NamedTuple
+from urllib.parse import quote
+
+import msgspec
+from yarl import URL
+
+from providers.bodies.large_bodies import check_room, encoded, raw_json
+from providers.bodies.sse import masked_body
+from providers.dialects import DIALECTS, PIVOT, Dialect, Loss, ParameterNames, RequestFormat
+from providers.exchange.betas import NAMES as BETAS
+from providers.exchange.betas import quotable
+from providers.exchange.forms import (
+    Asked,
+    Fields,
+    Sent,
+    adapted,
+    answered,
+    in_another_form,
+    known_of,
+    learn,
+    may_teach,
+    taken,
+    with_strict,
+)
+from providers.exchange.http_exchange import (
+    HttpExchange,
+    HttpRest,
+    TranslatedExchange,
+    comes_whole,
+    events_to_come,
+    read_beginning,
+    read_body,
+)
+from providers.exchange.http_exchange import masked_headers as masked
+from providers.exchange.interface import Exchange, Request, UpstreamAnswer
+from providers.exchange.multipart import Steps
+from providers.exchange.quotes import VendorsWords, mark
+from providers.http import (
+    ACCEPTED,
+    Batches,
+    Body,
+    Client,
+    Head,
+    Names,
+    Response,
+    TlsContexts,
+    Versions,
+    checked,
+    decoded,
+)
+from providers.http import Request as HttpRequest
+from providers.models.listings import Listing, read_pages
+from providers.refusals.error_bodies import error_of_response, fewest_entries, read_answer
+from providers.refusals.errors import ErrorKind, UpstreamError
+from providers.refusals.learnt import NOTHING, Facts, Learnt
+from providers.refusals.one_request import decide_by_fields
+from providers.refusals.redaction import Fleeting, redact
+from providers.refusals.rules import blames_request
+from providers.refusals.words import LARGEST_REQUEST_BYTES
+from providers.refusals.wrong_api import lacks_path, names_model
+from providers.vendors.catalog import Auth, Quirks, ignored, is_plain, losses, shape
+
+# The bodies of requests to providers: the client's fields in the vendor's shape, with the deployment's own.
+
+_TRUE = msgspec.Raw(b"true")
+_FALSE = msgspec.Raw(b"false")
+_INCLUDE_USAGE = msgspec.Raw(b'{"include_usage":true}')
+
+_encode_into = msgspec.json.Encoder().encode_into
+_LARGE_BYTES = 1024 * 1024  # of a prompt: for more, the room is checked before it is copied
+
+_options_decoder = msgspec.json.Decoder(dict[str, msgspec.Raw])
+
+
+def streamed_body(request: Request, quirks: Quirks) -> bytes:
+    """Return the body of a request for events. Only its top level is changed: messages are not parsed."""
+    return _encoded(request, _said(request, quirks, NOTHING).fields)
+
+
+def _said(request: Request, quirks: Quirks, facts: Facts, *, as_it_is: bool = False) -> Sent:
+    """Return the fields of a request for events, in the form that ``facts`` about its model demand.
+
+    ``as_it_is``: no quirk changes any field.
+    """
+    told: tuple[Loss, ...] = ()
+    requests, fields = request.dialect.requests, request.fields
+    if facts or not as_it_is:
+        quirks = with_strict(quirks, facts) if facts else quirks
+        if requests.takes_quirks:
+            fields = shape(fields, quirks, request.model)
+        if requests.with_history is not None:
+            wording = requests.with_history(fields, quirks.history)
+            fields, told = wording.fields, wording.losses
+    said = {**fields, **request.extra_body, "model": _name(request.model)}  # as ``with_own``, without its call
+    streamed = request.upstream_stream
+    said["stream"] = _TRUE if streamed else _FALSE
+    if requests.takes_quirks:
+        if streamed and quirks.usage_option == "stream_options":
+            options = said.get("stream_options")
+            said["stream_options"] = _INCLUDE_USAGE if options is None else _with_usage(options)
+        else:
+            said.pop("stream_options", None)
+    if not facts:  # as nearly always
+        return Sent(said)
+    sent = adapted(said, facts, Asked(request, request.dialect.name, requests, quirks.rename))
+    return sent._replace(told=(*(loss.field for loss in told), *sent.told))
+
+
+def _encoded(request: Request, fields: Fields) -> bytes:
+    requests = request.dialect.requests
+    prompt = fields.get(requests.prompt, b"")
+    if len(prompt) > _LARGE_BYTES:
+        check_room(3 * len(prompt))
+    buffer = bytearray()  # as ``encoded``, without its call
+    _encode_into(fields if requests.body is None else requests.body(fields), buffer)
+    return bytes(buffer)
+
+
+def with_own(request: Request, fields: Mapping[str, msgspec.Raw]) -> dict[str, msgspec.Raw]:
+    """Return ``fields`` with the deployment's own fields and model."""
+    return {**fields, **request.extra_body, "model": _name(request.model)}
+
+
+@functools.lru_cache(maxsize=256)
+def _name(model: str) -> msgspec.Raw:
+    return msgspec.Raw(msgspec.json.encode(model))
+
+
+async def _in_turns(steps: Steps[bytes]) -> bytes:
+    """Return the result of ``steps``, each of which takes a turn of the loop."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            rendered: bytes = end.value
+            return rendered
+        await asyncio.sleep(0)
+
+
+def _with_usage(options: msgspec.Raw) -> msgspec.Raw:
+    try:
+        merged = _options_decoder.decode(options)
+    except msgspec.ValidationError:  # null, or an invalid value
+        return _INCLUDE_USAGE
+    return raw_json({**merged, "include_usage": _TRUE})
+
+
+# Of the APIs that are not raced, nothing but whose request it is may be left out.
+_NOT_RACED = RequestFormat(
+    prompt="input",
+    reading_order=("input",),
+    parameters=ParameterNames(answer_limits=()),
+    preferences=frozenset({"prompt_cache_key", "user"}),
+)
+_LARGEST_ERROR_BYTES = 64 * 1024
+_LARGEST_ANSWER_BYTES = 128 * 1024 * 1024
+_HEADS_KEPT = 256  # a path may contain the model's name, and clients may name any model
+_COMPRESSED = {"accept-encoding": ACCEPTED}
+_NO_QUERY: Mapping[str, str] = {}
+_QUERIES = {dialect.name: dialect.query for dialect in DIALECTS.values()}
+_CONNECT_S = 5.0
+_SUCCESS = range(200, 300)
+_CLIENT_ERROR = 400
+_NOT_FOUND = 404
+_INTERNAL_ERROR = 500
+_NO_SUCH_PATH = frozenset({404, 405})
+_VERSION = re.compile(r"/v\d")
+# Azure, of models and APIs that came after its last version that is no preview.
+_NEWER = re.compile(r"enabled only for api.versions? (\d{4}-\d\d-\d\d(?:-preview)?) and later")
+# What vendors say with 400 where others answer 404: DeepSeek, SiliconFlow, Mistral, Perplexity, Groq, Z.ai
+# (github.com/JailbrokenAI/wallbreaker/issues/20, read on 2026-11-29), OpenRouter.
+_UNKNOWN_MODEL = re.compile(
+    r"Model (?:Not Exist|does not exist)|Invalid model(?:: | ')|The model \S+ has been decommissioned"
+    r"|Unknown Model, please|(?P<id>\S+) is not a valid model ID"
+)
+
+# Their codes, which are of other models that a request names as well: OpenAI
+# (github.com/skorokithakis/sysaidmin/issues/9, read on 2026-11-29), Groq.
+_OF_UNKNOWN_MODELS = frozenset({"model_not_found", "model_decommissioned"})
+
+# APIs whose answers cost little and change nothing: after an error within status 200 they may be asked again. Of others
+# that may be an answer that was made, and is billed.
+_ONLY_SAY = frozenset({"decisions", "embeddings", "moderations", "rerank"})
+
+
+class _Begun(NamedTuple):
+    """An answer that is not raced: when its headers had come, all of it or how it begins, and its rest."""
+
+    response: Body
+    at: float
+    beginning: bytes
+    rest: HttpRest | None
+
+
+class HttpUpstream:
+    """One provider's ``Upstream``. It connects at the first request; the key is in no repr, error or log."""
+
+    can_fetch = True
+    needs_warming = False
+
+    def __init__(
+        self,
+        *,
+        provider: str,
+        base_url: str,
+        api_key: str | None,
+        auth: Auth = "bearer",
+        headers: Mapping[str, str] | None = None,  # sent with every request; the client's do not replace them
+        query: Mapping[str, str] | None = None,  # Azure's api-version
+        chat_path: str = PIVOT.path,  # may contain {model}
+        embeddings_path: str = "embeddings",
+        models_path: str = "models",
+        quirks: Quirks | None = None,
+        secrets: Sequence[str] = (),  # must not appear in messages, besides the key
+        versions: Versions = "auto",
+        tls: TlsContexts | None = None,
+        batches: Batches | None = None,
+        names: Names | None = None,
+        connection_age_s: float | None = None,
+        is_own_url: bool = False,  # set by the operator, so it may have a typing error
+        learnt: Learnt | None = None,  # shared by the upstreams of a provider's keys
+        wall_clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.accepts_all_parameters = quirks is None or not (quirks.drop or quirks.ignores or quirks.history.tells)
+        self.refused_fields = frozenset[str]() if quirks is None else quirks.history.refused_fields
+        self._provider = provider
+        self._base_url = URL(base_url)
+        if self._base_url.user is not None and api_key:
+            raise ValueError(
+                f"provider {provider!r}: base_url names a user and there is an api_key; keep one of the two"
+            )
+        self._query = dict(query or {})
+        self._paths = {
+            **{dialect.name: dialect.path for dialect in DIALECTS.values()},
+            PIVOT.name: chat_path,
+            "embeddings": embeddings_path,
+            "models": models_path,
+        }
+        self._quirks = quirks or Quirks()
+        self._is_plain = is_plain(self._quirks)
+        self.learnt = Learnt() if learnt is None else learnt
+        self._other_secrets = tuple(secrets)
+        known = (*([api_key] if api_key else []), *secrets)
+        self._secrets = Fleeting(known) if type(secrets) is Fleeting else known
+        self._is_own_url = is_own_url
+        self._wall_clock = wall_clock
+        self._fixed_headers = self._headers(api_key, auth, headers or {})
+        self._own_betas = self._fixed_headers.keys() & BETAS
+        self._client = Client(
+            self._base_url,
+            headers=self._fixed_headers,
+            versions=versions,
+            tls=tls,
+            batches=batches,
+            names=names,
+            age_s=connection_age_s,
+        )
+        self._head = functools.lru_cache(maxsize=_HEADS_KEPT)(self._build_head)
+
+    def __repr__(self) -> str:
+        return f"HttpUpstream({self._provider!r}, {str(self._base_url.with_user(None))!r})"
+
+    def use_key(self, key: str) -> None:
+        """Send another key from now on, in ``authorization``."""
+        self._secrets = (key, *self._other_secrets)
+        self._fixed_headers = {**self._fixed_headers, "authorization": f"Bearer {key}"}
+        self._client.use_headers(self._fixed_headers)
+        self._head.cache_clear()
+
+    async def warm_up(self) -> None:
+        """Do nothing: there is nothing to prepare."""
+
+    async def stream(self, request: Request) -> Exchange:
+        """Request an answer in events; return when the response's headers have arrived with a status of 2xx.
+
+        Raises:
+            UpstreamError: no connection, or any other status, with its kind, message and ``retry-after``.
+
+        """
+        dialect = request.dialect
+        if self._own_betas:
+            request = self._without_overruled(request)
+        if dialect.requests.header_for is not None:
+            request = self._with_needed(request)
+        head = self._head("POST", dialect.name, request.model, packed=False, own=request.own_headers)
+        response = await self._accepted(head, request)
+        exchange = HttpExchange(response, self._secrets, dialect.answers.events_of_answer)
+        repaired = dialect.answers.repairs
+        repairs = repaired(self._quirks.repairs) if repaired is not None else ()
+        return TranslatedExchange(exchange, repairs) if repairs else exchange
+
+    def losses(self, dialect: Dialect, model: str, fields: Fields) -> Sequence[Loss]:  # noqa: ARG002 - its models are alike
+        """Return the parts of a request that this vendor would refuse, or pass over and answer another question."""
+        requests = dialect.requests
+        lost = losses(fields, self._quirks) if requests.takes_quirks else ()
+        if requests.with_history is not None:
+            lost += requests.with_history(fields, self._quirks.history).losses
+        if passed_over := self._quirks.ignores & requests.essential:
+            lost += ignored(fields, passed_over)
+        return lost
+
+    async def _accepted(self, head: Head, request: Request) -> Body:
+        """Return the response to ``request``, which is asked again in another form where it was refused for that."""
+        api = request.dialect.name
+        facts = self.learnt.of(request.model, request.client) if self.learnt.is_any else NOTHING
+        if request.taught:
+            facts = known_of(self.learnt, request)
+        sent = _said(request, self._quirks, facts, as_it_is=self._is_plain)
+        try:
+            asked = request if sent.headers is None else sent.of(request)
+            response = await self._ask(head, api, asked, _encoded(request, sent.fields))
+        except UpstreamError as error:
+            if not may_teach(error, request):
+                raise
+            refusal = error.without_frames()
+        else:
+            if facts:
+                answered(self.learnt, request, facts, sent)
+            return response
+        return await in_another_form(
+            refusal,
+            facts,
+            self.learnt,
+            Asked(request, api, request.dialect.requests, self._quirks.rename),
+            say=lambda facts: _said(request, self._quirks, facts),
+            ask=lambda sent: self._ask(head, api, sent.of(request), _encoded(request, sent.fields)),
+        )
+
+    def learn(self, request: Request, error: UpstreamError) -> Facts:
+        """Return what an ``error`` within an answer, before anything of it, teaches of the model: see ``taught``."""
+        request = self._without_overruled(request)
+        asked = Asked(request, request.dialect.name, request.dialect.requests, self._quirks.rename)
+        return learn(self.learnt, asked, error, lambda facts: _said(request, self._quirks, facts))
+
+    async def send(self, path: str, request: Request) -> UpstreamAnswer:
+        """Post ``request`` to ``path`` (``embeddings``, ``audio/speech``); return its answer once it has begun.
+
+        Raises:
+            UpstreamError: as of ``stream``; or the answer is an error, or not one of the API at ``path``.
+
+        """
+        started = perf_counter()
+        request, form = self._with_needed(self._without_overruled(request)), request.form
+        packed = comes_whole(path)
+        if form is None:
+            head = self._head("POST", path, request.model, packed=packed, own=request.own_headers)
+            begun = await self._taken(head, path, request)
+        else:
+            own = (*request.own_headers, ("content-type", form.content_type))
+            head = self._build_head("POST", path, request.model, packed=packed, own=own)
+            body = await _in_turns(form.rendering_steps(request.model, request.extra_body))
+            begun = await self._begun(await self._ask(head, path, request, body), path, request)
+        response, headers_ms = begun.response, (begun.at - started) * 1000
+        headers = masked(response.headers, self._secrets, relayed=True)
+        status, connect_ms = response.status, response.connect_ms
+        return UpstreamAnswer(status, headers, begun.beginning, connect_ms, headers_ms, begun.rest, self._secrets)
+
+    async def _taken(self, head: Head, path: str, request: Request) -> "_Begun":
+        """Return how a request for ``path`` is answered; in another form, as of ``_accepted``."""
+        asked, model_is_said = Asked(request, path, _NOT_RACED), "{model}" not in path and bool(request.model)
+
+        def say(facts: Facts) -> Sent:
+            fields = with_own(request, request.fields)
+            if not model_is_said:
+                del fields["model"]
+            return adapted(fields, facts, asked)
+
+        async def ask(sent: Sent) -> Body:
+            return await self._ask(head, path, sent.of(request), encoded(sent.fields))
+
+        async def begin(sent: Sent) -> _Begun:
+            return await self._begun(await ask(sent), path, request)
+
+        if path in _ONLY_SAY:
+            return await taken(self.learnt, asked, say=say, ask=begin)
+        return await self._begun(await taken(self.learnt, asked, say=say, ask=ask), path, request)
+
+    async def _begun(self, response: Body, path: str, request: Request) -> "_Begun":
+        """Return how an answer begins; one that is an error within status 200 is raised as one."""
+        at, rest = perf_counter(), None
+        try:
+            fewest = fewest_entries(path, {**request.fields, **request.extra_body})
+            beginning, rest = await read_beginning(path, response, self._secrets, fewest)
+        except UpstreamError as error:
+            error.status = error.status or response.status
+            mark(error, words_of_vendor(request))
+            decide_by_fields(error, _asked_by_client(request))
+            raise
+        finally:
+            if rest is None:
+                response.abort()  # without effect after the end; otherwise the provider must stop
+        return _Begun(response, at, beginning, rest)
+
+    async def fetch(self, method: str, path: str, query: list[tuple[str, str]]) -> UpstreamAnswer:
+        """Send a request without a body to ``path``, and return the whole JSON answer, or the events asked for.
+
+        Raises:
+            UpstreamError: as of ``send``.
+
+        """
+        started, streams = perf_counter(), ("stream", "true") in query
+        head = self._build_head(method, path, "", packed=not streams, query=query)
+        body = None if method in {"GET", "DELETE"} else b""
+        try:
+            response = await self._checked(await self._client.send(HttpRequest(head, (), body), _CONNECT_S))
+        except UpstreamError as error:
+            if error.kind is ErrorKind.BAD_REQUEST and error.status == _NOT_FOUND:
+                error.kind = ErrorKind.NOT_FOUND  # of what is fetched, and not of what a request names
+            raise
+        headers_ms = (perf_counter() - started) * 1000
+        rest = events_to_come(response, self._secrets) if streams else None
+        answer = b"" if rest is not None else masked_body(await self._read_whole(response), self._secrets)
+        headers = masked(response.headers, self._secrets, relayed=True)
+        return UpstreamAnswer(response.status, headers, answer, response.connect_ms, headers_ms, rest, self._secrets)
+
+    async def list_models(self, connect_timeout_s: float = 5.0) -> Listing:
+        """Return the models that the provider offers to this key, from all pages of its list.
+
+        Raises:
+            UpstreamError: as of ``send``; or a body is not a list of models.
+
+        """
+
+        async def read_page(query: Mapping[str, str]) -> tuple[bytes, Mapping[str, str]]:
+            head = self._build_head("GET", "models", "", packed=True, query=[*query.items()])
+            response = await self._checked(await self._client.send(HttpRequest(head, (), None), connect_timeout_s))
+            return await self._read_whole(response, may_be_array=True), response.headers
+
+        try:
+            return await read_pages(read_page)
+        except UpstreamError as error:
+            self._name_url(error, "models", "")
+            raise
+
+    def retire(self) -> None:
+        """Keep no connection without a request from now on. Running requests go on, and more may be sent."""
+        self._client.retire()
+
+    async def aclose(self) -> None:
+        """Close kept connections."""
+        await self._client.aclose()
+
+    def _without_overruled(self, request: Request) -> Request:
+        """Return a request without its client's betas where the operator has said others: no refusal is of those."""
+        if self._own_betas.isdisjoint(request.headers):
+            return request
+        headers = {name: value for name, value in request.headers.items() if name not in self._own_betas}
+        return msgspec.structs.replace(request, headers=headers)
+
+    def _with_needed(self, request: Request) -> Request:
+        """Return a request with the header without which a field of it would be refused, besides what it would say."""
+        requests = request.dialect.requests
+        needed = requests.header_for  # of fields that say how to think, which most requests have none of
+        if needed is None or requests.efforts.isdisjoint(request.fields) or not (header := needed(request.fields)):
+            return request
+        (name, word), own = header, dict(request.own_headers)
+        operators = own.get(name) or self._fixed_headers.get(name)
+        said = operators or request.headers.get(name, "")
+        if word in said:
+            return request
+        said = f"{said}, {word}" if said else word
+        if operators is None:  # beside the client's words, so that a refusal of one leaves that out alone
+            return msgspec.structs.replace(request, headers={**request.headers, name: said})
+        own[name] = said
+        return msgspec.structs.replace(request, own_headers=tuple(own.items()))
+
+    async def _ask(self, head: Head, path: str, request: Request, body: bytes) -> Body:
+        fixed = {**self._fixed_headers, **dict(request.own_headers)} if request.own_headers else self._fixed_headers
+        asked: Mapping[str, str] = request.headers
+        if asked:  # mostly none
+            asked = {name: value for name, value in asked.items() if name.lower() not in fixed}
+        sendings = request.sendings
+        sendings.number = 0  # it may have counted a refused request with another key
+        sent = HttpRequest(head, checked(asked) if asked else (), body, once=request.once, sendings=sendings)
+        response = await self._client.send(sent, request.connect_timeout_s)
+        try:
+            return await self._checked(response, request)
+        except UpstreamError as error:
+            if error.kind is ErrorKind.BAD_REQUEST and _knows_no(request.model, error):
+                error.kind, error.body, error.is_certain = ErrorKind.NOT_FOUND, None, True
+            if error.status == _INTERNAL_ERROR and blames_request(error.said):
+                error.kind, error.body = ErrorKind.BAD_REQUEST, None  # its type says that the server is at fault
+            decide_by_fields(error, _asked_by_client(request))
+            if path != PIVOT.name and lacks_path(error):
+                error.kind = ErrorKind.NO_SUCH_API  # the model may still work in chat
+            if (needed := _NEWER.search(error.said)) is not None:
+                error.noted(f' (set query: {{ api-version: "{needed[1]}" }} of the provider, or a later one)')
+            self._name_url(error, path, request.model)
+            raise
+
+    def _name_url(self, error: UpstreamError, path: str, model: str) -> None:
+        """Note the requested URL at an error that may be about the path, so that the operator sees a wrong base URL."""
+        if error.status not in _NO_SUCH_PATH or error.kind is ErrorKind.BAD_REQUEST or names_model(error):
+            return
+        url = self._url(path, model).with_user(None).with_query(None)
+        lacks_version = self._is_own_url and _VERSION.search(self._base_url.path) is None
+        hint = "; is /v1 missing at the end of its base_url?" if lacks_version else ""
+        error.noted(redact(f" (asked was {url}{hint})", self._secrets))
+
+    async def _checked(self, response: Response, request: Request | None = None) -> Body:
+        """Return a response's body if its status is 2xx; raise its error otherwise, which may quote the ``request``."""
+        try:
+            if response.status in _SUCCESS:
+                return decoded(response)
+            refusal = await self._refusal(response, request)
+        except BaseException:
+            response.abort()
+            raise
+        response.abort()
+        raise refusal
+
+    async def _refusal(self, response: Response, request: Request | None) -> UpstreamError:
+        status = response.status
+        if status < _CLIENT_ERROR:
+            # Not followed: the key must not be sent elsewhere.
+            target = redact(response.headers.get("location", "elsewhere").partition("?")[0], self._secrets)
+            told = f"redirects to {target} ({status}); correct its base_url"
+            caller = f"redirects elsewhere ({status})"
+            return UpstreamError(
+                ErrorKind.INVALID_RESPONSE, told, status=status, caller=caller, words=told, brief=caller
+            )
+        body = await _read_at_most(response, _LARGEST_ERROR_BYTES)
+        own = None if request is None else words_of_vendor(request)
+        return error_of_response(status, response.headers, body, self._secrets, self._wall_clock(), own=own)
+
+    async def _read_whole(self, response: Body, *, may_be_array: bool = False) -> bytes:
+        try:
+            body = await read_body(response, _LARGEST_ANSWER_BYTES)
+            if not (may_be_array and body.lstrip().startswith(b"[")):
+                read_answer(body, self._secrets)
+        finally:
+            response.abort()  # without effect after the end; otherwise the provider must stop
+        return body
+
+    def _headers(self, api_key: str | None, auth: Auth, own: Mapping[str, str]) -> dict[str, str]:
+        # Some gateways would compress events, and buffer them for that.
+        headers = {"user-agent": "holeshot", "content-type": "application/json", "accept-encoding": "identity"}
+        if api_key:
+            if auth == "bearer":
+                headers["authorization"] = f"Bearer {api_key}"
+            else:
+                headers[auth] = api_key
+        if self._base_url.user is not None:
+            pair = f"{self._base_url.user}:{self._base_url.password or ''}"
+            headers["authorization"] = "Basic " + base64.b64encode(pair.encode()).decode()
+        headers |= {name.lower(): value for name, value in own.items()}
+        for name, value in headers.items():
+            if not value.isprintable():
+                message = (
+                    f"provider {self._provider!r}: the value of header {name} holds a line break or control character"
+                )
+                raise ValueError(message)
+        return headers
+
+    def _build_head(
+        self,
+        method: str,
+        path: str,
+        model: str,
+        *,
+        packed: bool,
+        query: Sequence[tuple[str, str]] = (),
+        own: tuple[tuple[str, str], ...] = (),
+    ) -> Head:
+        """Return the head of requests to ``path``; ``packed``: the answer may be compressed.
+
+        The fields ``own`` replace the provider's, as do those of ``query``, in which a name may be repeated.
+        """
+        own_query = _QUERIES.get(path, _NO_QUERY)
+        names = {name for name, _ in query}
+        kept = {**self._base_url.query, **self._query, **own_query}.items()
+        url = self._url(path, model).with_query([*((name, said) for name, said in kept if name not in names), *query])
+        headers = {**_COMPRESSED, **dict(own)} if packed else dict(own)
+        return self._client.head(method, url.raw_path_qs, headers)
+
+    def _url(self, path: str, model: str) -> URL:
+        filled = self._paths.get(path, path).replace("{model}", quote(model, safe=""))
+        return self._base_url.joinpath(*filled.split("/"), encoded=True)
+
+
+def words_of_vendor(request: Request) -> VendorsWords:
+    """Return what tells a vendor's own words from those of a request that it refuses."""
+    form = request.form
+    if form is not None and len(form.body) > LARGEST_REQUEST_BYTES:
+        return VendorsWords(None)
+    texts = quotable(request.headers) if request.headers else []
+    return VendorsWords(request.fields, texts=texts if form is None else [*texts, *form.texts()])
+
+
+def _asked_by_client(request: Request) -> Mapping[str, msgspec.Raw]:
+    """Return the fields of a request without the operator's and the gateway's own."""
+    if not request.extra_body and not request.added:
+        return request.fields
+    own = request.added.union(request.extra_body)
+    return {name: raw for name, raw in request.fields.items() if name not in own}
+
+
+def _knows_no(model: str, error: UpstreamError) -> bool:
+    """Whether an error with 400 says that there is no such model; clients may name others beside it."""
+    if not _OF_UNKNOWN_MODELS.isdisjoint(error.names) and model in error.said:
+        return True
+    found = _UNKNOWN_MODEL.match(error.said)
+    return found is not None and found["id"] in {None, model}
+
+
+async def _read_at_most(response: Response, limit_bytes: int) -> bytes:
+    """Read the beginning of an error's body; it ends where it cannot be read: the status says enough."""
+    body = b""
+    with suppress(UpstreamError):
+        readable = decoded(response)
+        while len(body) < limit_bytes and (data := await readable.read()):
+            body += data
+    return body[:limit_bytes]

@@ -1,0 +1,476 @@
+"""The catalog of vendors, read from ``vendors.toml`` beside this file: a vendor is a row of data, not a class."""
+
+import tomllib
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
+from functools import cache
+from importlib.resources import files
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from urllib.parse import urlsplit
+
+import msgspec
+
+from providers.dialects import (
+    DIALECTS,
+    GEMINIS,
+    KEEPS_NONE,
+    PIVOT,
+    Fields,
+    History,
+    Loss,
+    Way,
+    Wording,
+    raw_json,
+    with_signed_details,
+)
+from providers.models.families import Traits
+from providers.refusals.errors import UNREADABLE
+
+# How a vendor's chat API differs from OpenAI's, as data, and how requests are adapted to it. A row of the catalog
+# lists parameters that the vendor rejects or renames, so that one client request can be sent to all. Only the top
+# level of bodies is read, values stay raw JSON: a long prompt is not parsed for each vendor.
+
+_NOTHING = (b"null",)
+DEFAULTS: Mapping[str, tuple[bytes, ...]] = {  # the default values, as JSON
+    "frequency_penalty": (b"null", b"0", b"0.0"),
+    "logit_bias": (b"null", b"{}"),
+    "logprobs": (b"null", b"false"),
+    "n": (b"null", b"1"),
+    "parallel_tool_calls": (b"null", b"true"),
+    "presence_penalty": (b"null", b"0", b"0.0"),
+    "service_tier": (b"null", b'"auto"', b'"default"'),
+    "stop": (b"null", b"[]"),
+    "store": (b"null", b"false"),
+    "temperature": (b"null", b"1", b"1.0"),
+    "top_logprobs": (b"null", b"0"),
+    "top_p": (b"null", b"1", b"1.0"),
+    "verbosity": (b"null", b'"medium"'),
+}
+DEVELOPER = b'"developer"'  # a role
+_SYSTEM = msgspec.Raw(b'"system"')
+_CALLS, _SIGNED = b'"tool_calls"', b'"thought_signature"'
+_NONE = msgspec.Raw(b"null")
+_calls_decoder = msgspec.json.Decoder(list[dict[str, msgspec.Raw]] | None)
+_messages_decoder = msgspec.json.Decoder(list[dict[str, msgspec.Raw]])
+
+
+class Quirks(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Changes to requests to this vendor, and repairs of its answers. The default changes nothing."""
+
+    drop: frozenset[str] = frozenset()  # parameters that the vendor answers with an error
+    rename: Mapping[str, str] = {}  # from OpenAI's name to the vendor's: max_completion_tokens -> max_tokens
+    usage_option: Literal["stream_options", "none"] = "stream_options"  # none: usage is sent, requesting it an error
+    system_role: bool = False  # the vendor has no developer role: such messages are sent as system
+    takes_thoughts: bool = False  # reasoning_content may be sent back, and some models need it; other vendors refuse it
+    # In chat its models read the thoughts that they have signed: whose these are, by how the names of models begin.
+    # anthropic, google, or a ``format`` of OpenRouter's details.
+    takes_signed: Mapping[str, str] = {}
+    # What it takes though chat has no place for it (``Habits.beyond``): by a word in the names of models.
+    beyond: Mapping[str, frozenset[str]] = {}
+    takes_marks: bool = False  # cache_control in chat marks what to cache, as in Messages
+    states_cost: bool = False  # the usage of an answer has what it cost, which counts more than the table's prices
+    free: tuple[str, ...] = ()  # how the names of models end that cost nothing
+    unsigned_call: str | None = None  # a thought signature for other vendors' tool calls: it refuses those without
+    signed_details: bool = (
+        False  # such thoughts, and signatures, stand in ``reasoning_details``, as OpenRouter has them
+    )
+    # The same at OpenRouter, as an encrypted detail beside them: by how the names of such models begin.
+    unsigned_details: Mapping[str, str] = {}
+    repairs: frozenset[Literal["tool_index", "finish_reason"]] = frozenset()  # repairs of its streamed chunks
+    history: History = History()  # what it accepts in a conversation's history
+    # By parameter, the values with which it answers, but refuses to stream, as ``kind_of`` names them; "*": any.
+    whole: Mapping[str, tuple[str, ...]] = {}
+    # Fields that stand for a conversation so far, and that it passes over: it would answer the last words alone.
+    ignores: frozenset[str] = frozenset()
+    typed_branches: bool = False  # in a tool's schema, a type stands within ``anyOf``, and never beside ``$ref``
+
+    def signer(self, model: str) -> str:
+        """Return the vendor whose signed thoughts ``model`` reads in chat; nothing if it reads none."""
+        return next((each for begin, each in self.takes_signed.items() if model.startswith(begin)), "")
+
+    def beyond_chat(self, model: str) -> frozenset[str]:
+        """Return what ``model`` takes though chat has no place for it."""
+        return next((each for word, each in self.beyond.items() if word in model), frozenset())
+
+
+def is_plain(quirks: Quirks) -> bool:
+    """Whether they change no field of a request, but for how usage is asked for: neither by ``shape``, nor history."""
+    return (
+        not (quirks.drop or quirks.rename or quirks.system_role or quirks.typed_branches)
+        and not (quirks.signed_details or quirks.unsigned_details)
+        and quirks.unsigned_call is None
+        and quirks.usage_option == "stream_options"
+        and quirks.history == History()
+    )
+
+
+def shape(fields: Mapping[str, msgspec.Raw], quirks: Quirks, model: str = "") -> dict[str, msgspec.Raw]:
+    """Return the client's ``fields`` adapted to the vendor and its ``model``; always a new dictionary.
+
+    If the client sent a parameter under both OpenAI's name and the vendor's, the vendor's is kept.
+    """
+    shaped = {name: value for name, value in fields.items() if name not in quirks.drop and name not in quirks.rename}
+    for name, vendor_name in quirks.rename.items():
+        if name in fields:
+            shaped.setdefault(vendor_name, fields[name])
+    if quirks.usage_option == "none":
+        shaped.pop("stream_options", None)
+    if quirks.system_role and "messages" in shaped:
+        shaped["messages"] = _without_developer_role(shaped["messages"])
+    if quirks.unsigned_call is not None and "messages" in shaped:
+        shaped["messages"] = _with_signed_calls(shaped["messages"], quirks.unsigned_call)
+    if quirks.signed_details and "messages" in shaped:
+        shaped["messages"] = with_signed_details(shaped["messages"], quirks.signer(model))
+    for beginning, signature in quirks.unsigned_details.items():
+        if model.startswith(beginning) and "messages" in shaped:
+            shaped["messages"] = _with_details(shaped["messages"], signature)
+    if quirks.typed_branches and "tools" in shaped:
+        shaped["tools"] = _with_typed_branches(shaped["tools"])
+    return shaped
+
+
+def losses(fields: Mapping[str, msgspec.Raw], quirks: Quirks) -> tuple[Loss, ...]:
+    """Return the parameters that the client sent and this vendor does not support, in the client's order.
+
+    A default value is not a loss, nor is ``stream_options`` where usage is always sent.
+    """
+    if quirks.drop.isdisjoint(fields):
+        return ()
+    return tuple(
+        Loss(name, "this provider does not support it")
+        for name, value in fields.items()
+        if name in quirks.drop and bytes(value) not in DEFAULTS.get(name, _NOTHING)
+    )
+
+
+def ignored(fields: Mapping[str, msgspec.Raw], names: Collection[str]) -> tuple[Loss, ...]:
+    """Return those of ``names`` that the client sent, as losses: this vendor would pass over them."""
+    return tuple(
+        Loss(name, f"this provider {KEEPS_NONE}")
+        for name in names
+        if name in fields and bytes(fields[name]) not in _NOTHING
+    )
+
+
+# What single models of a vendor take of its parameters (providers/models/families.toml): what they refuse is renamed or
+# left out. A request is adapted before it is sent, in chat and in Responses, whose parameters have the same names.
+
+# From the least to the most: a model that lacks one is asked for the nearest that it has.
+_EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
+# They do not affect the answer: a model that refuses parallel_tool_calls calls one tool at a time anyway.
+_LEAST = frozenset({"parallel_tool_calls", "prediction"})
+
+
+def fitted_to(traits: Traits, fields: Fields) -> Wording:
+    """Return a request of chat or Responses as a model with these ``traits`` takes it, and what was lost."""
+    said = {name: value for name, value in fields.items() if name not in traits.rename}
+    for name, own in traits.rename.items():
+        if name in fields:
+            said.setdefault(own, fields[name])
+    losses: list[Loss] = []
+    effort = _effort(fields)
+    if effort in _EFFORTS and traits.efforts and effort not in traits.efforts:
+        effort, reason = _nearest(effort, traits.efforts), f"this model takes {', '.join(traits.efforts)}"
+        losses.append(Loss(_set_effort(said, effort), reason, hint=True))
+    rests = traits.rests if effort is None else effort == "none"
+    for name in [name for name in said if name in traits.drop and not (rests and name in traits.at_rest)]:
+        value = bytes(said.pop(name))
+        if value not in DEFAULTS.get(name, _NOTHING):
+            losses.append(Loss(name, "this model does not take it", hint=name in _LEAST))
+    tier = _read(said["service_tier"], str) if traits.lacks_tiers and "service_tier" in said else None
+    if tier is not None and tier in traits.lacks_tiers:
+        del said["service_tier"]
+        losses.append(Loss("service_tier", "this model has no such tier", hint=True))
+    unchanged = not losses and len(said) == len(fields) and all(name in fields for name in said)
+    return Wording(fields if unchanged else said, tuple(losses))
+
+
+class _Reasoning(msgspec.Struct):
+    effort: str | None = None
+
+
+_T = TypeVar("_T")
+
+
+def _read(raw: msgspec.Raw, type_: type[_T]) -> _T | None:
+    try:
+        return msgspec.json.decode(raw, type=type_)
+    except UNREADABLE:  # the provider reports the error in its own words
+        return None
+
+
+def _effort(fields: Fields) -> str | None:
+    if "reasoning_effort" in fields:
+        return _read(fields["reasoning_effort"], str)
+    reasoning = _read(fields["reasoning"], _Reasoning) if "reasoning" in fields else None
+    return None if reasoning is None else reasoning.effort
+
+
+def _set_effort(said: dict[str, msgspec.Raw], effort: str) -> str:
+    """Set another effort; return the name of the field that has it."""
+    if "reasoning_effort" in said:
+        said["reasoning_effort"] = raw_json(effort)
+        return "reasoning_effort"
+    reasoning = _read(said["reasoning"], dict[str, msgspec.Raw]) or {}
+    said["reasoning"] = raw_json({**reasoning, "effort": effort})
+    return "reasoning.effort"
+
+
+def _nearest(effort: str, taken: Sequence[str]) -> str:
+    """Return the nearest of the efforts ``taken``; of two the higher."""
+    place = _EFFORTS.index(effort)
+    known = [each for each in taken if each in _EFFORTS]
+    return min(known, key=lambda each: (abs(_EFFORTS.index(each) - place), -_EFFORTS.index(each)))
+
+
+# Whether a provider refuses to stream may depend on which parameters a request has, and on the kinds of their values.
+# Kinds are few: a text or number may be another one in each request.
+
+
+class _Typed(msgspec.Struct):
+    type: Any = None
+    format: Any = None
+
+
+_typed = msgspec.json.Decoder(_Typed)
+
+
+def parameters_of(fields: Mapping[str, msgspec.Raw], prompt: Collection[str]) -> frozenset[tuple[str, str]]:
+    """Return the names of a request's parameters, all fields but those of the ``prompt``, with their values' kinds."""
+    kinds = ((name, kind_of(value)) for name, value in fields.items() if name not in prompt)
+    return frozenset((name, kind) for name, kind in kinds if kind)
+
+
+def kind_of(raw: msgspec.Raw) -> str:
+    """Return the kind of a value: an object's format or type, list, text, true, 0, 1, many; "" for null and false."""
+    value = bytes(raw).strip()
+    match value[:1]:
+        case b"{":
+            with suppress(*UNREADABLE):
+                said = _typed.decode(value)
+                told = said.format.get("type") if isinstance(said.format, dict) else said.format or said.type
+                return told if isinstance(told, str) else "object"
+            return "object"
+        case b"[" | b'"':
+            return "list" if value[:1] == b"[" else "text"
+        case b"t" | b"f" | b"n" | b"":
+            return "true" if value == b"true" else ""
+    return value.decode() if value in {b"0", b"1"} else "many"
+
+
+def _without_developer_role(messages: msgspec.Raw) -> msgspec.Raw:
+    """Return ``messages`` with developer messages as system messages; the vendor refuses what is not a list."""
+    raw = bytes(messages)
+    if DEVELOPER not in raw:
+        return messages
+    try:
+        decoded = _messages_decoder.decode(raw)
+    except msgspec.DecodeError:
+        return messages
+    for message in decoded:
+        if message.get("role") == msgspec.Raw(DEVELOPER):
+            message["role"] = _SYSTEM
+    return raw_json(decoded)
+
+
+def _with_signed_calls(messages: msgspec.Raw, signature: str) -> msgspec.Raw:
+    """Return ``messages`` with ``signature`` added to tool calls without one; of parallel calls only to the first.
+
+    Gemini signs calls like this. The vendor refuses what is not a list of objects.
+    """
+    raw = bytes(messages)
+    if _CALLS not in raw:
+        return messages
+    signed = msgspec.Raw(msgspec.json.encode({"google": {"thought_signature": signature}}))
+    changed = False
+    try:
+        decoded = _messages_decoder.decode(raw)
+        for message in decoded:
+            calls = _calls_decoder.decode(message.get("tool_calls", _NONE)) or ()
+            if calls and not any(_SIGNED in bytes(call.get("extra_content", _NONE)) for call in calls):
+                calls[0]["extra_content"] = signed
+                message["tool_calls"] = raw_json(calls)
+                changed = True
+    except msgspec.DecodeError:
+        return messages
+    return raw_json(decoded) if changed else messages
+
+
+def _with_details(messages: msgspec.Raw, signature: str) -> msgspec.Raw:
+    """Return ``messages`` with ``signature`` as a detail beside tool calls that have none.
+
+    The vendor refuses what is not a list of objects.
+    """
+    raw = bytes(messages)
+    if _CALLS not in raw:
+        return messages
+    changed = False
+    try:
+        decoded = _messages_decoder.decode(raw)
+        for message in decoded:
+            calls = _calls_decoder.decode(message.get("tool_calls", _NONE)) or ()
+            details = _calls_decoder.decode(message.get("reasoning_details", _NONE)) or []
+            if calls and not any("data" in detail for detail in details):
+                called = calls[0].get("id", _NONE)
+                sealed = {
+                    "type": "reasoning.encrypted",
+                    "data": signature,
+                    "id": called,
+                    "format": GEMINIS,
+                    "index": 0,
+                }
+                message["reasoning_details"] = raw_json([*details, sealed])
+                changed = True
+    except msgspec.DecodeError:
+        return messages
+    return raw_json(decoded) if changed else messages
+
+
+_OF_BRANCHES = (b'"anyOf"', b'"$ref"')
+_ONE, _SEVERAL = ("items", "additionalProperties"), ("anyOf", "oneOf", "allOf", "prefixItems")
+_BY_NAME = ("properties", "$defs", "definitions")
+
+
+def _with_typed_branches(tools: msgspec.Raw) -> msgspec.Raw:
+    """Return ``tools`` with the same schemas in another form; the vendor refuses what is not a list of objects."""
+    if not any(word in bytes(tools) for word in _OF_BRANCHES):
+        return tools
+    try:
+        listed = msgspec.json.decode(tools, type=list[dict[str, Any]])
+        for tool in listed:
+            function = tool.get("function")
+            if isinstance(function, dict) and "parameters" in function:
+                function["parameters"] = _branched(function["parameters"], function["parameters"])
+        return raw_json(listed)
+    except UNREADABLE:
+        return tools
+
+
+def _branched(schema: Any, root: Any) -> Any:
+    """Return a part of the schema ``root`` with its type within its ``anyOf``.
+
+    Beside a reference nothing is left that the schema it refers to says, too.
+    """
+    if not isinstance(schema, dict):
+        return schema
+    typed = dict(schema)
+    if isinstance(reference := schema.get("$ref"), str):
+        said = {"type", *_referred(reference, root)} - {"$ref", "$defs", "definitions"}
+        typed = {name: value for name, value in schema.items() if name not in said}
+    if isinstance(branches := typed.get("anyOf"), list) and (kind := typed.pop("type", None)) is not None:
+        typed["anyOf"] = [
+            {"type": kind, **each} if isinstance(each, dict) and not each.keys() & {"type", "$ref"} else each
+            for each in branches
+        ]
+    for name, value in typed.items():
+        if name in _ONE:
+            typed[name] = _branched(value, root)
+        elif name in _SEVERAL and isinstance(value, list):
+            typed[name] = [_branched(each, root) for each in value]
+        elif name in _BY_NAME and isinstance(value, dict):
+            typed[name] = {key: _branched(each, root) for key, each in value.items()}
+    return typed
+
+
+def _referred(reference: str, root: Any) -> Mapping[str, Any]:
+    found = root
+    for name in reference.removeprefix("#/").split("/"):
+        found = found.get(name.replace("~1", "/").replace("~0", "~")) if isinstance(found, dict) else None
+    return found if isinstance(found, dict) else {}
+
+
+ProviderKind = Literal["openai_compatible", "anthropic", "gemini", "bedrock", "litellm"]
+# authorization: Bearer KEY, or a header of this name with the key; google: a token of Google's
+Auth = Literal["bearer", "api-key", "x-api-key", "x-goog-api-key", "google"]
+_RELAYED = ("embeddings", "moderations", "rerank", "audio", "images", "decisions", "google_decisions")
+if TYPE_CHECKING:
+    Api = str
+else:  # at run time, configurations are checked against the known names
+    Api = Literal[(*DIALECTS, *_RELAYED)]
+
+_USUAL: Mapping[ProviderKind, tuple[Api, ...]] = {
+    "openai_compatible": ("chat", "completions", "embeddings"),
+    "anthropic": ("messages",),
+    "gemini": ("gemini", "google_decisions"),
+    "bedrock": ("chat",),
+    "litellm": ("chat", "embeddings"),
+}
+# An unknown server may have any API that is not raced; only a request shows it.
+_UNKNOWN: tuple[Api, ...] = (*_USUAL["openai_compatible"], "moderations", "rerank", "audio", "images", "decisions")
+
+
+class Vendor(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What is needed to send requests to a vendor, and to know their cost.
+
+    Paths are relative to the base URL; ``chat_path`` and ``embeddings_path`` may contain ``{model}``.
+    """
+
+    name: str
+    title: str  # the spelling of the vendor
+    base_url: str | None = None  # None: the user sets it, or litellm knows it
+    key_env: tuple[str, ...] = ()  # the usual environment variables of its key, the most usual first
+    addresses: tuple[str, ...] = ()  # without a base_url: those of usual variables, "https://${NAME}.example.com"
+    kind: ProviderKind = "openai_compatible"
+    apis: tuple[Api, ...] | None = None  # None: the usual ones of its kind
+    key_required: bool = True
+    auth: Auth = "bearer"
+    chat_path: str = PIVOT.path
+    embeddings_path: str = "embeddings"
+    models_path: str = "models"
+    query: Mapping[str, str] = {}  # sent with every request
+    headers: Mapping[str, str] = {}  # likewise
+    quirks: Quirks = Quirks()
+    continues: tuple[Way, ...] | None = None  # how to request the continuation of another's answer; None: unknown
+    continues_at: str | None = None  # it continues at this base URL only
+    bills_after_disconnect: bool | None = None  # None: unknown
+    # The APIs in which it takes a ``prompt_cache_key``, and keeps what is asked with the same one together.
+    cache_keys: frozenset[str] = frozenset()
+    keeps: bool = False  # it keeps what it is asked, and its answers, unless a request says ``store: false``
+    conversations: bool = False  # beside Responses, it keeps conversations that responses go on in
+    stores: bool = False  # it is known to keep a response that says ``store: true``, so that the next one may name it
+    litellm_prefix: str | None = None  # the vendor's name in litellm and its price table; None: no prices
+    docs_url: str | None = None
+
+
+def apis_of(vendor: Vendor | None, kind: ProviderKind | None) -> tuple[Api, ...]:
+    """Return the APIs of a vendor, or of an unknown server, of this ``kind`` (None: the vendor's own)."""
+    if vendor is None:
+        return _UNKNOWN if kind in (None, "openai_compatible") else _USUAL[kind]
+    if kind is not None and kind != vendor.kind:
+        return _USUAL[kind]
+    return vendor.apis or _USUAL[vendor.kind]
+
+
+def apis_perhaps(vendor: Vendor | None, kind: ProviderKind | None) -> tuple[Api, ...]:
+    """Return the APIs that a server may have besides those of ``apis_of``; it is asked in them if it refuses these."""
+    return ("responses", "messages") if vendor is None and kind in (None, "openai_compatible") else ()
+
+
+def keeps_by_default(vendor: Vendor | None, kind: ProviderKind, base_url: str | None) -> bool:
+    """Whether a server of this ``kind`` keeps what it is asked, unless a request says ``store: false``.
+
+    Vertex AI has no such field: "not supported in Gemini Enterprise Agent Platform"
+    (googleapis.github.io/kotlin-genai, GenerateContentConfig.store, read on 2026-11-29).
+    """
+    if (urlsplit(base_url or "").hostname or "").endswith("aiplatform.googleapis.com"):
+        return False
+    return vendor.keeps if vendor is not None and kind == vendor.kind else kind == "gemini"
+
+
+def stores_responses(vendor: Vendor | None, base_url: str | None) -> bool:
+    """Whether a server is known to keep a response that says ``store: true``; of one that no row is of, by its host.
+
+    Azure's keeps them for 30 days (learn.microsoft.com/azure/foundry/openai/how-to/responses, read on 2026-11-29).
+    """
+    if vendor is not None and vendor.stores:
+        return True
+    return (urlsplit(base_url or "").hostname or "").endswith((".openai.azure.com", ".services.ai.azure.com"))
+
+
+@cache
+def load_catalog() -> Mapping[str, Vendor]:
+    """Return the catalog: vendors by name, in the order of the file, which is read once."""
+    rows = tomllib.loads(files(__package__).joinpath("vendors.toml").read_text(encoding="utf-8"))
+    named = {name: {"name": name, **row} for name, row in rows.items()}
+    return MappingProxyType(msgspec.convert(named, dict[str, Vendor]))

@@ -1,0 +1,204 @@
+"""What a client demands of an answer, and what it only prefers: one table of fields, for losses and refusals alike.
+
+A *must* keeps a deployment out that cannot hold it, unless its ``drop_params`` says otherwise. A *preference* says how
+to answer the same question: a deployment that takes it comes first, and one that does not is asked without it. A *hint*
+affects cost or speed alone. Whatever is left out, the client is told.
+
+A field that is not in the table is a must. Values that decide the answer (a temperature of 0), and those that no API
+takes, which are the client's mistake, are no preferences either. What programs send unasked, by field and value, is a
+table of its own: ``defaults.toml``.
+"""
+
+import re
+import tomllib
+from collections.abc import Iterable, Mapping
+from enum import StrEnum
+from functools import cache
+from importlib.resources import files
+from typing import Any, Final
+
+import msgspec
+
+from providers.dialects import MARK, Fields, Loss, raw_json
+from providers.vendors.hosted import runs_among
+
+
+class Demand(StrEnum):
+    """How much a client depends on a field."""
+
+    MUST = "must"
+    PREFERENCE = "preference"
+    HINT = "hint"
+
+
+# Fields by their paths, without numbers, in snake case and without Google's ``generationConfig``: all APIs' names for
+# one field have one row. What is within a field has the field's row.
+_PREFERENCES: Final = frozenset({
+    # How hard, and in which way, to think; the last ones are vendors' own in chat.
+    *("reasoning_effort", "reasoning", "thinking", "thinking_config", "output_config.effort", "thinking_budget"),
+    *("output_config.task_budget", "messages.output_config"),
+    *("enable_thinking", "include_reasoning", "reasoning_format", "shows_thoughts"),
+    *("chat_template_kwargs.enable_thinking", "chat_template_kwargs.thinking", "chat_template_args.enable_thinking"),
+    # How much to write.
+    *("verbosity", "text.verbosity"),
+    # How long a conversation is handed on.
+    *("truncation", "transforms", "context_management"),
+    # Which of a vendor's models answers where one declines; whether a model goes on before a tool has answered.
+    *("fallbacks", "access_programs", "tools.async", "input.async"),
+    *("tools.function_declarations.behavior", "enable_enhanced_civic_answers"),
+    # How closely pictures are looked at.
+    *("media_resolution", "image.context_compression"),
+    "web_search_options",  # a search that the model may make, or leave
+    "safety_identifier",  # whose request it is, for a vendor's safety
+    # What of tools, beside what they are: examples, when they are loaded, in which pieces their arguments come.
+    *("tools.defer_loading", "tools.eager_input_streaming", "tools.input_examples", "tools.allowed_callers"),
+    *("tools.function_declarations.response", "tools.function_declarations.response_json_schema"),
+})  # fmt: skip
+_HINTS: Final = frozenset({
+    *("metadata", "client_metadata", "labels", "user", "diagnostics", "prediction", "speed"),
+    *("prompt_cache_key", "prompt_cache_options", "prompt_cache_retention", MARK),
+    "anthropic_beta",
+    "litellm_session_id",  # of each task of Cline's: src/core/api/providers/litellm.ts, read on 2026-11-29
+    # What answers say of themselves, and clients send back with them; who speaks, of several of one role.
+    *("messages.tool_calls.index", "messages.tool_calls.extra_content", "messages.tool_calls.provider_specific_fields"),
+    *("messages.name", "messages.phase", "input.phase"),
+    # Where a provider does not take it, the answer's later calls are left out: see ``one_call.py``.
+    *("parallel_tool_calls", "tool_choice.disable_parallel_tool_use"),
+})  # fmt: skip
+# Sampling that shapes chance: the values that an API takes, from the least to the most.
+_SAMPLING: Final[Mapping[str, tuple[float, float]]] = {
+    "temperature": (0, 2),
+    "top_p": (0, 1),
+    "top_k": (1, 10**6),
+    "top_a": (0, 1),
+    "min_p": (0, 1),
+    "typical_p": (0, 1),
+    "frequency_penalty": (-2, 2),
+    "presence_penalty": (-2, 2),
+    "repetition_penalty": (0, 10),
+    "repeat_penalty": (0, 10),
+}
+_DECIDING: Final[Mapping[str, float]] = {"temperature": 0, "top_p": 0, "top_k": 1}  # nothing is left to chance
+_NONE: Final = frozenset[str]()
+_NO_MUSTS: Final = frozenset({Demand.PREFERENCE, Demand.HINT})
+_TIERS: Final = frozenset({"service_tier"})
+_DEARER: Final = frozenset({b'"priority"', b'"fast"'})  # tiers for which their client pays more
+_LONGEST_DEFAULT: Final = 500  # bytes of a field in which a default is looked for
+_OF_CALLS: Final = "max_tool_calls"  # of tools that run at the provider
+_PROMPTS: Final = ("messages.", "input.")  # within them, how closely a picture or a file is looked at: ``detail``
+_DETAILS: Final = frozenset({"messages.content.image_url.detail", "input.content.detail", "input.output.detail"})
+_LISTS: Final = ("input.", "messages.", "tools.")
+_NUMBER = re.compile(r"\[\d*\]")
+_HUMP = re.compile(r"(?<=[a-z0-9])[A-Z]")
+_CONFIG = "generationConfig."
+
+
+def demand_of(field: str, fields: Fields, unchosen: frozenset[str] = _NONE) -> Demand | None:
+    """Return how much the client of a request with these ``fields`` depends on the one at this path.
+
+    ``unchosen``: sampling of which any value is a preference, as clients of that API do not choose it. None: it is not
+    in the table, or no value of those that are.
+    """
+    name = _plain(field)
+    if name in _SAMPLING and _is_chance(name, fields.get(field), unchosen):
+        return Demand.PREFERENCE
+    if name in _TIERS:
+        return Demand.MUST if bytes(fields.get(field, b"")).lower() in _DEARER else Demand.HINT
+    if name == _OF_CALLS:
+        return None if "tools" in fields and runs_among(fields["tools"]) else Demand.PREFERENCE
+    if (name.startswith(_PROMPTS) and name.endswith(".detail")) or _is_within(name, _PREFERENCES):
+        return Demand.PREFERENCE
+    if _is_within(name, _HINTS) or MARK in name.split("."):
+        return Demand.HINT
+    return Demand.PREFERENCE if _is_unasked(name, _said(field, fields)) else None
+
+
+def may_go(field: str, fields: Fields) -> bool:
+    """Whether the client of a request with these ``fields`` only prefers the one at this path, or hints at it."""
+    return demand_of(field, fields) in _NO_MUSTS
+
+
+def members_named(name: str) -> list[str]:
+    """Return the paths, of what stands in lists and is no must, that end with ``name``."""
+    return sorted(
+        path for path in _PREFERENCES | _HINTS | _DETAILS if path.startswith(_LISTS) and path.endswith(f".{name}")
+    )
+
+
+def of_loss(loss: Loss, fields: Fields, unchosen: frozenset[str] = _NONE) -> Demand:
+    """Return how much the client of a request with these ``fields`` depends on what is lost of it."""
+    if loss.nearly:
+        return Demand.PREFERENCE
+    return Demand.HINT if loss.hint else demand_of(loss.field, fields, unchosen) or Demand.MUST
+
+
+def demanded(losses: Iterable[Loss], fields: Fields, unchosen: frozenset[str] = _NONE) -> list[Loss]:
+    """Return those of ``losses`` without which the request of these ``fields`` is another one."""
+    return [loss for loss in losses if of_loss(loss, fields, unchosen) is Demand.MUST]
+
+
+def _plain(field: str) -> str:
+    return _HUMP.sub(lambda hump: f"_{hump[0]}", _NUMBER.sub("", field).removeprefix(_CONFIG)).lower()
+
+
+def _is_within(name: str, names: frozenset[str]) -> bool:
+    while name not in names:
+        name, _, inner = name.rpartition(".")
+        if not inner:
+            return False
+    return True
+
+
+@cache
+def unasked() -> Mapping[str, frozenset[str]]:
+    """Return what programs send unasked: by field, values as JSON."""
+    table = tomllib.loads(files(__package__).joinpath("defaults.toml").read_text(encoding="utf-8"))
+    found: dict[str, frozenset[str]] = {}
+    for row in table["default"]:
+        found[row["field"]] = found.get(row["field"], _NONE) | {_as_json(row["value"])}
+    return found
+
+
+def _as_json(value: Any) -> str:
+    return bytes(raw_json(value)).decode()
+
+
+def _is_unasked(name: str, said: Any) -> bool:
+    """Whether a value is one that programs send unasked, or an object of such values and of preferences."""
+    if said is None:
+        return False
+    if isinstance(said, dict):
+        inner = [(f"{name}.{_plain(each)}", value) for each, value in said.items()]
+        known = _PREFERENCES | _HINTS
+        return bool(inner) and all(_is_within(path, known) or _is_unasked(path, value) for path, value in inner)
+    return _as_json(said) in unasked().get(name, _NONE)
+
+
+def _said(field: str, fields: Fields) -> Any:
+    """Return the value at a path, if it is short; None: there is none."""
+    name, inner = field, list[str]()
+    while name not in fields:
+        name, _, last = name.rpartition(".")
+        if not name:
+            return None
+        inner.insert(0, last)
+    raw = bytes(fields[name])
+    if len(raw) > _LONGEST_DEFAULT:
+        return None
+    try:
+        said = msgspec.json.decode(raw)
+    except msgspec.DecodeError:
+        return None
+    for each in inner:
+        said = said.get(each) if isinstance(said, dict) else None
+    return said
+
+
+def _is_chance(name: str, value: msgspec.Raw | None, unchosen: frozenset[str]) -> bool:
+    try:
+        said = msgspec.json.decode(b"null" if value is None else value, type=float | None)
+    except msgspec.DecodeError:
+        return False
+    least, most = _SAMPLING[name]
+    decides = said == _DECIDING.get(name) and name not in unchosen
+    return said is not None and not decides and least <= said <= most
