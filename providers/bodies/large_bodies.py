@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from providers.refusals.errors import ErrorKind, UpstreamError
+from providers.refusals import ErrorKind, UpstreamError
 
 _T = TypeVar("_T")
 _STATM = Path("/proc/self/statm")

@@ -13,9 +13,18 @@ from typing import Any
 import msgspec
 
 from providers.bodies.large_bodies import check_room_for_answer, encoded
-from providers.refusals.error_bodies import COMPLAINTS, base_code
-from providers.refusals.errors import UNREADABLE, ErrorKind, UpstreamError
-from providers.refusals.redaction import MASK, SHORTEST_SECRET, Fleeting, redact, redact_json
+from providers.refusals import (
+    COMPLAINTS,
+    MASK,
+    SHORTEST_SECRET,
+    UNREADABLE,
+    ErrorKind,
+    Fleeting,
+    UpstreamError,
+    base_code,
+    redact,
+    redact_json,
+)
 
 _MIB = 1024 * 1024
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 import msgspec
 
 from providers.dialects.wording import MARK, Fields, raw_json
-from providers.refusals.errors import UNREADABLE
+from providers.refusals import UNREADABLE
 
 # The names of what may have a mark, or have something in it that has one.
 HOLD_MARKS = frozenset({"content", "function", "functions", "messages", "source", "system", "tools"})

@@ -9,9 +9,9 @@ from typing import Any, Literal, Protocol, TypeVar
 
 import msgspec
 
-from providers.bodies.large_bodies import check_room, raw_json
+from providers.bodies import check_room, raw_json
 from providers.dialects.wording import Fields
-from providers.refusals.error_bodies import LARGE_BYTES
+from providers.refusals import LARGE_BYTES
 
 # prefix: the last message has ``prefix: true`` (DeepSeek). repeated_prefix: likewise, and the answer begins with that
 # message (Mistral). final_message: the request says ``continue_final_message`` (vLLM, SGLang). prefill: a last message

@@ -18,8 +18,8 @@ from providers.dialects.meanings import OPENAI, Details
 from providers.dialects.sealed import Seal
 from providers.dialects.unshown import Unshown
 from providers.dialects.wording import Fields, Wording
-from providers.models.usage import Usage
-from providers.refusals.errors import UNREADABLE, ErrorKind, UpstreamError
+from providers.models import Usage
+from providers.refusals import UNREADABLE, ErrorKind, UpstreamError
 
 # How one model must be asked, where models that speak the same dialect differ.
 

@@ -11,11 +11,9 @@ from typing import Any, Protocol, TypeVar
 
 import msgspec
 
-from providers.bodies.large_bodies import encoded
-from providers.bodies.sse import BACKSLASH, CR, LF, QUOTE, complains
-from providers.models.usage import Usage
-from providers.refusals.error_bodies import error_in
-from providers.refusals.errors import ErrorKind, UpstreamError, identifier
+from providers.bodies import BACKSLASH, CR, LF, QUOTE, complains, encoded
+from providers.models import Usage
+from providers.refusals import ErrorKind, UpstreamError, error_in, identifier
 
 DONE = b"[DONE]"  # the data of the last event of OpenAI's streams
 DONE_EVENT = b"data: [DONE]\n\n"

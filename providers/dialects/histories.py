@@ -22,7 +22,7 @@ from providers.dialects.wording import (
     raw_json,
     sealed_data,
 )
-from providers.refusals.errors import UNREADABLE
+from providers.refusals import UNREADABLE
 
 _ALPHABETS = {"any": ".", "word": "[a-zA-Z0-9_-]", "alphanumeric": "[a-zA-Z0-9]"}
 _LETTERS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"

@@ -10,8 +10,7 @@ from typing import Any
 
 import msgspec
 
-from providers.refusals.meanings import Meaning
-from providers.refusals.too_long import UNKNOWN_LENGTHS, Lengths
+from providers.refusals import UNKNOWN_LENGTHS, Lengths, Meaning
 
 Details = Sequence[Mapping[str, Any]]  # what an error says beside its message, for programs alone
 

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from providers.dialects.wording import Malformed, is_null, is_string
-from providers.refusals.errors import UNREADABLE
+from providers.refusals import UNREADABLE
 
 Object = dict[str, Any]  # JSON to be encoded; values that are copied unchanged stay raw
 RawObject = dict[str, msgspec.Raw]

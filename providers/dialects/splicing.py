@@ -5,11 +5,11 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from providers.bodies.sse import LARGE_BYTES, sent_forms, silent_bytes
+from providers.bodies import LARGE_BYTES, sent_forms, silent_bytes
 from providers.dialects.chat.shortened import Shortened
 from providers.dialects.dialect import Dialect, Noting, Translation
 from providers.dialects.events import Pattern, Run
-from providers.refusals.errors import UpstreamError
+from providers.refusals import UpstreamError
 
 LESSONS = 8  # events that are looked at one by one until two have shown what plain ones become
 AGAIN, LESSONS_AGAIN = 8, 2  # after so many other blocks, so many lessons: an answer may begin with thoughts

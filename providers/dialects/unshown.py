@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from providers.refusals.errors import UNREADABLE
+from providers.refusals import UNREADABLE
 
 # A check that a thought has failed, by what its reason begins with; any other is told as ``OTHER``.
 OTHER, OF_AN_ACCOUNT = "other", "account"

@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from providers.bodies.large_bodies import raw_json as raw_json  # noqa: PLC0414 - dialects import it from here
-from providers.refusals.errors import UNREADABLE
+from providers.bodies import raw_json as raw_json  # noqa: PLC0414 - dialects import it from here
+from providers.refusals import UNREADABLE
 
 _Made = TypeVar("_Made")
 Fields = Mapping[str, msgspec.Raw]  # a body's top level, values still raw JSON

@@ -10,10 +10,10 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from providers.bodies.large_bodies import raw_json
+from providers.bodies import raw_json
 from providers.dialects import Fields
-from providers.refusals.errors import UNREADABLE
-from providers.vendors.demands import may_go
+from providers.refusals import UNREADABLE
+from providers.vendors import may_go
 
 HEADERS: Final = ("anthropic-beta", "openai-beta")
 IN_BODY: Final = "anthropic_beta"  # of Bedrock, also before other names of its: a list

@@ -22,28 +22,35 @@ from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
-from providers.bodies.large_bodies import raw_json
+from providers.bodies import raw_json
 from providers.dialects import DIALECTS, PIVOT, Malformed, RequestFormat
 from providers.exchange import betas, members
 from providers.exchange.interface import Request
 from providers.exchange.quotes import VendorsWords, mark
 from providers.exchange.sizes import amount
-from providers.refusals.errors import UNREADABLE, ErrorKind, UpstreamError
-from providers.refusals.learnt import LONGEST_NAME, NOTHING, Fact, Facts, Kind, Learnt
-from providers.refusals.rules import (
+from providers.refusals import (
+    LONGEST_NAME,
+    NOTHING,
+    UNREADABLE,
     Betas,
+    ErrorKind,
+    Fact,
+    Facts,
+    Kind,
+    Lacking,
+    Learnt,
     Reading,
     Refused,
+    UpstreamError,
     held,
     is_within_answer,
+    lacking,
     mentions,
     read,
     refuses_to_stream,
     room_beside,
 )
-from providers.refusals.wrong_api import Lacking, lacking
-from providers.vendors.catalog import DEFAULTS, DEVELOPER, Quirks
-from providers.vendors.demands import Demand, demand_of, may_go
+from providers.vendors import DEFAULTS, DEVELOPER, Demand, Quirks, demand_of, may_go
 
 MOST_FORMS = 6  # that are tried after the usual one, each as the last refusal was about another field
 _LARGEST_OBJECT = 64 * 1024  # bytes of a field in which names are looked for

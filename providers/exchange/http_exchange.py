@@ -8,14 +8,17 @@ from io import BytesIO
 
 import msgspec
 
-from providers.bodies.large_bodies import aside, check_room, check_room_for_answer
-from providers.bodies.sse import (
+from providers.bodies import (
     LARGE_BYTES,
     MOST_SILENT_BYTES,
     Event,
     EventSplitter,
+    HalfCharacters,
     Masking,
+    aside,
     broken_within,
+    check_room,
+    check_room_for_answer,
     check_values,
     complains,
     cut_within_event,
@@ -28,15 +31,24 @@ from providers.bodies.sse import (
     set_apart,
     silent_bytes,
     too_many_comments,
+    without_halves,
 )
-from providers.bodies.surrogates import HalfCharacters, without_halves
 from providers.dialects import DIALECTS, DONE, Run, Splicer, Translation
 from providers.exchange.interface import Exchange
 from providers.http import Body, Response
-from providers.models.usage import Usage, outline, reported
-from providers.refusals.error_bodies import check_entries, error_in, named_error, read_answer, says_error
-from providers.refusals.errors import UNREADABLE, ErrorKind, UpstreamError
-from providers.refusals.redaction import holds, redact
+from providers.models import Usage, outline, reported
+from providers.refusals import (
+    UNREADABLE,
+    ErrorKind,
+    UpstreamError,
+    check_entries,
+    error_in,
+    holds,
+    named_error,
+    read_answer,
+    redact,
+    says_error,
+)
 
 _MIB = 1024 * 1024
 _LARGEST_ANSWER_BYTES = 64 * _MIB  # of a whole body: 48 MiB of pictures

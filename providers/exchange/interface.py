@@ -9,16 +9,12 @@ from typing import Protocol
 
 import msgspec
 
-from providers.bodies.large_bodies import aside
-from providers.bodies.sse import LARGE_BYTES
+from providers.bodies import LARGE_BYTES, aside
 from providers.dialects import PIVOT, TELLS, Dialect, Loss, Unshown, bound_reasoning
 from providers.exchange.multipart import Form
 from providers.http import SendCount
-from providers.models.listings import Listing
-from providers.models.usage import Usage
-from providers.refusals.errors import UpstreamError
-from providers.refusals.learnt import Facts
-from providers.refusals.redaction import MaskedRecord
+from providers.models import Listing, Usage
+from providers.refusals import Facts, MaskedRecord, UpstreamError
 
 
 class Apart(MaskedRecord, frozen=True):

@@ -9,10 +9,10 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from providers.bodies.large_bodies import raw_json
+from providers.bodies import raw_json
 from providers.dialects import HOLD_MARKS, MARK, Fields
-from providers.refusals.errors import UNREADABLE
-from providers.vendors.demands import members_named
+from providers.refusals import UNREADABLE
+from providers.vendors import members_named
 
 EVERYWHERE: Final = "*."
 OF_TOOLS: Final = f"tools.{MARK}"

@@ -12,7 +12,7 @@ from typing import TypeVar
 import msgspec
 
 from providers.dialects import Malformed
-from providers.refusals.redaction import MaskedRecord
+from providers.refusals import MaskedRecord
 
 _MAX_PARTS = 1000
 LONGEST_VALUE_BYTES = 64 * 1024  # of a field that is read here, such as a name or an option

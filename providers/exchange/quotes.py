@@ -14,12 +14,13 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from providers.dialects import DIALECTS
-from providers.refusals.errors import UNREADABLE, UpstreamError
-from providers.refusals.words import (
+from providers.refusals import (
     LARGEST_REQUEST_BYTES,
     MOST_VALUES,
+    UNREADABLE,
     Content,
     TooCostlyError,
+    UpstreamError,
     decoded,
     runs,
     squeezed,

@@ -7,8 +7,7 @@ from typing import Final
 import msgspec
 
 from providers.dialects import RequestFormat
-from providers.refusals.errors import SURPRISES
-from providers.refusals.vendor_limits import BYTES, PICTURE_BYTES, PICTURES, TOOLS
+from providers.refusals import BYTES, PICTURE_BYTES, PICTURES, SURPRISES, TOOLS
 
 _PICTURE: Final = re.compile(rb'"type"\s*:\s*"(?:image|image_url|input_image)"|"(?:inlineData|inline_data)"')
 _NOTHING: Final = msgspec.Raw()

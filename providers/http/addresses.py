@@ -12,7 +12,7 @@ from weakref import WeakValueDictionary
 
 from aiohappyeyeballs import AddrInfoType
 
-from providers.refusals.errors import out_of_descriptors
+from providers.refusals import out_of_descriptors
 
 # Lookups. The resolver may hang for half a minute, and both event loops have only a few threads for it, which others
 # use too (Redis, the database): with them, two names that hang would hold up all others. So each has its own thread.

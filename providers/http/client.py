@@ -26,7 +26,7 @@ from providers.http.message import (
     Unsent,
     checked,
 )
-from providers.refusals.errors import ErrorKind, UpstreamError
+from providers.refusals import ErrorKind, UpstreamError
 
 # The connections to one origin, and the requests that wait for one. A lost race closes its HTTP/1.1 connection. That
 # is replaced at once in the background, and an origin that loses races has a spare connection, so that the next call

@@ -20,8 +20,7 @@ from msgspec import Struct
 from providers.http.addresses import Names, Place
 from providers.http.http1 import Http1Connection
 from providers.http.message import Connection, Owner
-from providers.refusals.errors import ErrorKind, UpstreamError, is_shortage, out_of_descriptors
-from providers.refusals.redaction import MASK, MaskedRecord, redact
+from providers.refusals import MASK, ErrorKind, MaskedRecord, UpstreamError, is_shortage, out_of_descriptors, redact
 
 if TYPE_CHECKING:
     from providers.http.http2 import Http2Connection

@@ -5,7 +5,7 @@ import zlib
 from collections.abc import Mapping
 
 from providers.http.message import READ_BYTES, WHOLE_READ_BYTES, Response
-from providers.refusals.errors import ErrorKind, UpstreamError
+from providers.refusals import ErrorKind, UpstreamError
 
 ACCEPTED = "gzip, deflate"
 # The last two are no encodings, but some servers say them: "none" to keep proxies from buffering events.

@@ -21,8 +21,7 @@ from providers.http.message import (
     Unsent,
     rendered,
 )
-from providers.refusals.errors import ErrorKind, UpstreamError
-from providers.refusals.redaction import redact
+from providers.refusals import ErrorKind, UpstreamError, redact
 
 if TYPE_CHECKING:
     from providers.http.addresses import Place

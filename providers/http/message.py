@@ -9,7 +9,7 @@ import msgspec
 from providers.http.addresses import Place
 from providers.http.batches import Batches
 from providers.http.sendings import SendCount
-from providers.refusals.errors import UpstreamError
+from providers.refusals import UpstreamError
 
 # The limits on what a server can make the client store or do, all in one place. They are far above what providers
 # need. A server that exceeds one is broken or hostile, and its connection is dropped.

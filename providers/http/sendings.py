@@ -7,7 +7,7 @@ import msgspec
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from providers.refusals.errors import UpstreamError
+    from providers.refusals import UpstreamError
 
 
 MOST_OF_CALL: Final = 15  # requests: deployments, keys, forms and fallbacks multiply

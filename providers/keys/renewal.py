@@ -9,7 +9,7 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from providers.refusals.errors import ErrorKind, UpstreamError
+from providers.refusals import ErrorKind, UpstreamError
 
 EARLY_S = 300.0  # before the end: time for several tries
 PAUSE_S = 5.0  # between two fetches, at least: after a failure, or if credentials expire very soon

@@ -18,14 +18,11 @@ from typing import TypeVar
 import msgspec
 
 from providers.dialects import Dialect, Loss
-from providers.exchange.forms import taught
-from providers.exchange.interface import Apart, Exchange, Request, Upstream, UpstreamAnswer, WrappedExchange
+from providers.exchange import Apart, Exchange, Request, Upstream, UpstreamAnswer, WrappedExchange, taught
 from providers.http import SendCount
 from providers.keys.availability import Availability, Readiness, Waits
-from providers.models.listings import Listing
-from providers.refusals.error_bodies import headroom
-from providers.refusals.errors import ErrorKind, UpstreamError
-from providers.refusals.learnt import Facts, learnt_of
+from providers.models import Listing
+from providers.refusals import ErrorKind, Facts, UpstreamError, headroom, learnt_of
 
 # The names of a provider's keys in the ledger: they distinguish the keys, and are not secret.
 

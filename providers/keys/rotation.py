@@ -12,12 +12,10 @@ from typing import TypeVar
 import msgspec
 
 from providers.dialects import Dialect, Loss
-from providers.exchange.forms import taught
-from providers.exchange.interface import Exchange, Request, Upstream, UpstreamAnswer
+from providers.exchange import Exchange, Request, Upstream, UpstreamAnswer, taught
 from providers.keys.availability import LONG_AGO_S
-from providers.models.listings import Listing
-from providers.refusals.errors import ErrorKind, UpstreamError
-from providers.refusals.learnt import Facts, learnt_of
+from providers.models import Listing
+from providers.refusals import ErrorKind, Facts, UpstreamError, learnt_of
 
 TRY_NEW_EVERY_S = 10.0  # a provider may need minutes until it knows a key everywhere; each try costs a round trip
 _MOST_KEYS = 3  # of one place: the new one, the previous one, and the one that has answered

@@ -1,1 +1,5 @@
 """What models are, take and cost, and what calls have used."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -13,7 +13,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 import msgspec
 
-from providers.refusals.errors import UNREADABLE, ErrorKind, UpstreamError
+from providers.refusals import UNREADABLE, ErrorKind, UpstreamError
 
 # Parses one entry of a provider's model list, in any of the known formats.
 

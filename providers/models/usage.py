@@ -11,8 +11,7 @@ from typing import Any
 
 import msgspec
 
-from providers.refusals.error_bodies import LARGE_BYTES
-from providers.refusals.errors import UNREADABLE
+from providers.refusals import LARGE_BYTES, UNREADABLE
 
 STANDARD = ""  # the tier of calls that ask for none
 FAST = "fast"  # Anthropic's ``speed``

@@ -13,7 +13,7 @@ from uuid import uuid4
 
 import msgspec
 
-from providers.bodies.large_bodies import encoded
+from providers.bodies import encoded
 from providers.dialects import (
     CHAT,
     SWITCH,
@@ -29,18 +29,24 @@ from providers.dialects import (
     wants_one_call,
     with_switch,
 )
-from providers.exchange.forms import Asked, Sent, adapted, learn, taken
-from providers.exchange.http_exchange import masked_headers, read_body
-from providers.exchange.interface import Exchange, Request, UpstreamAnswer
+from providers.exchange import (
+    Asked,
+    Exchange,
+    Request,
+    Sent,
+    UpstreamAnswer,
+    adapted,
+    learn,
+    masked_headers,
+    read_body,
+    taken,
+)
 from providers.http import Body
-from providers.keys.renewal import PAUSE_S, Fetched, Renewal
-from providers.models.listings import Listing
-from providers.models.usage import Usage
-from providers.refusals.error_bodies import error_of_response
-from providers.refusals.errors import ErrorKind, UpstreamError
-from providers.refusals.learnt import Facts
+from providers.keys import PAUSE_S, Fetched, Renewal
+from providers.models import Listing, Usage
+from providers.refusals import ErrorKind, Facts, UpstreamError, error_of_response
 from providers.upstreams.http_upstream import HttpUpstream, words_of_vendor
-from providers.vendors.demands import demanded
+from providers.vendors import demanded
 
 _STREAM, _WHOLE = "model/{model}/converse-stream", "model/{model}/converse"
 _LARGEST_ANSWER_BYTES = 128 * 1024 * 1024

@@ -14,37 +14,37 @@ from urllib.parse import quote
 import msgspec
 from yarl import URL
 
-from providers.bodies.large_bodies import check_room, encoded, raw_json
-from providers.bodies.sse import masked_body
+from providers.bodies import check_room, encoded, masked_body, raw_json
 from providers.dialects import DIALECTS, PIVOT, Dialect, Loss, ParameterNames, RequestFormat
-from providers.exchange.betas import NAMES as BETAS
-from providers.exchange.betas import quotable
-from providers.exchange.forms import (
+from providers.exchange import NAMES as BETAS
+from providers.exchange import (
     Asked,
+    Exchange,
     Fields,
+    HttpExchange,
+    HttpRest,
+    Request,
     Sent,
+    Steps,
+    TranslatedExchange,
+    UpstreamAnswer,
+    VendorsWords,
     adapted,
     answered,
+    comes_whole,
+    events_to_come,
     in_another_form,
     known_of,
     learn,
+    mark,
     may_teach,
+    quotable,
+    read_beginning,
+    read_body,
     taken,
     with_strict,
 )
-from providers.exchange.http_exchange import (
-    HttpExchange,
-    HttpRest,
-    TranslatedExchange,
-    comes_whole,
-    events_to_come,
-    read_beginning,
-    read_body,
-)
-from providers.exchange.http_exchange import masked_headers as masked
-from providers.exchange.interface import Exchange, Request, UpstreamAnswer
-from providers.exchange.multipart import Steps
-from providers.exchange.quotes import VendorsWords, mark
+from providers.exchange import masked_headers as masked
 from providers.http import (
     ACCEPTED,
     Batches,
@@ -59,16 +59,25 @@ from providers.http import (
     decoded,
 )
 from providers.http import Request as HttpRequest
-from providers.models.listings import Listing, read_pages
-from providers.refusals.error_bodies import error_of_response, fewest_entries, read_answer
-from providers.refusals.errors import ErrorKind, UpstreamError
-from providers.refusals.learnt import NOTHING, Facts, Learnt
-from providers.refusals.one_request import decide_by_fields
-from providers.refusals.redaction import Fleeting, redact
-from providers.refusals.rules import blames_request
-from providers.refusals.words import LARGEST_REQUEST_BYTES
-from providers.refusals.wrong_api import lacks_path, names_model
-from providers.vendors.catalog import Auth, Quirks, ignored, is_plain, losses, shape
+from providers.models import Listing, read_pages
+from providers.refusals import (
+    LARGEST_REQUEST_BYTES,
+    NOTHING,
+    ErrorKind,
+    Facts,
+    Fleeting,
+    Learnt,
+    UpstreamError,
+    blames_request,
+    decide_by_fields,
+    error_of_response,
+    fewest_entries,
+    lacks_path,
+    names_model,
+    read_answer,
+    redact,
+)
+from providers.vendors import Auth, Quirks, ignored, is_plain, losses, shape
 
 # The bodies of requests to providers: the client's fields in the vendor's shape, with the deployment's own.
 

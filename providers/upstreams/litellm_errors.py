@@ -7,9 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 import aiohttp
 import httpx
 
-from providers.refusals.error_bodies import error_of_response
-from providers.refusals.errors import ErrorKind, UpstreamError, is_shortage
-from providers.refusals.redaction import redact
+from providers.refusals import ErrorKind, UpstreamError, error_of_response, is_shortage, redact
 
 _BAD_REQUEST, _INTERNAL_SERVER_ERROR = 400, 500
 _LONGEST_CHAIN = 10

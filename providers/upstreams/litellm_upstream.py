@@ -9,17 +9,21 @@ from typing import Any
 
 import msgspec
 
-from providers.bodies.large_bodies import encoded
+from providers.bodies import encoded
 from providers.dialects import CHAT, Dialect, Loss, events_of_answer, raw_json
-from providers.exchange.forms import Asked, adapted, learn, taken
-from providers.exchange.interface import Exchange, Request, UpstreamAnswer
-from providers.exchange.quotes import VendorsWords
-from providers.models.listings import Listing
-from providers.refusals.error_bodies import error_of_response
-from providers.refusals.errors import ErrorKind, UpstreamError, is_shortage, out_of_descriptors
-from providers.refusals.learnt import Facts, Learnt
+from providers.exchange import Asked, Exchange, Request, UpstreamAnswer, VendorsWords, adapted, learn, taken
+from providers.models import Listing
+from providers.refusals import (
+    ErrorKind,
+    Facts,
+    Learnt,
+    UpstreamError,
+    error_of_response,
+    is_shortage,
+    out_of_descriptors,
+)
 from providers.upstreams.litellm_library import LiteLLM
-from providers.vendors.demands import demanded
+from providers.vendors import demanded
 
 # One answer from litellm as an ``Exchange``: its chunks as OpenAI's events, passed from one task to another.
 

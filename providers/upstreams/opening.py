@@ -6,16 +6,14 @@ from typing import Any
 import msgspec
 
 from providers.dialects import History
-from providers.exchange.interface import Upstream
+from providers.exchange import Upstream
 from providers.http import Batches, Names, TlsContexts, Versions
-from providers.keys.ring import KeyRing
-from providers.keys.rotation import Keys, RotatedKey, Rotation
-from providers.refusals.learnt import Learnt
-from providers.refusals.redaction import Fleeting
+from providers.keys import KeyRing, Keys, RotatedKey, Rotation
+from providers.refusals import Fleeting, Learnt
 from providers.upstreams.http_upstream import HttpUpstream
 from providers.upstreams.litellm_library import LiteLLM
 from providers.upstreams.litellm_upstream import LiteLLMUpstream
-from providers.vendors.catalog import Auth, ProviderKind, Quirks, Vendor
+from providers.vendors import Auth, ProviderKind, Quirks, Vendor
 
 
 class _Service(msgspec.Struct, frozen=True):

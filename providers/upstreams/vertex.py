@@ -12,11 +12,10 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from providers.exchange.interface import Exchange, Request, UpstreamAnswer
-from providers.keys.renewal import PAUSE_S, Fetched, Renewal
-from providers.models.listings import Listing
-from providers.refusals.errors import UpstreamError
-from providers.refusals.redaction import redact
+from providers.exchange import Exchange, Request, UpstreamAnswer
+from providers.keys import PAUSE_S, Fetched, Renewal
+from providers.models import Listing
+from providers.refusals import UpstreamError, redact
 from providers.upstreams.http_upstream import HttpUpstream
 
 _SCOPES = ("https://www.googleapis.com/auth/cloud-platform",)

@@ -24,8 +24,8 @@ from providers.dialects import (
     raw_json,
     with_signed_details,
 )
-from providers.models.families import Traits
-from providers.refusals.errors import UNREADABLE
+from providers.models import Traits
+from providers.refusals import UNREADABLE
 
 # How a vendor's chat API differs from OpenAI's, as data, and how requests are adapted to it. A row of the catalog
 # lists parameters that the vendor rejects or renames, so that one client request can be sent to all. Only the top

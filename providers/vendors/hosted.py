@@ -17,8 +17,8 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from providers.bodies.large_bodies import encoded
-from providers.refusals.errors import UNREADABLE
+from providers.bodies import encoded
+from providers.refusals import UNREADABLE
 
 # Tools by their type. Those of a request are read where each API is; all types that are not the client's run there.
 

@@ -27,12 +27,13 @@ def test_every_path_that_it_names_exists() -> None:
 
 def test_every_room_has_its_line_and_no_other() -> None:
     rooms = {
-        f"gateway/{path.name}/"
-        for path in (ROOT / "gateway").iterdir()
+        f"{package}/{path.name}/"
+        for package in ("gateway", "providers")
+        for path in (ROOT / package).iterdir()
         if path.is_dir() and not path.name.startswith((".", "_"))
     }
     listed = _ROOM.findall(PAGE)
-    assert {room for room in listed if room.startswith("gateway/")} == rooms
+    assert {room for room in listed if room.startswith(("gateway/", "providers/"))} == rooms
     assert [room for room in listed if not (ROOT / room).is_dir()] == []
 
 

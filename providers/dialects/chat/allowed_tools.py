@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import msgspec
 
 from providers.dialects.wording import Loss, Wording, raw_json
-from providers.refusals.errors import UNREADABLE
+from providers.refusals import UNREADABLE
 
 _WORD = b'"allowed_tools"'
 _ONLY = "it has no choice among several tools: it is sent these alone, and reads nothing that it cached with others"

@@ -30,8 +30,7 @@ from providers.dialects.events import (
     whole,
 )
 from providers.dialects.meanings import Details
-from providers.refusals.error_bodies import read_answer
-from providers.refusals.errors import SURPRISES, ErrorKind, UpstreamError
+from providers.refusals import SURPRISES, ErrorKind, UpstreamError, read_answer
 
 ENDING = DONE_EVENT
 

@@ -4,10 +4,9 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from providers.bodies.large_bodies import encoded
-from providers.bodies.sse import events
-from providers.models.usage import Usage
-from providers.refusals.errors import UNREADABLE
+from providers.bodies import encoded, events
+from providers.models import Usage
+from providers.refusals import UNREADABLE
 
 _chunk = msgspec.json.Decoder(dict[str, Any])
 

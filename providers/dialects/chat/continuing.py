@@ -6,8 +6,7 @@ from typing import Any
 
 import msgspec
 
-from providers.bodies.large_bodies import raw_json
-from providers.bodies.sse import events
+from providers.bodies import events, raw_json
 from providers.dialects.chat.answers import ENDING
 from providers.dialects.chat.deltas import delta_of
 from providers.dialects.continuing import (
@@ -27,7 +26,7 @@ from providers.dialects.continuing import (
 from providers.dialects.dialect import Translation
 from providers.dialects.events import DONE
 from providers.dialects.wording import Fields
-from providers.refusals.errors import UNREADABLE
+from providers.refusals import UNREADABLE
 
 _ONE = frozenset({b"null", b"1"})
 # Fields with which an answer is more than text, or a part of its text that cannot be given again.

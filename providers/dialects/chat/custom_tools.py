@@ -10,11 +10,11 @@ from typing import Any
 
 import msgspec
 
-from providers.bodies.large_bodies import encoded
+from providers.bodies import encoded
 from providers.dialects.chat.choices import OfChoices
 from providers.dialects.chat.deltas import CallNumbers, calls_in, string, written_arguments
 from providers.dialects.wording import Fields, Loss, Wording, raw_json
-from providers.refusals.errors import UNREADABLE
+from providers.refusals import UNREADABLE
 
 TAKES_TEXT = "custom_tools"  # in ``Habits.beyond``: it has such tools of its own
 CUSTOM, _FUNCTION, _INPUT = "custom", "function", "input"

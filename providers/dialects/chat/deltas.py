@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from providers.bodies.sse import complains, events
+from providers.bodies import complains, events
 from providers.dialects.dialect import Offered
 from providers.dialects.events import (
     DONE,
@@ -24,9 +24,8 @@ from providers.dialects.events import (
     replaces,
 )
 from providers.dialects.wording import GEMINIS, REDACTED, SIGNED, sealed_block
-from providers.models.usage import Usage, completed, usage_of
-from providers.refusals.error_bodies import base_code, error_in
-from providers.refusals.errors import FAILED, SURPRISES, UNREADABLE, ErrorKind, UpstreamError
+from providers.models import Usage, completed, usage_of
+from providers.refusals import FAILED, SURPRISES, UNREADABLE, ErrorKind, UpstreamError, base_code, error_in
 
 _decoder = msgspec.json.Decoder(dict[str, Any])
 

@@ -17,7 +17,7 @@ from providers.dialects.wording import (
     sealed_detail,
     signer_of,
 )
-from providers.refusals.errors import UNREADABLE
+from providers.refusals import UNREADABLE
 
 _NONE = msgspec.Raw(b"null")
 _calls = msgspec.json.Decoder(list[dict[str, msgspec.Raw]] | None)

@@ -11,9 +11,8 @@ import msgspec
 
 from providers.dialects.chat.deltas import texts_in, unsigned_in, with_deltas
 from providers.dialects.events import DONE, MOST_OF_ANSWER, SAME_CALL, WHOLE_CALL, Chunk, few, is_unread, no_json_object
-from providers.models.usage import usage_of
-from providers.refusals.error_bodies import base_code, error_in
-from providers.refusals.errors import FAILED, UNREADABLE, ErrorKind
+from providers.models import usage_of
+from providers.refusals import FAILED, UNREADABLE, ErrorKind, base_code, error_in
 
 
 class _Function(msgspec.Struct, gc=False):

@@ -14,7 +14,7 @@ from providers.dialects.chat.choices import OfChoices
 from providers.dialects.dialect import AS_CALL, Forced
 from providers.dialects.messages.fields import KeptSchema
 from providers.dialects.wording import Fields, Loss, Losses, Wording, raw_json
-from providers.refusals.errors import UNREADABLE
+from providers.refusals import UNREADABLE
 
 AS_AUTO = "this model takes no forced tool, so that it may answer without a call"
 THINKS_NOT = "this model calls no forced tool while it thinks"

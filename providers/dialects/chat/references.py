@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from providers.dialects.events import few, fit
-from providers.refusals.errors import UNREADABLE
+from providers.refusals import UNREADABLE
 
 KIND = "url_citation"
 BESIDE = frozenset({"citations", "search_results"})  # the choices of a chunk: xAI's, Perplexity's

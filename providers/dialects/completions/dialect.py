@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from providers.bodies.large_bodies import raw_json
+from providers.bodies import raw_json
 from providers.dialects.chat.answers import CHOICE, CHUNK, ENDING, events_of, failure
 from providers.dialects.chat.continuing import ChatSplice, Event, repairs_of_completions
 from providers.dialects.chat.events import choices, read_untyped
@@ -13,9 +13,8 @@ from providers.dialects.continuing import Begun, Continuing, Way, decoded_in, st
 from providers.dialects.dialect import AnswerFormat, Dialect, ParameterNames, RequestFormat
 from providers.dialects.events import DONE, Chunk, Gathering, few, index_of, join, no_answer, no_json_object, whole
 from providers.dialects.wording import Fields
-from providers.models.usage import usage_of
-from providers.refusals.error_bodies import error_in, read_answer
-from providers.refusals.errors import FAILED, SURPRISES, UNREADABLE, ErrorKind, UpstreamError
+from providers.models import usage_of
+from providers.refusals import FAILED, SURPRISES, UNREADABLE, ErrorKind, UpstreamError, error_in, read_answer
 
 # Reads one event of a completions stream: its text, usage, finish reason or error. Nearly every chunk fits the types
 # below. Where a provider sends other types, the event is decoded again without types, and fields that do not fit are

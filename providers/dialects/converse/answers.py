@@ -11,9 +11,17 @@ from providers.dialects.chat.references import of_converse
 from providers.dialects.converse.frames import Message
 from providers.dialects.events import DONE_EVENT, EarlyObject, Pieces, chat_reason, ended_with, few, fit, no_answer
 from providers.dialects.wording import REDACTED, SIGNED
-from providers.models.usage import Usage, tier_of, written_usage
-from providers.refusals.error_bodies import error_in, read_answer
-from providers.refusals.errors import SURPRISES, UNREADABLE, ErrorKind, UpstreamError, identifier, kind_of_status
+from providers.models import Usage, tier_of, written_usage
+from providers.refusals import (
+    SURPRISES,
+    UNREADABLE,
+    ErrorKind,
+    UpstreamError,
+    error_in,
+    identifier,
+    kind_of_status,
+    read_answer,
+)
 
 # The model's answer, or its last call, could not be read: an error unless something came before it. A stream's client
 # has pieces of such a call, which nothing but an error takes back.

@@ -10,7 +10,7 @@ from zlib import crc32
 
 import msgspec
 
-from providers.refusals.errors import ErrorKind, UpstreamError
+from providers.refusals import ErrorKind, UpstreamError
 
 _PRELUDE = Struct("!III")
 _CRC = Struct("!I")

@@ -40,8 +40,8 @@ from providers.dialects.wording import (
     is_null,
     raw_json,
 )
-from providers.models.families import traits_of
-from providers.refusals.errors import UNREADABLE
+from providers.models import traits_of
+from providers.refusals import UNREADABLE
 
 _INLINE = re.compile(r"data:([\w.+-]+/[\w.+-]+)(?:;[\w=-]+)*;base64,(.*)", re.DOTALL)
 _IMAGES: Mapping[str, str] = {

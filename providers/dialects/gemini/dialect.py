@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from providers.bodies.large_bodies import encoded
+from providers.bodies import encoded
 from providers.dialects import meanings
 from providers.dialects.chat.deltas import googles_in
 from providers.dialects.chat.forced_call import AS_AUTO, NO_TEXT, forced_among, loses_format, schema_of
@@ -84,8 +84,8 @@ from providers.dialects.wording import (
     raw_json,
     results_first,
 )
-from providers.models.families import traits_of
-from providers.refusals.errors import UNREADABLE
+from providers.models import traits_of
+from providers.refusals import UNREADABLE
 
 # Translates a chat completion request into a Gemini request.
 

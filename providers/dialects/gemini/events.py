@@ -27,9 +27,8 @@ from providers.dialects.events import (
     whole,
 )
 from providers.dialects.meanings import Details
-from providers.models.usage import Usage, tier_of
-from providers.refusals.error_bodies import error_in, read_answer
-from providers.refusals.errors import UNREADABLE, ErrorKind, UpstreamError
+from providers.models import Usage, tier_of
+from providers.refusals import UNREADABLE, ErrorKind, UpstreamError, error_in, read_answer
 
 # Google's errors: the words that belong to HTTP's statuses and to our kinds.
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from providers.bodies.large_bodies import encoded
+from providers.bodies import encoded
 from providers.dialects.gemini.fields import (
     IN_CONFIG,
     TIERS,
@@ -46,7 +46,7 @@ from providers.dialects.wording import (
     signer_of,
     with_properties,
 )
-from providers.refusals.errors import UNREADABLE
+from providers.refusals import UNREADABLE
 
 _NO_FIELD = "chat has no such field"
 _NO_PART = "chat has no such part"

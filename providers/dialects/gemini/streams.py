@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from providers.bodies.sse import events
+from providers.bodies import events
 from providers.dialects.chat.deltas import (
     THINKS,
     ChunkTranslation,
@@ -47,9 +47,8 @@ from providers.dialects.gemini.fields import IN_CONFIG
 from providers.dialects.gemini.request_to_chat import name_of_function
 from providers.dialects.messages.streams import Call, Calls
 from providers.dialects.wording import SIGNED, arguments_object, extra_content, with_blocks
-from providers.models.usage import Usage, completed, written_usage
-from providers.refusals.error_bodies import error_in
-from providers.refusals.errors import SURPRISES, UNREADABLE, ErrorKind, UpstreamError
+from providers.models import Usage, completed, written_usage
+from providers.refusals import SURPRISES, UNREADABLE, ErrorKind, UpstreamError, error_in
 
 _decoder = msgspec.json.Decoder(dict[str, Any])
 _number = msgspec.json.Decoder(int | None)

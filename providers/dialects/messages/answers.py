@@ -6,13 +6,12 @@ from typing import Any
 
 import msgspec
 
-from providers.bodies.sse import complains
+from providers.bodies import complains
 from providers.dialects.events import Chunk, Gathering, few, joined_arguments, no_answer
 from providers.dialects.meanings import Details
 from providers.dialects.messages.events import add_usage, error_of_event, type_of_kind
 from providers.dialects.wording import SAYS_NOTHING, arguments_object
-from providers.refusals.error_bodies import read_answer
-from providers.refusals.errors import UNREADABLE, ErrorKind, UpstreamError
+from providers.refusals import UNREADABLE, ErrorKind, UpstreamError, read_answer
 
 _RawObject = dict[str, msgspec.Raw]
 

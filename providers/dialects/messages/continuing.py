@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from providers.bodies.large_bodies import raw_json
+from providers.bodies import raw_json
 from providers.dialects.continuing import (
     Begun,
     Continuing,

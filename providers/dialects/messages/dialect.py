@@ -62,7 +62,7 @@ from providers.dialects.wording import (
     is_string,
     raw_json,
 )
-from providers.refusals.errors import UNREADABLE
+from providers.refusals import UNREADABLE
 
 # The text that one event of a Messages stream adds to the answer.
 

@@ -12,9 +12,8 @@ import msgspec
 from providers.dialects.events import DONE, Chunk, fit, no_json_object
 from providers.dialects.meanings import Details
 from providers.dialects.stored import KEEPS_NONE
-from providers.models.usage import FAST, Usage, stated_usd, tier_of
-from providers.refusals.error_bodies import error_in
-from providers.refusals.errors import UNREADABLE, ErrorKind, UpstreamError, kind_of_status
+from providers.models import FAST, Usage, stated_usd, tier_of
+from providers.refusals import UNREADABLE, ErrorKind, UpstreamError, error_in, kind_of_status
 
 # Anthropic's errors: their types, the mapping to our kinds, and an error's body.
 

@@ -27,8 +27,8 @@ from providers.dialects.wording import (
     raw_json,
     signer_of,
 )
-from providers.models.families import LeastThinking
-from providers.refusals.errors import UNREADABLE
+from providers.models import LeastThinking
+from providers.refusals import UNREADABLE
 
 CANNOT_THINK_ON = "Messages cannot continue reasoning after a tool without the earlier thinking blocks"
 

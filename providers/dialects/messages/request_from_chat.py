@@ -44,7 +44,7 @@ from providers.dialects.wording import (
     raw_json,
     results_first,
 )
-from providers.models.families import LeastThinking, Sampling
+from providers.models import LeastThinking, Sampling
 
 _IMAGE = re.compile(r"data:(image/(?:jpe?g|png|gif|webp));base64,(.*)", re.DOTALL)
 _FILE = re.compile(r"data:(application/pdf|text/plain);base64,(.*)", re.DOTALL)

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from providers.bodies.sse import events
+from providers.bodies import events
 from providers.dialects.chat.deltas import (
     OF_CALLS,
     THINKS,
@@ -53,8 +53,8 @@ from providers.dialects.wording import (
     sealed_data,
     short_name,
 )
-from providers.models.usage import Usage, written_usage
-from providers.refusals.errors import SURPRISES, ErrorKind, UpstreamError
+from providers.models import Usage, written_usage
+from providers.refusals import SURPRISES, ErrorKind, UpstreamError
 
 _OBJECTS = frozenset({"{", '"', "n"})  # the first characters of an object, one that is encoded twice, and null
 

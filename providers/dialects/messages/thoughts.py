@@ -36,8 +36,8 @@ from providers.dialects.wording import (
     raw_json,
     signer_of,
 )
-from providers.models.families import LeastThinking, Sampling, traits_of
-from providers.refusals.errors import UNREADABLE
+from providers.models import LeastThinking, Sampling, traits_of
+from providers.refusals import UNREADABLE
 
 # In what models that speak Messages differ: their limits, their way of thinking, their sampling parameters.
 

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from providers.dialects.wording import Fields, Loss, Wording, raw_json
-from providers.refusals.errors import UNREADABLE
+from providers.refusals import UNREADABLE
 
 # From this version on no document stands in a turn of the assistant, and no text of the user has citations, while those
 # of the assistant, and the switch of a document of the user, stay (platform.claude.com/docs/en/api/versioning, read on

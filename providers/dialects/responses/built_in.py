@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from providers.bodies.large_bodies import encoded
+from providers.bodies import encoded
 from providers.dialects.wording import as_error, raw_json
 
 Json = dict[str, Any]

@@ -48,8 +48,8 @@ from providers.dialects.responses.stream_to_chat import ToChat
 from providers.dialects.responses.turns import place_of, with_thoughts, without_lost_thoughts
 from providers.dialects.unshown import unshown
 from providers.dialects.wording import SEALED, Fields, Loss, Malformed, Wording, raw_json
-from providers.models.families import traits_of
-from providers.refusals.errors import UNREADABLE
+from providers.models import traits_of
+from providers.refusals import UNREADABLE
 
 # The text that one event of a Responses stream adds to the answer.
 

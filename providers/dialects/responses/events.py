@@ -11,15 +11,14 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from providers.bodies.sse import events
+from providers.bodies import events
 from providers.dialects.chat.deltas import string, written_arguments
 from providers.dialects.events import DONE, Chunk, Gathering, few, no_answer, no_json_object
 from providers.dialects.reading import RawObject
 from providers.dialects.responses.fields import EventWriter, upstream_error, usage_of_response
 from providers.dialects.wording import raw_json
-from providers.models.usage import Usage
-from providers.refusals.error_bodies import read_answer
-from providers.refusals.errors import UNREADABLE, ErrorKind, UpstreamError
+from providers.models import Usage
+from providers.refusals import UNREADABLE, ErrorKind, UpstreamError, read_answer
 
 # Reads JSON objects leniently: fields of another type than expected are ignored.
 

@@ -10,9 +10,8 @@ from providers.dialects.meanings import CODES, Details
 from providers.dialects.reading import RawObject, each_at, needed_at
 from providers.dialects.responses.built_in import BUILT_IN, BuiltIn, built_in
 from providers.dialects.wording import REDACTED, SIGNED, Losses, Malformed, decoded, flat_name, raw_json
-from providers.models.usage import Usage, usage_of
-from providers.refusals.error_bodies import error_in
-from providers.refusals.errors import ErrorKind, UpstreamError
+from providers.models import Usage, usage_of
+from providers.refusals import ErrorKind, UpstreamError, error_in
 
 # Fields of any object that change no answer. Here the reason is that of the others.
 # The least ``max_output_tokens``: "integer below minimum value. Expected a value >= 16", as reported in

@@ -32,7 +32,7 @@ from providers.dialects.wording import (
     sealed_data,
     written_object,
 )
-from providers.refusals.errors import UNREADABLE
+from providers.refusals import UNREADABLE
 
 # Translates the messages of a chat completion into the input items of a Responses request.
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from providers.bodies.large_bodies import encoded
+from providers.bodies import encoded
 from providers.dialects.reading import RawObject, each_at, inner_at, needed_at, object_at, present, said_of
 from providers.dialects.responses.built_in import (
     BUILT_IN,
@@ -50,7 +50,7 @@ from providers.dialects.wording import (
     with_properties,
     written_object,
 )
-from providers.refusals.errors import UNREADABLE
+from providers.refusals import UNREADABLE
 
 # Translates the input items of a Responses request into the messages of a chat completion.
 

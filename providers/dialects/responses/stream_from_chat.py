@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from providers.bodies.sse import events
+from providers.bodies import events
 from providers.dialects.chat.deltas import (
     OF_CALLS,
     THINKS,
@@ -39,8 +39,8 @@ from providers.dialects.responses.fields import (
     responses_usage,
 )
 from providers.dialects.wording import OF_CALL, OF_TEXT, REDACTED, UniqueIds, arguments_object, decoded
-from providers.models.usage import Usage
-from providers.refusals.errors import UNREADABLE
+from providers.models import Usage
+from providers.refusals import UNREADABLE
 
 # The output items of a response while they are streamed, each with its events in the API's order.
 

@@ -4,17 +4,17 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from providers.bodies.sse import events
+from providers.bodies import events
 from providers.dialects.chat.deltas import complaint, written_arguments
 from providers.dialects.events import DONE, DONE_EVENT, EarlyObject, chat_reason, few
 from providers.dialects.responses.events import FAILED, lenient, read, usage_in
 from providers.dialects.responses.fields import chat_usage
 from providers.dialects.sealed import Place, Seal
 from providers.dialects.wording import OPENAIS
-from providers.refusals.errors import UNREADABLE
+from providers.refusals import UNREADABLE
 
 if TYPE_CHECKING:
-    from providers.models.usage import Usage
+    from providers.models import Usage
 
 _NULL = msgspec.Raw(b"null")
 _PLAIN = {  # by the type of an event: the kind of its delta, and chat's field

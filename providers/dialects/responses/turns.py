@@ -6,8 +6,7 @@ from typing import Any
 
 import msgspec
 
-from providers.bodies.large_bodies import encoded
-from providers.bodies.sse import as_utf8, events
+from providers.bodies import as_utf8, encoded, events
 from providers.dialects.dialect import Habits
 from providers.dialects.reading import RawObject
 from providers.dialects.responses.events import ENDS
@@ -15,7 +14,7 @@ from providers.dialects.responses.fields import EventWriter, responses_usage, th
 from providers.dialects.responses.stream_from_chat import TRANSLATED, Echo
 from providers.dialects.unshown import Entry
 from providers.dialects.wording import Loss, Wording, decoded, googles, raw_json
-from providers.refusals.errors import UNREADABLE
+from providers.refusals import UNREADABLE
 
 _TELLING = re.compile(rb'"type"\s*:\s*"response\.(?:created|completed|incomplete|output_item\.done)"')
 # Items whose ids are names only: another provider may refuse a foreign one.

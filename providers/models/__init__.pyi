@@ -1,0 +1,15 @@
+from .families import LeastThinking as LeastThinking
+from .families import Sampling as Sampling
+from .families import Traits as Traits
+from .families import traits_of as traits_of
+from .listings import Listing as Listing
+from .listings import read_pages as read_pages
+from .usage import FAST as FAST
+from .usage import Usage as Usage
+from .usage import completed as completed
+from .usage import outline as outline
+from .usage import reported as reported
+from .usage import stated_usd as stated_usd
+from .usage import tier_of as tier_of
+from .usage import usage_of as usage_of
+from .usage import written_usage as written_usage

@@ -1,0 +1,15 @@
+from .catalog import DEFAULTS as DEFAULTS
+from .catalog import DEVELOPER as DEVELOPER
+from .catalog import Auth as Auth
+from .catalog import ProviderKind as ProviderKind
+from .catalog import Quirks as Quirks
+from .catalog import Vendor as Vendor
+from .catalog import ignored as ignored
+from .catalog import is_plain as is_plain
+from .catalog import losses as losses
+from .catalog import shape as shape
+from .demands import Demand as Demand
+from .demands import demand_of as demand_of
+from .demands import demanded as demanded
+from .demands import may_go as may_go
+from .demands import members_named as members_named
