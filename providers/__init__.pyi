@@ -55,6 +55,8 @@ from .keys.availability import LONG_AGO_S as LONG_AGO_S
 from .keys.availability import Availability as Availability
 from .keys.availability import Readiness as Readiness
 from .keys.availability import Waits as Waits
+from .keys.renewal import FileStates as FileStates
+from .keys.renewal import file_states as file_states
 from .keys.ring import has_several_keys as has_several_keys
 from .keys.rotation import Keys as Keys
 from .keys.rotation import Rotation as Rotation

@@ -26,6 +26,7 @@ from gateway.settings import Role, SignInSettings, is_safe_url
 
 if TYPE_CHECKING:
     from gateway.keys.issuers import Issuer, Web
+    from providers.http import TlsContexts
 
 PEOPLE = "oidc:"  # prefix of their names, so that none equals a client's
 COOKIE = "holeshot-sign-in"
@@ -51,9 +52,12 @@ class Begun(msgspec.Struct, frozen=True):
 class SignIn:
     """Signs people in at the configured provider. ``secret``, never empty, is the key that signs cookies."""
 
-    def __init__(self, *, clock: Callable[[], float], unix_clock: Callable[[], float]) -> None:
+    def __init__(
+        self, *, clock: Callable[[], float], unix_clock: Callable[[], float], tls: "TlsContexts | None" = None
+    ) -> None:
         self._clock = clock
         self._unix_clock = unix_clock
+        self._tls = tls
         self._web: Web | None = None
         self._issuer: Issuer | None = None
         self._failed_at: float | None = None
@@ -156,7 +160,7 @@ class SignIn:
         from gateway.keys.issuers import Issuer, Web  # noqa: PLC0415 - 9 MB, and few have a provider
 
         if self._web is None:
-            self._web = Web(f"holeshot/{__version__}")
+            self._web = Web(f"holeshot/{__version__}", self._tls)
         known = self._issuer
         if known is None or (known.address, known.algorithms) != (settings.issuer, frozenset(settings.algorithms)):
             known = self._issuer = Issuer(settings.issuer, settings.algorithms, self._web, clock=self._clock)

@@ -18,7 +18,7 @@ from gateway.alerts.alert import Alert, Delivery, Event, Message, Scope, Severit
 from gateway.core.terminal_text import visible
 from gateway.settings import Format, WebhookSettings, key_of
 from providers import redact
-from providers.http import proxy_of
+from providers.http import TlsContexts, proxy_of
 
 # Messages as JSON, and in the format of Slack's incoming webhooks.
 
@@ -153,7 +153,16 @@ _CAUSES: Mapping[type[Exception], str] = {
 class Sender:
     """Sends messages. Redirects are not followed: a checked address must not lead to another receiver."""
 
-    def __init__(self, *, unix_clock: Callable[[], float], user_agent: str, timeout_s: float = TIMEOUT_S) -> None:
+    def __init__(
+        self,
+        *,
+        unix_clock: Callable[[], float],
+        user_agent: str,
+        timeout_s: float = TIMEOUT_S,
+        tls: TlsContexts | None = None,
+    ) -> None:
+        """``tls``: contexts that others use, too; None: its own."""
+        self._tls = tls or TlsContexts()
         self._unix_clock = unix_clock
         self._user_agent = user_agent
         self._timeout_s = timeout_s
@@ -173,7 +182,12 @@ class Sender:
         try:
             through = _through(url)
             async with session.post(
-                url, data=content, headers=headers | through.headers, allow_redirects=False, **through.options
+                url,
+                data=content,
+                headers=headers | through.headers,
+                allow_redirects=False,
+                ssl=self._tls.of(url),
+                **through.options,
             ) as response:
                 reply = b""
                 with suppress(aiohttp.ClientError, OSError, TimeoutError, ValueError):  # the status is enough

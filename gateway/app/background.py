@@ -91,7 +91,7 @@ def alerts(
         listener=metrics,
         is_away=lambda: runtime.store is None and ledger.is_away,
     )
-    sender = Sender(unix_clock=runtime.unix_clock, user_agent=f"holeshot/{__version__}")
+    sender = Sender(unix_clock=runtime.unix_clock, user_agent=f"holeshot/{__version__}", tls=runtime.tls)
     delivery = Delivery(
         [book, own],
         sender,

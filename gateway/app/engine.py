@@ -35,7 +35,7 @@ from gateway.racing import (
 )
 from gateway.settings import Settings
 from gateway.steering import REFRESH_EVERY_S, MemoryBoard, Outages, Spending, Steering, Strikes
-from providers.http import Batches
+from providers.http import Batches, TlsContexts
 
 if TYPE_CHECKING:
     from gateway.ledger import Ledger, Store
@@ -67,6 +67,7 @@ class Runtime(msgspec.Struct, frozen=True, kw_only=True):
     random: Random = msgspec.field(default_factory=Random)  # for load balancing, not for security
     new_id: Callable[[], str] = new_id
     open_upstream: OpenUpstream | None = None  # None: over the network
+    tls: TlsContexts = msgspec.field(default_factory=TlsContexts)  # of all connections that it opens over HTTP
     probe_book: ProbeBook | None = None  # None: the same database
     store: "Store | None" = None  # None: the database in the settings
     lease_times: "Times | None" = None  # None: the usual ones
@@ -121,7 +122,7 @@ class Engine:
         self.attempts = attempts or AttemptTasks[Attempt]()
         self.outbox = outbox = outbox or Outbox()
         self.tasks = BackgroundTasks()
-        self.fleets = Fleets(runtime.open_upstream, self.tasks, batches, own_key)
+        self.fleets = Fleets(runtime.open_upstream, self.tasks, batches, own_key, runtime.tls)
         self.steering = Steering(
             board or MemoryBoard(),
             clock=clock,

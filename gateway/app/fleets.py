@@ -96,13 +96,18 @@ class Upstreams:
     """
 
     def __init__(
-        self, *, rotates: bool = False, on_fact: OnFact = _tell_nobody, batches: Batches | None = None
+        self,
+        *,
+        rotates: bool = False,
+        on_fact: OnFact = _tell_nobody,
+        batches: Batches | None = None,
+        tls: TlsContexts | None = None,
     ) -> None:
         self._rotates = rotates
         self._on_fact = on_fact
         self._learnt: dict[str, tuple[tuple[object, ...], Learnt]] = {}  # by provider: its address
         self._litellm = LiteLLM()
-        self._tls = TlsContexts()
+        self._tls = tls or TlsContexts()
         self.names = Names(tell=log_resolver)
         self._batches = batches
         self._known: dict[str, tuple[tuple[object, ...], dict[int | str, Keys]]] = {}  # by provider: address, keys
@@ -205,11 +210,12 @@ class Fleets:
         tasks: BackgroundTasks,
         batches: Batches | None = None,
         own_key: str = "",
+        tls: TlsContexts | None = None,
     ) -> None:
         self.retiring: asyncio.Task[None] | None = None  # closes the fleet that was replaced last
         self._catalog = load_catalog()
         self.tell: OnFact | None = None  # the other replicas, what refusals have taught
-        self._upstreams = Upstreams(rotates=True, on_fact=self._on_fact, batches=batches)
+        self._upstreams = Upstreams(rotates=True, on_fact=self._on_fact, batches=batches, tls=tls)
         self._is_given = open_upstream is not None
         self._open_upstream = open_upstream or self._upstreams.open
         self._tasks = tasks

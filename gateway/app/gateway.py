@@ -82,6 +82,7 @@ def _clickhouse(settings: Settings, runtime: Runtime, address: Address | None) -
         address=address,
         clock=runtime.clock,
         unix_clock=runtime.unix_clock,
+        tls=runtime.tls,
     )
 
 
@@ -295,6 +296,10 @@ class Gateway:
         self.probes = prober(self.context, shared, database, self.ledger, self.metrics)
         self.application = application(self.context, self.operations)
 
+    def trust_anew(self) -> None:
+        """Let new connections trust the certificate authorities that are there now."""
+        self._runtime.tls.renew()
+
     async def start(self, *, database_answers: bool = True) -> None:
         """Start shipping rows and sharing the leaderboard; both stores may be away.
 
@@ -372,7 +377,9 @@ class Gateway:
         if self._sign_in is None:
             from gateway.admin.sign_in import SignIn  # noqa: PLC0415 - memory: off by default
 
-            self._sign_in = SignIn(clock=self._runtime.clock, unix_clock=self._runtime.unix_clock)
+            self._sign_in = SignIn(
+                clock=self._runtime.clock, unix_clock=self._runtime.unix_clock, tls=self._runtime.tls
+            )
         return self._sign_in
 
     def _answer_memory(self, settings: Settings) -> AnswerMemory:

@@ -238,7 +238,7 @@ def client_tokens(
         running = Tokens(
             keys.table,
             role_of,
-            Web(f"holeshot/{__version__}"),
+            Web(f"holeshot/{__version__}", runtime.tls),
             clock=runtime.clock,
             unix_clock=runtime.unix_clock,
         )

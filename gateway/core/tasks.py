@@ -10,6 +10,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from providers import FileStates, file_states
+
 
 class BackgroundTasks:
     """Owns tasks that handle their own errors; ``close`` cancels and awaits them."""
@@ -109,8 +111,6 @@ class LongestTurns:
 
 # Detects changes of files by checking them from time to time.
 
-State = tuple[tuple[int, ...] | None, ...]
-
 
 class WatchedFiles:
     """Some files that belong together: a change of one is a change of all."""
@@ -118,12 +118,12 @@ class WatchedFiles:
     def __init__(self, paths: Sequence[Path]) -> None:
         """Watch ``paths``. Unless ``note`` is called, their current state is a change: what was read may be older."""
         self._paths = paths
-        self._taken: State = ()
-        self._last: State = ()
+        self._taken: FileStates = ()
+        self._last: FileStates = ()
 
     def note(self) -> None:
         """Record their current state as known. Call it before reading them."""
-        self._taken = self._last = tuple(map(_state, self._paths))
+        self._taken = self._last = file_states(self._paths)
 
     def watch(self, paths: Sequence[Path]) -> None:
         """Watch ``paths`` instead; if they differ from the old ones, their current state is a change."""
@@ -132,21 +132,12 @@ class WatchedFiles:
 
     def have_changed(self) -> bool:
         """Whether any has changed, and none since the last check: they are no longer being written."""
-        state, last = tuple(map(_state, self._paths)), self._last
+        state, last = file_states(self._paths), self._last
         self._last = state
         if state in (self._taken, ()) or state != last:
             return False
         self._taken = state
         return True
-
-
-def _state(path: Path) -> tuple[int, ...] | None:
-    """Return a value that changes with the file; None if there is no file."""
-    try:
-        stat = path.stat()
-    except OSError:
-        return None
-    return stat.st_mtime_ns, stat.st_size, stat.st_ino
 
 
 def mask_signals(numbers: Iterable[int], *, blocked: bool) -> None:

@@ -18,7 +18,7 @@ import structlog
 
 from gateway.settings import is_safe_url
 from providers import UNREADABLE
-from providers.http import is_direct
+from providers.http import TlsContexts, is_direct
 
 TIMEOUT_S = 5.0  # of one request to an issuer; a client may wait for it
 LARGEST = 1024 * 1024  # bytes of an answer
@@ -54,8 +54,10 @@ class IssuerAnswer(msgspec.Struct, frozen=True):
 class Web:
     """HTTP to issuers. Redirects are not followed, and cookies not kept."""
 
-    def __init__(self, user_agent: str) -> None:
+    def __init__(self, user_agent: str, tls: TlsContexts | None = None) -> None:
+        """``tls``: contexts that others use, too; None: its own."""
         self._user_agent = user_agent
+        self._tls = tls or TlsContexts()
         self._session: aiohttp.ClientSession | None = None
 
     async def get(self, url: str, headers: Mapping[str, str] | None = None) -> Mapping[str, Any]:
@@ -88,7 +90,13 @@ class Web:
         sent = {"accept": "application/json", "user-agent": self._user_agent, **headers}
         try:
             async with self._session.request(
-                method, url, headers=sent, data=form, allow_redirects=False, proxy=_proxy_of(url)
+                method,
+                url,
+                headers=sent,
+                data=form,
+                allow_redirects=False,
+                proxy=_proxy_of(url),
+                ssl=self._tls.of(url),
             ) as response:
                 body = b""
                 async for piece in response.content.iter_any():

@@ -8,7 +8,7 @@ A reload never removes authentication: that takes a restart.
 import asyncio
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from math import inf
 from pathlib import Path
@@ -71,11 +71,11 @@ class ConfigurationSource(msgspec.Struct, frozen=True):
         return (*(() if self.path is None else (self.path,)), *self.references.files)
 
 
-class RenewableCertificate(Protocol):
-    """The TLS certificate, which is read again together with the configuration."""
+class Renewable(Protocol):
+    """Certificates in files, which are read again together with the configuration."""
 
     def look(self, *, at_once: bool) -> None:
-        """Read it again if it has changed; ``at_once``: even if it may still be being written."""
+        """Read them again if they have changed; ``at_once``: even if they may still be being written."""
 
 
 class ConfigurationRefusedError(Exception):
@@ -197,14 +197,14 @@ class Reloader:
         self,
         gateway: Gateway,
         source: ConfigurationSource,
-        certificate: RenewableCertificate | None = None,
+        certificates: Sequence[Renewable] = (),
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Start watching the files of ``source``; ``certificate`` is checked too. ``clock``: monotonic, in seconds."""
+        """Start watching the files of ``source``, and ``certificates``. ``clock``: monotonic, in seconds."""
         self._gateway = gateway
         self._source = source
         self._files = WatchedFiles(source.files)
-        self._certificate = certificate
+        self._certificates = certificates
         self._doubts = Doubts(clock)
         self._is_confirmed = False  # by SIGHUP
         self._log = structlog.get_logger()
@@ -249,8 +249,8 @@ class Reloader:
             is_wanted = self._wanted.is_set()
             self._wanted.clear()
             is_confirmed, self._is_confirmed = self._is_confirmed, False
-            if self._certificate is not None:
-                self._certificate.look(at_once=is_wanted)
+            for certificate in self._certificates:
+                certificate.look(at_once=is_wanted)
             is_due = self._source.references.is_due() or self._doubts.is_due()
             if self._files.have_changed() or is_wanted or is_due:
                 try:

@@ -50,7 +50,7 @@ from gateway.server.listener import (
     raise_limit,
 )
 from gateway.server.reload import ConfigurationSource, Latest, Reloader, check_opens
-from gateway.server.tls import Certificate, open_context
+from gateway.server.tls import Authorities, Certificate, open_context, problem_of_authorities
 from gateway.settings import Settings, is_pattern, near_keys, who_can_race
 from gateway.watching import logs
 from gateway.watching.logs import Lines
@@ -357,7 +357,7 @@ def run(settings: Settings, source: ConfigurationSource) -> None:
     # Event gateway.descriptors: How many files and sockets the process may open, and clients of them.
     # Do: Nothing.
     structlog.get_logger().debug("gateway.descriptors", limit=descriptors, clients=descriptor_budget(descriptors))
-    _check_authorities(os.environ.get("SSL_CERT_FILE"))
+    _check_authorities(os.environ)
     _check_no_proxy()
     _check_python(sys.version_info[:2])
     _check_prices(datetime.now(UTC).date(), settings.prices.file)
@@ -424,7 +424,8 @@ async def _serve(
         await gateway.start(database_answers=database_answers)
         stack.push_async_callback(gateway.close)
         certificate = await _open(gateway, sock, settings, stack, peers)
-        reloader = Reloader(gateway, source, certificate)
+        authorities = Authorities(gateway.trust_anew, os.environ)
+        reloader = Reloader(gateway, source, [authorities] if certificate is None else [authorities, certificate])
         stack.push_async_callback(reloader.close)
         _freeze_garbage()
         _announce(settings, sock, has_file=source.path is not None)
@@ -465,18 +466,13 @@ async def _lame_duck(gateway: Gateway, stop: "_StopSignals", grace_s: float) -> 
         await pause(duck_s, stop.is_urgent)
 
 
-def _check_authorities(path: str | None) -> None:
-    """Log if SSL_CERT_FILE cannot be used: OpenSSL ignores that silently."""
-    if not path:
-        return
-    try:
-        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(path)
-    except OSError as error:
-        problem = f"SSL_CERT_FILE names {path}, which cannot be used: {error.strerror or 'it holds no certificate'}"
+def _check_authorities(environ: Mapping[str, str]) -> None:
+    """Log if SSL_CERT_FILE cannot be used."""
+    if (problem := problem_of_authorities(environ)) is not None:
         effect = "providers with a private authority are not trusted; correct the variable, or unset it"
         # Event tls.authorities_missing: The file in `SSL_CERT_FILE` cannot be used, so providers with a private
         # authority are not trusted.
-        # Do: Correct the variable, or unset it, and restart.
+        # Do: Correct the file, which is read again, or the variable, and restart.
         structlog.get_logger().warning("tls.authorities_missing", problem=problem, effect=effect)
 
 

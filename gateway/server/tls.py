@@ -1,16 +1,14 @@
-"""TLS on the gateway's port: certificate and key, read again when they change."""
+"""TLS: the certificate of the gateway's port, and the authorities that it trusts; read again when they change."""
 
 import ssl
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import structlog
 
 from gateway.core.tasks import WatchedFiles
 from gateway.settings import TlsSettings
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from providers.http import authority_files
 
 _VERSIONS = {"1.2": ssl.TLSVersion.TLSv1_2, "1.3": ssl.TLSVersion.TLSv1_3}
 
@@ -76,6 +74,53 @@ class Certificate:
         # Event tls.reloaded: The changed certificate is used for new connections.
         # Do: Nothing.
         self._log.info("tls.reloaded", certificate=self._settings.certificate)
+
+
+class Authorities:
+    """The authorities that the gateway trusts: OpenSSL's own, or those in SSL_CERT_FILE and SSL_CERT_DIR."""
+
+    def __init__(self, renew: Callable[[], None], environ: Mapping[str, str]) -> None:
+        """``renew`` lets new connections trust what is there then. What is there now is known to those before."""
+        self._renew = renew
+        self._environ = environ
+        self._files = WatchedFiles(tuple(authority_files(environ)))
+        self._files.note()
+        self._log = structlog.get_logger()
+
+    def look(self, *, at_once: bool) -> None:
+        """Have them read again if they have changed; if SSL_CERT_FILE cannot be used, those before stay trusted.
+
+        ``at_once``: also if they may still be in the process of being written.
+        """
+        self._files.watch(tuple(authority_files(self._environ)))
+        has_changed = self._files.have_changed()
+        if not (has_changed or at_once):
+            return
+        if (problem := problem_of_authorities(self._environ)) is not None:
+            # Event tls.authorities_invalid: The changed file in `SSL_CERT_FILE` cannot be used (`problem`). What was in
+            # it before stays trusted.
+            # Do: Correct the file.
+            self._log.error("tls.authorities_invalid", problem=problem, effect="the authorities before stay trusted")
+            return
+        self._renew()
+        if not has_changed:
+            return
+        # Event tls.authorities_reloaded: New connections to providers, receivers of alerts, issuers and ClickHouse
+        # trust the authorities that are there now.
+        # Do: Nothing.
+        self._log.info("tls.authorities_reloaded")
+
+
+def problem_of_authorities(environ: Mapping[str, str]) -> str | None:
+    """Return why SSL_CERT_FILE cannot be used, which OpenSSL ignores silently; None: it can, or is not set."""
+    path = environ.get("SSL_CERT_FILE")
+    if not path:
+        return None
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(path)
+    except OSError as error:
+        return f"SSL_CERT_FILE names {path}, which cannot be used: {error.strerror or 'it holds no certificate'}"
+    return None
 
 
 def _check_is_readable(name: str, path: str) -> None:

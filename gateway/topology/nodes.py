@@ -7,6 +7,7 @@ and takes seconds for that, whatever the time-out.
 """
 
 import asyncio
+import os
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -14,14 +15,15 @@ from functools import cache
 from hashlib import sha1
 from itertools import count
 from math import log10
+from pathlib import Path
 from typing import Any
 from zlib import crc32
 
 from redis.asyncio import Redis
 from redis.asyncio.client import PubSub
-from redis.asyncio.connection import ConnectionPool, parse_url
+from redis.asyncio.connection import ConnectionPool, SSLConnection, parse_url
 from redis.asyncio.retry import Retry
-from redis.asyncio.sentinel import Sentinel
+from redis.asyncio.sentinel import Sentinel, SentinelManagedConnection
 from redis.backoff import NoBackoff
 from redis.crc import REDIS_CLUSTER_HASH_SLOTS, key_slot
 from redis.credentials import CredentialProvider
@@ -40,6 +42,8 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 
 from gateway.core.addresses import Address
 from gateway.topology.urls import Node, RedisUrl, UnusableTopologyError, read_url
+from providers import FileStates, file_states
+from providers.http import authority_files
 
 TIMEOUT_S = 1.0  # for connecting, and for each reply
 
@@ -64,6 +68,24 @@ def round_s(least_s: float, processes: int, own: str) -> float:
     """
     longer = min(LONGEST, max(1.0, float(processes ** log10(2.0)) / 2.0))
     return least_s * longer * (1.0 - crc32(own.encode()) / 2**32 / 10.0)
+
+
+class _Encrypted(SSLConnection):
+    """A connection over TLS. Files that have changed since its last handshake, and authorities, are read again."""
+
+    _read: FileStates | None = None
+
+    def _connection_arguments(self) -> Mapping[str, Any]:
+        tls = self.ssl_context
+        named = (tls.ca_certs, tls.ca_path, tls.certfile, tls.keyfile)
+        states = file_states([*(Path(each) for each in named if each), *authority_files(os.environ)])
+        if states != self._read:
+            self._read, tls.context = states, None
+        return super()._connection_arguments()
+
+
+class _EncryptedMaster(SentinelManagedConnection, _Encrypted):
+    """Likewise to the master that Sentinels name."""
 
 
 class SlotMap:
@@ -123,6 +145,14 @@ class _Login(CredentialProvider):
         return self.get_credentials()
 
 
+def _options(url: RedisUrl) -> dict[str, Any]:
+    """Return what the URL says, but for the login."""
+    said: dict[str, Any] = {**parse_url(url.plain)}
+    if said.get("connection_class") is SSLConnection:
+        said["connection_class"] = _Encrypted
+    return {name: each for name, each in said.items() if name not in {"username", "password"}}
+
+
 def _of_nodes(url: RedisUrl) -> tuple[str, str]:
     options = parse_url(url.plain)
     return str(options.get("username") or ""), str(options.get("password") or "")
@@ -159,7 +189,7 @@ class Nodes:
             "socket_timeout": timeout_s,
             "socket_connect_timeout": timeout_s,
             "retry": Retry(NoBackoff(), 0),  # the next round is the retry
-            **{name: each for name, each in parse_url(url.plain).items() if name not in {"username", "password"}},
+            **_options(url),
             "credential_provider": _Login(address, _of_nodes),
         }
         self._sentinel = _sentinel(address, url, self._options, timeout_s) if url.kind == "sentinel" else None
@@ -340,8 +370,9 @@ class Nodes:
         """Return a client of the node at ``address``; None: the one in the URL."""
         if self._sentinel is not None:
             options = {name: each for name, each in self._options.items() if name not in {"host", "port"}}
-            is_ssl = bool(options.pop("connection_class", None))
-            return self._sentinel.master_for(self._url.service, ssl=is_ssl, **options)  # type: ignore[no-any-return] # it is one
+            if "connection_class" in options:
+                options["connection_class"] = _EncryptedMaster
+            return self._sentinel.master_for(self._url.service, **options)  # type: ignore[no-any-return] # it is one
         options = dict(self._options)
         if address is not None:
             options.pop("path", None)
@@ -550,11 +581,16 @@ def _sentinel(address: Address, url: RedisUrl, options: Mapping[str, Any], timeo
     # Sentinels are queried one after the other, all within the time of a round, even if only the last one answers.
     each_s = timeout_s / (len(url.hosts) + 1)
     tls = {name: each for name, each in options.items() if name.startswith("ssl_")}
-    if "connection_class" in options:
+    is_encrypted = options.get("connection_class") is _Encrypted
+    if is_encrypted:
         tls["ssl"] = True
     limits = {"socket_timeout": each_s, "socket_connect_timeout": each_s, "retry": Retry(NoBackoff(), 0)}
     login = _Login(address, _of_sentinels)
-    return Sentinel(url.hosts, sentinel_kwargs={**limits, **tls, "credential_provider": login})  # type: ignore[no-untyped-call] # as its documentation has it
+    kwargs = {**limits, **tls, "credential_provider": login}
+    made = Sentinel(url.hosts, sentinel_kwargs=kwargs)  # type: ignore[no-untyped-call] # as its documentation has it
+    for each in made.sentinels if is_encrypted else ():
+        each.connection_pool.connection_class = _Encrypted
+    return made
 
 
 def _ignore_failure(task: "asyncio.Task[None]") -> None:

@@ -372,11 +372,16 @@ def _read_body(response: requests.Response, until_s: float) -> bytes:
 
 
 class _Session(requests.Session):
-    """A session that reads NO_PROXY as the gateway does, which names more than ``requests`` understands."""
+    """A session that reads NO_PROXY as the gateway does, which names more than ``requests`` understands.
+
+    OTEL_EXPORTER_OTLP_CERTIFICATE comes before what names authorities for all programs that use ``requests``.
+    """
 
     def merge_environment_settings(self, url: Any, *others: Any, **named: Any) -> Any:
         """Return the arguments of a request to ``url``, with its proxy."""
         merged = super().merge_environment_settings(url, *others, **named)
+        if isinstance(self.verify, str):
+            merged = {**merged, "verify": self.verify}
         parts = urlsplit(url)
         is_spared = is_direct(parts.scheme, parts.hostname or "", parts.port)
         return {**merged, "proxies": {} if is_spared else getproxies_environment()}

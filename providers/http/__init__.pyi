@@ -3,6 +3,7 @@ from .batches import Batches as Batches
 from .client import Client as Client
 from .dialing import TlsContexts as TlsContexts
 from .dialing import Versions as Versions
+from .dialing import authority_files as authority_files
 from .dialing import is_direct as is_direct
 from .dialing import not_understood as not_understood
 from .dialing import proxy_of as proxy_of

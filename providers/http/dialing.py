@@ -7,8 +7,11 @@ import os
 import re
 import socket
 import ssl
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from ipaddress import IPv4Network, IPv6Network, ip_network
+from itertools import islice
+from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Literal, cast
 from urllib.parse import unquote, urlsplit
@@ -279,7 +282,8 @@ class TlsContexts:
     """TLS contexts that trust the system's certificate authorities, or those in SSL_CERT_FILE.
 
     There is one for each list of protocols, since ALPN is configured per context. Each costs 18 ms, so they are made at
-    their first use, and shared by all providers.
+    their first use, and shared by all that connect. They are made again after ``renew``, as OpenSSL reads a file of
+    authorities once; connections that are open stay.
     """
 
     def __init__(self, make: Callable[[], ssl.SSLContext] = ssl.create_default_context) -> None:
@@ -302,6 +306,38 @@ class TlsContexts:
             context.set_alpn_protocols(_OFFERED[versions])
             resume_sessions(context)
         return context
+
+    def renew(self) -> None:
+        """Let new connections trust the authorities that are there now."""
+        self._made.clear()
+
+    def of(self, url: str) -> ssl.SSLContext | Literal[True]:
+        """Return what aiohttp takes as ``ssl`` of a request, whose own context is made once, as it is imported.
+
+        Raises:
+            OSError: as of ``offering``.
+
+        """
+        return self.offering("1.1") if url[:8].lower() == "https://" else True
+
+
+_MOST_FILES = 1000  # that are watched in the folders of SSL_CERT_DIR
+
+
+def authority_files(environ: Mapping[str, str]) -> Iterator[Path]:
+    """Yield the files and folders that OpenSSL reads authorities from.
+
+    Of a folder that a variable names, its files too: one that is written again leaves the folder as it was. In the
+    system's own, which has hundreds, each is a link that is made again.
+    """
+    paths = ssl.get_default_verify_paths()
+    yield Path(environ.get(paths.openssl_cafile_env) or paths.openssl_cafile)
+    named = environ.get(paths.openssl_capath_env)
+    for folder in map(Path, (named or paths.openssl_capath).split(os.pathsep)):
+        yield folder
+        if named:
+            with suppress(OSError):
+                yield from sorted(islice(folder.iterdir(), _MOST_FILES))
 
 
 class Dialer:

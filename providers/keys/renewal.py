@@ -1,11 +1,12 @@
-"""Credentials that expire: fetched in a thread, and renewed in the background in time, so that no call waits."""
+"""Credentials that expire, or whose files change: fetched in a thread, and renewed in time, so that no call waits."""
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from math import inf
-from typing import Generic, TypeVar
+from pathlib import Path
+from typing import Generic, Protocol, TypeVar
 
 import msgspec
 
@@ -13,7 +14,9 @@ from providers.refusals import ErrorKind, UpstreamError
 
 EARLY_S = 300.0  # before the end: time for several tries
 PAUSE_S = 5.0  # between two fetches, at least: after a failure, or if credentials expire very soon
-_LONGEST_PAUSE_S = 60.0  # after several failures, and between two checks of the clock
+LOOK_S = 10.0  # between two looks at the clock, and at the files that credentials come from
+_LONGEST_PAUSE_S = 60.0  # after several failures
+_FORGET_S = 60.0  # the least between two times that all is found again, as the provider refuses what it leads to
 
 _T = TypeVar("_T")
 
@@ -25,18 +28,51 @@ class Fetched(msgspec.Struct, Generic[_T], frozen=True):
     ends_at_s: float | None
 
 
+class Source(Protocol[_T]):
+    """Where credentials come from. Called in a thread, by one at a time; may raise any exception."""
+
+    def fetch(self) -> Fetched[_T]:
+        """Return credentials that are valid now."""
+
+    def has_changed(self) -> bool:
+        """Whether the files that the last ones came from have others now."""
+
+    def forget(self) -> None:
+        """Keep nothing of what was found: the provider refuses what it leads to."""
+
+
+FileStates = tuple[tuple[int, ...] | None, ...]
+
+
+def file_states(paths: Iterable[Path]) -> FileStates:
+    """Return what changes with these files; None for one that is not there."""
+    return tuple(map(_state_of, paths))
+
+
+def _state_of(path: Path) -> tuple[int, ...] | None:
+    try:
+        stat = path.expanduser().stat()
+    except (OSError, RuntimeError):  # no file, or no home
+        return None
+    return stat.st_mtime_ns, stat.st_size, stat.st_ino
+
+
 class Renewal(Generic[_T]):
     """Keeps valid credentials. Its owner closes it; the first request for them starts it, or ``begin``."""
 
     def __init__(
         self,
-        fetch: Callable[[], Fetched[_T]],  # called in a thread; may raise any exception
+        source: Source[_T],
         *,
         failed: Callable[[Exception], str],  # the message for the operator
         wall_clock: Callable[[], float] = time.time,
         pause_s: float = PAUSE_S,
+        look_s: float = LOOK_S,
     ) -> None:
-        self._fetch = fetch
+        self._source = source
+        self._look_s = look_s
+        self._forget_at_s = -inf  # of the loop's clock: not before
+        self._is_refused = False
         self._failed = failed
         self._wall_clock = wall_clock
         self._pause_s = pause_s
@@ -73,6 +109,7 @@ class Renewal(Generic[_T]):
 
     def refused(self) -> None:
         """Fetch again soon, as the provider has refused these."""
+        self._is_refused = True
         self._hurry.set()
 
     async def aclose(self) -> None:
@@ -82,10 +119,14 @@ class Renewal(Generic[_T]):
             await asyncio.wait([task])
 
     async def _renew(self) -> None:
-        failures = 0
+        failures, loop = 0, asyncio.get_running_loop()
         while True:
             try:
-                self._held = await asyncio.to_thread(self._fetch)
+                if self._is_refused and loop.time() >= self._forget_at_s:
+                    self._forget_at_s = loop.time() + _FORGET_S
+                    await asyncio.to_thread(self._source.forget)
+                self._is_refused = False
+                self._held = await asyncio.to_thread(self._source.fetch)
                 self._error, failures = None, 0
             except Exception as error:  # noqa: BLE001 - a library raises what it likes; the operator is told
                 self._error, failures = self._failed(error), failures + 1
@@ -94,7 +135,9 @@ class Renewal(Generic[_T]):
             while not failures and (rest_s := self._rest_s()) > 0 and not self._hurry.is_set():
                 with suppress(TimeoutError):
                     # In pieces: a timer stands still while the machine is suspended.
-                    await asyncio.wait_for(self._hurry.wait(), min(rest_s, _LONGEST_PAUSE_S))
+                    await asyncio.wait_for(self._hurry.wait(), min(rest_s, self._look_s))
+                if await asyncio.to_thread(self._source.has_changed):
+                    break
             self._hurry.clear()
 
     def _rest_s(self) -> float:

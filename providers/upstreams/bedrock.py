@@ -2,12 +2,15 @@
 
 A request carries a key of Bedrock's, or is signed by botocore with AWS credentials. botocore is imported in the
 thread that finds these (in the environment, files, or at the metadata service); they are renewed in the background.
+botocore itself renews those that end, and reads the token file of a container or a web identity each time it does. What
+it has found in a profile it keeps: when a file has changed, or its credentials are refused, all is found again.
 """
 
 import importlib
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
@@ -42,7 +45,7 @@ from providers.exchange import (
     taken,
 )
 from providers.http import Body
-from providers.keys import PAUSE_S, Fetched, Renewal
+from providers.keys import LOOK_S, PAUSE_S, Fetched, FileStates, Renewal, file_states
 from providers.models import Listing, Usage
 from providers.refusals import ErrorKind, Facts, UpstreamError, error_of_response
 from providers.upstreams.http_upstream import HttpUpstream, words_of_vendor
@@ -84,17 +87,23 @@ class BedrockUpstream(HttpUpstream):
         base_url: str,
         api_key: str | None,
         pause_s: float = PAUSE_S,
+        look_s: float = LOOK_S,
         wall_clock: Callable[[], float] = time.time,
         **options: Any,
     ) -> None:
-        """``options`` are those of ``HttpUpstream``; without a key, requests are signed."""
+        """``options`` are those of ``HttpUpstream``; without a key, requests are signed.
+
+        ``pause_s`` is the least between two credentials; every ``look_s`` it is seen whether their files have changed.
+        """
         super().__init__(base_url=base_url, api_key=api_key, wall_clock=wall_clock, **{**options, "chat_path": _STREAM})
         self.accepts_all_parameters = False
         self.needs_warming = api_key is None
         found = _REGION.search(base_url)
         self.region = found[1] if found is not None else None  # None: the region configured with the AWS credentials
         finder = _Credentials(self.region, wall_clock)
-        self._signing = None if api_key else Renewal(finder, failed=_message_of, wall_clock=wall_clock, pause_s=pause_s)
+        self._signing: Renewal[_Signer] | None = None
+        if not api_key:
+            self._signing = Renewal(finder, failed=_message_of, wall_clock=wall_clock, pause_s=pause_s, look_s=look_s)
 
     async def warm_up(self) -> None:
         """Begin to keep valid credentials, unless there is a key."""
@@ -311,18 +320,34 @@ class _Signer:
 
 
 class _Credentials:
-    """Finds credentials of AWS. Called by one thread at a time."""
+    """The ``Source`` of signers: AWS's credentials, as botocore finds them."""
 
     def __init__(self, region: str | None, wall_clock: Callable[[], float]) -> None:
         self._region = region
         self._wall_clock = wall_clock
         self._session: Any = None
+        self._paths: list[Path] = []
+        self._files: FileStates = ()
 
-    def __call__(self) -> Fetched[_Signer]:
+    def has_changed(self) -> bool:
+        """Whether a file with profiles is another one."""
+        return file_states(self._paths) != self._files
+
+    def forget(self) -> None:
+        """Find them again, with a new session: one keeps what it has found."""
+        self._session = None
+
+    def fetch(self) -> Fetched[_Signer]:
+        """Return a signer with credentials that are valid now."""
+        if self.has_changed():
+            self.forget()
         auth: Any = importlib.import_module("botocore.auth")
         request: Any = importlib.import_module("botocore.awsrequest")
         if self._session is None:
             self._session = importlib.import_module("botocore.session").Session()
+            named = (self._session.get_config_variable(name) for name in ("credentials_file", "config_file"))
+            self._paths = [Path(name) for name in named if name]
+            self._files = file_states(self._paths)  # before they are read
         region = self._region or self._session.get_config_variable("region")
         if region is None:
             raise LookupError("no region: set AWS_REGION")

@@ -1,19 +1,22 @@
 """Vertex AI's OpenAI-compatible API, with access tokens of Google's application default credentials.
 
 The library google-auth finds the credentials (a service account's file, gcloud's, the metadata server) and trades them
-for tokens of about an hour. It is imported in the thread that fetches the first one.
+for tokens of about an hour. It is imported in the thread that fetches the first one. A file that has changed is read
+again, and a new token is fetched.
 """
 
 import importlib
+import os
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 from providers.exchange import Exchange, Request, UpstreamAnswer
-from providers.keys import PAUSE_S, Fetched, Renewal
+from providers.keys import LOOK_S, PAUSE_S, Fetched, FileStates, Renewal, file_states
 from providers.models import Listing
 from providers.refusals import UpstreamError, redact
 from providers.upstreams.http_upstream import HttpUpstream
@@ -30,12 +33,20 @@ class VertexUpstream(HttpUpstream):
     needs_warming = True
 
     def __init__(
-        self, *, pause_s: float = PAUSE_S, wall_clock: Callable[[], float] = time.time, **options: Any
+        self,
+        *,
+        pause_s: float = PAUSE_S,
+        look_s: float = LOOK_S,
+        wall_clock: Callable[[], float] = time.time,
+        **options: Any,
     ) -> None:
-        """``options`` are those of ``HttpUpstream``, without a key; ``pause_s`` is the least between two tokens."""
+        """``options`` are those of ``HttpUpstream``, without a key; ``pause_s`` is the least between two tokens.
+
+        ``look_s``: how often it is seen whether the file of the credentials has changed.
+        """
         super().__init__(api_key=None, wall_clock=wall_clock, **options)
         self._token: str | None = None
-        self._tokens = Renewal(_Tokens(), failed=_message_of, wall_clock=wall_clock, pause_s=pause_s)
+        self._tokens = Renewal(_Tokens(), failed=_message_of, wall_clock=wall_clock, pause_s=pause_s, look_s=look_s)
 
     async def warm_up(self) -> None:
         """Begin to keep a valid token."""
@@ -85,20 +96,40 @@ class VertexUpstream(HttpUpstream):
 
 
 class _Tokens:
-    """Fetches a token. Called by one thread at a time."""
+    """The ``Source`` of tokens: one kind of Google's credentials."""
 
     def __init__(self) -> None:
         self._credentials: Any = None
+        self._files: FileStates = ()
 
-    def __call__(self) -> Fetched[str]:
+    def has_changed(self) -> bool:
+        """Whether the file of the credentials is another one."""
+        return file_states(_files()) != self._files
+
+    def forget(self) -> None:
+        """Find them again."""
+        self._credentials = None
+
+    def fetch(self) -> Fetched[str]:
+        """Return a token."""
+        if self.has_changed():
+            self.forget()
         auth: Any = importlib.import_module("google.auth")
         transport = _transport()
         if self._credentials is None:
+            self._files = file_states(_files())  # before it is read
             self._credentials, _ = auth.default(scopes=_SCOPES, request=transport)
         credentials = self._credentials
         credentials.refresh(transport)
         expiry: datetime | None = credentials.expiry  # naive, in UTC
         return Fetched(credentials.token, None if expiry is None else expiry.replace(tzinfo=UTC).timestamp())
+
+
+def _files() -> list[Path]:
+    """Return where google-auth looks for a file: the one that is named, else that of gcloud's."""
+    if named := os.environ.get("GOOGLE_APPLICATION_CREDENTIALS"):
+        return [Path(named)]
+    return [Path(os.environ.get("CLOUDSDK_CONFIG") or "~/.config/gcloud") / "application_default_credentials.json"]
 
 
 def _message_of(error: Exception) -> str:

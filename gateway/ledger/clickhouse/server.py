@@ -14,6 +14,7 @@ from gateway.core.addresses import Address
 from gateway.ledger.errors import DatabaseUnreachableError, QueryError
 from gateway.ledger.inserts import RowsRejectedError
 from gateway.ledger.queries import ResultStream
+from providers.http import TlsContexts
 
 _decode = msgspec.json.Decoder(tuple[Any, ...]).decode
 
@@ -47,7 +48,8 @@ _BAD_ROWS = frozenset({"6", "26", "27", "41", "53", "69", "72", "117", "130", "1
 class ClickHouse:
     """A server at ``http[s]://[user:password@]host[:port][/database]``; it connects when first used."""
 
-    def __init__(self, url: str | Address) -> None:
+    def __init__(self, url: str | Address, tls: TlsContexts | None = None) -> None:
+        """``tls``: contexts that others use, too; None: its own."""
         self._address = url if isinstance(url, Address) else Address(url)  # whose repr has no password
         parts = urlsplit(self._address.url)
         self.place = f"{parts.hostname}:{parts.port or _PORTS[parts.scheme]}"  # for messages: without the password
@@ -55,6 +57,7 @@ class ClickHouse:
         if parts.port is None:
             self._url += f":{_PORTS[parts.scheme]}"
         self._database = unquote(parts.path.strip("/")) or "default"
+        self._tls = tls or TlsContexts()
         self._session: aiohttp.ClientSession | None = None
 
     async def insert(self, table: str, columns: Sequence[str], rows: bytes) -> None:
@@ -134,6 +137,7 @@ class ClickHouse:
                     data=BytesIO(body),  # written piece by piece
                     timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT_S),
                     allow_redirects=False,
+                    ssl=self._tls.of(self._url),
                 ) as answer,
             ):
                 yield answer

@@ -39,6 +39,7 @@ from gateway.ledger.errors import DatabaseUnreachableError, SpoolError
 from gateway.ledger.folders import LOCK_NAME, lock_file, make_private, segment_numbers, segment_path
 from gateway.ledger.inserts import RowsRejectedError
 from gateway.settings import ClickHouseSettings
+from providers.http import TlsContexts
 
 FOLDER = ".clickhouse"  # hidden, so the search for dead workers' spools skips it
 CURSOR = "clickhouse"  # in the folder of a spool: the number of its last segment that was added
@@ -220,10 +221,11 @@ class ClickHouseSink:
         clock: Callable[[], float] = time.monotonic,
         unix_clock: Callable[[], float] = time.time,
         server: ClickHouse | None = None,
+        tls: TlsContexts | None = None,
     ) -> None:
         """Make the queue's folder. Does not connect yet. ``server`` replaces the one of the settings.
 
-        ``address``: that of the settings, of which the login may be renewed.
+        ``address``: that of the settings, of which the login may be renewed. ``tls``: contexts that others use, too.
 
         Raises:
             SpoolError: the folder cannot be made.
@@ -238,7 +240,7 @@ class ClickHouseSink:
         self._unix_clock = unix_clock
         self.away = False
         self.rejected = 0
-        self._server = server or ClickHouse(address or settings.url.get_secret_value())
+        self._server = server or ClickHouse(address or settings.url.get_secret_value(), tls)
         self._keep_days = settings.keep_days
         self._clock = clock
         self._prepared = False

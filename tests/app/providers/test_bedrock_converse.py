@@ -32,6 +32,7 @@ from providers.http import TlsContexts
 from providers.simulator.wire import Tally, Visit, serve
 from tests.app.providers.families import BEDROCK, COMPLETION_TOKENS, PROMPT_TOKENS
 from tests.app.providers.origin import Connection, Origin, chunked, soon
+from tests.patience import eventually
 
 KEY = "the-very-secret-key"
 ACCESS, SECRET = "AKIDEXAMPLE", "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY"
@@ -76,10 +77,13 @@ class Bedrock:
 
 
 @asynccontextmanager
-async def asking(key: str | None = KEY) -> AsyncIterator[tuple[Bedrock, BedrockUpstream]]:
+async def asking(
+    key: str | None = KEY, *, pause_s: float = 60.0, look_s: float = 60.0
+) -> AsyncIterator[tuple[Bedrock, BedrockUpstream]]:
     server = Bedrock()
     async with serve([web.post("/{path:.*}", server.answer)], server.tally) as base_url:
-        upstream = upstream_to(base_url.removesuffix("/v1"), key)
+        root = base_url.removesuffix("/v1")
+        upstream = BedrockUpstream(provider="bedrock", base_url=root, api_key=key, pause_s=pause_s, look_s=look_s)
         try:
             yield server, upstream
         finally:
@@ -284,6 +288,56 @@ async def test_without_a_key_a_request_is_signed_with_aws_credentials() -> None:
     assert "/eu-west-1/bedrock/aws4_request" in given
     assert "host" in given
     assert given.partition("Signature=")[2] == signature(server)
+
+
+def write_profile(path: Path, access: str) -> None:
+    path.write_text(f"[default]\naws_access_key_id = {access}\naws_secret_access_key = {SECRET}\n")
+
+
+@pytest.fixture
+def profile(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, credentials: None) -> Path:
+    """A file with a profile, and no credentials elsewhere."""
+    del credentials
+    path = tmp_path / "credentials"
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(path))
+    write_profile(path, "AKIDFORMER")
+    return path
+
+
+async def _signs_as(server: Bedrock, upstream: BedrockUpstream, access: str) -> bool:
+    await read_all(await upstream.stream(tell("answer")))
+    return f"Credential={access}/" in server.headers["authorization"]
+
+
+async def test_a_profile_that_is_replaced_is_read_again(profile: Path) -> None:
+    async with asking(None, pause_s=0.01, look_s=0.01) as (server, upstream):
+        assert await _signs_as(server, upstream, "AKIDFORMER")
+        write_profile(profile, "AKIDSUCCESSOR")
+        await eventually(lambda: _signs_as(server, upstream, "AKIDSUCCESSOR"))
+
+
+async def test_what_a_program_prints_is_asked_again_when_it_is_refused(
+    profile: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    printed = tmp_path / "printed.json"
+
+    def print_key(access: str) -> None:
+        printed.write_text(json.dumps({"Version": 1, "AccessKeyId": access, "SecretAccessKey": SECRET}))
+
+    print_key("AKIDFORMER")
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(profile.with_name("none")))
+    config = tmp_path / "config"
+    config.write_text(f"[default]\ncredential_process = cat {printed}\n")
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(config))
+    async with asking(None, pause_s=0.01) as (server, upstream):
+        assert await _signs_as(server, upstream, "AKIDFORMER")
+        print_key("AKIDSUCCESSOR")
+        with pytest.raises(UpstreamError) as raised:
+            await upstream.stream(tell("403 the security token included in the request is invalid"))
+        assert raised.value.kind is ErrorKind.PROVIDER_AUTH
+        await eventually(lambda: _signs_as(server, upstream, "AKIDSUCCESSOR"))
 
 
 @pytest.mark.usefixtures("credentials")

@@ -4,6 +4,7 @@ import asyncio
 import json
 import subprocess
 import sys
+from base64 import urlsafe_b64decode
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -27,7 +28,7 @@ from providers import (
 )
 from providers.http import TlsContexts
 from providers.simulator.wire import Tally, serve
-from tests.patience import PATIENCE_S
+from tests.patience import PATIENCE_S, eventually
 
 PATH = "/v1/projects/p1/locations/europe-west4/endpoints/openapi"
 ANSWER = (
@@ -43,6 +44,7 @@ class Google:
     def __init__(self) -> None:
         self.tally = Tally()
         self.tokens = 0
+        self.accounts: list[str] = []  # that asked for them
         self.lasts_s = 3600
         self.refuses = False  # no tokens are given
         self.answers_401 = False
@@ -50,7 +52,9 @@ class Google:
         self.paths: list[str] = []
         self.changed = asyncio.Condition()
 
-    async def token(self, _: web.Request) -> web.Response:
+    async def token(self, request: web.Request) -> web.Response:
+        claims = str((await request.post())["assertion"]).split(".")[1]
+        self.accounts.append(json.loads(urlsafe_b64decode(claims + "=="))["iss"])
         async with self.changed:
             self.tokens += 1
             self.changed.notify_all()
@@ -77,28 +81,33 @@ class Google:
             await asyncio.wait_for(self.changed.wait_for(reached), PATIENCE_S)
 
 
+def write_account(path: Path, email: str, root: str) -> None:
+    """Write a service account's file with a key of its own."""
+    key = rsa.generate_private_key(65537, 2048)
+    account = {
+        "type": "service_account",
+        "project_id": "p1",
+        "private_key": key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode(),
+        "client_email": email,
+        "token_uri": f"{root}/token",
+    }
+    path.write_text(json.dumps(account))
+
+
 @pytest.fixture
 async def google(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> AsyncIterator[tuple[Google, str]]:
     google = Google()
     routes = [web.post("/token", google.token), web.post("/{path:.*}", google.answer)]
     async with serve(routes, google.tally) as base_url:
         root = base_url.removesuffix("/v1")
-        key = rsa.generate_private_key(65537, 2048)
-        account = {
-            "type": "service_account",
-            "project_id": "p1",
-            "private_key": key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode(),
-            "client_email": "gateway@p1.example",
-            "token_uri": f"{root}/token",
-        }
-        (tmp_path / "account.json").write_text(json.dumps(account))
+        write_account(tmp_path / "account.json", "gateway@p1.example", root)
         monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(tmp_path / "account.json"))
         yield google, root + PATH
 
 
 @asynccontextmanager
-async def opened(base_url: str, *, pause_s: float = 60.0) -> AsyncIterator[VertexUpstream]:
-    upstream = VertexUpstream(provider="vertex", base_url=base_url, pause_s=pause_s)
+async def opened(base_url: str, *, pause_s: float = 60.0, look_s: float = 60.0) -> AsyncIterator[VertexUpstream]:
+    upstream = VertexUpstream(provider="vertex", base_url=base_url, pause_s=pause_s, look_s=look_s)
     try:
         yield upstream
     finally:
@@ -177,6 +186,25 @@ async def test_a_refused_token_is_replaced_and_never_shown(google: tuple[Google,
             await whole(upstream)
         assert (raised.value.kind, raised.value.message) == (ErrorKind.PROVIDER_AUTH, "bad token ***")
         await server.until(lambda: server.tokens >= 2)
+
+
+async def test_a_service_account_s_file_that_is_replaced_is_read_again(
+    google: tuple[Google, str], tmp_path: Path
+) -> None:
+    server, base_url = google
+    async with opened(base_url, pause_s=0.01, look_s=0.01) as upstream:
+        await whole(upstream)
+        write_account(tmp_path / "account.json", "successor@p1.example", base_url.removesuffix(PATH))
+        await server.until(lambda: server.tokens == 2)
+        await eventually(lambda: _uses(server, upstream, "002"))
+        (tmp_path / "account.json").write_text("{")  # half written: the token that holds stays
+        assert await whole(upstream) == ANSWER
+    assert server.accounts == ["gateway@p1.example", "successor@p1.example"]
+
+
+async def _uses(server: Google, upstream: VertexUpstream, number: str) -> bool:
+    await whole(upstream)
+    return server.keys[-1] == f"Bearer token-{number}-of-google"
 
 
 async def test_without_google_auth_its_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
