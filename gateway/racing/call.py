@@ -178,7 +178,7 @@ class OpenCall:
             role,
             provider=deployment.provider,
             deployment=deployment.name,
-            launch_offset_ms=round((now - self.call.received_at) * 1_000_000) / 1000,  # as ``since_received_ms``
+            launch_offset_ms=((now - self.call.received_at) * 1_000_000 + 0.5) // 1 / 1000,  # as ``since_received_ms``
             audited=audited,
             model=call.model if rendered is None else rendered.model or call.model,
             in_flight=services.tasks.running_at.get(deployment.name, 0),
@@ -320,7 +320,7 @@ class OpenCall:
 
     def since_received_ms(self, instant: float) -> float:
         """Return ``instant`` of the clock in milliseconds since the call was received."""
-        return round((instant - self.call.received_at) * 1_000_000) / 1000  # as ``milliseconds``, without its call
+        return ((instant - self.call.received_at) * 1_000_000 + 0.5) // 1 / 1000  # ``milliseconds``, without its call
 
 
 def _number(attempt: AttemptRecord) -> int:

@@ -215,10 +215,9 @@ def _most_tokens(
     if deployment.bills_after_disconnect is False:
         return seen + UNSEEN_TOKENS + thought
     # Some clients send the largest number they know to say that there is no limit.
-    known = [each for each in (asked.max_tokens, deployment.capabilities.max_output_tokens) if each]
-    known = [each for each in known if each <= MOST_TOKENS]
-    if known:
-        return max(seen, min(MOST_TOKENS, min(known) * asked.answers))
+    longest = min(asked.max_tokens or inf, deployment.capabilities.max_output_tokens or inf)
+    if longest <= MOST_TOKENS:
+        return max(seen, min(MOST_TOKENS, longest * asked.answers))
     answered = 0 if winner is None else answer_tokens(winner)
     return max(seen + UNSEEN_TOKENS, LONGER * answered if answered else ANSWER_TOKENS * asked.answers)
 

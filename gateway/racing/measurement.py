@@ -137,8 +137,8 @@ class WatchEnd:
 
 
 def milliseconds(seconds: float) -> float:
-    """Return ``seconds`` in milliseconds, cut to the microsecond; ``round`` would take four times as long."""
-    return round(seconds * 1_000_000) / 1000
+    """Return ``seconds`` in milliseconds, to the microsecond; ``round`` to three digits takes four times as long."""
+    return (seconds * 1_000_000 + 0.5) // 1 / 1000
 
 
 # The gaps between an answer's meaningful chunks: recorded while it streams, and their figures at its end.
@@ -387,7 +387,7 @@ class Measurement:
 
     def since_start_ms(self, instant: float | None) -> float | None:
         """Return ``instant`` as milliseconds from the launch."""
-        return None if instant is None else round((instant - self.started) * 1_000_000) / 1000
+        return None if instant is None else ((instant - self.started) * 1_000_000 + 0.5) // 1 / 1000
 
     def times_ms(self) -> list[float | None]:
         """Return when headers, first event, first delta, first answering delta and last one came, since the launch.
@@ -397,7 +397,7 @@ class Measurement:
         started = self.started
         times_ms: list[float | None] = []
         for at in (self.headers_at, self.first_event_at, self.first_at, self.answer_at, self.last_at):
-            times_ms.append(None if at is None else round((at - started) * 1_000_000) / 1000)  # noqa: PERF401 - as said
+            times_ms.append(None if at is None else ((at - started) * 1_000_000 + 0.5) // 1 / 1000)  # noqa: PERF401 - as said
         return times_ms
 
     @property

@@ -81,7 +81,9 @@ class Budget:
     def accrue(self, ratio: float, client: str | None = None, now_s: float = 0.0) -> None:
         """Count one call, of ``client``."""
         self._calls += 1
-        self.tokens = min(BURST_TOKENS, self.tokens + ratio)
+        if (tokens := self.tokens + ratio) > BURST_TOKENS:  # ``min`` is a call, here of each call
+            tokens = BURST_TOKENS
+        self.tokens = tokens
         shares, of_rescues = self._shares, self._shares_of_rescues  # which know the same clients
         own = shares.known.get(client)
         if own is None or own.due_s <= now_s:
@@ -89,7 +91,7 @@ class Budget:
             of_rescues.earn(client, RESCUED_SHARE, now_s)
             return
         if own.left < shares.half:  # likewise, without its call
-            own.left = min(shares.half, own.left + ratio)
+            own.left = left if (left := own.left + ratio) < shares.half else shares.half
         if of_rescues.is_used:
             own = of_rescues.known[client]
             own.left = min(of_rescues.half, own.left + RESCUED_SHARE)

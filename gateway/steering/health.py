@@ -432,7 +432,8 @@ class Health:
 
     def ended(self, client: str | None = None) -> None:
         """Count the end of an attempt, as traffic of ``client``, if it is known."""
-        self.in_flight = max(0, self.in_flight - 1)
+        if self.in_flight > 0:
+            self.in_flight -= 1
         if client is not None:  # a call for it would cost each attempt
             clients = self.clients
             if self.launched_at_s >= clients.fades_at_s:  # nearly now: to read the clock would cost each attempt, too

@@ -138,8 +138,10 @@ class Addresses:
                 lookup.result()
         return self._places
 
-    def in_turn(self, places: Sequence[Place]) -> list[Place]:
+    def in_turn(self, places: Sequence[Place]) -> Sequence[Place]:
         """Return ``places`` in the order to try: of each family the least used first, and what has failed last."""
+        if len(places) == 1:
+            return places
         now = self._loop.time()
         families = list(dict.fromkeys(place.info[0] for place in places))  # the machine's preference
         return sorted(

@@ -73,7 +73,8 @@ class Pool:
         self._may_share = may_share
         self._addresses = addresses
         self._age_s = age_s
-        self._ages: dict[Connection, asyncio.TimerHandle] = {}
+        self._ages: dict[Connection, float] = {}  # when each comes of age
+        self._aging: asyncio.TimerHandle | None = None  # for the first of them: a race's loser needs none of its own
         self._renewals: set[asyncio.Task[None]] = set()
         self._n_addresses = 0  # of several that calls over HTTP/2 are to go to; 0: there is one
         self.version: str | None = None  # the protocol of the last connection
@@ -135,9 +136,7 @@ class Pool:
     def retire(self) -> None:
         """Keep no connection without an exchange from now on. Exchanges go on, and more may be sent."""
         self._retired = True
-        if self._sweeping is not None:
-            self._sweeping.cancel()
-            self._sweeping = None
+        self._forget_timers()
         self.drop_idle()
 
     async def aclose(self) -> None:
@@ -145,9 +144,7 @@ class Pool:
         self._closed = True
         while self._waiting:
             self._disappoint(_closed())
-        if self._sweeping is not None:
-            self._sweeping.cancel()
-            self._sweeping = None
+        self._forget_timers()
         tasks = self._dials | self._renewals
         for task in tasks:
             task.cancel()
@@ -155,6 +152,12 @@ class Pool:
             await asyncio.wait(tasks)
         for connection in list(self._all):
             connection.close()
+
+    def _forget_timers(self) -> None:
+        for timer in (self._sweeping, self._aging):
+            if timer is not None:
+                timer.cancel()
+        self._sweeping = self._aging = None
 
     def freed(self, connection: Connection) -> None:
         """Assign a connection with room to the oldest waiter, or keep it."""
@@ -190,8 +193,7 @@ class Pool:
             self._all.remove(connection)
             if connection.place is not None:
                 connection.place.used -= 1
-            if (age := self._ages.pop(connection, None)) is not None:
-                age.cancel()
+            self._ages.pop(connection, None)
         if dropped and not self._closed:
             self._lost_at = self._loop.time()
             if len(self._free) + len(self._dials) - len(self._waiting) < MAX_IDLE:
@@ -258,28 +260,42 @@ class Pool:
         connection.batches = self._batches
         self._all.add(connection)
         self.version = connection.version
-        if connection.place is not None:
-            connection.place.used += 1
-            self._begin_age(connection, connection.place)
+        if (place := connection.place) is not None:
+            place.used += 1
+            if self._addresses is not None:
+                self._begin_age(connection, place, self._addresses)
         if not self._waiting:
             connection.connect_ms = None  # no request waited for it
         self.freed(connection)
 
-    def _begin_age(self, connection: Connection, place: Place) -> None:
-        if self._addresses is None:
-            return
+    def _begin_age(self, connection: Connection, place: Place, addresses: Addresses) -> None:
         if connection.version == "2":
-            beside = self._addresses.beside(place)
+            beside = addresses.beside(place)
             self._n_addresses = beside if beside > 1 else 0
         if self._age_s is not None and not self._retired:
-            age_s = self._age_s * (1 - _JITTER * self._addresses.random())
-            self._ages[connection] = self._loop.call_later(age_s, self._come_of_age, connection, place)
+            at = self._loop.time() + self._age_s * (1 - _JITTER * addresses.random())
+            self._ages[connection] = at
+            if self._aging is None or at < self._aging.when():
+                self._watch_ages(at)
 
-    def _come_of_age(self, connection: Connection, place: Place) -> None:
+    def _watch_ages(self, at: float) -> None:
+        if self._aging is not None:
+            self._aging.cancel()
+        self._aging = self._loop.call_at(at, self._come_of_age)
+
+    def _come_of_age(self) -> None:
+        """Renew the connections that are old enough."""
         assert self._addresses is not None
-        task = self._loop.create_task(self._renew(connection, place, self._addresses))
-        self._renewals.add(task)
-        task.add_done_callback(self._renewals.discard)
+        self._aging = None
+        now = self._loop.time()
+        for connection in [each for each, at in self._ages.items() if at <= now]:
+            del self._ages[connection]
+            if connection.place is not None:
+                task = self._loop.create_task(self._renew(connection, connection.place, self._addresses))
+                self._renewals.add(task)
+                task.add_done_callback(self._renewals.discard)
+        if self._ages:
+            self._watch_ages(min(self._ages.values()))
 
     async def _renew(self, connection: Connection, place: Place, addresses: Addresses) -> None:
         """Have a connection give way to one to an address that has fewer; keep it where none has.
@@ -294,7 +310,7 @@ class Pool:
         if addresses.evens_out(place) and (not is_used or await self._dialled_another()):
             connection.retire()
         elif connection in self._all:
-            self._begin_age(connection, place)
+            self._begin_age(connection, place, addresses)
 
     async def _dialled_another(self) -> bool:
         try:

@@ -503,7 +503,8 @@ class _Way:
         """Go to ``place`` first."""
         if place.retry_at:  # one tries whether it still fails, and others keep to what does not
             place.failed(now_s)
-        self._use(place)
+        self.place = place
+        place.used += 1
 
     def arrive(self, places: Sequence[Place], address: object, now_s: float) -> None:
         """Note that the one at ``address`` has answered, of the ``places`` that were tried in this order."""
@@ -512,7 +513,9 @@ class _Way:
         found = next((place for place in places if place.info[4] == address), None)
         if found is not None:
             self.place.failed(now_s)
-            self._use(found)
+            self.place.used -= 1
+            self.place = found
+            found.used += 1
 
     def arrived(self) -> None:
         """Note that there is a connection."""
@@ -528,11 +531,6 @@ class _Way:
         """Count no longer: who has the connection does."""
         if self.place is not None:
             self.place.used -= 1
-
-    def _use(self, place: Place) -> None:
-        self.end()
-        self.place = place
-        place.used += 1
 
 
 class _Deadline:
