@@ -2,7 +2,7 @@
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from http import HTTPStatus
@@ -25,7 +25,7 @@ from gateway.api.recall import scope_of
 from gateway.api.stored_responses import InBackground, id_of_response
 from gateway.api.told import broken
 from gateway.core.attempts import AttemptRecord, Outcome, Role, TokensSource
-from gateway.core.calls import TENANT, Call, CallRecord, Maker, Mode, Objective
+from gateway.core.calls import TENANT, Call, CallRecord, Level, Maker, Mode, Objective
 from gateway.core.errors import (
     ApiError,
     ClientDisconnected,
@@ -318,6 +318,7 @@ async def begin_in_background(context: Context, call: Call, record: CallRecord |
             owners=tuple(level.owner for level in call.levels),
             size_class=call.prompt_class.size,
             tags=call.tags,
+            deployment=begun.deployment if begun.learnt_as is None else None,  # else with its client's key
         ),
     )
 
@@ -372,32 +373,73 @@ async def _note_end(  # noqa: PLR0917 - what is known of both
         return
     begun = await context.responses.end(client.name, response_id)
     if begun is not None:
-        _record_end(context, client, begun, found, request_id, began_s)
+        levels = context.payers.levels(client)
+        _record_end(context, client.name, begun, found, began_s, request_id=request_id, levels=levels)
 
 
-def _record_end(  # noqa: PLR0917 - what is known of both
+async def look_again(context: Context, client: str | None, response_id: str, begun: InBackground) -> bool | None:
+    """Ask for what ``begun`` before this process did, and record its end if that is seen.
+
+    Return whether that is seen now; None: it never will be, as its provider does not know it, or knows no usage.
+
+    Raises:
+        ApiError, UpstreamError: it cannot be asked now.
+
+    """
+    began_s = context.services.clock()
+    with context.fleet:
+        deployment = None if begun.deployment is None else _named(context.fleet, begun.deployment)
+        if deployment is None or not deployment.upstream.can_fetch:
+            raise ResponseNotFound("its provider is not configured now")
+        path = f"responses/{quote(response_id, safe='')}"
+        try:
+            answer = await _asked(deployment, deployment.upstream.fetch(METH_GET, path, []))
+        except UpstreamError as error:
+            if _is_absent(error):
+                return None
+            raise
+        found = _paid(context, deployment, answer.body)
+    if found is None:
+        status = None
+        with suppress(*UNREADABLE):
+            status = _said.decode(answer.body).status
+        return False if status is None or status in _RUNNING else None  # what has failed may have no usage
+    if found.finish_reason in _RUNNING:
+        return False
+    ended = await context.responses.end(client, response_id)
+    if ended is not None:
+        _record_end(context, client, ended, found, began_s)
+    return True
+
+
+def _record_end(
     context: Context,
-    client: Client,
+    client: str | None,
     begun: InBackground,
     ended: AttemptRecord,
-    request_id: str | None,
     began_s: float,
+    *,
+    request_id: str | None = None,
+    levels: Sequence[Level] = (),
 ) -> None:
-    """Write the row of the end of what had ``begun``, and let limits count its cost instead of what they have."""
+    """Write the row of the end of what had ``begun``, and let limits count its cost instead of what they have.
+
+    ``levels``: of its client.
+    """
     usd = ended.limit_usd if ended.cost_usd is None else ended.cost_usd
-    if usd is not None and begun.counted_usd is not None:
+    if usd is not None and begun.counted_usd is not None and not context.responses.settle_left(begun, usd):
         payer = Payer(begun.ran_as, begun.ran_as)
         with suppress(ApiError):  # a reload may have removed it
             model = context.fleet.find(begun.ran_as, adhoc=True)
             payer = Payer(model.name, model.payer or model.name, model.usd_per_day, model.dearest)
-        more_usd, levels = usd - begun.counted_usd, context.payers.levels(client)
+        more_usd = usd - begun.counted_usd
         context.limits.correct(begun.owners, payer, more_usd, since_s=begun.since_s, levels=levels)
     is_own = ended.learnt_as is None  # the operator's key has paid
     attempt = msgspec.structs.replace(
         ended,
         continues=begun.attempt_id,
         model=begun.ran_as,
-        client=client.name,
+        client=client,
         api=ENDPOINT,
         size_class=begun.size_class,
         status_code=200,
@@ -406,7 +448,7 @@ def _record_end(  # noqa: PLR0917 - what is known of both
         CallRecord(
             id=ended.call_id,
             started_at=ended.started_at,
-            client=client.name,
+            client=client,
             model=begun.model,
             endpoint=ENDPOINT,
             streamed=False,

@@ -3,7 +3,7 @@
 import asyncio
 import re
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from hashlib import sha256
 from typing import TYPE_CHECKING, Protocol
@@ -105,6 +105,13 @@ class NamesOnDisk(Protocol):
         """
 
 
+class RunningOnDisk(NamesOnDisk, Protocol):
+    """The same of what runs on in the background, whose ids a process finds after a restart."""
+
+    def tell_running(self, client: str | None, name: str, known: str) -> None:
+        """Store what is known of a response of ``client`` that runs on."""
+
+
 def id_of_response(answer: bytes) -> str | None:
     """Return the id of the response whose JSON or events begin with ``answer``; None if it has none."""
     found = _ID.search(answer)
@@ -122,6 +129,7 @@ class InBackground(msgspec.Struct, frozen=True):
     owners: tuple[str, ...]  # of the accounts that count it
     size_class: int
     tags: Mapping[str, str]
+    deployment: str | None = None  # that runs it, where the gateway may ask for it by itself
 
 
 class StoredResponses:
@@ -145,7 +153,7 @@ class StoredResponses:
         clock: Callable[[], float],
         store: "Nodes | None" = None,
         on_disk: NamesOnDisk | None = None,
-        begun_on_disk: NamesOnDisk | None = None,
+        begun_on_disk: RunningOnDisk | None = None,
     ) -> None:
         """``on_disk`` has names, ``begun_on_disk`` what runs in the background, where there is no Redis."""
         self.ttl_s = ttl_s
@@ -157,6 +165,9 @@ class StoredResponses:
         self._background = None if store is None else RedisNames(store, _BACKGROUND_PREFIX, lambda: self.ttl_s)
         # What runs on, until when that is of interest, and whether the other replicas know it; the newest last.
         self._begun: OrderedDict[tuple[str | None, str], tuple[InBackground, float, bool]] = OrderedDict()
+        # What began before this process, by its attempt: limits count so many US dollars for each.
+        self._left: dict[str, tuple[InBackground, float]] = {}
+        self.on_left: Callable[[Collection[tuple[InBackground, float]]], None] | None = None
 
     async def keep(
         self,
@@ -211,8 +222,10 @@ class StoredResponses:
     async def begin(self, client: str | None, response_id: str, begun: InBackground) -> None:
         """Store what is known of a response of ``client`` that runs on in the background."""
         known = msgspec.json.encode(begun, enc_hook=dict).decode()
-        if self._begun_on_disk is not None:
+        if self._begun_on_disk is not None and begun.deployment is None:
             self._begun_on_disk.tell(client, (response_id,), known)
+        elif self._begun_on_disk is not None:
+            self._begun_on_disk.tell_running(client, response_id, known)
         shared = self._background is not None and await self._background.put(_key(client, response_id), known)
         self._begun[client, response_id] = (begun, self._clock() + self.ttl_s, shared)
         while len(self._begun) > MOST_KEPT:
@@ -256,9 +269,29 @@ class StoredResponses:
             return None
         except UNREADABLE:  # of a later version
             return None
-        if begun is None or own is not None or begun.counted_usd is None:
+        if begun is None or own is not None or begun.counted_usd is None or begun.attempt_id in self._left:
             return begun
-        return msgspec.structs.replace(begun, counted_usd=0.0)  # another process has counted it, before its restart
+        return msgspec.structs.replace(begun, counted_usd=0.0)  # another process has counted it
+
+    def count_left(self, begun: Iterable[InBackground]) -> None:
+        """Let limits count what ran on before this process began, as they would if it had counted its beginning."""
+        own = {each.attempt_id for each, _, _ in self._begun.values()}
+        for each in begun:
+            if each.counted_usd is not None and each.attempt_id not in own:
+                self._left[each.attempt_id] = (each, each.counted_usd)
+        self._tell_left()
+
+    def settle_left(self, begun: InBackground, usd: float) -> bool:
+        """Let limits count what it has cost instead; return False if they do not count it by ``count_left``."""
+        if begun.attempt_id not in self._left:
+            return False
+        self._left[begun.attempt_id] = (begun, usd)
+        self._tell_left()
+        return True
+
+    def _tell_left(self) -> None:
+        if self.on_left is not None:
+            self.on_left(self._left.values())
 
     async def find(self, client: str | None, response_id: str) -> str | None:
         """Return the deployment that made a response of ``client``; None if it is unknown or expired."""

@@ -23,6 +23,7 @@ from gateway.api.vectors import VectorComparisons
 from gateway.app.background import alerts, prober, slowdown_watch, target_watch
 from gateway.app.engine import Engine, Runtime, UnrecordedEvents
 from gateway.app.gauges import add_budgets, add_gauges, add_health, readiness
+from gateway.app.left_running import LeftRunning
 from gateway.app.named_rows import NamedRows
 from gateway.app.recorders import SPOOL_WITHIN_S, Recorders, StartupHistory
 from gateway.app.routes import application
@@ -51,7 +52,7 @@ from gateway.memory.sealed import SealedAnswers
 from gateway.overload.bodies import Bodies, body_bytes_in, calls_in, memory_limit
 from gateway.overload.intake import Intake
 from gateway.racing import Attempt, AttemptTasks, Outbox
-from gateway.settings import ConfigurationError, Problem, Settings, brought, targets_of
+from gateway.settings import ConfigurationError, Problem, Settings, brought, signing_secret, targets_of
 from gateway.steering import Outages, Spending, Strikes
 from gateway.topology.urls import RedisUrlError
 from gateway.tracing.tracing import Tracing
@@ -308,6 +309,7 @@ class Gateway:
         self.context.intake.delay.start()
         await self.ledger.start()
         self._tasks.start(self._history.load_figures())
+        left = self._count_left()
         await self.context.admission.keys.start()
         if self.context.admission.tokens is not None:
             self.context.admission.tokens.fetch()
@@ -317,6 +319,8 @@ class Gateway:
         if settings.counts_dollars and not await self._history.load_spending():
             self._tasks.start(self._history.retry_spending())
             await asyncio.wait({self._tasks.start(self._history.count_spooled())}, timeout=SPOOL_WITHIN_S)
+        elif settings.counts_dollars and left is not None:
+            await left.counted()
         await self.leases.start()
         if self.redis_board is not None:
             await self.redis_board.start()
@@ -372,6 +376,15 @@ class Gateway:
             self.fleets.tell = facts.tell
             self._tasks.later(facts.run)
 
+    def _count_left(self) -> LeftRunning | None:
+        """Count and ask for what ran in the background before this process began, where the ledger knows it."""
+        if not self._names_on_disk:
+            return None
+        self.context.responses.on_left = self._history.count_background
+        left = LeftRunning(self.context, self._names_on_disk[-1], clock=self._runtime.clock)
+        self._tasks.start(left.run())
+        return left
+
     def _signing_in(self) -> "SignIn":
         """Return what signs people in at a provider, made at its first use: few pages have one."""
         if self._sign_in is None:
@@ -397,12 +410,14 @@ class Gateway:
     def _stored_responses(self, settings: Settings, own_key: str) -> StoredResponses:
         """Return the memory of what lies at providers, which other replicas find in Redis, or the next start on disk.
 
-        The hashes there are not keyed by the database's password, which may change.
+        The hashes there are not keyed by the database's password, which may change. What must be read again is sealed
+        with it where there is nothing better.
         """
         secret = (settings.page.signing_key.get_secret_value() or own_key).encode()
+        seal = secret or signing_secret(settings).encode()
         if self._response_store is None and self._runtime.store is None:
             self._names_on_disk = [
-                LedgerNames(self.ledger, self._database, secret, kind=kind, ttl_s=self._kept_s)
+                LedgerNames(self.ledger, self._database, secret, kind=kind, ttl_s=self._kept_s, seal=seal)
                 for kind in ("name", "background")
             ]
         on_disk, begun_on_disk = self._names_on_disk or (None, None)

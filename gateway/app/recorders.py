@@ -1,7 +1,7 @@
 """The recorders of a gateway, combined to one ``Recorder``."""
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from math import hypot, inf, sqrt
 from statistics import median
@@ -11,6 +11,7 @@ import msgspec
 import structlog
 
 from gateway.alerts.stated_models import StatedModels
+from gateway.api.stored_responses import InBackground
 from gateway.app.named_rows import NamedRows
 from gateway.core.attempts import AttemptRecord, AttemptStart, Outcome, Role, TokensSource
 from gateway.core.calls import Call, CallRecord, CallStart
@@ -18,7 +19,7 @@ from gateway.core.prompt_classes import MeasuredApi, PromptClass
 from gateway.core.records import PROBES
 from gateway.core.tasks import end_if_cancelled
 from gateway.ledger import Ledger, LedgerError
-from gateway.limits import Leases, Limits, spent_by_payers, spent_by_quota
+from gateway.limits import Leases, Limits, spent_by_owners, spent_by_payers, spent_by_quota
 from gateway.live.live import Live
 from gateway.racing import PausesByDeployment
 from gateway.steering import Spending, Steering
@@ -154,6 +155,7 @@ class StartupHistory:
         self._payers_tried.set()  # nobody has asked
         self._by_quota: Mapping[str, float] = {}
         self._of_payers: Mapping[str, float] = {}
+        self._in_background: Mapping[str, float] = {}
         self._is_told = False  # by the database, what clients have spent
         self._attempts: int | None = None
         self._teams = teams
@@ -249,10 +251,17 @@ class StartupHistory:
 
     def _count(self) -> None:
         """Let limits go on from all that is known to be spent."""
-        both = dict(self._of_payers)
-        for key, usd in self._by_quota.items():
-            both[key] = both.get(key, 0.0) + usd
-        self._leases.recollect(both)
+        known = dict(self._of_payers)
+        for more in (self._by_quota, self._in_background):
+            for key, usd in more.items():
+                known[key] = known.get(key, 0.0) + usd
+        self._leases.recollect(known)
+
+    def count_background(self, calls: Iterable[tuple[InBackground, float]]) -> None:
+        """Let limits count so many US dollars for each response that ran in the background at the start."""
+        each = [(begun.owners, begun.ran_as, usd, begun.since_s) for begun, usd in calls]
+        self._in_background = spent_by_owners(each, self._unix_clock(), self._payer_of())
+        self._count()
 
     async def load_payers(self, *, whole_month: bool) -> None:
         """Load what teams and end users have spent, until the database tells. Its rows are read: it may take seconds.

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from datetime import datetime
 from enum import StrEnum
-from typing import Annotated, Protocol
+from typing import Annotated, NamedTuple, Protocol
 
 import msgspec
 
@@ -72,7 +72,7 @@ class RefusalRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 # The record of a name that an answer gave to a client, of something that its provider stores.
 
 
-class StoredName(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class StoredName(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
     """A name at a provider, or what is known of a response that runs on there: a row of ``stored_names``."""
 
     id: Annotated[str, Column("A keyed hash of the name and its client: 128 bits.", sql=Sql.UUID)]
@@ -88,6 +88,26 @@ class StoredName(msgspec.Struct, frozen=True, kw_only=True, gc=False):
             " key. Of a response in the background what limits count for it until its end is seen; then empty."
         ),
     ]
+    ask_at: Annotated[
+        datetime | None,
+        Column("Of a response in the background: until then one replica asks for it, or waits to ask again."),
+    ] = None
+    sealed: Annotated[
+        str | None,
+        Column(
+            "Its id, encrypted, with which a gateway asks for what ran before it started. Empty where nothing can seal"
+            " it; null of names, and once its end is seen."
+        ),
+    ] = None
+
+
+class Unended(NamedTuple):
+    """A response that ran on in the background when a process began. ``id``: of its row."""
+
+    id: str
+    client: str | None
+    known: str
+    name: str | None  # None: its id cannot be read with the key that this process has
 
 
 # The records of probes, the gateway's own small calls to quiet deployments, and the protocol of their store, the book.

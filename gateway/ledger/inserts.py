@@ -244,7 +244,8 @@ _NAMES = {table: ", ".join(columns.names) for table, columns in TABLES.items()}
 _CONFLICT = dict.fromkeys(_NAMES, "do nothing") | {
     "outages": "do update set ended_at = excluded.ended_at "
     "where outages.ended_at is null and excluded.ended_at is not null",
-    "stored_names": "do update set expires_at = excluded.expires_at, client = excluded.client, known = excluded.known "
+    "stored_names": "do update set expires_at = excluded.expires_at, client = excluded.client, known = excluded.known, "
+    "sealed = excluded.sealed "
     "where stored_names.known <> '' and excluded.expires_at >= stored_names.expires_at",
 }
 

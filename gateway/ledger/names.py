@@ -1,21 +1,24 @@
 """What lies at providers, and for whom, in the ledger: a restart forgets none of it, also without Redis.
 
 A name is on disk as a keyed hash of it and of its client. It is written as rows are, by way of the spool, and looked up
-in SQL by a process that does not know it: after a restart, or as another one has given it.
+in SQL by a process that does not know it: after a restart, or as another one has given it. What the gateway must ask
+for by itself has its name beside the hash, sealed.
 """
 
 import asyncio
+from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timedelta
 from hashlib import blake2b, sha256
 from itertools import islice
+from os import urandom
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
 from sqlalchemy import select, update
 
 from gateway.core.errors import NamesUnreachable
-from gateway.core.records import StoredName
+from gateway.core.records import StoredName, Unended
 from gateway.ledger.connections import Database, OwnConnection
 from gateway.ledger.database import CLOSE_TIMEOUT_S
 from gateway.ledger.errors import LedgerError
@@ -28,14 +31,26 @@ WITHIN_S = 3.0  # of a look
 ADOPTED_WITHIN_S = 3.0  # what a process that died had spooled is in SQL a moment after the start
 MOST_AT_ONCE = 500  # names that are looked up together; SQLite takes 32,766 values
 MOST_IN_AN_ENTRY = 100  # about 20 KB of the spool
+MOST_UNENDED = 1_000  # responses in the background that a process counts and asks for after its start: the newest
 AWAY: Final = ""  # the database did not answer; no name has this
+_NONCE_BYTES = 12
 
 
 class LedgerNames:
-    """Names, and what is known of each, for ``ttl_s`` seconds. ``secret`` keys the hashes."""
+    """Names, and what is known of each, for ``ttl_s`` seconds. ``secret`` keys the hashes.
+
+    ``seal`` is what names are sealed with; empty: they are not.
+    """
 
     def __init__(
-        self, ledger: "Ledger", database: Database, secret: bytes, *, kind: str, ttl_s: Callable[[], float]
+        self,
+        ledger: "Ledger",
+        database: Database,
+        secret: bytes,
+        *,
+        kind: str,
+        ttl_s: Callable[[], float],
+        seal: bytes = b"",
     ) -> None:
         """``kind``: names of another one are others. Does not connect before something is looked up.
 
@@ -48,6 +63,7 @@ class LedgerNames:
         self._key = sha256(b"holeshot names" + secret).digest()
         self._kind = kind.encode()
         self._ttl_s = ttl_s
+        self._seal = sha256(b"holeshot sealed names" + seal).digest() if seal else b""
         self._wanted: dict[str, asyncio.Future[str | None]] = {}  # names that are looked up next
         self._looking = asyncio.Lock()
 
@@ -59,6 +75,12 @@ class LedgerNames:
         )
         while some := tuple(islice(rows, MOST_IN_AN_ENTRY)):
             self._ledger.named(some)
+
+    def tell_running(self, client: str | None, name: str, known: str) -> None:
+        """Store what is known of a response that runs on, with its name sealed: ``unended`` finds it."""
+        row, until = self._hashed(client, name), self._now() + timedelta(seconds=self._ttl_s())
+        sealed = self._sealed(row, name)
+        self._ledger.named((StoredName(id=row, expires_at=until, client=client, known=known, sealed=sealed),))
 
     async def ask(self, client: str | None, name: str) -> str | None:
         """Return what is known of a name; None: nothing. Those that are asked for at once are looked up together.
@@ -93,9 +115,69 @@ class LedgerNames:
             raise NamesUnreachable(str(error)) from error
         async with self._database.open(WITHIN_S, writes=True) as connection:
             known: str | None = await connection.scalar(select(row.known).where(*is_there))
-            taken = await connection.execute(update(stored_names).where(*is_there).values(known=""))
+            ended = {"known": "", "sealed": None, "ask_at": None}
+            taken = await connection.execute(update(stored_names).where(*is_there).values(ended))
             await connection.commit()
         return known if taken.rowcount == 1 else None
+
+    async def unended(self) -> list[Unended]:
+        """Return what was told to run on, by whatever process, and has not ended: the newest.
+
+        Raises:
+            NamesUnreachable: the database is away.
+
+        """
+        await self._ledger.adopted()
+        row = stored_names.c
+        runs = (row.sealed.is_not(None), row.known != "", row.expires_at > self._instant())
+        wanted = select(row.id, row.client, row.known, row.sealed).where(*runs)
+        async with self._database.open(WITHIN_S) as connection:
+            found = list(await connection.execute(wanted.order_by(row.expires_at.desc()).limit(MOST_UNENDED)))
+        return [Unended(name, client, known, self._opened(name, sealed)) for name, client, known, sealed in found]
+
+    async def claim(self, row: str, for_s: float) -> bool:
+        """Return whether this process is the one of all that asks for what runs on, for so many seconds.
+
+        Raises:
+            NamesUnreachable: the database is away.
+
+        """
+        named, now = stored_names.c, self._now()
+        is_free = named.ask_at.is_(None) | (named.ask_at <= self._instant())
+        until = self._database.instant(now + timedelta(seconds=for_s))
+        mine = (
+            update(stored_names)
+            .where(named.id == row, named.sealed.is_not(None), named.known != "", is_free)
+            .values(ask_at=until)
+        )
+        async with self._database.open(WITHIN_S, writes=True) as connection:
+            claimed = await connection.execute(mine)
+            await connection.commit()
+        return claimed.rowcount == 1
+
+    async def is_unended(self, row: str) -> bool:
+        """Return whether the end of what runs on has not been seen.
+
+        Raises:
+            NamesUnreachable: the database is away.
+
+        """
+        named = stored_names.c
+        runs = (named.id == row, named.sealed.is_not(None), named.known != "", named.expires_at > self._instant())
+        async with self._database.open(WITHIN_S) as connection:
+            return await connection.scalar(select(named.id).where(*runs)) is not None
+
+    async def leave(self, row: str) -> None:
+        """Ask no more for what ran: its provider does not know it. Its client may.
+
+        Raises:
+            NamesUnreachable: the database is away.
+
+        """
+        async with self._database.open(WITHIN_S, writes=True) as connection:
+            left = update(stored_names).where(stored_names.c.id == row).values(sealed=None, ask_at=None)
+            await connection.execute(left)
+            await connection.commit()
 
     async def aclose(self) -> None:
         """Close the connection; a server that hangs does not delay this for long."""
@@ -130,6 +212,28 @@ class LedgerNames:
             async with self._database.open(WITHIN_S) as connection:
                 return {str(name): str(known) for name, known in await connection.execute(wanted)}
         except NamesUnreachable:
+            return None
+
+    def _sealed(self, row: str, name: str) -> str:
+        """Return a name that only who has the key can read, and only as that of this row; empty without a key."""
+        if not self._seal:
+            return ""
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # noqa: PLC0415 - 5 MB that few need
+
+        nonce = urandom(_NONCE_BYTES)
+        return b64encode(nonce + AESGCM(self._seal).encrypt(nonce, name.encode(), row.encode())).decode()
+
+    def _opened(self, row: str, sealed: str) -> str | None:
+        """Return what ``_sealed`` was given; None: it was sealed with another key, or not at all."""
+        if not sealed or not self._seal:
+            return None
+        from cryptography.exceptions import InvalidTag  # noqa: PLC0415 - likewise
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # noqa: PLC0415 - likewise
+
+        try:
+            made = b64decode(sealed, validate=True)
+            return AESGCM(self._seal).decrypt(made[:_NONCE_BYTES], made[_NONCE_BYTES:], row.encode()).decode()
+        except (InvalidTag, ValueError):
             return None
 
     def _now(self) -> datetime:

@@ -194,6 +194,7 @@ stored_names = Table(
     metadata,
     *_of(StoredName),
     Index("stored_names_expires_at", "expires_at"),
+    Index("stored_names_running", "expires_at", **where("sealed is not null")),
 )
 
 # A row for each probe, stored before it is sent.
@@ -226,8 +227,8 @@ buckets = Table(
     Index("buckets_from_ms", "from_ms"),
 )
 
-# One row: the oldest revision whose code may use this schema, for rolling upgrades without a stop.
-readers = Table("ledger_readers", metadata, Column("oldest", Text, nullable=False))
+# One row: the oldest revision whose code may use this schema, for rolling upgrades without a stop; which ledger it is.
+readers = Table("ledger_readers", metadata, Column("oldest", Text, nullable=False), Column("ledger_id", ID))
 
 # With ``keys: database``: a row for each key of a client, ``gateway.keys.stored`` has its meaning. Rows are never
 # deleted.

@@ -7,6 +7,7 @@ from .limits import Use as Use
 from .limits import level_of_end_user as level_of_end_user
 from .limits import level_of_key as level_of_key
 from .limits import level_of_team as level_of_team
+from .limits import spent_by_owners as spent_by_owners
 from .limits import spent_by_payers as spent_by_payers
 from .limits import spent_by_quota as spent_by_quota
 from .quota import DOLLARS as DOLLARS

@@ -552,3 +552,20 @@ def spent_by_payers(rows: Iterable[SpentByPayer], unix_s: float, teams: Mapping[
             ):
                 found[key] = found.get(key, 0.0) + usd
     return found
+
+
+def spent_by_owners(
+    calls: Iterable[tuple[Iterable[str], str, float, float]], unix_s: float, payer_of: Callable[[str], str] = str
+) -> dict[str, float]:
+    """Return the US dollars of calls by the key of the quota that counts them.
+
+    ``calls``: of each the owners of its accounts, its model, US dollars, and when it began, in Unix seconds.
+    """
+    found: dict[str, float] = {}
+    for owners, model, usd, since_s in calls:
+        for name, window in (("usd_per_day", day(unix_s)), ("usd_per_month", month(unix_s))):
+            if window.starts_s <= since_s:
+                payers = [*owners, *([owner_of_model(payer_of(model))] if name == "usd_per_day" else [])]
+                for key in (f"{owner}:{name}:{window.name}" for owner in payers):
+                    found[key] = found.get(key, 0.0) + usd
+    return found

@@ -276,9 +276,9 @@ RESTARTS = {
         "while the database is away: 503, an error `stored_names_unreachable`, `retry-after: 1`",
     ),
     "responses that run in the background": (
-        "the same; the first look that shows the end is a row with the cost, which limits in dollars count",
-        "what limits counted for it until then",
-        "nothing",
+        "the same, and what limits count; the gateway asks until it sees the end, which is a row with the cost",
+        "nothing; of more than 1,000 the oldest wait for their client's look",
+        "log `responses.left_running`",
     ),
     "conversations that only the gateway keeps (`responses_memory`)": (
         "nothing",

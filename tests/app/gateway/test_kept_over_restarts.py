@@ -1,6 +1,7 @@
 """What lies at a provider is known to its client after a restart, also without Redis: the ledger knows."""
 
 import asyncio
+import base64
 import hashlib
 import sqlite3
 from typing import Any
@@ -8,8 +9,9 @@ from typing import Any
 import pytest
 
 from gateway.limits import level_of_key
-from tests.app.gateway.running_gateway import MODEL, Serve
+from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve
 from tests.app.gateway.test_kept_responses import IN_BACKGROUND, Worker, keeper, kept_at, stored
+from tests.patience import eventually, until
 
 ANN = {"authorization": "Bearer ann"}
 LIMITS = {"usd_per_day": 1.0}
@@ -104,23 +106,94 @@ async def test_an_ordinary_call_asks_the_database_for_no_name(serve: Serve) -> N
         assert await running.rows("select * from stored_names") == []
 
 
+def background(base_url: str, **settings: Any) -> dict[str, Any]:
+    return {
+        "clients": clients("ann", **LIMITS),
+        "providers": {"own": {"base_url": base_url, "api_key": "k", "apis": ["responses"]}},
+        "models": {
+            name: {"deployments": [{"deployment": f"own/{name}", "price_per_mtok": {"input": usd, "output": 10 * usd}}]}
+            for name, usd in ((MODEL, 1.0), ("cheap", 1e-9))
+        },
+        **settings,
+    }
+
+
+async def spent(running: RunningGateway) -> float:
+    async with running.post({"model": "cheap", "input": "Hi"}, path="/v1/responses", headers=ANN) as response:
+        assert response.status == 200  # a limit is read when it is first asked
+    [standing] = running.gateway.context.limits.standings(level_of_key("ann", LIMITS))
+    assert standing.used is not None
+    return standing.used
+
+
+async def begun(running: RunningGateway) -> None:
+    async with running.post(IN_BACKGROUND, path="/v1/responses", headers=ANN) as response:
+        assert response.status == 200
+
+
+async def costs(running: RunningGateway) -> list[float | None]:
+    return [
+        each["cost_usd"]
+        for each in await running.rows(f"select cost_usd from calls where model = '{MODEL}' order by started_at")
+    ]
+
+
+async def test_what_ran_in_the_background_is_asked_for_after_a_restart_though_its_client_never_looks(
+    serve: Serve,
+) -> None:
+    worker = Worker(asyncio.Event())
+    worker.go.set()
+    async with worker.serving() as base_url:
+        config = background(base_url)
+        async with serve(config=config) as running:
+            await begun(running)
+            [row] = await running.rows("select sealed from stored_names where sealed is not null")
+            assert row["sealed"]
+            assert b"resp_" not in base64.b64decode(row["sealed"])
+        worker.is_done = True
+        async with serve(config=config) as running:
+
+            async def two() -> list[float | None] | None:
+                return found if len(found := await costs(running)) > 1 else None
+
+            assert await eventually(two) == [None, pytest.approx(0.021)]
+            assert await spent(running) == pytest.approx(0.021)
+            assert await running.rows("select id from stored_names where sealed is not null") == []
+        async with serve(config=config) as running:
+            async with running.get("/v1/responses/resp_abc", headers=ANN) as response:
+                assert response.status == 200
+            assert len(await costs(running)) == 2
+            assert await spent(running) == pytest.approx(0.021)
+
+
+async def test_what_still_runs_after_a_restart_counts_in_the_days_limit_with_what_it_may_cost(serve: Serve) -> None:
+    worker = Worker(asyncio.Event())
+    worker.go.set()
+    async with worker.serving() as base_url:
+        config = background(base_url)
+        async with serve(config=config) as running:
+            await begun(running)
+            may_cost = await spent(running)
+            assert may_cost > 0.05
+        async with serve(config=config) as running:
+            assert await spent(running) == pytest.approx(may_cost)
+            await until(lambda: worker.looked)
+            worker.is_done = True
+            async with running.get("/v1/responses/resp_abc", headers=ANN) as response:
+                assert response.status == 200
+            assert await costs(running) == [None, pytest.approx(0.021)]
+            assert await spent(running) == pytest.approx(0.021)
+
+
 async def test_what_ran_in_the_background_before_a_restart_has_a_row_of_its_cost_and_counts_in_the_days_limit(
     serve: Serve,
 ) -> None:
     worker = Worker(asyncio.Event())
+    worker.go.set()
     async with worker.serving() as base_url:
-        config = {
-            "clients": clients("ann", **LIMITS),
-            "providers": {"own": {"base_url": base_url, "api_key": "k", "apis": ["responses"]}},
-            "models": {
-                MODEL: {"deployments": [{"deployment": "own/m", "price_per_mtok": {"input": 1.0, "output": 10.0}}]}
-            },
-        }
-        async with (
-            serve(config=config) as running,
-            running.post(IN_BACKGROUND, path="/v1/responses", headers=ANN) as response,
-        ):
-            assert response.status == 200
+        config = background(base_url)
+        async with serve(config=config) as running:
+            await begun(running)
         worker.is_done = True
         for is_next in (True, False):
             async with serve(config=config) as running:

@@ -27,10 +27,16 @@ KNOWN = '{"deployment":"openai/gpt"}'
 
 @asynccontextmanager
 async def process(
-    url: str, folder: Path, name: str = "one", *, secret: bytes = b"s", now: Callable[[], datetime] = lambda: NOON
+    url: str,
+    folder: Path,
+    name: str = "one",
+    *,
+    secret: bytes = b"s",
+    seal: bytes = b"k",
+    now: Callable[[], datetime] = lambda: NOON,
 ) -> AsyncIterator[tuple[Ledger, LedgerNames]]:
     ledger = Ledger(url, folder / "spool", name, utc_now=now)
-    names = LedgerNames(ledger, url, secret, kind="name", ttl_s=lambda: DAY_S)
+    names = LedgerNames(ledger, url, secret, kind="name", ttl_s=lambda: DAY_S, seal=seal)
     try:
         yield ledger, names
     finally:
@@ -101,6 +107,44 @@ async def test_what_is_taken_is_taken_once_by_one_process_also_where_its_spool_i
         await ledger.flush()
         found = await asyncio.gather(*(each.take("ann", "resp_2") for each in (one, two, one, two)))
         assert sorted(found, key=str) == [None, None, None, "{}"]
+
+
+async def test_what_runs_on_is_found_with_its_name_by_who_has_the_key_and_asked_for_by_one_of_all(
+    ledger_url: str, tmp_path: Path
+) -> None:
+    now = NOON
+    async with process(ledger_url, tmp_path, now=lambda: now) as (ledger, names):
+        names.tell("ann", ["msg_1"], KNOWN)
+        names.tell_running("ann", "resp_1", "{}")
+        names.tell_running(None, "resp_2", "{}")
+        await ledger.flush()
+        assert ledger.rejected == 0
+    assert "resp_" not in f"{await asked(ledger_url, 'select * from stored_names')}"
+    async with (
+        process(ledger_url, tmp_path, "two", now=lambda: now) as (_, two),
+        process(ledger_url, tmp_path, "three", now=lambda: now) as (_, three),
+        process(ledger_url, tmp_path, "other", seal=b"other") as (_, other),
+        process(ledger_url, tmp_path, "none", seal=b"") as (_, none),
+    ):
+        found = {each.name: each for each in await two.unended()}
+        assert {(each.client, each.name, each.known) for each in found.values()} == {
+            ("ann", "resp_1", "{}"),
+            (None, "resp_2", "{}"),
+        }
+        for each in (other, none):
+            assert [row.name for row in await each.unended()] == [None, None]
+        one = found["resp_1"].id
+        assert sorted(await asyncio.gather(*(each.claim(one, 60.0) for each in (two, three)))) == [False, True]
+        now = NOON + timedelta(seconds=61)
+        assert await three.claim(one, 60.0)
+        assert await two.is_unended(one)
+        assert await three.take("ann", "resp_1") == "{}"
+        assert not await two.is_unended(one)
+        now = NOON + timedelta(hours=1)
+        assert not await two.claim(one, 60.0)
+        await two.leave(found["resp_2"].id)
+        assert await three.unended() == []
+        assert await three.take(None, "resp_2") == "{}"
 
 
 async def test_a_killed_process_has_told_them(ledger_url: str, tmp_path: Path) -> None:
