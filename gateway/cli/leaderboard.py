@@ -24,37 +24,37 @@ _COLUMNS = {
     "place": "#",
     "deployment": "deployment",
     "n": "n",
-    "censored": "cut",
+    "n_censored": "cut",
     "ttft_p50_ms": "p50",
     "ttft_p50_interval": "95 %",
     "ttft_p95_ms": "p95",
     "ttft_p99_ms": "p99",
     "sentence_p50_ms": "sentence",
     "sentence_p95_ms": "sentence p95",
-    "decode_tps": "tok/s",
-    "e2e_tps": "e2e",
+    "decode_mean_tps": "tok/s",
+    "e2e_mean_tps": "e2e",
     "win_share": "won",
     "error_rate": "errors",
     "flaw_rate": "flaws",
     "flaw_rate_interval": "flaws 95 %",
-    "rate_limited": "429s",
+    "n_rate_limited": "429s",
     "state": "state",
     "in_flight": "now",
 }
-_ALWAYS = ("place", "deployment", "ttft_p50_ms", "ttft_p95_ms", "error_rate", "rate_limited")  # even if unknown
+_ALWAYS = ("place", "deployment", "ttft_p50_ms", "ttft_p95_ms", "error_rate", "n_rate_limited")  # even if unknown
 # The order in which columns are dropped on a narrow screen. Those of _ALWAYS stay, and so does the state.
 _LEAST_IMPORTANT = (
     "flaw_rate_interval",
     "ttft_p50_interval",
     "ttft_p99_ms",
     "sentence_p95_ms",
-    "e2e_tps",
+    "e2e_mean_tps",
     "in_flight",
     "flaw_rate",
     "win_share",
     "sentence_p50_ms",
-    "decode_tps",
-    "censored",
+    "decode_mean_tps",
+    "n_censored",
     "n",
 )
 _SHORTEST_NAME = 8  # minimum width of a deployment's name if the other columns are too wide as well
@@ -92,7 +92,7 @@ def ranking(models: Models, width: int) -> Any:
 def _is_measured(model: Mapping[str, Any]) -> bool:
     """Whether a call or a probe told anything of a model's deployments; one that is not well is told of too."""
     rows = [row for row in model.get("deployments", []) if isinstance(row, Mapping)]
-    is_known = any(row.get(name) for row in rows for name in ("n", "censored", "rate_limited"))
+    is_known = any(row.get(name) for row in rows for name in ("n", "n_censored", "n_rate_limited"))
     is_known |= any(row.get(name) is not None for row in rows for name in ("ttft_p50_ms", "error_rate", "probed_s_ago"))
     return is_known or any(row.get("state") not in (None, "ok") for row in rows)
 
@@ -174,11 +174,11 @@ def _figure(name: str, row: Mapping[str, Any]) -> object:
     if name in {"error_rate", "flaw_rate", "win_share"}:
         return f"{value:.1%}"
     if name.endswith("_ms"):
-        is_biased = row.get("sentence_biased" if name.startswith("sentence") else "biased")
+        is_biased = row.get("is_sentence_biased" if name.startswith("sentence") else "is_biased")
         return f"{value:.0f}{_BIASED}" if is_biased else round(value)
-    if name == "decode_tps":
-        return f"{value:.1f}{_BUFFERED if row.get('buffered') else ''}"
-    return f"{value:.1f}" if name == "e2e_tps" else value
+    if name == "decode_mean_tps":
+        return f"{value:.1f}{_BUFFERED if row.get('is_buffered') else ''}"
+    return f"{value:.1f}" if name == "e2e_mean_tps" else value
 
 
 def _interval(name: str, row: Mapping[str, Any]) -> str | None:
@@ -191,7 +191,7 @@ def _interval(name: str, row: Mapping[str, Any]) -> str | None:
 
 _INTERVALS = {  # the ends of each, and their format
     "ttft_p50_interval": ("ttft_p50_low_ms", "ttft_p50_high_ms", ".0f"),
-    "flaw_rate_interval": ("flaw_rate_low", "flaw_rate_high", ".0%"),
+    "flaw_rate_interval": ("flaw_low_rate", "flaw_high_rate", ".0%"),
 }
 
 

@@ -12,6 +12,7 @@ import msgspec
 from msgspec import Meta
 
 from gateway.core.errors import ApiError
+from gateway.core.old_names import WithOldNames, formerly
 from gateway.core.targets import SQL, Burn, Standing
 
 RETRY_S = 2  # the database is tried again each second
@@ -66,9 +67,13 @@ class HeatMetric(StrEnum):
 
     TTFT_P50 = "ttft_p50_ms"
     TTFT_P95 = "ttft_p95_ms"
-    TPS_P50 = "tps_p50"
+    DECODE_P50 = "decode_p50_tps"
     ERROR_RATE = "error_rate"
     N = "n"
+
+    @classmethod
+    def _missing_(cls, value: object) -> "HeatMetric | None":
+        return cls.DECODE_P50 if value == "tps_p50" else None  # its name before, until ``GONE_WITH``
 
 
 class By(StrEnum):
@@ -168,7 +173,7 @@ class FoundCall(msgspec.Struct, frozen=True):
     call_sql: SQL
 
 
-class HistorySeries(msgspec.Struct, frozen=True, kw_only=True):
+class HistorySeries(WithOldNames, frozen=True, kw_only=True):
     """One deployment of one model: columns of equal length."""
 
     model: str
@@ -176,17 +181,23 @@ class HistorySeries(msgspec.Struct, frozen=True, kw_only=True):
     provider: str
     t: list[Annotated[int, Meta(description="The start of the step, in seconds since 1970.")]]
     n: list[int]
-    errors: list[int]
-    rate_limited: list[int]
-    won: list[int]
-    first_tokens: list[int]
+    n_errors: list[int]
+    n_rate_limited: list[int]
+    n_won: list[int]
+    n_first_token: list[int]
     ttft_p50_ms: list[float | None]
     ttft_p95_ms: list[float | None]
     ttft_p99_ms: list[float | None]
-    tps_p50: list[float | None]
-    tps_p95: list[float | None]
+    decode_p50_tps: list[float | None]
+    decode_p05_tps: Annotated[list[float | None], Meta(description="What 95 % of the answers reach.")]
     itl_p50_ms: list[float | None]
     itl_p95_ms: list[float | None]
+    errors: Annotated[list[int], formerly("n_errors")] = msgspec.field(default_factory=list)
+    rate_limited: Annotated[list[int], formerly("n_rate_limited")] = msgspec.field(default_factory=list)
+    won: Annotated[list[int], formerly("n_won")] = msgspec.field(default_factory=list)
+    first_tokens: Annotated[list[int], formerly("n_first_token")] = msgspec.field(default_factory=list)
+    tps_p50: Annotated[list[float | None], formerly("decode_p50_tps")] = msgspec.field(default_factory=list)
+    tps_p95: Annotated[list[float | None], formerly("decode_p05_tps")] = msgspec.field(default_factory=list)
 
 
 class History(msgspec.Struct, frozen=True):

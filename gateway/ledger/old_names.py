@@ -6,7 +6,6 @@ docs/reference/ledger.md says what that way is, and lists these.
 from collections.abc import Mapping
 
 RENAMED_SINCE = "0051"  # the revision
-GONE_WITH = "0.2.0"  # the version whose views have only the new names
 
 _THROUGHPUT = {  # of speeds p95 was what 95 % reach
     "decode_tps_p05": "decode_p05_tps",

@@ -6,10 +6,11 @@ computes them in SQL.
 
 from collections.abc import Collection, Iterable, Mapping
 from math import inf, isfinite
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 
+from gateway.core.old_names import WithOldNames, formerly
 from gateway.core.prompt_classes import PromptClass, answer_class, encoded_class
 from gateway.core.race_failures import NotAsked
 from gateway.core.terminal_text import counted
@@ -92,7 +93,7 @@ MOST_HELD = 20  # clients that are named of one deployment
 WINDOW_S = SLOT_S * SLOTS_KEPT  # of the board; its last half-minute is incomplete
 
 
-class Row(msgspec.Struct, frozen=True):
+class Row(WithOldNames, frozen=True):
     """One deployment. Unknown figures are None; with the ledger as source, so are those only a gateway knows."""
 
     rank: int | None  # by TTFT: the median, then the p95; no place in the policy's order
@@ -102,12 +103,12 @@ class Row(msgspec.Struct, frozen=True):
     headroom: float | None  # 0 to 1, the expected unused part of the provider's rate limit
     score: float | None  # the policy's prediction in seconds: decayed, with prior and scarcity price
     n: int  # attempts that ended with a first token or an error
-    events: int  # first tokens
-    censored: int  # attempts cut before a first token
-    rate_limited: int  # 429s
-    audited: int  # a random sample of those overtaken before their first token, watched until it
+    n_first_token: int  # first tokens
+    n_censored: int  # attempts cut before a first token
+    n_rate_limited: int  # 429s
+    n_audited: int  # a random sample of those overtaken before their first token, watched until it
     basis: Literal["all", "audited"]  # the attempts whose TTFT is published
-    biased: bool  # the quantiles are too high: some attempts were cut, and too few audited
+    is_biased: bool  # the quantiles are too high: some attempts were cut, and too few audited
     ttft_p50_ms: float | None  # Kaplan-Meier, or audited ones representing all overtaken; with its 95 % interval
     ttft_p50_low_ms: float | None
     ttft_p50_high_ms: float | None
@@ -117,24 +118,39 @@ class Row(msgspec.Struct, frozen=True):
     ttft_p99_ms: float | None
     ttft_p99_low_ms: float | None
     ttft_p99_high_ms: float | None
-    sentences: int  # first clauses that could be spoken, with win_on: sentence; their times are also TTFTs
+    n_sentence: int  # first clauses that could be spoken, with win_on: sentence; their times are also TTFTs
     sentence_p50_ms: float | None  # launch to the end of the first clause, quantiles as of the TTFT
     sentence_p95_ms: float | None
-    sentence_biased: bool  # as ``biased``
-    decode_tps: float | None  # tokens after the first / their seconds, all answers pooled
-    e2e_tps: float | None  # tokens / seconds since the launch, likewise
-    buffered: bool  # answers come at once out of a buffer: decode_tps is meaningless, e2e_tps is used for ranks
+    is_sentence_biased: bool  # as ``is_biased``
+    decode_mean_tps: float | None  # tokens after the first / their seconds, all answers pooled
+    e2e_mean_tps: float | None  # tokens / seconds since the launch, likewise
+    is_buffered: (
+        bool  # answers come at once out of a buffer: decode_mean_tps is meaningless, e2e_mean_tps is used for ranks
+    )
     speed_rank: int | None
     error_rate: float | None
     win_share: float | None  # of the model's answered calls
-    judged: int  # winners' complete answers that could be judged
+    n_judged: int  # winners' complete answers that could be judged
     flaw_rate: float | None  # of these, with a 95 % interval: empty, truncated, bad calls or JSON, refusals
-    flaw_rate_low: float | None
-    flaw_rate_high: float | None
+    flaw_low_rate: float | None
+    flaw_high_rate: float | None
     in_flight: int | None  # of this replica, now
     probed_s_ago: float | None  # if this replica's last attempt there was a probe of its own
     held: tuple[str, ...] = ()  # what single clients have met there, by which only their own calls avoid it
     refuses: tuple[str, ...] = ()  # of requests, by its refusals of the last day: fields, values, orders of roles, APIs
+    events: Annotated[int, formerly("n_first_token")] = 0
+    censored: Annotated[int, formerly("n_censored")] = 0
+    rate_limited: Annotated[int, formerly("n_rate_limited")] = 0
+    audited: Annotated[int, formerly("n_audited")] = 0
+    biased: Annotated[bool, formerly("is_biased")] = False
+    sentences: Annotated[int, formerly("n_sentence")] = 0
+    sentence_biased: Annotated[bool, formerly("is_sentence_biased")] = False
+    decode_tps: Annotated[float | None, formerly("decode_mean_tps")] = None
+    e2e_tps: Annotated[float | None, formerly("e2e_mean_tps")] = None
+    buffered: Annotated[bool, formerly("is_buffered")] = False
+    judged: Annotated[int, formerly("n_judged")] = 0
+    flaw_rate_low: Annotated[float | None, formerly("flaw_low_rate")] = None
+    flaw_rate_high: Annotated[float | None, formerly("flaw_high_rate")] = None
 
 
 class Leaderboard(msgspec.Struct, frozen=True):
@@ -197,12 +213,12 @@ def row(
         headroom=round(condition.headroom, 3) if condition is not None else None,
         score=round(score_s, 4) if score_s is not None else None,
         n=round(tally.n),
-        events=first.events,
-        censored=first.censored,
-        rate_limited=round(tally.lim),
-        audited=first.audited,
+        n_first_token=first.events,
+        n_censored=first.censored,
+        n_rate_limited=round(tally.lim),
+        n_audited=first.audited,
         basis="audited" if first.is_fair else "all",
-        biased=first.is_biased,
+        is_biased=first.is_biased,
         ttft_p50_ms=_ms(p50.value_s),
         ttft_p50_low_ms=_ms(p50.low_s),
         ttft_p50_high_ms=_ms(p50.high_s),
@@ -212,20 +228,20 @@ def row(
         ttft_p99_ms=_ms(p99.value_s),
         ttft_p99_low_ms=_ms(p99.low_s),
         ttft_p99_high_ms=_ms(p99.high_s),
-        sentences=sentence.events,
+        n_sentence=sentence.events,
         sentence_p50_ms=_ms(sentence.quantiles[0].value_s),
         sentence_p95_ms=_ms(sentence.quantiles[1].value_s),
-        sentence_biased=sentence.is_biased,
-        decode_tps=round(tally.tok / tally.sec, 1) if tally.sec > 0 else None,
-        e2e_tps=round(tally.etok / tally.esec, 1) if tally.esec > 0 else None,
-        buffered=deployment in window.buffered,
+        is_sentence_biased=sentence.is_biased,
+        decode_mean_tps=round(tally.tok / tally.sec, 1) if tally.sec > 0 else None,
+        e2e_mean_tps=round(tally.etok / tally.esec, 1) if tally.esec > 0 else None,
+        is_buffered=deployment in window.buffered,
         speed_rank=None,
         error_rate=round(tally.err / tally.n, 4) if tally.n else None,
         win_share=round(tally.won / window.won, 4) if window.won else None,
-        judged=round(tally.judged),
+        n_judged=round(tally.judged),
         flaw_rate=round(tally.flawed / tally.judged, 4) if tally.judged else None,
-        flaw_rate_low=round(flaws[0], 4) if tally.judged else None,
-        flaw_rate_high=round(flaws[1], 4) if tally.judged else None,
+        flaw_low_rate=round(flaws[0], 4) if tally.judged else None,
+        flaw_high_rate=round(flaws[1], 4) if tally.judged else None,
         in_flight=condition.in_flight if condition is not None else None,
         probed_s_ago=probed_s_ago,
         held=held,
@@ -321,7 +337,7 @@ def _buffered(slots: Mapping[int, Mapping[str, float]]) -> frozenset[str]:
 
 
 def _speed(row: Row) -> float | None:
-    return row.e2e_tps if row.buffered else row.decode_tps
+    return row.e2e_mean_tps if row.is_buffered else row.decode_mean_tps
 
 
 def _sort_key(row: Row) -> tuple[bool, float, float, str]:

@@ -423,7 +423,7 @@ def test_the_share_of_wins_is_of_a_deployments_own_model(demo: Installation, vis
     def see(route: "Route") -> None:
         response = route.fetch()
         told = response.json()
-        one = told["series"][0] | {"won": [1 for _ in told["series"][0]["t"]]}
+        one = told["series"][0] | {"n_won": [1 for _ in told["series"][0]["t"]]}
         told["series"] = [one, one | {"model": "another", "deployment": "alone/another"}]
         route.fulfill(response=response, json=told)
 

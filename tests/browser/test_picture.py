@@ -155,7 +155,7 @@ def test_a_phone_has_cards_of_the_deployments_with_calls(demo: Installation, vis
         first, *others = told["models"][0]["deployments"]
         first |= {"n": 5, "state": "ok"}
         for each in others:
-            each |= {"n": 0, "censored": 0, "rate_limited": 0, "state": "ok"}
+            each |= {"n": 0, "n_censored": 0, "n_rate_limited": 0, "state": "ok"}
         others[-1] |= {"state": "open", "reason": "no connection"}
         told["models"] = told["models"][:1]
         route.fulfill(response=response, json=told)

@@ -75,14 +75,20 @@ def test_long_names_and_large_figures_fit(
         told = response.json()
         for model in told["models"]:
             for number, row in enumerate(model["deployments"]):
-                row |= {"deployment": f"{LONG_NAME}-{number}", "state": "half-open", "rate_limited": 1234}
+                row |= {"deployment": f"{LONG_NAME}-{number}", "state": "half-open", "n_rate_limited": 1234}
                 row |= {
                     "reason": "rate-limited by the provider until 12:04:05",
                     "itl_p50_ms": 1234,
                     "itl_p95_ms": 12345,
                 }
-                row |= {"ttft_p50_ms": 12345, "ttft_p95_ms": 123456, "biased": True, "buffered": True, "e2e_tps": 1234}
-                row |= {"sentence_p50_ms": 12345, "sentence_p95_ms": 123456, "sentence_biased": True}
+                row |= {
+                    "ttft_p50_ms": 12345,
+                    "ttft_p95_ms": 123456,
+                    "is_biased": True,
+                    "is_buffered": True,
+                    "e2e_mean_tps": 1234,
+                }
+                row |= {"sentence_p50_ms": 12345, "sentence_p95_ms": 123456, "is_sentence_biased": True}
                 row |= {
                     "win_share": 1,
                     "error_rate": 1,

@@ -418,9 +418,9 @@ def the_board_is_as_recounted(evidence: Evidence) -> Iterator[str]:
             answered = [row for row in own if row.outcome in CUT | {Outcome.WON} and row.censored_at_ms is None]
             recounted = {
                 "n": len(ended) - len(limited) + len(answered),
-                "events": sum(row.token_ms is not None for row in own),
-                "censored": len(cut),
-                "rate_limited": len(limited),
+                "n_first_token": sum(row.token_ms is not None for row in own),
+                "n_censored": len(cut),
+                "n_rate_limited": len(limited),
             }
             if counts != recounted:
                 yield f"{model} {name}: {counts}, recounted {recounted}"

@@ -400,7 +400,9 @@ async def _life(
     for model in (MODEL, OTHER_MODEL, SPARE_MODEL):
         evidence.budget_left[model] = gateway.steering.extra_attempts_left(model)
         evidence.board[model] = {
-            row.deployment: {name: getattr(row, name) for name in ("n", "events", "censored", "rate_limited")}
+            row.deployment: {
+                name: getattr(row, name) for name in ("n", "n_first_token", "n_censored", "n_rate_limited")
+            }
             for row in gateway.steering.leaderboard(model).deployments
         }
     rows = gateway.steering.leaderboard(MODEL).deployments

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from gateway.ledger.old_names import GONE_WITH
+from gateway.core.old_names import GONE_WITH
 from gateway.ledger.schema import VIEWS, renamed
 from tools.documentation import ledger_page
 

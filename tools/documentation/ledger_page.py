@@ -8,10 +8,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from gateway.core.columns import Described
+from gateway.core.old_names import GONE_WITH, old_names
+from gateway.core.reports import HistorySeries
 from gateway.ledger import TABLES
 from gateway.ledger.database import head_revision
-from gateway.ledger.old_names import GONE_WITH
 from gateway.ledger.schema import renamed, views_of
+from gateway.steering import Row
 from tools.documentation.tables import code
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "ledger.md"
@@ -35,8 +37,8 @@ def page() -> str:
 def _old_names() -> str:
     """Return the list of names that columns had before, by view, beside those that they have."""
     said = [
-        f"Deprecated: views have these columns twice until {GONE_WITH}.\n",
-        "| views | old | name |",
+        f"Deprecated: views have these columns twice until {GONE_WITH}, and answers in JSON these fields.\n",
+        "| where | old | name |",
         "|---|---|---|",
     ]
     by_names: dict[tuple[tuple[str, str], ...], list[str]] = {}
@@ -44,7 +46,16 @@ def _old_names() -> str:
         by_names.setdefault(tuple(renamed(view).items()), []).append(view)
     for names, views in by_names.items():
         said += [f"| {', '.join(map(code, views))} | {code(old)} | {code(new)} |" for old, new in names]
+    for where, struct in _ANSWERS.items():
+        said += [f"| {where} | {code(old)} | {code(new)} |" for old, new in old_names(struct).items()]
     return "\n".join(said) + "\n"
+
+
+# Answers whose fields have old names, and where they are.
+_ANSWERS = {
+    "`GET /leaderboard`, `GET /api/leaderboard`, `holeshot leaderboard --json`": Row,
+    "series of `GET /api/history`": HistorySeries,
+}
 
 
 def _definitions(columns: tuple[Described, ...]) -> Iterator[str]:

@@ -59,14 +59,13 @@ class Steps(msgspec.Struct, frozen=True):
         return range(int(self.since.timestamp()), int(self.until.timestamp()), self.minutes * 60)
 
 
-_COUNTS = ("n", "errors", "rate_limited", "won", "first_tokens")
-# Of speeds p95 is what 95 % reach, as in the views.
+_COUNTS = ("n", "n_errors", "n_rate_limited", "n_won", "n_first_token")
 _QUANTILES = {
     "ttft_p50_ms": ("ttft", "0.50"),
     "ttft_p95_ms": ("ttft", "0.95"),
     "ttft_p99_ms": ("ttft", "0.99"),
-    "tps_p50": ("tps", "0.50"),
-    "tps_p95": ("tps", "0.05"),
+    "decode_p50_tps": ("tps", "0.50"),
+    "decode_p05_tps": ("tps", "0.05"),
     "itl_p50_ms": ("itl", "0.50"),
     "itl_p95_ms": ("itl", "0.95"),
 }
@@ -154,7 +153,7 @@ def _history_sql(words: Words, wanted: HistoryWanted, steps: Steps) -> str:
 with {found.tables}
 select
   model, deployment, provider, slot as t,
-  n, n_errors as errors, n_rate_limited as rate_limited, n_won as won, n_first_token as first_tokens,
+  {", ".join(_COUNTS)},
   {", ".join(_QUANTILES)}
 from {found.joined}
 order by model, deployment, provider, t"""  # noqa: S608 - values are quoted by ``Words``

@@ -20,8 +20,8 @@ Holeshot = Callable[..., Result]
 ROW = {
     "deployment": "groq/x",
     "n": 12,
-    "events": 9,
-    "censored": 3,
+    "n_first_token": 9,
+    "n_censored": 3,
     "ttft_p50_ms": 212.4,
     "error_rate": 0.0833,
     "new": 1,
@@ -63,13 +63,19 @@ def full_row(name: str, **changed: object) -> dict[str, object]:
         "deployment": name,
         "state": "ok",
         "n": 12_345,
-        "events": 12_000,
-        "censored": 345,
-        "biased": False,
+        "n_first_token": 12_000,
+        "n_censored": 345,
+        "is_biased": False,
     }
     row |= {"ttft_p50_ms": 212.4, "ttft_p50_low_ms": 200.1, "ttft_p50_high_ms": 220.9, "ttft_p95_ms": 2310.0}
-    row |= {"ttft_p99_ms": 4410.0, "decode_tps": 112.3, "e2e_tps": 81.4, "win_share": 0.312, "error_rate": 0.0833}
-    return row | {"rate_limited": 17, "in_flight": 3, "buffered": False} | changed
+    row |= {
+        "ttft_p99_ms": 4410.0,
+        "decode_mean_tps": 112.3,
+        "e2e_mean_tps": 81.4,
+        "win_share": 0.312,
+        "error_rate": 0.0833,
+    }
+    return row | {"n_rate_limited": 17, "in_flight": 3, "is_buffered": False} | changed
 
 
 FULL = {
@@ -77,7 +83,7 @@ FULL = {
     "window_s": 600.0,
     "deployments": [
         full_row("together/meta-llama/Llama-3.3-70B-Instruct-Turbo"),
-        full_row("groq/x", rank=2, state="cooling 12.5 s", biased=True),
+        full_row("groq/x", rank=2, state="cooling 12.5 s", is_biased=True),
         full_row("dead/x", rank=None, state="out", ttft_p50_ms=None, ttft_p95_ms=None, reason="the key is refused"),
     ],
 }
@@ -129,7 +135,7 @@ def test_rows_are_numbered_in_the_order_in_which_they_stand(holeshot: Holeshot, 
 
 
 def test_figures_that_may_be_too_high_are_marked_and_the_mark_is_explained_once(holeshot: Holeshot, site: Any) -> None:
-    rows = [full_row("a/x", biased=True), full_row("b/x", biased=True, ttft_p50_ms=None), full_row("c/x")]
+    rows = [full_row("a/x", is_biased=True), full_row("b/x", is_biased=True, ttft_p50_ms=None), full_row("c/x")]
     site.answers["/leaderboard"] = {"models": [{"model": "m", "deployments": rows}]}
 
     output = holeshot("leaderboard", "--url", site.url).output
@@ -145,7 +151,7 @@ def test_a_mark_that_no_figure_has_is_not_explained(holeshot: Holeshot, site: An
 
 
 def test_answers_out_of_a_buffer_have_no_decode_speed_and_say_why(holeshot: Holeshot, site: Any) -> None:
-    rows = [full_row("a/x", buffered=True)]
+    rows = [full_row("a/x", is_buffered=True)]
     site.answers["/leaderboard"] = {"models": [{"model": "m", "deployments": rows}]}
 
     output = holeshot("leaderboard", "--url", site.url).output
@@ -165,7 +171,7 @@ def test_each_state_but_ok_has_its_reason(holeshot: Holeshot, site: Any) -> None
 
 
 def test_before_the_first_figure_every_heading_has_its_column(holeshot: Holeshot, site: Any) -> None:
-    rows = [{"deployment": "a/x", "n": 0, "censored": 1, "biased": True, "state": "ok", "in_flight": 0}]
+    rows = [{"deployment": "a/x", "n": 0, "n_censored": 1, "is_biased": True, "state": "ok", "in_flight": 0}]
     site.answers["/leaderboard"] = {"models": [{"model": "m", "deployments": rows}]}
 
     lines = holeshot("leaderboard", "--url", site.url, COLUMNS="80").output.splitlines()
@@ -305,7 +311,7 @@ async def _store(url: str, folder: Path, records: list[CallRecord]) -> None:
 
 
 def test_times_to_the_first_sentence_are_shown_where_there_are_any(holeshot: Holeshot, site: Any) -> None:
-    spoken = {"sentences": 9, "sentence_p50_ms": 611.4, "sentence_p95_ms": 980.0, "sentence_biased": True}
+    spoken = {"n_sentence": 9, "sentence_p50_ms": 611.4, "sentence_p95_ms": 980.0, "is_sentence_biased": True}
     rows = [full_row("a/x", **spoken), full_row("b/x", sentence_p50_ms=None, sentence_p95_ms=None)]
     site.answers["/leaderboard"] = {"models": [{"model": "m", "deployments": rows}]}
 

@@ -114,15 +114,15 @@ async def test_a_history_counts_the_calls_that_were_made(serve: Serve) -> None:
         _, heat = await read(running, "/api/heat?metric=n")
         _, board = await read(running, "/api/leaderboard")
     by_deployment = {series["deployment"]: series for series in body["series"]}
-    assert sum(by_deployment["alpha/m"]["won"]) == 3
+    assert sum(by_deployment["alpha/m"]["n_won"]) == 3
     assert sum(by_deployment["beta/m"]["n"]) == 3
-    assert sum(by_deployment["beta/m"]["errors"]) == len(failures)
+    assert sum(by_deployment["beta/m"]["n_errors"]) == len(failures)
     assert body["step_s"] == 300
     assert body["from"].endswith("Z")
     assert len(body["series"][0]["t"]) == 13
     assert sum(cell["n"] for row in heat["rows"] for cell in row["cells"]) == 6
     rows = {row["deployment"]: row for row in board["models"][0]["deployments"]}
-    assert rows["alpha/m"]["events"] == 3
+    assert rows["alpha/m"]["n_first_token"] == 3
     assert {"price", "itl_p50_ms", "itl_p95_ms", "ttft_p50_low_ms"} <= rows["alpha/m"].keys()
 
 

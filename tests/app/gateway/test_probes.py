@@ -145,7 +145,7 @@ async def test_the_leaderboard_learns_from_probes_in_memory_and_in_sql(serve: Se
         [stored] = await running.rows("select * from leaderboard")
     assert row.events >= 3
     assert row.probed_s_ago is not None
-    assert (stored["events"], stored["n"]) == (row.events, row.n)
+    assert (stored["events"], stored["n"]) == (row.n_first_token, row.n)
     assert stored["win_share"] in {None, 0}
     assert not row.win_share
 

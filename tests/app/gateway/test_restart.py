@@ -16,7 +16,7 @@ CALLS = 6
 async def figures(running: RunningGateway) -> dict[str, tuple[int, int, float | None]]:
     async with running.get("/leaderboard") as response:
         [model] = (await response.json())["models"]
-    return {row["deployment"]: (row["n"], row["events"], row["win_share"]) for row in model["deployments"]}
+    return {row["deployment"]: (row["n"], row["n_first_token"], row["win_share"]) for row in model["deployments"]}
 
 
 async def history(running: RunningGateway) -> dict[str, Any]:

@@ -28,9 +28,9 @@ async def test_the_leaderboard_shows_what_calls_have_measured(serve: Serve) -> N
         rows = await leaderboard(running)
     assert list(rows) == ["quick/m", "silent/m"]
     quick, silent = rows["quick/m"], rows["silent/m"]
-    assert (quick["events"], quick["win_share"], quick["error_rate"], quick["state"]) == (4, 1.0, 0.0, "ok")
+    assert (quick["n_first_token"], quick["win_share"], quick["error_rate"], quick["state"]) == (4, 1.0, 0.0, "ok")
     assert quick["ttft_p50_ms"] > 0
-    assert (silent["events"], silent["censored"], silent["ttft_p50_ms"]) == (0, 4, None)
+    assert (silent["n_first_token"], silent["n_censored"], silent["ttft_p50_ms"]) == (0, 4, None)
     assert quick["score"] < silent["score"]
     assert quick["in_flight"] == silent["in_flight"] == 0
 

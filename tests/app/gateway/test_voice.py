@@ -52,12 +52,12 @@ async def test_the_leaderboard_has_the_time_to_the_first_sentence_where_it_was_m
         for _ in range(3):
             await said(running, stream=True)
         before = await row(running, "/leaderboard")
-        assert (before["events"], before["sentences"], before["sentence_p50_ms"]) == (3, 0, None)
+        assert (before["n_first_token"], before["n_sentence"], before["sentence_p50_ms"]) == (3, 0, None)
         for _ in range(4):
             await said(running, stream=True, race={"win_on": "sentence"})
         for path in ("/leaderboard", "/api/leaderboard"):
             after = await row(running, path)
-            assert (after["events"], after["sentences"]) == (7, 4)
+            assert (after["n_first_token"], after["n_sentence"]) == (7, 4)
             assert after["sentence_p95_ms"] >= after["sentence_p50_ms"] > 0
 
 

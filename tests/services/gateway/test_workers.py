@@ -82,7 +82,7 @@ async def test_two_workers_share_port_ledger_and_leaderboard(tmp_path: Path, pos
             made = await asyncio.gather(*(chat(gateway) for _ in range(CALLS)))
 
             async def all_are_known() -> bool:  # each worker tells and reads once a second
-                return bool((await leaderboard(gateway))["fast/m"]["events"] >= CALLS)
+                return bool((await leaderboard(gateway))["fast/m"]["n_first_token"] >= CALLS)
 
             await eventually(all_are_known)
             gateway.send(signal.SIGTERM)

@@ -11,6 +11,7 @@ import pytest
 
 from gateway.core.attempts import AnswerKind, AttemptRecord, AttemptStart, Flaw, Outcome, Role, TokensSource, WinOn
 from gateway.core.calls import TENANT, CallRecord
+from gateway.core.old_names import old_names
 from gateway.core.prompt_classes import decoded_class
 from gateway.core.records import OutageRecord
 from gateway.ledger import queries
@@ -20,15 +21,17 @@ from gateway.steering import SLOT_S, SLOTS_KEPT, WINDOW_S, MemoryBoard, Row, Ste
 from tests.unit.ledger.records import attempt, call, failed, new_id
 
 # Not in this view, but in answer_quality.
-INTERVAL = {"flaw_rate_low", "flaw_rate_high"}
+INTERVAL = {"flaw_low_rate", "flaw_high_rate"}
 # In docs/answers.md#voice-the-first-sentence-wins are the columns to ask.
-SENTENCES = {"sentences", "sentence_p50_ms", "sentence_p95_ms", "sentence_biased"}
+SENTENCES = {"n_sentence", "sentence_p50_ms", "sentence_p95_ms", "is_sentence_biased"}
+_OLD = {old for old, new in old_names(Row).items() if new in INTERVAL | SENTENCES}
 # What only a running gateway knows is not in SQL.
 ALIKE = tuple(
     set(Row.__struct_fields__)
     - {"state", "reason", "headroom", "score", "in_flight", "probed_s_ago", "refuses", "held"}
     - INTERVAL
     - SENTENCES
+    - _OLD
 )
 SPEEDS = {"groq/x": 300.0, "slow/x": 35.0, "fake/x": None, "rare/x": 80.0}
 

@@ -6,12 +6,15 @@ import sqlite3
 from collections.abc import Mapping
 from contextlib import closing
 
+import msgspec
 import pytest
 
 from gateway import __version__
+from gateway.core.old_names import GONE_WITH, old_names
+from gateway.core.reports import HeatMetric, HistorySeries
 from gateway.ledger.database import head_revision, migrate
-from gateway.ledger.old_names import GONE_WITH
 from gateway.ledger.schema import renamed, views_of
+from gateway.steering import Row
 
 VIEWED = tuple(
     name for name in views_of(head_revision()) if not name.startswith("rollup_")
@@ -39,6 +42,8 @@ WORDS = frozenset(
         "audited",  # samples: the column of attempts
     )
 )
+# What only a gateway tells of a deployment, and the instants of a history.
+OF_A_GATEWAY = frozenset({"headroom", "score", "in_flight", "probed_s_ago", "held", "refuses", "t"})
 UNITS = ("ms", "s", "usd", "tps", "rps", "tokens", "share", "rate", "at", "variance")  # the last in its unit's square
 RATIOS = ("per call", "per minute")  # of what is counted: extra_per_call
 STATISTICS = ("p01", "p05", "p50", "p95", "p99", "mean", "difference", "per call", "7d", "24h", "low", "high")
@@ -83,6 +88,30 @@ def test_each_column_of_a_view_is_named_so_or_is_an_old_name_of_one(
 )
 def test_a_name_that_says_it_otherwise_is_found(name: str) -> None:
     assert not is_named_so(name)
+
+
+@pytest.mark.parametrize("answer", [Row, HistorySeries])
+def test_fields_of_answers_are_named_as_columns_and_have_their_old_names_beside_them(
+    answer: type[msgspec.Struct],
+) -> None:
+    old = old_names(answer)
+    own = [name for name in answer.__struct_fields__ if name not in old]
+    assert [name for name in own if name not in WORDS | OF_A_GATEWAY and not is_named_so(name)] == []
+    assert own == list(answer.__struct_fields__[: len(own)])
+    assert set(old.values()) <= {*own}
+    required = msgspec.structs.fields(answer)[: len(own)]
+    whole = answer(**{each.name: number for number, each in enumerate(required)})
+    sent = msgspec.to_builtins(whole)
+    assert {name: sent[name] for name in old} == {name: sent[new] for name, new in old.items()}
+    changed = msgspec.to_builtins(msgspec.structs.replace(whole, **dict.fromkeys(old.values(), 99)))
+    assert {changed[name] for name in old} == {99}
+
+
+def test_a_heat_map_can_be_asked_for_by_the_old_name_of_its_figure() -> None:
+    assert HeatMetric("tps_p50") is HeatMetric.DECODE_P50
+    assert msgspec.convert({"metric": "tps_p50"}, dict[str, HeatMetric]) == {"metric": HeatMetric.DECODE_P50}
+    with pytest.raises(ValueError, match="tps_p51"):
+        HeatMetric("tps_p51")
 
 
 def test_old_names_go_with_a_version_that_is_not_there_yet() -> None:

@@ -81,14 +81,14 @@ RACED = {"a|0|e20": 20.0, "a|0|e30": 30.0, "a|0|c20": 30.0, "a|0|ae30": 29.0, "a
 
 def test_from_thirty_audits_on_these_stand_for_all_that_were_overtaken() -> None:
     told = one(RACED)
-    assert (told.basis, told.biased, told.audited) == ("audited", False, 29)
-    assert (told.events, told.censored) == (50, 30)
+    assert (told.basis, told.is_biased, told.n_audited) == ("audited", False, 29)
+    assert (told.n_first_token, told.n_censored) == (50, 30)
     assert told.ttft_p50_ms == pytest.approx(edge_s(30.3) * 1000, rel=0.05)  # 21 were not overtaken, 58 of 79 are late
 
 
 def test_until_then_all_speak_and_are_marked_biased() -> None:
     told = one({**RACED, "a|aud": 29.0})
-    assert (told.basis, told.biased) == ("all", True)
+    assert (told.basis, told.is_biased) == ("all", True)
     assert told.ttft_p50_ms is not None
 
 
@@ -106,8 +106,8 @@ def test_speeds_rates_and_shares_are_plain_ratios() -> None:
         "a|n": 50.0, "a|err": 2.0, "a|lim": 7.0, "a|won": 30.0, "b|won": 10.0,
         "a|tok": 900.0, "a|sec": 10.0, "a|etok": 1000.0, "a|esec": 20.0,
     })  # fmt: skip
-    assert (told.decode_tps, told.e2e_tps) == (90.0, 50.0)
-    assert (told.error_rate, told.rate_limited, told.win_share) == (0.04, 7, 0.75)
+    assert (told.decode_mean_tps, told.e2e_mean_tps) == (90.0, 50.0)
+    assert (told.error_rate, told.n_rate_limited, told.win_share) == (0.04, 7, 0.75)
 
 
 def answers(timed: float, bursts: float) -> Counts:
@@ -134,7 +134,7 @@ def test_a_buffered_deployment_is_ranked_by_end_to_end_speed() -> None:
     bursty = {"b|tok": 9000.0, "b|sec": 3.0, "b|etok": 100.0, "b|esec": 1.25, "b|ans": 20.0, "b|burst": 19.0}
     rows = of_counts("m", {0: steady | bursty}, 600).deployments
     assert {each.deployment: each.speed_rank for each in rows} == {"a": 1, "b": 2}  # 100 decode, 80 end to end
-    assert [(each.decode_tps, each.e2e_tps) for each in rows if each.buffered] == [(3000.0, 80.0)]
+    assert [(each.decode_mean_tps, each.e2e_mean_tps) for each in rows if each.is_buffered] == [(3000.0, 80.0)]
 
 
 def test_the_order_is_the_policys_the_ranks_are_those_of_the_figures() -> None:

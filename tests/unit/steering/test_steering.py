@@ -105,7 +105,7 @@ def test_a_client_that_leaves_strikes_nobody_and_censors_the_age() -> None:
         start = replica.launch("a")
         replica.finish(replica._end(start, Outcome.CLIENT_GONE, censored_at_ms=9000.0))
     row = row_of(replica.steering.leaderboard(MODEL), "a")
-    assert (row.state, row.n, row.events, row.censored) == ("ok", 0, 0, 10)
+    assert (row.state, row.n, row.n_first_token, row.n_censored) == ("ok", 0, 0, 10)
 
 
 @pytest.mark.parametrize(
@@ -126,7 +126,7 @@ def test_failures_before_the_first_token_are_errors_and_strikes(kind: ErrorKind)
     for _ in range(4):
         replica.fail("a", kind)
     row = row_of(replica.steering.leaderboard(MODEL), "a")
-    assert (row.n, row.error_rate, row.events, row.state) == (4, 1.0, 0, "open")
+    assert (row.n, row.error_rate, row.n_first_token, row.state) == (4, 1.0, 0, "open")
 
 
 def test_a_stream_that_breaks_after_its_first_token_is_an_error_and_no_strike() -> None:
@@ -136,7 +136,7 @@ def test_a_stream_that_breaks_after_its_first_token_is_an_error_and_no_strike() 
         replica.steering.first_token(MODEL, answer_class(0), start, 0.3)
         replica._end(start, Outcome.FAILED, error_kind=ErrorKind.UPSTREAM_TRUNCATED, ttft_ms=300.0)
     row = row_of(replica.steering.leaderboard(MODEL), "a")
-    assert (row.n, row.error_rate, row.events, row.state) == (8, 1.0, 8, "ok")
+    assert (row.n, row.error_rate, row.n_first_token, row.state) == (8, 1.0, 8, "ok")
 
 
 def test_an_answer_that_is_not_valid_is_an_error_and_no_strike_even_without_a_token() -> None:
@@ -145,7 +145,7 @@ def test_an_answer_that_is_not_valid_is_an_error_and_no_strike_even_without_a_to
     for _ in range(8):
         replica.fail("a", ErrorKind.INVALID_ANSWER)
     row = row_of(replica.steering.leaderboard(MODEL), "a")
-    assert (row.n, row.error_rate, row.events, row.state) == (8, 1.0, 0, "ok")
+    assert (row.n, row.error_rate, row.n_first_token, row.state) == (8, 1.0, 0, "ok")
 
 
 def test_the_clients_own_fault_counts_nowhere() -> None:
@@ -154,7 +154,7 @@ def test_the_clients_own_fault_counts_nowhere() -> None:
     for _ in range(10):
         replica.fail("a", ErrorKind.BAD_REQUEST)
     row = row_of(replica.steering.leaderboard(MODEL), "a")
-    assert (row.n, row.censored, row.error_rate, row.state) == (0, 0, None, "ok")
+    assert (row.n, row.n_censored, row.error_rate, row.state) == (0, 0, None, "ok")
 
 
 def test_a_429_cools_the_deployment_for_what_it_asked_and_is_neither_error_nor_event() -> None:
@@ -464,16 +464,16 @@ def test_the_leaderboard_tells_each_deployments_figures() -> None:
     board = replica.steering.leaderboard(MODEL)
     assert [row.deployment for row in board.deployments] == ["a", "b"]
     a, b = board.deployments
-    assert (a.n, a.events, a.censored, a.biased, a.in_flight) == (7, 6, 0, False, 0)
+    assert (a.n, a.n_first_token, a.n_censored, a.is_biased, a.in_flight) == (7, 6, 0, False, 0)
     assert a.ttft_p50_ms == pytest.approx(400, rel=0.1)
     assert a.ttft_p50_low_ms is not None
     assert a.ttft_p50_high_ms is not None
     assert a.ttft_p50_ms is not None
     assert a.ttft_p50_low_ms <= a.ttft_p50_ms <= a.ttft_p50_high_ms
-    assert a.decode_tps == 80.0
+    assert a.decode_mean_tps == 80.0
     assert a.error_rate == pytest.approx(1 / 7, abs=1e-4)
     assert a.win_share == pytest.approx(6 / 7, abs=1e-4)
-    assert (b.n, b.events, b.censored, b.biased) == (1, 1, 6, True)
+    assert (b.n, b.n_first_token, b.n_censored, b.is_biased) == (1, 1, 6, True)
     assert b.ttft_p50_ms is b.ttft_p99_ms is None  # one first token says nothing
 
 
@@ -485,14 +485,14 @@ def test_a_quantile_that_the_samples_do_not_reach_is_unknown_not_infinite() -> N
         replica.lose("a", 0.5)
     row = row_of(replica.steering.leaderboard(MODEL), "a")
     assert row.ttft_p50_ms is None
-    assert row.events == 4
+    assert row.n_first_token == 4
 
 
 def test_configured_models_are_listed_before_anybody_calls_them() -> None:
     replica = VirtualReplica()
     replica.steering.reset({"idle": ("x", "y")})
     board = replica.steering.leaderboard("idle")
-    assert [(row.deployment, row.n, row.ttft_p50_ms, row.decode_tps) for row in board.deployments] == [
+    assert [(row.deployment, row.n, row.ttft_p50_ms, row.decode_mean_tps) for row in board.deployments] == [
         ("x", 0, None, None),
         ("y", 0, None, None),
     ]

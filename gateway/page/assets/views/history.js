@@ -28,17 +28,17 @@ const QUANTILES = { p50: "Median", p95: "p95", p99: "p99" };
 /** What is drawn: `of(series, quantile, all)` returns a column; speeds and gaps have no p99. */
 const PLOTS = [
   { name: "ttft", title: "First token", format: ms, least: 0, of: (each, quantile) => each[`ttft_${quantile}_ms`], says: (quantile) => QUANTILES[quantile] },
-  { name: "tps", title: "Speed", format: tps, least: 0, of: (each, quantile) => each[`tps_${short(quantile)}`], says: (quantile) => (short(quantile) === "p95" ? "what 95 % of answers reach" : QUANTILES.p50) },
+  { name: "tps", title: "Speed", format: tps, least: 0, of: (each, quantile) => each[short(quantile) === "p95" ? "decode_p05_tps" : "decode_p50_tps"], says: (quantile) => (short(quantile) === "p95" ? "what 95 % of answers reach" : QUANTILES.p50) },
   { name: "itl", title: "Gaps between chunks", format: ms, least: 0, of: (each, quantile) => each[`itl_${short(quantile)}_ms`], says: (quantile) => QUANTILES[short(quantile)] },
-  { name: "wins", title: "Share of wins", format: percent, least: 0, most: 1, of: (each, _, all) => each.won.map((won, at) => share(won, all.won.get(each.model).get(each.t[at]))), says: () => "of the model's answers" },
-  { name: "errors", title: "Errors", format: percent, least: 0, of: (each) => each.errors.map((errors, at) => share(errors, each.n[at])), says: () => "share of attempts, rate limits apart" },
-  { name: "limited", title: "Rate limits", format: percent, least: 0, of: (each) => each.rate_limited.map((limited, at) => share(limited, each.n[at])), says: () => "share of attempts" },
+  { name: "wins", title: "Share of wins", format: percent, least: 0, most: 1, of: (each, _, all) => each.n_won.map((won, at) => share(won, all.won.get(each.model).get(each.t[at]))), says: () => "of the model's answers" },
+  { name: "errors", title: "Errors", format: percent, least: 0, of: (each) => each.n_errors.map((errors, at) => share(errors, each.n[at])), says: () => "share of attempts, rate limits apart" },
+  { name: "limited", title: "Rate limits", format: percent, least: 0, of: (each) => each.n_rate_limited.map((limited, at) => share(limited, each.n[at])), says: () => "share of attempts" },
 ];
 
 const METRICS = {
   ttft_p50_ms: { words: "First token, median", format: ms },
   ttft_p95_ms: { words: "First token, p95", format: ms },
-  tps_p50: { words: "Speed, median", format: tps },
+  decode_p50_tps: { words: "Speed, median", format: tps },
   error_rate: { words: "Errors", format: percent },
   n: { words: "Attempts", format: count },
 };
@@ -240,7 +240,7 @@ export function view(root, params, session, address) {
       label: `${each.deployment}: ${WORSE[each.metric] ?? each.metric} ${times(each.ratio)} ${each.metric === "errors" ? "as many" : "as slow"}`,
     })));
     const models = [...new Set(found.series.map((each) => each.model))];
-    const all = { won: new Map(models.map((model) => [model, sums(found.series.filter((each) => each.model === model), "won")])) };
+    const all = { won: new Map(models.map((model) => [model, sums(found.series.filter((each) => each.model === model), "n_won")])) };
     const trouble = troubles(t, shown);
     const several = models.length > 1;
     for (const each of cards) each.update({ t, range, shown, bands, all, trouble, several });
@@ -420,7 +420,7 @@ function sums(series, column) {
 }
 
 function troubles(t, series) {
-  const [n, errors, limited] = ["n", "errors", "rate_limited"].map((column) => sums(series, column));
+  const [n, errors, limited] = ["n", "n_errors", "n_rate_limited"].map((column) => sums(series, column));
   const shares = (part) => t.map((at) => share(part.get(at), n.get(at)));
   return { errors: shares(errors), limited: shares(limited) };
 }

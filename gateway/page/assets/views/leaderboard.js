@@ -113,14 +113,14 @@ function byRegion(model) {
 
 /** Models of which neither a call nor a probe told anything, and that are well; if nothing was at all, all but the first. */
 function silent(standings) {
-  const quiet = standings.filter((each) => each.deployments.every((row) => row.state === "ok" && row.n + row.censored + row.rate_limited === 0
+  const quiet = standings.filter((each) => each.deployments.every((row) => row.state === "ok" && row.n + row.n_censored + row.n_rate_limited === 0
     && row.ttft_p50_ms === null && row.error_rate === null && row.probed_s_ago === null));
   return quiet.length < standings.length ? quiet : quiet.slice(1);
 }
 
 /** Whether there is something to tell of a deployment: calls, or that it is not well. */
 function isTold(row) {
-  return row.n + row.censored + row.rate_limited > 0 || row.state !== "ok";
+  return row.n + row.n_censored + row.n_rate_limited > 0 || row.state !== "ok";
 }
 
 /** One model: its table, the notes that its marks need, and the plan of its next call. */
@@ -144,7 +144,7 @@ function board(model) {
         under: sentence("Sentence", "sentence_p50_ms", "Half of the first sentences could be spoken sooner") },
       { title: "p95", right: true, cell: (row) => time(row, row.ttft_p95_ms), sort: (row) => row.ttft_p95_ms, help: "19 of 20 first tokens came sooner",
         under: sentence("Sentence", "sentence_p95_ms", "19 of 20 first sentences could be spoken sooner") },
-      { title: "Speed", right: true, cell: speed, sort: (row) => (row.buffered ? row.e2e_tps : row.decode_tps), help: "Tokens a second after the first",
+      { title: "Speed", right: true, cell: speed, sort: (row) => (row.is_buffered ? row.e2e_mean_tps : row.decode_mean_tps), help: "Tokens a second after the first",
         under: { title: "Gaps", cell: gaps, sort: (row) => row.itl_p95_ms, help: "Time between pieces of the answer, p50 and p95 of 24 hours" } },
       { title: "Wins", right: true, cell: (row) => figure(percent(row.win_share)), sort: (row) => row.win_share, help: "Its share of the model's answered calls",
         under: { title: "Cut", cell: (row) => figure(percent(cutShare(row))), sort: cutShare, help: "Its attempts that were cut before their first token" } },
@@ -158,7 +158,7 @@ function board(model) {
 
   /** The second figure of a column, where anybody has it. */
   function sentence(title, field, help) {
-    return isSpoken ? { title, cell: (row) => time(row, row[field], row.sentence_biased), sort: (row) => row[field], help } : null;
+    return isSpoken ? { title, cell: (row) => time(row, row[field], row.is_sentence_biased), sort: (row) => row[field], help } : null;
   }
 
   function update({ window_s, deployments, narrowed }, plan) {
@@ -192,7 +192,7 @@ function refill(place, children) {
 
 function state(row) {
   return h("span", {}, h("span", { class: `chip ${stateKind(row.state)}` }, stateWords(row.state)),
-    row.rate_limited ? h("span", { class: "reason warn", title: "Rate-limited attempts" }, `${count(row.rate_limited)} × 429`) : null,
+    row.n_rate_limited ? h("span", { class: "reason warn", title: "Rate-limited attempts" }, `${count(row.n_rate_limited)} × 429`) : null,
     row.reason ? h("span", { class: "reason" }, row.reason) : null,
     row.held.length ? h("span", { class: "reason", title: "Met by these clients alone: only their calls avoid it" }, row.held.join(" · ")) : null,
     row.refuses.length ? h("span", { class: "reason", title: "Left out or sent otherwise, after a refusal" }, `refuses ${row.refuses.join(", ")}`) : null);
@@ -202,7 +202,7 @@ function name(row) {
   return h("span", { class: "name" }, h("span", { class: "rank" }, count(row.place)), named(row.deployment));
 }
 
-function time(row, value, isBiased = row.biased) {
+function time(row, value, isBiased = row.is_biased) {
   return marked(ms(value), isBiased && value !== null, "?");
 }
 
@@ -211,7 +211,7 @@ function marked(text, is, mark) {
 }
 
 function speed(row) {
-  return marked(tps(row.buffered ? row.e2e_tps : row.decode_tps), row.buffered, "*");
+  return marked(tps(row.is_buffered ? row.e2e_mean_tps : row.decode_mean_tps), row.is_buffered, "*");
 }
 
 function gaps(row) {
@@ -220,20 +220,20 @@ function gaps(row) {
 }
 
 function cutShare(row) {
-  const all = row.n + row.censored;
-  return all ? row.censored / all : null;
+  const all = row.n + row.n_censored;
+  return all ? row.n_censored / all : null;
 }
 
 function flaws(row) {
   if (row.flaw_rate === null) return NOTHING;
-  return h("span", { title: `95 %: ${percent(row.flaw_rate_low)} to ${percent(row.flaw_rate_high)}, of ${counted(row.judged, "answer")}` }, figure(percent(row.flaw_rate)));
+  return h("span", { title: `95 %: ${percent(row.flaw_low_rate)} to ${percent(row.flaw_high_rate)}, of ${counted(row.n_judged, "answer")}` }, figure(percent(row.flaw_rate)));
 }
 
 function legend(rows) {
   return [
-    rows.some((row) => (row.biased && row.ttft_p50_ms !== null) || (row.sentence_biased && row.sentence_p50_ms !== null))
+    rows.some((row) => (row.is_biased && row.ttft_p50_ms !== null) || (row.is_sentence_biased && row.sentence_p50_ms !== null))
       ? h("p", {}, "? may be too high: attempts were cut before their first token, and too few of them were audited") : null,
-    rows.some((row) => row.buffered) ? h("p", {}, "* answers come all at once, from a buffer: the speed is of the whole answer") : null,
+    rows.some((row) => row.is_buffered) ? h("p", {}, "* answers come all at once, from a buffer: the speed is of the whole answer") : null,
   ];
 }
 
