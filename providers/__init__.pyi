@@ -161,9 +161,12 @@ from .upstreams.extras import has_otel as has_otel
 from .upstreams.extras import has_scipy as has_scipy
 from .upstreams.extras import how_to_install as how_to_install
 from .upstreams.http_upstream import HttpUpstream as HttpUpstream
+from .upstreams.http_upstream import Server as Server
 from .upstreams.litellm_errors import upstream_error as upstream_error
 from .upstreams.litellm_library import LiteLLM as LiteLLM
 from .upstreams.litellm_upstream import LiteLLMUpstream as LiteLLMUpstream
+from .upstreams.opening import Credentials as Credentials
+from .upstreams.opening import Setup as Setup
 from .upstreams.opening import open_upstream as open_upstream
 from .upstreams.vertex import VertexUpstream as VertexUpstream
 from .vendors.catalog import Api as Api

@@ -16,7 +16,7 @@ from yarl import URL
 from benchmarks.harness import machine
 from benchmarks.harness.report import Row, row, skipped
 from benchmarks.speed.scenarios import Effort
-from providers.http import Client, Request, Response
+from providers.http import Client, Connecting, Request, Response
 from tests.support.measured import gateways
 from tests.support.measured.gateways import MeasuredServers
 from tests.support.measured.nginx import Missing
@@ -49,7 +49,11 @@ def rows(measured: MeasuredServers, effort: Effort) -> Iterator[Row]:
 
 async def bytes_per_stream(port: int) -> float:
     """Open the streams, each having had its first token, and return what one of them holds."""
-    client = Client(URL(f"https://127.0.0.1:{port}"), headers={"content-type": "application/json"}, versions="2")
+    client = Client(
+        URL(f"https://127.0.0.1:{port}"),
+        headers={"content-type": "application/json"},
+        connecting=Connecting(versions="2"),
+    )
     head = client.head("POST", f"/held{gateways.PATH}", {})
 
     async def opened() -> Response:

@@ -35,7 +35,7 @@ from gateway.racing import (
 )
 from gateway.settings import Settings
 from gateway.steering import REFRESH_EVERY_S, MemoryBoard, Outages, Spending, Steering, Strikes
-from providers.http import Batches, TlsContexts
+from providers.http import Batches, Connecting, TlsContexts
 
 if TYPE_CHECKING:
     from gateway.ledger import Ledger, Store
@@ -122,7 +122,8 @@ class Engine:
         self.attempts = attempts or AttemptTasks[Attempt]()
         self.outbox = outbox = outbox or Outbox()
         self.tasks = BackgroundTasks()
-        self.fleets = Fleets(runtime.open_upstream, self.tasks, batches, own_key, runtime.tls)
+        connecting = Connecting(tls=runtime.tls, batches=batches)
+        self.fleets = Fleets(runtime.open_upstream, self.tasks, connecting, own_key)
         self.steering = Steering(
             board or MemoryBoard(),
             clock=clock,

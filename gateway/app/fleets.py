@@ -4,6 +4,8 @@ import asyncio
 from collections.abc import Callable, Sequence
 from functools import partial
 
+from msgspec.structs import replace
+
 from gateway.api.sessions import secret_of
 from gateway.core.log import get_logger
 from gateway.core.tasks import BackgroundTasks
@@ -11,6 +13,7 @@ from gateway.fleet.fleet import Fleet, OpenUpstream
 from gateway.settings import ConfigurationError, Datasheets, Problem, ProviderSettings, Settings
 from providers import (
     FORGOTTEN,
+    Credentials,
     DatasheetTable,
     Fact,
     Keys,
@@ -19,13 +22,14 @@ from providers import (
     LiteLLM,
     Met,
     Rotation,
+    Setup,
     Upstream,
     Vendor,
     load_catalog,
     open_upstream,
     succeeded,
 )
-from providers.http import Batches, Names, TlsContexts
+from providers.http import ALONE, Connecting, Names, TlsContexts
 
 # Opens upstreams from providers' settings and the catalog.
 
@@ -96,20 +100,14 @@ class Upstreams:
     """
 
     def __init__(
-        self,
-        *,
-        rotates: bool = False,
-        on_fact: OnFact = _tell_nobody,
-        batches: Batches | None = None,
-        tls: TlsContexts | None = None,
+        self, *, rotates: bool = False, on_fact: OnFact = _tell_nobody, connecting: Connecting = ALONE
     ) -> None:
         self._rotates = rotates
         self._on_fact = on_fact
         self._learnt: dict[str, tuple[tuple[object, ...], Learnt]] = {}  # by provider: its address
         self._litellm = LiteLLM()
-        self._tls = tls or TlsContexts()
         self.names = Names(tell=log_resolver)
-        self._batches = batches
+        self._connecting = replace(connecting, tls=connecting.tls or TlsContexts(), names=self.names)
         self._known: dict[str, tuple[tuple[object, ...], dict[int | str, Keys]]] = {}  # by provider: address, keys
 
     def open(
@@ -151,28 +149,28 @@ class Upstreams:
 
         try:
             upstream = open_upstream(
-                name,
-                vendor,
-                self._litellm,
-                self._tls,
-                kind=settings.kind,
-                base_url=settings.base_url,
-                api_keys=[key.get_secret_value() for key in settings.keys],
-                key_names=settings.key_names,
-                organization=settings.organization,
-                headers={key: value.get_secret_value() for key, value in settings.headers.items()},
-                query=settings.query,
-                versions=settings.http_version,
-                batches=self._batches,
-                names=self.names,
-                connection_age_s=settings.connection_age_s,
-                omits_finish_reason=settings.omits_finish_reason,
-                history=settings.history.model_dump(exclude_unset=True),
-                secrets=secrets,
-                former_keys=tuple(keys.values()),
-                on_rotation=on_rotation,
+                Setup(
+                    name=name,
+                    vendor=vendor,
+                    kind=settings.kind,
+                    base_url=settings.base_url,
+                    organization=settings.organization,
+                    headers={key: value.get_secret_value() for key, value in settings.headers.items()},
+                    query=settings.query,
+                    omits_finish_reason=settings.omits_finish_reason,
+                    history=settings.history.model_dump(exclude_unset=True),
+                ),
+                Credentials(
+                    keys=[key.get_secret_value() for key in settings.keys],
+                    names=settings.key_names,
+                    former=tuple(keys.values()),
+                    on_rotation=on_rotation,
+                    secrets=secrets,
+                    for_client=for_tenant,
+                ),
+                litellm=self._litellm,
+                connecting=replace(self._connecting, versions=settings.http_version, age_s=settings.connection_age_s),
                 learnt=None if for_tenant else self._learnt_at(name, address),
-                for_client=for_tenant,
             )
         except ValueError as error:
             raise ConfigurationError([Problem(str(error))]) from error
@@ -208,14 +206,13 @@ class Fleets:
         self,
         open_upstream: OpenUpstream | None,
         tasks: BackgroundTasks,
-        batches: Batches | None = None,
+        connecting: Connecting = ALONE,
         own_key: str = "",
-        tls: TlsContexts | None = None,
     ) -> None:
         self.retiring: asyncio.Task[None] | None = None  # closes the fleet that was replaced last
         self._catalog = load_catalog()
         self.tell: OnFact | None = None  # the other replicas, what refusals have taught
-        self._upstreams = Upstreams(rotates=True, on_fact=self._on_fact, batches=batches, tls=tls)
+        self._upstreams = Upstreams(rotates=True, on_fact=self._on_fact, connecting=connecting)
         self._is_given = open_upstream is not None
         self._open_upstream = open_upstream or self._upstreams.open
         self._tasks = tasks

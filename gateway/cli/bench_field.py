@@ -46,8 +46,7 @@ from gateway.core.tasks import BackgroundTasks
 from gateway.core.terminal_text import counted, visible
 from gateway.fleet.models import Clocks, Deployment
 from gateway.settings import ConfigurationError, Settings
-from providers import LiteLLM, Price, open_upstream
-from providers.http import TlsContexts
+from providers import Credentials, LiteLLM, Price, Setup, open_upstream
 
 MOMENTS = Moments(time.monotonic, time.time)
 _CLOCKS = Clocks(connect_s=5.0, ttft_s=300.0, stall_s=300.0, total_s=None)  # for a gateway, which has shorter ones
@@ -237,12 +236,9 @@ def _through_gateway(url: str, wanted: Wanted, past: Plan | None, stack: AsyncEx
             list(dict.fromkeys(each.model for each in past.contenders)) if past is not None else [wanted.model]
         )
         upstream = open_upstream(
-            "gateway",
-            None,
-            LiteLLM(),
-            TlsContexts(),
-            base_url=f"{base}/v1",
-            api_keys=[wanted.key] if wanted.key else [],
+            Setup(name="gateway", base_url=f"{base}/v1"),
+            Credentials(keys=[wanted.key] if wanted.key else []),
+            litellm=LiteLLM(),
         )
         stack.push_async_callback(upstream.aclose)
         deployments: dict[str, Deployment] = {}

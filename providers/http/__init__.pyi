@@ -1,6 +1,8 @@
 from .addresses import Names as Names
 from .batches import Batches as Batches
+from .client import ALONE as ALONE
 from .client import Client as Client
+from .client import Connecting as Connecting
 from .dialing import TlsContexts as TlsContexts
 from .dialing import Versions as Versions
 from .dialing import authority_files as authority_files

@@ -5,7 +5,9 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from operator import attrgetter
+from typing import Final
 
+import msgspec
 from yarl import URL
 
 from providers.http.addresses import Addresses, Names, Place
@@ -359,24 +361,24 @@ def _time_out(sent: asyncio.Future[Response]) -> None:
 _REFUSALS, _OF_REQUESTS, _AVOIDED_S = 10, 100, 600.0
 
 
+class Connecting(msgspec.Struct, frozen=True):
+    """How connections to an origin are made and read, and what they share with those to other origins."""
+
+    tls: TlsContexts | None = None  # of all who share it: to make a context costs 18 ms; None: its own
+    names: Names | None = None  # those that others connect to as well; None: its own
+    batches: Batches | None = None  # in which answers under way are read; None: as they come
+    versions: Versions = "auto"
+    age_s: float | None = None  # when one may leave for another of its name's addresses; None: never
+
+
+ALONE: Final = Connecting()  # it shares nothing
+
+
 class Client:
     """Sends requests to one origin. It connects at the first request, and belongs to the event loop of that."""
 
-    def __init__(
-        self,
-        origin: URL,
-        *,
-        headers: Mapping[str, str],
-        versions: Versions = "auto",
-        tls: TlsContexts | None = None,
-        batches: Batches | None = None,
-        names: Names | None = None,
-        age_s: float | None = None,
-    ) -> None:
+    def __init__(self, origin: URL, *, headers: Mapping[str, str], connecting: Connecting = ALONE) -> None:
         """Send requests to ``origin`` (only its scheme, host and port matter), each with ``headers``.
-
-        ``batches``: in which answers under way are read; None: as they come. ``names``: those that others connect to.
-        ``age_s``: when a connection may leave for another of its name's addresses; None: never.
 
         Raises:
             ValueError: the origin is invalid, a header cannot be sent, or the environment names an unusable proxy.
@@ -387,11 +389,11 @@ class Client:
         self._scheme, self._host, self._port = origin.scheme, origin.raw_host or origin.host, origin.port
         self._authority = origin.raw_authority.rpartition("@")[2]
         self._headers = dict(headers)
-        self._versions: Versions = versions
-        self._tls = tls or TlsContexts()
-        self._batches = batches
-        self._names = names or Names()
-        self._age_s = age_s
+        self._versions = connecting.versions
+        self._tls = connecting.tls or TlsContexts()
+        self._batches = connecting.batches
+        self._names = connecting.names or Names()
+        self._age_s = connecting.age_s
         self._proxy = proxy_of(origin.scheme, origin.host, origin.port)
         self._loop: asyncio.AbstractEventLoop | None = None  # of the first request
         self._pools: dict[Versions, Pool] = {}

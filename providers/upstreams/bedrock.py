@@ -15,6 +15,7 @@ from typing import Any
 from uuid import uuid4
 
 import msgspec
+from msgspec.structs import replace
 
 from providers.bodies import encoded
 from providers.dialects import (
@@ -48,7 +49,7 @@ from providers.http import Body
 from providers.keys import LOOK_S, PAUSE_S, Fetched, FileStates, Renewal, file_states
 from providers.models import Listing, Usage
 from providers.refusals import ErrorKind, Facts, UpstreamError, error_of_response
-from providers.upstreams.http_upstream import HttpUpstream, words_of_vendor
+from providers.upstreams.http_upstream import HttpUpstream, Server, words_of_vendor
 from providers.vendors import demanded
 
 _STREAM, _WHOLE = "model/{model}/converse-stream", "model/{model}/converse"
@@ -83,9 +84,9 @@ class BedrockUpstream(HttpUpstream):
 
     def __init__(
         self,
-        *,
-        base_url: str,
+        server: Server,
         api_key: str | None,
+        *,
         pause_s: float = PAUSE_S,
         look_s: float = LOOK_S,
         wall_clock: Callable[[], float] = time.time,
@@ -95,10 +96,10 @@ class BedrockUpstream(HttpUpstream):
 
         ``pause_s`` is the least between two credentials; every ``look_s`` it is seen whether their files have changed.
         """
-        super().__init__(base_url=base_url, api_key=api_key, wall_clock=wall_clock, **{**options, "chat_path": _STREAM})
+        super().__init__(replace(server, auth="bearer", chat_path=_STREAM), api_key, wall_clock=wall_clock, **options)
         self.accepts_all_parameters = False
         self.needs_warming = api_key is None
-        found = _REGION.search(base_url)
+        found = _REGION.search(server.base_url)
         self.region = found[1] if found is not None else None  # None: the region configured with the AWS credentials
         finder = _Credentials(self.region, wall_clock)
         self._signing: Renewal[_Signer] | None = None

@@ -5,7 +5,7 @@ import base64
 import functools
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from time import perf_counter
 from typing import NamedTuple
@@ -47,14 +47,12 @@ from providers.exchange import (
 from providers.exchange import masked_headers as masked
 from providers.http import (
     ACCEPTED,
-    Batches,
+    ALONE,
     Body,
     Client,
+    Connecting,
     Head,
-    Names,
     Response,
-    TlsContexts,
-    Versions,
     checked,
     decoded,
 )
@@ -67,6 +65,7 @@ from providers.refusals import (
     Facts,
     Fleeting,
     Learnt,
+    MaskedRecord,
     UpstreamError,
     blames_request,
     decide_by_fields,
@@ -211,6 +210,25 @@ class _Begun(NamedTuple):
     rest: HttpRest | None
 
 
+class Server(MaskedRecord, frozen=True):
+    """Where a provider is asked, and how: what its vendor's row and its operator say of the server."""
+
+    provider: str
+    base_url: str
+    auth: Auth = "bearer"
+    headers: Mapping[str, str] = {}  # sent with every request; the client's do not replace them
+    query: Mapping[str, str] = {}  # Azure's api-version
+    chat_path: str = PIVOT.path  # may contain {model}
+    embeddings_path: str = "embeddings"
+    models_path: str = "models"
+    quirks: Quirks = Quirks()
+    is_own_url: bool = False  # set by the operator, so it may have a typing error
+
+    def shown(self) -> Iterator[tuple[str, object]]:
+        """Return its provider: the rest may have secrets."""
+        yield "provider", self.provider
+
+
 class HttpUpstream:
     """One provider's ``Upstream``. It connects at the first request; the key is in no repr, error or log."""
 
@@ -219,61 +237,41 @@ class HttpUpstream:
 
     def __init__(
         self,
-        *,
-        provider: str,
-        base_url: str,
+        server: Server,
         api_key: str | None,
-        auth: Auth = "bearer",
-        headers: Mapping[str, str] | None = None,  # sent with every request; the client's do not replace them
-        query: Mapping[str, str] | None = None,  # Azure's api-version
-        chat_path: str = PIVOT.path,  # may contain {model}
-        embeddings_path: str = "embeddings",
-        models_path: str = "models",
-        quirks: Quirks | None = None,
+        *,
         secrets: Sequence[str] = (),  # must not appear in messages, besides the key
-        versions: Versions = "auto",
-        tls: TlsContexts | None = None,
-        batches: Batches | None = None,
-        names: Names | None = None,
-        connection_age_s: float | None = None,
-        is_own_url: bool = False,  # set by the operator, so it may have a typing error
+        connecting: Connecting = ALONE,
         learnt: Learnt | None = None,  # shared by the upstreams of a provider's keys
         wall_clock: Callable[[], float] = time.time,
     ) -> None:
-        self.accepts_all_parameters = quirks is None or not (quirks.drop or quirks.ignores or quirks.history.tells)
-        self.refused_fields = frozenset[str]() if quirks is None else quirks.history.refused_fields
-        self._provider = provider
-        self._base_url = URL(base_url)
+        quirks = server.quirks
+        self.accepts_all_parameters = not (quirks.drop or quirks.ignores or quirks.history.tells)
+        self.refused_fields = quirks.history.refused_fields
+        self._provider = server.provider
+        self._base_url = URL(server.base_url)
         if self._base_url.user is not None and api_key:
             raise ValueError(
-                f"provider {provider!r}: base_url names a user and there is an api_key; keep one of the two"
+                f"provider {server.provider!r}: base_url names a user and there is an api_key; keep one of the two"
             )
-        self._query = dict(query or {})
+        self._query = dict(server.query)
         self._paths = {
             **{dialect.name: dialect.path for dialect in DIALECTS.values()},
-            PIVOT.name: chat_path,
-            "embeddings": embeddings_path,
-            "models": models_path,
+            PIVOT.name: server.chat_path,
+            "embeddings": server.embeddings_path,
+            "models": server.models_path,
         }
-        self._quirks = quirks or Quirks()
+        self._quirks = quirks
         self._is_plain = is_plain(self._quirks)
         self.learnt = Learnt() if learnt is None else learnt
         self._other_secrets = tuple(secrets)
         known = (*([api_key] if api_key else []), *secrets)
         self._secrets = Fleeting(known) if type(secrets) is Fleeting else known
-        self._is_own_url = is_own_url
+        self._is_own_url = server.is_own_url
         self._wall_clock = wall_clock
-        self._fixed_headers = self._headers(api_key, auth, headers or {})
+        self._fixed_headers = self._headers(api_key, server.auth, server.headers)
         self._own_betas = self._fixed_headers.keys() & BETAS
-        self._client = Client(
-            self._base_url,
-            headers=self._fixed_headers,
-            versions=versions,
-            tls=tls,
-            batches=batches,
-            names=names,
-            age_s=connection_age_s,
-        )
+        self._client = Client(self._base_url, headers=self._fixed_headers, connecting=connecting)
         self._head = functools.lru_cache(maxsize=_HEADS_KEPT)(self._build_head)
 
     def __repr__(self) -> str:

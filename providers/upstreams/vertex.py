@@ -19,7 +19,7 @@ from providers.exchange import Exchange, Request, UpstreamAnswer
 from providers.keys import LOOK_S, PAUSE_S, Fetched, FileStates, Renewal, file_states
 from providers.models import Listing
 from providers.refusals import UpstreamError, redact
-from providers.upstreams.http_upstream import HttpUpstream
+from providers.upstreams.http_upstream import HttpUpstream, Server
 
 _SCOPES = ("https://www.googleapis.com/auth/cloud-platform",)
 _TIMEOUT_S = 10.0  # of a request for a token
@@ -34,6 +34,7 @@ class VertexUpstream(HttpUpstream):
 
     def __init__(
         self,
+        server: Server,
         *,
         pause_s: float = PAUSE_S,
         look_s: float = LOOK_S,
@@ -44,7 +45,7 @@ class VertexUpstream(HttpUpstream):
 
         ``look_s``: how often it is seen whether the file of the credentials has changed.
         """
-        super().__init__(api_key=None, wall_clock=wall_clock, **options)
+        super().__init__(server, None, wall_clock=wall_clock, **options)
         self._token: str | None = None
         self._tokens = Renewal(_Tokens(), failed=_message_of, wall_clock=wall_clock, pause_s=pause_s, look_s=look_s)
 

@@ -15,7 +15,7 @@ from zlib import crc32
 
 from yarl import URL
 
-from providers.http.client import Client, Pool
+from providers.http.client import Client, Connecting, Pool
 from providers.http.dialing import TlsContexts, Versions
 from providers.http.http2 import Http2Connection
 from providers.http.message import Connection, Owner, Request, Response
@@ -59,7 +59,9 @@ class Watched(Client):
         os.environ.update(proxies)
         try:
             super().__init__(
-                origin, headers={"authorization": "Bearer key"}, versions=way.versions, tls=TlsContexts(trust)
+                origin,
+                headers={"authorization": "Bearer key"},
+                connecting=Connecting(versions=way.versions, tls=TlsContexts(trust)),
             )
         finally:
             for name in proxies:

@@ -11,7 +11,7 @@ import pytest
 from yarl import URL
 
 from providers.http.addresses import Names
-from providers.http.client import Client
+from providers.http.client import Client, Connecting
 from providers.http.dialing import TlsContexts, Versions
 from providers.http.message import Response
 from providers.refusals.errors import ErrorKind, UpstreamError
@@ -35,7 +35,9 @@ async def calling(
     age_s: float | None = None,
 ) -> AsyncIterator[Own]:
     tls = TlsContexts(trust.client) if trust is not None else None
-    client = Client(URL(origin), headers={}, versions=versions, tls=tls, names=names, age_s=age_s)
+    client = Client(
+        URL(origin), headers={}, connecting=Connecting(versions=versions, tls=tls, names=names, age_s=age_s)
+    )
     caller = Own(client, connect_timeout_s)
     try:
         yield caller

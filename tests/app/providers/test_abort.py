@@ -8,9 +8,9 @@ from contextlib import asynccontextmanager
 import pytest
 import uvloop
 
-from providers import HttpUpstream, Request
+from providers import HttpUpstream, Request, Server
 from providers.dialects import DIALECTS, Dialect
-from providers.http import TlsContexts
+from providers.http import Connecting, TlsContexts
 from tests.app.providers.origin import LAST_CHUNK, STREAM_HEAD, Connection, Origin, chunked, soon, tls_pair
 
 TOKEN = chunked(b'data: {"choices":[{"delta":{"content":"a"}}]}\n\n')
@@ -31,9 +31,8 @@ async def racing(*, over_tls: bool) -> AsyncIterator[tuple[Origin, HttpUpstream]
         return ssl.create_default_context(cadata=authority.decode())
 
     async with Origin(server_context).serving() as origin:
-        upstream = HttpUpstream(
-            provider="origin", base_url=origin.base_url, api_key="sk-test", tls=TlsContexts(client_context)
-        )
+        connecting = Connecting(tls=TlsContexts(client_context))
+        upstream = HttpUpstream(Server(provider="origin", base_url=origin.base_url), "sk-test", connecting=connecting)
         try:
             yield origin, upstream
         finally:

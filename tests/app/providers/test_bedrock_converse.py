@@ -22,13 +22,14 @@ from providers import (
     Exchange,
     LiteLLM,
     Request,
+    Server,
+    Setup,
     UpstreamError,
     events,
     load_catalog,
     open_upstream,
 )
 from providers.dialects import CHAT, MESSAGES, Chunk, Malformed, read_event
-from providers.http import TlsContexts
 from providers.simulator.wire import Tally, Visit, serve
 from tests.app.providers.families import BEDROCK, COMPLETION_TOKENS, PROMPT_TOKENS
 from tests.app.providers.origin import Connection, Origin, chunked, soon
@@ -83,7 +84,7 @@ async def asking(
     server = Bedrock()
     async with serve([web.post("/{path:.*}", server.answer)], server.tally) as base_url:
         root = base_url.removesuffix("/v1")
-        upstream = BedrockUpstream(provider="bedrock", base_url=root, api_key=key, pause_s=pause_s, look_s=look_s)
+        upstream = BedrockUpstream(Server(provider="bedrock", base_url=root), key, pause_s=pause_s, look_s=look_s)
         try:
             yield server, upstream
         finally:
@@ -91,7 +92,7 @@ async def asking(
 
 
 def upstream_to(root: str, key: str | None = KEY) -> BedrockUpstream:
-    return BedrockUpstream(provider="bedrock", base_url=root, api_key=key, pause_s=60.0)
+    return BedrockUpstream(Server(provider="bedrock", base_url=root), key, pause_s=60.0)
 
 
 def tell(what: str, **fields: Any) -> Request:
@@ -360,11 +361,11 @@ async def test_without_botocore_its_extra_is_named(monkeypatch: pytest.MonkeyPat
 def test_only_bedrock_loads_what_bedrock_needs_and_a_key_needs_no_botocore() -> None:
     program = (
         "import sys\n"
-        "from providers import LiteLLM, load_catalog, open_upstream\n"
-        "from providers.http import TlsContexts\n"
+        "from providers import Credentials, LiteLLM, Setup, load_catalog, open_upstream\n"
         "for name in ('openai', 'bedrock_openai', 'bedrock_converse'):\n"
         "    row = load_catalog()[name]\n"
-        "    open_upstream(name, row, LiteLLM(), TlsContexts(), base_url='https://a.example', api_keys=['k'])\n"
+        "    setup = Setup(name=name, vendor=row, base_url='https://a.example')\n"
+        "    open_upstream(setup, Credentials(keys=['k']), litellm=LiteLLM())\n"
         "    print(any('converse' in name or 'bedrock' in name for name in sys.modules), 'botocore' in sys.modules)\n"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
@@ -379,7 +380,7 @@ async def test_the_region_is_read_from_the_address() -> None:
         ("vpce-0a1b-2c3d.bedrock-runtime.ap-southeast-3.vpce.amazonaws.com", "ap-southeast-3"),
         ("127.0.0.1:8080", None),
     ):
-        upstream = open_upstream("b", row, LiteLLM(), TlsContexts(), base_url=f"https://{host}")
+        upstream = open_upstream(Setup(name="b", vendor=row, base_url=f"https://{host}"), litellm=LiteLLM())
         assert isinstance(upstream, BedrockUpstream)
         assert upstream.region == region
         await upstream.aclose()

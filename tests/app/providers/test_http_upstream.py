@@ -17,6 +17,7 @@ from providers import (
     HttpUpstream,
     Quirks,
     Request,
+    Server,
     TranslatedExchange,
     UpstreamError,
     events,
@@ -50,7 +51,7 @@ async def upstreams() -> AsyncIterator[list[HttpUpstream]]:
 
 @pytest.fixture
 def upstream(origin: Origin, upstreams: list[HttpUpstream]) -> HttpUpstream:
-    upstreams.append(HttpUpstream(provider="groq", base_url=origin.base_url, api_key=KEY, wall_clock=lambda: 0.0))
+    upstreams.append(HttpUpstream(Server(provider="groq", base_url=origin.base_url), KEY, wall_clock=lambda: 0.0))
     return upstreams[-1]
 
 
@@ -142,12 +143,14 @@ async def test_azure_names_the_model_in_its_path_and_the_key_in_a_header_of_its_
     origin: Origin, upstreams: list[HttpUpstream]
 ) -> None:
     azure = HttpUpstream(
-        provider="azure",
-        base_url=f"http://localhost:{origin.port}",
-        api_key=KEY,
-        auth="api-key",
-        query={"api-version": "2024-10-21"},
-        chat_path="openai/deployments/{model}/chat/completions",
+        Server(
+            provider="azure",
+            base_url=f"http://localhost:{origin.port}",
+            auth="api-key",
+            query={"api-version": "2024-10-21"},
+            chat_path="openai/deployments/{model}/chat/completions",
+        ),
+        KEY,
     )
     upstreams.append(azure)
     attempt = asyncio.create_task(azure.stream(Request(model="my gpt/4", fields={})))
@@ -170,7 +173,7 @@ async def test_a_prompt_of_megabytes_arrives_whole(origin: Origin, upstream: Htt
 
 
 async def test_a_field_of_a_query_may_be_there_several_times(origin: Origin, upstreams: list[HttpUpstream]) -> None:
-    azure = HttpUpstream(provider="azure", base_url=origin.base_url, api_key=KEY, query={"api-version": "1"})
+    azure = HttpUpstream(Server(provider="azure", base_url=origin.base_url, query={"api-version": "1"}), KEY)
     upstreams.append(azure)
     asked = [("include[]", "a"), ("include[]", "b"), ("after", "c")]
     attempt = asyncio.create_task(azure.fetch("GET", "responses/resp_1", asked))
@@ -187,7 +190,7 @@ async def test_a_proxy_named_by_the_environment_is_used(
     monkeypatch.setenv("http_proxy", f"http://me:pass@localhost:{origin.port}")
     monkeypatch.delenv("no_proxy", raising=False)
     monkeypatch.delenv("NO_PROXY", raising=False)
-    upstreams.append(HttpUpstream(provider="far", base_url="http://far.invalid/v1", api_key=KEY))
+    upstreams.append(HttpUpstream(Server(provider="far", base_url="http://far.invalid/v1"), KEY))
     attempt = asyncio.create_task(upstreams[-1].stream(REQUEST))
     connection, request = await origin.request()
     connection.send(STREAM_HEAD + LAST_CHUNK)
@@ -270,7 +273,7 @@ async def test_a_missing_tool_index_is_filled_in_where_the_catalog_says_so(
     origin: Origin, upstreams: list[HttpUpstream]
 ) -> None:
     quirks = Quirks(repairs=frozenset({"tool_index"}))
-    upstreams.append(HttpUpstream(provider="gemini", base_url=origin.base_url, api_key=KEY, quirks=quirks))
+    upstreams.append(HttpUpstream(Server(provider="gemini", base_url=origin.base_url, quirks=quirks), KEY))
     calls = b'data: {"choices":[{"delta":{"tool_calls":[{"id":"%b","function":{"name":"f","arguments":"{}"}}]}}]}\n\n'
     first, second = calls % b"a", calls % b"b"
     exchange = await ask(
@@ -323,10 +326,12 @@ async def test_a_path_that_is_not_there_is_told_with_its_address_and_without_sec
 ) -> None:
     for base_url, hint in (("", "; is /v1 missing at the end of its base_url?"), ("/v1", "")):
         own = HttpUpstream(
-            provider="own",
-            base_url=f"http://me:secret-word@localhost:{origin.port}{base_url}?key=secret-word",
-            api_key=None,
-            is_own_url=True,
+            Server(
+                provider="own",
+                base_url=f"http://me:secret-word@localhost:{origin.port}{base_url}?key=secret-word",
+                is_own_url=True,
+            ),
+            None,
         )
         upstreams.append(own)
         error = await refusal(origin, own, response(b'{"detail":"Not Found"}', status="404 Not Found"))
@@ -535,7 +540,7 @@ async def test_a_response_that_has_begun_is_not_asked_for_again(origin: Origin, 
 async def test_nobody_listening_is_a_connect_error(upstreams: list[HttpUpstream]) -> None:
     async with Origin().serving() as gone:
         base_url = gone.base_url
-    upstreams.append(HttpUpstream(provider="gone", base_url=base_url, api_key=KEY))
+    upstreams.append(HttpUpstream(Server(provider="gone", base_url=base_url), KEY))
     with pytest.raises(UpstreamError) as caught:
         await soon(upstreams[-1].stream(REQUEST))
     assert caught.value.kind is ErrorKind.CONNECT_ERROR
@@ -545,7 +550,7 @@ async def test_a_tls_handshake_that_never_ends_is_a_connect_timeout(
     origin: Origin, upstreams: list[HttpUpstream]
 ) -> None:
     base_url = origin.base_url.replace("http:", "https:")
-    upstreams.append(HttpUpstream(provider="mute", base_url=base_url, api_key=KEY))
+    upstreams.append(HttpUpstream(Server(provider="mute", base_url=base_url), KEY))
     with pytest.raises(UpstreamError) as caught:
         await soon(upstreams[-1].stream(Request(model="m", fields={}, connect_timeout_s=0.01)))
     assert caught.value.kind is ErrorKind.CONNECT_TIMEOUT
@@ -563,14 +568,14 @@ async def test_a_private_authority_is_trusted_through_ssl_cert_file(
 ) -> None:
     server_context, authority = tls_pair()
     async with Origin(server_context).serving() as origin:
-        upstreams.append(HttpUpstream(provider="private", base_url=origin.base_url, api_key=KEY))
+        upstreams.append(HttpUpstream(Server(provider="private", base_url=origin.base_url), KEY))
         with pytest.raises(UpstreamError, match="SSL_CERT_FILE") as caught:
             await soon(upstreams[-1].stream(REQUEST))
         assert caught.value.kind is ErrorKind.CONNECT_ERROR
 
         (tmp_path / "ca.pem").write_bytes(authority)
         monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "ca.pem"))
-        upstreams.append(HttpUpstream(provider="private", base_url=origin.base_url, api_key=KEY))
+        upstreams.append(HttpUpstream(Server(provider="private", base_url=origin.base_url), KEY))
         await origin.connection()
         exchange = await ask(origin, upstreams[-1], STREAM_HEAD + chunked(HELLO) + LAST_CHUNK)
         assert await whole(exchange) == HELLO
@@ -621,18 +626,18 @@ async def test_models_are_listed_from_either_shape(origin: Origin, upstream: Htt
 
 
 def test_no_secret_is_in_a_repr() -> None:
-    with_key = HttpUpstream(provider="groq", base_url="https://host/v1", api_key=KEY)
+    with_key = HttpUpstream(Server(provider="groq", base_url="https://host/v1"), KEY)
     assert repr(with_key) == "HttpUpstream('groq', 'https://host/v1')"
-    with_password = HttpUpstream(provider="own", base_url="https://me:pw@host/v1", api_key=None)
+    with_password = HttpUpstream(Server(provider="own", base_url="https://me:pw@host/v1"), None)
     assert repr(with_password) == "HttpUpstream('own', 'https://host/v1')"
 
 
 def test_a_key_beside_a_password_in_the_url_is_refused() -> None:
     with pytest.raises(ValueError, match="keep one of the two"):
-        HttpUpstream(provider="own", base_url="https://me:pw@host/v1", api_key=KEY)
+        HttpUpstream(Server(provider="own", base_url="https://me:pw@host/v1"), KEY)
 
 
 def test_a_key_with_a_line_break_is_refused_unshown() -> None:
     with pytest.raises(ValueError, match="line break") as caught:
-        HttpUpstream(provider="groq", base_url="https://host/v1", api_key=KEY + "\n")
+        HttpUpstream(Server(provider="groq", base_url="https://host/v1"), KEY + "\n")
     assert KEY not in str(caught.value)

@@ -16,9 +16,12 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from providers import (
+    Credentials,
     ErrorKind,
     LiteLLM,
     Request,
+    Server,
+    Setup,
     Upstream,
     UpstreamAnswer,
     UpstreamError,
@@ -26,7 +29,6 @@ from providers import (
     load_catalog,
     open_upstream,
 )
-from providers.http import TlsContexts
 from providers.simulator.wire import Tally, serve
 from tests.patience import PATIENCE_S, eventually
 
@@ -107,7 +109,7 @@ async def google(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> AsyncIterat
 
 @asynccontextmanager
 async def opened(base_url: str, *, pause_s: float = 60.0, look_s: float = 60.0) -> AsyncIterator[VertexUpstream]:
-    upstream = VertexUpstream(provider="vertex", base_url=base_url, pause_s=pause_s, look_s=look_s)
+    upstream = VertexUpstream(Server(provider="vertex", base_url=base_url), pause_s=pause_s, look_s=look_s)
     try:
         yield upstream
     finally:
@@ -218,7 +220,8 @@ async def test_the_catalog_s_row_opens_it_and_a_key_of_the_operator_s_replaces_t
     row = load_catalog()["vertex_openai"]
     base_url = f"https://europe-west4-aiplatform.googleapis.com{PATH}"
     for keys, expected in (((), True), (("made-up",), False)):
-        upstream = open_upstream("v", row, LiteLLM(), TlsContexts(), base_url=base_url, api_keys=keys)
+        setup = Setup(name="v", vendor=row, base_url=base_url)
+        upstream = open_upstream(setup, Credentials(keys=keys), litellm=LiteLLM())
         assert isinstance(upstream, VertexUpstream) is expected
         await upstream.aclose()
 
@@ -226,10 +229,10 @@ async def test_the_catalog_s_row_opens_it_and_a_key_of_the_operator_s_replaces_t
 def test_nothing_of_google_s_is_imported_before_a_token_is_needed() -> None:
     program = (
         "import sys\n"
-        "from providers import LiteLLM, load_catalog, open_upstream\n"
-        "from providers.http import TlsContexts\n"
+        "from providers import LiteLLM, Setup, load_catalog, open_upstream\n"
         "for name in ('openai', 'vertex_openai'):\n"
-        "    open_upstream(name, load_catalog()[name], LiteLLM(), TlsContexts(), base_url='https://a.example/v1')\n"
+        "    setup = Setup(name=name, vendor=load_catalog()[name], base_url='https://a.example/v1')\n"
+        "    open_upstream(setup, litellm=LiteLLM())\n"
         "    print('providers.upstreams.vertex' in sys.modules, 'google.auth' in sys.modules)\n"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

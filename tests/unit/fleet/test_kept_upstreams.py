@@ -2,7 +2,7 @@
 
 from gateway.fleet.tenants import KEPT_S, MOST_KEPT, MOST_KEPT_A_CLIENT, TenantUpstreams
 from gateway.racing import records
-from providers import Fleeting, HttpUpstream, Upstream, redact, redact_json, redact_word
+from providers import Fleeting, HttpUpstream, Server, Upstream, redact, redact_json, redact_word
 from providers.bodies import sse
 from providers.refusals import redaction
 
@@ -17,7 +17,7 @@ class Opened:
 
     def _open(self, provider: str, key: str) -> Upstream:
         self.keys.append(key)
-        return HttpUpstream(provider=provider, base_url="http://127.0.0.1:1", api_key=key)
+        return HttpUpstream(Server(provider=provider, base_url="http://127.0.0.1:1"), key)
 
     @property
     def number(self) -> int:

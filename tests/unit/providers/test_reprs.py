@@ -4,6 +4,7 @@ import msgspec
 import pytest
 from rich.pretty import pretty_repr
 
+from providers import Credentials, Server, Setup
 from providers.exchange.interface import Request, UpstreamAnswer
 from providers.exchange.multipart import read_form
 from providers.http.dialing import proxy_of
@@ -24,10 +25,17 @@ REQUEST = Request(
     form=FORM,
 )
 ANSWER = UpstreamAnswer(200, {"x-echo": SECRET}, f'{{"text":"{PROMPT}"}}'.encode(), None, 12.0, secrets=(SECRET,))
+SERVER = Server("own", f"https://me:{SECRET}@host/v1", headers={"x-own": SECRET}, query={"key": SECRET})
+SETUP = Setup(name="own", base_url=f"https://me:{SECRET}@host/v1", headers={"x-own": SECRET}, query={"key": SECRET})
+CREDENTIALS = Credentials(keys=[SECRET], former=[[SECRET]], secrets=[SECRET])
 
 
 @pytest.mark.parametrize("shown", [repr, str, pretty_repr], ids=["repr", "str", "rich"])
-@pytest.mark.parametrize("each", [REQUEST, FORM, ANSWER], ids=["request", "form", "answer"])
+@pytest.mark.parametrize(
+    "each",
+    [REQUEST, FORM, ANSWER, SERVER, SETUP, CREDENTIALS],
+    ids=["request", "form", "answer", "server", "setup", "credentials"],
+)
 def test_neither_a_secret_nor_the_prompt_is_shown(each: object, shown: type[str]) -> None:
     assert SECRET not in shown(each)
     assert PROMPT not in shown(each)

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from yarl import URL
 
-from providers.http.client import Client, Pool
+from providers.http.client import Client, Connecting, Pool
 from providers.refusals.errors import ErrorKind, UpstreamError
 from tests.unit.providers.http.h1_server import OK, POST, Dialling
 from tests.unit.providers.http.test_pool import TIMEOUT_S, in_virtual_time
@@ -46,7 +46,7 @@ async def lost_twice(client: Client, dialling: Dialling) -> asyncio.Task[object]
 @in_virtual_time
 async def test_the_last_try_goes_over_a_connection_made_for_it() -> None:
     dialling = Dialling()
-    client = Client(URL("http://127.0.0.1"), headers={}, versions="1.1")
+    client = Client(URL("http://127.0.0.1"), headers={}, connecting=Connecting(versions="1.1"))
     await kept(client, dialling, 3)
     third = asyncio.create_task(client.send(POST, TIMEOUT_S))
     await asyncio.sleep(0)
@@ -66,7 +66,7 @@ async def test_the_last_try_goes_over_a_connection_made_for_it() -> None:
 @in_virtual_time
 async def test_a_fresh_connection_that_is_gone_too_is_an_error() -> None:
     dialling = Dialling()
-    client = Client(URL("http://127.0.0.1"), headers={}, versions="1.1")
+    client = Client(URL("http://127.0.0.1"), headers={}, connecting=Connecting(versions="1.1"))
     await kept(client, dialling, 2)
     call = await lost_twice(client, dialling)
     await asyncio.sleep(2)
