@@ -123,11 +123,20 @@ def migrate(
         str | None,
         typer.Option(metavar="REVISION", help="Go back to an older schema; 'base' drops every row."),
     ] = None,
+    wait: Annotated[
+        float,
+        typer.Option(
+            "--wait", min=0, metavar="SECONDS", help="Give up after waiting for others' transactions for so long."
+        ),
+    ] = 600.0,
 ) -> None:
     """Update the ledger's tables and views.
 
     Run it before `serve` on Postgres, once per release; `serve` itself migrates SQLite, and ClickHouse if
     ledger.clickhouse is set. It reads only these two settings, so it needs no provider's key.
+
+    Where another transaction keeps a table for more than two seconds, it says whose, every ten seconds. After --wait
+    it gives up with nothing changed.
 
     Example: HOLESHOT_DATABASE_URL=postgresql://... holeshot migrate
     """
@@ -135,15 +144,16 @@ def migrate(
     from alembic.util import CommandError  # noqa: PLC0415 - SQLAlchemy and Alembic only here
     from sqlalchemy.exc import SQLAlchemyError  # noqa: PLC0415 - likewise
 
-    from gateway.ledger import LedgerError, demand_ledger, downgrade, head_revision  # noqa: PLC0415 - likewise
+    from gateway.ledger import LedgerError, Patience, demand_ledger, downgrade, head_revision  # noqa: PLC0415 - likewise
     from gateway.ledger import migrate as upgrade  # noqa: PLC0415 - likewise
 
+    patience = Patience(wait, lambda words: say(f"holeshot: {words}", err=True))
     try:
         if down_to is None:
-            asyncio.run(upgrade(url))
+            asyncio.run(upgrade(url, patience))
         else:
             demand_ledger(url)
-            asyncio.run(downgrade(url, down_to))
+            asyncio.run(downgrade(url, down_to, patience))
     except (LedgerError, CommandError) as error:
         fail(str(error))
     except SQLAlchemyError as error:

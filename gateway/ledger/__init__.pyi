@@ -1,4 +1,6 @@
 from . import queries as queries
+from .blocked import Patience as Patience
+from .blocked import SchemaBlockedError as SchemaBlockedError
 from .board import counts_since as counts_since
 from .books import Slowdowns as Slowdowns
 from .books import SqlAlertBook as SqlAlertBook

@@ -24,6 +24,7 @@ from sqlalchemy.util import await_only
 
 from gateway.core import tasks
 from gateway.core.addresses import Address, text_of
+from gateway.ledger.blocked import PATIENCE, Patience
 from gateway.ledger.errors import (
     DatabaseUnreachableError,
     DatabaseUrlError,
@@ -290,30 +291,32 @@ async def _takes(engine: AsyncEngine, revision: str) -> bool:
         raise unreachable(engine.url, error) from error
 
 
-async def migrate(url: str) -> None:
+async def migrate(url: str, patience: Patience = PATIENCE) -> None:
     """Migrate the schema to this version's; does nothing if it is current. Several processes may do so at once.
 
     Raises:
         DatabaseUrlError: as for ``parse_url``.
         SchemaOutdatedError: it is older than the first one that was published.
+        SchemaBlockedError: another transaction has kept it waiting for longer than ``patience`` says.
         DatabaseUnreachableError: the database cannot be asked.
 
     """
-    await _run_alembic(url, "upgrade", "head")
+    await _run_alembic(url, "upgrade", "head", patience)
 
 
-async def downgrade(url: str, revision: str) -> None:
+async def downgrade(url: str, revision: str, patience: Patience = PATIENCE) -> None:
     """Migrate the schema back to ``revision``; ``base`` drops the ledger with all its rows.
 
     Raises:
         SchemaOutdatedError: the schema is, or would be, older than the first one that was published.
+        SchemaBlockedError: as for ``migrate``.
 
     """
     if revision.isdigit() and revision < first_revision():
         raise SchemaOutdatedError(
             f"the first schema is {first_revision()}: go back to that one, or to 'base', which drops every row"
         )
-    await _run_alembic(url, "downgrade", revision)
+    await _run_alembic(url, "downgrade", revision, patience)
 
 
 def check_file(connection: AsyncConnection) -> None:
@@ -475,7 +478,7 @@ async def without_limits(connection: AsyncConnection) -> None:
         await connection.exec_driver_sql(WITHOUT_LIMITS)
 
 
-async def _run_alembic(url: str, command_name: str, revision: str) -> None:
+async def _run_alembic(url: str, command_name: str, revision: str, patience: Patience) -> None:
     from alembic import command  # noqa: PLC0415 - a serving gateway does not need it: saves memory
     from alembic.config import Config  # noqa: PLC0415 - likewise
 
@@ -483,8 +486,8 @@ async def _run_alembic(url: str, command_name: str, revision: str) -> None:
     config.set_main_option("script_location", str(migrations_folder()).replace("%", "%%"))
     engine = create_engine(url, patient=True)
     try:
-        async with engine.begin() as connection:
-            await _lock_schema(connection)
+        async with engine.begin() as connection, patience.watching(engine, connection):
+            await _lock_schema(connection, patience)
             if (found := await connection.run_sync(revision_of)) is not None:
                 check_can_be_updated(found)
             config.attributes |= {"connection": connection.sync_connection, "goes_back": command_name == "downgrade"}
@@ -495,14 +498,15 @@ async def _run_alembic(url: str, command_name: str, revision: str) -> None:
         await engine.dispose()
 
 
-async def _lock_schema(connection: AsyncConnection) -> None:
+async def _lock_schema(connection: AsyncConnection, patience: Patience) -> None:
     """Lock the schema: one process at a time changes it, completely or not at all."""
     if connection.dialect.name == "postgresql":
         await without_limits(connection)
+        await MIGRATE.wait(connection)
     else:
         # Each ALTER TABLE would plan every view again, for a second or more.
         await connection.exec_driver_sql("pragma legacy_alter_table = on")
-    await MIGRATE.wait(connection)
+        await patience.begin(connection)
 
 
 async def open_sqlite(*arguments: Any, **options: Any) -> "aiosqlite.Connection":

@@ -5,6 +5,7 @@ LedgerError
 ├── DatabaseUnreachableError  no connection, or it broke
 ├── SchemaOutdatedError       the tables are missing or old: ``holeshot migrate``
 ├── SchemaTooNewError         the tables were made by a later version of Holeshot
+├── SchemaBlockedError        another transaction keeps the tables from being changed (blocked.py)
 ├── SpoolError                the spool folder cannot be written
 └── QueryError                a SQL query was refused or failed
 """

@@ -5,8 +5,10 @@ import io
 import json
 import os
 import re
+import sqlite3
 import subprocess
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -28,6 +30,15 @@ def test_migrate_makes_the_ledger_and_sql_asks_it(holeshot: Holeshot) -> None:
     assert migrated.output.startswith("the ledger's schema is ")
     asked = holeshot("sql", "select count(*) as n, null as missing from calls", **LEDGER)
     assert list(csv.reader(io.StringIO(asked.output))) == [["n", "missing"], ["0", ""]]
+
+
+def test_a_migration_that_waits_for_too_long_says_why(holeshot: Holeshot) -> None:
+    with closing(sqlite3.connect("ledger.db", isolation_level=None)) as other:
+        other.execute("begin immediate")
+        waited = holeshot("migrate", "--wait", "0", **LEDGER)
+    assert waited.exit_code == 1
+    assert "another process writes to" in waited.output
+    assert "--wait SECONDS" in waited.output
 
 
 def test_the_help_of_sql_lists_every_view_there_is(holeshot: Holeshot) -> None:
