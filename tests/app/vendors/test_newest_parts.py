@@ -74,7 +74,11 @@ SEARCHED: tuple[Json, Json] = (
     {"type": "web_search_tool_result", "tool_use_id": "srvtoolu_1", "content": []},
 )
 CALLED: Json = {"role": "assistant", "content": [{"type": "tool_use", "id": "toolu_1", "name": "f", "input": {}}]}
-TOOLSET = {"type": "tool_result", "tool_use_id": "toolu_1", "toolset_name": "browser", "content": "rain"}
+_CLICK: Json = {"type": "tool_use", "id": "toolu_1", "name": "left_click", "toolset_name": "browser", "input": {}}
+CLICKED: Json = {"role": "assistant", "content": [_CLICK]}
+_TABS = {"type": "browser_state", "tabs": [{"tab_id": "1", "title": "rain", "url": ""}]}
+TOOLSET = {"type": "tool_result", "tool_use_id": "toolu_1", "toolset_name": "browser", "content": [_TABS]}
+TOOLSETS = {"tools": [{"type": "computer_toolset_20260801"}, {"type": "browser_toolset_20260801"}]}
 OFFERED = {"tools": [{"name": "f", "input_schema": EMPTY}]}
 _PER_MESSAGE = "mid-conversation-output-config-2026-07-01"
 _TOOL_CHANGES = "mid-conversation-tool-changes-2026-07-01,inline-tools-2026-09-15"
@@ -123,11 +127,8 @@ MESSAGES: Mapping[str, Row] = {
         told="thinking.block_binding",
         betas="thinking-binding-controls-2026-08-01",
     ),
-    "a toolset's name": Row(
-        message(CALLED, {"role": "user", "content": [TOOLSET]}, **OFFERED),
-        told="messages[2].content[0].toolset_name",
-        carried="rain",
-    ),
+    "a toolset's call": Row(message(CLICKED, {"role": "user", "content": [TOOLSET]}, **OFFERED), carried="rain"),
+    "a toolset": Row(message(CLICKED, {"role": "user", "content": [TOOLSET]}, **TOOLSETS), carried="browser_find"),
     "advice": Row(
         after(
             {"type": "server_tool_use", "id": "srvtoolu_1", "name": "advisor", "input": {}},

@@ -79,6 +79,8 @@ _PAPER = _block(
 )
 _FOUND = _block("content", "source", "title", content=ListOf(of=TEXT), source=Text(), title=Text(), citations=MapOf())
 _REFERENCE = _block("tool_name", tool_name=Text())
+# A browser's tabs after a call: types/beta/beta_browser_state_block_param.py of anthropic 2.14, read on 2026-11-29.
+_BROWSER_STATE = _block("tabs", tabs=ListOf(of=MapOf()), state_changes=ListOf(of=MapOf()))
 _HOSTED = Record(
     fields={"type": Text()}, open=True, page=f"{SDK}/content_block_param.py: what Anthropic's own tools gave"
 )
@@ -93,7 +95,7 @@ BLOCKS = {
         page="https://github.com/JohnnyZ93/oai-compatible-copilot/issues/217",
     ),
     "redacted_thinking": Record(fields={"type": Text(), "data": Text()}, needed=("data",)),
-    "tool_use": _block("id", "name", "input", id=TOOL_ID, name=Text(shortest=1, longest=200), input=MapOf(), caller=MapOf()),
+    "tool_use": _block("id", "name", "input", id=TOOL_ID, name=Text(shortest=1, longest=200), input=MapOf(), caller=MapOf(), toolset_name=Text(nullable=True)),
     "tool_result": _block(
         "tool_use_id",
         tool_use_id=TOOL_ID,
@@ -110,6 +112,7 @@ BLOCKS = {
                             "document": _PAPER,
                             "search_result": _FOUND,
                             "tool_reference": _REFERENCE,
+                            "browser_state": _BROWSER_STATE,
                         }
                     )
                 ),
