@@ -35,7 +35,7 @@ class Need(NamedTuple):
 NEEDS: Final = (
     Need("compact", "compaction"),
     Need("compact", "context_management"),
-    Need("computer-use", "tools.type", b'"computer_'),
+    Need("computer-use", "tools.type", b'"computer_2'),  # a toolset needs none
     Need("context-management", "context_management"),
     Need("fallback-credit", "fallback_credit_token"),
     Need("fast-mode", "speed"),

@@ -129,7 +129,10 @@ _OFF: Final = frozenset({"off", "false", "none", "disabled", "no", ""})
 _SWITCHES: Final = ("enable", "enabled", "mode", "search_enable", "type")
 # How types of tools begin that the client runs, in Messages (a date follows Anthropic's) and where no API is known, as
 # in what an operator adds to requests. Another type that nobody here knows may act, so it counts as one that does.
-BY_CLIENTS_ANYWHERE: Final = (*(BY_CLIENTS | ALSO_BY_CLIENTS - {"tool_search"}), "bash", "memory", "text_editor")
+BY_CLIENTS_ANYWHERE: Final = (
+    *(BY_CLIENTS | ALSO_BY_CLIENTS - {"tool_search"}),
+    *("bash", "browser_toolset", "memory", "text_editor"),
+)
 # In the tools of any API; a search that is switched off counts too, as it may be billed.
 _SEARCH_TOOL: Final = re.compile(
     rb'"(type"\s*:\s*"(openrouter:)?(web|x|browser)_search|name"\s*:\s*"(\$web_search|nova_grounding)"'

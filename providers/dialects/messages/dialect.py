@@ -50,6 +50,7 @@ from providers.dialects.messages.thoughts import (
     without_foreign,
     without_reasoning_of,
 )
+from providers.dialects.messages.toolsets import offered_tools
 from providers.dialects.messages.versions import for_newest_version
 from providers.dialects.reading import RawObject, object_at, objects_at, text_at
 from providers.dialects.unshown import unshown
@@ -152,10 +153,11 @@ _tools = msgspec.json.Decoder(list[_Tool] | None)
 
 
 def _offered_tools(raw: msgspec.Raw) -> Iterator[OfferedTool]:
-    """Yield the tools that have a name; their arguments must always match their schema."""
-    for tool in _tools.decode(raw) or ():
-        if tool.name is not None:
-            yield OfferedTool(tool.name, bytes(tool.input_schema) or None, strict=True)
+    """Yield the tools that have a name, whose arguments must always match their schema, and members of toolsets."""
+    own = {tool.name: tool for tool in _tools.decode(raw) or () if tool.name is not None}
+    for name, tool in own.items():
+        yield OfferedTool(name, bytes(tool.input_schema) or None, strict=True)
+    yield from offered_tools(raw, own)
 
 
 def _from_chat(fields: Fields, habits: Habits) -> Wording:

@@ -7,6 +7,7 @@ import msgspec
 
 from providers.dialects.messages.fields import OF_DOCUMENT, effort_of_budget, name_in_chat, signed_thought
 from providers.dialects.messages.own_tools import own_tool
+from providers.dialects.messages.toolsets import Member, function_name, members_of, offered_members
 from providers.dialects.reading import Object, RawObject, object_at, objects_at, present, raw_text_at, said_of, text_at
 from providers.dialects.stored import KEEPS_NONE
 from providers.dialects.wording import (
@@ -305,9 +306,14 @@ def _call(block: RawObject, at: str, losses: Losses) -> Object:
     caller = object_at(block.get("caller"), f"{at}.caller")
     if bytes(caller.get("type", b'"direct"')) != b'"direct"':
         losses.add(f"{at}.caller", "in chat only the model calls tools")
-    losses.lose(block, "toolset_name", at, _ALIKE, b"null", hint=True)
+    name = text_at(block, "name", at)
+    toolset = decoded(block.get("toolset_name"), str, f"{at}.toolset_name")
+    if toolset is not None and (own := function_name(toolset, name)) is not None:
+        name = own
+    elif toolset is not None:
+        losses.add(f"{at}.toolset_name", _ALIKE, hint=True)
     losses.rest(block, ("type", "id", "name", "input", "caller", "toolset_name"), at, _NO_FIELD)
-    function = {"name": short_name(text_at(block, "name", at)), "arguments": bytes(arguments).decode()}
+    function = {"name": short_name(name), "arguments": bytes(arguments).decode()}
     return {"id": raw_text_at(block, "id", at), "type": "function", "function": function}
 
 
@@ -341,7 +347,9 @@ def _tool_message(block: RawObject, at: str, losses: Losses, shown_by_tools: lis
         begun = parts[:1] if parts and parts[0]["type"] == "text" else []
         text = decoded(raw_json(begun[0]["text"]), str, f"{at}.content") if begun else ""
         parts[: len(begun)] = [{"type": "text", "text": as_error(text)}]
-    losses.lose(block, "toolset_name", at, _ALIKE, b"null", hint=True)
+    toolset = decoded(block.get("toolset_name"), str, f"{at}.toolset_name")
+    if toolset is not None and function_name(toolset, "") is None:  # else the call that it answers has it in its name
+        losses.add(f"{at}.toolset_name", _ALIKE, hint=True)
     losses.rest(block, ("type", "tool_use_id", "content", "is_error", "toolset_name"), at, _NO_FIELD)
     is_text = all(part["type"] == "text" for part in parts)
     said["content"] = one_text([part["text"] for part in parts]) if is_text else parts
@@ -375,8 +383,45 @@ def _unmarked(block: RawObject, kind: str, at: str, losses: Losses) -> list[Obje
     if kind == "tool_reference":  # a tool that was found: chat has had it from the beginning
         losses.rest(block, ("type", "tool_name"), at, _NO_FIELD)
         return [{"type": "text", "text": found(short_name(text_at(block, "tool_name", at)))}]
+    if kind == "browser_state":
+        losses.rest(block, ("type", "tabs", "state_changes"), at, _NO_FIELD)
+        return [{"type": "text", "text": _browser(block, at)}]
     losses.add(at, _NO_BLOCK)
     return []
+
+
+def _browser(block: RawObject, at: str) -> str:
+    """Return the state of the client's browser after a call in words, as Anthropic tells it to its models."""
+    tabs = decoded(block.get("tabs"), list[_Tab], f"{at}.tabs") or []
+    changes = decoded(block.get("state_changes"), list[_BrowserChange], f"{at}.state_changes") or []
+    lines = ["Tabs:" if tabs else "No tab is open."]
+    lines += [f"- {tab.tab_id}{' (active)' if tab.active else ''}: {tab.title} {tab.url}".rstrip() for tab in tabs]
+    for change in changes:
+        if change.tab_id:
+            lines.append(f"Tab {change.tab_id} was opened.")
+            continue
+        size = "" if change.size_bytes is None else f"{change.size_bytes} bytes"
+        more = ", ".join(filter(None, (change.path, size, change.error)))
+        happened = change.type.removeprefix("download_")
+        lines.append(f"Download {change.download_id} {happened}: {change.url}{f' ({more})' if more else ''}")
+    return "\n".join(lines)
+
+
+class _Tab(msgspec.Struct):
+    tab_id: str
+    title: str = ""
+    url: str = ""
+    active: bool = False
+
+
+class _BrowserChange(msgspec.Struct):
+    type: str
+    tab_id: str = ""  # of a tab that was opened; the others are of a download
+    download_id: str = ""
+    url: str = ""
+    path: str | None = None
+    size_bytes: int | None = None
+    error: str | None = None
 
 
 def found(tool: str) -> str:
@@ -538,6 +583,7 @@ _REASONS: Mapping[str, str] = {
     "top_k": "chat has no top_k",
 }
 _NO_TOOL_FIELD = "chat's functions have no such field"
+_AT_ONCE = "chat loads every tool at once"
 
 
 def to_chat(
@@ -623,36 +669,59 @@ def _tools(asked: RawObject, losses: Losses, changes: Changes | None) -> Object:
     given, paths = objects_at(asked.get("tools"), "tools"), dict[int, str]()
     if changes is not None:
         given, paths = changes.offered(given)
-    settings: tuple[str, ...]
-    for number, each in enumerate(given):
-        path, tool, settings = paths.get(number) or f"tools[{number}]", each, ()
+    for number, tool in enumerate(given):
+        path = paths.get(number) or f"tools[{number}]"
         kind = decoded(tool.get("type"), str, f"{path}.type")
-        if kind and kind != "custom":  # Go's programs send "" for none
-            if (own := _own_tool(kind, tool)) is None:
-                losses.add(path, f"chat has no tool of type {kind!r}")
-                continue
-            tool, settings = own
-        schema = tool.get("input_schema")
-        if schema is None:
-            raise Malformed(f"{path}.input_schema: Field required", f"{path}.input_schema")
-        function: Object = {"name": short_name(text_at(tool, "name", path))}
-        if not is_null(tool.get("description", msgspec.Raw(b"null"))):
-            function["description"] = tool["description"]
-        function["parameters"] = with_properties(schema)
-        if "strict" in tool:
-            function |= _strict(function["parameters"], tool["strict"], f"{path}.strict", losses)
-        mark = _mark(tool, losses)
-        chats = {"type": "function", "function": function} | ({} if mark is None else {MARK: mark})
-        said.append(losses.places.put(chats, path))
-        known = {"type", "name", "description", "input_schema", "strict", "defer_loading", *settings}
-        losses.lose(tool, "defer_loading", path, "chat loads every tool at once", b"false", b"null", hint=True)
-        if decoded(tool.get("allowed_callers"), list[str], f"{path}.allowed_callers") in ([], ["direct"]):
-            known.add("allowed_callers")
-        if "eager_input_streaming" in tool:
-            known.add("eager_input_streaming")
-            losses.add(f"{path}.eager_input_streaming", "chat has no setting for streaming arguments", hint=True)
-        losses.rest(tool, known, path, _NO_TOOL_FIELD)
+        if not kind or kind == "custom":  # Go's programs send "" for none
+            said.append(_function(tool, path, losses))
+        elif (members := members_of(raw_json(tool))) is not None:
+            said += _functions(members, tool, path, losses)
+        elif (own := _own_tool(kind, tool)) is not None:
+            said.append(_function(own[0], path, losses, own[1]))
+        else:
+            losses.add(path, f"chat has no tool of type {kind!r}")
     return {"tools": said} if said else {}
+
+
+def _function(tool: RawObject, path: str, losses: Losses, settings: Sequence[str] = ()) -> Object:
+    """Return the function for a tool; its description tells of these ``settings``."""
+    schema = tool.get("input_schema")
+    if schema is None:
+        raise Malformed(f"{path}.input_schema: Field required", f"{path}.input_schema")
+    function: Object = {"name": short_name(text_at(tool, "name", path))}
+    if not is_null(tool.get("description", msgspec.Raw(b"null"))):
+        function["description"] = tool["description"]
+    function["parameters"] = with_properties(schema)
+    if "strict" in tool:
+        function |= _strict(function["parameters"], tool["strict"], f"{path}.strict", losses)
+    mark = _mark(tool, losses)
+    chats = {"type": "function", "function": function} | ({} if mark is None else {MARK: mark})
+    known = {"type", "name", "description", "input_schema", "strict", "defer_loading", *settings}
+    losses.lose(tool, "defer_loading", path, _AT_ONCE, b"false", b"null", hint=True)
+    if decoded(tool.get("allowed_callers"), list[str], f"{path}.allowed_callers") in ([], ["direct"]):
+        known.add("allowed_callers")
+    if "eager_input_streaming" in tool:
+        known.add("eager_input_streaming")
+        losses.add(f"{path}.eager_input_streaming", "chat has no setting for streaming arguments", hint=True)
+    losses.rest(tool, known, path, _NO_TOOL_FIELD)
+    return losses.places.put(chats, path)
+
+
+def _functions(members: Sequence[Member], tool: RawObject, path: str, losses: Losses) -> list[Object]:
+    """Return a function for each member of a toolset; a mark is the last one's."""
+    said: list[Object] = [
+        {
+            "type": "function",
+            "function": {"name": each.function, "description": each.about, "parameters": each.parameters},
+        }
+        for each in members
+    ]
+    if said and (mark := _mark(tool, losses)) is not None:
+        said[-1][MARK] = mark
+    if b'"defer_loading":true' in bytes(tool.get("configs", b"")).translate(None, b" \t\r\n"):
+        losses.add(f"{path}.configs", _AT_ONCE, hint=True)
+    losses.rest(tool, ("type", "configs"), path, _NO_TOOL_FIELD)
+    return [losses.places.put(each, path) for each in said]
 
 
 def _own_tool(kind: str, tool: RawObject) -> tuple[RawObject, tuple[str, ...]] | None:
@@ -679,8 +748,7 @@ def _tool_choice(asked: RawObject, losses: Losses) -> Object:
     kind = text_at(choice, "type", "tool_choice")
     said: Object = {}
     if kind == "tool":
-        name = short_name(text_at(choice, "name", "tool_choice"))
-        said["tool_choice"] = {"type": "function", "function": {"name": name}}
+        said["tool_choice"] = {"type": "function", "function": {"name": _chosen(asked, choice)}}
     elif kind in {"auto", "any", "none"}:
         said["tool_choice"] = {"auto": "auto", "any": "required", "none": "none"}[kind]
     else:
@@ -689,6 +757,16 @@ def _tool_choice(asked: RawObject, losses: Losses) -> Object:
         said["parallel_tool_calls"] = False
     losses.rest(choice, ("type", "name", "disable_parallel_tool_use"), "tool_choice", "chat has no such field")
     return said
+
+
+def _chosen(asked: RawObject, choice: RawObject) -> str:
+    """Return the name of the function that must be called; one of the client's own comes before a toolset's member."""
+    name = text_at(choice, "name", "tool_choice")
+    own = f'"{name}"'.encode()
+    if not any(bytes(tool.get("name", b"")) == own for tool in objects_at(asked.get("tools"), "tools")):
+        members = offered_members(asked.get("tools", msgspec.Raw()))
+        name = next((each.function for each in members if each.name == name), name)
+    return short_name(name)
 
 
 def _output(asked: RawObject, losses: Losses, later: str | None) -> Object:

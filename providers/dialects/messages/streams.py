@@ -42,6 +42,7 @@ from providers.dialects.events import (
 from providers.dialects.messages.answers import ENDING, event
 from providers.dialects.messages.events import add_usage, error_of_event, told_usage
 from providers.dialects.messages.fields import allowed_id
+from providers.dialects.messages.toolsets import offered_members
 from providers.dialects.wording import (
     BLANK,
     OF_CALL,
@@ -234,7 +235,7 @@ class FromChat(ChunkTranslation):
         self._forbids_thinking = thinking.get("type") == "disabled"
         self._unshown: list[Mapping[str, Any]] = []  # what is sealed, where thinking is not asked for
         self._stops = _stops(asked)
-        self._names = _shortened(asked)
+        self._named = _named(asked)
         self._ids = UniqueIds(allowed_id, asked.get("messages", b""))
         self._new_id = new_id
         self._begun = False
@@ -378,9 +379,8 @@ class FromChat(ChunkTranslation):
                 self._unshown.clear()
                 self._close(said)
                 call_id = self._ids.of_call(call.call_id or f"toolu_{self._id}_{number}")
-                self._open_block(
-                    "tool_use", {"id": call_id, "name": self._names.get(call.name, call.name), "input": {}}, said
-                )
+                named = self._named.get(call.name) or {"name": call.name}
+                self._open_block("tool_use", {"id": call_id, **named, "input": {}}, said)
                 self._call_open = number
             if arguments := call.take(finished=finished):
                 self._say_delta(arguments, said)
@@ -476,7 +476,8 @@ class FromChat(ChunkTranslation):
             reason = "tool_use" if len(self._calls) else "stop_sequence" if met_one else "end_turn"
         if reason == "tool_use":  # else its arguments may have been cut off
             for call in self._calls.without_arguments():
-                check_none(self._names.get(call.name, call.name), self._tools, self._offered)
+                named = self._named.get(call.name) or {"name": call.name}
+                check_none(named["name"], self._tools, self._offered)
         self._stop = {"stop_reason": reason, "stop_sequence": met if reason == "stop_sequence" else None}
 
     def _end_calls(self, said: list[bytes]) -> None:
@@ -516,14 +517,18 @@ def _stops(asked: Mapping[str, msgspec.Raw]) -> list[str]:
         return []
 
 
-def _shortened(asked: Mapping[str, msgspec.Raw]) -> Mapping[str, str]:
-    """Return the original names of tools by the shortened names that were sent in chat."""
+def _named(asked: Mapping[str, msgspec.Raw]) -> Mapping[str, Mapping[str, str]]:
+    """Return how the client names tools, by the names that were sent in chat where those are others."""
+    if "tools" not in asked:
+        return {}
+    raw = asked["tools"]
     try:
-        tools = msgspec.json.decode(asked.get("tools", b"null"), type=list[dict[str, Any]] | None) or []
+        tools = msgspec.json.decode(raw, type=list[dict[str, Any]] | None) or []
     except (msgspec.DecodeError, RecursionError):
         return {}
+    members = {each.function: {"name": each.name, "toolset_name": each.toolset} for each in offered_members(raw)}
     names = [name for tool in tools if isinstance(name := tool.get("name"), str)]
-    return {short: name for name in names if (short := short_name(name)) != name}
+    return members | {short: {"name": name} for name in names if (short := short_name(name)) != name}
 
 
 def _messages_usage(usage: Usage) -> dict[str, Any] | None:

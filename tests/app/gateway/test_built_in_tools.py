@@ -265,7 +265,8 @@ OWN: Mapping[str, Own] = {
 _OTHERS = ("chat", "gemini", "converse", "responses")
 
 
-def _called_at(api: str, name: str, arguments: Json) -> Rule:
+def called_at(api: str, name: str, arguments: Json) -> Rule:
+    """Return a call of a function in an API, as ``calling_at``, and in Responses."""
     if api != "responses":
         return calling_at(api, name, arguments)
     call = {"id": "fc_1", "type": "function_call", "call_id": "call_1", "name": name}
@@ -283,14 +284,14 @@ async def test_a_tool_of_anthropics_is_called_and_answered_at_every_vendor(name:
     first: Json = {"role": "user", "content": "Hi"}
     plain = {"name": "run", "input_schema": {"type": "object", "properties": {}}}
     async with running(tmp_path) as (desk, gateway):
-        desk.rule = _called_at(api, own.tool["name"], own.arguments)
+        desk.rule = called_at(api, own.tool["name"], own.arguments)
         for form in (*FORMS, RACED):
             stream, desk.is_whole = FORMS.get(form, FORMS["streamed"])
             model = f"{api}-{RACED}" if form == RACED else api
             body: Json = {"messages": [first], "tools": [plain, own.tool], "thinking": {"type": "disabled"}}
             status, got = await asked(gateway, "messages", model, stream=stream, **body)
             assert status == 200, got
-            use = _used(got, stream=stream)
+            use = used(got, stream=stream)
             assert (use["name"], use["input"]) == (own.tool["name"], own.arguments), form
             picture = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "iVBORw0KGgo="}}
             result = {"type": "tool_result", "tool_use_id": use["id"], "content": [picture]}
@@ -314,7 +315,8 @@ async def test_a_tool_of_anthropics_is_called_and_answered_at_every_vendor(name:
         assert str(value) in about, value
 
 
-def _used(body: bytes, *, stream: bool) -> Json:
+def used(body: bytes, *, stream: bool) -> Json:
+    """Return the one block of an answer of Messages, with its whole input."""
     if not stream:
         (block,) = json.loads(body)["content"]
         return dict(block)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.app.gateway.rules.asking import FORMS, asked, running
-from tests.app.gateway.test_built_in_tools import _called_at, calling_at
+from tests.app.gateway.test_built_in_tools import called_at, calling_at
 from tests.app.gateway.test_custom_tools import calls_sent, tools_sent
 
 Json = dict[str, Any]
@@ -34,7 +34,7 @@ def call_in(body: bytes) -> Json:
 @pytest.mark.parametrize("api", ["chat", "messages", "converse", "responses"])
 async def test_a_click_is_called_and_answered_at_every_vendor(api: str, tools: list[Json], tmp_path: Path) -> None:
     async with running(tmp_path) as (desk, gateway):
-        desk.rule = _called_at(api, "click_at", CLICK)
+        desk.rule = called_at(api, "click_at", CLICK)
         for stream, desk.is_whole in FORMS.values():
             body: Json = {"contents": [FIRST], "tools": tools}
             status, got = await asked(gateway, "gemini", api, stream=stream, **body)

@@ -163,6 +163,8 @@ def test_a_tool_of_chats_runs_there_unless_it_is_the_clients_or_off(tool: dict[s
         ({"type": "bash_20250124", "name": "bash"}, False),
         ({"type": "text_editor_20250728", "name": "str_replace_based_edit_tool"}, False),
         ({"type": "computer_20251124", "name": "computer"}, False),
+        ({"type": "computer_toolset_20260801"}, False),
+        ({"type": "browser_toolset_20260801"}, False),
         ({"type": "memory_20250818", "name": "memory"}, False),
         ({"type": "web_search_20260209", "name": "web_search"}, True),
         ({"type": "web_fetch_20250910", "name": "web_fetch"}, True),
