@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from providers.dialects.dialect import OfferedTool
-from providers.errors import UNREADABLE
+from providers.refusals import UNREADABLE
 
 
 class _Row(msgspec.Struct, frozen=True):
