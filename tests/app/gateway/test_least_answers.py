@@ -11,11 +11,14 @@ from tests.app.gateway.rules.asking import named
 from tests.app.gateway.rules.table import (
     item_call,
     item_text,
+    message_end,
+    message_start,
     responded,
     response_begun,
     response_call,
     response_end,
     response_text,
+    text_block,
 )
 from tests.app.gateway.running_gateway import MODEL, Serve
 from tests.app.gateway.test_dialects import speaking
@@ -172,12 +175,85 @@ async def test_thoughts_count(serve: Serve) -> None:
     assert b'"length"' in body
 
 
-async def test_in_its_own_api_such_a_request_is_refused_as_by_openai(serve: Serve) -> None:
-    async with serve(alpha=None, config={"providers": {"alpha": speaking("responses")}}) as running:
-        running["alpha"].answers = at_least_16(answer(WORDS))
-        status, _, body = await asked(running, "responses", 5, stream=False)
-        assert (status, running["alpha"].received[0].body["max_output_tokens"]) == (400, 5)
-        assert b">= 16" in body
+# Of a server that is asked in its client's own API: it may write fewer, so its refusal has to tell.
+
+OWN_LEAST = {"responses": LEAST, "messages": "max_tokens: Input should be greater than or equal to 16"}
+OWN_LIMIT = {"responses": "max_output_tokens", "messages": "max_tokens"}
+
+
+def in_messages(*words: str) -> Any:
+    return Raw(
+        named(message_start(), *text_block(0, *words), *message_end("end_turn", {"output_tokens": 16})),
+        token=True,
+    )
+
+
+def of_own(api: str, words: list[str], least: int = 16) -> Any:
+    given = answer(words) if api == "responses" else in_messages(*words)
+    return lambda body: refused(OWN_LEAST[api]) if body.get(OWN_LIMIT[api], 99) < least else [given]
+
+
+def text_in(api: str, body: bytes, *, stream: bool) -> tuple[str, str]:
+    """Return the text and the end of an answer in this API."""
+    if api == "messages":
+        return said_in(api, body, stream=stream)[:2]
+    told = [json.loads(each.data) for each in events(body)] if stream else [{"response": json.loads(body)}]
+    whole = told[-1]["response"]
+    ends = whole["incomplete_details"]["reason"] if whole["status"] == "incomplete" else whole["status"]
+    return whole["output"][0]["content"][0]["text"], ends
+
+
+@pytest.mark.parametrize("raced", [False, True], ids=["alone", "raced"])
+@pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
+@pytest.mark.parametrize("api", OWN_LEAST)
+async def test_in_its_own_api_a_least_is_learnt_from_the_refusal(
+    serve: Serve, api: str, stream: bool, raced: bool
+) -> None:
+    config: dict[str, Any] = {"providers": {name: speaking(api) for name in ("alpha", "beta")[: 1 + raced]}}
+    scripts: dict[str, Any] = {"alpha": None} | ({"beta": [Hang()]} if raced else {})
+    async with serve(**scripts, config=config) as running:
+        running["alpha"].answers = of_own(api, WORDS)
+        for _ in range(3):
+            status, headers, body = await asked(running, api, 5, stream=stream)
+            assert (status, headers.get("x-holeshot-dropped")) == (200, CLIENTS[api][2]), body
+            end = {"messages": "max_tokens", "responses": "max_output_tokens"}[api]
+            assert text_in(api, body, stream=stream) == ("Hello there, how are", end)
+            if stream:
+                assert wrong_order(api, body) is None
+        assert [each.body[OWN_LIMIT[api]] for each in running["alpha"].received] == [5, 16, 16, 16]
+        status, headers, body = await asked(running, api, 40, stream=stream)
+        assert (status, text_in(api, body, stream=stream)[0]) == (200, "".join(WORDS))
+        assert "x-holeshot-dropped" not in headers
+
+
+@pytest.mark.parametrize("client", ["chat", "gemini"])
+async def test_a_least_that_a_server_of_messages_states_is_learnt_for_others(serve: Serve, client: str) -> None:
+    async with serve(alpha=None, config={"providers": {"alpha": speaking("messages")}}) as running:
+        running["alpha"].answers = of_own("messages", WORDS)
+        for _ in range(2):
+            status, headers, body = await asked(running, client, 5, stream=True)
+            assert (status, headers["x-holeshot-dropped"]) == (200, CLIENTS[client][2]), body
+            assert said_in(client, body, stream=True)[0] == "Hello there, how are"
+
+
+@pytest.mark.parametrize(
+    ("api", "more"),
+    [
+        ("responses", {"store": True}),
+        ("responses", {"tools": [{"type": "web_search"}]}),
+        ("messages", {"tools": [{"type": "web_search_20250305", "name": "web_search"}]}),
+    ],
+)
+async def test_what_cannot_be_shortened_is_refused_as_by_its_vendor(
+    serve: Serve, api: str, more: dict[str, Any]
+) -> None:
+    """What its vendor keeps is the whole of it, and what its tools have found has no place in a shortened answer."""
+    async with serve(alpha=None, config={"providers": {"alpha": speaking(api)}}) as running:
+        running["alpha"].answers = of_own(api, WORDS)
+        for number in (1, 2):
+            status, _, body = await asked(running, api, 5, stream=False, **more)
+            assert (status, [each.body[OWN_LIMIT[api]] for each in running["alpha"].received]) == (400, [5] * number)
+            assert b"16" in body
 
 
 @pytest.mark.parametrize("most", [16, 17, 1000])
