@@ -82,10 +82,11 @@ def demanded(betas: Iterable[str], fields: Fields) -> frozenset[str]:
     return frozenset(beta for beta, need in _needs(betas, fields) if not may_go(need.field, fields))
 
 
-def is_demanded(place: str, beta: str, fields: Fields, headers: Mapping[str, str]) -> bool:
-    """Whether a request asks for ``beta`` in this place, and may not do without it."""
+def is_demanded(place: str, said: str, fields: Fields, headers: Mapping[str, str]) -> bool:
+    """Whether a request asks for the betas ``said``, as of ``written``, in this place, and may not do without one."""
+    refused = frozenset(said.split(","))
     asked = (each.betas for each in asked_for(headers, fields) if each.place == place)
-    return any(beta in betas for betas in asked) and bool(demanded((beta,), fields))
+    return any(refused <= frozenset(betas) for betas in asked) and bool(demanded(refused, fields))
 
 
 def _needs(betas: Iterable[str], fields: Fields) -> Iterator[tuple[str, Need]]:

@@ -50,7 +50,7 @@ from providers.refusals import (
     refuses_to_stream,
     room_beside,
 )
-from providers.vendors import DEFAULTS, DEVELOPER, Demand, Quirks, demand_of, may_go
+from providers.vendors import DEFAULTS, DEVELOPER, Demand, Quirks, demand_of, may_go, runs_among, runs_there
 
 MOST_FORMS = 6  # that are tried after the usual one, each as the last refusal was about another field
 _LARGEST_OBJECT = 64 * 1024  # bytes of a field in which names are looked for
@@ -395,10 +395,11 @@ async def in_another_form(
 
     """
     request, first, sent = asked.request, refusal, say(facts)
-    known, tried = facts, facts
+    known, tried, is_of_must = facts, facts, False
     for _ in range(MOST_FORMS):
         found = understood(read(refusal), sent.fields, asked, sent.headers)
         tried = _with(found, tried, known)
+        is_of_must = is_of_must or any(fact.kind is Kind.BETA for fact in found)
         before, sent = sent, say(tried)
         if sent.is_as(before) or not request.sendings.may_repeat():
             break
@@ -429,6 +430,7 @@ async def in_another_form(
         unchanged = [fact for fact in tried[len(known) :] if _names(fact) and fact not in changed]
         _suppose(learnt, request, unchanged, refusal)
         refusal = first if changed else refusal
+    refusal.is_declined = refusal.is_declined or is_of_must  # another provider may know the beta
     raise refusal
 
 
@@ -502,11 +504,8 @@ def understood(reading: Reading, fields: Fields, asked: Asked, headers: Mapping[
 
 
 def _of_limits(reading: Reading, fields: Fields, asked: Asked) -> list[Fact]:
-    """Return what a refusal says of the longest or the least answer, or of what fits beside the prompt of this request.
-
-    Only answers of chat, or by way of it, can be shortened.
-    """
-    if reading.least and asked.api == PIVOT.name:
+    """Return what a refusal says of the longest or the least answer, or of what fits beside this request's prompt."""
+    if reading.least:
         parameters = asked.formats.parameters
         least = (Fact(Kind.LEAST, name, dialect=asked.api, tokens=reading.least) for name in parameters.answer_limits)
         return [fact for fact in least if _limit_below(fields, fact, asked)]
@@ -527,7 +526,8 @@ def _has_developer(fields: Fields, formats: RequestFormat) -> bool:
 def _of_betas(said: Betas, fields: Fields, headers: Mapping[str, str], asked: Asked) -> Facts | None:
     """Return which betas are not taken: those that a refusal names, else all that the body does not need, else all.
 
-    None: the request has none. Of one that it may not lose: that others are asked for it, if the refusal names it.
+    None: the request has none. Of what it may not lose: that others are asked for it; where the refusal names none, it
+    is of all together.
     """
     own = _of_operator(asked.request)
     all_asked = [each for each in betas.asked_for(headers, fields) if each.place not in own]
@@ -537,9 +537,11 @@ def _of_betas(said: Betas, fields: Fields, headers: Mapping[str, str], asked: As
     named = every & said.refused or (every - said.taken if said.taken else set[str]())
     gone = named or (every - betas.needed(every, fields)) or every
     if musts := betas.demanded(gone, fields):
-        named_musts = ((each.place, beta) for each in all_asked for beta in sorted(musts & named & {*each.betas}))
+        of_musts = [(each.place, gone & {*each.betas}) for each in all_asked if musts & {*each.betas}]
+        if named:
+            of_musts = [(place, {beta}) for place, listed in of_musts for beta in sorted(musts & listed)]
         elsewhere = (
-            Fact(Kind.BETA, place, value=betas.written([beta]), dialect=asked.api) for place, beta in named_musts
+            Fact(Kind.BETA, place, value=betas.written(listed), dialect=asked.api) for place, listed in of_musts
         )
         return tuple(fact for fact in elsewhere if fact.value)
     found = list[Fact]()
@@ -571,7 +573,9 @@ def _of_fields(reading: Reading, fields: Fields, asked: Asked) -> list[Fact] | N
     for refused in reading.fields:
         if (member := _member_of(refused, fields, asked)) is not None:
             found.append(member)
-        elif refused.path[0] == formats.prompt and refused.path[-1] == "role" and reading.of_roles:
+        elif (refused.path[0] == formats.prompt and refused.path[-1] == "role" and reading.of_roles) or (
+            reading.least and refused.is_of_value and refused.path[-1] in formats.parameters.answer_limits
+        ):
             continue
         elif refused.path[0] == formats.prompt:
             if formats.with_history is not None and refused.is_of_value and refused.path[-1] == "role":
@@ -708,10 +712,20 @@ def _within_limit(fields: dict[str, msgspec.Raw], fact: Fact, asked: Asked) -> t
 
 
 def _limit_below(fields: Fields, fact: Fact, asked: Asked) -> int:
-    """Return the limit of the answer that is lower than the least that the model takes; 0: none is."""
+    """Return the limit of the answer that is lower than the least that the model takes; 0: none is.
+
+    The answer is shortened by way of chat. So what is to be kept at the provider, or has tools that run there, stays as
+    it was asked for.
+    """
     value = bytes(fields.get(fact.field, b""))
     is_lower = value.isdigit() and 0 < int(value) < fact.tokens and fact.field not in asked.request.extra_body
-    return int(value) if is_lower else 0
+    if not is_lower or (asked.api != PIVOT.name and (_is_to_be_kept(fields) or _has_hosted(fields, asked.formats))):
+        return 0
+    return int(value)
+
+
+def _has_hosted(fields: Fields, formats: RequestFormat) -> bool:
+    return runs_there(fields) or any(runs_among(fields[name]) for name in formats.tools if name in fields)
 
 
 def _be_lax(fields: dict[str, msgspec.Raw], fact: Fact, formats: RequestFormat) -> list[str]:

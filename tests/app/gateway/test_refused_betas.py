@@ -394,6 +394,50 @@ async def test_who_has_refused_a_beta_that_is_a_must_is_asked_after_others(serve
             assert (len(vendor.asked), len(running["beta"].received)) == (2, sent)
 
 
+@pytest.mark.parametrize("mode", ["single", "auto", "race"])
+async def test_who_refuses_one_and_names_none_is_asked_after_others_too(serve: Serve, mode: str) -> None:
+    """Bedrock's words. Once it takes the beta, and was asked for want of another, it is as good as others again."""
+    config: dict[str, Any] = {**AT_BOTH["config"]}
+    config["models"] = {MODEL: {"deployments": ["alpha/m", "beta/m"], "race": {"mode": mode}}}
+    async with serve(alpha=None, beta=None, config=config) as running:
+        running.prefer("alpha", "beta")
+        vendor = Vendor(running, "invalid beta flag", *KNOWN)
+        Vendor(running, "invalid beta flag", *KNOWN, MCP, name="beta")
+        while not vendor.asked:
+            assert await call(running, (MCP,), WITH_MCP) == (200, "")
+        for _ in range(5):
+            assert await call(running, (MCP,), WITH_MCP) == (200, "")
+        assert vendor.asked == [[MCP]]
+        # Which of several it was is not known: what is asked for with another beta is asked of it as before.
+        assert await call(running, KNOWN) == (200, "")
+        vendor = Vendor(running, "invalid beta flag", *KNOWN, MCP)
+        running["beta"].answers = lambda _: [Status(503)]
+        for _ in range(2):
+            assert await call(running, (MCP,), WITH_MCP) == (200, "")
+        known = running.gateway.fleets.learnt("alpha")
+        assert known is not None
+        assert not known.models
+
+
+@pytest.mark.parametrize("said", [NAMING, "invalid beta flag"])
+async def test_a_fallback_is_asked_for_a_beta_that_its_model_refuses(serve: Serve, said: str) -> None:
+    config: dict[str, Any] = {**AT_BOTH["config"]}
+    config["models"] = {
+        MODEL: {"deployments": ["alpha/m"], "fallbacks": ["other"]},
+        "other": {"deployments": ["beta/m"]},
+    }
+    async with serve(alpha=None, beta=None, config=config) as running:
+        vendor = Vendor(running, said, *KNOWN)
+        Vendor(running, said, *KNOWN, MCP, name="beta")
+        for _ in range(3):
+            assert await call(running, (MCP,), WITH_MCP) == (200, "")
+        assert all(asked == [MCP] for asked in vendor.asked)
+        # Who does not need it goes to the model that was asked for.
+        sent = len(running["beta"].received)
+        assert await call(running, KNOWN) == (200, "")
+        assert len(running["beta"].received) == sent
+
+
 async def test_where_all_refuse_a_beta_one_is_asked_and_its_refusal_told(serve: Serve) -> None:
     config: dict[str, Any] = {**AT_BOTH["config"]}
     config["models"] = {MODEL: {"deployments": ["alpha/m", "beta/m"], "race": {"mode": "race", "width": 2}}}
