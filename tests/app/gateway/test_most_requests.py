@@ -1,16 +1,16 @@
-"""One call makes fifteen requests at most, however many keys, forms, deployments and fallbacks there are."""
+"""One call makes so many requests at most as is set, however many keys, forms, deployments and fallbacks there are."""
 
 from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
-from providers import MOST_OF_CALL
 from providers.simulator.script import Status, Step, answer
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve
 from tests.app.gateway.test_refused_fields import QUESTION, refused
 from tests.app.gateway.test_weak_keys import RING
 
+MOST_OF_CALL = 15
 NAMES = tuple(f"p{number}" for number in range(20))
 FIELDS = ("reasoning_effort", "verbosity", "temperature", "top_p", "seed", "presence_penalty")
 VALUES: dict[str, Any] = {"reasoning_effort": "low", "verbosity": "low", **dict.fromkeys(FIELDS[2:], 1)}
@@ -39,7 +39,7 @@ async def test_keys_forms_deployments_and_fallbacks_do_not_multiply(serve: Serve
 
     models = {MODEL: {**of(*names[:2]), "fallbacks": ["second", "third"]}}
     models |= {"second": of(*names[2:4]), "third": of(*names[4:])}
-    config = {"providers": dict.fromkeys(names, RING), "models": models}
+    config = {"providers": dict.fromkeys(names, RING), "models": models, "max_requests": MOST_OF_CALL}
     async with serve(**dict.fromkeys(names), config=config) as running:
         for name in names:
             running[name].answers = one_after_the_other
@@ -62,7 +62,7 @@ async def test_the_fifteenth_answers_and_no_sixteenth_is_asked(
         },
         "more": {"deployments": [f"{name}/m" for name in NAMES[10:]], "race": {"mode": "single", "width": 2}},
     }
-    async with serve(**dict.fromkeys(NAMES), config={"models": models}) as running:
+    async with serve(**dict.fromkeys(NAMES), config={"models": models, "max_requests": MOST_OF_CALL}) as running:
         running.prefer(*NAMES[:10], first_s=5.0)
         running.prefer(*NAMES[10:], model="more", first_s=5.0)
         for name in NAMES:
@@ -74,7 +74,7 @@ async def test_the_fifteenth_answers_and_no_sixteenth_is_asked(
 
 
 async def test_what_was_never_sent_does_not_count(serve: Serve) -> None:
-    gone = {f"gone{number}": {"kind": "openai_compatible", "base_url": "http://127.0.0.1:9"} for number in range(16)}
+    gone = {f"gone{number}": {"kind": "openai_compatible", "base_url": "http://127.0.0.1:9"} for number in range(26)}
     deployments = [*(f"{name}/m" for name in gone), "alpha/m"]
     models = {MODEL: {"deployments": deployments, "race": {"mode": "single", "width": 2}}}
     async with serve(alpha=answer("Hello"), config={"models": models, "providers": gone}) as running:

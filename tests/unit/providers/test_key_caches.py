@@ -7,6 +7,7 @@ import pytest
 from msgspec import structs
 
 from providers.exchange.interface import Request
+from providers.keys.each import with_each_key
 from providers.keys.ring import CROWD, KEPT, WARM_S, Conversations, KeyRing
 from tests.unit.providers.test_key_ring import KEYS, OneKey, ThreeKeys, left, limited, refused, three_keys
 
@@ -170,5 +171,6 @@ async def test_a_ring_of_one_usable_key_uses_it() -> None:
     ring = KeyRing("acme", KEYS[:2], opened)
     keys[0].error = refused()
     for number in range(8):
-        await ring.stream(of(number))
+        request = of(number)
+        await with_each_key(lambda: ring.stream(request), request.sendings)  # noqa: B023 - asked before the next round
     assert keys[1].asked == 8

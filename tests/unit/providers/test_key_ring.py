@@ -11,6 +11,7 @@ from providers.dialects.dialect import Dialect
 from providers.dialects.wording import Loss
 from providers.exchange.interface import Apart, Exchange, Request, UpstreamAnswer
 from providers.http.sendings import SendCount
+from providers.keys.each import with_each_key
 from providers.keys.ring import TRY_REFUSED_EVERY_S, KeyRing
 from providers.models.listings import Listing
 from providers.refusals.error_bodies import headroom
@@ -139,9 +140,12 @@ class ThreeKeys:
     def is_refused(self, key: int, model: str = "m") -> bool:
         return self.ring._keys[key].refused(model)
 
+    async def begin(self, request: Request = REQUEST) -> Exchange:
+        return await with_each_key(lambda: self.ring.stream(request), request.sendings)
+
     async def ask(self, request: Request = REQUEST) -> Exchange:
-        """Make a whole call."""
-        exchange = await self.ring.stream(request)
+        """Make a whole call, with one key after the other."""
+        exchange = await self.begin(request)
         while await exchange.read():
             pass
         return exchange
@@ -212,7 +216,7 @@ async def test_headroom_comes_back_with_time(three_keys: ThreeKeys) -> None:
     assert three_keys.asked[0] == 2
 
 
-async def test_a_rate_limited_key_costs_no_attempt(three_keys: ThreeKeys) -> None:
+async def test_a_rate_limited_key_is_followed_by_the_next_and_rests(three_keys: ThreeKeys) -> None:
     three_keys.keys[0].error = limited(30)
     await three_keys.ask()
     assert three_keys.asked == [1, 1, 0]
@@ -291,7 +295,7 @@ async def test_a_model_that_makes_no_vectors_is_asked_for_answers_under_the_same
     for key in three_keys.keys:
         key.error = refused(403)
     with pytest.raises(UpstreamError, match="all 3 keys are refused"):
-        await three_keys.ring.send("embeddings", REQUEST)
+        await with_each_key(lambda: three_keys.ring.send("embeddings", REQUEST), REQUEST.sendings)
     for key in three_keys.keys:
         key.error = None
     await three_keys.ask()
@@ -366,7 +370,7 @@ async def test_a_ring_whose_provider_tells_nothing_tells_nothing(three_keys: Thr
 async def test_whole_answers_go_round_the_ring_too(three_keys: ThreeKeys) -> None:
     three_keys.keys[0].error = limited(5)
     three_keys.keys[1].headers = left(0.5)
-    answer = await three_keys.ring.send("embeddings", REQUEST)
+    answer = await with_each_key(lambda: three_keys.ring.send("embeddings", REQUEST), REQUEST.sendings)
     assert three_keys.asked == [1, 1, 0]
     assert headroom(answer.headers) == pytest.approx(0.5)
     await three_keys.ring.list_models()
@@ -390,7 +394,7 @@ async def test_a_refusal_says_under_which_key_it_was_last(three_keys: ThreeKeys)
         key.error = refused()
     request = Request("m", {})
     with pytest.raises(UpstreamError):
-        await three_keys.ring.stream(request)
+        await three_keys.begin(request)
     assert request.sendings.key_name == "#3"
 
 

@@ -1,8 +1,11 @@
 """A key that takes the place of another: which is asked, when the former is forgotten, and what of it is told."""
 
+from functools import partial
+
 import pytest
 
 from providers.exchange.interface import Request
+from providers.keys.each import with_each_key
 from providers.keys.rotation import TRY_NEW_EVERY_S, RotatedKey, Rotation, succeeded
 from providers.refusals.errors import ErrorKind, UpstreamError
 from tests.unit.providers.test_key_ring import REQUEST, OneKey, limited, refused
@@ -32,7 +35,7 @@ class Keys:
     async def ask(self, request: Request = REQUEST) -> list[str]:
         """Return the keys that one request was sent with."""
         self.asked.clear()
-        await self.place.stream(request)
+        await with_each_key(lambda: self.place.stream(request), request.sendings)
         return list(self.asked)
 
 
@@ -134,7 +137,7 @@ def test_every_kind_of_request_goes_over_to_the_other_key() -> None:
             keys.refuse("new")
             match kind:
                 case "send":
-                    await keys.place.send("embeddings", REQUEST)
+                    await with_each_key(partial(keys.place.send, "embeddings", REQUEST), REQUEST.sendings)
                 case "fetch":
                     await keys.place.fetch("GET", "responses/1", [])
                 case _:
