@@ -518,6 +518,8 @@ ATTEMPTS: Mapping[str, Sequence[Rule]] = {
     "sentence_ms": [same(lambda _: None)],
     "speech_pause_ms": [same(lambda _: None)],
     "continues": [same(lambda _: None)],
+    "replaces": [same(lambda _: None)],  # no persona has several keys
+    "counts_as": [same(lambda _: None)],
     "is_extra": [
         same(lambda _: False, only=lambda one: one.row["number"] == 1),
         same(lambda _: True, only=lambda one: one.row["role"] == "race", off=0.02, name=", of racers"),

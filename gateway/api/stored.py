@@ -41,7 +41,17 @@ from gateway.fleet.fleet import Fleet
 from gateway.fleet.models import Deployment
 from gateway.limits import Payer
 from gateway.racing import ClientGone, settle
-from providers import UNREADABLE, ErrorKind, Request, Rest, SendCount, UpstreamAnswer, UpstreamError, events
+from providers import (
+    UNREADABLE,
+    ErrorKind,
+    Request,
+    Rest,
+    SendCount,
+    UpstreamAnswer,
+    UpstreamError,
+    events,
+    with_each_key,
+)
 from providers.dialects import RESPONSES, answered_again
 
 # /v1/responses/{id} and the paths below it: passed on to the provider that stores the response.
@@ -542,7 +552,7 @@ async def _conversation(request: web.Request, admitted: Admitted) -> web.Respons
                 first_key=key_name,
                 sendings=sendings,
             )
-            answering = deployment.upstream.send(path, asked)
+            answering = with_each_key(lambda: deployment.upstream.send(path, asked), sendings)
         else:
             answering = deployment.upstream.fetch(_fetched_by(request), path, _unstreamed(request))
         try:

@@ -452,7 +452,8 @@ def _body_bytes(fields: Mapping[str, msgspec.Raw], fitting: Fitting, deployment:
 
 def _end(record: CallRecord, services: Services) -> ProbeEnd:
     """Return how a probe ended; one that was never launched cost nothing."""
-    attempt: AttemptRecord | None = record.attempts[0] if record.attempts else None
+    # One whose key was refused has a further attempt, with the next key.
+    attempt: AttemptRecord | None = record.attempts[-1] if record.attempts else None
     now = services.utc_now()
     if attempt is None:
         return ProbeEnd(ended_at=now, outcome=ProbeOutcome.CANCELLED, cost_usd=0.0)

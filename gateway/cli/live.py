@@ -28,6 +28,7 @@ from providers import (
     Api,
     ErrorKind,
     EventSplitter,
+    Exchange,
     Fact,
     Kind,
     Listed,
@@ -41,6 +42,7 @@ from providers import (
     events,
     headroom,
     set_apart,
+    with_each_key,
 )
 from providers.dialects import DIALECTS
 
@@ -269,6 +271,16 @@ def _whole_names(settings: Settings) -> list[str]:
     return [name for name in dict.fromkeys(each) if STAR not in name]
 
 
+async def _begun(upstream: Upstream, request: Request) -> Exchange:
+    """Return the answer to a request, with the first key that is not refused.
+
+    Raises:
+        UpstreamError: there is none.
+
+    """
+    return await with_each_key(lambda: upstream.stream(request), request.sendings)
+
+
 async def _ask_for_a_token(upstream: Upstream, model: str, apis: Sequence[Api]) -> tuple[bool | None, str | None]:
     """Return whether ``model`` answers, and the error if not; (None, None) if it has no API for so small a request."""
     api = next((api for api in apis if api in _SMALLEST), None)
@@ -277,10 +289,10 @@ async def _ask_for_a_token(upstream: Upstream, model: str, apis: Sequence[Api]) 
     try:
         async with asyncio.timeout(_TIMEOUT_S):
             if api == "embeddings":
-                await upstream.send("embeddings", _smallest(model, api))
+                request = _smallest(model, api)
+                await with_each_key(lambda: upstream.send("embeddings", request), request.sendings)
             else:
-                exchange = await upstream.stream(_smallest(model, api))
-                exchange.abort()
+                (await _begun(upstream, _smallest(model, api))).abort()
     except UpstreamError as error:
         return False, error.message
     except TimeoutError:
@@ -402,8 +414,7 @@ async def _answers_chat(upstream: Upstream, model: str, conversation: Mapping[st
     """Whether a model answers a conversation with a token, in one order of roles or another."""
     try:
         async with asyncio.timeout(_TIMEOUT_S):
-            exchange = await upstream.stream(_smallest(model, "chat", conversation))
-            exchange.abort()
+            (await _begun(upstream, _smallest(model, "chat", conversation))).abort()
     except (UpstreamError, TimeoutError):
         return False
     finally:
@@ -417,7 +428,7 @@ async def _lacks_finish_reason(upstream: Upstream, model: str, api: Api) -> bool
     finished = done = meaningful = False
     try:
         async with asyncio.timeout(_TIMEOUT_S):
-            exchange = await upstream.stream(_smallest(model, api))
+            exchange = await _begun(upstream, _smallest(model, api))
             while not done and (data := await exchange.read()):
                 for event in events(set_apart(splitter.feed(data))):
                     chunk = dialect.answers.read_event(event.data, ())

@@ -44,6 +44,7 @@ class Role(StrEnum):
     WHOLE = "whole"  # of the same deployment, which answers this request but refuses to stream the answer
     API = "api"  # of the same deployment, which takes this request but refused the API that it was asked in
     FORM = "form"  # of the same deployment, which named within its answer, or as the last, what it does not take
+    KEY = "key"  # of the same deployment, with another of its provider's keys
 
 
 class Narrowed(StrEnum):
@@ -169,8 +170,8 @@ class AttemptStart(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
         Role,
         Column(
             "Why it was launched: `primary`, `race`, `hedge`, `failover`, `fallback`, `explore`, `probe`, "
-            "`takeover`, `whole` (again, without streaming), `api` (again, in another API) or `form` (again, "
-            "without what an error within its answer named).",
+            "`takeover`, `whole` (again, without streaming), `api` (again, in another API), `form` (again, "
+            "without what an error within its answer named) or `key` (again, with another of its provider's keys).",
             traced=True,
             listed=True,
         ),
@@ -200,6 +201,21 @@ class AttemptStart(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     learnt_as: str | None = None
     weight: float = 1.0  # first tokens that its own counts as, if its deployment is as usual again
     sent_by: str | None = None  # its client, known before its end
+    replaces: Annotated[
+        str | None,
+        Column(
+            "The attempt whose request it repeats at the same deployment, in its seat; its `role` says why.",
+            sql=Sql.UUID,
+            listed=True,
+        ),
+    ] = None
+    counts_as: Annotated[
+        Role | None,
+        Column(
+            "Of role `key`: as which `role` its figures count. That is the one of the attempt whose key was refused "
+            "first; `failover` where that was a primary that did not start with its call. Null of other roles.",
+        ),
+    ] = None
 
 
 class Unit(msgspec.Struct, frozen=True, gc=False):

@@ -11,7 +11,9 @@ BROKEN = ("failed", "timeout", "stalled")
 BEATEN = ("lost", "superseded")
 CUT = (*BEATEN, "client_gone")  # the provider might have answered
 # Kinds of failures that say nothing of a deployment's health.
-NO_ERRORS = tuple(kind.value for kind in ErrorKind if kind.facts.about in {About.LIMIT, About.REQUEST, About.API})
+NO_ERRORS = tuple(
+    kind.value for kind in ErrorKind if kind.facts.about in {About.KEY, About.LIMIT, About.REQUEST, About.API}
+)
 
 RACED = tuple(dialect.endpoint for dialect in DIALECTS.values())  # the APIs whose answers are raced, by ``endpoint``
 

@@ -21,10 +21,13 @@ TIMEOUT_S = 600.0
 _DIGITS = 4
 _LEVELS = 16**_DIGITS
 _OF_CALL = "id, started_at, status_code, ttft_ms, total_ms, prompt_tokens, completion_tokens"
+# Of several keys the last one's: an attempt whose key was refused is no try of its deployment.
 _OF_ATTEMPT = (
-    "call_id, number, deployment, provider, role, launch_offset_ms, audited, outcome, token_ms, censored_at_ms,"
+    "call_id, case when counts_as = 'primary' then 1 else number end, deployment, provider, coalesce(counts_as, role),"
+    " launch_offset_ms, audited, outcome, token_ms, censored_at_ms,"
     " overtaken_at_ms, decode_tps, cost_usd, cost_low_usd, cost_high_usd, price, headers_ms"
 )
+_TRIED = "coalesce(error_kind, '') <> 'key_refused'"
 # Calls that were raced, or could have been: without invalid requests, APIs that are not raced, and calls
 # that something kept from being raced as their settings say.
 _PLAYABLE = (
@@ -98,7 +101,7 @@ async def raced_calls(
             rows += len(batch)
             progress(rows)
     tries: dict[str, list[tuple[int, Try, float | None]]] = {}
-    sql = f"select {_OF_ATTEMPT} from attempts where {of_model} and {chosen('call_id')}"  # noqa: S608 - quoted
+    sql = f"select {_OF_ATTEMPT} from attempts where {of_model} and {_TRIED} and {chosen('call_id')}"  # noqa: S608 - quoted
     async with queries.asked(url, sql, timeout_s=TIMEOUT_S) as answer:
         async for batch in answer.batches:
             for row in batch:

@@ -15,12 +15,11 @@ from functools import cache, partial
 
 from sqlalchemy import Connection, text
 
-from gateway.core.rules import NO_ERRORS
 from gateway.ledger.database import head_revision, migrations_folder
 from gateway.ledger.old_names import RENAMED, RENAMED_SINCE, with_old_names
 from gateway.ledger.reports.reader import Words, conditions, floor, has_failed, listed, quantile
 from gateway.ledger.steps import of_sums
-from gateway.ledger.sums import NO_ERRORS_BEFORE, SAME_DAY, TAGS, Summing, all_cost, listing
+from gateway.ledger.sums import SAME_DAY, TAGS, Summing, all_cost, listing, no_errors
 from gateway.ledger.turns import FOLD
 
 SPANS = {"1h": "1 hour", "24h": "24 hours", "30d": "30 days"}  # that there are views of
@@ -181,7 +180,7 @@ def _parts(
         "failed": lambda of="": has_failed(of),
         "broken": lambda of="": conditions(of)["broken"],
         "own": lambda of="": conditions(of)["own"],
-        "no errors": listed(NO_ERRORS_BEFORE[1] if revision and revision < NO_ERRORS_BEFORE[0] else NO_ERRORS),
+        "no errors": listed(no_errors(revision)),
         "paid": partial(words.paid, of="r."),
         "bucket": words.bucket,
         "greatest": "greatest" if is_postgres else "max",

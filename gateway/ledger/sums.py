@@ -24,26 +24,32 @@ JUDGED = f"{RACED} and not {OWN_FAULT} and ({FAILED} or ({GONE} >= 500) or f.ttf
 COMPARED = "f.ttft_ms is not null and (f.alone_ms is not null or f.alone_age_ms is not null)"
 ANSWERED = "f.status_code = 200"
 # What racing cost, and what audits saw.
+# A primary whose keys were refused is the one with the last of them.
+FIRST = "(f.number = 1 or f.counts_as = 'primary') and coalesce(f.error_kind, '') <> 'key_refused'"
 AUDIT = (
-    "f.number = 1 and f.audited and f.is_overtaken and c.ttft_ms is not null and c.alone_age_ms is not null "
+    f"{FIRST} and f.audited and f.is_overtaken and c.ttft_ms is not null and c.alone_age_ms is not null "
     f"and f.outcome in {listed((*reversed(rules.BEATEN), *rules.BROKEN))}"
 )
 DRAWN = f"{AUDIT} and c.alone_predicted_ms is not null"
 EXPLORED = f"{AUDIT} and c.alone_predicted_ms is null"
 SEEN = "(coalesce(f.token_ms, f.censored_at_ms, f.overtaken_at_ms) - f.overtaken_at_ms)"
 PREDICTED = "(f.predicted_ms - f.overtaken_at_ms)"
-BEATEN = "f.number = 1 and c.winner_attempt_id is not null and c.winner_attempt_id <> f.id"
+BEATEN = f"{FIRST} and c.winner_attempt_id is not null and c.winner_attempt_id <> f.id"
+_ROLE, _WINNERS_ROLE = "coalesce(f.counts_as, f.role)", "coalesce(w.counts_as, w.role)"
 BESIDE, BESIDE_BEFORE = "('race', 'hedge', 'fallback', 'explore', 'probe')", "('race', 'hedge', 'explore', 'probe')"
 ADDED, ADDED_BEFORE = (  # as ``gateway.racing.costs`` has it
-    f"f.id <> coalesce(c.winner_attempt_id, f.call_id) and (f.role in {roles} or ({LOST} and w.role in {roles}))"
-    for roles in (BESIDE, BESIDE_BEFORE)
+    f"f.id <> coalesce(c.winner_attempt_id, f.call_id) and ({own} in {roles} or ({LOST} and {winners} in {roles}))"
+    for own, winners, roles in (
+        (_ROLE, _WINNERS_ROLE, BESIDE),
+        ("f.role", "w.role", BESIDE_BEFORE),
+    )
 )
 # What the cache of an overtaken primary would have saved, less what its winner's did, and never more than its winner
 # cost: a part of that, which racing added, where the operator paid it. Without its own count, bounds are of a whole
 # prompt at either price already.
 _LOST_USD = "(f.cache_saved_usd - coalesce(w.cache_saved_usd, 0))"
 LOST_CACHE = (
-    f"case when f.role in {BESIDE} or not coalesce({_LOST_USD} > 0, false) or not ({conditions('w.')['own']}) then 0 "
+    f"case when {_ROLE} in {BESIDE} or not coalesce({_LOST_USD} > 0, false) or not ({conditions('w.')['own']}) then 0 "
     f"when w.cost_usd < {_LOST_USD} then w.cost_usd else {_LOST_USD} end"
 )
 LOST_CACHE_KNOWN = f"case when f.cached_tokens is null then 0 else {LOST_CACHE} end"
@@ -184,8 +190,33 @@ TAGS = {
 }
 # Likewise, of all attempts at such calls, whenever they ended.
 TAG_RACES = {"all_cost_usd": f"sum(f.cost_usd) filter (where {OWN})"}
-NO_ERRORS_BEFORE = "0054", ("rate_limited", "bad_request")  # what counted as no error of the deployment
-ERROR_BEFORE = f"{BROKEN} and coalesce(f.error_kind, '') not in {listed(NO_ERRORS_BEFORE[1])}"
+# By revision what counted as no error of the deployment before it.
+NO_ERRORS_BEFORE = {
+    "0054": ("rate_limited", "bad_request"),
+    "0057": ("no_such_api", "rate_limited", "bad_request", "no_place"),
+}
+# Expressions as they were while no attempt replaced another with another key.
+_AGAIN = "0057"
+_BEFORE_AGAIN = {
+    FIRST: "f.number = 1",
+    _ROLE: "f.role",
+    _WINNERS_ROLE: "w.role",
+    listed(rules.NO_ERRORS): listed(NO_ERRORS_BEFORE[_AGAIN]),
+}
+ERROR_BEFORE = f"{BROKEN} and coalesce(f.error_kind, '') not in {listed(NO_ERRORS_BEFORE['0054'])}"
+
+
+def no_errors(revision: str) -> Sequence[str]:
+    """Return what counts as no error of a deployment at a revision; today's if that is empty."""
+    return next((each for since, each in NO_ERRORS_BEFORE.items() if revision and revision < since), rules.NO_ERRORS)
+
+
+def _before_again(expression: str) -> str:
+    for now, before in _BEFORE_AGAIN.items():
+        expression = expression.replace(now, before)
+    return expression
+
+
 # By sum the revision of the schema that added it, if not the first; and by revision what was added up before it.
 SINCE: dict[str, str] = {"all_cost_usd": "0053"}
 BEFORE = {
@@ -197,7 +228,12 @@ BEFORE = {
             ("cost_high_usd", "coalesce(f.cost_high_usd, f.cost_usd)"),
         )
     },
-    NO_ERRORS_BEFORE[0]: {
+    _AGAIN: {
+        name: before
+        for name, each in {**ATTEMPTS, **RACES}.items()
+        if (before := _before_again(each)) != each  # other sums have names like some of these
+    },
+    "0054": {
         "n_errors": _count(f"({ERROR_BEFORE}) and {OWN}"),
         "n_tried": _count(f"f.ttft_ms is not null or (({ERROR_BEFORE}) and {OWN})"),
     },
@@ -274,7 +310,8 @@ class Summing:
 
     def of_races(self, called: str) -> str:
         """Return what notes the series of races, before ``of_attempts`` counts in them."""
-        return _series([([expression.format("c") for expression in OF_CALL], called, f"({DRAWN}) or ({EXPLORED})")])
+        audited = self._as_of(f"({DRAWN}) or ({EXPLORED})")
+        return _series([([expression.format("c") for expression in OF_CALL], called, audited)])
 
     def added_later(self, names: Collection[str]) -> list[str]:
         """Return what adds these sums, which are new, of the rows that are there already, to the windows that are."""
@@ -303,6 +340,9 @@ class Summing:
         """Return what yields attempts beside their calls."""
         same_day = SAME_DAY if self._words.is_postgres else "true"
         return f"{fresh} join calls as c on c.id = f.call_id and {same_day}"
+
+    def _as_of(self, condition: str) -> str:
+        return _before_again(condition) if self._revision < _AGAIN else condition
 
     def _of_revision(self, sums: Mapping[str, str]) -> dict[str, str]:
         found = {name: each for name, each in sums.items() if SINCE.get(name, "") <= self._revision}
@@ -363,7 +403,7 @@ class Summing:
                 called,
                 f"{condition} and {audited} is not null",
             )
-            for metric, condition in (("audit_alone", DRAWN), ("explored_alone", EXPLORED))
+            for metric, condition in (("audit_alone", self._as_of(DRAWN)), ("explored_alone", self._as_of(EXPLORED)))
         ]
         return points
 

@@ -12,7 +12,7 @@ from enum import Enum, StrEnum
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from gateway.core.attempts import AttemptRecord, AttemptStart, Flaw, Outcome, WinOn
+from gateway.core.attempts import AttemptRecord, AttemptStart, Flaw, Outcome, Role, WinOn
 from gateway.core.calls import Call
 from gateway.core.tasks import retrieve
 from gateway.fleet.models import Deployment
@@ -295,7 +295,7 @@ class Attempt:
         refused: "Attempt | None" = None,
     ) -> None:
         self.deployment = deployment
-        self.refused = refused  # the attempt whose request it repeats, in another form
+        self.refused = refused  # the attempt whose request it repeats, in another form or with another key
         self.again: Again | None = None  # how its deployment was asked again after it
         self.lacks: Refusal | None = None  # of the API in which it was asked
         self.start = start
@@ -317,6 +317,22 @@ class Attempt:
         self._hold_over: asyncio.Future[None] | None = None  # done when its hold is over
         self._ahead: asyncio.Future[bytes] | None = None  # what a held one reads: in a task of its own
         self._watch: WatchEnd | None = None  # set when it is WATCHED
+
+    @property
+    def first_asked(self) -> "Attempt":
+        """The attempt whose request it sends with another key; itself, if it sends its own, or another form of one."""
+        first = self
+        while first.start.role is Role.KEY and first.refused is not None:
+            first = first.refused
+        return first
+
+    @property
+    def waiting_since(self) -> float | None:
+        """When its clocks began to run, if not with itself: other keys, or another form, give it no more time."""
+        first = self.first_asked
+        if first.refused is not None:
+            return first.refused.measurement.started
+        return None if first is self else first.measurement.started
 
     async def run(self) -> None:
         """Send the request, bid, and forward the answer. Raises nothing but a cancellation."""
@@ -615,7 +631,12 @@ class Attempt:
                 return
         except UpstreamError as useless:  # its last events do not continue the answer
             error = useless.without_frames()
-        again, error = await self.race.reading.instead(self, error)
+        again: Again | None = None
+        if error.has_another_key:
+            again = self.again = Again(Role.KEY)
+            error = error.again(ErrorKind.KEY_REFUSED)  # it counts against that key alone
+        else:
+            again, error = await self.race.reading.instead(self, error)
         self.failed_at, was_in_race = now, self.state is not AttemptState.WATCHED
         self._settle(outcome_of(error), error)
         if was_in_race and not (again is not None and self.race.ask_again(self, again)):  # a watched one has lost

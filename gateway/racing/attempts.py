@@ -62,6 +62,12 @@ class Backup(Generic[_A]):
         self._attempt: _A | None = None
         self._kept: str | None = None  # the attempt's id, known also when the race is over
 
+    def replace(self, refused: _A, by: _A) -> None:
+        """Have ``by`` stand by, if ``refused`` did, whose request it repeats."""
+        if self._attempt is refused:
+            self._attempt = by
+            self._kept = by.start.id if self._kept == refused.start.id else self._kept
+
     def choose(self, losers: Iterable[_A]) -> _A | None:
         """Choose the loser that keeps running: one that has its first token, else the one launched first."""
         able = [loser for loser in losers if loser.state in _MAY_ANSWER]
@@ -204,10 +210,17 @@ class Attempts:
             self.begin([Launch(name, 0.0, first.role, first.audited)])
 
     def launch_again(self, refused: Attempt, role: Role) -> None:
-        """Repeat the request of an attempt in its seat, in another form."""
-        launch = Launch(refused.deployment.name, 0.0, role, audited=refused.start.audited)
+        """Repeat the request of an attempt in its seat, in another form or with another key; it is as that one was."""
+        start = refused.start
+        watch_s = self._limits_s.get(start.id)
+        launch = Launch(refused.deployment.name, 0.0, role, audited=start.audited, watch_s=watch_s, weight=start.weight)
         self.excused.add(refused)
-        self._ask([self._prepare(launch, refused)])
+        attempt = self._prepare(launch, refused)
+        if role is Role.KEY:
+            attempt.sendings.tried = refused.sendings.tried
+        if self._backup is not None:
+            self._backup.replace(refused, attempt)
+        self._ask([attempt])
 
     def overtaken(self, winner: Attempt | None, now: float, *, runs_on: bool = False) -> list[Attempt]:
         """Cut or watch the losers when ``winner`` has won, except a backup; return those cut or watched.
@@ -221,7 +234,7 @@ class Attempts:
         for loser in losers:
             if (
                 runs_on
-                and loser.start.role is Role.PRIMARY
+                and loser.first_asked.start.role is Role.PRIMARY
                 and loser.state is AttemptState.ASKED
                 and loser.task is not None
             ):
@@ -321,7 +334,13 @@ class Attempts:
         open_call, deployment = self._open_call, self._model.deployments[launch.deployment]
         now, lines = open_call.services.clock(), open_call.services.seats.lines
         start = open_call.launch(
-            self._race.call, deployment, launch.role, now=now, audited=launch.audited, weight=launch.weight
+            self._race.call,
+            deployment,
+            launch.role,
+            now=now,
+            audited=launch.audited,
+            weight=launch.weight,
+            refused=None if refused is None else refused.start,
         )
         open_call.sent.number += 1
         attempt = Attempt(self._race, deployment, start, now, refused)
@@ -348,6 +367,6 @@ class Attempts:
     def _expected_s(self, loser: Attempt, now: float) -> float | None:
         """Return the predicted time to first token of the primary, in seconds; None in exploring races."""
         primary = self._plan.primary
-        if primary is None or self._plan.explores or loser.start.number > 1:
+        if primary is None or self._plan.explores or loser.first_asked.start.number > 1:
             return None
         return primary.expected_s(now - loser.measurement.started)

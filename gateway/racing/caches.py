@@ -26,19 +26,20 @@ def with_caches(bill: Bill, winner: AttemptRecord | None, cached: Mapping[str, i
         return bill
     attempts, total, added = list(bill.attempts), bill.total, bill.duplicate
     winner = next((one for one in attempts if winner is not None and one.id == winner.id), winner)
-    overtook = winner is not None and winner.role in BESIDE
+    overtook = winner is not None and (winner.counts_as or winner.role) in BESIDE
     for place, one in enumerate(attempts):
         if winner is not None and one.id == winner.id:
             continue
         is_overtaken = overtook and one.outcome.was_cancelled_by_race
-        is_added = one.learnt_as is None and (one.role in BESIDE or is_overtaken)
+        is_own = (one.counts_as or one.role) in BESIDE
+        is_added = one.learnt_as is None and (is_own or is_overtaken)
         usd = _saved_usd(one, cached.get(one.deployment, 0) if cached else 0)
         if one.cached_tokens is None and one.cost_usd is not None and usd > 0.0:
             usd = min(usd, max(0.0, one.cost_usd - (one.cost_low_usd or 0.0)))
             attempts[place] = msgspec.structs.replace(one, cost_usd=one.cost_usd - usd, cache_saved_usd=usd)
             total = _with(total, -usd) if one.learnt_as is None else total
             added = _with(added, -usd) if is_added else added
-        if is_added and one.role not in BESIDE and winner is not None and winner.learnt_as is None:
+        if is_added and not is_own and winner is not None and winner.learnt_as is None:
             lost_usd = (attempts[place].cache_saved_usd or 0.0) - (winner.cache_saved_usd or 0.0)
             lost_usd = lost_usd if winner.cost_usd is None else min(lost_usd, winner.cost_usd)
             if lost_usd > 0.0:  # bounds without its own count are of a whole prompt at either price

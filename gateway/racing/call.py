@@ -111,7 +111,7 @@ class OpenCall:
         self.broken: list[Broken] = []  # parts of the answer, each continued by another deployment
         self.takeover: str | None = None  # FINISHED, RESCUED, or why an answer that broke off was not continued
         self.left_out: set[str] = set()  # deployments that were asked without reasoning that no key could read
-        self.sent = OfCall()
+        self.sent = OfCall() if fleet is None else OfCall(most=fleet.max_requests)
         self.filtered = 0  # deployments whose filter has refused the request, at all models
         self.rescue: Rescuing | None = None  # None: slow streams are not rescued
         self._winner: AttemptRecord | None = None
@@ -158,20 +158,21 @@ class OpenCall:
         now: float,
         audited: bool = False,
         weight: float = 1.0,
+        refused: AttemptStart | None = None,
     ) -> AttemptStart:
         """Return the start record of the next attempt. Earlier events are reported to recorders first.
 
-        ``call`` is as built for the attempt's model.
+        ``call`` is as built for the attempt's model; ``refused`` is the attempt whose request it repeats, in its seat.
         """
         services = self.services
         if services.outbox.waiting:
             services.outbox.drain()
         self.launched += 1
         rendered = call.rendered.get(deployment.name) if call.rendered else None
-        is_extra = self.running > 0
+        is_extra = self.running > 0 and refused is None
         if is_extra:
             self.extras += 1
-        return AttemptStart(  # not by name: with more than fifteen names CPython would make a dict of them first
+        start = AttemptStart(  # not by name: with more than fifteen names CPython would make a dict of them first
             services.new_id(),
             self.launched,
             services.utc_now(),
@@ -189,6 +190,14 @@ class OpenCall:
             weight=weight,
             sent_by=self.call.client,
         )
+        if refused is None:
+            return start
+        counts_as = None
+        if role is Role.KEY:
+            counts_as = refused.counts_as or refused.role
+            if counts_as is Role.PRIMARY and refused.counts_as is None and refused.number > 1:
+                counts_as = Role.FAILOVER  # no fair sample: it did not start with its call
+        return msgspec.structs.replace(start, replaces=refused.id, counts_as=counts_as)
 
     def begin(self, starts: Sequence[AttemptStart]) -> None:
         """Announce the call with its first launches, before any request is sent."""

@@ -406,7 +406,9 @@ def _given(record: AttemptRecord, attempts: Sequence[AttemptRecord]) -> int:
 def _is_added(loser: AttemptRecord, winner: AttemptRecord | None) -> bool:
     """Whether the call would not have had ``loser`` without racing, or not besides its winner."""
     overtaken = loser.outcome.was_cancelled_by_race
-    return loser.role in BESIDE or (overtaken and winner is not None and winner.role in BESIDE)
+    if (loser.counts_as or loser.role) in BESIDE:
+        return True
+    return overtaken and winner is not None and (winner.counts_as or winner.role) in BESIDE
 
 
 def _priced(  # noqa: PLR0917 - of each attempt

@@ -317,8 +317,14 @@ class Entry:
         self.call = self.open_call.sent_without(self.call, attempt.deployment, paths, raised=raised)
 
     def ask_again(self, attempt: Attempt, again: Again) -> bool:
-        """Ask the deployment of ``attempt`` again in another form; return whether it was."""
-        if self.phase is not Phase.RUNNING or self.open_call.sent.left <= 0:
+        """Ask the deployment of ``attempt`` again in another form, or with another key; return whether it was.
+
+        With another key also while one is held, and beside a winner that is silent, or behind one as its backup.
+        """
+        phase = self.phase
+        if phase is Phase.OVER or self.open_call.sent.left <= 0:
+            return False
+        if phase is not Phase.RUNNING and again.role is not Role.KEY:
             return False
         if again.reworded is not None:
             self._use(again.reworded, attempt.deployment.name)
@@ -333,7 +339,11 @@ class Entry:
 
     def _go_on_after(self, attempt: Attempt, error: UpstreamError, *, was_ahead: bool) -> None:
         """Replace an attempt that failed; end the race if no other is left."""
-        if attempt.start.role in EXPLORING and self._schedule.is_in_turn and self.attempts.active:
+        if (
+            (attempt.start.counts_as or attempt.start.role) in EXPLORING
+            and self._schedule.is_in_turn
+            and self.attempts.active
+        ):
             return  # the call did not wait for it
         is_paid = error.kind is ErrorKind.INVALID_ANSWER and not error.is_unpaid
         is_replaced = self._add_one() if is_paid else self._replace()

@@ -56,7 +56,7 @@ class Events:
             race.loop,
             pauses,
             silenced=attempt,
-            started=None if attempt.refused is None else attempt.refused.measurement.started,
+            started=None if attempt.refused is None else attempt.waiting_since,
             may_call=race.call.answer_kind is not AnswerKind.PLAIN and may_call_tools(race.call),
         )
 

@@ -116,6 +116,7 @@ class Hold(Generic[_A]):
         """Return how many seconds earlier the best of ``others`` should complete, and its name; 0 if none would."""
         known = self._decode_s
         own_s = known.get(attempt.start.deployment)
-        awaited = (other.start.deployment for other in others if other.start.role is not Role.PROBE)
+        starts = (other.start for other in others)
+        awaited = (each.deployment for each in starts if (each.counts_as or each.role) is not Role.PROBE)
         best = min((name for name in awaited if name in known), key=known.__getitem__, default=None)
         return (0.0, "") if own_s is None or best is None else (own_s - known[best], best)

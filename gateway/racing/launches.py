@@ -17,7 +17,7 @@ from gateway.racing.call import OpenCall
 from gateway.racing.seats import Line
 from gateway.racing.timeouts import Timer, Timers
 from gateway.steering import STRATEGIES, Launch, Plan
-from providers import MOST_OF_CALL, OfCall
+from providers import OfCall
 
 if TYPE_CHECKING:
     from gateway.racing.seats import Wait
@@ -286,7 +286,7 @@ class LaunchSchedule:
 
     def _fire(self, launch: Launch) -> None:
         self.pending = [pending for pending in self.pending if pending[1] is not launch]
-        if self._launch is None or self._on_no_slot is None or self._sent.number >= MOST_OF_CALL:
+        if self._launch is None or self._on_no_slot is None or self._sent.left <= 0:
             return
         if self._allowed(launch):
             self._launch(launch)

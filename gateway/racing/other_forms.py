@@ -74,7 +74,7 @@ Reword = Callable[[Call, Deployment, Dialect], Awaitable[Reworded | None]]
 
 
 class Again(msgspec.Struct, frozen=True):
-    """How a deployment is asked again."""
+    """How a deployment is asked again: in another form, or with another key of its provider."""
 
     role: Role
     reworded: Reworded | None = None  # None: by the same fields

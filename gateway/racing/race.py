@@ -277,7 +277,9 @@ class Race:
     def is_rescued(self) -> bool:
         """Whether a rescue runs beside an attempt that hangs."""
         active = self.entries[0].attempts.active
-        return len(active) > 1 and any(attempt.start.role is Role.FAILOVER for attempt in active)
+        return len(active) > 1 and any(
+            (attempt.start.counts_as or attempt.start.role) is Role.FAILOVER for attempt in active
+        )
 
     async def break_off(self, attempt: Attempt, error: UpstreamError) -> None:
         """End the race with a part of an answer. If no other deployment may finish it, the client gets an error."""

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from gateway.core.attempts import IN_PROGRESS, AttemptRecord, AttemptStart, Narrowed, Outcome, TokensSource, WinOn
+from gateway.core.attempts import IN_PROGRESS, AttemptRecord, AttemptStart, Narrowed, Outcome, Role, TokensSource, WinOn
 from gateway.core.calls import AS_ASKED, TENANT, Call, CallRecord, CallStart
 from gateway.core.prompt_classes import encoded_class
 from gateway.core.rules import CLIENT_LEFT, FIRST_ERROR, is_own_fault
@@ -295,6 +295,8 @@ class Ran(Protocol):
 
     measurement: Measurement
     overtaken: Overtaken | None
+    start: AttemptStart
+    refused: Any  # the attempt whose request it repeats; None: its own
     failed_at: float | None
     claimed_at: float | None  # when it bid with its first token, whether or not it won
 
@@ -331,6 +333,10 @@ def alone(
     if winner is None or first_at is None:
         return NOT_KNOWN
     primary = attempts[0]
+    if len(attempts) > 1:
+        for each in attempts:
+            if each.start.role is Role.KEY and each.refused is primary:  # the primary itself, with another key
+                primary = each
     if (overtaken := primary.overtaken) is not None:
         age_ms = primary.measurement.since_start_ms(overtaken.at)
         if overtaken.expected_s is None:
@@ -397,7 +403,11 @@ def call_record(  # noqa: PLR0917 - what is known of a call
     asked = requested(call.fields, call.dialect, writes=call.kind is not None)
     is_text = call.inline_bytes is not None
     bill = settle(attempts, winner, deployments, call.prompt_tokens, asked, is_text=is_text, seen=tiers)
-    bill = with_caches(bill, winner, cached) if cached or (winner is not None and winner.role in BESIDE) else bill
+    bill = (
+        with_caches(bill, winner, cached)
+        if cached or (winner is not None and (winner.counts_as or winner.role) in BESIDE)
+        else bill
+    )
     counted = _counted(bill.attempts, winner)
     is_unread = winner is not None and winner.chunks is None and winner.ttft_ms is not None
     read = None if is_unread else winner

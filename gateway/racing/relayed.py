@@ -251,6 +251,7 @@ class Relayed(msgspec.Struct, frozen=True):
             race.loop,
             Pauses(),
             awaited="answer",
+            started=None if attempt.refused is None else attempt.waiting_since,
         )
 
     async def open(self, attempt: Attempt, clocks: AttemptClocks) -> tuple[Exchange, Answer]:

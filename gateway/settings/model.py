@@ -50,6 +50,7 @@ from gateway.settings.sections import (
     TracingSettings,
     Unpriced,
 )
+from providers import MOST_OF_CALL
 
 # Instants in the file: a date or an ISO 8601 instant, in UTC unless it says otherwise.
 
@@ -425,6 +426,9 @@ class Settings(Section):
     # say that they are free again so soon: long enough for a short answer to end, but less than any client's timeout,
     # so that the client can try elsewhere early. 0: no wait.
     queue_timeout_s: Annotated[float, Field(ge=0, le=600)] = 2.0
+    # How many requests one call makes at most, in all: deployments, keys, forms and fallbacks multiply. Those that
+    # never reached a provider do not count.
+    max_requests: Annotated[int, Field(ge=1, le=1000)] = MOST_OF_CALL
     client_timeouts: ClientTimeouts = ClientTimeouts()
     # `store` in a /v1/responses request that does not set it: the API's own default, true, would prevent a race.
     responses_store: bool = False

@@ -121,11 +121,16 @@ def _tell_apart(counts: Counts, attempt: AttemptRecord, prompt_class: PromptClas
 
     In exploring races all are audited, so overtaken attempts count there like the others.
     """
-    name, role = attempt.deployment, attempt.role
+    name, role, counts_as = attempt.deployment, attempt.role, attempt.counts_as
     token_s = None if attempt.token_ms is None else attempt.token_ms / 1000
-    if not (role is Role.RACE or role in EXPLORING or (role is Role.PRIMARY and attempt.number == 1)):
+    is_first = role is Role.PRIMARY and attempt.number == 1
+    if counts_as is not None:  # it repeats the request of one that counts so, and was refused
+        role, is_first = counts_as, counts_as is Role.PRIMARY
+    if not (role is Role.RACE or role in EXPLORING or is_first):
         if token_s is not None:
             counts[event_field(name, prompt_class, token_s, kind="l")] = 1.0
+        return
+    if attempt.error_kind == ErrorKind.KEY_REFUSED:  # of a key alone: no sample
         return
     outcome, cut_ms = attempt.outcome, attempt.censored_at_ms
     overtaken = outcome is Outcome.LOST if attempt.is_overtaken is None else attempt.is_overtaken
@@ -331,8 +336,8 @@ class OwnDelay:
         return min(total_s, OWN_TURNS * lateness.peak_s()) if total_s else 0.0
 
 
-# Errors that count against no deployment: the client's own, and a missing API (its other APIs work).
-NOT_COUNTED = kinds(lambda facts: facts.about in {About.REQUEST, About.API})
+# Errors that count against no deployment: the client's own, a missing API (its other APIs work), one of several keys.
+NOT_COUNTED = kinds(lambda facts: facts.about in {About.REQUEST, About.API, About.KEY})
 OPERATORS = kinds(lambda facts: facts.about is About.OPERATOR)
 TIMEOUTS = kinds(lambda facts: facts.clock in {Clock.CONNECT, Clock.TTFT})
 UNAUTHORIZED = 401
@@ -408,7 +413,7 @@ class Learning:
         others, health.is_probed = health.launched(now_s), not start.number
         in_minute = health.launches.in_minute(now_s)
         delayed_s = self._own_delay.lateness.total_s
-        is_primary = start.role is Role.PRIMARY
+        is_primary = (start.counts_as or start.role) is Role.PRIMARY
         self._launched[start.id] = _Launched(
             self._unix_clock(), others, in_minute, start.deployment, delayed_s, is_primary
         )
@@ -469,7 +474,8 @@ class Learning:
     ) -> None:
         """Count the attempt's end, ``ago_s`` seconds ago: with a first token, censored, or an error."""
         health = self.healths.get(attempt.deployment) or self.health_of(attempt.deployment)
-        health.ended(attempt.client)
+        # A client's call is one, however many keys it took.
+        health.ended(None if attempt.error_kind == ErrorKind.KEY_REFUSED else attempt.client)
         launched = self._launched.pop(attempt.id, None)
         if self.own.by_client and attempt.client in self.own.by_client:
             self._has_met(attempt, ago_s)
@@ -620,7 +626,7 @@ class Learning:
         is_overtaken = launched is not None and launched.is_overtaken
         usual_s = estimate.answered_s(LATE_QUANTILE) if is_overtaken else estimate.q95_s
         is_late = corrected_s >= (usual_s if estimate.is_known else estimate.hangs_s)
-        is_late = is_late and is_lost and loser.role is Role.PRIMARY
+        is_late = is_late and is_lost and (loser.counts_as or loser.role) is Role.PRIMARY
         reason = None
         if is_late and (is_overtaken or not estimate.is_known):  # it may just be slow: others are preferred at once
             self._count(model, {field: 1.0}, unix_s)

@@ -1,6 +1,6 @@
 """Counts how often a request was sent, and with which key, also if it was dropped before any response."""
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -10,22 +10,23 @@ if TYPE_CHECKING:
     from providers.refusals import UpstreamError
 
 
-MOST_OF_CALL: Final = 15  # requests: deployments, keys, forms and fallbacks multiply
+MOST_OF_CALL: Final = 25  # requests, by default: deployments, keys, forms and fallbacks multiply
 
 
 class OfCall(msgspec.Struct, eq=False):
     """How many requests were made for one call, by all its attempts."""
 
     number: int = 0
+    most: int = MOST_OF_CALL  # that may be made
 
     @property
     def left(self) -> int:
         """How many more may be made."""
-        return MOST_OF_CALL - self.number
+        return self.most - self.number
 
     def one_more(self) -> bool:
         """Count one more request; return whether it may be made."""
-        if self.number >= MOST_OF_CALL:
+        if self.number >= self.most:
             return False
         self.number += 1
         return True
@@ -43,11 +44,29 @@ class SendCount(msgspec.Struct, eq=False):  # a struct is made without a Python 
     failed: "Callable[[UpstreamError], object] | None" = None
     is_known: bool = True  # with litellm, only once the answer's headers have arrived
 
+    # By who has several keys for it: which of them were tried. Whoever sends it again with another key keeps this.
+    tried: dict[object, Any] | None = None
+
     of_call: OfCall | None = None  # counts those of its attempt's first request already; None: of no call
 
     def may_repeat(self) -> bool:
         """Count the same request in another form, or with another key; return whether it may be sent."""
         return self.of_call is None or self.of_call.one_more()
+
+    def may_be_repeated(self, error: "UpstreamError") -> bool:
+        """Return whether the same request may be sent once more; if not, its ``error`` tells that."""
+        of_call = self.of_call
+        if of_call is None or of_call.left > 0:
+            return True
+        error.noted(f" (another key was not asked: this call has made {of_call.number} requests, its max_requests)")
+        return False
+
+    def trying(self, of: object, tried: object | None) -> None:
+        """Keep what ``of`` knows of its keys that were ``tried`` with this request; None: it is done with it."""
+        if tried is not None:
+            self.tried = {**(self.tried or {}), of: tried}
+        elif self.tried is not None:
+            self.tried.pop(of, None)
 
     @property
     def times(self) -> int | None:

@@ -2,7 +2,8 @@
 
 Limits are the provider's, per key and model, and per API for requests that are not raced. Headroom is assumed to refill
 steadily within a minute. After a 429 a key is not used for the time that the provider asks for; a refused key is tried
-once a minute. No request waits: the next key is used at once, and only when no key is left the caller gets the error.
+once a minute. A ring sends once: the error of a limited or refused key tells that another one is left, which is chosen
+already, and the caller asks again at once, as an attempt of its own. The last error tells that none is left.
 
 A conversation stays with the key that answered it last, as that one's prompt cache has it, for as long as the key has
 room and works. Other conversations are spread over the keys.
@@ -10,7 +11,7 @@ room and works. Other conversations are spread over the keys.
 
 import time
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from hashlib import blake2b
 from math import inf
 from typing import TypeVar
@@ -21,6 +22,7 @@ from providers.dialects import Dialect, Loss
 from providers.exchange import Apart, Exchange, Request, Upstream, UpstreamAnswer, WrappedExchange, taught
 from providers.http import SendCount
 from providers.keys.availability import Availability, Readiness, Waits
+from providers.keys.each import with_each_key
 from providers.models import Listing
 from providers.refusals import ErrorKind, Facts, UpstreamError, headroom, learnt_of
 
@@ -282,6 +284,14 @@ def _is_crowded(key: _Key, keys: Sequence[_Key]) -> bool:
     return bool(others) and key.in_flight > max(CROWD, CROWD_TIMES * sum(others) / len(others))
 
 
+class _Tried(msgspec.Struct, eq=False):
+    """The tries of one request."""
+
+    numbers: set[int] = msgspec.field(default_factory=set)  # of the keys
+    doubted: list[tuple[_Key, UpstreamError]] = []  # those of which it is open whether the request was at fault
+    next: _Key | None = None
+
+
 class KeyRing:
     """An ``Upstream`` around one upstream per key."""
 
@@ -324,10 +334,11 @@ class KeyRing:
                 await key.upstream.warm_up()
 
     async def stream(self, request: Request) -> Exchange:
-        """Request an answer with the best key, and with the next one if that is rate-limited or refused.
+        """Request an answer with the best key; once more with the next one.
 
         Raises:
-            UpstreamError: no key is left, with the least ``retry-after``; or an error that is not about keys.
+            UpstreamError: this key is rate-limited or refused, and another one is left; or none is left, with the least
+                ``retry-after``; or it is not about keys.
 
         """
         model, apart = request.model, request.apart  # the request itself has the prompt
@@ -350,7 +361,7 @@ class KeyRing:
         return KeyRingExchange(exchange, self._headers(model, exchange.headers), over=lambda: self._over(key))
 
     async def send(self, path: str, request: Request) -> UpstreamAnswer:
-        """Post with the best key, and with the next one if that is rate-limited or refused.
+        """Post with the best key; once more with the next one.
 
         Raises:
             UpstreamError: as for ``stream``.
@@ -395,7 +406,10 @@ class KeyRing:
             UpstreamError: as for ``stream``.
 
         """
-        listing, key = await self._ask("", lambda upstream: upstream.list_models(connect_timeout_s))
+        sendings = SendCount()
+        listing, key = await with_each_key(
+            lambda: self._ask("", lambda upstream: upstream.list_models(connect_timeout_s), sendings), sendings
+        )
         self._over(key)
         return listing
 
@@ -408,7 +422,7 @@ class KeyRing:
         self,
         model: str,
         ask: Callable[[Upstream], Awaitable[_T]],
-        sendings: SendCount | None = None,
+        sendings: SendCount,
         first: str | None = None,
         *,
         keys: Sequence[_Key] = (),
@@ -416,39 +430,58 @@ class KeyRing:
         conversation: bytes | None = None,
         client: str | None = None,
     ) -> tuple[_T, _Key]:
-        """Return the first answer and its key, whose request stays in flight. ``first``: the name of a key.
+        """Return the answer with one key, and that, whose request stays in flight. ``first``: the name of a key.
 
-        ``keys``: those that may be asked; none: all. ``apart``: the names of those that come last. ``conversation`` and
-        ``client`` as in ``Request``. Where no key takes a request that may be at fault itself, that is held against
-        them for its client. Where another takes it, it is held for all against those that did not.
+        Which it is: the one that was chosen when the last one was refused, else the best. ``keys``: those that may be
+        asked; none: all. ``apart``: the names of those that come last. ``conversation`` and ``client`` as in
+        ``Request``. Where no key takes a request that may be at fault itself, that is held against them for its client.
+        Where another takes it, it is held for all against those that did not.
         """
-        last: UpstreamError | None = None
-        is_spent = False
-        doubted: list[tuple[_Key, UpstreamError]] = []
-        for key in self._order(model, keys or self._keys, first, conversation, client, apart):
-            if last is not None and sendings is not None and not sendings.may_repeat():
-                is_spent = True
-                break
-            key.tried(model, self._clock(), client)
-            key.in_flight += 1
-            if sendings is not None:
-                sendings.key_name = key.name
-            try:
-                answer = await ask(key.upstream)
-            except BaseException as error:
-                self._over(key)
-                holds = client is None or not isinstance(error, UpstreamError) or error.is_certain
-                if not isinstance(error, UpstreamError) or not key.failed(model, error, self._clock(), holds=holds):
+        found: _Tried | None = None if sendings.tried is None else sendings.tried.get(self)
+        tried, keys = found or _Tried(), keys or self._keys
+
+        def best() -> _Key | None:
+            return self._best(model, keys, tried.numbers, first, conversation, client, apart)
+
+        key = best() if tried.next is None else tried.next
+        if key is None:
+            raise self._none_left(model, keys, None, client)
+        self._begin(key, model, client)
+        tried.numbers.add(key.number)
+        sendings.key_name = key.name
+        try:
+            answer = await ask(key.upstream)
+        except BaseException as error:
+            self._over(key)
+            if not isinstance(error, UpstreamError):
+                raise
+            sendings.trying(self, None)
+            is_rotated = sendings.tried is not None and key.upstream in sendings.tried  # and its former one is left
+            tried.next = key if is_rotated else None
+            if tried.next is None:
+                holds = client is None or error.is_certain
+                if not key.failed(model, error, self._clock(), holds=holds):
                     raise
-                last = error
-                doubted += () if holds else [(key, error)]
-            else:
-                self._settle(model, None, doubted)
-                return answer, key
-        self._settle(model, client, doubted)
-        if last is not None and (is_spent or last.is_of_one_key or last.is_barred):
-            raise last
-        raise self._none_left(model, keys or self._keys, last, client) from last
+                if not holds:
+                    tried.doubted.append((key, error.again(error.kind)))  # whoever asks again changes this one
+                tried.next = best()
+                error.has_another_key = tried.next is not None and sendings.may_be_repeated(error)
+            if error.has_another_key:
+                sendings.trying(self, tried)
+                raise
+            self._settle(model, client, tried.doubted)
+            if tried.next is not None or error.is_of_one_key or error.is_barred:
+                raise
+            raise self._none_left(model, keys, error, client) from error
+        sendings.trying(self, None)
+        self._settle(model, None, tried.doubted)
+        return answer, key
+
+    def _begin(self, key: _Key, model: str, client: str | None) -> None:
+        key.tried(model, self._clock(), client)
+        key.in_flight += 1
+        self._turn += 1
+        key.turn = self._turn
 
     def _settle(self, model: str, client: str | None, doubted: Sequence[tuple[_Key, UpstreamError]]) -> None:
         """Hold failures against keys for ``client``; None: for all, as another key has taken the same request."""
@@ -458,40 +491,28 @@ class KeyRing:
             else:
                 key.meet(model, client, error, self._clock())
 
-    def _order(  # noqa: PLR0917 - what a request says of keys
+    def _best(  # noqa: PLR0917 - what a request says of keys
         self,
         model: str,
         keys: Sequence[_Key],
-        first: str | None = None,
-        conversation: bytes | None = None,
-        client: str | None = None,
-        apart: frozenset[str] = _NO_KEYS,
-    ) -> Iterator[_Key]:
-        """Yield each usable key once, ``first`` and then the best; the order is decided again after each failure.
+        tried: Collection[int],
+        first: str | None,
+        conversation: bytes | None,
+        client: str | None,
+        apart: frozenset[str],
+    ) -> _Key | None:
+        """Return the usable key that comes next, of those that were not ``tried``: ``first``, then the best.
 
         Those that are ``apart`` come last.
         """
-        asked: set[int] = set()
-        while True:
-            now_s = self._clock()
-            usable = [key for key in keys if key.number not in asked and key.may_be_asked(model, now_s, client)]
-            has_it = None if conversation is None else self._with_cache(model, conversation, usable, now_s)
-            best = min(
-                usable,
-                key=lambda key: (
-                    key.name != first,
-                    key.name in apart,
-                    key is not has_it,
-                    *self._rank(key, model, now_s),
-                ),
-                default=None,
-            )
-            if best is None:
-                return
-            asked.add(best.number)
-            self._turn += 1
-            best.turn = self._turn
-            yield best
+        now_s = self._clock()
+        usable = [key for key in keys if key.number not in tried and key.may_be_asked(model, now_s, client)]
+        has_it = None if conversation is None else self._with_cache(model, conversation, usable, now_s)
+        return min(
+            usable,
+            key=lambda key: (key.name != first, key.name in apart, key is not has_it, *self._rank(key, model, now_s)),
+            default=None,
+        )
 
     def _with_cache(self, model: str, conversation: bytes, usable: Sequence[_Key], now_s: float) -> _Key | None:
         """Return the key whose cache has a conversation, or should get it; None: that does not decide.

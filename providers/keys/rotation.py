@@ -1,7 +1,8 @@
 """The replacement of a key by another, as one ``Upstream``: no call fails while only one of the two is valid.
 
 The former key stays in use until the new one has answered, and is forgotten then. One request in ``TRY_NEW_EVERY_S``
-tries the new key first. A request that is refused with one key is sent again with the other, within the same attempt.
+tries the new key first. The error of a request that is refused with one key tells that another one is left: the
+caller sends it again, as an attempt of its own, and gets the next key.
 """
 
 import time
@@ -13,7 +14,9 @@ import msgspec
 
 from providers.dialects import Dialect, Loss
 from providers.exchange import Exchange, Request, Upstream, UpstreamAnswer, taught
+from providers.http import SendCount
 from providers.keys.availability import LONG_AGO_S
+from providers.keys.each import with_each_key
 from providers.models import Listing
 from providers.refusals import ErrorKind, Facts, UpstreamError, learnt_of
 
@@ -50,6 +53,13 @@ class Rotation(Enum):
 
     DONE = auto()  # it has answered, and the former ones are forgotten
     REFUSED = auto()  # it is refused, and a former one is not
+
+
+class _Tried(msgspec.Struct, eq=False):
+    """The tries of one request."""
+
+    left: list[Upstream]  # in their order
+    of_new: UpstreamError | None = None  # its error, as it was
 
 
 class RotatedKey:
@@ -91,22 +101,22 @@ class RotatedKey:
         return self._new.losses(dialect, model, fields)
 
     async def stream(self, request: Request) -> Exchange:
-        """Request an answer with the key in use, and with the others if that is refused.
+        """Request an answer with the key in use; once more with the next one.
 
         Raises:
-            UpstreamError: all keys are refused; or an error that is not about keys.
+            UpstreamError: this key is refused, and another one is left; or all are; or it is not about keys.
 
         """
-        return await self._ask(lambda upstream: upstream.stream(request))
+        return await self._ask(lambda upstream: upstream.stream(request), request.sendings)
 
     async def send(self, path: str, request: Request) -> UpstreamAnswer:
-        """Post with the key in use, and with the others if that is refused.
+        """Post with the key in use; once more with the next one.
 
         Raises:
             UpstreamError: as for ``stream``.
 
         """
-        return await self._ask(lambda upstream: upstream.send(path, request))
+        return await self._ask(lambda upstream: upstream.send(path, request), request.sendings)
 
     async def fetch(self, method: str, path: str, query: list[tuple[str, str]]) -> UpstreamAnswer:
         """Send a request without a body with the key in use, and with the others if that is refused.
@@ -115,7 +125,7 @@ class RotatedKey:
             UpstreamError: as for ``stream``.
 
         """
-        return await self._ask(lambda upstream: upstream.fetch(method, path, query))
+        return await self._with_each(lambda upstream: upstream.fetch(method, path, query))
 
     async def list_models(self, connect_timeout_s: float = 5.0) -> Listing:
         """Return the models offered to the key in use, or to the others if that is refused.
@@ -124,7 +134,7 @@ class RotatedKey:
             UpstreamError: as for ``stream``.
 
         """
-        return await self._ask(lambda upstream: upstream.list_models(connect_timeout_s))
+        return await self._with_each(lambda upstream: upstream.list_models(connect_timeout_s))
 
     async def warm_up(self) -> None:
         """Load what the first request would wait for, with each key."""
@@ -136,27 +146,42 @@ class RotatedKey:
         for upstream in self._opened:
             await upstream.aclose()
 
-    async def _ask(self, ask: Callable[[Upstream], Awaitable[_T]]) -> _T:
-        """Return the first answer.
+    async def _with_each(self, ask: Callable[[Upstream], Awaitable[_T]]) -> _T:
+        sendings = SendCount()
+        return await with_each_key(lambda: self._ask(ask, sendings), sendings)
+
+    async def _ask(self, ask: Callable[[Upstream], Awaitable[_T]], sendings: SendCount) -> _T:
+        """Return the answer with one key: the first of the order, or the next one that ``sendings`` was not sent with.
 
         Raises:
-            UpstreamError: the new key's, as that is the one to correct; or an error that is not about keys.
+            UpstreamError: with another key left; else the new key's, as that is the one to correct; or an error that is
+                not about keys.
 
         """
-        if len(self._upstreams) == 1:
-            return await ask(self._new)
-        refusals: dict[int, UpstreamError] = {}
-        for upstream in self._order():
-            try:
-                answer = await ask(upstream)
-            except UpstreamError as error:
-                if error.kind is not ErrorKind.PROVIDER_AUTH and not error.is_barred:
-                    raise
-                refusals[id(upstream)] = error
-            else:
-                self._note(upstream, is_new_refused=id(self._new) in refusals)
-                return answer
-        raise refusals[id(self._new)]
+        tried: _Tried | None = None if sendings.tried is None else sendings.tried.get(self)
+        if tried is None:
+            if len(self._upstreams) == 1:
+                return await ask(self._new)
+            tried = _Tried([*self._order()])
+        upstream = tried.left.pop(0)
+        try:
+            answer = await ask(upstream)
+        except UpstreamError as error:
+            sendings.trying(self, None)
+            if error.kind is not ErrorKind.PROVIDER_AUTH and not error.is_barred:
+                raise
+            if upstream is self._new:
+                tried.of_new = error.again(error.kind)  # whoever asks again changes this one
+            error.has_another_key = bool(tried.left) and sendings.may_be_repeated(error)
+            if error.has_another_key:
+                sendings.trying(self, tried)
+                raise
+            if tried.left or upstream is self._new or tried.of_new is None:
+                raise
+            raise tried.of_new from error
+        sendings.trying(self, None)
+        self._note(upstream, is_new_refused=tried.of_new is not None)
+        return answer
 
     def _order(self) -> Iterable[Upstream]:
         """Return the keys' upstreams in the order of tries.

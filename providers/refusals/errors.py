@@ -9,6 +9,7 @@ UpstreamError
     ├── provider_auth (401, 402, 403 but a page), not_found (404)    the operator has to correct the configuration
     ├── no_such_api (404 of a path)          the provider does not have this API
     ├── rate_limited (429)
+    ├── key_refused                          a key is limited or refused, and another one is asked instead
     ├── bad_request (400, 413, 422)          the client's own fault
     ├── server_error (5xx, and everything else)
     ├── invalid_response                     HTML, broken JSON, not an event stream
@@ -48,6 +49,7 @@ class About(StrEnum):
     """Whom an error is about: what it counts for, and who can do something."""
 
     REQUEST = "request"  # its client: it counts against no deployment
+    KEY = "key"  # one of several keys, and another one is asked at once: it counts against no deployment
     LIMIT = "limit"  # the key or account, which may do no more for a while: no error of the deployment
     API = "api"  # the deployment lacks this API: its others work
     OPERATOR = "operator"  # the configuration: it stays until somebody corrects it
@@ -163,6 +165,13 @@ class ErrorKind(StrEnum):
         "rate_limited",
         Facts(words="rate limited", about=About.LIMIT, status=429, is_billed=False, is_of_nobody=True),
     )
+    # Means: The provider limits or refuses one of several keys (`attempts.status_code` says how). The next one was
+    # asked at once, as an attempt of its own with the role `key`.
+    # Do: Nothing, if it is now and then. Of a key that is always refused, see `key_name`, and correct or remove it.
+    KEY_REFUSED = (
+        "key_refused",
+        Facts(words="one key was refused, so another was asked", about=About.KEY, is_billed=False),
+    )
     # Means: The provider says that the request is wrong (400, 413, 422; 403 if it flagged the text; 404 of what it
     # names), or has no room for its tier. One other is asked, or all if it is too large for a minute, too long for this
     # one, beyond a limit of its vendor (tools, pictures, bytes), or about its tier or its choice of vendors.
@@ -243,7 +252,8 @@ class UpstreamError(Exception):
     told from them; None: that is done.
     ``before`` are the events that a translation has made of what came before it, in the same read. ``is_of_day``: its
     details, which are not kept, say that a rate limit is of a day. ``answer``: the event of an answer with status 200
-    by which its vendor tells it to clients of its own API.
+    by which its vendor tells it to clients of its own API. ``has_another_key``: it is about the key that was used, and
+    the same request may be sent with another one, which its upstream has chosen (``with_each_key``).
     """
 
     # Each lost attempt makes one: what few have is of the class until it is set.
@@ -251,6 +261,7 @@ class UpstreamError(Exception):
     before = b""
     answer = b""
     is_of_day = False
+    has_another_key = False
     meant: int | None = None
     judge: "Callable[[UpstreamError, Callable[[str], str]], object] | None" = None
     _said: str | None = None
@@ -398,7 +409,7 @@ class UpstreamError(Exception):
     def noted(self, note: str) -> None:
         """Add a ``note`` for the operator."""
         self.caller = self.caller or self.message
-        self.message, self.note = self.message + note, note
+        self.message, self.note = self.message + note, self.note + note
 
     def after(self, said: Iterable[bytes]) -> "UpstreamError":
         """Note the events ``said`` before it; return it."""

@@ -75,6 +75,10 @@ REASONS: Mapping[str, Reasons] = {
         "queue_timeout_s": (
             "How long a call waits in all while every deployment has `max_in_flight` requests; then it gets 429."
         ),
+        "max_requests": (
+            "How many requests one call makes at most, whatever its deployments, keys, forms and fallbacks. Those that"
+            " found no connection do not count. A ring of more keys than this is not tried to its end."
+        ),
         "tags_from_metadata": (
             "Keys of a request's `metadata` that become tags of its call, unless `x-holeshot-tags` has them. All of"
             " it is forwarded."

@@ -18,7 +18,7 @@ from gateway.ledger.old_names import RENAMED, with_old_names
 from gateway.ledger.reports.reader import conditions, listed
 from gateway.ledger.schema import UNTIL, views_of
 
-VERSION = 14  # raised with every change of a view; a test has the statements of each version
+VERSION = 15  # raised with every change of a view; a test has the statements of each version
 _MADE = {"calls": "failed", "attempts": "broken"}  # by table the rule of its column ``failed``
 TABLES = {name: entries.TABLES[name] for name in _MADE}
 VIEWS = Path(__file__).parent / "views"
@@ -136,12 +136,12 @@ def _kind(column: Described) -> str:
 # Of an attempt beside its call (``of_call``): whether racing added it, and the dollars of the cache that it lost.
 _ADDED_AND_LOST = """\
 attempts.id <> coalesce(of_call.winner_id, call_id) and (
-        role in ('race', 'hedge', 'fallback', 'explore', 'probe') or ({beaten} and of_call.is_beside)
+        coalesce(counts_as, role) in ('race', 'hedge', 'fallback', 'explore', 'probe') or ({beaten} and of_call.is_beside)
       ) as is_added,
       -- What an overtaken primary's cache would have saved, less what its winner's did: as gateway/ledger/sums.py has it.
       cache_saved_usd - of_call.winner_saved_usd as unsaved_usd,
       multiIf(
-        role in ('race', 'hedge', 'fallback', 'explore', 'probe') or not of_call.is_winner_own
+        coalesce(counts_as, role) in ('race', 'hedge', 'fallback', 'explore', 'probe') or not of_call.is_winner_own
           or not coalesce(unsaved_usd > 0, false), 0,
         coalesce(of_call.winner_usd < unsaved_usd, false), of_call.winner_usd,
         unsaved_usd) as lost_usd"""  # noqa: E501 - a shorter line would be another version of the schema

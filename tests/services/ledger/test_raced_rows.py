@@ -90,3 +90,19 @@ async def test_an_attempt_failed_when_its_failover_began(ledger_url: str, tmp_pa
     await writer.close()
     [read] = await raced_calls(ledger_url, "llama", LONG_AGO, count=1)
     assert (read.tries[0].failed, read.tries[0].failed_ms) == (True, 450.0)
+
+
+async def test_of_several_keys_the_one_that_was_not_refused_is_the_try(ledger_url: str, tmp_path: Path) -> None:
+    call_id = new_id()
+    refused = failed(call_id, error_kind="key_refused", status_code=429)
+    second = attempt(
+        call_id, 2, role="key", counts_as="primary", replaces=refused.id, launch_offset_ms=450.0, token_ms=100.0,
+        ttft_ms=100.0, outcome=Outcome.WON,
+    )  # fmt: skip
+    writer = Ledger(ledger_url, tmp_path / "spool", "replay")
+    writer.call_finished(call(refused, second))
+    await writer.flush()
+    await writer.close()
+    [read] = await raced_calls(ledger_url, "llama", LONG_AGO, count=1)
+    [only] = read.tries
+    assert (only.role, only.starts_with_call, only.won, only.failed) == ("primary", True, True, False)

@@ -28,7 +28,7 @@ with paid as (
         select id as beside_id, true as is_beside, cost_usd as winner_usd, coalesce(cache_saved_usd, 0) as winner_saved_usd,
           {own} as is_winner_own
         from {attempts}
-        where role in ('race', 'hedge', 'fallback', 'explore', 'probe')
+        where coalesce(counts_as, role) in ('race', 'hedge', 'fallback', 'explore', 'probe')
       ) as beside on beside.beside_id = called.winner_id
     ) as of_call on of_call.of_id = attempts.call_id
   )

@@ -14,10 +14,13 @@ with sampled as (
       coalesce(of_call.call_win_on, win_on) = 'sentence', sentence_ms,
       coalesce(of_call.call_win_on, win_on) = 'valid', valid_ms,
       ttft_ms) as first_ms,
-    not (role in ('race', 'explore', 'probe') or (role = 'primary' and number = 1)) as is_late,
+    coalesce(counts_as, role) as counted_role,
+    not (
+      counted_role in ('race', 'explore', 'probe') or (counted_role = 'primary' and (number = 1 or counts_as is not null))
+    ) as is_late,
     not is_late and coalesce(is_overtaken, outcome = 'lost') and not (  -- exploring races are no random sample
-      audited and (role in ('explore', 'probe') or (role = 'primary' and predicted_ms is null))
-    ) as is_beaten,
+      audited and (counted_role in ('explore', 'probe') or (counted_role = 'primary' and predicted_ms is null))
+    ) and coalesce(error_kind, '') <> 'key_refused' as is_beaten,
     {broken} as has_broken,
     is_beaten and audited and (has_broken or {beaten}) as is_watched,
     has_broken and {own} and coalesce(error_kind, '') not in {no errors} as is_error,

@@ -62,7 +62,8 @@ tried as (
     select
       of_call.model as model,
       token_ms,
-      number = 1 as is_first,
+      -- a primary whose keys were refused is the one with the last of them
+      coalesce(number = 1 or counts_as = 'primary', false) and coalesce(error_kind, '') <> 'key_refused' as is_first,
       {broken} as has_broken,
       coalesce(is_overtaken, false) as was_overtaken,
       audited and was_overtaken as is_audit,
@@ -94,7 +95,7 @@ tried as (
         select id as beside_id, true as is_beside, cost_usd as winner_usd, coalesce(cache_saved_usd, 0) as winner_saved_usd,
           {own} as is_winner_own
         from {attempts}
-        where role in ('race', 'hedge', 'fallback', 'explore', 'probe')
+        where coalesce(counts_as, role) in ('race', 'hedge', 'fallback', 'explore', 'probe')
       ) as beside on beside.beside_id = called.winner_id
     ) as of_call on of_call.of_id = attempts.call_id
   )

@@ -26,10 +26,11 @@ export function timeline(call, attempts, nowMs) {
 
 /** What a race was worth against its first choice alone, as far as is known: `413 ms sooner than …`; null without an answer. */
 export function worthOf(call, attempts) {
-  const primary = attempts.find((each) => each.role === "primary");
+  const primary = lastKeyOf(attempts.find((each) => each.role === "primary"), attempts);
   if (!known(call.ttft_ms) || !primary) return null; // the row of one that is audited comes after its call's
-  if ((call.launched ?? attempts.length) < 2) return `one attempt: nobody raced${call.narrowed ? ` (${narrowedWords(call.narrowed)})` : ""}`;
-  const others = attempts.filter((each) => each !== primary);
+  const refused = attempts.filter((each) => each.error_kind === "key_refused");
+  if ((call.launched ?? attempts.length) - refused.length < 2) return `one attempt: nobody raced${call.narrowed ? ` (${narrowedWords(call.narrowed)})` : ""}`;
+  const others = attempts.filter((each) => each !== primary && !refused.includes(each));
   const at = firstAt(primary);
   if (at === null) {
     if (!primary.outcome) return known(call.total_ms) ? `more than ${ms(call.total_ms - call.ttft_ms)} sooner than the first choice alone, which has no token yet` : null;
@@ -40,6 +41,12 @@ export function worthOf(call, attempts) {
   if (at > call.ttft_ms + SAME_MS) return `${ms(at - call.ttft_ms)} sooner than the first choice alone`;
   const later = others.map(firstAt).filter((each) => each !== null);
   return later.length ? `the first choice answered, ${ms(Math.max(0, Math.min(...later) - call.ttft_ms))} before the next` : "the first choice answered";
+}
+
+/** The attempt that repeats the request of this one with the last of the keys; itself, if its key was not refused. */
+function lastKeyOf(attempt, attempts) {
+  const next = attempt && attempts.find((each) => each.role === "key" && each.replaces === attempt.id);
+  return next ? lastKeyOf(next, attempts) : attempt;
 }
 
 /** When an attempt had what can win its call, in ms of the call; null if it never had. */
