@@ -98,6 +98,28 @@ def test_with_two_or_three_keys_a_small_model_of_each_vendor_races(keys: tuple[s
             assert can.why == "it has one deployment; where it fails or is late its fallback answers (small)"
 
 
+SIX = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GROQ_API_KEY", "GEMINI_API_KEY", "MISTRAL_API_KEY", "DEEPSEEK_API_KEY")
+
+
+@pytest.mark.parametrize("number", range(1, len(SIX) + 1))
+def test_with_any_of_six_keys_each_model_says_whether_it_races_and_with_two_at_least_one_does(
+    number: int, tmp_path: Path
+) -> None:
+    for keys in combinations(SIX, number):
+        _, settings = started(dict.fromkeys(keys, "k"), tmp_path)
+        races = who_can_race(settings)
+        assert set(races) == set(settings.models)
+        assert len(settings.providers) == number
+        assert {name for name, can in races.items() if can.races} == (
+            {name for name in ("small", "large") if name in settings.models} if number > 1 else set()
+        )
+        assert ("small" in settings.models) is (number > 1)
+        for name, can in races.items():
+            racers = len(settings.models[name].deployments)
+            words = f"{racers} deployments at " if can.races else "it has one deployment"
+            assert str(can).startswith(f"{'can' if can.races else 'cannot'} race: {words}"), keys
+
+
 def test_the_names_that_programs_ask_for_are_answered_by_these_models_else_by_others_of_their_size(
     tmp_path: Path,
 ) -> None:
