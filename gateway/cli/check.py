@@ -11,7 +11,7 @@ from urllib.request import getproxies_environment
 import typer
 
 from gateway.cli.configuration import ConfigOption, report
-from gateway.cli.terminal import FAILED, OK, UNKNOWN, prose, say, warn, write_json, write_table
+from gateway.cli.terminal import FAILED, OK, UNKNOWN, prose, say, warn, without_unknown, write_json, write_table
 from providers import is_of_tokens
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from gateway.app.stores import RedisFound
     from gateway.cli.live import Liveness, Unlisted
     from gateway.cli.summary import DeploymentLine, FallbackLine, PolicyLine, ProviderLine
-    from gateway.settings import Catalog, Problem, Settings
+    from gateway.settings import CanRace, Catalog, Problem, Settings
 
 _PRICES: "Mapping[str, Callable[[DeploymentLine], float | None]]" = {
     "$/M in": lambda line: line.input_usd,
@@ -44,11 +44,21 @@ def check(
             " take.",
         ),
     ] = False,
+    verbose: Annotated[
+        bool,
+        typer.Option(
+            "--verbose",
+            "-v",
+            help="Also print the providers, how each model is raced and each deployment is called, all that it bills,"
+            " what it can do, and what clients require. --json has all that, too.",
+        ),
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Validate the configuration; start nothing.
 
-    If it is not usable, print every problem and exit with code 1. Else print what is configured, and what is unknown.
+    If it is not usable, print every problem and exit with code 1. Else print who answers each model, whether it can
+    race, the price of a million tokens and the longest prompt; and what is unknown, or may not be meant.
 
     Example: holeshot check --live
     """
@@ -68,7 +78,7 @@ def check(
         else:
             report(error)
         raise typer.Exit(FAILED) from None
-    raise typer.Exit(_summarise(settings, path, live=live, as_json=as_json))
+    raise typer.Exit(_summarise(settings, path, live=live, verbose=verbose, as_json=as_json))
 
 
 def _check_databases(settings: "Settings") -> None:
@@ -143,7 +153,7 @@ def _proxy_notes() -> "Iterator[str]":
         )
 
 
-def _summarise(settings: "Settings", path: Path | None, *, live: bool, as_json: bool) -> int:
+def _summarise(settings: "Settings", path: Path | None, *, live: bool, verbose: bool, as_json: bool) -> int:
     """Print the summary and return the exit code: a provider or model that does not answer is a failure."""
     from gateway.cli import summary  # noqa: PLC0415 - pydantic only where it is needed
     from gateway.settings import keys_in_clear, near_keys, who_can_race  # noqa: PLC0415 - likewise
@@ -197,11 +207,15 @@ def _summarise(settings: "Settings", path: Path | None, *, live: bool, as_json: 
     state = "ok" if works else "usable, but not every provider, model and store answers: see the warnings"
     if redis is not None:
         prose(f"shared through {redis.topology}")
-    _write_providers(providers, liveness)
-    _write_deployments(deployments, fallbacks)
-    _write_policies(policies)
-    for name, can in races.items():
-        prose(f"{name} {can}")
+    if verbose or liveness or not deployments or any(line.key == "not set" for line in providers):
+        _write_providers(providers, liveness)
+    if verbose:
+        _write_deployments(deployments, fallbacks)
+        _write_policies(policies)
+    else:
+        _write_who_answers(deployments, races)
+    for line in _races_in_words(races):
+        prose(line)
     if deployments and source is not None:
         prose(f"prices and abilities that are not in the file: {source.name} {source.version}, of {source.released}")
     for note in notes:
@@ -290,6 +304,36 @@ def _write_providers(providers: "list[ProviderLine]", liveness: "dict[str, Liven
         columns = ["provider", "kind", "base url", "key", *(["live", "after ms"] if liveness else [])]
         rows = [[line.provider, line.kind, line.base_url, line.key, *_live_cells(line, liveness)] for line in providers]
         write_table(columns, rows)
+
+
+def _write_who_answers(deployments: "list[DeploymentLine]", races: "Mapping[str, CanRace]") -> None:
+    """Print each model's deployments with what one asks first of all: can it race, what does it cost, what fits."""
+    rows = [
+        [
+            line.model,
+            "yes" if races[line.model].races else "no",
+            line.deployment,
+            *(UNKNOWN if usd is None else f"{usd:g}" for usd in (line.input_usd, line.output_usd)),
+            UNKNOWN if line.capabilities.context_tokens is None else f"{line.capabilities.context_tokens:,}",
+            ", ".join(_facts(line)) or None,
+        ]
+        for line in deployments
+    ]
+    for before, row in zip(rows[-2::-1], rows[:0:-1], strict=True):  # a model is named once, from the last row up
+        if before[0] == row[0]:
+            row[0] = row[1] = ""
+    columns = ["model", "races", "deployment", "$/M in", "$/M out", "context", "settings"]
+    if rows:
+        write_table(*without_unknown(columns, rows, always=3))
+
+
+def _races_in_words(races: "Mapping[str, CanRace]") -> "Iterator[str]":
+    """Yield whether models can race and why not: a line for all of which the same is true."""
+    alike: dict[CanRace, list[str]] = {}
+    for name, can in races.items():
+        alike.setdefault(can, []).append(name)
+    for can, names in alike.items():
+        yield f"{', '.join(names)}{' each' if len(names) > 1 else ''} {can}"
 
 
 def _write_deployments(deployments: "list[DeploymentLine]", fallbacks: "list[FallbackLine]") -> None:

@@ -12,7 +12,7 @@ from gateway.core.attempts import Narrowed
 from gateway.core.modes import Mode
 
 # The gateway's names, and the headings; a gateway of another version may send more or fewer.
-_LAUNCHES = {"delay_s": "after s", "deployment": "deployment", "role": "role", "extra": "extra", "why": "why"}
+_LAUNCHES = {"delay_s": "after s", "deployment": "deployment", "role": "role", "extra": "extra"}
 _DEPLOYMENTS = {
     "deployment": "deployment",
     "score_s": "score s",
@@ -150,7 +150,7 @@ def _write(explained: Mapping[str, Any]) -> None:
     for note in _notes(plan):
         prose(note)
     if plan.get("launches"):
-        _write_rows("Who runs", _LAUNCHES, plan["launches"])
+        _write_launches(plan["launches"])
     elif plan.get("retry_after_s") is not None:
         prose(f"no deployment runs: retry in {_text(plan, 'retry_after_s')} s")
     else:
@@ -160,6 +160,15 @@ def _write(explained: Mapping[str, Any]) -> None:
     _write_rows("Deployments, best first", _DEPLOYMENTS, plan.get("deployments", ()))
     for name, why in plan.get("excluded", {}).items():
         prose(f"not asked: {name} {why}")
+
+
+def _write_launches(launches: Any) -> None:
+    """Write who runs, and below the table why: a sentence does not fit a column."""
+    _write_rows("Who runs", _LAUNCHES, launches)
+    for launch in launches:
+        if launch.get("why"):
+            prose(f"{launch.get('deployment')}: {launch['why']}")
+    prose("")
 
 
 def _notes(plan: Mapping[str, Any]) -> Iterator[str]:
@@ -192,14 +201,14 @@ def _head(explained: Mapping[str, Any], plan: Mapping[str, Any]) -> str:
 
 def _text(plan: Mapping[str, Any], name: str) -> str:
     value = plan.get(name)
-    if name.endswith("_usd") and isinstance(value, int | float):
+    if "_usd" in name and isinstance(value, int | float) and not isinstance(value, bool):
         return dollars(value)
     return UNKNOWN if value is None else f"{value:g}" if isinstance(value, int | float) else str(value)
 
 
 def _write_rows(title: str, columns: Mapping[str, str], rows: Any) -> None:
     """Write a table of the columns that have values."""
-    shown = [name for name in columns if any(row.get(name) is not None for row in rows)]
+    shown = [name for name in columns if any(row.get(name) not in {None, _USUAL.get(name)} for row in rows)]
     cells = [[_figure(name, row.get(name)) for name in shown] for row in rows]
     write_table([columns[name] for name in shown], cells, title=title)
 
@@ -212,5 +221,7 @@ def _figure(name: str, value: object) -> object:
     return value
 
 
+# What says nothing where it is true of all: no queue, no limit near, no call, no silence.
+_USUAL = {"stall_s": 0, "scarcity_s": 0, "headroom": 1, "crowding": 1, "in_flight": 0, "weight": 1}
 _WHOLE_PERCENT = 0.1
 _ROUGH = frozenset({"events", "decode_tps", "crowding"})

@@ -11,7 +11,7 @@ import msgspec
 import typer
 
 from gateway.cli.configuration import ConfigOption, read_settings
-from gateway.cli.terminal import FAILED, MISUSED, UNKNOWN, fail, prose, say, write_json, write_table
+from gateway.cli.terminal import FAILED, MISUSED, UNKNOWN, fail, prose, say, without_unknown, write_json, write_table
 from gateway.core.terminal_text import counted
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ def _show_configured(settings: "Settings", match: str | None, *, as_json: bool) 
     elif shown:
         columns = ["deployment", "quantization", "context", "longest answer", "$/M in", "$/M out"]
         for (model, mode), rows in groupby(shown, lambda row: (row["model"], row["mode"])):
-            write_table(columns, [_configured_cells(row) for row in rows], title=f"{model} ({mode})")
+            write_table(*without_unknown(columns, [_configured_cells(row) for row in rows]), title=f"{model} ({mode})")
     elif match is not None and lines:
         fail(f"no configured model has {match!r} in its name")
     else:
@@ -157,7 +157,7 @@ def _write_sold(
     for same in shown:
         title = f"{same.model}{'' if same.kind == 'chat' else f' ({same.kind})'}"
         columns = ["deployment", "quantization", "context", "$/M in", "$/M out", "can"]
-        write_table(columns, [_offer_cells(offer) for offer in same.offers], title=title)
+        write_table(*without_unknown(columns, [_offer_cells(offer) for offer in same.offers]), title=title)
         if same.note is not None:
             prose(f"note: {same.note}\n")
     if not shown and any(answer.listed for answer in answers.values()):

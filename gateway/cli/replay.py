@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gateway.cli.configuration import ConfigOption, DatabaseOption, read_database_url
-from gateway.cli.terminal import MISUSED, fail, prose, say, write_json, write_table
+from gateway.cli.terminal import MISUSED, fail, prose, say, without_unknown, write_json, write_table
 from gateway.core.terminal_text import counted
 
 if TYPE_CHECKING:
@@ -148,7 +148,7 @@ def _table(found: "Found", request: "Request") -> None:
         was = ", ".join(f"{name} {ms:,.0f}" for name, ms in each.seen_ms.items())
         say(f"As it was: TTFT {was} ms, {each.seen_attempts:.2f} attempts per call")
     if each.outcomes:
-        write_table(_HEADS, [_line(one) for one in each.outcomes])
+        write_table(*without_unknown(_HEADS, [_line(one) for one in each.outcomes]))
 
 
 def _write_needs(needs: "Sequence[Need]") -> None:

@@ -20,6 +20,7 @@ OK = 0
 FAILED = 1
 MISUSED = 2  # a wrong option (as click does) or, for `serve`, an unusable configuration
 
+_WHOLE = 1000  # no name is folded, and no words are broken into more than two lines
 _NARROWEST = 24  # minimum width of a column of names
 _NARROWER = 16  # if the table does not fit otherwise
 _MOST_PARTS = 4  # of a table that is wider than the screen, one below the other
@@ -63,8 +64,8 @@ def warn(text: str) -> None:
 
 
 def prose(text: str, *, err: bool = False, style: str = "") -> None:
-    """Print ``text`` with a newline; on a terminal it is broken between words, elsewhere it is one line."""
-    if not (sys.stderr if err else sys.stdout).isatty():
+    """Print ``text`` with a newline, broken between words where the width is known; else, as in a pipe, on one line."""
+    if not (sys.stderr if err else sys.stdout).isatty() and "COLUMNS" not in os.environ:
         say(text, err=err)
         return
     from rich.console import Console  # noqa: PLC0415 - slow imports only where they are used
@@ -148,14 +149,17 @@ def json_text(value: Any) -> str:
 def write_table(columns: Sequence[str], rows: Sequence[Sequence[object]], *, title: str | None = None) -> None:
     """Print a table with figures aligned right; on a terminal in colours, unless ``NO_COLOR`` is set.
 
-    On a narrow screen, headings break between words, also after underscores, and names anywhere. A table that is still
-    too wide is printed in parts, one below the other, each with the first column. Where that would take too many parts,
-    as with all columns of a call, it is transposed, with as many rows side by side as fit.
+    On a narrow screen, headings break between words, also after underscores; then names break anywhere. A table that
+    is still too wide is printed in parts, one below the other, each with the first column. Where that would take too
+    many parts, as with all columns of a call, it is transposed, with as many rows side by side as fit.
     """
     screen = console()
     by_words = [column.replace(" ", "\n") for column in columns]
     by_all_words = [column.replace("_", "_\n") for column in by_words]
     forms = (
+        (columns, _WHOLE),
+        (by_words, _WHOLE),
+        (by_all_words, _WHOLE),
         (columns, _NARROWEST),
         (by_words, _NARROWEST),
         (by_all_words, _NARROWEST),
@@ -179,6 +183,18 @@ def write_table(columns: Sequence[str], rows: Sequence[Sequence[object]], *, tit
         beside -= 1
     for start in range(0, len(rows), beside):
         screen.print(_on_its_side(columns, rows[start : start + beside], title=title if not start else None))
+
+
+def without_unknown(
+    columns: Sequence[str], rows: Sequence[Sequence[object]], *, always: int = 1
+) -> tuple[list[str], list[list[object]]]:
+    """Return the columns in which something is known, and the rows with these; the first are ``always`` there."""
+    known = [
+        place
+        for place in range(len(columns))
+        if place < always or any(row[place] not in {None, "", UNKNOWN} for row in rows)
+    ]
+    return [columns[place] for place in known], [[row[place] for place in known] for row in rows]
 
 
 def console() -> Any:
@@ -238,7 +254,10 @@ def fitting_widths(
         lines = [*texts, *head.split("\n")]
         widths.append(max(map(len, lines)))
         words = [word for line in lines for word in line.split()]
-        least.append(widths[-1] if _are_figures(texts) else min(narrowest, max(map(len, words), default=0)))
+        in_words = max(map(len, words), default=0)
+        if narrowest == _WHOLE:  # and words in two lines at most
+            in_words = max(in_words, -(-widths[-1] // 2) + 2 if len(words) > len(lines) else 0)
+        least.append(widths[-1] if _are_figures(texts) else min(narrowest, widths[-1], in_words))
     excess = sum(widths) + 2 * len(widths) - screen  # a space at the edges, two between columns
     for _ in range(excess):
         yielding = [index for index, width in enumerate(widths) if width > least[index]]

@@ -60,13 +60,15 @@ def test_init_and_check_say_of_each_model_whether_it_can_race_and_why_not(holesh
         "large can race: 2 deployments at openai, anthropic; extra attempts per call: 0.1",
         "gpt-6-luna cannot race: it has one deployment; where it fails or is late its fallback answers (small)",
     ]
+    together = "gpt-6-luna, gpt-oss-120b, claude-haiku-5-5, claude-haiku-* each cannot race: it has one deployment; "
 
     made = holeshot("init", **keys)
     checked = holeshot("check", **keys)
     races = json.loads(holeshot("check", "--json", **keys).output)["races"]
 
     assert [line for line in made.output.splitlines() if line in said] == said
-    assert [line for line in checked.output.splitlines() if line in said] == said
+    assert [line for line in checked.output.splitlines() if line in said] == said[:2]
+    assert f"{together}where it fails or is late its fallback answers (small)" in checked.output.splitlines()
     assert [line for line in checked.output.splitlines() if line.startswith(("note", "warning"))] == []
     assert races["small"] == {"races": True, "why": said[0].partition(": ")[2]}
     assert {name for name, can in races.items() if can["races"]} == {"small", "large"}
@@ -222,7 +224,8 @@ def test_check_does_not_claim_apis_of_a_server_of_which_nothing_is_said(holeshot
     servers = "{ mine: { base_url: 'http://box/v1' }, said: { base_url: 'http://box/v1', apis: [chat, embeddings] } }"
     Path("ok.yaml").write_text(f"providers: {servers}\nmodels: {{ m: {{ deployments: [mine/x, said/x] }} }}\n")
 
-    lines = [" ".join(line.split()) for line in holeshot("check", "--config", "ok.yaml").stdout.splitlines()]
+    shown = holeshot("check", "--config", "ok.yaml", "--verbose").stdout
+    lines = [" ".join(line.split()) for line in shown.splitlines()]
     told = json.loads(holeshot("check", "--config", "ok.yaml", "--json").stdout)
 
     assert "mine/x chat; others are tried when asked" in lines
@@ -294,7 +297,7 @@ def test_check_tells_prices_apart_and_what_a_deployment_can_do(holeshot: Holesho
     Path("ok.yaml").write_text(f"models: {{ m: {{ deployments: [{own}, {listed}] }} }}\n")
 
     told = json.loads(holeshot("check", "--config", "ok.yaml", "--json", OPENAI_API_KEY="sk-1").stdout)
-    shown = holeshot("check", "--config", "ok.yaml", OPENAI_API_KEY="sk-1").stdout
+    shown = holeshot("check", "--config", "ok.yaml", "--verbose", OPENAI_API_KEY="sk-1").stdout
 
     ours, theirs = told["deployments"]
     assert (ours["cached_input_usd"], ours["cache_write_usd"], ours["reasoning_usd"]) == (0.1, 1.25, 3)
@@ -311,7 +314,7 @@ def test_check_shows_what_is_tiered_and_names_unit_by_unit_what_has_no_price(hol
     Path("ok.yaml").write_text(f"models: {{ m: {{ deployments: [{', '.join(names)}] }} }}\n")
 
     told = json.loads(holeshot("check", "--config", "ok.yaml", "--json", OPENAI_API_KEY="sk-1").stdout)
-    shown = holeshot("check", "--config", "ok.yaml", OPENAI_API_KEY="sk-1").stdout
+    shown = holeshot("check", "--config", "ok.yaml", "--verbose", OPENAI_API_KEY="sk-1").stdout
 
     text, picture, sound, voice = told["deployments"]
     tiers = {(card["tier"], card["above_tokens"]): card for card in text["tiers"]}
@@ -379,7 +382,8 @@ clients:
 def test_check_shows_how_deployments_are_asked_and_who_stands_in(holeshot: Holeshot) -> None:
     Path("ok.yaml").write_text(RULES)
 
-    lines = [" ".join(line.split()) for line in holeshot("check", "--config", "ok.yaml").stdout.splitlines()]
+    shown = holeshot("check", "--config", "ok.yaml", "--verbose").stdout
+    lines = [" ".join(line.split()) for line in shown.splitlines()]
 
     assert "big auto auto 1 small, other (context)" in lines
     assert "small auto auto 1 none" in lines
@@ -389,6 +393,23 @@ def test_check_shows_how_deployments_are_asked_and_who_stands_in(holeshot: Holes
     assert "small mine/y chat" in lines
     assert "team yes eu any" in lines
     assert not [line for line in lines if line.startswith("free")]
+
+
+def test_check_is_one_table_of_models_unless_something_is_wrong(holeshot: Holeshot) -> None:
+    keys = {"OPENAI_API_KEY": "sk-1", "ANTHROPIC_API_KEY": "ak-1", "GROQ_API_KEY": "gsk-1"}
+    holeshot("init", **keys)
+
+    shown = holeshot("check", COLUMNS="80", **keys).stdout
+    lacking = holeshot("check", COLUMNS="80", **keys | {"GROQ_API_KEY": ""}).output
+    verbose = holeshot("check", "-v", **keys).stdout
+
+    assert shown.count("\n ─") == 1
+    assert len(shown.splitlines()) < 35
+    lines = [" ".join(line.split()) for line in shown.splitlines()]
+    assert "small yes openai/gpt-6-luna 0.1 0.5 922,000" in lines
+    assert "anthropic/claude-haiku-5-5 0.1 0.5 1,000,000" in lines  # of the same model
+    assert "GROQ_API_KEY" in lacking
+    assert verbose.count("\n ─") > 5
 
 
 def test_check_tells_machines_how_deployments_are_asked(holeshot: Holeshot) -> None:
