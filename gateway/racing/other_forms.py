@@ -238,6 +238,8 @@ async def _unforced_after(attempt: Asked, call: Call, error: UpstreamError, rewo
     else:
         return None
     learnt, model, why = _learnt_of(deployment), deployment.model, why_of(error)
+    if learnt is not None and _NO_CHOICE in learnt.met_by_others(model, call.client):
+        fact = _NO_CHOICE  # the next refusal is known by another client, and this one has seen that the first is so
     error.kind = ErrorKind.BAD_REQUEST
     found = None
     if deployment.adapts_forced and not call.stateful:

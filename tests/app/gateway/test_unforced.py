@@ -149,6 +149,16 @@ async def test_ten_clients_meet_it_by_two_refusals_in_all(serve: Serve) -> None:
         assert server.refusals == 2
 
 
+async def test_ten_clients_meet_one_that_takes_no_choice_at_all_by_three_refusals(serve: Serve) -> None:
+    names = [f"c{number}" for number in range(10)]
+    server = Server("chat", WORDS["chat"], takes=["auto"])
+    async with serve(alpha=None, config={**settings("chat"), **clients(*names)}) as running:
+        running["alpha"].answers = server
+        for name in names * 2:
+            assert (await asked(running, name))[0] == 200
+        assert server.refusals == 3
+
+
 async def test_where_another_deployment_obeys_it_is_asked_from_then_on(serve: Serve) -> None:
     server = Server("chat", WORDS["chat"])
     async with serve(alpha=None, beta=None, config=settings("chat", "beta/neue-7")) as running:
