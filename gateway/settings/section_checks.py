@@ -196,21 +196,23 @@ def _check_sign_in(settings: Settings) -> Iterator[Complaint]:
 
 
 def doubtful_page(settings: Settings) -> Iterator[str]:
-    """Yield a warning if sessions can be forged with a key's hash, or are valid in one replica only."""
+    """Yield a warning if a key's hash can forge sessions, or what a replica signs and seals is of use to it alone."""
+    if signing_secret(settings):
+        return
     may_sign_in = (
         settings.keys == "database"
         or settings.page.sign_in is not None
         or any(client.role is not Role.CLIENT for client in settings.clients.values())
     )
-    if not may_sign_in or signing_secret(settings):
-        return
     if settings.database_url.get_secret_value().startswith("sqlite"):
         if settings.redis_url is not None:  # so there are replicas, each with a key beside its own file
+            sessions = "do not accept each other's sessions of the page, and " if may_sign_in else ""
             yield (
-                "page.signing_key is not set: replicas with a SQLite file each do not accept each other's sessions of"
-                " the page. Set one (`openssl rand -hex 32`), the same in all replicas"
+                f"page.signing_key is not set: replicas with a SQLite file each {sessions}cannot read the reasoning"
+                " that another has sealed for clients of other APIs. Set one (`openssl rand -hex 32`), the same in all"
+                " replicas"
             )
-    else:
+    elif may_sign_in:
         yield (
             "page.signing_key is not set, and database_url has no password to use instead: anyone who reads the hash"
             " of an admin's key can sign in to the page. Set one (`openssl rand -hex 32`), the same in all replicas"

@@ -73,6 +73,9 @@ OPERATOR = "clients: { ops: { key_sha256: '" + "0" * 63 + "1', role: %s } }\n"
         (OPERATOR % "admin" + "database_url: postgresql://me@db/holeshot\n", 1),
         (OPERATOR % "admin" + "database_url: postgresql://me:pass@db/holeshot\n", 0),
         (OPERATOR % "admin" + "page: { signing_key: 0123456789abcdef }\n", 0),
+        ("redis_url: redis://redis\n", 1),  # what one of them has sealed the others cannot open
+        ("redis_url: redis://redis\npage: { signing_key: 0123456789abcdef }\n", 0),
+        ("redis_url: redis://redis\ndatabase_url: postgresql://me:pass@db/holeshot\n", 0),
     ],
 )
 def test_sessions_that_the_hash_of_a_key_can_make_are_noted(
