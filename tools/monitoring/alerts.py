@@ -144,6 +144,17 @@ ALERTS: tuple[Alert, ...] = (
         quiet=Example({_gauge("holeshot_redis_away"): _NEVER, _gauge("holeshot_limits_away"): _NEVER}),
     ),
     Alert(
+        name="HoleshotResolverAway",
+        expr="max by (job, instance) (holeshot_names_away) > 0",
+        lasting="5m",
+        severity="ticket",
+        summary="The resolver of {{ $labels.instance }} does not tell the addresses of providers.",
+        description="Repair it (/etc/resolv.conf, CoreDNS). Calls go to the last good addresses, for an hour at most.",
+        labels={**_JOB, "instance": "a"},
+        fires=Example({_gauge("holeshot_names_away"): _ALWAYS}),
+        quiet=Example({_gauge("holeshot_names_away"): _NEVER}),
+    ),
+    Alert(
         name="HoleshotRedisSlow",
         expr="max by (job, instance) (avg_over_time(holeshot_redis_round_seconds[5m])) > 0.05",
         lasting="5m",
