@@ -355,9 +355,11 @@ class TooManyBodies(ApiError):
 class HeadersTooLarge(ApiError):
     """The headers are too long."""
 
-    # Means: The headers are longer than 32 KB. The connection is closed.
+    # Means: The headers are longer than `connections.headers_max_kb` (32 KB), together or one of them, or the path is
+    # longer than 8 KB. The connection is closed.
     # Retry: no.
     # Caller: Send fewer or shorter headers; large cookies are the usual cause.
+    # Operator: Raise `connections.headers_max_kb`, and nginx's `large_client_header_buffers` with it.
     status = 431
     type = "invalid_request_error"
     code = "headers_too_large"

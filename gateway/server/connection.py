@@ -19,7 +19,14 @@ from gateway.api.aiohttp_adapter import ServerConnection, forget_itself, has_ans
 from gateway.api.auth import DIGEST
 from gateway.api.headers import SERVER
 from gateway.api.refusals import Refusals, Refused
-from gateway.core.errors import ApiError, ClientDisconnected, InternalError, InvalidRequest, TooMuchFraming
+from gateway.core.errors import (
+    ApiError,
+    ClientDisconnected,
+    HeadersTooLarge,
+    InternalError,
+    InvalidRequest,
+    TooMuchFraming,
+)
 from gateway.core.tasks import forget_frames
 from gateway.server.fast_refusal import FastRefusal
 from gateway.server.framing import LARGEST_SLICE_BYTES, SLICE_BYTES, Framing, Pace
@@ -30,7 +37,7 @@ from gateway.server.framing import LARGEST_SLICE_BYTES, SLICE_BYTES, Framing, Pa
 
 # Error 400 malformed_request: What arrived is not a valid HTTP/1.1 request.
 # Retry: no.
-# Caller: Use `https://` for a port with TLS, else `http://`, and no header or path longer than 8 KB.
+# Caller: Use `https://` for a port with TLS, else `http://`.
 # Operator: A proxy in front must speak HTTP/1.1 to the gateway.
 MALFORMED_REQUEST = "malformed_request"
 # Refusal malformed_body: The connection ended, or what was sent is not HTTP, in the middle of a body. Nobody is told.
@@ -62,7 +69,8 @@ class AnsweringHandler(ServerConnection):
         """
         refused = Refused(peer=request.remote)
         if isinstance(exc, HttpProcessingError):
-            error: ApiError = _malformed(exc)
+            is_large = isinstance(exc, LineTooLong)
+            error: ApiError = too_large(self.max_field_size) if is_large else _malformed(exc)
             self._refusals.add(error.status, error.kind, refused)
         else:
             error = InternalError("internal error; the log of the gateway has the details")
@@ -90,12 +98,19 @@ class AnsweringHandler(ServerConnection):
         return str(address[0]) if isinstance(address, tuple) else None
 
 
+def too_large(limit: int) -> HeadersTooLarge:
+    """Return the error for headers that are longer than ``limit`` bytes, or a path that is longer than 8 KB."""
+    return HeadersTooLarge(
+        f"the headers are longer than {limit // 1024} KB (connections.headers_max_kb), or the path than 8 KB"
+    )
+
+
 def _malformed(error: BaseException, *, is_body: bool = False) -> InvalidRequest:
     """Return the error for a request that is not HTTP, with a description that does not quote it."""
     if isinstance(error, BadHttpMethod):
         words = "this is not an HTTP request; is it TLS, or HTTP/2, sent to a port that speaks HTTP/1.1?"
     elif isinstance(error, LineTooLong):
-        words = "the request's path, or one of its headers or trailers, is too long"
+        words = "one of the body's trailers is too long"
     elif is_body:
         words = "the body cannot be read: its chunks or trailers are not valid HTTP/1.1"
     else:

@@ -19,10 +19,10 @@ from aiohttp import web
 
 from gateway.api.auth import FORWARDED_FOR, Trust, counted_as, read_address
 from gateway.app.gateway import Gateway
-from gateway.core.errors import ClientStalled, HeadersTimeout, HeadersTooLarge
+from gateway.core.errors import ClientStalled, HeadersTimeout
 from gateway.keys.table import Ended
 from gateway.overload.bodies import return_scattered_memory
-from gateway.server.connection import Connection
+from gateway.server.connection import Connection, too_large
 from gateway.server.fast_refusal import FastRefusal
 from gateway.server.framing import Pace
 from gateway.settings import ConnectionSettings
@@ -254,8 +254,6 @@ class Strangers(Generic[T]):
         return first
 
 
-# aiohttp limits the length of a line (8 kB) and their number (128): 2 MB of memory for each connection.
-HEAD_BYTES = 32_768
 OPENING_S = 0.5  # for connections that are being opened when the gateway stops
 FRESH_S = 1.0  # a connection that was opened or answered more recently may have a request on the way
 FIRST_LOOK_S = 0.25  # until the first check for stalled clients; later ones depend on the limit
@@ -365,7 +363,7 @@ class Connections:
     def head_grows(self, connection: Connection, number: int) -> None:
         """Start its time limit for the head (a new connection's started when it was accepted), and limit its size."""
         connection.head_bytes += number
-        if connection.head_bytes > HEAD_BYTES:
+        if connection.head_bytes > connection.max_field_size:
             self._cut(connection, Reason.LARGE_HEAD)
         elif not connection.awaits_head:
             connection.awaits_head = connection.watched = True
@@ -409,7 +407,8 @@ class Connections:
     def _accepted(self, host: str) -> Connection:
         """Return a new connection from ``host``: a stranger whose head is awaited from now on."""
         refusals = self._gateway.context.refusals
-        connection = Connection(self, self._server, refusals, loop=self._loop, **self._options)
+        limit = self._limits().headers_max_kb * 1024
+        connection = Connection(self, self._server, refusals, loop=self._loop, max_field_size=limit, **self._options)
         self._gateway.metrics.connection_accepted()
         self._all.add(connection)
         self._crowd = max(self._crowd, len(self._all))
@@ -467,7 +466,7 @@ class Connections:
             limit_s = self._limits().headers_timeout_s
             connection.refuse(HeadersTimeout(f"the headers did not arrive within {limit_s:g} s (headers_timeout_s)"))
         elif reason is Reason.LARGE_HEAD:
-            connection.refuse(HeadersTooLarge(f"the headers are longer than {HEAD_BYTES} bytes"))
+            connection.refuse(too_large(connection.max_field_size))
         elif reason is Reason.STALLED:
             connection.reset(ClientStalled)
         else:

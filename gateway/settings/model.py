@@ -377,6 +377,9 @@ class ConnectionSettings(Section):
     # before its first call; connections with an admitted request do not count.
     max_per_address: Annotated[int, Field(ge=1)] = 1024
     headers_timeout_s: Seconds = 10.0  # for TLS and a request's headers
+    # All headers of a request, and each alone; its path at most 8 KB. nginx takes as much (large_client_header_buffers
+    # 4 8k), but a single header of 8 KB only: less than a proxy's sign-in with many groups, or its cookies, may have.
+    headers_max_kb: Annotated[int, Field(ge=8, le=256)] = 32
 
 
 class BodyLimits(Section):

@@ -311,12 +311,14 @@ ASKED, STREAM, WELL = asked(), asked(stream=True), None
 SEARCH = {"type": "file_search", "vector_store_ids": ["vs_0123456789abcdef01234567"]}
 RESPONSE_OF_OTHERS = "resp_" + "0" * 48
 MCP = {"type": "mcp", "server_label": "x", "server_url": "http://169.254.169.254/"}  # of another machine
+LARGE_HEAD = b"GET / HTTP/1.1\r\n" + b"".join(b"x-%d: %s\r\n" % (number, b"y" * 2_000) for number in range(24))
 TWICE = '{"hostile": "one-0123456789", "hostile": "two-0123456789"}'
 # Who sends what: (name, row in docs/security.md, request, answer, the provider's API, connections at a time, varies).
 _TABLE: dict[str, tuple[tuple[Any, ...], ...]] = {
     "nobody's key": (
         ("trailers of 256 KB", 1, lambda _: Sent((UNKEYED + b"1\r\n{\r\n0\r\n" + TRAILERS,)), WELL, "chat", 200),
         ("heads without end", 1, lambda _: Sent((b"GET / HTTP/1.1\r\nx: ", b"z"), 0.1, repeats=99), WELL, "chat", 300),
+        ("large heads", 1, lambda _: Sent((LARGE_HEAD,)), WELL, "chat", 50),
         ("wrong keys", 1, lambda n: post("chat", b"{}", f"none-{n}"), WELL, "chat", 50, True),
         ("long paths", 1, lambda _: Sent((b"GET /v1" + b"/a" * 3900 + b" HTTP/1.1\r\n\r\n",)), WELL, "chat", 20),
         ("a bomb without a key", 1, lambda _: post("chat", bytes(60 * MIB), None, packed=True), WELL, "chat", 8),

@@ -174,6 +174,10 @@ REASONS: Mapping[str, Reasons] = {
             "Most such connections from one address (for IPv6: one /64), which clients behind one proxy or NAT share."
         ),
         "headers_timeout_s": "How long TLS and the headers of a request may take together.",
+        "headers_max_kb": (
+            "Most KB of a request's headers, and of each; then 431. nginx takes 32 KB in all, of each 8 KB"
+            " (`large_client_header_buffers`). A path may have 8 KB."
+        ),
     },
     "OverloadSettings": {
         "max_in_flight": "Most calls at once, for each worker. Not set: what memory and file descriptors allow.",

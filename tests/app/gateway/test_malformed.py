@@ -19,7 +19,6 @@ MALFORMED = {
     "a control character in a header": HEAD.replace(b"Bearer ", b"Bearer \x01") + b"\r\n",
     "a header without a colon": HEAD + b"Bearer " + KEY.encode() + b"\r\n\r\n",
     "a space before the colon": HEAD + b"x-key : " + KEY.encode() + b"\r\n\r\n",
-    "a header that is too long": HEAD + b"x: " + KEY.encode() * 1000 + b"\r\n\r\n",
     "a length that is none": HEAD + b"content-length: " + KEY.encode() + b"\r\n\r\n",
     "two lengths": HEAD + b"content-length: 1\r\ncontent-length: 2\r\n\r\n",
     "a length and chunks": HEAD + b"content-length: 1\r\ntransfer-encoding: chunked\r\n\r\n",
@@ -30,11 +29,14 @@ MALFORMED = {
 }
 
 
-async def said(running: RunningGateway, request: bytes) -> tuple[bytes, bytes]:
-    """Return head and body of what is answered to ``request`` until the gateway hangs up."""
+async def said(running: RunningGateway, request: bytes, pieces: int = 1) -> tuple[bytes, bytes]:
+    """Return head and body of what is answered to ``request`` until the gateway hangs up; it is sent in ``pieces``."""
     port = int(running.url.rpartition(":")[2])
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    writer.write(request)
+    size = -(-len(request) // pieces)
+    for start in range(0, len(request), size):
+        writer.write(request[start : start + size])
+        await asyncio.sleep(0)
     answered = await reader.read()
     writer.close()
     head, _, body = answered.partition(b"\r\n\r\n")
@@ -62,6 +64,35 @@ async def test_a_malformed_request_is_refused_in_json_and_not_quoted(
     assert (entry["reason"], entry["peer"], entry["count"]) == ("malformed_request", "127.0.0.1", 1)
     assert not quoted(head, body, logged, caplog.text)
     assert caplog.records == []
+
+
+@pytest.mark.parametrize("pieces", [1, 20])
+@pytest.mark.parametrize(
+    ("limit_kb", "bytes_", "is_taken"),
+    [(8, 9_000, False), (32, 30_000, True), (32, 33_000, False), (64, 60_000, True), (64, 66_000, False)],
+)
+async def test_a_header_may_be_as_long_as_the_setting_says(
+    serve: Serve, logged: list[EventDict], pieces: int, limit_kb: int, bytes_: int, *, is_taken: bool
+) -> None:
+    config = clients(plain={}) | {"connections": {"headers_max_kb": limit_kb}}
+    request = b"GET /health/live HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncookie: " + b"k" * bytes_ + b"\r\n\r\n"
+    async with serve(config=config) as running:
+        head, body = await said(running, request, pieces)
+        assert head.split()[1] == (b"200" if is_taken else b"431")
+        if not is_taken:
+            error = json.loads(body)["error"]
+            assert error["code"] == "headers_too_large"
+            assert f"longer than {limit_kb} KB (connections.headers_max_kb)" in error["message"]
+            assert await counted(running) == {'{reason="headers_too_large",status="431"}': 1.0}
+    assert "kkkk" not in repr((head, body, logged))
+
+
+async def test_a_path_may_have_8_kb_whatever_the_setting_says(serve: Serve) -> None:
+    config = clients(plain={}) | {"connections": {"headers_max_kb": 256}}
+    async with serve(config=config) as running:
+        head, body = await said(running, b"GET /v1/" + b"x" * 8_200 + b" HTTP/1.1\r\nhost: x\r\n\r\n")
+        assert head.split()[1] == b"431"
+        assert "or the path than 8 KB" in json.loads(body)["error"]["message"]
 
 
 async def test_a_flood_of_malformed_requests_has_a_line_a_second(
