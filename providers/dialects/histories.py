@@ -10,6 +10,7 @@ import msgspec
 
 from providers.dialects.wording import (
     BOUND_REASON,
+    LEFT_OUT,
     OTHERS_REASON,
     SAYS_NOTHING,
     THOUGHTS,
@@ -94,6 +95,7 @@ class History(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     missing_reasoning: str | None = None
     user_after_tool: bool = True  # of chat; False: a tool's result is followed by another, or by the assistant
     one_system: bool = False  # of chat, Messages, Responses: one system prompt, the first
+    user_first: bool = False  # of chat: it begins with the user, behind its system prompt
     alternating: bool = False  # of chat: no two messages of the user, or of the assistant, in a row
     plain_texts: bool = False  # of chat: contents are a text, not a list of texts
 
@@ -107,7 +109,7 @@ class History(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def strictest(self) -> "History":
         """Return the same in the strictest form. A server that refuses roles, or lists of texts, is asked so."""
-        strict = {"one_system": True, "alternating": True, "plain_texts": True}
+        strict = {"one_system": True, "user_first": True, "alternating": True, "plain_texts": True}
         return msgspec.structs.replace(self, user_after_tool=False, **strict)
 
 
@@ -129,6 +131,7 @@ _INSTRUCTIONS = frozenset({_SYSTEM, b'"developer"'})
 _SEALED_ELSEWHERE = "it is sealed reasoning of another API's model"
 _SIGNED = frozenset({"extra_content", "reasoning_details", "thinking_blocks"})
 _UNTOLD = frozenset({"annotations", "extra_content", "provider_specific_fields"})  # they have no meaning elsewhere
+_BEFORE = _Message(role=msgspec.Raw(_USER), content=raw_json(LEFT_OUT))
 # Stands between a tool's result and what cannot be in one, where the user may not follow.
 _READ = _Message(role=msgspec.Raw(_ASSISTANT), content=msgspec.Raw(b'"I have read the results."'))
 
@@ -169,6 +172,7 @@ def _concerns(raw: bytes, history: History) -> bool:
     has_tools = _TOOL in raw or b'"tool_calls"' in raw
     return (
         history.alternating
+        or (history.user_first and _ASSISTANT in raw)
         or (has_tools and ("chat" in history.call_ids or history.missing_reasoning is not None))
         or (has_tools and not history.user_after_tool)
         or (history.assistant_fields is not None and _ASSISTANT in raw)
@@ -264,6 +268,8 @@ class _Conversation:
                 self._fit_assistant(number, message)
             elif self._ids is not None and "tool_call_id" in message:
                 self._set(message, "tool_call_id", self._ids.raw(message["tool_call_id"]))
+        if history.user_first:
+            self._begin_with_user()
         if not history.user_after_tool:
             self.messages = list(self._without_users_after_tools())
         if history.alternating:
@@ -273,6 +279,12 @@ class _Conversation:
             if bytes(memoryview(parts)[:1]) == b"[" and _is_text(parts) and (texts := _parts(parts)):
                 told = [msgspec.json.decode(part["text"], type=str) for part in texts if "text" in part]
                 self._set(message, "content", raw_json("\n\n".join(told)))
+
+    def _begin_with_user(self) -> None:
+        place = next((at for at, (_, each) in enumerate(self.messages) if _role(each) not in _INSTRUCTIONS), None)
+        if place is not None and _role(self.messages[place][1]) == _ASSISTANT:
+            self.messages.insert(place, (-1, dict(_BEFORE)))
+            self.changed = True
 
     def _set(self, message: _Message, name: str, value: msgspec.Raw) -> None:
         if value is not message.get(name):

@@ -86,6 +86,10 @@ CHANGING_NOTHING: Mapping[str, str] = {  # fields of any object that change no a
     "prompt_cache_breakpoint": CACHE_REASON,
     "extra_content": "only Gemini can use the signatures of its thoughts",
 }
+# What the user says first where a conversation begins with the assistant, as a program has left out what was before,
+# and the API wants the user first. Not blank: Messages and Converse refuse that. livekit/agents says "." to Gemini
+# (github.com/livekit/agents/pull/5828, read on 2026-11-29).
+LEFT_OUT = "…"
 SAYS_NOTHING = frozenset({b"null", b'""', b"[]", b"{}"})  # values that are as good as a field that is missing
 MARK = "cache_control"  # on a part of a prompt: what comes before it, and itself, is to be cached
 

@@ -83,6 +83,7 @@ class Quirks(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     whole: Mapping[str, tuple[str, ...]] = {}
     # Fields that stand for a conversation so far, and that it passes over: it would answer the last words alone.
     ignores: frozenset[str] = frozenset()
+    needs_parameters: bool = False  # a function that takes nothing says so by a schema
     typed_branches: bool = False  # in a tool's schema, a type stands within ``anyOf``, and never beside ``$ref``
 
     def signer(self, model: str) -> str:
@@ -97,7 +98,7 @@ class Quirks(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 def is_plain(quirks: Quirks) -> bool:
     """Whether they change no field of a request, but for how usage is asked for: neither by ``shape``, nor history."""
     return (
-        not (quirks.drop or quirks.rename or quirks.system_role or quirks.typed_branches)
+        not (quirks.drop or quirks.rename or quirks.system_role or quirks.typed_branches or quirks.needs_parameters)
         and not (quirks.signed_details or quirks.unsigned_details)
         and quirks.unsigned_call is None
         and quirks.usage_option == "stream_options"
@@ -125,8 +126,9 @@ def shape(fields: Mapping[str, msgspec.Raw], quirks: Quirks, model: str = "") ->
     for beginning, signature in quirks.unsigned_details.items():
         if model.startswith(beginning) and "messages" in shaped:
             shaped["messages"] = _with_details(shaped["messages"], signature)
-    if quirks.typed_branches and "tools" in shaped:
-        shaped["tools"] = _with_typed_branches(shaped["tools"])
+    if (quirks.needs_parameters or quirks.typed_branches) and "tools" in shaped:
+        tools = _with_parameters(shaped["tools"]) if quirks.needs_parameters else shaped["tools"]
+        shaped["tools"] = _with_typed_branches(tools) if quirks.typed_branches else tools
     return shaped
 
 
@@ -327,9 +329,24 @@ def _with_details(messages: msgspec.Raw, signature: str) -> msgspec.Raw:
     return raw_json(decoded) if changed else messages
 
 
+_NO_PARAMETERS = {"type": "object", "properties": {}}
 _OF_BRANCHES = (b'"anyOf"', b'"$ref"')
 _ONE, _SEVERAL = ("items", "additionalProperties"), ("anyOf", "oneOf", "allOf", "prefixItems")
 _BY_NAME = ("properties", "$defs", "definitions")
+
+
+def _with_parameters(tools: msgspec.Raw) -> msgspec.Raw:
+    """Return ``tools`` with a schema of no parameters where a function has none, or null."""
+    try:
+        listed = msgspec.json.decode(tools, type=list[dict[str, msgspec.Raw]])
+        changed = False
+        for tool in listed:
+            function = msgspec.json.decode(tool.get("function", b"null"), type=dict[str, msgspec.Raw] | None)
+            if function is not None and bytes(function.get("parameters", b"null")) == b"null":
+                tool["function"], changed = raw_json({**function, "parameters": _NO_PARAMETERS}), True
+        return raw_json(listed) if changed else tools
+    except UNREADABLE:
+        return tools
 
 
 def _with_typed_branches(tools: msgspec.Raw) -> msgspec.Raw:

@@ -6,7 +6,7 @@ The fields and their limits are those of the service's description in botocore (
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import msgspec
 
@@ -101,22 +101,6 @@ class Conversation(Turns):
             self.turns[-1]["content"] += blocks
         else:
             self.turns.append({"role": role, "content": blocks})
-
-    def _end(self, roles: Sequence[str]) -> None:
-        """Leave out the assistant's first turn, with the results of its calls."""
-        if not self.turns or self.turns[0]["role"] != "assistant":
-            return
-        for number, role in enumerate(roles):
-            if role == "user":
-                break
-            if role in {"assistant", "tool"}:
-                self._losses.add(f"messages[{number}]", "Converse's conversations begin with the user")
-        while self.turns and self.turns[0]["role"] == "assistant":
-            del self.turns[0]
-            if self.turns:
-                self.turns[0]["content"] = [each for each in self.turns[0]["content"] if "toolResult" not in each]
-                if not self.turns[0]["content"]:
-                    del self.turns[0]
 
     def _answer(self, call_id: str, message: RawObject, path: str) -> None:
         told = self._blocks(message.get("content"), f"{path}.content", in_result=True)

@@ -72,6 +72,7 @@ from providers.dialects.wording import (
     CANNOT_STOP_THINKING,
     GEMINIS,
     GOOGLE,
+    LEFT_OUT,
     Fields,
     Loss,
     Losses,
@@ -147,6 +148,8 @@ class _Conversation:
                 self._add_result(message, path)
             else:
                 self._losses.add(path, f"Gemini has no role {role!r}")
+        if self.turns and self.turns[0]["role"] == "model":
+            self.turns.insert(0, {"role": "user", "parts": [{"text": LEFT_OUT}]})
         if role == "assistant":
             last = f"messages[{len(messages) - 1}]"
             self._losses.add(last, "Gemini does not promise to continue a model's last turn")

@@ -31,6 +31,7 @@ from providers.dialects.messages.fields import (
 from providers.dialects.reading import Object, RawObject, object_at, objects_at, present, raw_text_at, said_of, text_at
 from providers.dialects.wording import (
     CACHE_REASON,
+    LEFT_OUT,
     THOUGHTS,
     Losses,
     Malformed,
@@ -94,15 +95,13 @@ class Turns:
                 self._add_result(message, path)
             else:
                 self._losses.add(path, f"{self.api} has no role {role!r}")
-        self._end(roles)
+        if self.turns and self.turns[0]["role"] == "assistant":
+            self.turns.insert(0, {"role": "user", "content": [self._text_block(raw_json(LEFT_OUT), {})]})
         if roles[-1] == "assistant":
             last = f"messages[{len(messages) - 1}]"
             self._losses.add(last, f"{self.api} continues an assistant's last message, and does not answer it")
 
     # What a subclass has of its own.
-
-    def _end(self, roles: Sequence[str]) -> None:
-        """Handle the end of the conversation."""
 
     def _say(self, role: str, blocks: list[Object], text: msgspec.Raw | None = None) -> None:
         """Add what the user or the assistant said; ``text``: the same, if it is one text."""
