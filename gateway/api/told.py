@@ -10,11 +10,22 @@ import msgspec
 
 from gateway.core.errors import ApiError
 from gateway.core.race_failures import RejectedByProvider
-from providers import Meaning, UpstreamError, meaning_of
+from providers import ErrorKind, Meaning, UpstreamError, meaning_of
 from providers.dialects import TELLINGS, Details, Dialect, Telling
 
 # Of the gateway's own errors, those whose classes do not have OpenAI's codes, or finer ones that our pages explain.
 _REWORDED = frozenset({Meaning.TOO_LONG, Meaning.UNPAID})
+# How answers break off without a word of their provider's; it is told in words at which programs ask again: pi
+# (packages/ai/src/utils/retry.ts of https://github.com/earendil-works/pi, in its 1.6.0) and opencode (1.18.33, in its
+# program), both tried on 2026-11-29.
+_SILENT = frozenset({
+    ErrorKind.DISCONNECTED,
+    ErrorKind.INVALID_RESPONSE,
+    ErrorKind.STALL_TIMEOUT,
+    ErrorKind.TOTAL_TIMEOUT,
+    ErrorKind.UPSTREAM_TRUNCATED,
+})  # fmt: skip
+_FAILED = "server error"
 
 
 def error_body(error: ApiError, dialect: Dialect, request_id: str | None) -> bytes:
@@ -43,7 +54,8 @@ def broken(error: UpstreamError, dialect: Dialect) -> bytes:
     """Return the event of a provider's ``error``, at which the response breaks off."""
     telling = _telling(meaning_of(error), dialect)
     if telling is None:
-        return dialect.answers.failure(error.kind, error.message, ())
+        said = f"{_FAILED}: {error.message}" if error.kind in _SILENT else error.message
+        return dialect.answers.failure(error.kind, said, ())
     kind = _kept(telling, *error.names) or telling.code or telling.type
     return dialect.answers.failure(kind, telling.message(error.message), telling.details(error.retry_after_s))
 

@@ -15,7 +15,7 @@ import pytest
 
 from providers import Meaning
 from providers.dialects import TELLINGS
-from providers.simulator.script import Delta, Done, ErrorEvent, Gate, RoleOnly, Status
+from providers.simulator.script import Delta, Done, Drop, ErrorEvent, Gate, RoleOnly, Status, Step
 from tests.app.gateway.running_gateway import MODEL, Serve, single
 from tests.app.gateway.test_dialects import speaking
 from tests.app.gateway.test_limits import PRICED, statuses
@@ -244,12 +244,36 @@ BROKEN = {
 @pytest.mark.parametrize("name", BROKEN)
 async def test_an_answer_that_breaks_off_says_why(serve: Serve, name: str, api: str) -> None:
     event, code, type_, status = BROKEN[name]
+    error = await broken_off(serve, api, event, Done())
+    assert {"messages": error.get("type"), "gemini": error.get("code")}.get(api, error.get("code")) == {
+        "messages": type_,
+        "gemini": status,
+    }.get(api, code)
+
+
+# What a provider says no word of. pi and opencode ask again by the words alone, in each API: "server.?error" in
+# packages/ai/src/utils/retry.ts of https://github.com/earendil-works/pi, 1.6.0, and "server error" in opencode 1.18.33,
+# tried on 2026-11-29.
+SILENT: Mapping[str, Step] = {"it is cut": Drop(), "it ends too early": Delta(" world")}
+
+
+@pytest.mark.parametrize("api", ASKED)
+@pytest.mark.parametrize("name", SILENT)
+async def test_an_answer_that_breaks_off_without_a_word_is_told_so_that_programs_ask_again(
+    serve: Serve, name: str, api: str
+) -> None:
+    error = await broken_off(serve, api, SILENT[name])
+    assert error["message"].startswith("server error: ")
+
+
+async def broken_off(serve: Serve, api: str, *steps: Step) -> Mapping[str, Any]:
+    """Return the error that a client is told in a stream, behind its first words."""
     go = asyncio.Event()
     path, fields = ASKED[api]
     url = path.format(model=MODEL, method="streamGenerateContent") + "?alt=sse" * (api == "gemini")
     body = fields | ({} if api == "gemini" else {"model": MODEL, "stream": True})
     async with (
-        serve(alpha=[RoleOnly(), Delta("Hello"), Gate(go), event, Done()], config=single()) as running,
+        serve(alpha=[RoleOnly(), Delta("Hello"), Gate(go), *steps], config=single()) as running,
         running.http.post(running.url + url, json=body) as response,
     ):
         await response.content.readline()
@@ -257,10 +281,7 @@ async def test_an_answer_that_breaks_off_says_why(serve: Serve, name: str, api: 
         text = await response.text()
     events = [json.loads(each) for each in re.findall(r"^data: (\{.*\})\r?$", text, re.MULTILINE)]
     [error] = [each["error"] for each in events if each.get("error")]
-    assert {"messages": error.get("type"), "gemini": error.get("code")}.get(api, error.get("code")) == {
-        "messages": type_,
-        "gemini": status,
-    }.get(api, code)
+    return error  # type: ignore[no-any-return] # an object
 
 
 # What waits, and what ends.
