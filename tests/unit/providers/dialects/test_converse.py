@@ -87,9 +87,11 @@ def test_a_conversation_with_tools_and_pictures(shape: Any) -> None:
     assert said["inferenceConfig"] == {"maxTokens": 100, "temperature": 0.5, "stopSequences": ["END"]}
 
 
-def test_a_conversation_that_the_assistant_begins_is_a_loss(shape: Any) -> None:
+def test_a_conversation_that_the_assistant_begins_is_sent_whole_behind_a_turn_of_the_user(shape: Any) -> None:
     messages = [{"role": "system", "content": "s"}, {"role": "assistant", "content": "Hello!"}, *HI]
-    assert worded(shape, {"messages": messages})[1] == ["messages[1]"]
+    said, lost = worded(shape, {"messages": messages})
+    assert not lost
+    assert [each["role"] for each in said["messages"]] == ["user", "assistant", "user"]
 
 
 def test_documents_sound_and_cache_markers(shape: Any) -> None:

@@ -55,7 +55,7 @@ def test_mistral_gets_ids_of_nine_letters_and_digits_the_same_for_a_call_and_its
     assert re.fullmatch("[a-zA-Z0-9]{9}", sent)
     assert messages[2]["tool_call_id"] == sent
     assert not losses
-    assert fitted(MISTRAL, called(call_id), result(call_id))[0][0]["tool_calls"][0]["id"] == sent  # in every turn
+    assert fitted(MISTRAL, called(call_id), result(call_id))[0][1]["tool_calls"][0]["id"] == sent  # in every turn
 
 
 @given(st.lists(st.text(max_size=12), max_size=30))
@@ -110,8 +110,8 @@ def test_of_several_texts_after_a_result_the_last_stays_the_users() -> None:
 def test_a_picture_after_a_result_stays_the_users() -> None:
     picture = {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:image/png;base64,AA"}}]}
     messages, _ = fitted(MISTRAL, called("abcdefghi"), result("abcdefghi"), picture)
-    assert [each["role"] for each in messages] == ["assistant", "tool", "assistant", "user"]
-    assert messages[3] == picture
+    assert [each["role"] for each in messages] == ["user", "assistant", "tool", "assistant", "user"]
+    assert messages[4] == picture
 
 
 def test_leading_instructions_are_one_system_message_and_later_ones_are_the_users() -> None:
