@@ -10,7 +10,8 @@ from pathlib import Path
 CHECKOUT = Path(__file__).resolve().parents[2]
 HERE = Path(__file__).parent
 FOLDER = CHECKOUT / "var" / "clients"
-NODES = {"node": HERE / "node", "node-former": HERE / "node" / "former"}  # the pinned packages of each environment
+# The pinned packages of each environment of Node.
+NODES = {"node": HERE / "node", "node-former": HERE / "node" / "former", "pi": HERE / "node" / "pi"}
 NODE_FILES = ("package.json", "package-lock.json")
 
 

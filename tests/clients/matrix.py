@@ -4,19 +4,20 @@ import datetime as dt
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from itertools import product
 from textwrap import shorten
 from typing import Literal
 
 import msgspec
 
-from tests.clients.places import DIRECTLY, PLACES, SETUPS
+from tests.clients.mixed import MIXES
+from tests.clients.places import DIRECTLY, EVERYWHERE, MIXED, SETUPS, setups_of
 
 Verdict = Literal["works", "unheard", "refused", "not possible", "defect", "other defect", "none", "not had"]
 
 # What is another one in each answer.
 _NUMBER = re.compile(r"\b(req_|resp_|msg_|toolu_|call_|fc_|rs_)\w{8,}|\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b")
 
+_MIXES = frozenset(mix.name for mix in MIXES)
 MARKS: dict[Verdict, str] = {
     "works": "✓",
     "unheard": "!",
@@ -201,7 +202,8 @@ class Matrix:
         return self.verdict(talk.row, talk.place, talk.setup)
 
     def _cell(self, row: tuple[str, str], place: str) -> str:
-        return "".join(MARKS[self.verdict(row, place, setup)] for setup in self._setups)
+        setups = (MIXED,) if place in _MIXES else self._setups
+        return "".join(MARKS[self.verdict(row, place, setup)] for setup in setups)
 
     @property
     def _rows(self) -> list[tuple[str, str]]:
@@ -210,7 +212,7 @@ class Matrix:
     @property
     def _places(self) -> list[str]:
         seen = {place for _, place, _ in self._found}
-        return [place.name for place in PLACES if place.name in seen]
+        return [place.name for place in EVERYWHERE if place.name in seen]
 
 
 def page_of(talks: Iterable[Talked]) -> str:
@@ -222,7 +224,8 @@ def page_of(talks: Iterable[Talked]) -> str:
 
 def in_order(talks: Iterable[Talked]) -> list[Talked]:
     """Return conversations in the order of the page; those of models that are no longer tried are left out."""
-    order = {(place.name, setup): number for number, (place, setup) in enumerate(product(PLACES, SETUPS))}
+    cells = [(place.name, setup) for place in EVERYWHERE for setup in setups_of(place)]
+    order = {cell: number for number, cell in enumerate(cells)}
     had = [talk for talk in talks if (talk.place, talk.setup) in order]
     return sorted(had, key=lambda talk: (talk.client, talk.case, order[talk.place, talk.setup]))
 
@@ -272,6 +275,12 @@ _HEAD = (
             1,
         )
     ),
+    "",
+    "A row of several vendors has one mark, of the gateway before them. *four-apis* is a model whose four deployments",
+    "race, each in its API: chat completions (Mistral), Messages (Anthropic), Responses (OpenAI) and Google's; ! is",
+    "also who is asked in less than half of the calls. In *change* the second is the first one's fallback: the first",
+    "answers 503 from between a call and its result in the second turn, till the fifth, and the second from within",
+    "the sixth on, so that the conversation changes its vendor twice, each time in the middle of a tool's call.",
     "",
     "✓ works · ! works, though a stand-in refused something: another one answered, or it was asked again (below in its",
     "words; none is the aim) · r refused in the first error, which says why · n not possible at the vendor either, or",

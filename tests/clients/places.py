@@ -1,7 +1,8 @@
 """Where conversations are had: strict stand-ins of vendors, and gateways before them, alone and racing.
 
 Each vendor is served twice, as two accounts, so that two of it can be raced: what one keeps or seals, the other does
-not know. ``Ground.exchanges`` has each refusal, also where another one answered.
+not know. ``Ground.exchanges`` has each refusal, also where another one answered. ``mixed.py`` has models of several
+vendors: four that race, each in an API of its own, and two of which one has no room in the middle of a conversation.
 """
 
 import time
@@ -12,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from tests.clients import mixed
 from tests.clients.case import Target
 from tests.clients.gateways import gateway
 from tests.clients.targets import GATEWAY_FORBIDDEN_KEY, GATEWAY_KEY, WRONG_KEY, sha256
@@ -22,6 +24,7 @@ Json = dict[str, Any]
 
 DIRECTLY = "directly"
 SETUPS = (DIRECTLY, "alone", "raced with its like", "raced with another API")
+MIXED = "mixed"  # the one setup of a mix
 EVERY_API = ("chat", "responses", "messages", "gemini")
 
 
@@ -78,6 +81,7 @@ PLACES = (
     _of("llama_cpp", "qwen3.5-27b.gguf", sees=False, parallel=False),
     _of("ollama", "qwen3:8b", sees=False),
 )
+EVERYWHERE: Sequence[Place | mixed.Mix] = (*PLACES, *mixed.MIXES)
 _OTHER_API = PLACES[2]
 _OTHER_THAN_THAT = PLACES[0]
 _PATHS = {
@@ -86,6 +90,11 @@ _PATHS = {
     "/messages": "messages",
     "/models/{model}:generateContent": "gemini",
 }
+
+
+def setups_of(place: Place | mixed.Mix) -> tuple[str, ...]:
+    """Return how a place's conversations are had."""
+    return (MIXED,) if isinstance(place, mixed.Mix) else SETUPS
 
 
 class Exchange(msgspec.Struct, frozen=True):
@@ -123,7 +132,9 @@ async def ground(folder: Path, vendors: Sequence[str], setups: Iterable[str]) ->
     # A program asks for more models than it is told of, so a gateway has all of these vendors.
     models = [place for place in PLACES if place.vendor in {each.vendor for each in places}]
     wanted = [
-        setup for setup in setups if setup != SETUPS[3] or all(_partner(place).vendor in NAMES for place in places)
+        setup
+        for setup in (setups if places else ())
+        if setup != SETUPS[3] or all(_partner(place).vendor in NAMES for place in places)
     ]
     async with AsyncExitStack() as stack:
         served: dict[tuple[str, str], Served] = {}
@@ -146,7 +157,24 @@ async def ground(folder: Path, vendors: Sequence[str], setups: Iterable[str]) ->
             if DIRECTLY in wanted:
                 found.targets.append(_directly(place, served[place.vendor, "a"]))
             found.targets += [_behind(place, setup, url) for setup, url in urls.items()]
+        for mix in mixed.MIXES:
+            if mix.vendor in vendors or mix.name in vendors:
+                found.targets.append(await _mixed(mix, folder, found, stack))
         yield found
+
+
+async def _mixed(mix: mixed.Mix, folder: Path, found: Ground, stack: AsyncExitStack) -> Target:
+    """Serve the vendors of a mix, and start its gateway."""
+    served = []
+    for part in mix.parts:
+        one = await stack.enter_async_context(running_vendor(part.vendor, seed=mix.name))
+        listen(one, part.vendor, found.exchanges)
+        served.append(one)
+    mixed.fail(mix, served)  # after that, so that what fails on purpose is no refusal
+    home = folder / mix.name.replace(" ", "-")
+    home.mkdir()
+    url = await stack.enter_async_context(gateway(mixed.configuration(mix, served, home), home))
+    return _target(mix, MIXED, url, GATEWAY_KEY, apis=EVERY_API, models=mixed.NAMES)
 
 
 def said(answered: Any) -> str:
@@ -178,7 +206,7 @@ def configuration(setup: str, places: Sequence[Place], served: Mapping[tuple[str
             providers[f"{one.vendor}-{letter}"] = {**one.provider, "base_url": url, "api_key": at.key}
         models[place.model] = {
             "deployments": [f"{one.vendor}-{letter}/{one.model}" for one, letter in behind],
-            "race": {"mode": "race", "width": len(behind)},
+            "race": {"mode": "race", "width": len(behind), "max_prompt_tokens": 1_000_000},  # an agent's are long
         }
     return {
         "port": 0,
@@ -207,7 +235,16 @@ def _behind(place: Place, setup: str, url: str) -> Target:
     return _target(place, setup, url, GATEWAY_KEY, apis=EVERY_API)
 
 
-def _target(place: Place, setup: str, url: str, key: str, *, apis: Sequence[str], base: str = "") -> Target:
+def _target(
+    place: Place | mixed.Mix,
+    setup: str,
+    url: str,
+    key: str,
+    *,
+    apis: Sequence[str],
+    base: str = "",
+    models: Mapping[str, str] | None = None,
+) -> Target:
     return Target(
         name=f"{place.name}|{setup}",
         url=url,
@@ -216,7 +253,7 @@ def _target(place: Place, setup: str, url: str, key: str, *, apis: Sequence[str]
         forbidden_key=GATEWAY_FORBIDDEN_KEY,
         translates=setup != DIRECTLY,
         gateway=setup != DIRECTLY,
-        models=dict.fromkeys(EVERY_API, place.model),
+        models=dict(models or dict.fromkeys(EVERY_API, place.model)),
         troubled={},
         upstreams=[],
         apis=list(apis),

@@ -16,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -30,7 +31,8 @@ from tests.clients.case import Target
 from tests.clients.conversation import as_data
 from tests.clients.gateways import GatewayFailed, mistakes_in
 from tests.clients.matrix import Matrix, Talked, page_of
-from tests.clients.places import PLACES, SETUPS, Ground, ground, said
+from tests.clients.mixed import MIXES
+from tests.clients.places import EVERYWHERE, SETUPS, Ground, ground, said
 from tests.clients.table import Result, Table
 from tests.clients.targets import GATEWAYS, plan_of, targets
 
@@ -42,12 +44,16 @@ TARGETS = ("directly", *GATEWAYS)
 
 
 class Program(msgspec.Struct, frozen=True):
-    """The file of one client, and what it runs in: an environment of Python, node, or the checkout's own Python."""
+    """The file of one client, and what it runs in: an environment of Python, node, or the checkout's own Python.
+
+    ``packages`` is the environment of Node in which a program is, if it needs Node.
+    """
 
     name: str
     file: str
     environment: str
     needs_node: bool = False
+    packages: str = "node"
 
 
 PROGRAMS = (
@@ -89,6 +95,9 @@ TALKERS = (
     Program("claude-code", "programs/claude_code.py", "own", needs_node=True),
     Program("codex", "programs/codex.py", "own", needs_node=True),
     Program("gemini-cli", "programs/gemini_cli.py", "own", needs_node=True),
+    Program("opencode", "programs/opencode.py", "own", needs_node=True),
+    Program("qwen-code", "programs/qwen_code.py", "own", needs_node=True),
+    Program("pi", "programs/pi.py", "own", needs_node=True, packages="pi"),
     Program("aider", "programs/aider.py", "aider"),
 )
 
@@ -97,7 +106,7 @@ def main() -> int:
     """Run what is asked for; return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__)
     names = list(dict.fromkeys(program.name for program in (*PROGRAMS, *TALKERS)))
-    vendors = sorted({place.vendor for place in PLACES} | {place.name for place in PLACES})
+    vendors = sorted({place.vendor for place in EVERYWHERE} | {place.name for place in EVERYWHERE})
     parser.add_argument("clients", nargs="*", choices=[[], *names], metavar="CLIENT", help=", ".join(names))
     parser.add_argument("--case", default="", help="only cases with this in their title; writes no table")
     parser.add_argument("--target", action="append", choices=TARGETS, help="only there")
@@ -140,7 +149,7 @@ def main() -> int:
 
 def _talk(asked: argparse.Namespace) -> int:
     programs = [program for program in TALKERS if not asked.clients or program.name in asked.clients]
-    vendors = sorted({place.vendor for place in PLACES}) if "all" in asked.vendor else asked.vendor
+    vendors = sorted({place.vendor for place in EVERYWHERE}) if "all" in asked.vendor else asked.vendor
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="holeshot-clients-") as folder:
         matrix, crashes = asyncio.run(_conversations(programs, vendors, asked, Path(folder)))
@@ -179,8 +188,11 @@ async def _conversations(
 
 def _heard(talk: Talked, had: Ground) -> Talked:
     """Return a conversation with what stand-ins refused in it."""
-    refused = [each for each in had.between(talk.began, talk.ended) if each.status >= 400]
-    return msgspec.structs.replace(talk, refusals=tuple(f"{each.vendor}: {said(each.answered)}" for each in refused))
+    exchanges = had.between(talk.began, talk.ended)
+    refused = [f"{each.vendor}: {said(each.answered)}" for each in exchanges if each.status >= 400]
+    mix = next((each for each in MIXES if each.name == talk.place), None)
+    seldom = [] if mix is None else mix.seldom(Counter(each.vendor for each in exchanges if each.method != "GET"))
+    return msgspec.structs.replace(talk, refusals=(*refused, *seldom))
 
 
 def _keep(folder: Path, talks: Sequence[Talked], had: Ground) -> None:
@@ -254,7 +266,7 @@ def _command(program: Program) -> list[str]:
 
 def _node_of(program: Program) -> str:
     """Return the environment of Node that a program finds its packages in, if it needs any."""
-    return program.environment if program.environment in installs.NODES else "node"
+    return program.environment if program.environment in installs.NODES else program.packages
 
 
 async def _left_behind(places: Sequence[Target]) -> list[str]:

@@ -82,10 +82,10 @@ def workplace() -> Iterator[Workplace]:
             place.end()
 
 
-def version_of(program: Path) -> str:
-    """Return what ``program --version`` says first that looks like a version."""
+def version_of(program: Path, *arguments: str) -> str:
+    """Return what ``program --version`` says first that looks like a version; ``arguments`` come before it."""
     with workplace() as place:
-        words = place.run(program, "--version", environ={}).split()
+        words = place.run(program, *arguments, "--version", environ={}).split()
     return next(word for word in words if word[0].isdigit())
 
 

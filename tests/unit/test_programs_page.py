@@ -6,9 +6,9 @@ from pathlib import Path
 
 import msgspec
 
-from tests.clients import kept
+from tests.clients import kept, mixed
 from tests.clients.matrix import Matrix, Talked, page_of
-from tests.clients.places import SETUPS, Exchange, listen, said
+from tests.clients.places import MIXED, SETUPS, Exchange, listen, said
 from tests.support.vendors import Served, made
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "programs.md"
@@ -102,3 +102,35 @@ def test_a_refusal_on_a_websocket_is_one() -> None:
 def test_both_stand_ins_of_a_vendor_are_accounts_of_their_own() -> None:
     assert made("anthropic").account != made("anthropic", key="another").account
     assert made("anthropic", account="one", key="another").account == made("anthropic", account="one").account
+
+
+def test_a_model_of_several_vendors_has_one_mark(tmp_path: Path) -> None:
+    file = tmp_path / "kept"
+    file.touch()
+    race, change, *_ = mixed.MIXES
+    kept.keep([talked("aider", MIXED, "2026-01-01", place=race.name)], file)
+    kept.keep([talked("aider", MIXED, "2026-01-02", place=change.name, why="lost")], file)
+
+    page = page_of(kept.read(file))
+    assert f"| four-apis | `{race.model}` | ✓ | 2026-01-01 |" in page
+    assert f"| change | `{change.model}` | ✗ | 2026-01-02 |" in page
+
+
+def test_who_fails_in_some_turns_begins_with_what_follows_the_first_answer() -> None:
+    vendor = made("mistral")
+    mixed.Outage(Served(vendor, ""), range(2, 4))
+
+    def asked(body: str) -> int:
+        return vendor.answer("POST", "/v1/chat/completions", {}, body.encode()).status
+
+    told = [asked("Turn 1: x"), asked("Turn 2: x"), asked("Turn 1: Turn 2: x"), asked("no turn"), asked("Turn 3: x")]
+    assert [status == 503 for status in told] == [False, False, True, True, True]
+    assert asked("Turn 4: x") != 503
+    assert vendor.answer("GET", "/v1/models", {}).status != 503
+
+
+def test_who_is_seldom_asked_in_a_race_is_told() -> None:
+    race, change, *_ = mixed.MIXES
+    asked = {"mistral": 30, "anthropic": 15, "openai": 14}
+    assert race.seldom(asked) == ["openai: asked 14 times of 30", "google: asked 0 times of 30"]
+    assert change.seldom({"mistral": 30}) == []

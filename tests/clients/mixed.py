@@ -1,0 +1,143 @@
+"""Models of several vendors: four that race, each in an API of its own, and two of which one fails in the middle.
+
+Of two, the first has no room from within its second turn to its fifth, so that the second goes on with a conversation
+that it has not begun, between a call and its result; from within the sixth turn on, it is the other way round.
+"""
+
+import itertools
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from tests.clients.targets import GATEWAY_KEY, sha256
+from tests.support.vendors import Refused, Reply, Served
+from tests.support.vendors.vendor import Breaks
+
+Json = dict[str, Any]
+
+# What programs ask for, where they may choose: a name that they know, and beside it others for small things.
+NAMES = {"chat": "gpt-5.5", "responses": "gpt-5.5", "messages": "claude-opus-5-5", "gemini": "gemini-3.8-flash"}
+BESIDE = (
+    *("claude-haiku-5-5", "claude-haiku-4-5", "claude-haiku-4-5-20251001", "claude-sonnet-5-5"),
+    *("gemini-2.5-flash", "gemini-2.5-flash-lite", "gemini-3.1-flash-lite"),
+)
+_TURN = re.compile(rb"Turn (\d+):")
+_FAILS = {"first": range(2, 6), "second": range(6, 11)}
+
+
+class Part(msgspec.Struct, frozen=True):
+    """One vendor's model, in the one API that it is asked in."""
+
+    vendor: str
+    model: str
+    api: str
+
+    @property
+    def provider(self) -> Json:
+        """What a gateway is told of the provider."""
+        return {"preset": self.vendor, "apis": [self.api]}
+
+
+PARTS = (
+    Part("mistral", "mistral-large-latest", "chat"),
+    Part("anthropic", "claude-opus-5-5", "messages"),
+    Part("openai", "gpt-5.5", "responses"),
+    Part("google", "gemini-3.8-flash", "gemini"),
+)
+
+
+class Mix(msgspec.Struct, frozen=True):
+    """What stands behind one model: all of them race, or the second is the first one's fallback."""
+
+    vendor: str
+    parts: tuple[Part, ...]
+    sees: bool = True
+    parallel: bool = True
+
+    @property
+    def races(self) -> bool:
+        """Whether all are asked at once."""
+        return self.vendor == RACE
+
+    @property
+    def model(self) -> str:
+        """Who they are."""
+        return (", " if self.races else " then ").join(part.vendor for part in self.parts)
+
+    @property
+    def name(self) -> str:
+        """Both, as a row of the page has them."""
+        return f"{self.vendor} {self.model}"
+
+    def seldom(self, asked: Mapping[str, int]) -> list[str]:
+        """Tell of those of a race that were asked in less than half of the calls: something keeps them out of it."""
+        most = max(asked.values(), default=0)
+        seldom = [part.vendor for part in self.parts if self.races and 2 * asked.get(part.vendor, 0) < most]
+        return [f"{vendor}: asked {asked.get(vendor, 0)} times of {most}" for vendor in seldom]
+
+
+RACE, CHANGE = "four-apis", "change"
+MIXES = (Mix(RACE, PARTS), *(Mix(CHANGE, pair) for pair in itertools.permutations(PARTS, 2)))
+
+
+class Outage:
+    """Has a stand-in refuse, for want of room, what is asked in some turns; in the first of them not the first time."""
+
+    def __init__(self, served: Served, turns: Sequence[int]) -> None:
+        self._turns, self._turn, self._asked = turns, 0, 0
+        vendor = served.vendor
+        answer, hear = vendor.answer, vendor.hear
+        refused = Refused(503, "No room left, try again later.", rule="outage", kind="server_error")
+
+        def answered(method: str, url: str, headers: Mapping[str, str], body: bytes = b"") -> Reply:
+            is_asked = method == "POST" and "count" not in url
+            return vendor.refusal(refused) if is_asked and self._fails(body) else answer(method, url, headers, body)
+
+        def heard(message: Any, connection: dict[str, Any]) -> tuple[list[Json], Breaks]:
+            if not self._fails(msgspec.json.encode(message)):
+                return hear(message, connection)
+            return [{"type": "error", "status": 503, **vendor.refusal(refused).body}], False
+
+        vendor.answer = answered  # type: ignore[method-assign]  # it is told apart by nothing else
+        vendor.hear = heard  # type: ignore[method-assign]  # as above
+
+    def _fails(self, body: bytes) -> bool:
+        found = _TURN.findall(body)
+        turn = int(found[-1]) if found else self._turn  # what goes on with a stored answer names none
+        self._asked = self._asked + 1 if turn == self._turn else 1
+        self._turn = turn
+        return turn in self._turns and (turn != self._turns[0] or self._asked > 1)
+
+
+def fail(mix: Mix, served: Sequence[Served]) -> None:
+    """Have both of two fail in their turns."""
+    if not mix.races:
+        for one, turns in zip(served, _FAILS.values(), strict=True):
+            Outage(one, turns)
+
+
+def configuration(mix: Mix, served: Sequence[Served], home: Path) -> Json:
+    """Return the configuration of the gateway before them: the same deployments under each name."""
+    parts = mix.parts
+    deployments = [f"{part.vendor}/{part.model}" for part in parts]
+    race = {"mode": "race", "width": len(parts), "max_prompt_tokens": 1_000_000}  # an agent's are long
+    asked: Json = {"deployments": deployments, "race": race}
+    others: Json = {}
+    if not mix.races:
+        asked, others = {"deployments": deployments[:1], "fallbacks": ["other"]}, {"deployments": deployments[1:]}
+    return {
+        "port": 0,
+        "database_url": f"sqlite:///{home}/holeshot.db",
+        "spool_dir": f"{home}/spool",
+        "lame_duck_s": 0,
+        "log_format": "json",
+        "providers": {
+            part.vendor: {**part.provider, "base_url": one.base_url, "api_key": one.key}
+            for part, one in zip(parts, served, strict=True)
+        },
+        "models": dict.fromkeys((*NAMES.values(), *BESIDE), asked) | ({"other": others} if others else {}),
+        "clients": {"suite": {"key_sha256": sha256(GATEWAY_KEY)}},
+    }
