@@ -74,11 +74,15 @@ class SpoolState(msgspec.Struct, frozen=True):
     lost: Annotated[int, Meta(description="Rows.")]
 
 
-class RedisState(msgspec.Struct, frozen=True):
+class RedisState(msgspec.Struct, frozen=True, omit_defaults=True):
     """Redis."""
 
     connected: Annotated[bool, Meta(description="Whether all of it answered last time.")]
     topology: Annotated[str, Meta(description="What it consists of, like `redis cluster, 3 masters`.")]
+    other_ledger: Annotated[
+        bool,
+        Meta(description="Gateways with another ledger use it too, with the same `redis_prefix`. Left out if not."),
+    ] = False
 
 
 class HistoryState(msgspec.Struct, frozen=True):

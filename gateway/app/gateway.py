@@ -23,6 +23,7 @@ from gateway.api.vectors import VectorComparisons
 from gateway.app.background import alerts, prober, slowdown_watch, target_watch
 from gateway.app.engine import Engine, Runtime, UnrecordedEvents
 from gateway.app.gauges import add_budgets, add_gauges, add_health, readiness
+from gateway.app.ledgers_on_redis import LedgersOnRedis
 from gateway.app.left_running import LeftRunning
 from gateway.app.named_rows import NamedRows
 from gateway.app.recorders import SPOOL_WITHIN_S, Recorders, StartupHistory
@@ -43,6 +44,7 @@ from gateway.ledger import (
     Replays,
     Retention,
     is_sqlite,
+    ledger_id,
     own_signing_key,
     parse_url,
 )
@@ -95,6 +97,7 @@ class Gateway:
     """A gateway without its server: build it, ``start`` it, serve ``application``, ``close`` it."""
 
     _names_on_disk: Sequence[LedgerNames] = ()  # without Redis
+    _ledgers: LedgersOnRedis | None = None  # with it
 
     def __init__(self, settings: Settings, runtime: Runtime | None = None) -> None:
         """Compose a gateway. Nothing runs yet, but the spool is made and locked.
@@ -375,6 +378,11 @@ class Gateway:
             facts = SharedFacts(self._response_store, self.fleets.learnt, self._tasks.start, unix_clock=unix_clock)
             self.fleets.tell = facts.tell
             self._tasks.later(facts.run)
+            if self._runtime.store is None:
+                self._ledgers = LedgersOnRedis(
+                    self._response_store, partial(ledger_id, self._database), unix_clock=unix_clock
+                )
+                self._tasks.later(self._ledgers.run)
 
     def _count_left(self) -> LeftRunning | None:
         """Count and ask for what ran in the background before this process began, where the ledger knows it."""
@@ -502,4 +510,7 @@ class Gateway:
         context = self.context
         peers, models = self._runtime.peers, len(context.fleet.models)
         keys, remembered = context.admission.keys, self._history.attempts
-        return readiness(self.ledger, self.redis_board, keys, peers, models=models, remembered=remembered)
+        others = self._ledgers is not None and self._ledgers.has_others
+        return readiness(
+            self.ledger, self.redis_board, keys, peers, models=models, remembered=remembered, other_ledger=others
+        )

@@ -431,10 +431,12 @@ def readiness(
     *,
     models: int,
     remembered: int | None,
+    other_ledger: bool = False,
 ) -> "Stores":
     """Return the state of each store. For a while from now on, the database's state is checked in the background.
 
-    ``remembered``: attempts before the start that steering goes by; None while they are not read.
+    ``remembered``: attempts before the start that steering goes by; None while they are not read. ``other_ledger``:
+    whether Redis is also used by gateways with another ledger.
     """
     from gateway.admin.answers import (  # noqa: PLC0415 - memory: with what operators use
         ClockState,
@@ -457,7 +459,7 @@ def readiness(
         ),
         clock=ClockState(_tenths(ledger.clock.ahead_s), ledger.clock.is_off),
         spool=SpoolState(ledger.spool_problem, ledger.lost),
-        redis=None if redis_board is None else RedisState(redis_board.connected, redis_board.topology),
+        redis=None if redis_board is None else RedisState(redis_board.connected, redis_board.topology, other_ledger),
         workers=None if peers is None else WorkersState(peers.stopped),
         keys=keys.readiness(),
         models=models,

@@ -54,6 +54,7 @@ from .retention import Retention as Retention
 from .retention import expired as expired
 from .retention import prune as prune
 from .store import Store as Store
+from .store import ledger_id as ledger_id
 from .tables import metadata as metadata
 from .targets.counting import TargetCounting as TargetCounting
 from .targets.counting import standings as standings

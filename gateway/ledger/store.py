@@ -17,7 +17,7 @@ from gateway.ledger.connections import (
 )
 from gateway.ledger.database import DATABASE_ERRORS, unreachable
 from gateway.ledger.entries import Entry
-from gateway.ledger.errors import is_sqlite
+from gateway.ledger.errors import LedgerError, is_sqlite
 from gateway.ledger.reports.reader import words_of
 from gateway.ledger.turns import read_instant
 from providers.dialects import DIALECTS
@@ -199,6 +199,15 @@ async def spent_by_payers(
     return [
         SpentByPayer(client, team, user, float(of_day), float(usd)) for client, team, user, of_day, usd in result.rows
     ]
+
+
+async def ledger_id(database: Database) -> str | None:
+    """Return the random id by which this ledger is told from others; None: it has none, or cannot be asked now."""
+    try:
+        result = await queries.run(database, "select ledger_id from ledger_readers")
+    except LedgerError:
+        return None
+    return None if not result.rows or result.rows[0][0] is None else str(result.rows[0][0])
 
 
 # How long each deployment's streams paused within their text, read at startup. First the last hour: who had so

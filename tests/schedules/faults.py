@@ -286,6 +286,19 @@ RESTARTS = {
         "404, an error `previous_response_not_found` that names `redis_url`",
     ),
 }
+# As tests/services/gateway/test_two_ledgers.py has it.
+RESTARTS |= {
+    "two ledgers use one Redis and `redis_prefix` (staging beside production)": (
+        "all calls; each one's spending counts in the other's limits",
+        "each one's own limits and standings",
+        "log `ledger.two_on_redis`, once an hour; `/health/ready`: `redis.other_ledger`",
+    ),
+    "the ledger's database is dropped and made again, beside the same Redis": (
+        "what Redis has: limits go on",
+        "what only the database had",
+        "log `ledger.former_on_redis`, once, three minutes after the start",
+    ),
+}
 # Likewise, as tests/app/http/test_several_addresses.py has it.
 NAMES = {
     "the resolver is away, or says nothing": (
