@@ -58,7 +58,7 @@ DEFECTS = (
         "providers/refusals/redaction.py",
         "    if known:\n        text = _without(text, known)\n",
         "",
-        ("tests/unit/providers/test_redaction.py",),
+        ("tests/unit/providers/refusals/test_redaction.py",),
     ),
     Defect(
         "an unknown setting is taken for nothing",

@@ -17,7 +17,7 @@ from providers.exchange.interface import Request
 from providers.exchange.quotes import VendorsWords, mark
 from providers.refusals.error_bodies import error_in, error_of_response
 from providers.refusals.rules import blames_request, read
-from tests.unit.providers.test_refusals import CASES, WRONG, Case, refusal, request
+from tests.unit.providers.refusals.test_refusals import CASES, WRONG, Case, refusal, request
 
 # What a client writes: the words of each rule.
 WRITTEN = [

@@ -165,12 +165,12 @@ def test_looking_up_datasheets_imports_no_litellm() -> None:
         "assert DatasheetTable.shipped().look_up([('openai', 'gpt-4o')])['openai', 'gpt-4o'].price;"
         "assert 'litellm' not in sys.modules"
     )
-    subprocess.run([sys.executable, "-c", program], check=True, cwd=Path(__file__).parents[3])
+    subprocess.run([sys.executable, "-c", program], check=True, cwd=Path(__file__).parents[4])
 
 
 def test_the_table_is_of_the_version_that_the_lock_pins_and_as_old_as_its_release() -> None:
     source = DatasheetTable.shipped().source()
-    lock = Path(__file__).parents[3] / "tools" / "requirements" / "litellm.lock"
+    lock = Path(__file__).parents[4] / "tools" / "requirements" / "litellm.lock"
     pinned = re.search(r"^litellm==(\S+)", lock.read_text(encoding="utf-8"), re.MULTILINE)
     assert source is not None
     assert pinned is not None

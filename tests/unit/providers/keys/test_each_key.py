@@ -14,7 +14,7 @@ from providers.keys.each import with_each_key
 from providers.keys.ring import KeyRing
 from providers.keys.rotation import RotatedKey
 from providers.refusals.errors import ErrorKind, UpstreamError
-from tests.unit.providers.test_key_ring import OneKey, limited, refused
+from tests.unit.providers.keys.test_key_ring import OneKey, limited, refused
 
 Made = tuple[Upstream, list[OneKey]]
 

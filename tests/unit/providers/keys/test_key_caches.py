@@ -9,7 +9,7 @@ from msgspec import structs
 from providers.exchange.interface import Request
 from providers.keys.each import with_each_key
 from providers.keys.ring import CROWD, KEPT, WARM_S, Conversations, KeyRing
-from tests.unit.providers.test_key_ring import KEYS, OneKey, ThreeKeys, left, limited, refused, three_keys
+from tests.unit.providers.keys.test_key_ring import KEYS, OneKey, ThreeKeys, left, limited, refused, three_keys
 
 __all__ = ["three_keys"]
 

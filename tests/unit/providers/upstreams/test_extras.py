@@ -7,7 +7,7 @@ import pytest
 
 from providers.upstreams.extras import EXTRAS, Installation, how_to_install, installation
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 PLAIN = Installation(python="python", lock_installer=None, locks=frozenset(), has_pip=True, is_image=False)
 CHECKOUT = Installation(
     python=".venv/bin/python",

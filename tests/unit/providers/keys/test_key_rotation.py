@@ -8,7 +8,7 @@ from providers.exchange.interface import Request
 from providers.keys.each import with_each_key
 from providers.keys.rotation import TRY_NEW_EVERY_S, RotatedKey, Rotation, succeeded
 from providers.refusals.errors import ErrorKind, UpstreamError
-from tests.unit.providers.test_key_ring import REQUEST, OneKey, limited, refused
+from tests.unit.providers.keys.test_key_ring import REQUEST, OneKey, limited, refused
 from tests.unit.racing.virtual_time import run
 
 
