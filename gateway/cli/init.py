@@ -109,7 +109,7 @@ def write_configuration(
         for name, why in market.silent.items():
             prose(f"note: {name}: {why}")
     _tell_who_races(path, environ, catalog)
-    say(f"next: {again} check --live, then {again} serve")
+    prose(f"next: {again} check --live, then {again} serve")
 
 
 def _tell_who_races(path: Path, environ: Mapping[str, str], catalog: "Catalog") -> None:
@@ -279,7 +279,7 @@ def _print_result(converted: "Converted", output: Path, problems: "list[Problem]
         say("to correct before `holeshot serve`:", err=True)
         for problem in problems:
             prose(f"  {problem}", err=True)
-    say(f"next: {program('holeshot')} check --live, then {program('holeshot')} serve")
+    prose(f"next: {program('holeshot')} check --live, then {program('holeshot')} serve")
 
 
 def _print_json_result(converted: "Converted", output: Path, problems: "list[Problem]") -> None:

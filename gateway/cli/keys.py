@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 
 from gateway.cli.configuration import ConfigOption, report
-from gateway.cli.terminal import FAILED, MISUSED, fail, json_text, say, write_json, write_table
+from gateway.cli.terminal import FAILED, MISUSED, fail, json_text, prose, say, without_unknown, write_json, write_table
 from gateway.core.terminal_text import counted
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ def who() -> str:
 
 # ``holeshot keys list``: the clients and their keys.
 
-_COLUMNS = ("client", "source", "role", "key", "state", "until", "last used", "made", "by", "settings")
+_COLUMNS = ("client", "source", "role", "key", "state", "until", "last used", "made", "by")
 _OWN = frozenset({"name", "source", "role", "expires", "keys", "shadowed"})
 
 
@@ -140,11 +140,19 @@ def list_(
     if not clients:
         say("no client has a key yet; make one: holeshot keys new NAME", err=True)
         return
-    write_table(_COLUMNS, [line for client in clients for line in _lines(client)])
+    write_table(*without_unknown(_COLUMNS, [line for client in clients for line in _lines(client)], always=5))
+    for client in clients:
+        if settings := {field: value for field, value in client.items() if field not in _OWN}:
+            prose(f"{client['name']}: {', '.join(f'{field} {_in_words(value)}' for field, value in settings.items())}")
+
+
+def _in_words(value: Any) -> str:
+    """Return a setting's value as text: a list of names with blanks, anything else as JSON."""
+    is_names = isinstance(value, list) and all(isinstance(each, str) for each in value)
+    return " ".join(value) if is_names else value if isinstance(value, str) else json_text(value)
 
 
 def _lines(client: dict[str, Any]) -> list[list[object]]:
-    settings = {field: value for field, value in client.items() if field not in _OWN}
     source = f"{client['source']}, shadowed" if client.get("shadowed") else client["source"]
     return [
         [
@@ -157,7 +165,6 @@ def _lines(client: dict[str, Any]) -> list[list[object]]:
             key.get("last_used_at"),
             key.get("created_at"),
             key.get("created_by"),
-            json_text(settings) if settings else "",
         ]
         for key in client["keys"] or ({"state": "tokens"},)  # a client that signs in with tokens only
     ]

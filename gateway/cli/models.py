@@ -344,8 +344,14 @@ def _host(base_url: str) -> str:
 
 def _write(rows: list[ProviderRow]) -> None:
     asked = any(row.state is not None for row in rows)
-    columns = ["provider", "host", "speaks", "keys", "deployed", *(["answer", "limits left"] if asked else [])]
+    columns = ["provider", "host", "keys", "deployed", *(["answer", "limits left"] if asked else [])]
     write_table(columns, [[*_cells(row), *(_live_cells(row) if asked else ())] for row in rows])
+    speaking: dict[str, list[str]] = {}
+    for row in rows:
+        speaking.setdefault(", ".join(row.apis), []).append(row.provider)
+    for apis, names in speaking.items():
+        if apis:
+            prose(f"{', '.join(names)}: {apis}")
     for row in rows:
         if row.message is not None:
             prose(f"note: {row.provider}: {row.message}")
@@ -355,7 +361,7 @@ def _write(rows: list[ProviderRow]) -> None:
 
 def _cells(row: ProviderRow) -> list[object]:
     named = row.title if row.title.lower() == row.provider else f"{row.title} ({row.provider})"
-    return [named, row.host or row.kind, " ".join(row.apis), _keys(row), row.deployments]
+    return [named, row.host or row.kind, _keys(row), row.deployments]
 
 
 def _keys(row: ProviderRow) -> object:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gateway.cli.configuration import ConfigOption, read_clickhouse, read_database_url, read_settings, report
-from gateway.cli.terminal import MISUSED, fail, say, write_json
+from gateway.cli.terminal import MISUSED, fail, prose, say, write_json
 from gateway.core.tasks import collect_less
 from gateway.core.terminal_text import counted
 
@@ -202,7 +202,7 @@ def prune(
 
     retention = Retention.of(settings.ledger)
     if retention.keeps_all:
-        say("all calls are kept: set ledger.keep_calls_days, keep_attempts_days or keep_rollups_days", err=True)
+        prose("all calls are kept: set ledger.keep_calls_days, keep_attempts_days or keep_rollups_days", err=True)
     try:
         counts = asyncio.run(_prune(settings.database_url.get_secret_value(), retention, dry_run=dry_run))
     except LedgerError as error:

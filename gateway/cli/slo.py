@@ -125,9 +125,6 @@ def _write(targets: "Sequence[Shown]") -> None:
     windows = [duration(window_s) for window_s in BURNS_S]
     columns = [
         "target",
-        "of",
-        "good is",
-        "wanted",
         "calls",
         "bad",
         "good",
@@ -135,6 +132,8 @@ def _write(targets: "Sequence[Shown]") -> None:
         *(f"burn {w}" for w in windows),
     ]
     write_table(columns, [_cells(each) for each in targets])
+    for each in targets:
+        prose(f"{each.name} is {share(each.objective)} of {each.days} d, {each.subject}: {each.condition}")
     for each in targets:
         prose(f"{each.name}: {each.verdict}")
 
@@ -176,9 +175,6 @@ def _cells(target: Shown) -> list[object]:
     burns = {burn.window_s: burn.burn_rate for burn in target.burns}
     return [
         target.name,
-        target.subject,
-        target.condition,
-        f"{share(target.objective)}, {target.days} d",
         target.calls,
         target.bad,
         None if target.good_share is None else f"{100 * target.good_share:.2f}%",
