@@ -1,11 +1,12 @@
 """What only operators' handlers use, beside the ``Context`` of calls; and the state of the process: health, metrics."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Literal
 
 import msgspec
 from aiohttp import web
 
+from gateway.admin.queries import send
 from gateway.alerts.alerts import Alerts
 from gateway.api.context import CONTEXT, Phase
 from gateway.core.reports import Reports
@@ -27,7 +28,7 @@ class Operations(msgspec.Struct, frozen=True, kw_only=True):
     live: Live
     alerts: Alerts
     readiness: "Callable[[], Stores]"
-    render_metrics: Callable[[], Awaitable[tuple[bytes, str]]]
+    render_metrics: Callable[[], Awaitable[tuple[Sequence[bytes], str]]]
     signing_key: str
     sign_in: "Callable[[], SignIn]"
 
@@ -69,9 +70,9 @@ async def ready(request: web.Request) -> web.Response:
     return web.Response(body=body, content_type="application/json", status=200 if accepts else 503)
 
 
-async def metrics(request: web.Request) -> web.Response:
+async def metrics(request: web.Request) -> web.StreamResponse:
     """Return the metrics in Prometheus' text format. Needs the key of an admin or a viewer if keys are required."""
     context = request.app[CONTEXT]
     context.admission.admit_viewer(request)
-    body, content_type = await request.app[OPERATIONS].render_metrics()
-    return web.Response(body=body, headers={"content-type": content_type})
+    parts, content_type = await request.app[OPERATIONS].render_metrics()
+    return await send(request, parts, {"content-type": content_type})

@@ -1,7 +1,10 @@
 """The query of a request to /api, validated against a struct whose fields are the allowed parameters."""
 
+import asyncio
 import base64
 import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime, timedelta
 from enum import Enum
 from typing import Any, TypeVar, get_args
@@ -9,6 +12,7 @@ from uuid import UUID
 
 import msgspec
 from aiohttp import web
+from aiohttp.hdrs import METH_HEAD
 
 from gateway.core.errors import InvalidRequest
 from gateway.core.reports import Position, Window
@@ -112,13 +116,7 @@ COMPRESSED_FROM = 32_768  # bytes
 def answer(request: web.Request, value: Any) -> web.Response:
     """Return ``value`` as JSON, or 304 if the caller has it."""
     body = encoded(value)
-    headers = {
-        "etag": f'W/"{hashlib.sha256(body).hexdigest()[:20]}"',
-        "cache-control": "private, no-cache",
-        "vary": "authorization, cookie, accept-encoding",
-        "x-content-type-options": "nosniff",
-        "cross-origin-resource-policy": "same-origin",  # other sites' pages in an old browser must not embed it
-    }
+    headers = _headers(hashlib.sha256(body).hexdigest())
     if headers["etag"] in request.headers.get("if-none-match", ""):
         return web.Response(status=304, headers=headers)
     response = web.Response(
@@ -126,4 +124,62 @@ def answer(request: web.Request, value: Any) -> web.Response:
     )
     if len(body) >= COMPRESSED_FROM and "gzip" in request.headers.get("accept-encoding", ""):
         response.enable_compression(web.ContentCoding.gzip)  # in a thread, which leaves the event loop alone
+    return response
+
+
+def _headers(digest: str) -> dict[str, str]:
+    """Return the header fields of an answer in JSON."""
+    return {
+        "etag": f'W/"{digest[:20]}"',
+        "cache-control": "private, no-cache",
+        "vary": "authorization, cookie, accept-encoding",
+        "x-content-type-options": "nosniff",
+        "cross-origin-resource-policy": "same-origin",  # other sites' pages in an old browser must not embed it
+    }
+
+
+PART_BYTES = 64 * 1024  # hashed and written in one turn of the event loop
+
+
+async def answer_with_items(
+    request: web.Request, value: Any, name: str, items: Iterable[msgspec.Raw]
+) -> web.StreamResponse:
+    """Return ``value`` as JSON with ``items`` in its empty list ``name``: they may be many megabytes."""
+    before, after = encoded(value).split(f'"{name}":[]'.encode())
+    parts, digest = [before + f'"{name}":['.encode()], hashlib.sha256()
+    for number, item in enumerate(items):
+        piece = b"".join((b"," if number else b"", item))
+        if len(parts[-1]) + len(piece) > PART_BYTES:
+            digest.update(parts[-1])
+            parts.append(piece)
+            await asyncio.sleep(0)
+        else:
+            parts[-1] += piece
+    digest.update(parts[-1])
+    parts.append(b"]" + after)
+    digest.update(parts[-1])
+    headers = _headers(digest.hexdigest())
+    if headers["etag"] in request.headers.get("if-none-match", ""):
+        return web.Response(status=304, headers=headers)
+    return await send(request, parts, headers | {"content-type": "application/json; charset=utf-8"}, packs=True)
+
+
+async def send(
+    request: web.Request, parts: Sequence[bytes], headers: Mapping[str, str], *, packs: bool = False
+) -> web.StreamResponse:
+    """Send a body that is too long for one turn of the event loop; ``packs``: compressed, where the caller takes it."""
+    response = web.StreamResponse(headers=headers)
+    number = sum(map(len, parts))
+    if packs and number >= COMPRESSED_FROM and "gzip" in request.headers.get("accept-encoding", ""):
+        response.enable_compression(web.ContentCoding.gzip)  # in a thread
+    else:
+        response.content_length = number
+    if request.method == METH_HEAD:  # a body would be read as the next answer
+        return response
+    with suppress(ConnectionError):  # the caller has disconnected
+        await response.prepare(request)
+        for part in parts:
+            await response.write(part)
+            await asyncio.sleep(0)
+        await response.write_eof()
     return response

@@ -21,6 +21,7 @@ from gateway.admin.queries import (
     NoQuery,
     WindowQuery,
     answer,
+    answer_with_items,
     parse_query,
     position,
     written,
@@ -194,7 +195,7 @@ class HeatQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     deployment: str | None = None
 
 
-async def history(request: web.Request) -> web.Response:
+async def history(request: web.Request) -> web.StreamResponse:
     """Return the series of deployments.
 
     Raises:
@@ -207,18 +208,20 @@ async def history(request: web.Request) -> web.Response:
     now = request.app[CONTEXT].services.utc_now()
     _check_range(query.since, query.until, now)
     found = await request.app[OPERATIONS].reports.history(HistoryWanted(**msgspec.structs.asdict(query)))
-    return answer(
+    return await answer_with_items(
         request,
         answers.History(
             window=query.window if query.since is None else None,
             since=found.since,
             until=found.until,
             step_s=found.step_s,
-            series=found.series,
+            series=[],
             outages=[_outage(row) for row in found.outages],
             sql=found.sql,
             outages_sql=found.outages_sql,
         ),
+        "series",
+        found.series,
     )
 
 

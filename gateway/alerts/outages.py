@@ -1,5 +1,6 @@
 """Deployments that are out, and models of which none can answer: of many at once one incident for their providers."""
 
+import asyncio
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime, timedelta
@@ -13,6 +14,7 @@ from gateway.core.race_failures import NotAsked
 # A provider with sixty models that goes out is one message, not sixty. What is out alone, or with one more, is told for
 # itself.
 MANY = 3
+MODELS_A_TURN = 200  # looked at without a pause, in two milliseconds; then the event loop runs other tasks
 LASTS = timedelta(minutes=5)  # with fewer it is still that incident: models come back one by one, as they are called
 AGAIN_FACTOR = 2  # it is told again once so many times as many are out
 LISTED, NAMED = 100, 20  # names in the figures, and in the sentence
@@ -85,7 +87,9 @@ class OutageSource:
         covers: dict[str, str] = {}  # that model, by deployment
         broken: dict[str, NotAsked] = {}
         others: dict[str, int] = {}  # how many answer beside a deployment: the fewest of its models
-        for model, deployments in self._models().items():
+        for number, (model, deployments) in enumerate(self._models().items(), 1):
+            if number % MODELS_A_TURN == 0:
+                await asyncio.sleep(0)
             unused = self._not_asked(deployments)
             if unused and len(unused) == len(deployments):
                 out[model] = unused

@@ -247,7 +247,7 @@ class Gateway:
                 metrics=self.metrics,
             ),
             readiness=self._readiness,
-            render_metrics=self.metrics.render,
+            render_metrics=self.metrics.parts,
             signing_key=own_key,
             sign_in=self._signing_in,
         )

@@ -72,8 +72,8 @@ MERGES: Mapping[str, Callable[[float, float], float]] = {"sum": add, "min": min,
 Sums = dict[str, dict[tuple[str, ...], Sequence[float]]]  # by family and label values
 
 
-async def exposition(families: Iterable[Family], tables: Iterable[Table | None]) -> bytes:
-    """Return the page, families in the given order. It never blocks the event loop for long."""
+async def exposition(families: Iterable[Family], tables: Iterable[Table | None]) -> list[bytes]:
+    """Return the page in parts, families in the given order. It never blocks the event loop for long."""
     by_name = {family.name: family for family in families}
     sums: Sums = {name: {} for name in by_name}
     for table in tables:
@@ -89,7 +89,7 @@ async def exposition(families: Iterable[Family], tables: Iterable[Table | None])
                 lines.clear()
                 await asyncio.sleep(0)
         blocks.append("".join(lines).encode())
-    return b"".join(blocks)
+    return blocks
 
 
 class _Pace:
@@ -353,6 +353,11 @@ class Metrics:
 
     async def render(self) -> tuple[bytes, str]:
         """Return the text format and its content type, for all workers."""
+        parts, content_type = await self.parts()
+        return b"".join(parts), content_type
+
+    async def parts(self) -> tuple[list[bytes], str]:
+        """Return the same in parts: with thousands of models to join them would stop all else."""
         for act in self._on_render:
             act()
         await self._refresh()
