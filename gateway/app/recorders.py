@@ -352,6 +352,7 @@ def as_probe(attempt: AttemptRecord) -> AttemptRecord:
     return msgspec.structs.replace(
         attempt,
         role=Role.PROBE,
+        counts_as=None,
         number=NUMBER,
         api=PROBES,
         itl=None,
@@ -364,7 +365,7 @@ def as_probe(attempt: AttemptRecord) -> AttemptRecord:
 
 
 def _started(start: AttemptStart) -> AttemptStart:
-    return msgspec.structs.replace(start, role=Role.PROBE, number=NUMBER)
+    return msgspec.structs.replace(start, role=Role.PROBE, counts_as=None, number=NUMBER)
 
 
 # Finds providers that count tokens unlike others: one that reports twice as many is paid twice as much, and looks

@@ -198,6 +198,24 @@ async def test_a_key_that_an_event_refuses_is_not_used_again(field: Field) -> No
     assert others == [first] * 5
 
 
+@pytest.mark.parametrize("status", [401, 429])
+async def test_a_first_key_that_is_refused_is_followed_by_the_next(field: Field, status: int) -> None:
+    path = field.folder / "gateway.yaml"
+    config = yaml.safe_load(path.read_text())
+    del config["providers"]["a"]["api_key"]
+    config["providers"]["a"]["api_keys"] = [f"{SECRET}-one", f"{SECRET}-two"]
+    path.write_text(yaml.safe_dump(config))
+    field.a.once([Status(status, headers={"retry-after": "60"})])
+
+    code, out, err = await field.bench(*QUICK, "--json")
+
+    assert code == 0, err
+    [a] = [cell for cell in json.loads(out)["cells"] if cell["kind"] == "all" and cell["deployment"] == "a/m"]
+    assert a["figures"]["errors"]["value"] == 0
+    first, *others = [each.headers["authorization"] for each in field.a.received]
+    assert first not in others
+
+
 async def test_json_that_is_nested_too_deeply_to_be_read_is_not_as_asked(field: Field) -> None:
     field.a.script = [Delta("[" * 20_000), *ANSWER[2:]]
 

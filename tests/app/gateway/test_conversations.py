@@ -28,14 +28,16 @@ COMPACTED = {
 
 
 @asynccontextmanager
-async def keeper() -> AsyncIterator[tuple[str, list[tuple[str, Any]]]]:
-    """Serve a provider of conversations; yield its base URL, and what it was asked."""
+async def keeper(**refuses: int) -> AsyncIterator[tuple[str, list[tuple[str, Any]]]]:
+    """Serve a provider of conversations; yield its base URL, and what it was asked. ``refuses``: a key, by a status."""
     asked: list[tuple[str, Any]] = []
 
-    async def answer(request: web.Request) -> web.StreamResponse:
+    async def answer(request: web.Request) -> web.StreamResponse:  # noqa: PLR0911 - by path
         body = await request.read()
         path = request.path.removeprefix("/v1/")
         asked.append((f"{request.method} {path}", msgspec.json.decode(body) if body else None))
+        if (status := refuses.get(request.headers["authorization"].removeprefix("Bearer "))) is not None:
+            return web.json_response({"error": {"message": "not with this key"}}, status=status)
         if path == "responses":
             return web.Response(body=RESPONSE_BYTES, headers={"content-type": "text/event-stream"})
         if path == "responses/input_tokens":
@@ -92,6 +94,17 @@ async def test_a_conversation_is_kept_where_it_was_made_for_whom_it_was_made(ser
             assert (status, error["error"]["type"]) == (404, "invalid_request_error")
         assert len(asked) == number
         assert (await asks(running, "DELETE", "conversations/conv_1"))[0] == 200
+
+
+@pytest.mark.parametrize("status", [401, 429])
+async def test_a_conversation_is_made_with_the_next_key_if_the_first_is_refused(serve: Serve, status: int) -> None:
+    async with keeper(first=status) as (base_url, asked):
+        config = kept_at(base_url)
+        config["providers"]["keeper"] |= {"api_key": None, "api_keys": ["first", "second"]}
+        async with serve(config=config, key=MINE) as running:
+            assert await asks(running, "POST", "conversations", {}) == (200, MADE)
+            assert [path for path, _ in asked] == ["POST conversations"] * 2
+            assert (await asks(running, "GET", "conversations/conv_1"))[0] == (200 if status == 401 else 429)
 
 
 @pytest.mark.parametrize(

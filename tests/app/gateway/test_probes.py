@@ -11,7 +11,7 @@ import pytest
 
 from gateway.app import prober
 from gateway.core.records import NotProbed
-from providers.simulator.script import Delta, ErrorEvent, Gate, Hang, Reasoning, answer
+from providers.simulator.script import Delta, ErrorEvent, Gate, Hang, Reasoning, Status, answer
 from tests.app.gateway.running_gateway import RunningGateway, Serve, read
 from tests.app.gateway.watcher import watching
 from tests.patience import eventually, until
@@ -54,6 +54,23 @@ async def test_a_quiet_deployment_is_probed_and_recorded(serve: Serve) -> None:
         assert (attempt["role"], attempt["number"], attempt["client"]) == ("probe", 0, None)
         assert attempt["cost_usd"] == first["cost_usd"]
         assert not await running.rows("select * from calls")
+
+
+@pytest.mark.parametrize("refusal", [Status(429, headers={"retry-after": "30"}), Status(401)], ids=["limited", "dead"])
+async def test_a_probe_whose_first_key_is_refused_is_answered_with_the_next(serve: Serve, refusal: Status) -> None:
+    ring = {"api_key": None, "api_keys": ["key-one-0123456789", "key-two-0123456789"]}
+    async with serve(config={**probing("alpha"), "providers": {"alpha": ring}}, alpha=None) as running:
+        running["alpha"].once([refusal])
+        of_refused = "id in (select call_id from attempts where error_kind = 'key_refused') and ended_at is not null"
+        [probe] = await eventually(lambda: running.rows(f"select * from probes where {of_refused}"))
+        assert (probe["outcome"], probe["error_kind"]) == ("answered", None)
+        rows = await running.rows(f"select * from attempts where call_id = '{probe['id']}' order by launch_offset_ms")
+        assert [(each["role"], each["number"], each["error_kind"]) for each in rows] == [
+            ("probe", 0, "key_refused"),
+            ("probe", 0, None),
+        ]
+        samples = await running.rows("select is_late, is_error, token_ms is not null as has_token from samples")
+        assert {tuple(each.values()) for each in samples} == {(0, 0, 0), (0, 0, 1)}
 
 
 # What users are shown of their own calls: no probe may change any of it.
