@@ -107,6 +107,23 @@ async def test_without_memory_for_a_long_prompt_and_what_was_delivered_the_answe
     assert (call["takeover"], call["error_kind"]) == ("nobody", "server_error")
 
 
+@pytest.mark.parametrize("status", [401, 429])
+async def test_whoever_continues_it_may_do_so_with_its_next_key(serve: Serve, status: int) -> None:
+    ring = {"api_key": None, "api_keys": ["key-one-0123456789", "key-two-0123456789"]}
+    config = {**allowed(), "providers": {"beta": ring}}
+    async with serve(alpha=half(Drop()), beta=whole(" brown fox jumps over the lazy dog."), config=config) as running:
+        running["beta"].once([Status(status)])
+        text, _, is_whole = await told(running)
+        assert (text, is_whole) == (WHOLE, True)
+        rows = await running.rows("select role, continues, counts_as, error_kind from attempts order by number")
+        first, refused, last = (tuple(each.values()) for each in rows)
+        assert (first[0], refused[0], last[0]) == ("primary", "takeover", "key")
+        assert refused[1] == last[1] is not None
+        assert (refused[3], last[2:]) == ("key_refused", ("takeover", None))
+        [call] = await running.rows("select takeover, takeovers, launched, extras from calls")
+        assert tuple(call.values()) == ("finished", 1, 3, 0)
+
+
 @pytest.mark.parametrize("breaks", [[Drop()], [ErrorEvent()], []], ids=["reset", "error", "no end"])
 @pytest.mark.parametrize("rest", [" brown fox jumps over the lazy dog.", "brown fox jumps over the lazy dog."])
 async def test_another_provider_finishes_it_and_no_character_is_wrong(
