@@ -165,6 +165,8 @@ def _adapt(said: dict[str, msgspec.Raw], fact: Fact, asked: Asked) -> tuple[dict
         return _without_thinking(said, fact, asked)
     if fact.kind is Kind.LIMIT:
         return _within_limit(said, fact, asked)
+    if fact.kind is Kind.PREFILL:
+        return _told_to_go_on(said, asked)
     lost, named = False, fact.field.removeprefix(members.EVERYWHERE)
     if (without := asked.formats.of_tools.get(fact.field)) is not None:
         said, lost = _without_in_tools(said, without, asked)
@@ -191,6 +193,45 @@ def _without_thinking(
         return fields, []
     calm = formats.without_thinking(fields, off)
     return dict(calm.fields), [loss.field for loss in calm.losses]
+
+
+_GO_ON: Mapping[str, Any] = {
+    "role": "user",
+    "content": "Go on with your last message exactly where it ends. Repeat nothing of it, and write only what follows.",
+}
+
+
+class _Turn(msgspec.Struct):
+    role: str
+    content: Any = None
+    tool_calls: Any = None
+
+
+_turns = msgspec.json.Decoder(list[msgspec.Raw])
+_turn = msgspec.json.Decoder(_Turn)
+
+
+def _told_to_go_on(fields: dict[str, msgspec.Raw], asked: Asked) -> tuple[dict[str, msgspec.Raw], list[str]]:
+    """Return a request whose user asks for the rest of the answer that it begins, and where that beginning is."""
+    prompt = asked.formats.prompt
+    if prompt in asked.request.extra_body or (turns := _begun(fields, asked.formats)) is None:
+        return fields, []
+    return {**fields, prompt: raw_json([*turns, _GO_ON])}, [f"{prompt}[{len(turns) - 1}]"]
+
+
+def _begun(fields: Fields, formats: RequestFormat) -> list[msgspec.Raw] | None:
+    """Return the turns of a request that ends with the beginning of its answer; None: it does not."""
+    if formats.prompt != PIVOT.requests.prompt:
+        return None
+    try:
+        turns = _turns.decode(fields.get(formats.prompt, b"[]"))
+        last = _turn.decode(turns[-1])
+    except (*UNREADABLE, IndexError):
+        return None
+    content = last.content
+    ends = content[-1] if isinstance(content, list) and content else {"type": "text"} if content else {}
+    is_text = isinstance(ends, dict) and ends.get("type") == "text"
+    return turns if last.role == "assistant" and is_text and not last.tool_calls else None
 
 
 def _forces(fields: Fields, formats: RequestFormat) -> bool:
@@ -476,6 +517,8 @@ def understood(reading: Reading, fields: Fields, asked: Asked, headers: Mapping[
         said = asked.request.headers if headers is None else headers
         if (of_betas := _of_betas(reading.betas, fields, said, asked)) is not None:
             return of_betas
+    if reading.of_prefill and _begun(fields, formats) is not None:
+        return (Fact(Kind.PREFILL, dialect=api),)
     if reading.of_system and formats.with_history is not None:  # whatever field or value it names
         return (Fact(Kind.HISTORY, dialect=api),)
     named = _of_fields(reading, fields, asked)

@@ -48,6 +48,7 @@ class Kind(StrEnum):
     ROOM = "room"
     LIMIT = "limit"  # a limit of the answer above ``tokens`` in ``field``: those that clients had to set are lowered
     BETA = "beta"  # the beta ``value`` in ``field``: who may not do without it is sent elsewhere
+    PREFILL = "prefill"  # to continue an answer that the request begins: the user asks for that, behind it
     LEAST = "least"  # one below ``tokens``: so many are asked for, and no more is given than was asked for
 
 
@@ -77,6 +78,7 @@ class Fact(msgspec.Struct, frozen=True, omit_defaults=True):
             Kind.SIZE: f"more than {self.tokens} {self.field}",
             Kind.LIMIT: f"{self.field} above {self.tokens}",
             Kind.LEAST: f"{self.field} below {self.tokens}",
+            Kind.PREFILL: "to continue an answer that the request begins (sent: that the user asks for it)",
             Kind.BETA: f"{self.field}: {self.value}, for what does not exist without it",
             Kind.ROOM: f"a prompt and an answer of more than {self.tokens} tokens together",
             Kind.API: f"{self.field} (asked in {self.instead})",

@@ -203,6 +203,14 @@ _OF_ROLES = re.compile(
     r"|unexpected message role|invalid (?:message )?role\b|\brole ['`\"]?developer['`\"]? is not supported",
     re.IGNORECASE,
 )
+# Of an answer that the request begins, as its last turn is the assistant's: Anthropic's models since 4.6
+# (platform.claude.com/docs/en/api/errors#prefill-not-supported, ericc-ch/copilot-api/pull/261), and Mistral's
+# (0xPlaygrounds/rig/issues/708); read on 2026-11-29.
+_OF_PREFILL = re.compile(
+    r"does not support assistant message prefill|conversation must end with a user message"
+    r"|expected (?:the )?last role (?:to be )?user or tool",
+    re.IGNORECASE,
+)
 # And of system messages after the first turn, which are Claude's from Opus 4.8 on, and which Claude Code sends to any
 # model that it does not know (anthropics/claude-code/issues/61412 and 63469, zai-org/GLM-5/issues/74,
 # ogx-ai/ogx/issues/5982, codexu/note-gen/issues/918, router-for-me/CLIProxyAPI/issues/3510,
@@ -414,6 +422,7 @@ class Reading(NamedTuple):
     least_prompt: int = 0  # of which the prompt has at least so many
     of_history: bool = False  # that it does not take the roles, or the lists of texts
     of_roles: bool = False  # that it does not take the name of a role
+    of_prefill: bool = False  # that it does not continue an answer that the request begins
     of_system: bool = False  # of the roles, that of a system message after the first turn
     of_usage: bool = False  # that it does not take ``stream_options``
     of_schemas: bool = False  # that a strict schema does not fit its rules
@@ -448,6 +457,7 @@ def read(refusal: UpstreamError) -> Reading:
         least_prompt=uncounted[1],
         of_history=_OF_HISTORY.search(text) is not None,
         of_roles=_OF_ROLES.search(text) is not None,
+        of_prefill=_OF_PREFILL.search(text) is not None,
         of_system=_OF_SYSTEM.search(text) is not None,
         of_usage=_OF_USAGE.search(text) is not None,
         of_schemas=_OF_SCHEMAS.search(text) is not None,
