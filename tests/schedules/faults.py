@@ -335,7 +335,8 @@ data:
 |---|---|---|---|"""
 
 
-# Likewise, as tests/services/gateway/test_rotated_passwords.py and tests/app/gateway/test_reload.py have it.
+# Likewise, as test_rotated_passwords.py and test_renewed_certificates.py of tests/services/gateway, test_reload.py and
+# test_renewed_trust.py of tests/app/gateway, and tests/services/ledger/test_blocked.py have it.
 RENEWALS = {
     "a store's user or password in a file or a command's output": (
         "running calls and open connections; new ones have the new login",
@@ -348,7 +349,44 @@ RENEWALS = {
         "log `configuration.waits`",
     ),
     "a provider or a model goes from the file": ("running calls", "nothing", "log `configuration.reloaded`"),
+    "the authorities that are trusted (`SSL_CERT_FILE`, `SSL_CERT_DIR`)": (
+        "open connections; new ones trust what is there now, or what was before where the file cannot be used",
+        "nothing",
+        "log `tls.authorities_reloaded`, `tls.authorities_invalid`",
+    ),
+    "the file of a Google service account, or of AWS's profiles": (
+        "running calls; new ones have its credentials ten seconds later, or at once where the former are refused",
+        "nothing; calls at that provider while neither holds",
+        "attempts `provider_auth`",
+    ),
+    "the schema, while another transaction has a table (`holeshot migrate`)": (
+        "calls, and all that is stored; it waits, for ten minutes at most (`--wait`)",
+        "then the migration, with nothing changed",
+        "on its standard error the process, its role and since when, after two seconds and then every ten",
+    ),
 }
+# Likewise, as test_signs_of_life.py, test_malformed.py and test_api_reports.py of tests/app/gateway have it.
+DEMANDS = {
+    "a model is silent within its answer": (
+        "the answer, up to `stall_timeout_s`; with `keepalive_s` a sign of life in each silence, in its API's own way",
+        "without `keepalive_s`, answers that a proxy cuts before",
+        "a cut answer's row: 499 `client_disconnected`",
+    ),
+    "a request's headers are longer than `connections.headers_max_kb`": (
+        "all other requests",
+        "that one, and its connection",
+        "431, an error `headers_too_large` that names the limit; log `request.refused`",
+    ),
+    "pages and scrapes of 2,000 models are read": (
+        "streams: these are made and sent in slices, between which calls go on",
+        "nothing",
+        "`holeshot_loop_longest_turn_seconds`, by what took it",
+    ),
+}
+OF_DEMANDS = """## What clients, proxies and operators ask for
+
+| what | is kept | is lost | is told |
+|---|---|---|---|"""
 WHILE_IT_RUNS = """## Changed while it runs
 
 | what | goes on | ends | is told |
@@ -406,7 +444,14 @@ def page() -> str:
             sight = sights[name]
             lines.append(line(name, sight))
         lines.append("")
-    for title, rows in ((OF_NAMES, NAMES), (OVER_A_RESTART, RESTARTS), (WHILE_IT_RUNS, RENEWALS), (OF_ALERTS, ALERTS)):
+    told = (
+        (OF_NAMES, NAMES),
+        (OVER_A_RESTART, RESTARTS),
+        (WHILE_IT_RUNS, RENEWALS),
+        (OF_DEMANDS, DEMANDS),
+        (OF_ALERTS, ALERTS),
+    )
+    for title, rows in told:
         lines += [title, *(f"| {' | '.join((what, *said))} |" for what, said in rows.items()), ""]
     return "\n".join(lines).rstrip() + "\n"
 
