@@ -11,6 +11,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import uuid4
 
+import aiohttp
 import msgspec
 import pytest
 
@@ -342,3 +343,14 @@ async def test_who_waits_too_long_for_another_replay_is_told_to_ask_again(serve:
 
 def test_a_request_waits_eight_seconds_for_another_replay() -> None:
     assert inspect.signature(Replays).parameters["turn_s"].default == 8
+
+
+@pytest.mark.parametrize("path", ["/metrics", "/api/history"])
+async def test_a_long_answer_s_head_has_its_length_and_nothing_follows_it(serve: Serve, path: str) -> None:
+    async with serve() as running, aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=1)) as http:
+        for _ in range(2):  # what followed would be read as the next answer
+            async with http.head(f"{running.url}{path}", headers={"accept-encoding": "identity"}) as head:
+                assert (head.status, await head.read()) == (200, b"")
+                assert int(head.headers["content-length"]) > 200
+            async with http.get(f"{running.url}{path}", headers={"accept-encoding": "identity"}) as whole:
+                assert len(await whole.read()) == int(whole.headers["content-length"])

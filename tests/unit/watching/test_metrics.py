@@ -467,3 +467,14 @@ async def test_workers_gauges_are_put_together_as_their_family_says(
         worker.read_series(family, lambda known=known: known)  # type: ignore[misc]  # a default argument binds it
         await page_of(worker)
     assert at(await page_of(workers[0]), "x") == expected
+
+
+async def test_a_page_of_thousands_of_models_is_made_in_parts_of_which_none_is_long() -> None:
+    metrics = Metrics(dict)
+    of_models = Family("of_models", "One for each model.", "gauge", ("model",))
+    metrics.read_many(of_models, lambda: (((f"model-{number}",), 1.0) for number in range(20_000)))
+    parts, _ = await metrics.parts()
+    page, _ = await metrics.render()
+    assert b"".join(parts) == page
+    assert len(page) > 500_000
+    assert max(map(len, parts)) < 64 * 1024
