@@ -25,6 +25,8 @@ from gateway.app.engine import Engine, Runtime, UnrecordedEvents
 from gateway.app.gauges import add_budgets, add_gauges, add_health, readiness
 from gateway.app.ledgers_on_redis import LedgersOnRedis
 from gateway.app.left_running import LeftRunning
+from gateway.app.makers_on_disk import KEPT_S as MAKERS_KEPT_S
+from gateway.app.makers_on_disk import MakersOnDisk
 from gateway.app.named_rows import NamedRows
 from gateway.app.recorders import SPOOL_WITHIN_S, Recorders, StartupHistory
 from gateway.app.routes import application
@@ -215,12 +217,12 @@ class Gateway:
                     names=names,
                     clock=runtime.clock,
                 ),
-                None if self._response_store is None else RedisNames(self._response_store, MAKERS_PREFIX, self._kept_s),
+                self._makers(settings, own_key),
             ),
             intake=intake,
             bodies=bodies,
             tracing=self.tracing,
-            responses=self._stored_responses(settings, own_key),
+            responses=self._stored_responses(settings),
             memory=self._answer_memory(settings),
             refusals=Refusals(
                 self.metrics.refused,
@@ -389,7 +391,7 @@ class Gateway:
         if not self._names_on_disk:
             return None
         self.context.responses.on_left = self._history.count_background
-        left = LeftRunning(self.context, self._names_on_disk[-1], clock=self._runtime.clock)
+        left = LeftRunning(self.context, self._names_on_disk[1], clock=self._runtime.clock)
         self._tasks.start(left.run())
         return left
 
@@ -415,20 +417,35 @@ class Gateway:
             )
         return AnswerMemory(settings.responses_memory, clock=clock, start=self._tasks.start, sealed=sealed)
 
-    def _stored_responses(self, settings: Settings, own_key: str) -> StoredResponses:
-        """Return the memory of what lies at providers, which other replicas find in Redis, or the next start on disk.
+    def _open_names(self, settings: Settings, own_key: str) -> Sequence[LedgerNames]:
+        """Return what is known over a restart without Redis: names, what runs in the background, makers of thoughts.
 
         The hashes there are not keyed by the database's password, which may change. What must be read again is sealed
         with it where there is nothing better.
         """
+        if self._response_store is not None or self._runtime.store is not None:
+            return ()
         secret = (settings.page.signing_key.get_secret_value() or own_key).encode()
         seal = secret or signing_secret(settings).encode()
-        if self._response_store is None and self._runtime.store is None:
-            self._names_on_disk = [
-                LedgerNames(self.ledger, self._database, secret, kind=kind, ttl_s=self._kept_s, seal=seal)
-                for kind in ("name", "background")
-            ]
-        on_disk, begun_on_disk = self._names_on_disk or (None, None)
+        return [
+            LedgerNames(self.ledger, self._database, secret, kind=kind, ttl_s=ttl_s, seal=seal)
+            for kind, ttl_s in (
+                ("name", self._kept_s),
+                ("background", self._kept_s),
+                ("maker", lambda: min(MAKERS_KEPT_S, self._kept_s())),
+            )
+        ]
+
+    def _makers(self, settings: Settings, own_key: str) -> RedisNames | MakersOnDisk | None:
+        """Return where it is known who made reasoning, beside the memory of this process."""
+        self._names_on_disk = self._open_names(settings, own_key)
+        if self._response_store is not None:
+            return RedisNames(self._response_store, MAKERS_PREFIX, self._kept_s)
+        return MakersOnDisk(self._names_on_disk[2], lambda: self.context.fleet) if self._names_on_disk else None
+
+    def _stored_responses(self, settings: Settings) -> StoredResponses:
+        """Return the memory of what lies at providers, which others find in Redis, or the next start on disk."""
+        on_disk, begun_on_disk, _ = self._names_on_disk or (None, None, None)
         return StoredResponses(
             settings.response_ids_ttl_s,
             clock=self._runtime.clock,

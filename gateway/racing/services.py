@@ -174,6 +174,9 @@ MOST_MAKERS = 100_000  # pieces of reasoning, of some 200 bytes each
 class SharedNames(Protocol):
     """What all replicas know, each for a while."""
 
+    def wants(self, maker: Maker) -> bool:
+        """Return whether what this one has made is to be told."""
+
     async def share(self, name: str, value: str) -> None:
         """Tell the others; without effect if they cannot be reached."""
 
@@ -194,8 +197,9 @@ class Makers:
 
     def remember(self, reasoning: bytes, maker: Maker) -> None:
         """Remember who made it, or could read it."""
-        if self._keep(reasoning, maker) and self._shared is not None and self._start is not None:
-            self._start(self._shared.share(reasoning.hex(), msgspec.json.encode(maker).decode()))
+        is_new, shared = self._keep(reasoning, maker), self._shared
+        if is_new and shared is not None and self._start is not None and shared.wants(maker):
+            self._start(shared.share(reasoning.hex(), msgspec.json.encode(maker).decode()))
 
     def watched(
         self,

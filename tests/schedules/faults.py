@@ -280,6 +280,11 @@ RESTARTS = {
         "nothing; of more than 1,000 the oldest wait for their client's look",
         "log `responses.left_running`",
     ),
+    "who made thoughts that another account would drop in silence": (
+        "the account, for 7 days, where the fleet has several; a conversation goes on at its maker",
+        "nothing; while the database is away for half a second: any account may be asked",
+        "what an account is not sent: `x-holeshot-dropped`",
+    ),
     "conversations that only the gateway keeps (`responses_memory`)": (
         "nothing",
         "all",

@@ -7,8 +7,8 @@ import pytest
 
 from providers.simulator.script import Raw, Status, Step
 from tests.app.gateway.running_gateway import MODEL, Serve
-from tests.app.gateway.test_dialects import MESSAGE_BYTES, event, speaking
-from tests.app.gateway.test_moved_conversations import MESSAGES, asked
+from tests.app.gateway.test_dialects import MESSAGE_BYTES, RESPONSE_BYTES, event, speaking
+from tests.app.gateway.test_moved_conversations import MESSAGES, REASONING, RESPONSES, THOUGHT, Made, asked
 
 MADE = [
     Raw(
@@ -21,11 +21,11 @@ USER = {"role": "user", "content": "Hi"}
 BROKEN: list[Step] = [Status(500, {"error": {"message": "broken"}})]
 
 
-def config(claude: str, mode: str, **provider: str) -> dict[str, Any]:
+def config(claude: str, mode: str, api: str = "messages", **provider: str) -> dict[str, Any]:
     names = ("alpha", "beta")
     deployments = [{"deployment": f"{name}/{MODEL}", "same_as": claude} for name in names]
     return {
-        "providers": {name: speaking("messages", **provider) for name in names},
+        "providers": {name: speaking(api, **provider) for name in names},
         "models": {MODEL: {"race": {"mode": mode}, "deployments": deployments}},
     }
 
@@ -75,3 +75,58 @@ async def test_they_are_raced_where_both_can_read_them(serve: Serve, claude: str
                 assert "x-holeshot-dropped" not in response.headers
         for name in ("alpha", "beta"):
             assert MESSAGES.mark in json.dumps(running[name].received[-1].body), name
+
+
+CHAT = MESSAGES._replace(
+    path="/v1/chat/completions",
+    body={
+        "messages": [USER, {"role": "assistant", "content": "Hello", "thinking_blocks": [THOUGHT]}, USER],
+        "reasoning_effort": "low",
+    },
+)
+MADE_BY_RESPONSES = [
+    Raw(event("response.output_item.done", output_index=0, item=REASONING) + RESPONSE_BYTES, token=True)
+]
+
+
+@pytest.mark.parametrize("mode", ["single", "race"])
+@pytest.mark.parametrize(
+    ("made", "model", "steps"),
+    [
+        (MESSAGES, "claude-sonnet-5-5", MADE),
+        (CHAT, "claude-sonnet-5-5", MADE),
+        (RESPONSES, "gpt-6.2", MADE_BY_RESPONSES),
+    ],
+    ids=["messages", "chat", "responses"],
+)
+async def test_after_a_restart_without_redis_they_go_back_to_their_maker_alone(
+    serve: Serve, made: Made, model: str, steps: list[Step], mode: str
+) -> None:
+    settings = config(model, mode, api=made.api)
+    first = {"input": [USER]} if made is RESPONSES else {"messages": [USER]}
+    async with serve(alpha=steps, beta=steps, config=settings) as running:
+        running.prefer("alpha", "beta", first_s=5.0)
+        async with running.post(asked(made, **first, stream=True), path=made.path) as response:
+            await response.read()
+            maker = response.headers["x-holeshot-provider"]
+        await running.rows("select * from stored_names")
+    other = "beta" if maker == "alpha" else "alpha"
+    async with serve(alpha=steps, beta=steps, config=settings) as running:
+        running.prefer(other, maker, first_s=5.0)
+        for _ in range(2):
+            async with running.post(asked(made, stream=True), path=made.path) as response:
+                await response.read()
+            assert response.headers["x-holeshot-provider"] == maker
+        assert running[other].received == []
+        rows = await running.rows("select * from stored_names where known like '%account%'")
+        assert rows
+        assert "made elsewhere" not in f"{rows}"
+
+
+async def test_where_one_account_can_be_asked_nothing_is_kept_of_who_made_them(serve: Serve) -> None:
+    settings = config("claude-sonnet-5-5", "single", account="acme")
+    async with serve(alpha=MADE, beta=MADE, config=settings) as running:
+        for messages in ({"messages": [USER]}, {}):
+            async with running.post(asked(MESSAGES, stream=True, **messages), path=MESSAGES.path) as response:
+                await response.read()
+        assert await running.rows("select * from stored_names") == []

@@ -94,7 +94,7 @@ async def test_a_name_is_looked_for_when_the_database_is_back_and_until_then_nob
 
 async def test_an_ordinary_call_asks_the_database_for_no_name(serve: Serve) -> None:
     async with serve() as running:
-        [names, _] = running.gateway._names_on_disk
+        [names, *_] = running.gateway._names_on_disk
         async with running.chat() as response:
             await response.read()
         body = {"model": MODEL, "input": "Hi"}

@@ -101,6 +101,9 @@ class Shared:
         self.told: dict[str, str] = {}
         self.asked = 0
 
+    def wants(self, maker: Maker) -> bool:
+        return maker is not None
+
     async def share(self, name: str, value: str) -> None:
         self.told[name] = value
 

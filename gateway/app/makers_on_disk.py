@@ -1,0 +1,58 @@
+"""Who made thoughts that another account would drop in silence: in the ledger, for a restart without Redis.
+
+Thoughts carry a signature that only their vendor can read, so a request does not say whose account they are of. Only of
+deployments whose vendor drops what another account made is this kept, where the fleet has several such accounts.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping
+
+from gateway.core.calls import Maker
+from gateway.core.errors import NamesUnreachable
+from gateway.fleet.fleet import Fleet
+from gateway.ledger import LedgerNames
+
+KEPT_S = 7 * 86_400.0
+LOOK_S = 0.5  # a call waits no longer for a database that is away
+_BOUND = "account"
+
+
+class MakersOnDisk:
+    """Names as ``Makers`` shares them. ``fleet`` returns the one that is in force."""
+
+    def __init__(self, names: LedgerNames, fleet: Callable[[], Fleet]) -> None:
+        self._names = names
+        self._fleet = fleet
+        self._seen: Fleet | None = None
+        self._accounts: Mapping[str, str | None] = {}  # by deployment; none where there is one account at most
+
+    def wants(self, maker: Maker) -> bool:
+        """Return whether it matters who made it: another account could be asked, and would drop it."""
+        return maker.deployment in self._bound()
+
+    async def share(self, name: str, value: str) -> None:
+        """Store who made it."""
+        self._names.tell(None, (name,), value)
+
+    async def ask(self, name: str) -> str | None:
+        """Return who made it; None: it is not known, or not now."""
+        if not self._bound():
+            return None
+        try:
+            async with asyncio.timeout(LOOK_S):
+                return await self._names.ask(None, name)
+        except (NamesUnreachable, TimeoutError):
+            return None
+
+    def _bound(self) -> Mapping[str, str | None]:
+        fleet = self._fleet()
+        if fleet is not self._seen:
+            self._seen = fleet
+            found = {
+                each.name: each.account
+                for model in fleet.models.values()
+                for each in model.deployments.values()
+                if _BOUND in each.traits.bound
+            }
+            self._accounts = found if len({*found.values()}) > 1 else {}
+        return self._accounts
