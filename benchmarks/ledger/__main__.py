@@ -2,7 +2,8 @@
 
 A real Postgres, and SQLite. Asked are the views, the questions of docs/sql.md, and what the page asks at /api: each
 three times after a first one; the median is shown. Meanwhile 1,000 calls and their 2,000 attempts arrive each second
-(on SQLite 100), and are added up. All rows that were made before are in the sums, or the run fails.
+(on SQLite 100), and are added up. All rows that were made before are in the sums, or the run fails. First gateways
+start beside that ledger, and beside an empty one.
 """
 
 import asyncio
@@ -23,6 +24,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from benchmarks.harness.command import Run, Told, carry_out, command
 from benchmarks.harness.report import Grid, bad
 from benchmarks.ledger.rows import fill_by_shipping, fill_postgres, ship
+from benchmarks.ledger.starts import GOAL, Starts, measured_starts
 from gateway.core.reports import By, CallsWanted, Ended, HeatMetric, HeatWanted, HistoryWanted, Window
 from gateway.ledger import LedgerReports, Reader, Replays, create_engine, is_sqlite, migrate, queries
 from gateway.ledger.folding import fold_all
@@ -70,6 +72,7 @@ class Measured(msgspec.Struct, frozen=True):
     timings: list[Timing]
     bytes_per_call: Mapping[str, float]
     ship_ms: list[float]  # each second's rows
+    starts: Starts
 
 
 def main() -> None:
@@ -100,6 +103,9 @@ async def _measure(name: str, number: int, run: Run) -> Measured:
                 await fill_by_shipping(engine, number, made)
         await _check_sums(engine, number)
         sizes = await _sizes(engine, url)
+        async with database(name) as empty_url:
+            await migrate(empty_url)
+            starts = await measured_starts(url, empty_url)
         questions = await _questions(name, url)
         reports = open_reports(url)
         last_first.push_async_callback(reports.aclose)
@@ -121,7 +127,7 @@ async def _measure(name: str, number: int, run: Run) -> Measured:
             arriving.cancel()
             await asyncio.gather(arriving, return_exceptions=True)
         ship_ms = [each * 1000 for each in taken_s]
-        return Measured(name, number, timings, {table: size / number for table, size in sizes.items()}, ship_ms)
+        return Measured(name, number, timings, {table: size / number for table, size in sizes.items()}, ship_ms, starts)
 
 
 @asynccontextmanager
@@ -194,6 +200,11 @@ def _grid(found: Measured) -> Grid:
 
 
 def _lines(found: Measured) -> Iterator[str]:
+    starts = found.starts
+    yield (
+        f"{found.database}: a start takes {starts.with_calls_ms:,.0f} ms until ready, beside an empty ledger "
+        f"{starts.with_none_ms:,.0f} ms: {starts.times:.2f} times as long (goal: at most {GOAL:g})"
+    )
     if found.ship_ms:
         behind = sum(each > 1000 for each in found.ship_ms)
         yield (
