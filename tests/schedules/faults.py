@@ -257,51 +257,97 @@ Faults of the stores, and of the resolver, hold up no call ([production](../prod
 """
 
 
-# What no simulated call shows: what is kept, lost and told, as test_restart.py and test_kept_over_restarts.py of
-# tests/app/gateway have it.
+# What no simulated call shows: what is kept, lost and told, and the test that has it, below tests/.
 RESTARTS = {
     "dollars spent by clients, teams, end users and models": (
         "all that the ledger has of this day and month; of end users the 50,000 that spent most",
         "what running calls had cost when a process was killed",
         "while the database does not tell: log `limits.not_recollected`, `limits.payers_not_recollected`",
+        "app/gateway/test_restart.py, services/gateway/test_killed_at_any_moment.py",
     ),
     "the same, while the database is away": (
         "what the spool has of this day and month, until the database tells all",
         "until then, what is in the database alone",
         "log `limits.not_recollected`",
+        "app/gateway/test_restart.py",
+    ),
+    "requests and tokens of this minute (`rpm`, `tpm`)": (
+        "nothing",
+        "all: a client may send a minute's worth again",
+        "nothing",
+        "",
+    ),
+    "what races have cost today (their budget)": (
+        "all that the ledger has",
+        "what running calls had cost when a process was killed",
+        "as of clients' dollars",
+        "app/gateway/test_health_gauges.py",
+    ),
+    "the leaderboard, and how long streams pause": (
+        "of the last day what the ledger has, with the last ten minutes",
+        "what no row says",
+        "log `steering.recollected`, or `steering.not_recollected`; `/health/ready`: `history`",
+        "services/ledger/test_remembered.py, app/gateway/test_restart.py",
+    ),
+    "pauses after a 429, and breakers": (
+        "nothing",
+        "all: one call tries each again, and another answers it",
+        "the attempt's row",
+        "",
+    ),
+    "what refusals have taught of models (fields, forms, lengths)": (
+        "nothing",
+        "all: each is learnt again by one request, which is then sent as the model takes it",
+        "as the first time: `x-holeshot-dropped`",
+        "with Redis: services/gateway/test_shared_facts.py",
+    ),
+    "alerts that are open, and messages that wait": (
+        "all, in the database",
+        "nothing",
+        "nothing: none is sent twice",
+        "unit/alerts/test_watch.py",
+    ),
+    "sessions of the page": (
+        "all, with `page.signing_key` or SQLite; with Postgres and its password as long as that stays",
+        "nothing",
+        "who is signed out signs in again",
+        "app/gateway/test_session_attacks.py",
     ),
     "responses, conversations, containers, files that a provider stores": (
         "who may name them, by [hashes in the ledger](../security.md#names-of-what-lies-at-providers)",
         "nothing, after a `kill -9` neither",
         "while the database is away: 503, an error `stored_names_unreachable`, `retry-after: 1`",
+        "app/gateway/test_kept_over_restarts.py, services/gateway/test_killed_at_any_moment.py",
     ),
     "responses that run in the background": (
         "the same, and what limits count; the gateway asks until it sees the end, which is a row with the cost",
         "nothing; of more than 1,000 the oldest wait for their client's look",
         "log `responses.left_running`",
+        "app/gateway/test_kept_over_restarts.py",
     ),
     "who made thoughts that another account would drop in silence": (
         "the account, for 7 days, where the fleet has several; a conversation goes on at its maker",
-        "nothing; while the database is away for half a second: any account may be asked",
+        "nothing; while the database does not answer within half a second any account may be asked",
         "what an account is not sent: `x-holeshot-dropped`",
+        "app/gateway/test_bound_to_accounts.py",
     ),
     "conversations that only the gateway keeps (`responses_memory`)": (
         "nothing",
         "all",
         "404, an error `previous_response_not_found` that names `redis_url`",
+        "app/gateway/test_kept_over_restarts.py",
     ),
-}
-# As tests/services/gateway/test_two_ledgers.py has it.
-RESTARTS |= {
     "two ledgers use one Redis and `redis_prefix` (staging beside production)": (
         "all calls; each one's spending counts in the other's limits",
         "each one's own limits and standings",
         "log `ledger.two_on_redis`, once an hour; `/health/ready`: `redis.other_ledger`",
+        "services/gateway/test_two_ledgers.py",
     ),
     "the ledger's database is dropped and made again, beside the same Redis": (
         "what Redis has: limits go on",
         "what only the database had",
         "log `ledger.former_on_redis`, once, three minutes after the start",
+        "services/gateway/test_two_ledgers.py",
     ),
 }
 # Likewise, as tests/app/http/test_several_addresses.py has it.
@@ -336,8 +382,8 @@ OVER_A_RESTART = """## Over a restart
 What only memory knows ends with its process, unless Redis has it. At a start without Redis, or after Redis lost its
 data:
 
-| what | is kept | is lost | is told |
-|---|---|---|---|"""
+| what | is kept | is lost | is told | tried by |
+|---|---|---|---|---|"""
 
 
 # Likewise, as test_rotated_passwords.py and test_renewed_certificates.py of tests/services/gateway, test_reload.py and
