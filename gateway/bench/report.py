@@ -31,6 +31,8 @@ from gateway.bench.figures import (
     share_difference,
 )
 from gateway.bench.plan import Key, Plan, Sample, expected_answer, read_way
+from gateway.core.terminal_text import counted
+from gateway.steering import BURST_TOKENS
 
 # Verdicts: comparisons of two deployments by the same requests of the same rounds, in words. The two answers to the
 # same request of a round are compared by the logarithm of their ratio, so one slow answer does not outweigh many
@@ -38,6 +40,7 @@ from gateway.bench.plan import Key, Plan, Sample, expected_answer, read_way
 # figures and levels of the bench; the interval is the bootstrap's, of this one comparison.
 
 NOTICED = 0.10  # less time, or cost: the difference for which the number of rounds is computed that would show it
+_LITTLE_MORE = 0.05  # requests a call, beyond a budget
 _OTHER_LENGTH = 0.10  # if the mean lengths of answers differ by more than this, the verdict has a note
 
 
@@ -392,6 +395,21 @@ def few_calls(of: Report) -> list[str]:
         each = ", ".join(f"{name} {number_}" for name, number_ in sorted(failed.items(), key=lambda item: -item[1]))
         words.append(f"requests that failed at providers, also where another answered the call: {each}")
     return words
+
+
+def saved_up(of: Report) -> list[str]:
+    """Return what the extra requests that a budget begins with may add to a call, if that is not little."""
+    raced = [each for each in of.plan.contenders if of.plan.raced and (read_way(each.name).budget or 0) > 0]
+    calls = min((cell.requests for cell in of.cells if cell.kind == ALL), default=0)
+    more = BURST_TOKENS * of.sittings / calls if calls else 0.0
+    if not raced or more <= _LITTLE_MORE:
+        return []
+    words = (
+        f"budgets begin with {BURST_TOKENS:g} extra requests saved up, as in a gateway that starts: of {calls} calls"
+        f" of a way in {counted(of.sittings, 'sitting')} up to {more:.2f} a call beyond its budget; the more calls in"
+        " one sitting, the nearer to what it takes in the long run"
+    )
+    return [words]
 
 
 def method(plan: Plan) -> list[str]:

@@ -9,7 +9,7 @@ from gateway.bench.figures import ALL, Cell
 from gateway.bench.gate import label_of, table_head, table_row
 from gateway.bench.page import scale_of
 from gateway.bench.plan import Plan, expected_answer, read_way
-from gateway.bench.report import Report, few_calls, number, shown
+from gateway.bench.report import Report, few_calls, number, saved_up, shown
 
 _COLUMNS: Mapping[str, str] = {
     "ttft_p50_ms": "first token, ms: p50",
@@ -41,7 +41,7 @@ def markdown(report: Report, picture: str | None) -> str:
     lines += ["", *(f"- Sure: {words}." for words in sure or ())]
     if len(sure) < len(report.verdicts):
         lines.append(f"- Not sure: {len(report.verdicts) - len(sure)} of {len(report.verdicts)} comparisons.")
-    lines += [f"- {words[0].upper()}{words[1:]}." for words in few_calls(report)]
+    lines += [f"- {words[0].upper()}{words[1:]}." for words in (*few_calls(report), *saved_up(report))]
     return "\n".join([*lines, "", *_how(report), ""])
 
 
@@ -74,8 +74,9 @@ def _cells(report: Report) -> list[Cell]:
 
 _WIDTH, _LEFT, _RIGHT = 760, 150, 150
 _ROW, _HEAD, _AXIS, _GAP = 20, 30, 24, 8
-_COLOURS = ("#2a68d8", "#b45700", "#7d45cf", "#0a7d86", "#b42e7b", "#667400", "#b03a22", "#2b7a3b")
-_ON_DARK = ("#74aaff", "#f4a95c", "#bb9bfa", "#4fc8d2", "#f484bd", "#c1ce58", "#ee8068", "#6dd483")
+# The first of the page's series (gateway/page/assets/style.css), on light and on dark ground.
+_COLOURS = ("#4379de", "#af7832", "#1b5920", "#d20f92", "#362748", "#2b6a6a", "#726907", "#5518b1")
+_ON_DARK = ("#3e80fb", "#ed9900", "#b8fbb2", "#f53297", "#d2aefb", "#4ec1be", "#8f8916", "#a28cd2")
 _PANELS = (("Time to the first token, ms", "ttft"), ("Time to the last token, ms", "total"))
 _SHARES = ("p50", "p95", "p99")
 

@@ -13,7 +13,7 @@ from gateway.app.gateway import Gateway
 from gateway.bench.figures import ALL, Cell
 from gateway.bench.measuring import Measured, request_for
 from gateway.bench.plan import Contender, Key, Lengths, OwnPrompts, Plan, Sample, Way, expected_answer, read_way
-from gateway.bench.report import Report, few_calls, shown
+from gateway.bench.report import Report, few_calls, saved_up, shown
 from gateway.bench.running import Cost, cost_of
 from gateway.cli.bench_field import MOMENTS, Wanted, money, with_providers
 from gateway.cli.configuration import read_settings
@@ -331,7 +331,7 @@ def write_ways(report: Report, journal: Path) -> None:
         say("no difference is sure yet")
     elif len(sure) < len(report.verdicts):
         prose(f"not sure: {len(report.verdicts) - len(sure)} of {len(report.verdicts)} comparisons (--json lists them)")
-    for words in few_calls(report):
+    for words in (*few_calls(report), *saved_up(report)):
         prose(f"note: {words}")
     if not report.is_whole:
         prose(f"note: {report.requests} of {plan.requests} calls were made; holeshot bench --resume {journal} goes on")

@@ -9,6 +9,7 @@ from .budget import hedged_at_s as hedged_at_s
 from .budget import raced_share as raced_share
 from .candidates import Terms as Terms
 from .constants import BUCKETS as BUCKETS
+from .constants import BURST_TOKENS as BURST_TOKENS
 from .constants import CONVERSATION_BYTES as CONVERSATION_BYTES
 from .constants import EXPLORE_NEW_SHARE as EXPLORE_NEW_SHARE
 from .constants import PREFIX_BYTES as PREFIX_BYTES

@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+import re
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -13,14 +14,16 @@ from gateway.api.request import ParsedRequest
 from gateway.bench.figures import Draws, Estimate, calls_needed, log_ratio
 from gateway.bench.measuring import Measured, Moments, request_for
 from gateway.bench.plan import Contender, Key, Plan, Sample, Way, read_ways, turns
-from gateway.bench.report import few_calls, report, verdicts
+from gateway.bench.report import few_calls, report, saved_up, verdicts
 from gateway.bench.running import AT_ONCE, Bench, Cost, Pace, Past, Purse, new_journal
+from gateway.bench.ways import _COLOURS, _ON_DARK
 from gateway.cli.bench_field import ProgressDisplay, shown_progress
 from tests.unit.bench.coverage import WORLDS, World
 from tests.unit.bench.samples import plan, sample
 from tests.unit.racing.virtual_time import run
 
 NAMES = ("single", "0.1", "1.0")
+ROOT = Path(__file__).resolve().parents[3]
 
 
 def of_ways(**changed: Any) -> Plan:
@@ -106,6 +109,28 @@ def test_a_quantile_of_too_few_calls_says_so(calls: int, words: list[str]) -> No
     samples = [sample(key) for round_ in range(calls) for turn in turns(of, round_) for key in turn.keys]
     assert few_calls(report(of, samples, sittings=1, at_most_usd=0.0)) == words
     assert (calls_needed(0.95), calls_needed(0.99)) == (72, 368)
+
+
+@pytest.mark.parametrize(("calls", "sittings", "more"), [(30, 1, "0.67"), (100, 2, "0.40"), (400, 1, None)])
+def test_what_budgets_begin_with_is_told_where_it_is_much_of_the_requests(
+    calls: int, sittings: int, more: str | None
+) -> None:
+    of = of_ways(rounds=calls)
+    samples = [sample(key) for round_ in range(calls) for turn in turns(of, round_) for key in turn.keys]
+    told = saved_up(report(of, samples, sittings=sittings, at_most_usd=0.0))
+    assert len(told) == (more is not None)
+    assert more is None or f"up to {more} a call beyond its budget" in told[0]
+    alone = plan("single", "0", raced=("a/m", "b/m"), rounds=calls)
+    samples = [sample(key) for round_ in range(calls) for turn in turns(alone, round_) for key in turn.keys]
+    assert saved_up(report(alone, samples, sittings=1, at_most_usd=0.0)) == []
+
+
+def test_the_picture_has_the_colours_of_the_page() -> None:
+    style = (ROOT / "gateway" / "page" / "assets" / "style.css").read_text(encoding="utf-8")
+    series = re.findall(r"--series-([0-7]): light-dark\((#\w+), (#\w+)\)", style)
+    drawn = (ROOT / "docs" / "pictures" / "ways.svg").read_text(encoding="utf-8")
+    assert [(light, dark) for _, light, dark in series] == list(zip(_COLOURS, _ON_DARK, strict=True))
+    assert {each for _, *both in series for each in both} <= set(re.findall(r"#[0-9a-f]{6}", drawn))
 
 
 class Answers:
