@@ -16,8 +16,8 @@ from gateway.api.context import CONTEXT, Context
 from gateway.api.fitting import Question, fitted
 from gateway.api.json_body import CHARS_PER_TOKEN, size_class
 from gateway.api.overrides import RaceOverride, with_override
-from gateway.api.plan_call import resolved_objective
 from gateway.api.request import Needs
+from gateway.api.shapes import resolved_objective
 from gateway.core.attempts import AnswerKind
 from gateway.core.calls import CallKind
 from gateway.core.errors import InvalidRequest, ModelNotFound, NoDeploymentFits, NothingEnabled

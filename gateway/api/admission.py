@@ -14,6 +14,7 @@ from gateway.api.client import Client
 from gateway.api.context import CONTEXT, Context
 from gateway.api.headers import PLAN_HEADER, is_wanted
 from gateway.api.json_body import JSON, read_tags
+from gateway.core.calls import Envelope
 from gateway.core.errors import Overloaded
 from gateway.limits import Begun, LimitReached
 from providers import redact_word
@@ -54,12 +55,14 @@ def client_context_of(request: web.Request, context: Context, admitted: Admitted
     return ClientContext(
         client=client,
         received=admitted.received,
-        headers=headers.for_upstream(request.headers, request_id),
+        envelope=Envelope(
+            headers=headers.for_upstream(request.headers, request_id),
+            request_id=None if request_id is None else redact_word(request_id),
+        ),
         tags=tags,
         begun=begun,
         levels=levels,
         end_user=end_user,
-        request_id=None if request_id is None else redact_word(request_id),
         explain=PLAN_HEADER in request.headers and is_wanted(request.headers),
         session=session,
         parent=None if context.tracing.own is None else headers.trace(request.headers),

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from operator import attrgetter
 from typing import Protocol, TypeVar
 
 import msgspec
@@ -11,7 +10,7 @@ from gateway.api.agent_sessions import SESSION
 from gateway.api.client import Client
 from gateway.api.json_body import tags_of_metadata
 from gateway.api.payers import END_USER, TEAM, EndUser
-from gateway.core.calls import Call, Level, Stamp
+from gateway.core.calls import Caller, Envelope, Level
 from gateway.core.ids import TraceContext
 from gateway.fleet.fleet import Fleet
 from gateway.limits import Begun, Limits
@@ -98,7 +97,6 @@ class CallContext:
 
 
 NO_LEVELS: Sequence[Level] = ()
-_stamped = attrgetter(*Stamp.__struct_fields__)  # of a call that has it already
 
 
 class ClientContext(msgspec.Struct, frozen=True, kw_only=True):
@@ -106,9 +104,8 @@ class ClientContext(msgspec.Struct, frozen=True, kw_only=True):
 
     client: Client
     received: CallBody | None = None  # its body, released when it is not needed any more
-    headers: Mapping[str, str] = {}  # to be sent upstream
+    envelope: Envelope = Envelope()
     tags: Mapping[str, str] = {}
-    request_id: str | None = None
     explain: bool = False  # whether the response explains the plan
     begun: Begun | None = None  # what limits have counted of it
     levels: Sequence[Level] = ()  # the accounts whose limits count the call, as far as known before its body is read
@@ -117,15 +114,11 @@ class ClientContext(msgspec.Struct, frozen=True, kw_only=True):
     parent: TraceContext | None = None  # the client's trace; None: none, or calls are not traced
     received_at: float | None = None  # when the body was complete, monotonic seconds; None: now
 
-    def stamp(
-        self, context: CallContext, fields: Mapping[str, msgspec.Raw], first: Call | None, session: str | None
-    ) -> Stamp:
-        """Return the stamp of the call with these ``fields``; ``first`` is the call as built for its first model.
+    def caller(self, context: CallContext, fields: Mapping[str, msgspec.Raw], session: str | None) -> Caller:
+        """Return by whom a call with these ``fields`` is, from now on.
 
         ``session``: the agent's, as its headers or its body name it.
         """
-        if first is not None:
-            return Stamp(*_stamped(first))
         services, tracing = context.services, context.tracing.own
         received_at = services.clock() if self.received_at is None else self.received_at
         call_id, levels, tags = services.new_id(), self.levels, self.tags
@@ -139,10 +132,14 @@ class ClientContext(msgspec.Struct, frozen=True, kw_only=True):
         if self.end_user is not None and (found := self.end_user.of(fields)) is not None:
             levels, tags = (*levels, found[1]), {**tags, END_USER: found[0]}
         trace = None if tracing is None else tracing.trace(call_id, self.parent)
-        return Stamp(
+        return Caller(  # not by name, which costs more
             call_id,
             received_at,
             services.utc_now(),
+            context.replica,
+            context.settings.region,
+            self.client.name,
+            self.envelope,
             tags,
             levels,
             trace,

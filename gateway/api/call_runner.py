@@ -148,7 +148,7 @@ class FallbackChain:
             self.use(following)
         self._first_call = call = self.planned.call
         has_others = bool(self._wanted or self.planned.model.fallbacks or self._failed)
-        self.hedges = has_others and not call.stateful and self._may_fall_back
+        self.hedges = has_others and not call.asked.stateful and self._may_fall_back
         return self.planned
 
     async def following(self, errors: Sequence[tuple[str, ApiError]]) -> PlannedCall | None:
@@ -201,7 +201,7 @@ class FallbackChain:
     def use(self, planned: PlannedCall) -> None:
         """Let the model of ``planned`` be the current one: a fallback, or once more the one that was asked for."""
         self.planned = planned
-        self.hedges = not planned.call.stateful
+        self.hedges = not planned.call.asked.stateful
         self._set_headers(planned)
         if planned.model.name != self.own:
             self.response_headers[FALLBACK] = planned.model.name
@@ -381,7 +381,7 @@ class CallRunner:
                 remember_prefix(self._context, self.planned, ending)
             return ending
         finally:
-            self._context.limits.drop(self.first_call.id)
+            self._context.limits.drop(self.first_call.by.id)
 
     async def gather(self, sink: Sink, planned: PlannedCall) -> CallRecord | Unanswered:
         """Race for an answer that is committed at its end, or that passes unread. For ``run``."""
@@ -418,7 +418,7 @@ class CallRunner:
     ) -> Following:
         """Return the fallbacks that are asked beside the model of ``planned``, and explain when the next one is."""
         learnt_as = None if planned.model.tenant is None else planned.model.learnt_as
-        out = self._context.steering.not_asked(planned.names, (), learnt_as, client=self.call.client)
+        out = self._context.steering.not_asked(planned.names, (), learnt_as, client=self.call.by.client)
         if len(out) == len(planned.names):
             late_s = 0.0  # all are broken: the next model is asked at once
         elif self._all_full(planned):
@@ -487,7 +487,7 @@ class CallRunner:
         if late_s is not None and after == "auto" and call.deadline_at is not None and not planned.model.is_dear(model):
             left_s = call.deadline_at - self.open_call.services.clock()
             names = () if model is None else tuple(model.deployments)
-            takes_s = self._context.steering.first_token_s(name, names, call.prompt_class, call.prompt_tokens)
+            takes_s = self._context.steering.first_token_s(name, names, call.own.prompt_class, call.own.prompt_tokens)
             start_s = left_s - (left_s / 2 if takes_s is None else takes_s)
             late_s = late_s if start_s <= 0 else min(late_s, max(start_s, planned.plan.mostly_s))
         return late_s
@@ -508,11 +508,11 @@ class CallRunner:
         """
         line_s, hold = 0.0, self._context.limits.hold
         while True:
-            planned, call, model = self.planned, self.planned.call, self.planned.model
+            planned, by, model = self.planned, self.planned.call.by, self.planned.model
             free = {"spends": not model.is_free, "is_free": model.costs_nothing}
             try:
                 self._limit_headers = await hold(
-                    call.id, call.levels, payer_of(planned), use_of(planned), begun=self._begun, line_s=line_s, **free
+                    by.id, by.levels, payer_of(planned), use_of(planned), begun=self._begun, line_s=line_s, **free
                 )
             except LimitReached as error:
                 following = await self._fallbacks.following([(planned.model.name, error)])
@@ -579,8 +579,8 @@ class CallRunner:
     def _find_room(self, planned: PlannedCall, ending: Unanswered) -> None:
         """Note who has most room for the answer beside the prompt, of those that have refused the call for that."""
         own = self.open_call.call  # in the API in which it was asked last
-        call = own if own.model == planned.model.name else planned.call
-        if call.kind is None:
+        call = own if own.how.model == planned.model.name else planned.call
+        if call.own.kind is None:
             return
         for name, error in ending.failures:
             room = room_for(call, planned.model.deployments[name], error) if error.is_too_long else 0
@@ -611,7 +611,7 @@ class CallRunner:
 
     def _refusal(self, error: ApiError) -> "web.Response":
         """Record the call, which no model has answered; return the response of ``answer_here``, or raise ``error``."""
-        error.headers.update({"x-holeshot-call-id": self.call.id, **self.response_headers})
+        error.headers.update({"x-holeshot-call-id": self.call.by.id, **self.response_headers})
         if (own := self._answer_here(error)) is not None:
             own.headers.update(error.headers)
             self.open_call.finish(None, status_code=own.status, error_kind=None)
@@ -623,7 +623,7 @@ class CallRunner:
         """Return one error for all the failures at the model of ``planned``."""
         learnt_as = None if planned.model.tenant is None else planned.model.learnt_as
         asked = {*ending.full, *ending.asked}
-        out = self._context.steering.not_asked(planned.names, asked, learnt_as, client=self.call.client)
+        out = self._context.steering.not_asked(planned.names, asked, learnt_as, client=self.call.by.client)
         return total_failure(planned.model, planned.plan, ending, out)
 
 

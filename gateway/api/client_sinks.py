@@ -143,7 +143,7 @@ class StreamingSink(HttpSink, ClientSink):
         """Forward ``block`` unchanged."""
         if self._keep is not None:
             self._gather(block.forward)
-            if self._call.runs_on and not self.beginning:  # its client may leave, and look at it later
+            if self._call.asked.runs_on and not self.beginning:  # its client may leave, and look at it later
                 await self._keep(block.forward, self._maker)
             self.beginning = self.beginning or block.forward
         await self._send(block.forward)
@@ -165,7 +165,7 @@ class StreamingSink(HttpSink, ClientSink):
 
     async def fail(self, error: UpstreamError) -> None:
         """End the response with an error event, so that SDKs raise instead of accepting half an answer."""
-        await self._finish(self._numbered(broken(error, self._call.dialect), RaceFailed.status))
+        await self._finish(self._numbered(broken(error, self._call.asked.dialect), RaceFailed.status))
 
     async def refused(self, error: ApiError) -> bool:
         """Send an error of the gateway as an event if the response has begun; return whether it has."""
@@ -173,7 +173,7 @@ class StreamingSink(HttpSink, ClientSink):
         if self.response is None:
             return False
         with suppress(ClientGone):
-            await self._finish(self._numbered(failure(error, self._call.dialect), error.status_code))
+            await self._finish(self._numbered(failure(error, self._call.asked.dialect), error.status_code))
         return True
 
     async def refused_by(self, answer: bytes) -> None:
@@ -181,13 +181,13 @@ class StreamingSink(HttpSink, ClientSink):
         await self.stop()
         with suppress(ClientGone):
             if self.response is None:
-                await self._prepare({"x-holeshot-call-id": self._call.id})
+                await self._prepare({"x-holeshot-call-id": self._call.by.id})
             await self._finish(answer)
 
     def _numbered(self, failure: bytes, status: int) -> bytes:
         """Return an error's event with its number. Over HTTP its ``status`` is not told: the response has another."""
         del status
-        answers = self._call.dialect.answers
+        answers = self._call.asked.dialect.answers
         return failure if answers.numbered is None else answers.numbered(failure, self._latest)
 
     async def close(self) -> None:
@@ -213,8 +213,8 @@ class StreamingSink(HttpSink, ClientSink):
             return
         with suppress(ClientGone):  # the task that serves the request is cancelled for the same reason
             if self.response is None:
-                await self._prepare({"x-holeshot-call-id": self._call.id})
-            await self._send(self._call.dialect.answers.keep_alive)
+                await self._prepare({"x-holeshot-call-id": self._call.by.id})
+            await self._send(self._call.asked.dialect.answers.keep_alive)
 
     async def _prepare(self, fields: dict[str, str]) -> None:
         fields.update(self._response_headers)

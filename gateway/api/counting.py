@@ -49,7 +49,8 @@ def _counter(  # noqa: PLR0917 - as of every answer
             return None
         contents = Contents({}, parsed.size, scan_media=parsed.scan_media)
         needs = needs_of(turns, contents, media, max_tokens=None, tools=False, json_schema=False)
-        fields = headers.identifying(client_context.request_id) if client_context.request_id is not None else {}
+        request_id = client_context.envelope.request_id
+        fields = headers.identifying(request_id) if request_id is not None else {}
         return web.Response(
             body=encoded({**dict(counts.also), counts.field: max(1, needs.prompt_tokens)}),
             content_type="application/json",

@@ -309,7 +309,7 @@ class Responder:
         sink.given = self._given
         if self._parsed.remembering is not None:
             sink.remember(self._parsed.remembering, self._remember)
-        own_s, is_late = runner.planned.model.keepalive_s, call.win_on is WinOn.VALID
+        own_s, is_late = runner.planned.model.keepalive_s, call.how.win_on is WinOn.VALID
         sink.keepalive_s = own_s
         every_s = COMMENT_S if own_s is None and is_late else own_s  # the first token may be the last
         if every_s is not None:
@@ -335,7 +335,7 @@ class Responder:
             if sink.response is not None:
                 await sink.stop()
         if isinstance(record, web.Response):
-            record.headers.update(headers.identifying(runner.call.request_id or runner.call.id))
+            record.headers.update(headers.identifying(runner.call.by.envelope.request_id or runner.call.by.id))
             return record
         if self._given is not None and sink.winner is not None:
             self._given.add(sink.body)
@@ -349,15 +349,15 @@ class Responder:
 
     async def _whole(self) -> web.StreamResponse:
         call = self._runner.call
-        requests = call.dialect.requests
-        is_one = not requests.batched and requests.choices not in call.fields  # the usual one, without a call
-        sink = GatheringSink(call.dialect, single=is_one or answers_asked(call.fields, call.dialect) == 1)
+        dialect, asked = call.asked.dialect, call.asked.fields
+        is_one = not dialect.requests.batched and dialect.requests.choices not in asked  # the usual one, without a call
+        sink = GatheringSink(dialect, single=is_one or answers_asked(asked, dialect) == 1)
         try:
             record = await self._runner.run(partial(self._runner.gather, sink))
         except ApiError as error:
             raise self._told(error) from None
         if isinstance(record, web.Response):
-            record.headers.update(headers.identifying(call.request_id or call.id))
+            record.headers.update(headers.identifying(call.by.envelope.request_id or call.by.id))
             return record
         if sink.winner is None:
             raise ClientDisconnected("the client disconnected")
@@ -371,7 +371,7 @@ class Responder:
         if self._parsed.remembering is not None:
             await self._parsed.remembering.read(body)
             self._remember(Maker(sink.winner.deployment))
-        if call.runs_on:
+        if call.asked.runs_on:
             await begin_in_background(self._context, call, record, body)
         if not is_plain(self._request, self._context):
             return web.Response(body=body, content_type=JSON, headers=fields)
@@ -382,8 +382,8 @@ class Responder:
         """Release the prompt: the request's, and each translated copy."""
         kept = forget_prompt(self._parsed.fields, self._parsed.dialect)
         for each in (call,) if call is self._runner.first_call else (call, self._runner.first_call):
-            if each.fields is not self._parsed.fields:
-                kept += forget_prompt(each.fields, each.dialect)
+            if each.asked.fields is not self._parsed.fields:
+                kept += forget_prompt(each.asked.fields, each.asked.dialect)
             for rendered in each.rendered.values():
                 kept += 0 if rendered.fields is None else forget_prompt(rendered.fields)
                 kept += 0 if rendered.apart is None else forget_prompt(rendered.apart.fields)

@@ -20,9 +20,8 @@ from gateway.api.relayed_plans import first_of, fitted, hedged, read_as
 from gateway.api.relayed_plans import terms_of as relayed_terms
 from gateway.api.request import ParsedRequest
 from gateway.api.resolved_model import COUNT_KNOWN, REFUSE, SHORT_BYTES, ResolvedModel
-from gateway.api.shapes import Decided, decided, keep, shape_of
-from gateway.core.attempts import AnswerKind, WinOn
-from gateway.core.calls import Call, CallKind, CallRecord, Level, Maker, Mode, Objective
+from gateway.api.shapes import Decided, decided, keep, kept_shape_of, shape_of
+from gateway.core.calls import Call, CallKind, CallRecord, Level, Maker, Mode, Own
 from gateway.fleet.fleet import Fleet
 from gateway.fleet.models import Deployment, Model
 from gateway.limits import DOLLARS, Payer, Use
@@ -31,8 +30,6 @@ from gateway.racing import (
     EVENTS,
     Attempt,
     Reading,
-    answer_kind,
-    answers_asked,
     answers_made,
     apart_from,
     asked_tier,
@@ -123,52 +120,51 @@ async def plan_call(
     may_name_one = client_context.session is not None or parsed.cache_key is not None or "metadata" in parsed.fields
     session, whose = _session(client_context, parsed) if may_name_one else _NO_SESSION
     is_usual = instead_of is None and made_by is None and allow is None and name == parsed.model
-    shape = shape_of(fleet.models.get(name), parsed, client) if is_usual else None
-    if shape is not None and (known := decided(fleet, client, shape, parsed)) is not None:
-        return await _as_decided(context, known, parsed, client_context, fleet, session, whose)
-    client.check_model(name)
-    found = fleet.find(name, adhoc=client.adhoc)
-    if relayed is None and found.common.acts:
-        parsed = msgspec.structs.replace(parsed, stateful=True)
-    resolved = _resolved(allow, found, parsed, client, fleet, made_by, is_fallback=name != parsed.model)
-    index = None
-    if relayed is not None and relayed.is_indexed:
-        index = first_of(fleet.known(parsed.model) or found, relayed)
-    if relayed is None:
-        fitting = await _fitting(context, resolved, client_context)
-    else:
-        unpriced = client.unpriced if limits_dollars(client_context.levels, resolved.model) else COUNT_KNOWN
-        differs = _alike if vectors is None else partial(vectors.difference, fleet, index)
-        fitting = fitted(resolved, client.require, unpriced, index, differs)
-    model, race_asked = resolved.model, resolved.race_asked
-    if parsed.stateful and (relayed is None or parsed.race != NOTHING):
-        race_asked = with_override(found, parsed.race, client, stateful=False).race
-    if len(fitting.deployments) == 1 < len(found.deployments) and relayed is None:
-        model = _not_against_itself(model)
-    call = _call_of(context, resolved, client_context, model, fitting, instead_of, session=session, whose=whose)
+    shape = kept_shape_of(fleet.models.get(name), parsed, client) if is_usual else None
+    known = None if shape is None else decided(fleet, client, shape)
+    resolved: ResolvedModel | None = None
+    fitting, index = _AS_SENT, None
+    if known is None:
+        found, resolved, race_asked = _resolved(allow, parsed, client, fleet, name, made_by)
+        if relayed is not None and relayed.is_indexed:
+            index = first_of(fleet.known(parsed.model) or found, relayed)
+        fitting = await _fitting(context, resolved, client_context, fleet, index, vectors)
+        is_alone = len(fitting.deployments) == 1 < len(found.deployments) and relayed is None
+        model = _not_against_itself(resolved.model) if is_alone else resolved.model
+        known = Decided.of(model, shape_of(resolved.parsed), fitting, race_asked)
+        if shape is not None:
+            keep(fleet, client, shape, known, fitting)
+    model, sent = known.model, parsed if resolved is None else resolved.parsed
+    call = Call(
+        sent,
+        client_context.caller(context, sent.fields, session) if instead_of is None else instead_of.by,
+        known.how,
+        _own_of(context, parsed, sent, client_context, model, resolved, instead_of, whose=whose),
+        fitting.rendered,
+    )
+    if fitting.rooms:
+        call = _within_rooms(call, model, fitting)
     if model.common.binds and relayed is None:
         call = await _with_maker(context, call, parsed, client, fleet, model)
-    is_fallback = instead_of is not None
-    terms = _terms_of(
-        context,
-        call,
-        resolved,
-        model,
-        fitting,
-        is_fallback=is_fallback,
-        race_asked=race_asked,
-        whose=whose,
-        beside=beside,
-    )
-    names = tuple([deployment.name for deployment in fitting.deployments])
-    if shape is not None:
-        keep(fleet, client, shape, parsed, Decided.of(model, names, call, terms), fitting)
-    plan = _planned(context, call, model, names, terms, client_context)
+    terms = _terms_of(context, call, known, sent, whose=whose)
+    if resolved is not None:
+        is_counted = terms.is_counted or instead_of is not None  # a fallback may run beside the other model
+        whole = () if sent.stream or relayed is not None else _whole(call, fitting)
+        demands = _demands_of(call, resolved, model, beside)
+        terms = msgspec.structs.replace(terms, whole=whole, demands=demands, is_counted=is_counted)
+        terms = terms if relayed is None else relayed_terms(terms, resolved.asked, model)
+    elif call.own.maker is not None:
+        terms = msgspec.structs.replace(terms, demands=_led_by(call.own.maker, call, model))
+    plan = _planned(context, call, model, known.names, terms, client_context)
     call = _with_marks(context, call, terms.prefix, plan, is_named=session is not None) if model.marks else call
     plan, reading = (plan, EVENTS) if relayed is None else read_as(parsed, model, plan)
-    if vectors is not None and index is not None and resolved.is_race_set:
+    if vectors is not None and index is not None and resolved is not None and resolved.is_race_set:
         vectors.compare(context, fleet, model, index, plan)
-    return PlannedCall(call, model, plan, resolved.response_headers, terms.prefix, names, reading)
+    told = dict(parsed.response_headers) if resolved is None else resolved.response_headers
+    return PlannedCall(call, model, plan, told, terms.prefix, known.names, reading)
+
+
+_AS_SENT = Fitting([], {}, {})  # of requests of which all was decided before: no deployment is sent another one
 
 
 _NO_SESSION = (None, None)
@@ -178,60 +174,6 @@ def _session(client_context: ClientContext, parsed: ParsedRequest) -> tuple[str 
     """Return an agent's session, as headers or the body name it, and the same with the client that has it."""
     session = client_context.session or session_of(parsed.fields, parsed.cache_key)
     return session, None if session is None else f"{client_context.client.name or ''}\0{session}"
-
-
-async def _as_decided(  # noqa: PLR0917 - what is known of a request
-    context: CallContext,
-    known: Decided,
-    parsed: ParsedRequest,
-    client_context: ClientContext,
-    fleet: Fleet,
-    session: str | None,
-    whose: str | None,
-) -> PlannedCall:
-    """Plan a call of a shape of which all is decided that does not depend on its prompt, nor changes by itself."""
-    model, needs, fields, seats = known.model, parsed.needs, parsed.fields, context.services.seats
-    stamp = client_context.stamp(context, fields, None, session)
-    call = msgspec.structs.replace(
-        known.call,
-        **msgspec.structs.asdict(stamp),  # by name: a new field of a request is of this one, whatever its shape
-        prompt_class=parsed.prompt_class,
-        prompt_tokens=needs.prompt_tokens,
-        inline_bytes=parsed.inline_bytes(fields),
-        wants_usage=parsed.wants_usage,
-        fields=fields,
-        headers=client_context.headers,
-        region=context.settings.region,
-        request_id=client_context.request_id,
-        kind=CallKind(
-            endpoint=known.call.endpoint,
-            structured=parsed.for_program,
-            max_tokens=needs.max_tokens,
-            client=known.call.client,
-            tags=client_context.tags,
-            prompt_tokens=needs.prompt_tokens,
-        ),
-        conversation=_conversation(fields, parsed, model, whose) if model.common.has_keys else None,
-        cache_key=None if whose is None else _key_of_vendors(whose, parsed, model, context.secret),
-    )
-    if model.common.binds:
-        call = await _with_maker(context, call, parsed, client_context.client, fleet, model)
-    is_long = parsed.size > PREFIX_BYTES[0] and model.race.cache_affinity
-    terms = msgspec.structs.replace(
-        known.terms,
-        prompt_tokens=needs.prompt_tokens,
-        max_tokens=needs.max_tokens,
-        limits=seats.now(model.limits) if seats.leased else model.limits,
-        prefix=_prefix(fields, parsed, model, whose) if is_long else None,
-        kind=call.kind,
-        leased=seats.leased,
-        is_counted=bool(stamp.levels) or model.usd_per_day is not None,
-    )
-    if call.maker is not None:
-        terms = msgspec.structs.replace(terms, demands=_led_by(call.maker, call, model))
-    plan = _planned(context, call, model, known.names, terms, client_context)
-    call = _with_marks(context, call, terms.prefix, plan, is_named=session is not None) if model.marks else call
-    return PlannedCall(call, model, plan, dict(parsed.response_headers), terms.prefix, known.names)
 
 
 def _planned(  # noqa: PLR0917 - what is known of a call
@@ -252,10 +194,10 @@ def _planned(  # noqa: PLR0917 - what is known of a call
         names,
         model.race,
         terms,
-        call.prompt_class,
+        call.own.prompt_class,
         explain=client_context.explain,
         payer=model.payer,
-        client=call.client,
+        client=call.by.client,
     )
 
 
@@ -266,40 +208,61 @@ def _supposed(call: Call, model: Model, names: Sequence[str]) -> list[str]:
 
 def _is_supposed_at(deployment: Deployment, call: Call) -> bool:
     learnt, dialect = deployment.learnt, deployment.spoken_in(call)
-    facts = () if learnt is None else learnt.met_by_others(deployment.model, call.client)
+    facts = () if learnt is None else learnt.met_by_others(deployment.model, call.by.client)
     if not facts:
         return False
     fields, tools = call.sent_to(deployment.name), dialect.requests.tools
     has_tools = any(name in fields for name in tools)
-    return any(concerns(fact, fields, dialect.name, call.prompt_tokens, tools=has_tools) for fact in facts)
+    return any(concerns(fact, fields, dialect.name, call.own.prompt_tokens, tools=has_tools) for fact in facts)
 
 
 def _resolved(  # noqa: PLR0917 - what is known of a request
     allow: Callable[[Model], Model] | None,
-    found: Model,
     parsed: ParsedRequest,
     client: Client,
     fleet: Fleet,
+    name: str,
     made_by: StoredAt | None,
-    *,
-    is_fallback: bool,
-) -> ResolvedModel:
-    """Return the model ``found`` with the settings, the keys and the preferences of a request."""
+) -> tuple[Model, ResolvedModel, RaceSettings]:
+    """Return a model as configured; with the settings, keys and preferences of a request; and the race asked for.
+
+    Raises:
+        ModelNotFound, Forbidden, InvalidRequest: as of ``plan_call``.
+
+    """
+    client.check_model(name)
+    found = fleet.find(name, adhoc=client.adhoc)
+    if parsed.relayed is None and found.common.acts:
+        parsed = msgspec.structs.replace(parsed, stateful=True)
     model = with_override(found, parsed.race, client, stateful=parsed.stateful)
     model = model if allow is None else allow(model)
     model = model if client.tenant is None else fleet.with_keys(model, client.tenant)
     is_race_set = model.race.mode is not Mode.AUTO
     if parsed.relayed is not None and not parsed.stateful:
         model = hedged(model)
-    resolved = ResolvedModel(model, parsed, client, is_race_set=is_race_set, is_fallback=is_fallback)
+    resolved = ResolvedModel(model, parsed, client, is_race_set=is_race_set, is_fallback=name != parsed.model)
     if made_by is not None:
         resolved.restrict_to(made_by)
-    return resolved
+    race_asked = resolved.race_asked
+    if parsed.stateful and (parsed.relayed is None or parsed.race != NOTHING):
+        race_asked = with_override(found, parsed.race, client, stateful=False).race
+    return found, resolved, race_asked
 
 
-async def _fitting(context: CallContext, resolved: ResolvedModel, client_context: ClientContext) -> Fitting:
+async def _fitting(  # noqa: PLR0917 - what is known of a request
+    context: CallContext,
+    resolved: ResolvedModel,
+    client_context: ClientContext,
+    fleet: Fleet,
+    index: Deployment | None,
+    vectors: "VectorComparisons | None",
+) -> Fitting:
     """Return the deployments that can answer a request, each with the request in words of its own."""
     client, most = client_context.client, context.settings.limits.max_values
+    if resolved.asked.relayed is not None:
+        unpriced = client.unpriced if limits_dollars(client_context.levels, resolved.model) else COUNT_KNOWN
+        differs = _alike if vectors is None else partial(vectors.difference, fleet, index)
+        return fitted(resolved, client.require, unpriced, index, differs)
     if client.unpriced == REFUSE and limits_dollars(client_context.levels, resolved.model):
         resolved.refuse_unpriced()
     if resolved.asked.size <= SHORT_BYTES or resolved.is_light(most):
@@ -308,7 +271,7 @@ async def _fitting(context: CallContext, resolved: ResolvedModel, client_context
         fitting = await _fitted_aside(context, resolved, client_context)
     for learnt in resolved.model.learnt:
         if learnt.steers:
-            note_betas(fitting, client.name, resolved.parsed.fields, client_context.headers)
+            note_betas(fitting, client.name, resolved.parsed.fields, client_context.envelope.headers)
             break
     return fitting
 
@@ -323,8 +286,8 @@ def _not_against_itself(model: Model) -> Model:
 def _demands_of(call: Call, resolved: ResolvedModel, model: Model, beside: str | None) -> Demands:
     """Return what a call demands of its plan, however quick its deployments are."""
     parsed, demands = resolved.asked, NO_DEMANDS
-    if call.maker is not None:
-        demands = _led_by(call.maker, call, model)
+    if call.own.maker is not None:
+        demands = _led_by(call.own.maker, call, model)
     elif parsed.relayed is not None:
         demands = relayed_demands(parsed, model)
     if parsed.runs_on:
@@ -339,7 +302,7 @@ def _led_by(maker: Maker, call: Call, model: Model) -> Demands:
     strangers = [
         name
         for name, each in model.deployments.items()
-        if cannot_read(maker, each, call.client) or is_bound_elsewhere(each, maker, call.client)
+        if cannot_read(maker, each, call.by.client) or is_bound_elsewhere(each, maker, call.by.client)
     ]
     return Demands(maker=maker.deployment, strangers=frozenset(strangers))
 
@@ -348,130 +311,77 @@ def _alike(_: Deployment) -> None:
     """Return nothing that makes a deployment's vectors unlike others: none were compared."""
 
 
-def _call_of(  # noqa: PLR0917 - what is known of a call
+def _own_of(  # noqa: PLR0917 - what is known of a request
     context: CallContext,
-    resolved: ResolvedModel,
+    parsed: ParsedRequest,
+    sent: ParsedRequest,
     client_context: ClientContext,
     model: Model,
-    fitting: Fitting,
+    resolved: ResolvedModel | None,
     instead_of: Call | None,
     *,
-    session: str | None,
     whose: str | None,
-) -> Call:
-    """Return the call as ``model`` is asked. Of one whose answer passes unread it says nothing of tokens.
+) -> Own:
+    """Return what is a request's own: ``parsed`` as its client sent it, ``sent`` as ``model`` is asked.
 
-    ``whose``: the ``session`` with the client that has it.
+    Of one whose answer passes unread it says nothing of tokens. ``whose``: its session with the client that has it.
     """
-    # ``sent`` is the request as this model is asked, ``parsed`` as its client sent it.
-    parsed, sent, race = resolved.asked, resolved.parsed, model.race
-    kind, answer, win_on, objective = None, AnswerKind.PLAIN, WinOn.ANY, Objective.FIRST_TOKEN
-    own_ms, client = race.ttft_ms, client_context.client
-    if parsed.relayed is None:
-        endpoint = parsed.dialect.endpoint
+    relayed, fields, race = parsed.relayed, sent.fields, model.race
+    kind, deadline_ms = None, race.ttft_ms
+    if relayed is None:
         kind = CallKind(
-            endpoint=endpoint,
-            structured=parsed.for_program,
-            max_tokens=sent.needs.max_tokens,
-            client=client.name,
-            tags=client_context.tags,
-            prompt_tokens=sent.needs.prompt_tokens,
+            parsed.dialect.endpoint,
+            parsed.for_program,
+            sent.needs.max_tokens,
+            client_context.client.name,
+            client_context.tags,
+            sent.needs.prompt_tokens,
         )
-        answer, win_on = answer_kind(sent.fields, parsed.dialect), race.win_on
-        if win_on is not WinOn.ANY:
-            several = answers_asked(sent.fields, parsed.dialect) > 1
-            win_on = _win_on(win_on, answer, streamed=parsed.stream, stateful=parsed.stateful, several=several)
-        objective = resolved_objective(race.objective, streamed=parsed.stream, for_program=parsed.for_program)
-    else:
-        endpoint = parsed.relayed.endpoint
-        own_ms = None if parsed.stateful else own_ms
-    # A fallback has the deadline of the model asked for, where there is one.
-    asked_ms = None if instead_of is None else instead_of.deadline_ms
-    stamp = client_context.stamp(context, sent.fields, instead_of, session)
-    call = Call(
-        *msgspec.structs.astuple(stamp),
-        client=client.name,
-        model=model.name,
-        asked_model=None if model.name == parsed.model else parsed.model,
-        endpoint=endpoint,
-        dialect=parsed.dialect,
-        streamed=parsed.stream,
-        mode=race.mode,
-        objective=objective,
-        win_on=win_on,
-        sentence_words=race.sentence_words,
-        invalid=race.invalid,
-        prompt_class=parsed.prompt_class,
-        prompt_tokens=parsed.needs.prompt_tokens,
-        inline_bytes=parsed.inline_bytes(sent.fields),
-        size_tokens=None if parsed.relayed is None else parsed.size // CHARS_PER_TOKEN,
-        wants_usage=parsed.wants_usage,
-        fields=sent.fields,
-        rendered=fitting.rendered,
-        headers=client_context.headers,
-        replica=context.replica,
-        region=context.settings.region,
-        request_id=client_context.request_id,
-        stateful=parsed.stateful,
-        kind=kind,
-        answer_kind=answer,
-        deadline_ms=own_ms if asked_ms is None else asked_ms,
-        profile=race.profile if instead_of is None else instead_of.profile,
-        runs_on=parsed.runs_on,
-        key_name=resolved.key_name,
-        conversation=_conversation(sent.fields, parsed, model, whose) if model.common.has_keys else None,
-        cache_key=None if whose is None else _key_of_vendors(whose, parsed, model, context.secret),
-        is_restricted=resolved.is_restricted,
+    elif parsed.stateful:
+        deadline_ms = None
+    if instead_of is not None and instead_of.own.deadline_ms is not None:  # a fallback has that of the model asked for
+        deadline_ms = instead_of.own.deadline_ms
+    return Own(  # not by name, which costs more
+        parsed.prompt_class,
+        parsed.needs.prompt_tokens,
+        sent.inline_bytes(fields),
+        None if relayed is None else parsed.size // CHARS_PER_TOKEN,
+        kind,
+        deadline_ms,
+        race.profile if instead_of is None else instead_of.own.profile,
+        None if resolved is None else resolved.key_name,
+        _conversation(fields, parsed, model, whose) if model.common.has_keys else None,
+        None if whose is None else _key_of_vendors(whose, parsed, model, context.secret),
+        resolved is not None and resolved.is_restricted,
     )
-    return _within_rooms(call, model, fitting) if fitting.rooms else call
 
 
-def _terms_of(
-    context: CallContext,
-    call: Call,
-    resolved: ResolvedModel,
-    model: Model,
-    fitting: Fitting,
-    *,
-    is_fallback: bool,
-    race_asked: RaceSettings,
-    whose: str | None,
-    beside: str | None,
-) -> Terms:
-    """Return the terms on which the deployments of ``model`` are compared for a call."""
-    parsed, sent, seats = resolved.asked, resolved.parsed, context.services.seats
-    terms = Terms(
-        call.objective,
-        call.prompt_tokens,
-        sent.needs.max_tokens,
-        model.prices,
-        seats.now(model.limits) if seats.leased else model.limits,
-        model.weights or None,
-        model.canaries or None,
-        fitting.excluded or None,
-        _prefix(sent.fields, parsed, model, whose) if model.race.cache_affinity else None,
-        call.kind,
-        answer_kind=call.answer_kind,
-        second=fitting.second or None,
-        supposed=fitting.lesser,
-        bills_losers=model.bills_losers,
+def _terms_of(context: CallContext, call: Call, known: Decided, sent: ParsedRequest, *, whose: str | None) -> Terms:
+    """Return the terms on which the deployments of a model are compared for a call: of all of its shape, and its own.
+
+    ``sent`` is the request as this model is asked.
+    """
+    model, seats, own = known.model, context.services.seats, call.own
+    has_prefix = sent.size > PREFIX_BYTES[0] and model.race.cache_affinity
+    return msgspec.structs.replace(
+        known.terms,
+        prompt_tokens=own.prompt_tokens,
+        max_tokens=sent.needs.max_tokens,
+        limits=seats.now(model.limits) if seats.leased else model.limits,
+        prefix=_prefix(sent.fields, sent, model, whose) if has_prefix else None,
+        kind=own.kind,
         leased=seats.leased,
-        is_counted=is_counted(call, model) or is_fallback,  # a fallback may run beside the other model
-        holds=model.race.holds(streamed=parsed.stream),
-        stateful=parsed.stateful,
-        whole=()
-        if parsed.stream or parsed.relayed is not None
-        else [
-            each.name
-            for each in fitting.deployments
-            if (each.whole or (each.learnt is not None and each.learnt.stops_streams)) and asked_whole(call, each)
-        ],
-        asked=None if race_asked is model.race else race_asked,
-        learnt_as=None if model.tenant is None else model.learnt_as,
-        ttft_s=model.ttft_s,
-        demands=_demands_of(call, resolved, model, beside),
+        is_counted=bool(call.by.levels) or model.usd_per_day is not None,
     )
-    return terms if parsed.relayed is None else relayed_terms(terms, parsed, model)
+
+
+def _whole(call: Call, fitting: Fitting) -> Sequence[str]:
+    """Return the deployments that do not stream the answer to a call, as its client does not stream it either."""
+    return [
+        each.name
+        for each in fitting.deployments
+        if (each.whole or (each.learnt is not None and each.learnt.stops_streams)) and asked_whole(call, each)
+    ]
 
 
 async def _with_maker(  # noqa: PLR0917 - what is known of a call
@@ -485,19 +395,19 @@ async def _with_maker(  # noqa: PLR0917 - what is known of a call
     requests = parsed.dialect.requests
     if requests.without_bound_reasoning is None:
         return call
-    prompt = bytes(call.fields.get(requests.prompt, b""))
+    prompt = bytes(call.asked.fields.get(requests.prompt, b""))
     found = bound_reasoning(prompt) if len(prompt) <= SEARCHED_BYTES else await aside(bound_reasoning, prompt)
     known = await context.services.makers.find(found) if found else None
     maker = known or (_sealed_by(prompt, model) if found else None) or parsed.follows
     if maker is not None and not client.made(maker, fleet):
         maker = None
-    call = msgspec.structs.replace(call, maker=maker) if maker is not None else call
+    call = _with_own(call, maker=maker) if maker is not None else call
     if known is not None:
         call = await _without_unread(context, call, model, found, is_long=len(prompt) > SEARCHED_BYTES)
     if maker is None:
         return call
     for each in model.deployments.values():
-        if is_bound_elsewhere(each, maker, call.client):
+        if is_bound_elsewhere(each, maker, call.by.client):
             without = partial(without_reasoning, call, each)
             left = without() if len(prompt) <= SEARCHED_BYTES else await aside(without)
             if left is not None:
@@ -510,12 +420,17 @@ async def _with_maker(  # noqa: PLR0917 - what is known of a call
     return call
 
 
+def _with_own(call: Call, **changed: Any) -> Call:
+    """Return the call with what of its own has ``changed``."""
+    return msgspec.structs.replace(call, own=msgspec.structs.replace(call.own, **changed))
+
+
 async def _without_unread(
     context: CallContext, call: Call, model: Model, found: Sequence[bytes], *, is_long: bool
 ) -> Call:
     """Return the call without the reasoning that each deployment is known not to read; the rest stays."""
     makers = context.services.makers.of_each(found)
-    call = msgspec.structs.replace(call, makers=frozenset(makers.values()))
+    call = _with_own(call, makers=frozenset(makers.values()))
     for each in model.deployments.values():
         of_others = partial(without_unread, call, each, makers)
         left = await aside(of_others) if is_long else of_others()
@@ -528,7 +443,7 @@ def _within_rooms(call: Call, model: Model, fitting: Fitting) -> Call:
 
     Where a client need not set one, only if no deployment, nor a fallback, may have room for all that it asks for.
     """
-    has_to_set = call.dialect.requests.with_limit is not None
+    has_to_set = call.asked.dialect.requests.with_limit is not None
     if not has_to_set and (model.fallbacks or len(fitting.rooms) < len(fitting.deployments)):
         return call
     for name, room in fitting.rooms.items():
@@ -557,21 +472,9 @@ async def _fitted_aside(context: CallContext, resolved: ResolvedModel, client_co
     )
 
 
-def _win_on(win_on: WinOn, kind: AnswerKind, *, streamed: bool, stateful: bool, several: bool) -> WinOn:
-    """Return the part of an answer with which an attempt wins.
-
-    SENTENCE does not apply to JSON, nor to answers that are not streamed. VALID does not apply to text, which is always
-    valid, nor to answers that a provider stores, which have one attempt. Neither applies to several answers at once.
-    """
-    if win_on is WinOn.VALID:
-        return WinOn.ANY if kind is AnswerKind.PLAIN or stateful or several else WinOn.VALID
-    is_spoken = streamed and kind is not AnswerKind.JSON and not several
-    return WinOn.ANSWER if win_on is WinOn.SENTENCE and not is_spoken else win_on
-
-
 def is_counted(call: Call, model: Model) -> bool:
     """Whether any limit counts the usage of the call."""
-    return bool(call.levels) or model.usd_per_day is not None
+    return bool(call.by.levels) or model.usd_per_day is not None
 
 
 def limits_dollars(levels: Iterable[Level], model: Model) -> bool:
@@ -579,16 +482,6 @@ def limits_dollars(levels: Iterable[Level], model: Model) -> bool:
     if model.is_free:
         return False
     return model.usd_per_day is not None or any(not DOLLARS.isdisjoint(level.limits) for level in levels)
-
-
-def resolved_objective(objective: Objective, *, streamed: bool, for_program: bool) -> Objective:
-    """Return the objective of a call. ``auto`` depends on whether a human reads the stream or a program the whole.
-
-    A call that is not streamed has no reader: for it ``reading`` is ``completion``.
-    """
-    if objective is Objective.AUTO:
-        return Objective.READING if streamed and not for_program else Objective.COMPLETION
-    return objective if streamed or objective is not Objective.READING else Objective.COMPLETION
 
 
 def remember_prefix(context: CallContext, planned: PlannedCall, record: CallRecord) -> None:
@@ -635,8 +528,8 @@ def _with_marks(context: CallContext, call: Call, prefix: Prefix | None, plan: P
     """
     if prefix is None:
         return call
-    goes_on = _ANSWERED.search(call.fields.get(call.dialect.requests.prompt, b"")) is not None
-    below = dict(context.steering.lasting_bytes(call.model, prefix))
+    goes_on = _ANSWERED.search(call.asked.fields.get(call.asked.dialect.requests.prompt, b"")) is not None
+    below = dict(context.steering.lasting_bytes(call.how.model, prefix))
     if plan.launches:
         usual = inf if goes_on and is_named else max(below.values(), default=0.0)
         below[plan.launches[0].deployment] = usual
@@ -675,7 +568,7 @@ def payer_of(planned: PlannedCall) -> Payer:
 
 def use_of(planned: PlannedCall) -> Use:
     """Return the expected use, and the most that the call may cost."""
-    plan, prompt_tokens = planned.plan, planned.call.prompt_tokens
+    plan, prompt_tokens = planned.plan, planned.call.own.prompt_tokens
     usd, costs, may_cost = 0.0, plan.cost_usd, len(planned.model.prices) < len(planned.model.deployments)
     if planned.model.tenant is not None:
         deployments = planned.model.deployments
@@ -688,7 +581,7 @@ def use_of(planned: PlannedCall) -> Use:
         if planned.model.tenant is not None and not usd:  # the client's own key goes first, and others may follow
             usd = max(costs.values())
     may_cost = may_cost or usd > 0.0
-    most_usd = _most_usd(planned) if may_cost and limits_dollars(planned.call.levels, planned.model) else 0.0
+    most_usd = _most_usd(planned) if may_cost and limits_dollars(planned.call.by.levels, planned.model) else 0.0
     return Use(prompt_tokens, prompt_tokens + plan.answer_tokens, usd, most_usd)
 
 
@@ -698,11 +591,11 @@ def _most_usd(planned: PlannedCall) -> float:
     The others that its plan launches add their prompt, and an answer as well if their vendors bill it to the end.
     """
     call, plan, deployments, dearest = planned.call, planned.plan, planned.model.deployments, planned.model.dearest
-    max_tokens = None if call.kind is None else call.kind.max_tokens
-    answers = 0 if call.kind is None else answers_made(call.fields, call.dialect)
-    has_limit = bool(call.dialect.requests.parameters.answer_limits)  # others are not written token by token
+    max_tokens = None if call.own.kind is None else call.own.kind.max_tokens
+    answers = 0 if call.own.kind is None else answers_made(call.asked.fields, call.asked.dialect)
+    has_limit = bool(call.asked.dialect.requests.parameters.answer_limits)  # others are not written token by token
     launched = [launch.deployment for launch in plan.launches]
-    tier = asked_tier(call.fields)
+    tier = asked_tier(call.asked.fields)
     most_usd = beside_usd = 0.0
     for place, name in enumerate([*launched, *plan.rest]):
         deployment = deployments[name]
@@ -713,8 +606,8 @@ def _most_usd(planned: PlannedCall) -> float:
         prompt_usd = answer_usd = 0.0
         for price in (deployment.price,) if deployment.price is not None else (deployment.listed, dearest):
             if price is not None:
-                input_usd, output_usd = most_per_token(price, tier_wanted(deployment, tier), call.prompt_tokens)
-                prompt_usd = max(prompt_usd, call.prompt_tokens * input_usd)
+                input_usd, output_usd = most_per_token(price, tier_wanted(deployment, tier), call.own.prompt_tokens)
+                prompt_usd = max(prompt_usd, call.own.prompt_tokens * input_usd)
                 answer_usd = max(answer_usd, tokens * output_usd)
         most_usd = max(most_usd, prompt_usd + answer_usd)
         if 0 < place < len(launched):

@@ -22,11 +22,11 @@ from gateway.api.overrides import NOTHING, RaceOverride, read_override
 from gateway.api.preferences import CONSUMED, Preferences, read_preferences
 from gateway.api.preferences import NOTHING as NO_PREFERENCES
 from gateway.api.relayed_api import RelayedApi
-from gateway.core.calls import Maker
+from gateway.core.calls import Asked, Maker
 from gateway.core.errors import InvalidRequest
 from gateway.core.prompt_classes import Effort, PromptClass, answer_class
 from providers import Form
-from providers.dialects import DIALECTS, NAMES_STORED, Dialect
+from providers.dialects import DIALECTS, NAMES_STORED
 
 if TYPE_CHECKING:
     from gateway.memory.answers import Remembering
@@ -87,30 +87,23 @@ class Needs(msgspec.Struct, frozen=True):
         return not (self.tools or self.json_schema or self.vision or self.audio or self.documents)
 
 
-class ParsedRequest(msgspec.Struct, frozen=True, kw_only=True):
+class ParsedRequest(Asked, frozen=True, kw_only=True):
     """A request for an answer: in any dialect, or of an API whose answers pass unread."""
 
-    dialect: Dialect
     relayed: RelayedApi | None = None  # whose answers pass unread; None: the dialect's are read
-    model: str
-    fields: Mapping[str, msgspec.Raw]  # without the gateway's own fields; empty for a form
     form: Form | None = None
     size: int  # bytes
     values: int | None = None  # see ``Contents.values``
     needs: Needs
     race: RaceOverride
     preferences: Preferences
-    stream: bool = False
     is_array: bool = False  # the stream's events are sent as the elements of one JSON array
-    wants_usage: bool = True  # in the stream; dialects that always send usage ignore this
-    stateful: bool = False  # must not be duplicated
     for_program: bool = False  # tools or JSON: the reader is a program that needs the whole answer
     continues: str | None = None  # the id of the stored response that it continues
     follows: Maker | None = None  # who may have stored the answer that the gateway has put before it
     converses: str | None = None  # the field that continues a conversation which one provider stores
     has_ids: bool = False  # the prompt may stand for items that a provider stores, though it has text only
     nests: bool = False  # a tool has tools, which may name what a provider stores
-    runs_on: bool = False  # in the background: its answer is only the beginning of one
     stores: bool = False  # the provider stores the answer, so that a later request can continue it
     unstored: bool = False  # the gateway has asked that it does not, and the client has not
     remembering: "Remembering | None" = None  # the gateway keeps its answer, if no provider does

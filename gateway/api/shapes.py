@@ -1,12 +1,12 @@
-"""What is decided once for all requests of one shape, whatever their prompts: who fits, with which settings, and why.
+"""What is decided of all requests of one shape, whatever their prompts: who fits, with which settings, and why.
 
-A shape is what a request says besides its prompt, its sizes and its limits. What is decided of one holds for one client
-and one fleet, so it is kept with the fleet, by client: a reload begins with a new fleet, and a change of a client's
-rights with a new ``Client``. It is decided by the usual steps (``plan_call``), and kept only if none of them has
-looked at the prompt. What changes by itself is never kept: health, estimates, budgets, seats, limits, and what
-refusals teach; see ``Decided.holds_for``.
+A shape is what a request says besides its prompt, its sizes and its limits. ``decide`` knows nothing else of a request,
+so what it returns cannot have what is one request's own. What is decided holds for one client and one fleet, so it is
+kept with the fleet, by client: a reload begins with a new fleet, and a change of a client's rights with a new
+``Client``. What changes by itself is never kept: health, estimates, budgets, seats, limits, and what refusals teach.
 """
 
+from operator import attrgetter
 from typing import Any
 
 import msgspec
@@ -18,11 +18,14 @@ from gateway.api.preferences import NOTHING as NO_PREFERENCES
 from gateway.api.request import ParsedRequest
 from gateway.api.resolved_model import REFUSE
 from gateway.core.attempts import AnswerKind, WinOn
-from gateway.core.calls import Call
+from gateway.core.calls import Decision, Objective
 from gateway.fleet.fleet import Fleet
 from gateway.fleet.models import Model
-from gateway.racing import answer_kind
-from gateway.steering import NO_DEMANDS, Terms
+from gateway.racing import answer_kind, answers_asked
+from gateway.settings import RaceSettings
+from gateway.steering import Terms
+
+_name = attrgetter("name")  # in C
 
 MOST_CLIENTS = 256  # of a fleet; the one that called longest ago goes first
 MOST_SHAPES = 16  # of a client, likewise: who varies them drives out none of others; a few kB each
@@ -32,7 +35,8 @@ class Shape(msgspec.Struct, frozen=True, gc=False):
     """What of a request decides how it is answered, besides its prompt and its sizes."""
 
     model: str
-    dialect: str
+    endpoint: str
+    is_read: bool  # its answer: no other API is read
     stream: bool
     stateful: bool
     for_program: bool
@@ -41,9 +45,74 @@ class Shape(msgspec.Struct, frozen=True, gc=False):
     vision: bool
     audio: bool
     documents: bool
-    several: bool  # whether it may ask for several answers
+    several: bool  # whether it asks for several answers
     answer: AnswerKind
     race: RaceOverride | None  # None: it overrides nothing
+
+
+def shape_of(parsed: ParsedRequest) -> Shape:
+    """Return the shape of a request."""
+    needs, fields, requests, relayed = parsed.needs, parsed.fields, parsed.dialect.requests, parsed.relayed
+    is_read = relayed is None
+    may_be_several = is_read and (requests.batched or requests.choices in fields)
+    return Shape(
+        parsed.model,
+        parsed.dialect.endpoint if relayed is None else relayed.endpoint,
+        is_read,
+        parsed.stream,
+        parsed.stateful,
+        parsed.for_program,
+        needs.tools,
+        needs.json_schema,
+        needs.vision,
+        needs.audio,
+        needs.documents,
+        may_be_several and answers_asked(fields, parsed.dialect) > 1,
+        answer_kind(fields, parsed.dialect) if is_read else AnswerKind.PLAIN,
+        None if parsed.race is NOTHING else parsed.race,
+    )
+
+
+def decide(model: Model, shape: Shape) -> Decision:
+    """Return how requests of a ``shape`` are asked of ``model``, as it is set for them and their client."""
+    race, win_on, objective = model.race, WinOn.ANY, Objective.FIRST_TOKEN
+    if shape.is_read:
+        if race.win_on is not WinOn.ANY:
+            win_on = _win_on(race.win_on, shape)
+        objective = resolved_objective(race.objective, streamed=shape.stream, for_program=shape.for_program)
+    return Decision(
+        model=model.name,
+        endpoint=shape.endpoint,
+        mode=race.mode,
+        objective=objective,
+        win_on=win_on,
+        sentence_words=race.sentence_words,
+        invalid=race.invalid,
+        answer_kind=shape.answer,
+    )
+
+
+def resolved_objective(objective: Objective, *, streamed: bool, for_program: bool) -> Objective:
+    """Return the objective of a call. ``auto`` depends on whether a human reads the stream or a program the whole.
+
+    A call that is not streamed has no reader: for it ``reading`` is ``completion``.
+    """
+    if objective is Objective.AUTO:
+        return Objective.READING if streamed and not for_program else Objective.COMPLETION
+    return objective if streamed or objective is not Objective.READING else Objective.COMPLETION
+
+
+def _win_on(win_on: WinOn, shape: Shape) -> WinOn:
+    """Return the part of an answer with which an attempt wins.
+
+    SENTENCE does not apply to JSON, nor to answers that are not streamed. VALID does not apply to text, which is always
+    valid, nor to answers that a provider stores, which have one attempt. Neither applies to several answers at once.
+    """
+    kind, several = shape.answer, shape.several
+    if win_on is WinOn.VALID:
+        return WinOn.ANY if kind is AnswerKind.PLAIN or shape.stateful or several else WinOn.VALID
+    is_spoken = shape.stream and kind is not AnswerKind.JSON and not several
+    return WinOn.ANSWER if win_on is WinOn.SENTENCE and not is_spoken else win_on
 
 
 class Decided(msgspec.Struct, frozen=True):
@@ -51,36 +120,31 @@ class Decided(msgspec.Struct, frozen=True):
 
     model: Model  # as these calls use it: with its profile and overrides
     names: tuple[str, ...]  # of the deployments that fit
-    call: Call  # in which all that is a request's own is left out, as in the terms
-    terms: Terms
+    how: Decision
+    terms: Terms  # of all requests of this shape: each adds its own
 
     @classmethod
-    def of(cls, model: Model, names: tuple[str, ...], call: Call, terms: Terms) -> "Decided":
-        """Return what was decided with a ``call`` and its terms, of which nothing is kept that is its own."""
-        bare = msgspec.structs.replace(
-            call, id="", tags={}, levels=(), trace=None, fields={}, headers={}, request_id=None, kind=None,
-            conversation=None, cache_key=None, maker=None, rendered={},
-        )  # fmt: skip
-        own = msgspec.structs.replace(terms, limits=None, leased=(), prefix=None, kind=None, demands=NO_DEMANDS)
-        return cls(model, names, bare, own)
-
-    def holds_for(self, parsed: ParsedRequest) -> bool:
-        """Whether a request of this shape has nothing that is decided for it alone.
-
-        That is one that is as long as some contexts, that tells a model which does not think how to, or is for
-        providers whose refusals have taught what their models are asked in.
-        """
-        common, needs = self.model.common, parsed.needs
-        for learnt in self.model.learnt:
-            if (learnt.steers or learnt.stops_streams) and (
-                learnt.steers_for(client := self.call.client) or learnt.stops_streams_for(client)
-            ):
-                return False
-        return (
-            needs.prompt_tokens <= common.context_tokens
-            and (needs.max_tokens or 0) <= common.max_output_tokens
-            and (common.thinks or parsed.dialect.requests.efforts.isdisjoint(parsed.fields))
+    def of(cls, model: Model, shape: Shape, fitting: Fitting, race_asked: RaceSettings) -> "Decided":
+        """Return what is decided of requests of a ``shape`` which these deployments can answer."""
+        how = decide(model, shape)
+        terms = Terms(
+            how.objective,
+            0,
+            prices=model.prices,
+            weights=model.weights or None,
+            canaries=model.canaries or None,
+            excluded=fitting.excluded or None,
+            answer_kind=how.answer_kind,
+            second=fitting.second or None,
+            supposed=fitting.lesser,
+            bills_losers=model.bills_losers,
+            holds=model.race.holds(streamed=shape.stream),
+            stateful=shape.stateful,
+            asked=None if race_asked is model.race else race_asked,
+            learnt_as=None if model.tenant is None else model.learnt_as,
+            ttft_s=model.ttft_s,
         )
+        return cls(model, tuple(map(_name, fitting.deployments)), how, terms)
 
 
 class OfClient(msgspec.Struct):
@@ -90,12 +154,13 @@ class OfClient(msgspec.Struct):
     by_shape: dict[Shape, Decided]
 
 
-def shape_of(model: Model | None, parsed: ParsedRequest, client: Client) -> Shape | None:
-    """Return the shape of a request for a configured ``model``; None if nothing is kept of such requests.
+def kept_shape_of(model: Model | None, parsed: ParsedRequest, client: Client) -> Shape | None:
+    """Return the shape of a request for a configured ``model``; None if something is decided for it alone.
 
     That is what passes unread or is translated, is bound to what a provider has, or names providers; what may lose a
     part of its history, or may have to be asked for whole; calls of clients with keys of their own; and of models that
-    change requests, or were made up by a client that lists deployments.
+    change requests, or were made up by a client that lists deployments. Also what is as long as some contexts, tells a
+    model which does not think how to, or is for providers whose refusals have taught what their models are asked in.
     """
     if (
         model is None
@@ -113,44 +178,34 @@ def shape_of(model: Model | None, parsed: ParsedRequest, client: Client) -> Shap
         or not (parsed.stream or model.common.whole_for.isdisjoint(parsed.fields))
         or (not parsed.needs.inline and is_sealed(parsed.dialect, parsed.fields))
         or (model.common.refused_fields and is_foreign(model.common.refused_fields, parsed.dialect, parsed.fields))
+        or parsed.needs.prompt_tokens > model.common.context_tokens
+        or (parsed.needs.max_tokens or 0) > model.common.max_output_tokens
+        or not (model.common.thinks or parsed.dialect.requests.efforts.isdisjoint(parsed.fields))
     ):
         return None
-    needs, fields, requests = parsed.needs, parsed.fields, parsed.dialect.requests
-    return Shape(
-        model.name,
-        parsed.dialect.name,
-        parsed.stream,
-        parsed.stateful,
-        parsed.for_program,
-        needs.tools,
-        needs.json_schema,
-        needs.vision,
-        needs.audio,
-        needs.documents,
-        requests.batched or requests.choices in fields,
-        answer_kind(fields, parsed.dialect),
-        None if parsed.race is NOTHING else parsed.race,
-    )
+    for learnt in model.learnt:
+        if (learnt.steers or learnt.stops_streams) and (
+            learnt.steers_for(client.name) or learnt.stops_streams_for(client.name)
+        ):
+            return None
+    return shape_of(parsed)
 
 
-def decided(fleet: Fleet, client: Client, shape: Shape, parsed: ParsedRequest) -> Decided | None:
-    """Return what was decided of requests of this shape, if it holds for ``parsed``; None: it is to be decided."""
+def decided(fleet: Fleet, client: Client, shape: Shape) -> Decided | None:
+    """Return what was decided of requests of this shape; None: it is to be decided."""
     of_client: OfClient | None = fleet.kept.pop(id(client), None)
     if of_client is None or of_client.client is not client:
         return None
     fleet.kept[id(client)] = of_client  # the last used at the end
     found = of_client.by_shape.pop(shape, None)
-    if found is None:
-        return None
-    of_client.by_shape[shape] = found
-    return found if found.holds_for(parsed) else None
+    if found is not None:
+        of_client.by_shape[shape] = found
+    return found
 
 
-def keep(  # noqa: PLR0917 - what was decided, and for whom
-    fleet: Fleet, client: Client, shape: Shape, parsed: ParsedRequest, found: Decided, fitting: Fitting
-) -> None:
-    """Keep what was decided of ``parsed``, of this shape, if its prompt had no part in it."""
-    if not found.holds_for(parsed) or fitting.rendered or (shape.several and found.model.race.win_on is not WinOn.ANY):
+def keep(fleet: Fleet, client: Client, shape: Shape, found: Decided, fitting: Fitting) -> None:
+    """Keep what was decided of requests of this ``shape``, unless a deployment is sent another one than its client."""
+    if fitting.rendered or fitting.rooms:
         return
     of_client: OfClient | None = fleet.kept.pop(id(client), None)
     if of_client is None or of_client.client is not client:

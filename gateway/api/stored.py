@@ -317,17 +317,17 @@ async def begin_in_background(context: Context, call: Call, record: CallRecord |
     if record is None or begun is None or response_id is None:
         return
     await context.responses.begin(
-        call.client,
+        call.by.client,
         response_id,
         InBackground(
             attempt_id=begun.id,
             model=record.model,
-            ran_as=begun.model or call.model,
-            since_s=call.started_at.timestamp(),
+            ran_as=begun.model or call.how.model,
+            since_s=call.by.started_at.timestamp(),
             counted_usd=_counted_usd(begun),
-            owners=tuple(level.owner for level in call.levels),
-            size_class=call.prompt_class.size,
-            tags=call.tags,
+            owners=tuple(level.owner for level in call.by.levels),
+            size_class=call.own.prompt_class.size,
+            tags=call.by.tags,
             deployment=begun.deployment if begun.learnt_as is None else None,  # else with its client's key
         ),
     )

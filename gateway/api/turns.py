@@ -446,9 +446,11 @@ def answer_to(turn: SocketTurn) -> MakeAnswer:
         client_context: ClientContext,
         made_by: StoredAt | None,
     ) -> Responder:
-        if _THIS_WAY in client_context.headers.get(_BETA, ""):
-            passed = {name: value for name, value in client_context.headers.items() if name != _BETA}
-            client_context = msgspec.structs.replace(client_context, headers=passed)
+        envelope = client_context.envelope
+        if _THIS_WAY in envelope.headers.get(_BETA, ""):
+            passed = {name: value for name, value in envelope.headers.items() if name != _BETA}
+            envelope = msgspec.structs.replace(envelope, headers=passed)
+            client_context = msgspec.structs.replace(client_context, envelope=envelope)
         answer = Responder(context, request, parsed, client_context, made_by)
         answer.streaming = partial(_Sink, turn)
         return answer

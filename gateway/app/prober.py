@@ -15,7 +15,7 @@ from gateway.api.fitting import Fitting, Question, fitted
 from gateway.api.json_body import CHARS_PER_TOKEN
 from gateway.api.request import Needs
 from gateway.core.attempts import AttemptRecord, Outcome, WinOn
-from gateway.core.calls import Call, CallKind, CallRecord, Mode, Objective
+from gateway.core.calls import Asked, Call, Caller, CallKind, CallRecord, Decision, Mode, Objective, Own
 from gateway.core.errors import ApiError, ShuttingDown
 from gateway.core.prompt_classes import answer_class
 from gateway.core.records import Facts, NotProbed, Probe, ProbeBook, ProbeEnd, ProbeOutcome, ProbesUnreachable
@@ -181,28 +181,23 @@ def call_of(
     """Return the probe as a call without a client."""
     prompt_tokens, win_on = size_of(fields) // CHARS_PER_TOKEN, WinOn(model.race.win_on)
     return Call(
-        id=probe_id,
-        received_at=received_at,
-        started_at=started_at,
-        client=None,
-        model=model.name,
-        endpoint=PIVOT.endpoint,
-        streamed=True,
-        mode=Mode.SINGLE,
-        objective=Objective.FIRST_TOKEN,
-        win_on=WinOn.ANY if win_on is WinOn.VALID else win_on,  # text is always valid, as in calls
-        sentence_words=model.race.sentence_words,
-        prompt_class=_SMALL,
-        prompt_tokens=prompt_tokens,
-        wants_usage=False,
-        fields=fields,
-        rendered=fitting.rendered,
-        headers={},
-        tags={},
-        replica=replica,
-        region=region,
-        kind=CallKind(endpoint=PIVOT.endpoint, max_tokens=max_tokens, prompt_tokens=prompt_tokens),
-        is_restricted=True,
+        Asked(dialect=PIVOT, model=model.name, fields=fields, stream=True, wants_usage=False),
+        Caller(id=probe_id, received_at=received_at, started_at=started_at, replica=replica, region=region),
+        Decision(
+            model=model.name,
+            endpoint=PIVOT.endpoint,
+            mode=Mode.SINGLE,
+            objective=Objective.FIRST_TOKEN,
+            win_on=WinOn.ANY if win_on is WinOn.VALID else win_on,  # text is always valid, as in calls
+            sentence_words=model.race.sentence_words,
+        ),
+        Own(
+            prompt_class=_SMALL,
+            prompt_tokens=prompt_tokens,
+            kind=CallKind(endpoint=PIVOT.endpoint, max_tokens=max_tokens, prompt_tokens=prompt_tokens),
+            is_restricted=True,
+        ),
+        fitting.rendered,
     )
 
 

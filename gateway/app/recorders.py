@@ -62,7 +62,7 @@ class Recorders:
 
     def attempt_started(self, call: Call, start: AttemptStart) -> None:
         """Count it as in flight."""
-        model = start.model or call.model
+        model = start.model or call.how.model
         self._steering.attempt_started(model, start)
         self._metrics.attempt_started(model, start)
         if (live := self._live.own) is not None:
@@ -320,8 +320,8 @@ class ProbeRecorder:
     def attempt_started(self, call: Call, start: AttemptStart) -> None:
         """Count it as in flight."""
         start = _started(start)
-        self._steering.attempt_started(call.model, start)
-        self._metrics.attempt_started(call.model, start)
+        self._steering.attempt_started(call.how.model, start)
+        self._metrics.attempt_started(call.how.model, start)
 
     def first_token(
         self, model: str, prompt_class: PromptClass, start: AttemptStart, ttft_s: float, ago_s: float

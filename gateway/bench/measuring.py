@@ -12,8 +12,8 @@ from gateway.api.fitting import Question, fitted
 from gateway.api.json_body import Contents
 from gateway.api.request import ParsedRequest
 from gateway.bench.plan import Contender, Key, Plan, PromptKind, Sample, body, kind_of, salt
-from gateway.core.attempts import AnswerKind, AttemptRecord, AttemptStart, Outcome, Role, WinOn
-from gateway.core.calls import Call, Mode, Objective, Rendered
+from gateway.core.attempts import AnswerKind, AttemptRecord, AttemptStart, Outcome, Role
+from gateway.core.calls import Call, Caller, Decision, Mode, Objective, Own, Rendered
 from gateway.core.errors import ApiError
 from gateway.fleet.models import Deployment
 from gateway.racing import (
@@ -81,27 +81,18 @@ async def measure(
     began_s, started = moments.unix_clock(), moments.clock()
     kind = kind_of(key.kind)
     call = Call(
-        id=str(key),
-        received_at=started,
-        started_at=datetime.fromtimestamp(began_s, UTC),
-        client=None,
-        model=parsed.model,
-        endpoint=parsed.dialect.endpoint,
-        streamed=True,
-        mode=Mode.SINGLE,
-        objective=Objective.FIRST_TOKEN,
-        win_on=WinOn.ANY,
-        prompt_class=parsed.prompt_class,
-        prompt_tokens=parsed.needs.prompt_tokens,
-        wants_usage=True,
-        fields=parsed.fields,
-        rendered=rendered,
-        headers={},
-        tags={},
-        replica="",
-        region=None,
-        stateful=True,  # never sent twice: it would be paid twice, and measured wrongly
-        answer_kind=AnswerKind.JSON if kind is PromptKind.JSON else AnswerKind.PLAIN,
+        # Never sent twice: it would be paid twice, and measured wrongly.
+        msgspec.structs.replace(parsed, stream=True, wants_usage=True, stateful=True),
+        Caller(id=str(key), received_at=started, started_at=datetime.fromtimestamp(began_s, UTC), replica=""),
+        Decision(
+            model=parsed.model,
+            endpoint=parsed.dialect.endpoint,
+            mode=Mode.SINGLE,
+            objective=Objective.FIRST_TOKEN,
+            answer_kind=AnswerKind.JSON if kind is PromptKind.JSON else AnswerKind.PLAIN,
+        ),
+        Own(prompt_class=parsed.prompt_class, prompt_tokens=parsed.needs.prompt_tokens),
+        rendered,
     )
     request = _Request(call, deployment, moments.clock)
     error = await request.run()
@@ -153,9 +144,9 @@ class _Request:
     def record(self, key: Key, error: UpstreamError | None, in_flight: int) -> AttemptRecord:
         """Return the record of the attempt."""
         start = AttemptStart(
-            id=self._call.id,
+            id=self._call.by.id,
             number=1,
-            started_at=self._call.started_at,
+            started_at=self._call.by.started_at,
             role=Role.PRIMARY,
             provider=self._deployment.provider,
             deployment=key.deployment,
@@ -168,7 +159,7 @@ class _Request:
 
     async def _read(self, clocks: AttemptClocks) -> None:
         deployment, call = self._deployment, self._call
-        request = request_of(deployment, call, call.id, self._sends)
+        request = request_of(deployment, call, call.by.id, self._sends)
         raw = await with_each_key(lambda: deployment.upstream.stream(request), self._sends)
         exchange = self._exchange = translated(raw, request, deployment, call, clocks)
         measurement = self.measurement

@@ -38,7 +38,7 @@ class Objective(StrEnum):
     COST = "cost"  # the cheapest that meets ttft_ms and min_tok_s; raced only if it may miss them
 
 
-class CallKind(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class CallKind(msgspec.Struct, frozen=True, gc=False):
     """What is known of a call in advance and predicts the length of its answer."""
 
     endpoint: str = PIVOT.endpoint
@@ -105,48 +105,77 @@ class Rendered(MaskedRecord, frozen=True):
 AS_ASKED = Rendered()
 
 
-class Stamp(MaskedRecord, frozen=True):
-    """What a call keeps whichever model is asked: its id, times and trace, and the tags and accounts it counts in."""
+class Asked(MaskedRecord, frozen=True, kw_only=True):
+    """What a request asks for: what the race and the ledger read of it, as its model is asked."""
+
+    dialect: Dialect = PIVOT  # of the client
+    model: str  # as its client names it: a fallback may be asked in its place
+    fields: Mapping[str, msgspec.Raw]  # the body's top level, without the gateway's own fields; empty for a form
+    stream: bool = False
+    wants_usage: bool = True  # in the stream; dialects that always send usage ignore this
+    stateful: bool = False  # changes something at the provider: never sent twice
+    runs_on: bool = False  # in the background: its answer is only the beginning of one
+
+    def shown(self) -> Iterator[tuple[str, object]]:
+        """Yield the fields of its ``repr``: no texts."""
+        yield "model", self.model
+        yield "stream", self.stream
+        yield "fields", sorted(self.fields)
+
+
+class Envelope(MaskedRecord, frozen=True, gc=False):
+    """What is known of a request besides its body: of its connection, and of its headers."""
+
+    headers: Mapping[str, str] = {}  # that may go upstream
+    request_id: str | None = None  # the client's x-request-id
+
+
+class Caller(MaskedRecord, frozen=True, gc=False):
+    """By whom a call is, whichever model is asked: its id, times and trace, and the tags and accounts it counts in."""
 
     id: str
     received_at: float  # monotonic seconds, when the body was complete
     started_at: datetime
-    tags: Mapping[str, str]
+    replica: str
+    region: str | None = None
+    client: str | None = None
+    envelope: Envelope = Envelope()
+    tags: Mapping[str, str] = {}
     levels: Sequence[Level] = ()  # whose limits it counts against: its key, then the team and the end user
     trace: TraceContext | None = None  # None: calls are not traced
 
+    def shown(self) -> Iterator[tuple[str, object]]:
+        """Yield the fields of its ``repr``: neither tags nor headers."""
+        yield "id", self.id
+        yield "client", self.client
 
-class Call(Stamp, frozen=True, kw_only=True):
-    """One client request: what is sent upstream, and what the ledger records of it."""
 
-    client: str | None
+class Decision(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """How requests of one shape are asked of one model: what does not depend on their prompts, nor changes by itself.
+
+    It may be kept (gateway/api/shapes.py), so nothing in it may be one request's own.
+    """
+
     model: str
-    asked_model: str | None = None  # the model in the request, if ``model`` is a fallback of it
     endpoint: str  # as in ``rules.RACED``, or "embeddings", …
-    dialect: Dialect = PIVOT  # of the client
-    streamed: bool
     mode: Mode
     objective: Objective  # resolved; never auto
-    win_on: WinOn
+    win_on: WinOn = WinOn.ANY
     sentence_words: int = 0  # win_on sentence: so many words can be spoken, even if their sentence has not ended
     invalid: Invalid = Invalid.ERROR  # win_on valid: what the client gets if no answer is valid
+    answer_kind: AnswerKind = AnswerKind.PLAIN
+
+
+class Own(MaskedRecord, frozen=True, gc=False):
+    """What is one request's own at its model: its size, its deadline, its conversation."""
+
     prompt_class: PromptClass
     prompt_tokens: int  # estimated from the size of the body
     inline_bytes: int | None = None  # of the body, if the whole prompt is text in it; else unknown
     size_tokens: int | None = None  # the size by which times are compared; None: ``prompt_tokens``
-    wants_usage: bool  # the client itself asked for usage in the stream
-    fields: Mapping[str, msgspec.Raw]  # the body's top level, without the gateway's own fields
-    rendered: Mapping[str, Rendered] = {}  # deployment → how the request is sent to it, if that differs
-    headers: Mapping[str, str]  # the client's headers that may go upstream
-    replica: str
-    region: str | None
-    request_id: str | None = None  # the client's x-request-id
-    stateful: bool = False  # changes something at the provider: never sent twice
     kind: CallKind | None = None  # None: the answer does not consist of tokens
-    answer_kind: AnswerKind = AnswerKind.PLAIN
     deadline_ms: float | None = None  # for the first token, since ``received_at``
     profile: str | None = None  # the racing profile, named by the request, its client or its model
-    runs_on: bool = False  # in the background: its answer is only the beginning of one
     key_name: str | None = None  # the only key of the provider that has what the request names
     # Its digest, the same in every turn: prompt caches belong to keys. None: a provider's keys take turns.
     conversation: bytes | None = None
@@ -155,15 +184,28 @@ class Call(Stamp, frozen=True, kw_only=True):
     maker: Maker | None = None  # of the newest reasoning in the conversation; None: unknown, or there is none
     makers: frozenset[Maker] = frozenset()  # of all of it, as far as this process knows them
 
+
+class Call(MaskedRecord, frozen=True):
+    """One client request, as one model is asked: what is sent upstream, and what the ledger records of it.
+
+    It is composed: only ``how`` is decided for others with it, so only of it a request could have what is another's.
+    """
+
+    asked: Asked
+    by: Caller
+    how: Decision
+    own: Own
+    rendered: Mapping[str, Rendered] = {}  # deployment → how the request is sent to it, if that differs
+
     @property
     def deadline_at(self) -> float | None:
         """The deadline for the first token, in monotonic seconds; None: there is none."""
-        return None if self.deadline_ms is None else self.received_at + self.deadline_ms / 1000
+        return None if self.own.deadline_ms is None else self.by.received_at + self.own.deadline_ms / 1000
 
     def sent_to(self, deployment: str) -> Mapping[str, msgspec.Raw]:
         """Return the fields that ``deployment`` is sent."""
         fields = self.rendered.get(deployment, AS_ASKED).fields
-        return self.fields if fields is None else fields
+        return self.asked.fields if fields is None else fields
 
     def rendered_as(self, deployment: str, **changed: Any) -> "Call":
         """Return the call with what of its rendering for ``deployment`` has ``changed``."""
@@ -173,52 +215,73 @@ class Call(Stamp, frozen=True, kw_only=True):
 
     def shown(self) -> Iterator[tuple[str, object]]:
         """Yield the fields of its ``repr``: neither texts, nor the values of headers and tags."""
-        yield "id", self.id
-        yield "client", self.client
-        yield "model", self.model
-        yield "endpoint", self.endpoint
-        yield "streamed", self.streamed
-        yield "fields", sorted(self.fields)
-        yield "headers", sorted(self.headers)
+        yield "id", self.by.id
+        yield "client", self.by.client
+        yield "model", self.how.model
+        yield "endpoint", self.how.endpoint
+        yield "streamed", self.asked.stream
+        yield "fields", sorted(self.asked.fields)
+        yield "headers", sorted(self.by.envelope.headers)
 
 
 class CallHead(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """What of a call is known at its start, and is in its row at its end."""
+    """What of a call is known at its start, and is in its row at its end. Each names its place in the ``Call``."""
 
-    id: Annotated[str, Column("A UUID that sorts by time (`x-holeshot-call-id`).", sql=Sql.UUID, listed=True)]
-    started_at: Annotated[datetime, Column("When the call was received.", listed=True)]
-    client: Annotated[
-        str | None, Column("The client of the key; null without keys.", logged=True, traced=True, listed=True)
+    id: Annotated[
+        str,
+        Column("A UUID that sorts by time (`x-holeshot-call-id`).", of="by.id", sql=Sql.UUID, listed=True),
     ]
-    model: Annotated[str, Column("The model that the client named.", listed=True)]
-    endpoint: Annotated[str, Column("The API: `chat.completions`, `messages`, `embeddings`, …", traced=True)]
-    streamed: Annotated[bool, Column("Whether the answer was requested as a stream.", listed=True)]
-    mode: Annotated[Mode, Column("How it was run: `single`, `race`, `hedge` or `auto`.", traced=True, listed=True)]
-    objective: Annotated[Objective, Column("What it was optimised for; `auto` is resolved.")]
+    started_at: Annotated[datetime, Column("When the call was received.", of="by.started_at", listed=True)]
+    client: Annotated[
+        str | None,
+        Column("The client of the key; null without keys.", of="by.client", logged=True, traced=True, listed=True),
+    ]
+    model: Annotated[str, Column("The model that the client named.", of="asked.model", listed=True)]
+    endpoint: Annotated[
+        str,
+        Column("The API: `chat.completions`, `messages`, `embeddings`, …", of="how.endpoint", traced=True),
+    ]
+    streamed: Annotated[bool, Column("Whether the answer was requested as a stream.", of="asked.stream", listed=True)]
+    mode: Annotated[
+        Mode,
+        Column("How it was run: `single`, `race`, `hedge` or `auto`.", of="how.mode", traced=True, listed=True),
+    ]
+    objective: Annotated[Objective, Column("What it was optimised for; `auto` is resolved.", of="how.objective")]
     prompt_class: Annotated[
         int,
         Column(
             "As `size_class`, plus 3 or 6 where the request asks for little or much "
             "[effort](../policy.md#effort), plus ten times the number of an API that is not raced.",
+            of="own.prompt_class.number",
             sql=Sql.SMALLINT,
         ),
     ]
-    tags: Annotated[Mapping[str, str], Column("Its tags, JSON.", sql=Sql.JSONB, listed=True)]
-    replica: Annotated[str, Column("The replica that served it.", listed=True)]
-    region: Annotated[str | None, Column("The region where it was served.", traced=True)]
+    tags: Annotated[Mapping[str, str], Column("Its tags, JSON.", of="by.tags", sql=Sql.JSONB, listed=True)]
+    replica: Annotated[str, Column("The replica that served it.", of="by.replica", listed=True)]
+    region: Annotated[str | None, Column("The region where it was served.", of="by.region", traced=True)]
     win_on: Annotated[
-        WinOn, Column("What wins: `any` delta, the first of the `answer`, its first `sentence`, or a `valid` answer.")
+        WinOn,
+        Column(
+            "What wins: `any` delta, the first of the `answer`, its first `sentence`, or a `valid` answer.",
+            of="how.win_on",
+        ),
     ] = WinOn.ANY
     request_id: Annotated[
         str | None,
         Column(
-            "The client's id of the request (`x-request-id`).", is_distinct=True, logged=True, traced=True, listed=True
+            "The client's id of the request (`x-request-id`).",
+            of="by.envelope.request_id",
+            is_distinct=True,
+            logged=True,
+            traced=True,
+            listed=True,
         ),
     ] = None
     deadline_ms: Annotated[
-        float | None, Column("When the first token was wanted, by the request or its model's `ttft_ms`.")
+        float | None,
+        Column("When the first token was wanted, by the request or its model's `ttft_ms`.", of="own.deadline_ms"),
     ] = None
-    profile: Annotated[str | None, Column("The profile it was raced under.")] = None
+    profile: Annotated[str | None, Column("The profile it was raced under.", of="own.profile")] = None
 
 
 class CallStart(CallHead, frozen=True, kw_only=True, omit_defaults=True, gc=False):

@@ -39,6 +39,7 @@ class Column(msgspec.Struct, frozen=True):
     logged: bool = False  # in the line of the call, where it is not null
     traced: bool = False  # an attribute of the span, ``holeshot.`` and its name: 2 µs each, so not of all
     listed: bool = False  # in the list of calls, ``GET /api/calls``; of an attempt: with ``attempts=true``
+    of: str = ""  # its place in what its record is made of, as ``by.client``: needed if the record is made by places
 
 
 class Described(msgspec.Struct, frozen=True):
@@ -69,6 +70,18 @@ def columns_of(record: type[msgspec.Struct]) -> tuple[Described, ...]:
 def names_of(record: type[msgspec.Struct], shown: str) -> tuple[str, ...]:
     """Return the columns that are ``logged``, ``traced`` or ``listed``."""
     return tuple(each.name for each in columns_of(record) if getattr(each.about, shown))
+
+
+def places_of(record: type[msgspec.Struct]) -> tuple[str, ...]:
+    """Return the places of a record's columns.
+
+    Raises:
+        ValueError: a column has none.
+
+    """
+    if without := [each.name for each in columns_of(record) if not each.about.of]:
+        raise ValueError(f"no place (of=…) is declared for {', '.join(without)} of {record.__name__}")
+    return tuple(each.about.of for each in columns_of(record))
 
 
 def _columns_of(record: type[msgspec.Struct]) -> Iterator[Described]:

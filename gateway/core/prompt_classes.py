@@ -72,12 +72,26 @@ _MEASURED: Mapping[int, Measured] = MappingProxyType({**_APIS, **{n: effort for 
 _CLASSES_KNOWN = 1024
 
 
+@lru_cache(maxsize=_CLASSES_KNOWN)
+def encoded_class(prompt_class: "PromptClass") -> int:
+    """Return the number of a class in ledger rows and on the board.
+
+    Raises:
+        KeyError: its API is unknown.
+
+    """
+    effort = _OF_EFFORT * _EFFORTS.index(prompt_class.effort)
+    return _NUMBERS[prompt_class.api] * _SIZES + effort + prompt_class.size
+
+
 class PromptClass(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
     """The class of one call, by which figures are separated."""
 
     api: MeasuredApi
     size: int  # 0, 1, 2: body <= 4 KB, <= 32 KB, larger
     effort: Effort | None = None  # of answers; None: the request does not say
+
+    number = property(encoded_class)  # in ledger rows: without a call of Python's where it is known
 
     @property
     def is_answer(self) -> bool:
@@ -119,18 +133,6 @@ def encoded_measured(measured: Measured) -> int:
 def decoded_measured(number: int) -> Measured:
     """Return the API or the effort with this number."""
     return _MEASURED.get(number, MeasuredApi.UNKNOWN)
-
-
-@lru_cache(maxsize=_CLASSES_KNOWN)
-def encoded_class(prompt_class: PromptClass) -> int:
-    """Return the number of a class in ledger rows and on the board.
-
-    Raises:
-        KeyError: its API is unknown.
-
-    """
-    effort = _OF_EFFORT * _EFFORTS.index(prompt_class.effort)
-    return _NUMBERS[prompt_class.api] * _SIZES + effort + prompt_class.size
 
 
 @lru_cache(maxsize=_CLASSES_KNOWN)

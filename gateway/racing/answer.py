@@ -35,15 +35,16 @@ def request_of(
     deployment: Deployment, call: Call, attempt_id: str, sendings: SendCount, *, whole: bool = False, taught: Facts = ()
 ) -> Request:
     """Return the request of ``call`` to ``deployment``, as its upstream gets it."""
-    rendered = call.rendered.get(deployment.name, AS_ASKED)
-    spoken = call.dialect if rendered.spoken is None else rendered.spoken
+    asked, by, own, rendered = call.asked, call.by, call.own, call.rendered.get(deployment.name, AS_ASKED)
+    spoken = asked.dialect if rendered.spoken is None else rendered.spoken
     if rendered.spoken is None and spoken not in deployment.speaks:  # the common case is read without a call
         spoken = deployment.spoken_in(call)
-    headers = spoken.headers_of(call.headers) if call.headers else call.headers
-    fields, added = call.fields if rendered.fields is None else rendered.fields, _NONE_ADDED
-    if call.cache_key is not None and spoken.name in deployment.cache_keys and _CACHE_KEY not in fields:
-        fields, added = {**fields, _CACHE_KEY: call.cache_key}, _KEY_ADDED
-    if deployment.store is not None and (deployment.stores_own or spoken is not call.dialect):
+    given = by.envelope.headers
+    headers = spoken.headers_of(given) if given else given
+    fields, added = asked.fields if rendered.fields is None else rendered.fields, _NONE_ADDED
+    if own.cache_key is not None and spoken.name in deployment.cache_keys and _CACHE_KEY not in fields:
+        fields, added = {**fields, _CACHE_KEY: own.cache_key}, _KEY_ADDED
+    if deployment.store is not None and (deployment.stores_own or spoken is not asked.dialect):
         field = spoken.requests.storing
         if field is not None and fields.get(field, _UNSAID) == _UNSAID:
             fields, added = {**fields, field: deployment.store}, added | {field}
@@ -53,28 +54,28 @@ def request_of(
     apart = rendered.apart
     if apart is not None:  # with all that is added here
         other = call.rendered_as(deployment.name, fields=apart.fields, apart=None)
-        own = request_of(deployment, other, attempt_id, sendings, whole=whole, taught=taught)
-        apart = msgspec.structs.replace(apart, fields=own.fields)
+        alike = request_of(deployment, other, attempt_id, sendings, whole=whole, taught=taught)
+        apart = msgspec.structs.replace(apart, fields=alike.fields)
     return Request(  # ten not by name: with more names CPython would make a dict of them first
         deployment.model,
         fields,
         spoken,
         deployment.drop_params,
-        headers if call.trace is None else call.trace.sent_with(headers, attempt_id),
+        headers if by.trace is None else by.trace.sent_with(headers, attempt_id),
         deployment.extra_headers,
         deployment.extra_body,
         added,
         deployment.keeps,
-        deployment.upstream_stream and (call.streamed or not whole),
-        takes_whole=not call.streamed,
+        deployment.upstream_stream and (asked.stream or not whole),
+        takes_whole=not asked.stream,
         connect_timeout_s=deployment.clocks.connect_s,
-        first_key=None if call.maker is None else call.maker.key_at(deployment.provider),
-        conversation=call.conversation,
-        is_ceiling=call.dialect.requests.with_limit is not None,
-        unchosen=call.dialect.requests.unchosen,
-        once=call.stateful,
-        client=call.client,
-        key_name=call.key_name,
+        first_key=None if own.maker is None else own.maker.key_at(deployment.provider),
+        conversation=own.conversation,
+        is_ceiling=asked.dialect.requests.with_limit is not None,
+        unchosen=asked.dialect.requests.unchosen,
+        once=asked.stateful,
+        client=by.client,
+        key_name=own.key_name,
         apart=apart,
         taught=taught,
         sendings=sendings,
@@ -112,17 +113,18 @@ def translated(
     if spoken.requests.choice_of_tools in request.fields and (
         not deployment.traits.takes_forced or (learnt is not None and learnt.steers)
     ):
-        called = as_call(call.dialect, call.fields, spoken, request.fields)
+        called = as_call(call.asked.dialect, call.asked.fields, spoken, request.fields)
     texts: Collection[str] = ()
-    if "tools" in request.fields and call.dialect.requests.custom_names is not None and rendered.fields is not None:
-        texts = texts_called(call.dialect, call.fields, spoken, deployment.beyond)
+    names = call.asked.dialect.requests.custom_names
+    if "tools" in request.fields and names is not None and rendered.fields is not None:
+        texts = texts_called(call.asked.dialect, call.asked.fields, spoken, deployment.beyond)
     one_call = bool(request.sendings.left_out or rendered.dropped) and _may_call_more(request, rendered)
     most = request.sendings.most
-    if spoken is call.dialect and called is None and not texts and not one_call and not most:
+    if spoken is call.asked.dialect and called is None and not texts and not one_call and not most:
         return exchange
     read_event, secrets = spoken.answers.read_event, exchange.secrets
     # A translation into chat knows only the choices that have begun; into the others, how many were asked for.
-    is_exact = call.dialect.pivoting is not None or answers_asked(call.fields, call.dialect) == 1
+    is_exact = call.asked.dialect.pivoting is not None or answers_asked(call.asked.fields, call.asked.dialect) == 1
 
     def unsaid(block: bytes, finishing: bool) -> None:
         clocks.alive_at = clocks.now()
@@ -135,8 +137,8 @@ def translated(
 
     steps = translations(
         spoken,
-        call.dialect,
-        call.fields,
+        call.asked.dialect,
+        call.asked.fields,
         secrets,
         called=called,
         texts=texts,
@@ -144,7 +146,7 @@ def translated(
         most=most,
         seal=deployment.seal,
     )
-    splicer = Splicer(spoken, call.dialect, steps) if called is None else None  # the text is no text any more
+    splicer = Splicer(spoken, call.asked.dialect, steps) if called is None else None  # the text is no text any more
     return TranslatedExchange(exchange, steps, unsaid, splicer=splicer)
 
 
@@ -195,34 +197,35 @@ class AnswerStream:
     ) -> None:
         """``habit``: of its deployment, how thoughts stand within texts; None: none do."""
         self.announced = False  # whether its first token was reported
-        texts = call.dialect.answers.texts
+        asked, how, dialect = call.asked, call.how, call.asked.dialect
+        texts = dialect.answers.texts
         self.translated: TranslatedExchange | None = None  # its exchange, if that translates
-        self.text = AnswerText(texts) if call.answer_kind is AnswerKind.JSON else None
+        self.text = AnswerText(texts) if how.answer_kind is AnswerKind.JSON else None
         self.speech: Speech | None = None
-        if call.win_on is WinOn.SENTENCE and self.text is None:
+        if how.win_on is WinOn.SENTENCE and self.text is None:
             from gateway.racing import speech  # noqa: PLC0415 - Unicode's properties take 1.5 MB, and few calls ask
 
-            self.speech = speech.Speech(texts, call.sentence_words)
-        self.validity = Validity(call, measurement, self.text) if call.win_on is WinOn.VALID else None
-        requests = call.dialect.requests
-        may_be_several = requests.batched or requests.choices in call.fields
+            self.speech = speech.Speech(texts, how.sentence_words)
+        self.validity = Validity(call, measurement, self.text) if how.win_on is WinOn.VALID else None
+        requests = dialect.requests
+        may_be_several = requests.batched or requests.choices in asked.fields
         thoughts: Thoughts | None = None
         if habit is not None:
             habit.left -= 1
             if habit.left < 0 or habit.opened:  # without a call, as this runs for each answer
-                thoughts = habit.begin(call.fields, keeps=self.text is not None)
+                thoughts = habit.begin(asked.fields, keeps=self.text is not None)
         self.reader = AnswerReader(
             measurement,
             clocks,
-            answers=call.dialect.answers,
-            runs_on=call.runs_on,
-            drop_usage=call.streamed and not call.wants_usage,
+            answers=dialect.answers,
+            runs_on=asked.runs_on,
+            drop_usage=asked.stream and not asked.wants_usage,
             text=self.text or self.speech,
-            asked=answers_asked(call.fields, call.dialect) if may_be_several else 1,
+            asked=answers_asked(asked.fields, dialect) if may_be_several else 1,
             thoughts=thoughts,
             may_think=habit is not None,
         )
-        self._knows_all = call.dialect.pivoting is not None
+        self._knows_all = dialect.pivoting is not None
         self._measurement = measurement
         self.clocks = clocks
         self._clock = clock
@@ -307,7 +310,7 @@ class AnswerStream:
     def judgement(self, call: Call, outcome: Outcome, *, had_won: bool) -> Judgement:
         """Return the judgement of the answer; only the winner's is judged, unless every answer is checked."""
         measurement, thoughts = self._measurement, self.reader.thoughts
-        is_over = call.win_on is WinOn.ANY or not (outcome is Outcome.LOST or outcome is Outcome.CLIENT_GONE)
+        is_over = call.how.win_on is WinOn.ANY or not (outcome is Outcome.LOST or outcome is Outcome.CLIENT_GONE)
         if measurement.answer_at is None and thoughts is not None and is_over:  # it becomes no mark any more
             measurement.answer_at = thoughts.undecided_since()
         if had_won:
@@ -366,4 +369,4 @@ class AnswerStream:
     def take_last(self, call: Call) -> Block:
         """Return the last events of the answer, or the dialect's ending if they did not follow the finish reason."""
         self._forward = None
-        return self._last or Block(call.dialect.answers.ending, ())
+        return self._last or Block(call.asked.dialect.answers.ending, ())

@@ -132,7 +132,7 @@ class Attempts:
         self.empty: dict[Attempt, asyncio.Future[None]] = {}  # with empty or invalid answers
         self.all: list[Attempt] = []  # in the order of launch
         self.excused: set[Attempt] = set()  # who failed by themselves, not by a timeout, or lost to a first token
-        is_kept = model.race.keep_rival and not open_call.call.streamed and race.reading.has_tokens
+        is_kept = model.race.keep_rival and not open_call.call.asked.stream and race.reading.has_tokens
         self._backup: Backup[Attempt] | None = Backup() if is_kept else None
 
     @property
@@ -157,7 +157,7 @@ class Attempts:
 
     def is_last(self, attempt: Attempt, call: Call) -> bool:
         """Whether the prompt of ``call`` is not needed any more once the answer of ``attempt`` streams."""
-        return attempt.deployment.spoken_in(call) is call.dialect and (len(self.all) == 1 or not self.watched)
+        return attempt.deployment.spoken_in(call) is call.asked.dialect and (len(self.all) == 1 or not self.watched)
 
     def others(self, attempt: Attempt) -> list[Attempt]:
         """Return the attempts that may still bid besides ``attempt``."""
@@ -174,7 +174,7 @@ class Attempts:
         silent = sum(attempt not in self.excused for attempt in mute)
         if self._plan.launches[0].role is Role.TAKEOVER or (len(mute) < len(self.all) and not silent):
             return False
-        age_s = self._open_call.services.clock() - self._open_call.call.received_at
+        age_s = self._open_call.services.clock() - self._open_call.call.by.received_at
         timeouts = 1 if silent > 1 else 2
         return len(self.all) > 1 and age_s >= timeouts * self._model.deployments[name].clocks.ttft_s
 

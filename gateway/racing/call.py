@@ -106,7 +106,7 @@ class OpenCall:
         self.cached: Mapping[str, int] | None = None  # by deployment: tokens of the prompt that its cache should have
         self.waited_s = 0.0  # for a seat
         self.own_s = 0.0  # the gateway's part of the time so far, in which no deployment was asked
-        self.unasked_since = call.received_at
+        self.unasked_since = call.by.received_at
         self.record: CallRecord | None = None
         self.broken: list[Broken] = []  # parts of the answer, each continued by another deployment
         self.takeover: str | None = None  # FINISHED, RESCUED, or why an answer that broke off was not continued
@@ -136,8 +136,8 @@ class OpenCall:
         """
         name, before = deployment.name, call.rendered.get(deployment.name, AS_ASKED)
         spoken = deployment.spoken_in(call)
-        own = [named_in(call.dialect, spoken, call.fields, path) for path in paths]
-        limits = [each for each in own if not raised and each in call.dialect.requests.parameters.answer_limits]
+        own = [named_in(call.asked.dialect, spoken, call.asked.fields, path) for path in paths]
+        limits = [each for each in own if not raised and each in call.asked.dialect.requests.parameters.answer_limits]
         lost = (*before.dropped, *(each for each in own if each not in limits))
         told = call.rendered_as(name, dropped=tuple(dict.fromkeys(lost)), lowered=tuple(limits) or before.lowered)
         if self.call is call:
@@ -164,7 +164,7 @@ class OpenCall:
 
         ``call`` is as built for the attempt's model; ``refused`` is the attempt whose request it repeats, in its seat.
         """
-        services = self.services
+        services, by, own = self.services, self.call.by, call.own
         if services.outbox.waiting:
             services.outbox.drain()
         self.launched += 1
@@ -179,16 +179,16 @@ class OpenCall:
             role,
             provider=deployment.provider,
             deployment=deployment.name,
-            launch_offset_ms=((now - self.call.received_at) * 1_000_000 + 0.5) // 1 / 1000,  # as ``since_received_ms``
+            launch_offset_ms=((now - by.received_at) * 1_000_000 + 0.5) // 1 / 1000,  # as ``since_received_ms``
             audited=audited,
-            model=call.model if rendered is None else rendered.model or call.model,
+            model=call.how.model if rendered is None else rendered.model or call.how.model,
             in_flight=services.tasks.running_at.get(deployment.name, 0),
-            asked_tokens=call.size_tokens or call.prompt_tokens,
+            asked_tokens=own.size_tokens or own.prompt_tokens,
             continues=self.broken[-1].attempt.id if self.broken else None,
             is_extra=is_extra,
             learnt_as=deployment.learnt_as,
             weight=weight,
-            sent_by=self.call.client,
+            sent_by=by.client,
         )
         if refused is None:
             return start
@@ -210,12 +210,12 @@ class OpenCall:
         self, call: Call, start: AttemptStart, launched_at: float, at: float, *, whole: bool = False
     ) -> None:
         """Tell the recorder of an attempt's first token; ``call`` is as built for its model. For the outbox."""
-        if call.runs_on:
+        if call.asked.runs_on:
             return  # how soon it is queued says nothing of its answer
         services = self.services
         ttft_s, ago_s = at - launched_at, services.clock() - at
-        prompt_class = whole_class(call.prompt_class) if whole else call.prompt_class
-        services.recorder.first_token(start.model or call.model, prompt_class, start, ttft_s, ago_s)
+        prompt_class = whole_class(call.own.prompt_class) if whole else call.own.prompt_class
+        services.recorder.first_token(start.model or call.how.model, prompt_class, start, ttft_s, ago_s)
 
     def ended(self, attempt: AttemptRecord, at: float, *, whole: bool = False) -> None:
         """Add the record of an attempt that ended at ``at``, and tell the recorder. For the outbox.
@@ -224,24 +224,24 @@ class OpenCall:
         recorder learns it, by the class of such attempts.
         """
         services, call, record = self.services, self.call, self.record
-        prompt_class, told = call.prompt_class, attempt
+        prompt_class, told = call.own.prompt_class, attempt
         if whole:
             prompt_class, attempt = whole_class(prompt_class), msgspec.structs.replace(attempt, censored_at_ms=None)
         if record is None:
             self.attempts.append(attempt)
         ago_s = services.clock() - at
         try:
-            services.recorder.attempt_ended(told.model or call.model, prompt_class, told, ago_s)
+            services.recorder.attempt_ended(told.model or call.how.model, prompt_class, told, ago_s)
         finally:
             if record is not None:
-                asked = requested(call.fields, call.dialect, writes=call.kind is not None)
+                asked = requested(call.asked.fields, call.asked.dialect, writes=call.own.kind is not None)
                 bill = settle(
                     [attempt],
                     self._winner,
                     self._deployments,
-                    call.prompt_tokens,
+                    call.own.prompt_tokens,
                     asked,
-                    is_text=call.inline_bytes is not None,
+                    is_text=call.own.inline_bytes is not None,
                     seen=services.tiers,
                 )
                 winner = next((each for each in record.attempts if each.id == record.winner_attempt_id), None)
@@ -313,7 +313,7 @@ class OpenCall:
         """Return a wait for a seat. All waits of a call share one time limit."""
         seats, clock = self.services.seats, self.services.clock
         patience_s = seats.queue_timeout_s - self.waited_s
-        return Wait(seats, self.call.model, patience_s, seated=seated, timed_out=timed_out, clock=clock, loop=loop)
+        return Wait(seats, self.call.how.model, patience_s, seated=seated, timed_out=timed_out, clock=clock, loop=loop)
 
     def waited(self, wait: Wait) -> None:
         """End a wait, and add its time."""
@@ -329,7 +329,8 @@ class OpenCall:
 
     def since_received_ms(self, instant: float) -> float:
         """Return ``instant`` of the clock in milliseconds since the call was received."""
-        return ((instant - self.call.received_at) * 1_000_000 + 0.5) // 1 / 1000  # ``milliseconds``, without its call
+        passed_s = instant - self.call.by.received_at
+        return (passed_s * 1_000_000 + 0.5) // 1 / 1000  # as ``milliseconds``, without its call
 
 
 def _number(attempt: AttemptRecord) -> int:

@@ -93,7 +93,7 @@ class Continuation:
         self._stopped = stopped
         self._among = among
         self._on_text = on_text
-        continuing = continuers.own.call.dialect.continuing
+        continuing = continuers.own.call.asked.dialect.continuing
         assert continuing is not None  # otherwise no answer is kept
         self._continuing: Continuing = continuing
         self._begun: Begun = sink.begun(continuing)
@@ -229,7 +229,7 @@ class Continuation:
         """Have the call ask each of ``candidates`` for what follows the delivered text."""
         call, going_on = self._own.call, self._open_call.call
         prefix, _ = split(self._begun.text)
-        prefix = prefix.removeprefix(self._continuing.own_prefix(call.fields).rstrip())
+        prefix = prefix.removeprefix(self._continuing.own_prefix(call.asked.fields).rstrip())
         rendered = dict(going_on.rendered)
         for each in candidates:
             known, its = each.of.call.rendered.get(each.name, AS_ASKED), each.of.call
@@ -239,7 +239,7 @@ class Continuation:
                 fields=_wording(each, prefix, spent),
                 dropped=told.dropped,
                 lowered=told.lowered,
-                model=None if its is call else its.model,
+                model=None if its is call else its.how.model,
             )
         self._open_call.continue_as(msgspec.structs.replace(going_on, rendered=rendered))
 
@@ -247,23 +247,23 @@ class Continuation:
         """Return the sink that joins what they send to what was delivered."""
         call, begun, continuing, open_call = self._own.call, self._begun, self._continuing, self._open_call
         _, tail = split(begun.text)
-        own = continuing.own_prefix(call.fields)  # Mistral's answers repeat it
+        own = continuing.own_prefix(call.asked.fields)  # Mistral's answers repeat it
         repeated = begun.text if begun.text.startswith(own.rstrip()) else own + begun.text
-        stops = continuing.stops(call.fields)
+        stops = continuing.stops(call.asked.fields)
         repeating = {each.name for each in candidates if _way(each) == "repeated_prefix"}
 
         def new_seam(deployment: str) -> Seam:
             return Seam(repeated if deployment in repeating else tail, before=begun.text, stops=stops)
 
         def usage(sent: int | None, tokens: int) -> tuple[int, int] | None:
-            if not (call.wants_usage or continuing.always_counts):
+            if not (call.asked.wants_usage or continuing.always_counts):
                 return None
             prompt = open_call.broken[0].attempt.prompt_tokens
             if prompt is None:  # the prompts of the others include the delivered text
-                prompt = call.prompt_tokens if sent is None else max(0, sent - spent)
+                prompt = call.own.prompt_tokens if sent is None else max(0, sent - spent)
             return prompt, spent + max(0, tokens - sum(each.again_tokens for each in open_call.broken))
 
-        splice, answers = continuing.splice(begun), call.dialect.answers
+        splice, answers = continuing.splice(begun), call.asked.dialect.answers
         return ContinuingSink(self._sink, splice, new_seam, answers, usage, on_text=self._on_text)
 
 

@@ -124,13 +124,13 @@ class Entry:
             loop=self.loop,
         )
         self._made_replacements: Replacements | None = None
-        decode_s = {} if call.win_on is WinOn.VALID else plan.decode_s  # VALID: bids have whole answers
+        decode_s = {} if call.how.win_on is WinOn.VALID else plan.decode_s  # VALID: bids have whole answers
         self.hold: Hold[Attempt] = Hold(
             decode_s,
             self.release,
             self.loop,
             clock=services.clock,
-            deadline_at=None if call.deadline_ms is None else call.deadline_at,
+            deadline_at=None if call.own.deadline_ms is None else call.deadline_at,
         )
 
     @property
@@ -252,7 +252,7 @@ class Entry:
 
     async def complete(self, last: Block) -> None:
         """End the race with the winner's complete answer; its ``last`` events have not been sent yet."""
-        if not self.call.streamed:
+        if not self.call.asked.stream:
             if self.race.winner is not None and self.race.winner.still:
                 self.goes_on(self.race.winner)
             self.attempts.dismiss_backup()
@@ -289,7 +289,7 @@ class Entry:
 
     def _learn_from(self, attempt: Attempt, error: UpstreamError, *, has_begun: bool, alone: bool) -> None:
         """Limit the launches if the request itself may be invalid."""
-        if self.call.runs_on and error.status is None and error.kind not in _UNSENT:
+        if self.call.asked.runs_on and error.status is None and error.kind not in _UNSENT:
             self._schedule.limit(0)  # it may have been started: never twice
         elif error.kind is not ErrorKind.BAD_REQUEST:
             if has_begun:
@@ -367,7 +367,7 @@ class Entry:
         if self.phase is Phase.OVER:
             # Event audit.crashed: A loser that ran on to be measured failed by a bug. The caller had its answer.
             # Do: It is a bug: report it with the trace.
-            get_logger().error("audit.crashed", call=self.call.id, exc_info=defect)
+            get_logger().error("audit.crashed", call=self.call.by.id, exc_info=defect)
         else:
             self.race.crash(defect)
 

@@ -32,14 +32,15 @@ class Events:
         race, deployment, refused = attempt.race, attempt.deployment, attempt.refused
         call, learnt = race.call, deployment.learnt
         may_be = deployment.whole or (
-            learnt is not None and learnt.stops_streams and learnt.stops_streams_for(call.client)
+            learnt is not None and learnt.stops_streams and learnt.stops_streams_for(call.by.client)
         )
         again = attempt.start.role is Role.WHOLE or (refused is not None and refused.whole)
-        whole = again or call.runs_on or bool(may_be and asked_whole(call, deployment))
+        whole = again or call.asked.runs_on or bool(may_be and asked_whole(call, deployment))
         # Text that is added to the client's prompt has an unknown length.
-        prompt_bytes = None if attempt.start.continues or deployment.extra_body else call.inline_bytes
-        many = call.dialect.requests.batched or "best_of" in call.fields or call.dialect.requests.choices in call.fields
-        answers = answers_made(call.fields, call.dialect) if many else 1
+        prompt_bytes = None if attempt.start.continues or deployment.extra_body else call.own.inline_bytes
+        fields, dialect = call.asked.fields, call.asked.dialect
+        many = dialect.requests.batched or "best_of" in fields or dialect.requests.choices in fields
+        answers = answers_made(fields, dialect) if many else 1
         return whole, Measurement(at, most_tokens(deployment.capabilities, answers), prompt_bytes)
 
     def clocks(self, attempt: Attempt) -> AttemptClocks:
@@ -48,16 +49,16 @@ class Events:
         race, limits, services = attempt.race, attempt.deployment.clocks, attempt.race.open_call.services
         pauses = services.pauses[attempt.deployment.name]
         if pauses.pool is None:
-            services.pauses.pool(pauses, attempt.start.model or race.call.model)
+            services.pauses.pool(pauses, attempt.start.model or race.call.how.model)
         return AttemptClocks(
-            in_background(limits) if race.call.runs_on else limits,
+            in_background(limits) if race.call.asked.runs_on else limits,
             attempt.task,
             services.clock,
             race.loop,
             pauses,
             silenced=attempt,
             started=None if attempt.refused is None else attempt.waiting_since,
-            may_call=race.call.answer_kind is not AnswerKind.PLAIN and may_call_tools(race.call),
+            may_call=race.call.how.answer_kind is not AnswerKind.PLAIN and may_call_tools(race.call),
         )
 
     async def open(self, attempt: Attempt, clocks: AttemptClocks) -> tuple[Exchange, Answer]:
@@ -118,7 +119,7 @@ class Events:
         exchange, outcome = attempt.exchange, ending.outcome
         if exchange is not None and (usage := exchange.usage_so_far) is not None:
             measurement.reported.usage = usage  # not what another API has a place for
-        paces, streamed = race.open_call.services.paces, race.call.streamed
+        paces, streamed = race.open_call.services.paces, race.call.asked.stream
         dribble = UNKNOWN
         if ending.had_won and streamed:
             first_at, last_at = measurement.first_at, measurement.last_at

@@ -152,21 +152,21 @@ class OtherForms:
         if lacks is None or attempt.start.continues is not None:
             return None, error
         spoken = attempt.deployment.spoken_in(call)
-        if call.stateful:
+        if call.asked.stateful:
             _suppose_another(attempt.deployment, call, Refusal(spoken, lacks, error, error.kind))
             return None, error
         refusals = [*_refusals(attempt), Refusal(spoken, lacks, error, error.kind)]
         attempt.lacks = refusals[-1]
         learnt, model = _learnt_of(attempt.deployment), attempt.deployment.model
         if learnt is not None:
-            learnt.forget(model, _facts(refusals[:-1], spoken), call.client)
+            learnt.forget(model, _facts(refusals[:-1], spoken), call.by.client)
         asked = {refusal.spoken for refusal in refusals}
         for dialect in attempt.deployment.others(offered(error.said)):
             if dialect not in asked and (found := await reword(call, attempt.deployment, dialect)) is not None:
                 error.kind = ErrorKind.NO_SUCH_API
                 if learnt is not None:
                     for fact in _facts(refusals, dialect):  # as a loser may be cut before its answer, in each race
-                        learnt.suppose(model, fact, client=call.client, why=why_of(error))
+                        learnt.suppose(model, fact, client=call.by.client, why=why_of(error))
                 return Again(Role.API, found), error
         return None, _told(refusals)
 
@@ -180,15 +180,15 @@ class OtherForms:
         for fact in facts_of(attempt):
             # Else it was about another API.
             if spoken.name in {fact.dialect, fact.field} or fact.kind is Kind.CALL:
-                learnt.note(model, fact, client=call.client)
+                learnt.note(model, fact, client=call.by.client)
         refusals = list(_refusals(attempt))
         if not refusals:
             return
-        known = learnt.of(model, call.client)
+        known = learnt.of(model, call.by.client)
         wrong = [fact for fact in known if fact.kind is Kind.API and fact.field == spoken.name]
-        learnt.forget(model, wrong, call.client)
+        learnt.forget(model, wrong, call.by.client)
         for fact in _facts(refusals, spoken):
-            learnt.note(model, fact, client=call.client, why=why_of(refusals[-1].error))
+            learnt.note(model, fact, client=call.by.client, why=why_of(refusals[-1].error))
 
 
 def _learnt_of(deployment: Deployment) -> Learnt | None:
@@ -215,7 +215,7 @@ def _taught_after(attempt: Asked, call: Call, error: UpstreamError, request: Req
     if attempt.start.continues is not None or tried >= MOST_TAUGHT:
         return None
     found = taught(attempt.deployment.upstream, request(), error)
-    if not found or call.stateful:  # then the next request is sent so
+    if not found or call.asked.stateful:  # then the next request is sent so
         return None
     error.kind = ErrorKind.BAD_REQUEST  # it is no strike
     return Again(Role.FORM, facts=found)
@@ -231,25 +231,25 @@ async def _unforced_after(attempt: Asked, call: Call, error: UpstreamError, rewo
     spoken, sent = deployment.spoken_in(call), call.sent_to(deployment.name)
     if attempt.start.continues is not None or spoken.requests.choice_of_tools not in sent:
         return None
-    if as_call(call.dialect, call.fields, spoken, sent) is not None:
+    if as_call(call.asked.dialect, call.asked.fields, spoken, sent) is not None:
         fact = _NO_CHOICE
     elif _forces_what_it_offers(spoken, sent):
         fact = _UNFORCED
     else:
         return None
     learnt, model, why = _learnt_of(deployment), deployment.model, why_of(error)
-    if learnt is not None and _NO_CHOICE in learnt.met_by_others(model, call.client):
+    if learnt is not None and _NO_CHOICE in learnt.met_by_others(model, call.by.client):
         fact = _NO_CHOICE  # the next refusal is known by another client, and this one has seen that the first is so
     error.kind = ErrorKind.BAD_REQUEST
     found = None
-    if deployment.adapts_forced and not call.stateful:
+    if deployment.adapts_forced and not call.asked.stateful:
         traits = unforced(deployment.traits, forbids=fact is _UNFORCED)
         changed = msgspec.structs.replace(deployment, traits=traits)
         found = await reword(call, changed, spoken)
     if learnt is not None and found is not None:
-        learnt.suppose(model, fact, client=call.client, why=why)  # as a loser may be cut before its answer
+        learnt.suppose(model, fact, client=call.by.client, why=why)  # as a loser may be cut before its answer
     elif learnt is not None:
-        learnt.note(model, fact, client=call.client, why=why)
+        learnt.note(model, fact, client=call.by.client, why=why)
     return None if found is None else Again(Role.FORM, found, (fact,))
 
 
@@ -271,8 +271,8 @@ _UNFORCED, _NO_CHOICE = Fact(Kind.CALL), Fact(Kind.CALL, "none")
 def asked_whole(call: Call, deployment: Deployment) -> bool:
     """Whether the answer to a ``call`` has to be asked for whole. If its client streams, it never is."""
     learnt, rules = deployment.learnt, deployment.whole
-    is_taught = learnt is not None and learnt.stops_streams and learnt.stops_streams_for(call.client)
-    if call.streamed or not (rules or is_taught):
+    is_taught = learnt is not None and learnt.stops_streams and learnt.stops_streams_for(call.by.client)
+    if call.asked.stream or not (rules or is_taught):
         return False
     fields = call.sent_to(deployment.name)
     if not is_taught and rules.keys().isdisjoint(fields):  # nearly always
@@ -280,7 +280,9 @@ def asked_whole(call: Call, deployment: Deployment) -> bool:
     parameters = _parameters(call, deployment)
     if any(kind in rules.get(name, ()) or "*" in rules.get(name, ()) for name, kind in parameters):
         return True
-    return is_taught and learnt is not None and _stream_of(call, deployment) in learnt.of(deployment.model, call.client)
+    if learnt is None or not is_taught:
+        return False
+    return _stream_of(call, deployment) in learnt.of(deployment.model, call.by.client)
 
 
 def _whole_after(attempt: Asked, call: Call, error: UpstreamError) -> Again | None:
@@ -291,13 +293,13 @@ def _whole_after(attempt: Asked, call: Call, error: UpstreamError) -> Again | No
     deployment = attempt.deployment
     learnt, model = _learnt_of(deployment), deployment.model
     if attempt.whole and error.kind is ErrorKind.BAD_REQUEST and learnt is not None and learnt.stops_streams:
-        learnt.forget(model, [_stream_of(call, deployment)], call.client)
-    if attempt.whole or call.streamed or not deployment.upstream_stream or not refuses_to_stream(error):
+        learnt.forget(model, [_stream_of(call, deployment)], call.by.client)
+    if attempt.whole or call.asked.stream or not deployment.upstream_stream or not refuses_to_stream(error):
         return None
     error.kind, fact = ErrorKind.BAD_REQUEST, _stream_of(call, deployment)
     if learnt is not None:
-        learnt.suppose(model, fact, client=call.client, why=why_of(error))
-    return None if call.stateful else Again(Role.WHOLE, facts=(fact,))
+        learnt.suppose(model, fact, client=call.by.client, why=why_of(error))
+    return None if call.asked.stateful else Again(Role.WHOLE, facts=(fact,))
 
 
 def _parameters(call: Call, deployment: Deployment) -> frozenset[tuple[str, str]]:
@@ -321,14 +323,14 @@ def _stream_of(call: Call, deployment: Deployment) -> Fact:
 def accepted(attempt: Asked, call: Call, learnt: Learnt) -> None:
     """Forget what the deployment of ``attempt`` was known to refuse of ``call``: to stream it, or one so large."""
     deployment, model = attempt.deployment, attempt.deployment.model
-    refused = learnt.refused_length(model, call.client)
-    wrong = {Fact(Kind.LENGTH, tokens=refused)} if refused is not None and call.prompt_tokens >= refused else set()
+    refused = learnt.refused_length(model, call.by.client)
+    wrong = {Fact(Kind.LENGTH, tokens=refused)} if refused is not None and call.own.prompt_tokens >= refused else set()
     if learnt.steers:
-        wrong |= {fact for fact in learnt.of(model, call.client) if _is_more(deployment, call, fact)}
-    if learnt.stops_streams and call.streamed and deployment.upstream_stream:
+        wrong |= {fact for fact in learnt.of(model, call.by.client) if _is_more(deployment, call, fact)}
+    if learnt.stops_streams and call.asked.stream and deployment.upstream_stream:
         wrong.add(_stream_of(call, deployment))
-    if not wrong.isdisjoint(learnt.of(model, call.client)):
-        learnt.forget(model, wrong, call.client)
+    if not wrong.isdisjoint(learnt.of(model, call.by.client)):
+        learnt.forget(model, wrong, call.by.client)
 
 
 # Of reasoning that is encrypted or signed.
@@ -342,12 +344,12 @@ def reasoning_of(maker: Maker) -> Fact:
 
 def _note_bound(deployment: Deployment, call: Call, error: UpstreamError) -> None:
     """Note that ``deployment`` has refused what others made: all that it was sent, or its own maker's newest."""
-    if call.maker is None or (learnt := _learnt_of(deployment)) is None:
+    if call.own.maker is None or (learnt := _learnt_of(deployment)) is None:
         return
-    elsewhere = [each for each in call.makers if each.deployment.partition("/")[0] != deployment.provider]
+    elsewhere = [each for each in call.own.makers if each.deployment.partition("/")[0] != deployment.provider]
     suspects = [each for each in elsewhere if not is_unread(each, deployment, call)]  # else it was sent without
-    for maker in suspects or [call.maker]:
-        learnt.note(deployment.model, reasoning_of(maker), client=call.client, why=why_of(error))
+    for maker in suspects or [call.own.maker]:
+        learnt.note(deployment.model, reasoning_of(maker), client=call.by.client, why=why_of(error))
 
 
 def cannot_read(maker: Maker, deployment: Deployment, client: str | None) -> bool:
@@ -381,7 +383,7 @@ def is_unread(maker: Maker, deployment: Deployment, call: Call) -> bool:
     is_its = maker.made or maker_of(maker.model) not in {"", "open"}  # others take whatever they are sent
     reads = reads_thoughts(deployment.same_as or deployment.model, maker.model) if is_its else None
     if reads is None:
-        return maker != call.maker and cannot_read(maker, deployment, call.client)
+        return maker != call.own.maker and cannot_read(maker, deployment, call.by.client)
     return not reads
 
 
@@ -412,7 +414,7 @@ def keys_apart(maker: Maker, deployment: Deployment, client: str | None) -> froz
 
 def apart_from(maker: Maker, call: Call, deployment: Deployment) -> Apart | None:
     """Return what the keys of ``deployment`` are sent that cannot read what ``maker`` made; None: all can read it."""
-    names = keys_apart(maker, deployment, call.client)
+    names = keys_apart(maker, deployment, call.by.client)
     if not names or (wording := _without_reasoning(call, deployment)) is None:
         return None
     return Apart(names, wording.fields, tuple(loss.field for loss in wording.losses))
@@ -490,7 +492,7 @@ def within_room(call: Call, deployment: Deployment, room: int) -> Call | None:
             within, _ = requests.with_limit(fields, room)
     except Malformed:
         return None
-    own = (named_in(call.dialect, spoken, call.fields, limit) for limit in limits)
+    own = (named_in(call.asked.dialect, spoken, call.asked.fields, limit) for limit in limits)
     return call.rendered_as(name, fields=within, spoken=spoken, lowered=tuple(dict.fromkeys(own)), apart=None)
 
 
@@ -531,30 +533,30 @@ def _suppose_another(deployment: Deployment, call: Call, refusal: Refusal) -> No
     learnt = _learnt_of(deployment)
     if learnt is not None and instead is not None:
         for fact in _facts([refusal], instead):
-            learnt.suppose(deployment.model, fact, client=call.client, why=why_of(refusal.error))
+            learnt.suppose(deployment.model, fact, client=call.by.client, why=why_of(refusal.error))
 
 
 def _note_length(deployment: Deployment, call: Call, error: UpstreamError) -> None:
     """Remember that a prompt as long as that of ``call`` is too long for ``deployment``, if its own length was it."""
     learnt, model = _learnt_of(deployment), deployment.model
-    if learnt is not None and call.prompt_tokens > 0 and _is_long(deployment, call, error):
-        known = learnt.refused_length(model, call.client) or call.prompt_tokens
-        fact = Fact(Kind.LENGTH, tokens=min(known, call.prompt_tokens))
-        learnt.note(model, fact, client=call.client, why=why_of(error))
+    if learnt is not None and call.own.prompt_tokens > 0 and _is_long(deployment, call, error):
+        known = learnt.refused_length(model, call.by.client) or call.own.prompt_tokens
+        fact = Fact(Kind.LENGTH, tokens=min(known, call.own.prompt_tokens))
+        learnt.note(model, fact, client=call.by.client, why=why_of(error))
 
 
 def _note_room(deployment: Deployment, call: Call, error: UpstreamError) -> None:
     """Remember what ``deployment`` says that a prompt and its answer may have together."""
     fact = held_of(error, call.sent_to(deployment.name))
     if fact is not None and (learnt := _learnt_of(deployment)) is not None:
-        learnt.note(deployment.model, fact, client=call.client, why=why_of(error))
+        learnt.note(deployment.model, fact, client=call.by.client, why=why_of(error))
 
 
 def _note_limit(deployment: Deployment, call: Call, limit: Limit, error: UpstreamError) -> None:
     """Remember a vendor's limit that ``call`` exceeds: then others are asked first."""
     fact = Fact(Kind.SIZE, limit.what, tokens=limit.most or 0)
     if fact.tokens and (learnt := _learnt_of(deployment)) is not None and _is_more(deployment, call, fact):
-        learnt.note(deployment.model, fact, client=call.client, why=why_of(error))
+        learnt.note(deployment.model, fact, client=call.by.client, why=why_of(error))
 
 
 def _is_more(deployment: Deployment, call: Call, fact: Fact) -> bool:
@@ -570,8 +572,8 @@ def _is_long(deployment: Deployment, call: Call, error: UpstreamError) -> bool:
     The same words are said of a short prompt with a large limit of its answer, of one that goes on from a stored
     conversation, and of one with a large picture.
     """
-    answer = requested(call.fields, call.dialect).max_tokens or 0
+    answer = requested(call.asked.fields, call.asked.dialect).max_tokens or 0
     limit = stated_limit(error.said) or deployment.capabilities.context_tokens
     if limit is None:
-        return call.inline_bytes is not None and answer <= call.prompt_tokens
-    return call.prompt_tokens >= (limit if answer > limit // 4 else limit // 2)
+        return call.own.inline_bytes is not None and answer <= call.own.prompt_tokens
+    return call.own.prompt_tokens >= (limit if answer > limit // 4 else limit // 2)

@@ -331,10 +331,11 @@ class Race:
         held = None if winner is None else self.held
         attempts = first.attempts.all
         is_first = bool(attempts) and attempts[0].start.number == 1  # of all the call's models
+        streamed = first.call.asked.stream
         return Times(
             None if first_at is None else since_received_ms(first_at),
             self.overhead_ms,
-            alone(attempts, winner, first_at, since_received_ms, streamed=first.call.streamed, held=held is not None)
+            alone(attempts, winner, first_at, since_received_ms, streamed=streamed, held=held is not None)
             if is_first
             else UNKNOWN,
             held,

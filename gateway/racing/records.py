@@ -7,13 +7,14 @@ the hot path.
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from math import inf
+from operator import attrgetter
 from typing import Any, Protocol
 
 import msgspec
 
 from gateway.core.attempts import IN_PROGRESS, AttemptRecord, AttemptStart, Narrowed, Outcome, Role, TokensSource, WinOn
-from gateway.core.calls import AS_ASKED, TENANT, Call, CallRecord, CallStart
-from gateway.core.prompt_classes import encoded_class
+from gateway.core.calls import AS_ASKED, TENANT, Call, CallHead, CallRecord, CallStart
+from gateway.core.columns import places_of
 from gateway.core.rules import CLIENT_LEFT, FIRST_ERROR, is_own_fault
 from gateway.fleet.models import Deployment
 from gateway.racing.caches import with_caches
@@ -122,7 +123,7 @@ def keep_words(error: UpstreamError, call: Call, deployment: Deployment, form: F
             error,
             held,
             texts=() if held is None else _texts(call, form),
-            models=(deployment.model, call.model, call.asked_model or ""),
+            models=(deployment.model, call.how.model, call.asked.model),
         )
     deployment.hide_addresses(error)
 
@@ -131,12 +132,12 @@ def _held(call: Call, deployment: Deployment, form: Form | None) -> tuple[Mappin
     """Return the fields of a request in each form; None: the prompt is forgotten, or too large to be searched."""
     sent = call.sent_to(deployment.name)
     is_held = not sent.keys() <= STILL_READ if form is None else len(form.body) <= LARGEST_REQUEST_BYTES
-    return (call.fields, sent) if is_held else None
+    return (call.asked.fields, sent) if is_held else None
 
 
 def _texts(call: Call, form: Form | None) -> list[str]:
     """Return what of a request an error may quote, besides its fields."""
-    return [*quotable(call.headers), *(() if form is None else form.texts())]
+    return [*quotable(call.by.envelope.headers), *(() if form is None else form.texts())]
 
 
 _NOTHING_ELSE = (None,) * 4
@@ -161,7 +162,7 @@ def attempt_record(
     ``censored_at`` is when it was cut; ``overtaken`` is set if another attempt won before its first token; ``kept`` if
     it ran on behind a winner, None where none may; ``whole`` if its answer was not streamed by its provider.
     """
-    since_start_ms = measurement.since_start_ms
+    since_start_ms, by, how = measurement.since_start_ms, call.by, call.how
     headers_ms, first_event_ms, ttft_ms, answer_ms, last_ms = measurement.times_ms()
     if whole:  # nothing of it came before its end
         ttft_ms = answer_ms = None
@@ -174,7 +175,7 @@ def attempt_record(
     finish_reason = reported.finish_reason
     if finish_reason is not None:
         finish_reason = short(finish_reason, secrets)
-    elif call.runs_on and ending.outcome is Outcome.CLIENT_GONE:
+    elif call.asked.runs_on and ending.outcome is Outcome.CLIENT_GONE:
         finish_reason = IN_PROGRESS
     # Of most attempts none of it: each field that is named costs 400 instructions.
     dropped = reported.thoughts_dropped
@@ -187,7 +188,7 @@ def attempt_record(
     if overtaken is not None:
         rare["overtaken_at_ms"] = since_start_ms(overtaken.at)
         rare["predicted_ms"] = None if overtaken.expected_s is None else milliseconds(overtaken.expected_s)
-    if call.win_on is not WinOn.ANY:
+    if (win_on := how.win_on) is not WinOn.ANY:
         rare["sentence_ms"] = since_start_ms(measurement.spoken_at)
         rare["valid_ms"] = since_start_ms(measurement.valid_at)
         rare["speech_pause_ms"] = None if measurement.pause_s is None else milliseconds(measurement.pause_s)
@@ -198,7 +199,7 @@ def attempt_record(
         rare["tier"] = tokens.tier and short(tokens.tier, secrets)
     return AttemptRecord(
         *msgspec.structs.astuple(start),
-        call_id=call.id,
+        call_id=by.id,
         outcome=ending.outcome,
         connect_ms=measurement.connect_ms,
         headers_ms=headers_ms,
@@ -224,11 +225,11 @@ def attempt_record(
         itl_max_ms=gaps.max_ms if gaps is not None else None,
         text_gap_max_ms=text_gap_max_ms,
         itl=gaps.counts if gaps is not None else None,
-        client=call.client,
-        api=call.endpoint,
-        size_class=call.prompt_class.size,
-        win_on=call.win_on,
-        token_ms=ttft_ms if whole or call.win_on is WinOn.ANY else since_start_ms(measurement.claims_at(call.win_on)),
+        client=by.client,
+        api=how.endpoint,
+        size_class=call.own.prompt_class.size,
+        win_on=win_on,
+        token_ms=ttft_ms if whole or win_on is WinOn.ANY else since_start_ms(measurement.claims_at(win_on)),
         finish_reason=finish_reason,
         tool_calls=None if reported.finish_reason is None else tools.number() if tools is not None else 0,
         tool_calls_valid=None if tools is None or reported.finish_reason is None else valid_calls(call, tools),
@@ -240,7 +241,7 @@ def attempt_record(
         chars=measurement.chars if measurement.meaningful else None,
         chunks=measurement.meaningful or None,
         first_chars=measurement.first_chars if measurement.meaningful else None,
-        is_restricted=call.is_restricted,
+        is_restricted=call.own.is_restricted,
         judged_as=judgement.judged_as,
         flaw=judgement.flaw,
         **rare,
@@ -352,27 +353,12 @@ def alone(
     return Alone(since_received_ms(min(own_at, first_at) + waited_s))
 
 
+_head = attrgetter(*places_of(CallHead))
+
+
 def call_start(call: Call, attempts: tuple[AttemptStart, ...]) -> CallStart:
     """Return the start record of ``call``, with the ``attempts`` launched at once."""
-    return CallStart(
-        call.id,
-        call.started_at,
-        call.client,
-        call.asked_model or call.model,
-        endpoint=call.endpoint,
-        streamed=call.streamed,
-        mode=call.mode,
-        objective=call.objective,
-        prompt_class=encoded_class(call.prompt_class),
-        tags=call.tags,
-        replica=call.replica,
-        region=call.region,
-        win_on=call.win_on,
-        request_id=call.request_id,
-        deadline_ms=call.deadline_ms,
-        profile=call.profile,
-        attempts=attempts,
-    )
+    return CallStart(*_head(call), attempts=attempts)
 
 
 def call_record(  # noqa: PLR0917 - what is known of a call
@@ -400,9 +386,9 @@ def call_record(  # noqa: PLR0917 - what is known of a call
 
     ``launched`` may exceed the number of ``attempts``: audited ones may still run. ``cached`` as for ``with_caches``.
     """
-    asked = requested(call.fields, call.dialect, writes=call.kind is not None)
-    is_text = call.inline_bytes is not None
-    bill = settle(attempts, winner, deployments, call.prompt_tokens, asked, is_text=is_text, seen=tiers)
+    asked = requested(call.asked.fields, call.asked.dialect, writes=call.own.kind is not None)
+    is_text = call.own.inline_bytes is not None
+    bill = settle(attempts, winner, deployments, call.own.prompt_tokens, asked, is_text=is_text, seen=tiers)
     bill = (
         with_caches(bill, winner, cached)
         if cached or (winner is not None and (winner.counts_as or winner.role) in BESIDE)
@@ -412,7 +398,7 @@ def call_record(  # noqa: PLR0917 - what is known of a call
     is_unread = winner is not None and winner.chunks is None and winner.ttft_ms is not None
     read = None if is_unread else winner
     rare: dict[str, Any] = {}  # as in ``attempt_record``
-    if call.win_on is WinOn.VALID:
+    if call.how.win_on is WinOn.VALID:
         rare["first_was_invalid"] = first_was_invalid(bill.attempts)
     if held is not None:
         rare |= {"held_ms": held.ms, "held_for": held.awaited, "held_gain_ms": held.gain_ms}
@@ -420,18 +406,18 @@ def call_record(  # noqa: PLR0917 - what is known of a call
         rare |= {"max_tokens": asked.max_tokens, "temperature": asked.temperature, "tools": asked.tools}
     if alone.age_ms is not None:
         rare |= {"alone_predicted_ms": alone.predicted_ms, "alone_age_ms": alone.age_ms}
-    if call.deadline_ms is not None:
+    if call.own.deadline_ms is not None:
         # An answer that came whole has no first token: its client had it when the call ended.
         answered_ms = _answered_ms(winner, ttft_ms, total_ms)
-        rare["deadline_met"] = _is_met(call.deadline_ms, answered_ms, total_ms, status_code)
-    if winner is not None and call.asked_model is not None:
-        rare["answered_model"] = call.model
+        rare["deadline_met"] = _is_met(call.own.deadline_ms, answered_ms, total_ms, status_code)
+    if winner is not None and call.how.model != call.asked.model:
+        rare["answered_model"] = call.how.model
     if winner is not None and call.rendered:
         rare["dropped"] = call.rendered.get(winner.deployment, AS_ASKED).dropped
     if narrowed is not None:
         rare["narrowed"] = narrowed
-    if call.trace is not None:
-        rare["trace"] = call.trace
+    if call.by.trace is not None:
+        rare["trace"] = call.by.trace
     return CallRecord(
         *msgspec.structs.astuple(start)[:-1],  # but for its attempts
         launched=launched,
@@ -457,8 +443,8 @@ def call_record(  # noqa: PLR0917 - what is known of a call
         abandoned_cost_low_usd=bill.abandoned.low_usd,
         abandoned_cost_high_usd=bill.abandoned.high_usd,
         cache_saved_usd=bill.cache_saved_usd,
-        api=call.endpoint,
-        size_class=call.prompt_class.size,
+        api=call.how.endpoint,
+        size_class=call.own.prompt_class.size,
         tokens_source=counted.tokens_source if counted is not None else None,
         finish_reason=winner.finish_reason if winner is not None else None,
         tool_calls=winner.tool_calls if winner is not None else None,
@@ -467,7 +453,7 @@ def call_record(  # noqa: PLR0917 - what is known of a call
         is_truncated=None if read is None or overhead_ms is None else _is_truncated(read),
         alone_ms=alone.seen_ms,
         attempts=bill.attempts,
-        kind=call.kind,
+        kind=call.own.kind,
         **rare,
     )
 

@@ -237,7 +237,7 @@ class Relayed(msgspec.Struct, frozen=True):
     def begin(self, attempt: Attempt, at: float) -> tuple[bool, Measurement]:
         """Return the measurement of an attempt launched ``at``; its answer comes as it comes."""
         deployment = attempt.deployment
-        prompt_bytes = None if deployment.extra_body else attempt.race.call.inline_bytes
+        prompt_bytes = None if deployment.extra_body else attempt.race.call.own.inline_bytes
         return False, RelayedMeasurement(at, most_tokens(deployment.capabilities), prompt_bytes)
 
     def clocks(self, attempt: Attempt) -> AttemptClocks:
@@ -257,18 +257,18 @@ class Relayed(msgspec.Struct, frozen=True):
     async def open(self, attempt: Attempt, clocks: AttemptClocks) -> tuple[Exchange, Answer]:
         """Send the request; return the exchange, and what passes its answer on."""
         race, deployment, measurement = attempt.race, attempt.deployment, attempt.measurement
-        call, headers = race.call, self.dialect.headers_of(race.call.headers)
+        call, headers = race.call, self.dialect.headers_of(race.call.by.envelope.headers)
         request = Request(
             model=deployment.model,
             fields=self._fields_for(deployment, call),
             dialect=self.dialect,
-            headers=headers if call.trace is None else call.trace.sent_with(headers, attempt.start.id),
+            headers=headers if call.by.trace is None else call.by.trace.sent_with(headers, attempt.start.id),
             own_headers=deployment.extra_headers,
             extra_body=deployment.extra_body if self.takes_extra_body else {},
             connect_timeout_s=deployment.clocks.connect_s,
             form=self.form,
-            client=call.client,
-            key_name=call.key_name,
+            client=call.by.client,
+            key_name=call.own.key_name,
             sendings=attempt.sendings,
         )
         answer = await deployment.upstream.send(self.path, request)
@@ -287,8 +287,8 @@ class Relayed(msgspec.Struct, frozen=True):
         dropping = self.dialect.requests.dropping_unfit
         if dropping is not None and deployment.drops_unfit:
             with suppress(Malformed):  # the provider reports the error in its own words
-                return dropping(call.fields)
-        return call.fields
+                return dropping(call.asked.fields)
+        return call.asked.fields
 
     async def instead(self, attempt: Attempt, error: UpstreamError) -> After:  # noqa: ARG002 - as of others
         """Ask for nothing else: the upstream itself knows the other forms of such requests."""

@@ -179,7 +179,7 @@ class Rescue:
         self._open_call.rescue = self
         self._forward = await self._sink.begin(winner)
         if self._delivered.obstacle is None and self._slow is not None:
-            client, now_s = self._open_call.call.client, self._clock()
+            client, now_s = self._open_call.call.by.client, self._clock()
             self._open_call.services.rescues.earn(self._slow.budget, client, now_s)
             self._sleep()
         return None if self._forward is None else self._forward_events
@@ -289,7 +289,8 @@ class Rescue:
         """Have others continue from what was delivered; return whether any may. A slow stream's text is held back."""
         race, open_call, continuers = self._race, self._open_call, self._continuers
         broken = None if race is None else race.so_far(self._error())
-        if race is None or race.winner is None or broken is None or continuers.own.call.dialect.continuing is None:
+        continuing = continuers.own.call.asked.dialect.continuing
+        if race is None or race.winner is None or broken is None or continuing is None:
             return False
         among = self._fast if self._stopped is Stopped.SLOW else None
         continuation = Continuation(

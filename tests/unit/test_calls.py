@@ -7,22 +7,23 @@ import pytest
 from rich.pretty import pretty_repr
 
 from gateway.core.attempts import Outcome, WinOn
-from gateway.core.calls import Call, Mode, Objective, Rendered
+from gateway.core.calls import Mode, Objective, Rendered
 from gateway.core.prompt_classes import answer_class
+from tests.support.calls import made_call
 
 SECRET, PROMPT = "sk-nobody-may-see", "my diagnosis"
 
 
 @pytest.mark.parametrize("shown", [repr, str, pretty_repr], ids=["repr", "str", "rich"])
 def test_a_call_shows_the_names_of_what_is_sent_and_no_text(shown: type[str]) -> None:
-    call = Call(
+    call = made_call(
         id="01",
         received_at=0.0,
         started_at=datetime(2026, 1, 1, tzinfo=UTC),
         client="app",
         model="llama-3.3-70b",
         endpoint="chat.completions",
-        streamed=True,
+        stream=True,
         mode=Mode.RACE,
         objective=Objective.FIRST_TOKEN,
         win_on=WinOn.ANY,

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from gateway.api import shapes
+from gateway.steering import NO_DEMANDS
 from providers import Fact, Kind
 from providers.simulator.script import Delta, Gate, RoleOnly, ScriptedProvider, Status, answer
 from tests.app.gateway.key_desk import Desk, bearer, in_database, sha256
@@ -89,9 +90,10 @@ async def test_what_is_kept_has_nothing_of_the_request(serve: Serve) -> None:
         secret = {"x-request-id": "of-nobody-else", "x-holeshot-tags": "team=blue"}
         await asked_by(running, secret, **saying("a secret"))
         [of_client] = kept_of(running)
-        [known] = of_client.by_shape.values()
-        assert (known.call.fields, known.call.headers, known.call.tags) == ({}, {}, {})
-        assert (known.call.id, known.call.request_id, known.call.kind, known.terms.kind) == ("", None, None, None)
+        [(shape, known)] = of_client.by_shape.items()
+        assert known.how == shapes.decide(known.model, shape)
+        assert (known.terms.prompt_tokens, known.terms.kind, known.terms.prefix) == (0, None, None)
+        assert (known.terms.max_tokens, known.terms.limits, known.terms.demands) == (None, None, NO_DEMANDS)
 
 
 async def test_a_picture_goes_only_where_pictures_are_taken(serve: Serve) -> None:

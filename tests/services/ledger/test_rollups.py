@@ -11,7 +11,7 @@ import pytest
 from sqlalchemy import text
 
 from gateway.core.attempts import AttemptStart, Outcome, Role, WinOn
-from gateway.core.calls import Call, Mode, Objective
+from gateway.core.calls import Mode, Objective
 from gateway.core.prompt_classes import answer_class
 from gateway.core.reports import Window
 from gateway.core.rules import has_failed
@@ -27,6 +27,7 @@ from gateway.racing import LEAST_BUCKET, Ending, Measurement, attempt_record
 from gateway.steering import BUCKETS, edge_s
 from providers.dialects import DIALECTS, read_event
 from tests.services.ledger.asking import asked
+from tests.support.calls import made_call
 from tests.unit.ledger.records import attempt, call, failed, lost, new_id, won
 from tests.unit.racing.track import delta
 
@@ -452,9 +453,9 @@ def measured(at: datetime, *gaps_ms: float) -> Entry:
             measurement.plain(1, 4, now)
         else:
             measurement.event(read_event(delta("four").removeprefix(b"data: ").strip()), now)
-    asked = Call(
+    asked = made_call(
         id=new_id(), received_at=1000.0, started_at=at, client="anna", model="llama", endpoint="chat.completions",
-        streamed=True, mode=Mode.SINGLE, objective=Objective.FIRST_TOKEN, win_on=WinOn.ANY,
+        stream=True, mode=Mode.SINGLE, objective=Objective.FIRST_TOKEN, win_on=WinOn.ANY,
         prompt_class=answer_class(0), prompt_tokens=10, wants_usage=False, fields={}, headers={}, tags={}, replica="r1",
         region=None,
     )  # fmt: skip

@@ -7,8 +7,8 @@ import pytest
 
 from gateway.api.endpoints import read_chat
 from gateway.api.json_body import Contents
-from gateway.api.plan_call import resolved_objective
 from gateway.api.request import ParsedRequest
+from gateway.api.shapes import resolved_objective
 from gateway.core.calls import Objective
 
 FUNCTION = {"type": "function", "function": {"name": "look_up"}}

@@ -2,14 +2,14 @@
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, get_type_hints
 
 import msgspec
 import pytest
 
 from gateway.core.attempts import AttemptRecord, Outcome
-from gateway.core.calls import CallRecord
-from gateway.core.columns import Column, Sql, columns_of, names_of
+from gateway.core.calls import Call, CallHead, CallRecord
+from gateway.core.columns import Column, Sql, columns_of, names_of, places_of
 from gateway.core.records import OutageRecord, RefusalRecord
 
 
@@ -52,6 +52,19 @@ def test_it_is_shown_where_it_says() -> None:
         (),
         ("id", "outcome"),
     ]
+
+
+def test_a_record_that_is_made_by_places_has_one_for_each_column() -> None:
+    with pytest.raises(ValueError, match=r"is declared for id, at of Head"):
+        places_of(Head)
+
+
+@pytest.mark.parametrize("place", places_of(CallHead))
+def test_a_column_of_a_calls_start_is_taken_from_a_place_that_a_call_has(place: str) -> None:
+    part: type = Call
+    for name in place.split("."):
+        assert name in get_type_hints(part) or isinstance(getattr(part, name), property)
+        part = get_type_hints(part).get(name, int)
 
 
 @pytest.mark.parametrize("record", [CallRecord, AttemptRecord, RefusalRecord, OutageRecord])

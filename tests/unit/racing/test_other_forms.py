@@ -25,7 +25,7 @@ def refusal() -> UpstreamError:
 
 async def reworded(call: Call, _: Deployment, dialect: Dialect) -> Reworded | None:
     """Return the request in chat's own words, as the timetables answer; a field says what was asked for."""
-    return Reworded(CHAT, {**call.fields, "asked_in": msgspec.Raw(b'"%b"' % dialect.name.encode())}, ("stop",))
+    return Reworded(CHAT, {**call.asked.fields, "asked_in": msgspec.Raw(b'"%b"' % dialect.name.encode())}, ("stop",))
 
 
 def track(*upstreams: Timetable, **options: Any) -> tuple[Track, Learnt]:

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from gateway.core.attempts import Role, WinOn
-from gateway.core.calls import Call, CallRecord, Mode, Objective
+from gateway.core.calls import CallRecord, Mode, Objective
 from gateway.core.errors import ApiError, ClientDisconnected, ShuttingDown
 from gateway.core.prompt_classes import MeasuredApi, PromptClass
 from gateway.core.race_failures import AllRateLimited, AllTimedOut, RejectedByProvider
@@ -27,6 +27,7 @@ from gateway.settings import RaceSettings
 from gateway.steering import Launch, Plan
 from providers import ErrorKind, Exchange, Listing, Price, Request, UpstreamAnswer, UpstreamError, Usage
 from providers.dialects import Dialect, Loss
+from tests.support.calls import made_call
 from tests.unit.racing import virtual_time
 from tests.unit.racing.track import RememberingRecorder, recorded
 
@@ -192,14 +193,13 @@ class Room:
         now = datetime(2026, 1, 1, tzinfo=UTC)
         clock = asyncio.get_running_loop().time
         ids = iter(range(1, 100))
-        call = Call(
+        call = made_call(
             id="call",
             received_at=clock(),
             started_at=now,
             client=None,
             model="m",
             endpoint="audio.speech",
-            streamed=False,
             mode=Mode.SINGLE,
             objective=Objective.FIRST_TOKEN,
             win_on=WinOn.ANY,

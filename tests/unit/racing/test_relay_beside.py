@@ -14,6 +14,7 @@ from gateway.racing.relayed import Relayed
 from gateway.steering import Launch
 from providers import ErrorKind, Price, Request, UpstreamError
 from providers.exchange.interface import UpstreamAnswer
+from tests.support.calls import with_facts
 from tests.unit.racing import virtual_time
 from tests.unit.racing.server import left_clean, limited
 from tests.unit.racing.test_relay import (
@@ -251,7 +252,7 @@ class Others:
         other, self._other = self._other, None
         if other is None:
             return None
-        call = msgspec.structs.replace(other.open_call.call, model="other")
+        call = with_facts(other.open_call.call, model="other")
         model = msgspec.structs.replace(other.model, name="other")
         return Further(model, other.plan, call, self._sink, other.may_launch, lambda _: None, None, EMBED)
 

@@ -14,7 +14,7 @@ import pytest
 from gateway.api.purse import Allowance, Purse
 from gateway.api.relayed_plans import HEDGED_PART, hedged
 from gateway.core.attempts import WinOn
-from gateway.core.calls import Call, CallRecord, Mode, Objective
+from gateway.core.calls import CallRecord, Mode, Objective
 from gateway.core.prompt_classes import MeasuredApi, PromptClass
 from gateway.fleet.models import Deployment, Model
 from gateway.racing.call import OpenCall
@@ -27,6 +27,7 @@ from gateway.steering.board import MemoryBoard
 from gateway.steering.candidates import Terms
 from gateway.steering.router import Steering
 from providers import Price, Request, UpstreamAnswer
+from tests.support.calls import made_call
 from tests.unit.racing.test_relay import CLOCKS, RememberingOutlet, Speaker, in_virtual_time
 from tests.unit.racing.track import RememberingRecorder
 
@@ -124,14 +125,13 @@ class Course:
             hedged_part=HEDGED_PART,
         )
         plan = self._steering.plan(MODEL, NAMES, model.race, terms, prompt_class)
-        call = Call(
+        call = made_call(
             id=self._services.new_id(),
             received_at=self._services.clock(),
             started_at=self._services.utc_now(),
             client=None,
             model=MODEL,
             endpoint="embeddings",
-            streamed=False,
             mode=model.race.mode,
             objective=Objective.FIRST_TOKEN,
             win_on=WinOn.ANY,

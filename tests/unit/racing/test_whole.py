@@ -16,6 +16,7 @@ from gateway.racing.sinks import GatheringSink
 from providers import ErrorKind, Fact, Kind, Learnt, UpstreamError
 from providers.dialects import CHAT
 from providers.refusals.learnt import HOUR_S
+from tests.support.calls import with_facts
 from tests.unit.racing.track import DONE, FINISH, Timetable, Track, delta, usage
 from tests.unit.racing.virtual_time import run
 
@@ -199,7 +200,7 @@ def test_refusals_of_other_parameters_and_deployments_are_kept_apart() -> None:
         call = once.open_call.call
         one, other = once.model.deployments.values()
         assert (asked_whole(call, one), asked_whole(call, other)) == (True, False)
-        plain = msgspec.structs.replace(call, fields={"messages": msgspec.Raw(b"[]")})
+        plain = with_facts(call, fields={"messages": msgspec.Raw(b"[]")})
         assert not asked_whole(plain, one)
 
     run(main())

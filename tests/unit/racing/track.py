@@ -29,6 +29,7 @@ from gateway.steering import Launch, Plan
 from gateway.steering.estimates import Estimate
 from providers import Exchange, Listing, Price, Request, UpstreamAnswer, UpstreamError, events
 from providers.dialects import PIVOT, Dialect, Loss
+from tests.support.calls import made_call
 
 Step = bytes | UpstreamError | MemoryError | None  # None: the end of the stream
 
@@ -361,7 +362,7 @@ class Track:
             race=RaceSettings(keep_rival=keep_rival),
         )
         self._call_options = {
-            "streamed": streamed,
+            "stream": streamed,
             "wants_usage": wants_usage,
             "win_on": win_on,
             "sentence_words": sentence_words,
@@ -388,9 +389,9 @@ class Track:
     def race(self) -> Race:
         now = datetime(2026, 1, 1, tzinfo=UTC)
         before = None if self.open_call is None else self.open_call.call
-        call = Call(
+        call = made_call(
             id="call",
-            received_at=asyncio.get_running_loop().time() if before is None else before.received_at,
+            received_at=asyncio.get_running_loop().time() if before is None else before.by.received_at,
             started_at=now,
             client=None,
             model="m",
@@ -405,7 +406,7 @@ class Track:
             replica="test",
             region=None,
             answer_kind=answer_kind(self._fields, self._call_options.get("dialect", PIVOT)),  # type: ignore[arg-type]
-            **self._call_options,  # type: ignore[arg-type] # four named options, checked by Call itself
+            **self._call_options,
         )
         if self.open_call is None:
             services = Services(
