@@ -167,7 +167,7 @@ async def test_a_ledger_of_the_first_revision_moves_on_and_no_row_is_touched(led
     async with engine.begin() as connection:  # as an older version had it
         await connection.exec_driver_sql("update ledger_readers set oldest = '0032'")
     await engine.dispose()
-    rows.append("select * from ledger_readers")
+    rows.append("select oldest from ledger_readers")  # its id is given by a migration that came since
     before = [await asked(ledger_url, statement) for statement in rows]
     await migrate(ledger_url)
     for statement, there in zip(rows, before, strict=True):  # a column that came since is null
