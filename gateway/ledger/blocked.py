@@ -11,6 +11,7 @@ from sqlalchemy import Row, text
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
+from gateway.core.tasks import end_if_cancelled
 from gateway.core.terminal_text import visible
 from gateway.ledger.errors import LedgerError
 from gateway.ledger.turns import MIGRATE
@@ -140,6 +141,7 @@ class _Watch:
                 async with engine.connect() as connection:
                     is_limited = await self._look(connection, loop.time())
             except (DBAPIError, OSError, TimeoutError):  # it may be short of connections: the next look may succeed
+                end_if_cancelled()
                 continue
             if is_limited and self._waited_s >= self._patience.wait_s:
                 limit.reschedule(loop.time())
