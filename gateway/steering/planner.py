@@ -65,6 +65,21 @@ def is_new(candidate: Candidate) -> bool:
     return not estimate.usual_events and not estimate.events and candidate.tier < Tier.FLAWED
 
 
+_NOBODY: frozenset[str] = frozenset()
+
+
+class Means(msgspec.Struct, frozen=True, gc=False):
+    """What further attempts of a call may use now: the budget, and the limits that stand before it."""
+
+    tokens: float  # extra attempts that are saved up
+    probes: bool = False  # broken deployments are probed where the budget is 0, as limits leave no room for more
+    kept: float = 1.0  # the share of independent attempts' savings that remains
+    full: frozenset[str] = _NOBODY  # deployments whose rate limits have no room for an extra attempt
+    unlimited: float | None = None  # the budget before limits reduced it to that of the race; None: nothing did
+    limit: Narrowed | None = None  # which limit did
+    configured: int = 0  # the number of the model's deployments
+
+
 # A plan that is being built: adds explorers, hedges, racers and rescues to the primary.
 
 
@@ -82,20 +97,12 @@ class Draft:
         lineup: Lineup,
         why: Why,
         now_s: float,
-        kept: float = 1.0,
-        full: frozenset[str],
+        means: Means,
         apart: frozenset[str] = frozenset(),
-        unlimited: float | None = None,
     ) -> None:
-        """``others``: those that the call may fail over to, best first; of these ``apart`` may not run beside it.
-
-        ``full``: rate limits there have no room for an extra attempt.
-
-        ``unlimited``: the budget before limits reduced it to that of ``race``; None: nothing did.
-        """
-        self._full = full
-        self._now_s, self._kept, self._why = now_s, kept, why
-        self._unlimited = unlimited
+        """``others``: those that the call may fail over to, best first; of these ``apart`` may not run beside it."""
+        self._means, self._full = means, means.full
+        self._now_s, self._why = now_s, why
         self.worth_s: tuple[float, float] | None = None  # of the best, where it does not reach the floor
         self.withheld_s: float | None = None  # when a hedge is due for which there is nobody
         self.asked = self.raced = 0  # further attempts at the start: of the settings, and of what limits leave
@@ -120,19 +127,19 @@ class Draft:
         self.cost_first = terms.objective is Objective.COST
         self.random = random
 
-    def add_others(self, canary: Candidate | None, tokens: float, *, probes: bool, configured: int) -> float | None:
+    def add_others(self, canary: Candidate | None) -> float | None:
         """Add all further attempts; return the start of the first rescue, None if two may never run at once.
 
         ``canary`` is the one drawn to be tried.
         """
-        lineup, race, demands = self._lineup, self.race, self._demands
+        lineup, race, demands, means = self._lineup, self.race, self._demands, self._means
         if demands is not NO_DEMANDS and demands.in_turn:
             return self._in_turn()
         # A broken canary is tried in its turn: its configured share says how often.
         probe = canary if canary is not None and canary.condition.probe_due else lineup.probe
         watches = self._terms.watches and not self._terms.stateful
         if self.strategy.in_turn:
-            if probe is not None and (race.budget > 0 or probes) and watches:
+            if probe is not None and (race.budget > 0 or means.probes) and watches:
                 self._explore(probe, Why.PROBE)
             elif race.budget > 0 and watches and not self.long_prompt and any(map(_SLOWER_LATELY, self._others)):
                 self._explore_slower()
@@ -144,9 +151,9 @@ class Draft:
             self.add_standby(race.budget)
             self.ask()
         else:
-            if watches and (race.budget > 0 or probes):
-                self.add_second(probe, tokens)
-            number = max(configured, len(lineup.candidates)) - len(lineup.canaries)
+            if watches and (race.budget > 0 or means.probes):
+                self.add_second(probe, means.tokens)
+            number = max(means.configured, len(lineup.candidates)) - len(lineup.canaries)
             self.add_late_and_raced(alone=not self._others and number <= 1)
         rescue_s = self.add_rescues(lineup.reserve) if demands.rescued else None
         self.audit(race.audit_share)
@@ -263,22 +270,25 @@ class Draft:
     def ask(self) -> None:
         """Draw how many further attempts should start with the call."""
         race, strategy = self._terms.asked or self.race, self.strategy
-        drawn = self.random.random() if STRATEGIES[race.mode].decides and (race.budget or self._unlimited) else 0.0
+        drawn = (
+            self.random.random() if STRATEGIES[race.mode].decides and (race.budget or self._means.unlimited) else 0.0
+        )
         self.asked = self.raced = strategy.asks(self.race, drawn)
         if race is not self.race:
             strategy = STRATEGIES[race.mode]
             self.asked = 0 if strategy.waits_for_the_deadline(race, self.cost_first) else strategy.asks(race, drawn)
             if race.mode is Mode.HEDGE:
                 self.withheld_s = race.hedge_delay_s or self._late_s(HEDGE_SHARE)
-        elif self._unlimited is not None:
-            self.asked = strategy.asks(race.model_copy(update={"budget": self._unlimited}), drawn)
+        elif self._means.unlimited is not None:
+            self.asked = strategy.asks(race.model_copy(update={"budget": self._means.unlimited}), drawn)
 
-    def narrowed(self, limit: Narrowed | None, configured: int) -> tuple[int, Narrowed | None]:
+    def narrowed(self) -> tuple[int, Narrowed | None]:
         """Return how many attempts should start with the call, and why fewer do; None if enough do.
 
         There is at most one for each deployment; a probe is for its deployment only.
         """
         launches, primary, candidates = self.launches, self._primary, self._lineup.candidates
+        limit, configured = self._means.limit, self._means.configured
         canaries = len(self._lineup.canaries) - (primary.canary > 0)  # each is only for its share of the calls
         most = max(configured, len(candidates)) - canaries
         races_itself = most == 1 and STRATEGIES[(self._terms.asked or self.race).mode].races_itself
@@ -312,7 +322,9 @@ class Draft:
 
     def _is_valued(self) -> bool:
         """Add the attempt with the highest value minus cost, if positive; return False if no price is known."""
-        found = offers(self._lineup, self._primary, self.race, self._terms, kept=self._kept, is_long=self.long_prompt)
+        found = offers(
+            self._lineup, self._primary, self.race, self._terms, kept=self._means.kept, is_long=self.long_prompt
+        )
         if found is None:
             return False
         launched = {launch.deployment for launch in self.launches} | self._full | self._apart
@@ -368,7 +380,7 @@ class Draft:
         is_measured = self._lineup.after_s and self._primary.estimate.speed_known
         if is_measured and not all(each.estimate.speed_known for each in unsure):
             return None
-        saves_s = worth_s(self._lineup, self._primary, rival, kept=self._kept, holds=holds)
+        saves_s = worth_s(self._lineup, self._primary, rival, kept=self._means.kept, holds=holds)
         least_s = floor_s(self._primary, self.race)
         # The sum of what held answers gain leaves out faults, in which a second one helps.
         if saves_s >= (WORTH_HELD * least_s if holds else least_s):
@@ -496,29 +508,19 @@ def plan(
     lineup: Lineup,
     race: RaceSettings,
     terms: Terms,
+    means: Means,
     *,
-    tokens: float,
     random: Random,
     held: Held = NOTHING_HELD,
     now_s: float = inf,
     home: Candidate | None = None,
     cost_usd: Mapping[str, float] = _NOTHING_COSTS,
     answer_tokens: float = 0.0,
-    probes: bool = False,
-    kept: float = 1.0,
-    full: frozenset[str] = frozenset(),
-    unlimited: float | None = None,
-    limit: Narrowed | None = None,
-    configured: int = 0,
 ) -> Plan:
-    """Plan the launches of one call; ``tokens`` is the current budget, ``now_s`` the time of the conditions.
+    """Plan the launches of one call; ``now_s`` is the time of the conditions.
 
     ``held``: how much of the prompt each deployment's cache has, if that saves something; ``home``: the prompt's
     rendezvous deployment, if no cache is known to hold it. ``cost_usd`` and ``answer_tokens`` are those of the plan.
-    ``probes``: whether broken deployments are probed where the budget is 0, as rate limits leave no room for more.
-    ``kept``: the share of independent attempts' savings that remains. ``full``: deployments whose rate limits have no
-    room for an extra attempt. ``unlimited``: the configured budget, if ``limit`` has reduced it. ``configured``: the
-    number of the model's deployments.
     """
     if not lineup.ranked:
         return _with_none(lineup, race)
@@ -544,14 +546,12 @@ def plan(
         lineup=lineup,
         why=why,
         now_s=now_s,
-        kept=kept,
-        full=full,
+        means=means,
         apart=apart,
-        unlimited=unlimited,
     )
-    rescue_s = draft.add_others(canary, tokens, probes=probes, configured=configured)
+    rescue_s = draft.add_others(canary)
     is_asked = draft.asked or draft.withheld_s is not None
-    width_asked, narrowed = draft.narrowed(limit, configured) if is_asked else (1, None)
+    width_asked, narrowed = draft.narrowed() if is_asked else (1, None)
     if demands.once and terms.asked is None:
         width_asked = 0  # such calls are never raced
     if demands.beside is not None:
@@ -681,5 +681,3 @@ _RESCUES = 2
 _DEPLOYMENT, _GAIN = attrgetter("deployment"), attrgetter("candidate", "gain_s")
 _delay = attrgetter("delay_s")
 _SLOWER_LATELY, _USUAL_P50_S = attrgetter("estimate.slower_lately"), attrgetter("estimate.usual_p50_s")
-
-_NOBODY: frozenset[str] = frozenset()

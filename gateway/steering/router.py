@@ -474,24 +474,26 @@ class Steering:
             unusual, limit = (*unusual, _LIMITED.format(room / demand)), Narrowed.RATE_LIMITS
         elif full:
             unusual = (*unusual, _FULL.format(", ".join(sorted(full))))
-        tokens = budget.tokens
+        means = planner.Means(
+            budget.tokens,
+            probes,
+            self._learning.kept_of(model).share if race.mode is Mode.AUTO else 1.0,
+            full,
+            None if race.budget == budgeted else budgeted,
+            limit,
+            max(len(self._configured.get(model, ())), len(names) + len(terms.excluded or ())),
+        )
         plan = planner.plan(
             lineup,
             race,
             terms,
-            tokens=tokens,
+            means,
             random=self._random,
             held=held,
             home=home,
             now_s=now_s,
             cost_usd=costs,
             answer_tokens=expected,
-            probes=probes,
-            full=full,
-            kept=self._learning.kept_of(model).share if race.mode is Mode.AUTO else 1.0,
-            unlimited=None if race.budget == budgeted else budgeted,
-            limit=limit,
-            configured=max(len(self._configured.get(model, ())), len(names) + len(terms.excluded or ())),
         )
         if unusual and plan.launches:
             plan = msgspec.structs.replace(plan, reasons=(*plan.reasons, *unusual))

@@ -13,7 +13,7 @@ from gateway.steering.constants import LINEUPS_KEPT
 from gateway.steering.counts import event, read_evidence
 from gateway.steering.estimates import Standings, standings
 from gateway.steering.health import Condition, Health
-from gateway.steering.planner import plan
+from gateway.steering.planner import Means, plan
 from gateway.steering.prediction import size_of
 from providers import Price
 
@@ -73,7 +73,7 @@ def test_a_thousand_calls_of_one_instant_share_an_order_and_are_spread_over_five
     for _ in range(1000):
         lineup = lineups.of(KIND, conditions(five), table, (alone, TERMS))
         assert lineup is first
-        five[plan(lineup, alone, TERMS, tokens=0.0, random=random).launches[0].deployment].launched(0.0)
+        five[plan(lineup, alone, TERMS, Means(0.0), random=random).launches[0].deployment].launched(0.0)
 
     assert all(health.in_flight == pytest.approx(200, abs=5) for health in five.values())
 

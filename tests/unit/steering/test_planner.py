@@ -16,7 +16,7 @@ from gateway.steering.counts import bucket
 from gateway.steering.demands import NO_DEMANDS, Demands
 from gateway.steering.estimates import Estimate
 from gateway.steering.health import Condition, HealthState
-from gateway.steering.planner import plan
+from gateway.steering.planner import Means, plan
 from gateway.steering.plans import Plan
 from gateway.steering.survival import dense, kaplan_meier
 
@@ -70,7 +70,7 @@ def planned(
     """
     settings = RaceSettings.model_validate({"mode": mode, "budget": budget, "worth_ms": 0, **race})
     terms = Terms(objective, prompt_tokens, ttft_s=ttft_s, demands=demands)
-    return plan(line_up(candidates), settings, terms, tokens=tokens, random=Draws(*draws), now_s=0.0)
+    return plan(line_up(candidates), settings, terms, Means(tokens), random=Draws(*draws), now_s=0.0)
 
 
 def launched(made: Plan) -> list[tuple[str, float, Role]]:
@@ -102,7 +102,7 @@ def test_an_economy_budget_hedges_at_the_quantile_that_it_pays_for() -> None:
 def test_between_economy_and_race_two_a_share_of_calls_is_raced() -> None:
     random = Random(5)
     race = RaceSettings(budget=0.55, worth_ms=0)
-    roles = Counter(plan(line_up((A, B)), race, ASKED, tokens=0.0, random=random).launches[1].role for _ in range(2000))
+    roles = Counter(plan(line_up((A, B)), race, ASKED, Means(0.0), random=random).launches[1].role for _ in range(2000))
     assert roles[Role.RACE] == pytest.approx(1000, abs=80)
     assert roles[Role.HEDGE] == pytest.approx(960, abs=80)
 
@@ -126,7 +126,7 @@ def test_traffic_is_spread_over_the_near_best_and_no_further() -> None:
     near = (candidate("a", 0.30), candidate("b", 0.32), candidate("c", 0.44), candidate("d", 0.46))
     race = RaceSettings(mode=Mode.SINGLE)
     lineup = line_up(near)
-    chosen = Counter(plan(lineup, race, ASKED, tokens=0.0, random=random).launches[0].deployment for _ in range(3000))
+    chosen = Counter(plan(lineup, race, ASKED, Means(0.0), random=random).launches[0].deployment for _ in range(3000))
     weights = {"a": 1.0, "b": (0.30 / 0.32) ** 12, "c": (0.30 / 0.44) ** 12}
     total = sum(weights.values())
     for name, weight in weights.items():
@@ -350,7 +350,7 @@ def test_a_deployment_is_launched_once_whatever_the_plan() -> None:
             line_up(everyone),
             race,
             Terms(random.choice(OBJECTIVES), random.choice([10, 50_000])),
-            tokens=20,
+            Means(20),
             random=random,
         )
         names = [launch.deployment for launch in made.launches] + list(made.rest)
@@ -379,6 +379,6 @@ def test_of_equals_the_one_that_has_refused_nobody_this_is_asked_first(
     settings = RaceSettings.model_validate({"mode": Mode.SINGLE})
     terms = Terms(Objective.FIRST_TOKEN, 1, supposed=supposed)
     draw = NEVER if other_s == 1.0 else ALWAYS
-    made = plan(lineup, settings, terms, tokens=0.0, random=Draws(draw), now_s=0.0)
+    made = plan(lineup, settings, terms, Means(0.0), random=Draws(draw), now_s=0.0)
     assert [each.deployment for each in made.launches if each.delay_s == 0.0] == [first]
     assert {*(each.deployment for each in made.launches), *made.rest} == {"drawn", "other"}  # it keeps nobody out

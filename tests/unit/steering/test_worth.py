@@ -14,7 +14,7 @@ from gateway.steering.constants import KEPT_PRIOR
 from gateway.steering.counts import bucket, mid_s
 from gateway.steering.estimates import Estimate
 from gateway.steering.health import Condition, HealthState
-from gateway.steering.planner import NOT_WORTH_IT, plan
+from gateway.steering.planner import NOT_WORTH_IT, Means, plan
 from gateway.steering.plans import Offer, Plan, Why
 from gateway.steering.prediction import size_of, tokens_of
 from gateway.steering.survival import dense, kaplan_meier
@@ -76,7 +76,7 @@ def planned(value_usd_per_s: float | None, asked: Terms | None = None, *, seed: 
     settings = RaceSettings.model_validate({"value_usd_per_s": value_usd_per_s, "audit_share": 0.0, **race})
     draws = Random(seed)
     draws.random()
-    return plan(line_up((PRIMARY, OTHER)), settings, asked or terms(), tokens=20.0, random=draws, now_s=0.0)
+    return plan(line_up((PRIMARY, OTHER)), settings, asked or terms(), Means(20.0), random=draws, now_s=0.0)
 
 
 def extra(made: Plan) -> list[tuple[str, Role, float]]:
