@@ -18,9 +18,7 @@ from gateway.fleet.fleet import Fleet
 from gateway.fleet.models import Deployment, Model
 from gateway.racing.caches import with_caches
 from gateway.racing.costs import settle
-from gateway.racing.hold import Held
-from gateway.racing.records import NOT_KNOWN as UNKNOWN
-from gateway.racing.records import Alone, call_record, call_start, taken_over
+from gateway.racing.records import NO_TIMES, Breadth, Times, call_record, call_start, taken_over
 from gateway.racing.seats import Wait
 from gateway.racing.services import Services
 from gateway.racing.validation import STILL_READ, requested
@@ -37,15 +35,6 @@ class Unanswered(msgspec.Struct, frozen=True):
     failures: Sequence[tuple[str, UpstreamError]] = ()  # deployment and error, in order
     full: Sequence[str] = ()  # deployments that had no free seat in time
     asked: Collection[str] = ()  # all that had an attempt
-
-
-class Times(msgspec.Struct, frozen=True):
-    """When a call's client had its first token, and what the gateway's part in that was."""
-
-    ttft_ms: float | None
-    overhead_ms: float | None
-    alone: Alone = UNKNOWN
-    held: Held | None = None
 
 
 class Broken(msgspec.Struct, frozen=True):
@@ -254,17 +243,13 @@ class OpenCall:
         *,
         status_code: int,
         error_kind: str | None,
-        ttft_ms: float | None = None,
-        overhead_ms: float | None = None,
-        alone: Alone = UNKNOWN,
-        held: Held | None = None,
+        times: Times = NO_TIMES,
         priced_as: Callable[[Mapping[str, Deployment], Sequence[AttemptRecord]], Mapping[str, Deployment]]
         | None = None,
     ) -> CallRecord:
         """Record the call, once. Returns the record, also when called again.
 
-        ``alone`` is the estimate for the first model's primary alone, ``held`` the hold before the win; ``priced_as``
-        replaces the deployments by whose prices the attempts are billed.
+        ``priced_as`` replaces the deployments by whose prices the attempts are billed.
         """
         if self.record is not None:
             return self.record
@@ -274,7 +259,6 @@ class OpenCall:
             self.services.outbox.drain()
         if self.broken:
             times = self.broken[0].times
-            ttft_ms, overhead_ms, alone, held = times.ttft_ms, times.overhead_ms, times.alone, times.held
         call, self._winner = self.call, winner
         attempts = sorted(self.attempts, key=_number) if len(self.attempts) > 1 else self.attempts
         deployments = self._deployments if priced_as is None else priced_as(self._deployments, attempts)
@@ -285,17 +269,11 @@ class OpenCall:
             attempts,
             winner,
             deployments,
-            self.launched,  # not by name, as above
-            extras=self.extras,
-            width_asked=self.width_asked,
-            narrowed=self.narrowed,
+            Breadth(self.launched, self.extras, self.width_asked, self.narrowed),  # not by name, as above
             status_code=status_code,
             error_kind=error_kind,
-            ttft_ms=ttft_ms,
             total_ms=self.since_received_ms(self.services.clock()),
-            overhead_ms=overhead_ms,
-            alone=alone,
-            held=held,
+            times=times,
             tiers=self.services.tiers,
             cached=self.cached,
         )

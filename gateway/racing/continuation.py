@@ -155,10 +155,7 @@ class Continuation:
             broken.attempt,
             status_code=200,
             error_kind=broken.error.kind,
-            ttft_ms=broken.times.ttft_ms,
-            overhead_ms=broken.times.overhead_ms,
-            alone=broken.times.alone,
-            held=broken.times.held,
+            times=broken.times,
         )
         with suppress(ClientGone):
             await self._sink.fail(broken.error)

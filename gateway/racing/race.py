@@ -15,11 +15,10 @@ from gateway.core.calls import Call, CallRecord
 from gateway.core.errors import ApiError, InternalError
 from gateway.fleet.models import Model
 from gateway.racing.attempt import Attempt, Reading
-from gateway.racing.call import Broken, OpenCall, Times, Unanswered
+from gateway.racing.call import Broken, OpenCall, Unanswered
 from gateway.racing.entry import Entry, Phase
 from gateway.racing.events import EVENTS
-from gateway.racing.records import NOT_KNOWN as UNKNOWN
-from gateway.racing.records import alone
+from gateway.racing.records import NOT_KNOWN, Times, alone
 from gateway.racing.sinks import Sink
 from gateway.steering import Launch, Plan
 from providers import UpstreamError
@@ -308,15 +307,11 @@ class Race:
         """Record the call, once."""
         self.open_call.services.outbox.drain()  # the winner's record is built with the others
         winner = self.winner
-        times = self._times(winner)
         return self.open_call.finish(
             None if winner is None else winner.record,
             status_code=status_code,
             error_kind=error_kind,
-            ttft_ms=times.ttft_ms,
-            overhead_ms=times.overhead_ms,
-            alone=times.alone,
-            held=times.held,
+            times=self._times(winner),
             priced_as=self.reading.priced_as,
         )
 
@@ -337,7 +332,7 @@ class Race:
             self.overhead_ms,
             alone(attempts, winner, first_at, since_received_ms, streamed=streamed, held=held is not None)
             if is_first
-            else UNKNOWN,
+            else NOT_KNOWN,
             held,
         )
 

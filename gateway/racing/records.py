@@ -361,31 +361,47 @@ def call_start(call: Call, attempts: tuple[AttemptStart, ...]) -> CallStart:
     return CallStart(*_head(call), attempts=attempts)
 
 
+class Breadth(msgspec.Struct, frozen=True, gc=False):
+    """How many attempts a call had, and should have had."""
+
+    launched: int  # more than have ended, where audited ones still run
+    extras: int  # of them, those that started while another one ran
+    width_asked: int | None  # to start with, as the plan says; None: no race
+    narrowed: Narrowed | None  # why there were fewer
+
+
+class Times(msgspec.Struct, frozen=True):
+    """When a call's client had its first token, and what the gateway's part in that was."""
+
+    ttft_ms: float | None = None
+    overhead_ms: float | None = None
+    alone: Alone = NOT_KNOWN  # what the first model's primary would have taken alone
+    held: Held | None = None  # the hold before the win
+
+
+NO_TIMES = Times()
+
+
 def call_record(  # noqa: PLR0917 - what is known of a call
     call: Call,
     start: CallStart,
     attempts: Sequence[AttemptRecord],
     winner: AttemptRecord | None,
     deployments: Mapping[str, Deployment],
-    launched: int,
+    breadth: Breadth,
     *,
-    extras: int,
-    width_asked: int | None,
-    narrowed: Narrowed | None,
     status_code: int,
     error_kind: str | None,
-    ttft_ms: float | None,
     total_ms: float,
-    overhead_ms: float | None,
-    alone: Alone = NOT_KNOWN,
-    held: Held | None = None,
+    times: Times,
     tiers: ServedTiers | None = None,
     cached: Mapping[str, int] | None = None,
 ) -> CallRecord:
     """Return the record of ``call``, which had this ``start``, with its attempts priced.
 
-    ``launched`` may exceed the number of ``attempts``: audited ones may still run. ``cached`` as for ``with_caches``.
+    ``cached`` as for ``with_caches``.
     """
+    ttft_ms, overhead_ms, alone, held = times.ttft_ms, times.overhead_ms, times.alone, times.held
     asked = requested(call.asked.fields, call.asked.dialect, writes=call.own.kind is not None)
     is_text = call.own.inline_bytes is not None
     bill = settle(attempts, winner, deployments, call.own.prompt_tokens, asked, is_text=is_text, seen=tiers)
@@ -414,15 +430,15 @@ def call_record(  # noqa: PLR0917 - what is known of a call
         rare["answered_model"] = call.how.model
     if winner is not None and call.rendered:
         rare["dropped"] = call.rendered.get(winner.deployment, AS_ASKED).dropped
-    if narrowed is not None:
-        rare["narrowed"] = narrowed
+    if breadth.narrowed is not None:
+        rare["narrowed"] = breadth.narrowed
     if call.by.trace is not None:
         rare["trace"] = call.by.trace
     return CallRecord(
         *msgspec.structs.astuple(start)[:-1],  # but for its attempts
-        launched=launched,
-        extras=extras,
-        width_asked=width_asked,
+        launched=breadth.launched,
+        extras=breadth.extras,
+        width_asked=breadth.width_asked,
         winner_attempt_id=winner.id if winner is not None else None,
         status_code=status_code,
         error_kind=error_kind,
