@@ -222,8 +222,10 @@ async def test_one_without_a_price_is_probed_only_at_an_assumed_one(serve: Serve
 
 async def test_what_was_reserved_counts_after_a_crash(serve: Serve, folder: Path) -> None:
     """A row without an end is of a process that was killed: 0.04 of 0.10 dollars, twice, leave room for none."""
-    async with serve(config=probing("alpha", price=None, usd_if_unknown=0.04), alpha=[Hang()]) as running:
-        with closing(sqlite3.connect(folder / "holeshot.db")) as connection, connection:
+    config = probing("alpha", price=None, usd_if_unknown=0.04)
+    config["probes"]["enabled"] = False  # until the rows are there
+    async with serve(config=config, alpha=[Hang()]) as running:
+        with closing(sqlite3.connect(folder / "holeshot.db", timeout=60.0)) as connection, connection:
             columns = "id, started_at, model, deployment, replica, reserved_usd"
             for number in range(2):
                 now = datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S.%f")
@@ -231,6 +233,8 @@ async def test_what_was_reserved_counts_after_a_crash(serve: Serve, folder: Path
                     f"insert into probes ({columns}) values (?, ?, ?, ?, ?, ?)",
                     (f"killed-{number}", now, "llama", "other/m", "killed", 0.04),
                 )
+        running.config["probes"]["enabled"] = True
+        running.gateway.reload(read(running.config, running.folder))
         prober = running.gateway.probes
         await until(lambda: "alpha/m" in prober.not_probed)
         assert prober.not_probed["alpha/m"] is NotProbed.MONEY
