@@ -1,12 +1,14 @@
 """What only operators' handlers use, beside the ``Context`` of calls; and the state of the process: health, metrics."""
 
-from collections.abc import Awaitable, Callable, Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Literal
 
 import msgspec
 from aiohttp import web
+from aiohttp.hdrs import METH_HEAD
 
-from gateway.admin.queries import send
 from gateway.alerts.alerts import Alerts
 from gateway.api.context import CONTEXT, Phase
 from gateway.core.reports import Reports
@@ -76,3 +78,29 @@ async def metrics(request: web.Request) -> web.StreamResponse:
     context.admission.admit_viewer(request)
     parts, content_type = await request.app[OPERATIONS].render_metrics()
     return await send(request, parts, {"content-type": content_type})
+
+
+# Long answers.
+
+COMPRESSED_FROM = 32_768  # bytes
+
+
+async def send(
+    request: web.Request, parts: Sequence[bytes], headers: Mapping[str, str], *, packs: bool = False
+) -> web.StreamResponse:
+    """Send a body that is too long for one turn of the event loop; ``packs``: compressed, where the caller takes it."""
+    response = web.StreamResponse(headers=headers)
+    number = sum(map(len, parts))
+    if packs and number >= COMPRESSED_FROM and "gzip" in request.headers.get("accept-encoding", ""):
+        response.enable_compression(web.ContentCoding.gzip)  # in a thread
+    else:
+        response.content_length = number
+    if request.method == METH_HEAD:  # a body would be read as the next answer
+        return response
+    with suppress(ConnectionError):  # the caller has disconnected
+        await response.prepare(request)
+        for part in parts:
+            await response.write(part)
+            await asyncio.sleep(0)
+        await response.write_eof()
+    return response

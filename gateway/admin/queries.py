@@ -3,8 +3,7 @@
 import asyncio
 import base64
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterable
 from datetime import datetime, timedelta
 from enum import Enum
 from typing import Any, TypeVar, get_args
@@ -12,8 +11,8 @@ from uuid import UUID
 
 import msgspec
 from aiohttp import web
-from aiohttp.hdrs import METH_HEAD
 
+from gateway.admin.operations import COMPRESSED_FROM, send
 from gateway.core.errors import InvalidRequest
 from gateway.core.reports import Position, Window
 from gateway.settings import nearest
@@ -110,8 +109,6 @@ def _is_text(value: str) -> bool:
 
 # Answers of /api: JSON with an ETag, compressed where it is long: a history of all deployments is megabytes.
 
-COMPRESSED_FROM = 32_768  # bytes
-
 
 def answer(request: web.Request, value: Any) -> web.Response:
     """Return ``value`` as JSON, or 304 if the caller has it."""
@@ -162,24 +159,3 @@ async def answer_with_items(
     if headers["etag"] in request.headers.get("if-none-match", ""):
         return web.Response(status=304, headers=headers)
     return await send(request, parts, headers | {"content-type": "application/json; charset=utf-8"}, packs=True)
-
-
-async def send(
-    request: web.Request, parts: Sequence[bytes], headers: Mapping[str, str], *, packs: bool = False
-) -> web.StreamResponse:
-    """Send a body that is too long for one turn of the event loop; ``packs``: compressed, where the caller takes it."""
-    response = web.StreamResponse(headers=headers)
-    number = sum(map(len, parts))
-    if packs and number >= COMPRESSED_FROM and "gzip" in request.headers.get("accept-encoding", ""):
-        response.enable_compression(web.ContentCoding.gzip)  # in a thread
-    else:
-        response.content_length = number
-    if request.method == METH_HEAD:  # a body would be read as the next answer
-        return response
-    with suppress(ConnectionError):  # the caller has disconnected
-        await response.prepare(request)
-        for part in parts:
-            await response.write(part)
-            await asyncio.sleep(0)
-        await response.write_eof()
-    return response
