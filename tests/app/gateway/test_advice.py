@@ -145,7 +145,7 @@ BEGUN = {"messages": [{**CALLED, "content": "Hello"}, CUSTOM[2], {"role": "assis
 def test_what_converse_is_sent_without_what_it_lacks_is_valid(fields: dict[str, Any]) -> None:
     raw = {name: msgspec.Raw(msgspec.json.encode(value)) for name, value in fields.items()}
     wording = converse_from_chat(raw, "amazon.nova-pro-v1:0")
-    assert wording.losses
+    assert wording.losses or fields["messages"][0]["role"] == "assistant"  # before which a user's turn is put
     assert strict_apis.faults_of_converse(msgspec.json.decode(msgspec.json.encode(wording.fields))) == []
 
 

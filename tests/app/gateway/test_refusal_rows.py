@@ -95,12 +95,12 @@ async def test_what_is_no_http_and_what_no_route_has_is_in_sql(serve: Serve, fol
             assert response.status == 404
         async with running.get("/v1/chat/completions") as response:
             assert response.status == 405
-        async with running.get("/v1/models", headers={"x" * 9000: "y"}) as response:
-            assert response.status == 400
+        async with running.get("/v1/models", headers={"x" * 40_000: "y"}) as response:
+            assert response.status == 431
     assert [(row["status_code"], row["reason"], row["n"]) for row in stored(folder)] == [
-        (400, "malformed_request", 1),
         (404, "not_found", 1),
         (405, "method_not_allowed", 1),
+        (431, "headers_too_large", 1),
     ]
 
 
@@ -134,11 +134,11 @@ async def test_without_addresses_neither_the_rows_nor_the_log_have_one(
     async with serve(config={**clients(plain={}), "refusals": {"addresses": False}}) as running:
         async with running.chat(WRONG) as response:
             assert response.status == 401
-        async with running.get("/v1/models", headers={"x" * 9000: "y"}) as response:
-            assert response.status == 400
+        async with running.get("/v1/models", headers={"x" * 40_000: "y"}) as response:
+            assert response.status == 431
     assert [(row["reason"], row["address"]) for row in stored(folder)] == [
-        ("malformed_request", None),
         ("invalid_api_key", None),
+        ("headers_too_large", None),
     ]
     assert len(refusals(logged)) == 2
     assert "127.0.0.1" not in repr(refusals(logged))
