@@ -70,9 +70,10 @@ class RacedProviders(NamedTuple):
             env={**environ, **ENVIRON},
         )
 
-    async def race(self, *arguments: str, stdin: bytes = b"") -> tuple[int | str | None, str, str]:
+    async def race(self, *arguments: str, stdin: bytes = b"", columns: int = 100) -> tuple[int | str | None, str, str]:
         """Run the verb; return its exit code, standard output and standard error."""
-        return await run_beside(self.folder, ("race", *arguments), ENVIRON, stdin)
+        environ = {**ENVIRON, "COLUMNS": str(columns)}
+        return await run_beside(self.folder, ("race", *arguments), environ, stdin)
 
     def rows(self, query: str) -> list[tuple[Any, ...]]:
         """Ask the ledger."""
@@ -302,7 +303,7 @@ async def test_a_running_gateways_errors_are_told_as_one_line(raced: RacedProvid
         assert (code, out, "give a client's key with --key or HOLESHOT_KEY" in err) == (1, "", True)
         code, out, err = await raced.race("Why?", "--url", running.url, "--key", RIGHT_KEY, "-m", "nothing")
         assert (code, out, "nothing" in err) == (1, "", True)
-        code, out, err = await raced.race("Why?", "--url", running.url)  # which asks for the models first
+        code, out, err = await raced.race("Why?", "--url", running.url, columns=200)  # it asks for the models first
         assert (code, out, "give a client's key with --key or HOLESHOT_KEY" in err) == (1, "", True)
         assert len(err.splitlines()) == 1
         code, out, err = await raced.race("Why?", "--url", running.url, "--key", RIGHT_KEY)

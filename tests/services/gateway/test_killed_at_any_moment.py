@@ -234,16 +234,19 @@ async def killed(tmp_path: Path, stores: str, **more: str) -> None:
                 gateway.send(signal.SIGKILL)
                 await gateway.ended()
                 await asking
+        url = config["database_url"].replace("sqlite:", "sqlite+aiosqlite:")
         async with started(config, tmp_path) as gateway:
             await load.resume(http, gateway)
 
             async def all_ended() -> bool:
-                return "redis_url" in more or load.background.keys() <= provider.looked.keys()
+                if "redis_url" in more:
+                    return True
+                ends = await asked(url, "select distinct continues from attempts where continues is not null")
+                return load.background.keys() <= provider.looked.keys() and len(ends) >= len(load.background)
 
             await eventually(all_ended)
             gateway.send(signal.SIGTERM)
             assert await gateway.ended() == 0
-    url = config["database_url"].replace("sqlite:", "sqlite+aiosqlite:")
     rows = await asked(url, "select id, status_code, error_kind, api, cost_usd from calls")
     attempts = await asked(url, "select id, call_id, continues from attempts")
     print(f"{stores}: {KILLS} kills, {len(load.calls)} calls, {sum(load.refused.values())} refused")  # noqa: T201 - -s
