@@ -158,16 +158,16 @@ def test_a_canarys_share_has_the_digits_of_the_file(demo: Installation, visit: C
 def test_lanes_move_and_pause(demo: Installation, visit: Callable[..., Visit]) -> None:
     seen = visit(demo)
     page = seen.open("live")
-    page.wait_for_selector("canvas")
+    page.locator("canvas").wait_for(state="attached")  # hidden below the last race, when none moves
     before = [call["id"] for call in demo.ask("/api/calls")[1]["data"]]
     demo.calls(MADE)
     page.wait_for_function(NEW_ROWS, arg=[before, MADE])
+    first = page.evaluate(PICTURE)
+    page.wait_for_function(f"first => ({PICTURE})() !== first", arg=first)
     listed = page.locator("main tbody tr a").evaluate_all("all => all.map(each => each.hash.split('/').pop())")
     assert len(listed) == len(set(listed))
     demo.stored(listed)
     demo.await_no_rows(UNENDED)  # of a test before, or audited: what ends meanwhile is drawn
-    first = page.evaluate(PICTURE)
-    page.wait_for_function(f"first => ({PICTURE})() !== first", arg=first)
     page.get_by_role("button", name="Pause").click()
     page.evaluate(TEN_FRAMES)  # the next one draws the instant of the click
     still = page.evaluate(PICTURE)
