@@ -379,6 +379,7 @@ def test_a_client_with_few_calls_has_no_figure_and_one_with_few_audits_what_is_k
     assert "too few calls, about 29 more" in told
     assert "once: too few calls, 1 of 30" in told
     card.locator("summary").click()
+    card.locator("tbody tr").first.wait_for()
     rows = card.locator("tbody tr").all_inner_texts()
     [once] = [row.replace("\u202f", " ") for row in rows if row.startswith("once")]
     assert " ms" not in once
