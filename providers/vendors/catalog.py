@@ -413,8 +413,11 @@ _USUAL: Mapping[ProviderKind, tuple[Api, ...]] = {
     "bedrock": ("chat",),
     "litellm": ("chat", "embeddings"),
 }
-# An unknown server may have any API that is not raced; only a request shows it.
-_UNKNOWN: tuple[Api, ...] = (*_USUAL["openai_compatible"], "moderations", "rerank", "audio", "images", "decisions")
+# An unknown server may have any API that is not raced and no other kind's own; only a request shows it.
+_UNKNOWN: tuple[Api, ...] = (
+    *_USUAL["openai_compatible"],
+    *(api for api in _RELAYED if not any(api in usual for usual in _USUAL.values())),
+)
 
 
 class Vendor(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -59,7 +59,6 @@ async def test_a_new_row_is_raced_described_and_recorded(code: Path, tmp_path: P
         config = configuration(
             tmp_path,
             urls,
-            providers={name: {"apis": ["reversals"]} for name in urls},
             models={MODEL: {"deployments": ["alpha/m", "beta/m"], "race": {"mode": "race", "width": 2}}},
         )
         async with started(config, tmp_path, cwd=code, PYTHONPATH=str(code), PYTHONDONTWRITEBYTECODE="1") as gateway:
