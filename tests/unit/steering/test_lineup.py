@@ -1,6 +1,7 @@
 """The order of the candidates, and how long it is kept."""
 
 from random import Random
+from typing import Any, cast
 
 import msgspec
 import pytest
@@ -63,6 +64,57 @@ def test_the_order_is_kept_while_attempts_come_and_go_and_knows_what_is_in_fligh
     after = lineups.of(KIND, conditions(healths), STANDINGS, (RACE, TERMS))
     assert after is before
     assert {each.deployment: each.condition.in_flight for each in after.ranked} == {"a": 0, "b": 1, "c": 0, "d": 0}
+
+
+# What an order depends on: another value of each, and an objective under which it makes another order.
+CHANGED: dict[str, tuple[object, Objective]] = {
+    "objective": (Objective.COMPLETION, Objective.FIRST_TOKEN),
+    "max_tokens": (1, Objective.COMPLETION),
+    "answer_tokens": (5000.0, Objective.COMPLETION),
+    "prices": (PRICES[0], Objective.COST),
+    "limits": ({"a": 0}, Objective.FIRST_TOKEN),
+    "weights": ({"a": 0.5}, Objective.FIRST_TOKEN),
+    "canaries": ({"a": 0.5}, Objective.FIRST_TOKEN),
+    "flawed": ({"a": "cut short"}, Objective.FIRST_TOKEN),
+    "second": ({"a": "adapted"}, Objective.FIRST_TOKEN),
+    "holds": (True, Objective.READING),
+}
+BY_SIZE = {"prompt_tokens"}  # an order is kept for each size of prompts
+
+
+class Watched:
+    """Terms that note which of their fields are read."""
+
+    def __init__(self, terms: Terms) -> None:
+        self.terms = terms
+        self.read = set[str]()
+
+    def __getattr__(self, name: str) -> object:
+        self.read.add(name)
+        return getattr(self.terms, name)
+
+
+@pytest.mark.parametrize("name", CHANGED)
+def test_an_order_is_kept_for_no_call_for_which_it_would_be_another(healths: dict[str, Health], name: str) -> None:
+    value, objective = CHANGED[name]
+    race, before = RaceSettings(mode=Mode.RACE), msgspec.structs.replace(TERMS, objective=objective)
+    changes: dict[str, Any] = {name: value}
+    terms, lineups = msgspec.structs.replace(before, **changes), Lineups()
+
+    def made(lineups: Lineups, terms: Terms) -> list[object]:
+        lineup = lineups.of(KIND, conditions(healths), STANDINGS, (race, terms))
+        return [*((each.score_s, each.raced_after_s, told(each)) for each in lineup.candidates), *ranked(lineup)]
+
+    assert made(lineups, before) != made(Lineups(), terms), f"candidates() is not choosy by Terms.{name}"
+    assert made(lineups, terms) == made(Lineups(), terms), f"compare Terms.{name} in _Known.fits of candidates.py"
+
+
+@pytest.mark.parametrize("objective", [each for each in Objective if each is not Objective.AUTO])
+def test_an_order_depends_on_nothing_else(healths: dict[str, Health], objective: Objective) -> None:
+    watched = Watched(msgspec.structs.replace(TERMS, objective=objective, prices=PRICES[0]))
+    race = RaceSettings(mode=Mode.RACE, ttft_ms=400, min_tok_s=1)
+    candidates(conditions(healths), STANDINGS, race, cast("Terms", watched))
+    assert watched.read <= {*CHANGED, *BY_SIZE}, "add to CHANGED another value of what is read, as above"
 
 
 def test_a_thousand_calls_of_one_instant_share_an_order_and_are_spread_over_five_equal_deployments() -> None:
