@@ -5,7 +5,7 @@ import re
 from tools.house import ROOT
 
 PAGE = (ROOT / "docs" / "contributing" / "first-day.md").read_text(encoding="utf-8")
-_TOP = "gateway|providers|tests|docs|migrations"
+_TOP = "config|docs|gateway|migrations|providers|tests|tools"
 _PATH = re.compile(rf"`((?:{_TOP})/[\w./-]*)`")
 _HAS = re.compile(rf"`((?:{_TOP})/[\w./-]*)` \(((?:`\w+`(?:, )?)+)")
 
