@@ -1,10 +1,13 @@
-"""Which requests a fact concerns that only another client has met: by their fields and sizes, without the prompt."""
+"""What a fact says of other requests: which it concerns, by fields and sizes without the prompt, and when it ends."""
 
 import msgspec
 import pytest
 
-from providers.exchange.forms import concerns
-from providers.refusals.learnt import Fact, Kind
+from providers.dialects import CHAT
+from providers.exchange.forms import Asked, Sent, concerns, learn
+from providers.exchange.interface import Request
+from providers.refusals.errors import ErrorKind, UpstreamError
+from providers.refusals.learnt import Fact, Kind, Learnt
 
 ASKED = {
     "messages": msgspec.Raw(b'[{"role":"user","content":"reasoning_effort"}]'),
@@ -43,3 +46,24 @@ def test_a_fact_concerns_requests_that_have_what_was_refused(fact: Fact, is_conc
 
 def test_that_tools_are_refused_concerns_requests_with_tools() -> None:
     assert concerns(Fact(Kind.TOOLS, "chat", "responses"), ASKED, "chat", 100, tools=True)
+
+
+# Of each kind: whether a fact ends once its model refuses the field by name all the same. What is not about a field, or
+# is measured, ends in a day, or when it is measured anew.
+ENDS = {Kind.FIELD, Kind.NAME, Kind.VALUE}
+LASTS = {
+    *(Kind.ACCOUNT, Kind.API, Kind.BETA, Kind.CALL, Kind.FORCED, Kind.HISTORY, Kind.LEAST, Kind.LENGTH, Kind.LIMIT),
+    *(Kind.PREFILL, Kind.REASONING, Kind.ROOM, Kind.SCHEMAS, Kind.SIZE, Kind.STREAM, Kind.TOOLS),
+}
+
+
+@pytest.mark.parametrize("kind", Kind)
+def test_a_fact_about_a_field_ends_once_that_is_refused_all_the_same(kind: Kind) -> None:
+    assert (kind in ENDS) is not (kind in LASTS), f"say above whether {kind} ends: _names of forms.py decides it"
+    fact = Fact(kind, "verbosity", '"medium"', '"low"', "chat", 9000)
+    learnt, sent = Learnt(), Sent(ASKED)
+    learnt.note("m", fact)
+    assert learnt.of("m") == (fact,)
+    refusal = UpstreamError(ErrorKind.BAD_REQUEST, "the verbosity is wrong", status=400)
+    assert learn(learnt, Asked(Request("m", ASKED), "chat", CHAT.requests), refusal, lambda _: sent) == ()
+    assert learnt.of("m") == (() if kind in ENDS else (fact,))
