@@ -303,14 +303,15 @@ class Nodes:
         return ("EVALSHA", _digest(str(words[1])), *words[2:])
 
     async def _sent(self, shard: str, commands: Sequence[Command]) -> list[Any]:
-        redis, replies = self._client(shard), None
+        redis, is_answered = self._client(shard), False
         try:
             pipeline = redis.pipeline(transaction=False)
             for words in commands:
                 pipeline.execute_command(*words)
-            replies = await pipeline.execute(raise_on_error=False)
+            replies: list[Any] = await pipeline.execute(raise_on_error=False)
+            is_answered = True
         finally:  # a time-out of the caller is a cancellation here
-            if self._map is not None and replies is None:
+            if self._map is not None and not is_answered:
                 self._discover(shard)
         if any(isinstance(reply, REDIRECTED) and type(reply) is not AskError for reply in replies):
             self._discover(shard)
