@@ -39,8 +39,9 @@ def test_a_winner_with_a_cache_of_its_own_loses_less() -> None:
     assert overtaken(winner_cached=400).duplicate.usd == pytest.approx(900e-4 + 100e-3 + 500 * 9e-4)
 
 
-def test_a_cache_of_which_the_overtaken_one_told_was_lost_as_well() -> None:
-    winner = won(role=Role.RACE, cached_tokens=0, completion_tokens=10)
+@pytest.mark.parametrize("roles", [{"role": Role.RACE}, {"role": Role.KEY, "counts_as": Role.RACE}])
+def test_a_cache_of_which_the_overtaken_one_told_was_lost_as_well(roles: dict[str, Role]) -> None:
+    winner = won(**roles, cached_tokens=0, completion_tokens=10)
     primary = attempt(
         "loser", Outcome.LOST, role=Role.PRIMARY, sends=1, prompt_tokens=1000, cached_tokens=900, completion_tokens=1,
         tokens_source=TokensSource.REPORTED, finish_reason="stop",
