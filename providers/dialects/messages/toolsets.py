@@ -4,6 +4,7 @@ Elsewhere each member is a function of its own, named by its toolset too: both h
 client. The members are in ``toolsets.json`` beside this file, with the version of the SDK that they were read from.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from importlib.resources import files
@@ -87,9 +88,9 @@ def offered_members(raw: msgspec.Raw) -> list[Member]:
 def offered_tools(raw: msgspec.Raw, others: Iterable[str]) -> Iterator[OfferedTool]:
     """Yield the members by their own names; one that ``others`` have too may be either, so it has no schema."""
     members = offered_members(raw)
-    names = [*others, *(member.name for member in members)]
+    named = Counter([*others, *(member.name for member in members)])
     for member in members:
-        is_only = names.count(member.name) == 1
+        is_only = named[member.name] == 1
         yield OfferedTool(member.name, bytes(member.parameters) if is_only else None)
 
 
