@@ -5,7 +5,7 @@ deployments whose vendor drops what another account made is this kept, where the
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 from gateway.core.calls import Maker
 from gateway.core.errors import NamesUnreachable
@@ -24,7 +24,7 @@ class MakersOnDisk:
         self._names = names
         self._fleet = fleet
         self._seen: Fleet | None = None
-        self._accounts: Mapping[str, str | None] = {}  # by deployment; none where there is one account at most
+        self._bound_to: frozenset[str] = frozenset()  # deployments; none where there is one account at most
 
     def wants(self, maker: Maker) -> bool:
         """Return whether it matters who made it: another account could be asked, and would drop it."""
@@ -44,7 +44,7 @@ class MakersOnDisk:
         except (NamesUnreachable, TimeoutError):
             return None
 
-    def _bound(self) -> Mapping[str, str | None]:
+    def _bound(self) -> frozenset[str]:
         fleet = self._fleet()
         if fleet is not self._seen:
             self._seen = fleet
@@ -54,5 +54,5 @@ class MakersOnDisk:
                 for each in model.deployments.values()
                 if _BOUND in each.traits.bound
             }
-            self._accounts = found if len({*found.values()}) > 1 else {}
-        return self._accounts
+            self._bound_to = frozenset(found if len({*found.values()}) > 1 else ())
+        return self._bound_to
