@@ -1,6 +1,6 @@
 """What a change needs first, within a minute: ``make quick``. Linters, types, and the unit tests nearest to the change.
 
-Changed is what differs from main, committed or not. Nearest are changed tests, then tests of tests/unit that import
+Changed is what differs from main, committed or not. Nearest are changed tests, then unit tests that import
 a changed module themselves. No servers are started. ``make test`` is still what must pass.
 """
 
@@ -14,6 +14,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 WITHIN_S = 60.0
 TESTS_AT_ONCE = 12  # files, of one run of pytest: the time left is looked at between runs
+UNIT = ("strict_vendors/tests", "tests/unit")
 ALWAYS = ("tests/unit/test_house.py",)
 CHECKS = (("ruff", "format", "--check", "."), ("ruff", "check", "."), ("lint-imports",), ("mypy",))
 
@@ -32,11 +33,11 @@ def changed() -> list[str]:
 
 def nearest(files: Sequence[str]) -> list[str]:
     """Return test files to run, those that changed first."""
-    tests = [file for file in files if re.match(r"tests/unit/.*test_\w+\.py$", file)]
+    tests = [file for file in files if re.match(rf"(?:{'|'.join(UNIT)})/.*test_\w+\.py$", file)]
     modules = [file.removesuffix(".py").removesuffix("/__init__").replace("/", ".") for file in files]
     if modules:
         named = re.compile(rf"^(?:from|import) (?:{'|'.join(map(re.escape, modules))})\b", re.MULTILINE)
-        unit = sorted((ROOT / "tests/unit").rglob("test_*.py"))
+        unit = [path for room in UNIT for path in sorted((ROOT / room).rglob("test_*.py"))]
         tests += [str(each.relative_to(ROOT)) for each in unit if named.search(each.read_text(encoding="utf-8"))]
     return list(dict.fromkeys([*tests, *ALWAYS]))
 

@@ -19,7 +19,7 @@ USUAL_S = 600.0
 
 def files() -> list[str]:
     """Return the test files that a seed changes, benchmarks' own tests among them."""
-    tests = (path for room in ("tests", "benchmarks") for path in (ROOT / room).rglob("test_*.py"))
+    tests = (path for room in ("tests", "strict_vendors", "benchmarks") for path in (ROOT / room).rglob("test_*.py"))
     found = (path for path in tests if SEARCHING.search(path.read_text(encoding="utf-8")))
     return sorted(str(path.relative_to(ROOT)) for path in found if "tests/fuzz" not in path.as_posix())
 

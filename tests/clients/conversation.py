@@ -1,7 +1,7 @@
 """The conversation that each program has with each vendor: ten turns, scripted in what the user says.
 
 Runs under the client's own interpreter, so it needs the standard library alone. What a line of a turn does is in
-``tests/support/vendors/script.py``.
+``strict_vendors/script.py``.
 """
 
 import json

@@ -255,7 +255,7 @@ _HEAD = (
     "# Programs and vendors",
     "",
     "**Does a program that works at a vendor also work through the gateway?** Real programs, with nothing changed but",
-    "address and key, talk to strict stand-ins of vendors (`python -m tests.support.vendors` serves them): they refuse",
+    "address and key, talk to strict stand-ins of vendors (`python -m strict_vendors` serves them): they refuse",
     "what the vendor refuses, in its words. Each conversation has ten turns. In each a tool is called twice, once both",
     "at the same time. One turn has a picture; one is left in the middle of its answer, and said again. After each the",
     "model says how much of the conversation it has seen. A model without eyes gets no picture; aider, which has no",

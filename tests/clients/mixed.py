@@ -12,9 +12,9 @@ from typing import Any
 
 import msgspec
 
+from strict_vendors import Refused, Reply, Served
+from strict_vendors.vendor import Breaks
 from tests.clients.targets import GATEWAY_KEY, sha256
-from tests.support.vendors import Refused, Reply, Served
-from tests.support.vendors.vendor import Breaks
 
 Json = dict[str, Any]
 

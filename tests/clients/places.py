@@ -13,12 +13,12 @@ from typing import Any
 
 import msgspec
 
+from strict_vendors import NAMES, Reply, Served, running_vendor
+from strict_vendors.vendor import Breaks
 from tests.clients import mixed
 from tests.clients.case import Target
 from tests.clients.gateways import gateway
 from tests.clients.targets import GATEWAY_FORBIDDEN_KEY, GATEWAY_KEY, WRONG_KEY, sha256
-from tests.support.vendors import NAMES, Reply, Served, running_vendor
-from tests.support.vendors.vendor import Breaks
 
 Json = dict[str, Any]
 

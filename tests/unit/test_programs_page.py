@@ -6,10 +6,10 @@ from pathlib import Path
 
 import msgspec
 
+from strict_vendors import Served, made
 from tests.clients import kept, mixed
 from tests.clients.matrix import Matrix, Talked, page_of
 from tests.clients.places import MIXED, SETUPS, Exchange, listen, said
-from tests.support.vendors import Served, made
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "programs.md"
 

@@ -10,11 +10,11 @@ from aiohttp import web
 
 from providers.simulator.wire import Tally
 from providers.simulator.wire import serve as serve_routes
+from strict_vendors import Served, running_vendor
 from tests.app.gateway.running_gateway import RunningGateway, Serve
 from tests.app.gateway.test_admission import clients, key_of
 from tests.app.gateway.test_dialects import RESPONSE, event
 from tests.app.gateway.test_responses_socket import connected
-from tests.support.vendors import Served, running_vendor
 
 NAME = "mixed"
 TOOLS = [

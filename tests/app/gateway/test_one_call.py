@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from providers.simulator.script import Raw, Status, Step
+from strict_vendors import running_vendor
 from tests.app.gateway.running_gateway import MODEL, Serve
-from tests.support.vendors import running_vendor
 
 VENDORS = {
     "google": ("google", "gemini-2.5-flash"),

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from strict_vendors import Served, running_vendor
 from tests.app.gateway.running_gateway import RunningGateway, Serve
-from tests.support.vendors import Served, running_vendor
 
 NAME = "mixed"
 ANTHROPIC, OPENAI, VLLM = ("anthropic", "claude-sonnet-4-5"), ("openai", "gpt-5"), ("vllm", "Qwen/Qwen3.5-27B")

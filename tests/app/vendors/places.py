@@ -5,8 +5,8 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontext
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from strict_vendors import Served, running_vendor
 from tests.app.gateway.running_gateway import RunningGateway, serving
-from tests.support.vendors import Served, running_vendor
 
 Json = dict[str, Any]
 

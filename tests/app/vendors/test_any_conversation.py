@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 
+from strict_vendors import Served, made, running_vendor
 from tests.app.gateway.running_gateway import RunningGateway, serving
 from tests.support.searched import some
-from tests.support.vendors import Served, made, running_vendor
 from tests.unit.providers.dialects.test_any_conversation import APIS, CONVERSATIONS
 
 EXAMPLES = 12

@@ -10,8 +10,8 @@ import pytest
 
 from providers import events
 from providers.dialects import DIALECTS
+from strict_vendors import Served, running_vendor
 from tests.app.gateway.running_gateway import RunningGateway, serving
-from tests.support.vendors import Served, running_vendor
 
 Json = dict[str, Any]
 

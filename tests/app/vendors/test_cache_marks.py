@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from strict_vendors import Served, running_vendor
 from tests.app.gateway.key_desk import sha256
 from tests.app.gateway.running_gateway import RunningGateway, serving
-from tests.support.vendors import Served, running_vendor
 
 Json = dict[str, Any]
 

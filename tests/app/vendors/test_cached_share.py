@@ -1,6 +1,6 @@
 """How much of each turn its vendor has in its cache, for clients of each API: five turns, each with a loop of tools.
 
-The stand-ins count what was really the same beginning (``tests/support/vendors/caches.py``).
+The stand-ins count what was really the same beginning (``strict_vendors/caches.py``).
 """
 
 from collections.abc import AsyncIterator, Mapping
@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
+from strict_vendors import Served
 from tests.app.gateway.running_gateway import RunningGateway
 from tests.app.vendors.places import Place, gateway_before, standing_in
 from tests.app.vendors.test_growing import SYSTEM, after, begun, has_calls, with_turn
 from tests.app.vendors.test_signed_loops import PATHS, answered, gone_on
-from tests.support.vendors import Served
 
 Json = dict[str, Any]
 TURNS = 5

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
+from strict_vendors import Served, running_vendor
+from strict_vendors.known import bedrock as bedrocks
+from strict_vendors.serving import served
+from strict_vendors.vendor import Refused, Request
 from tests.app.gateway.running_gateway import RunningGateway, serving
 from tests.app.vendors.test_signed_loops import FIRST, PATHS, answered, gone_on
-from tests.support.vendors import Served, running_vendor
-from tests.support.vendors.known import bedrock as bedrocks
-from tests.support.vendors.serving import served
-from tests.support.vendors.vendor import Refused, Request
 
 if TYPE_CHECKING:
-    from tests.support.vendors.apis.messages import MessagesVendor
+    from strict_vendors.apis.messages import MessagesVendor
 
 Json = dict[str, Any]
 Gateway = tuple[RunningGateway, Served]

@@ -16,10 +16,10 @@ import pytest
 
 from providers import events
 from providers.dialects import DIALECTS
+from strict_vendors import Served, running_vendor
 from tests.app.gateway.running_gateway import RunningGateway, serving
 from tests.app.vendors.test_signed_loops import FIRST, PATHS
 from tests.support.searched import some
-from tests.support.vendors import Served, running_vendor
 
 Json = dict[str, Any]
 

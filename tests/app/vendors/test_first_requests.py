@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from strict_vendors import Served, running_vendor
 from tests.app.gateway.running_gateway import RunningGateway, serving
-from tests.support.vendors import Served, running_vendor
 
 SCHEMA = {"type": "object", "properties": {}}
 MODELS = ("gpt-5.4", "gpt-5.5", "gpt-5.6-terra", "gpt-6-astra")

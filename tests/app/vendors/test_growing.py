@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 from msgspec import structs
 
+from strict_vendors import Served
+from strict_vendors.vendor import Request
 from tests.app.gateway.running_gateway import RunningGateway, serving
 from tests.app.vendors.places import Place, gateway_before, standing_in
 from tests.app.vendors.test_signed_loops import PATHS, SCHEMA, answered, gone_on
-from tests.support.vendors import Served
-from tests.support.vendors.vendor import Request
 
 Json = dict[str, Any]
 Gateway = tuple[RunningGateway, dict[str, Served]]

@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from strict_vendors import Served, running_vendor
 from tests.app.gateway.running_gateway import RunningGateway, serving
 from tests.app.vendors.test_signed_loops import PATHS, answered
-from tests.support.vendors import Served, running_vendor
 
 Json = dict[str, Any]
 Gateway = tuple[RunningGateway, dict[str, Served]]

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from strict_vendors import running_vendor
 from tests.app.gateway.running_gateway import serving
-from tests.support.vendors import running_vendor
 
 Json = dict[str, Any]
 

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from strict_vendors import Served, running_vendor
 from tests.app.gateway.running_gateway import RunningGateway, serving
-from tests.support.vendors import Served, running_vendor
 
 Json = dict[str, Any]
 VENDORS: Mapping[str, tuple[str, str, str]] = {  # the stand-in, the preset, the model there

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
+from strict_vendors import Served, running_vendor
 from tests.app.gateway.running_gateway import RunningGateway, serving
 from tests.app.vendors.test_edited_histories import begun
 from tests.app.vendors.test_signed_loops import PATHS, answered, gone_on
-from tests.support.vendors import Served, running_vendor
 
 Json = dict[str, Any]
 Gateway = tuple[RunningGateway, dict[str, Served]]

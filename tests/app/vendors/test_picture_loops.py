@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
+from strict_vendors import Served, running_vendor
 from tests.app.gateway.running_gateway import RunningGateway, serving
 from tests.app.vendors.test_any_conversation import BLIND, VENDORS, preset
 from tests.app.vendors.test_signed_loops import PATHS, answered
-from tests.support.vendors import Served, running_vendor
 from tests.unit.providers.dialects.pairs import among
 
 Json = dict[str, Any]

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
+from strict_vendors import Served
 from tests.app.gateway.running_gateway import RunningGateway
 from tests.app.vendors.places import Place, gateway_before, standing_in
 from tests.app.vendors.test_signed_loops import FIRST, PATHS, answered, gone_on
-from tests.support.vendors import Served
 
 Json = dict[str, Any]
 APIS = ("chat", "messages", "gemini")

@@ -10,7 +10,7 @@ import aiohttp
 import openai
 import pytest
 
-from tests.support.vendors import Served, running_vendor
+from strict_vendors import Served, running_vendor
 
 TOOL: dict[str, Any] = {
     "type": "function",
@@ -108,7 +108,7 @@ async def test_a_websocket_keeps_the_last_response_though_it_is_not_stored() -> 
 
 
 async def test_one_command_serves_them_and_prints_their_addresses() -> None:
-    command = [sys.executable, "-m", "tests.support.vendors", "openai", "anthropic", "--json"]
+    command = [sys.executable, "-m", "strict_vendors", "openai", "anthropic", "--json"]
     process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
     try:
         assert process.stdout is not None

@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 import pytest
 
 from providers import events
+from strict_vendors import Served, running_vendor
 from tests.app.gateway.running_gateway import RunningGateway, serving
 from tests.support.searched import some
-from tests.support.vendors import Served, running_vendor
 from tests.unit.providers.dialects.test_any_conversation import APIS
 
 Json = dict[str, Any]

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from strict_vendors import running_vendor
 from tests.app.gateway.running_gateway import RunningGateway, serving
 from tests.app.vendors.test_edited_histories import at_time, begun, with_second_result_shortened
 from tests.app.vendors.test_signed_loops import PATHS, answered, gone_on
-from tests.support.vendors import running_vendor
 
 Json = dict[str, Any]
 

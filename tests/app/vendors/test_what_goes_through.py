@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
+from strict_vendors import Served, running_vendor
 from tests.app.gateway.running_gateway import RunningGateway, serving
 from tests.app.vendors.test_any_conversation import VENDORS, asked, preset
-from tests.support.vendors import Served, running_vendor
 from tests.unit.providers.dialects.pairs import CONFIG, THINGS, Json
 
 SAID: Mapping[str, Json] = {

@@ -6,17 +6,17 @@ Not fields that are unknown: cases are about whether those arrive. Nor what only
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from strict_vendors import Refused as RefusedByVendor
+from strict_vendors import Vendor, made
+from strict_vendors.apis.kept import Kept, as_items, check_history
+from strict_vendors.apis.messages import MessagesVendor, in_pydantics_words
+from strict_vendors.known.openai import OpenAI
+from strict_vendors.rules.anthropic import MESSAGES
+from strict_vendors.rules.openai import CHAT
+from strict_vendors.rules.responses import RESPONSES
+from strict_vendors.shapes import Record, faults
+from strict_vendors.words import in_openais_words
 from tests.clients.upstream.errors import Refused
-from tests.support.vendors import Refused as RefusedByVendor
-from tests.support.vendors import Vendor, made
-from tests.support.vendors.apis.kept import Kept, as_items, check_history
-from tests.support.vendors.apis.messages import MessagesVendor, in_pydantics_words
-from tests.support.vendors.known.openai import OpenAI
-from tests.support.vendors.rules.anthropic import MESSAGES
-from tests.support.vendors.rules.openai import CHAT
-from tests.support.vendors.rules.responses import RESPONSES
-from tests.support.vendors.shapes import Record, faults
-from tests.support.vendors.words import in_openais_words
 
 Json = dict[str, Any]
 _VENDORS: Mapping[str, str] = {

@@ -1,6 +1,6 @@
 """The rules of each API for a conversation: what a request does wrong.
 
-The strict stand-ins of ``tests/support/vendors`` have most of them, with the pages that they come from. Here are those
+The strict stand-ins of ``strict_vendors`` have most of them, with the pages that they come from. Here are those
 that other servers of the same APIs have, which are stricter in some.
 """
 
@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
 
-from tests.support.vendors import made
+from strict_vendors import made
 
 _VENDORS = {  # of each API, and of each vendor of chat: the stand-in, the address, and a model
     "responses": ("openai", "/v1/responses", {"model": "gpt-5.1"}),

@@ -1,0 +1,1 @@
+"""The vendors that there are: a file each."""

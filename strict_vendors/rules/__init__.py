@@ -1,0 +1,1 @@
+"""Tables of fields, bounds and pages that the vendors refuse by."""

@@ -1,0 +1,1 @@
+"""The rules, each tried without a socket."""

@@ -1,0 +1,135 @@
+"""What stand-ins answer is decided by the conversation, the same in each API."""
+
+import json
+from typing import Any
+
+import jsonschema
+import pytest
+
+from strict_vendors import NAMES, made
+from strict_vendors.schemas import sample, strict_faults
+from strict_vendors.script import Asked, Broken, Given, Said, Tool, answered
+
+TOOLS = (Tool("a", {"type": "object", "properties": {"x": {"type": "integer"}}}), Tool("b", {"type": "object"}))
+
+
+def answer(text: str, *turns: Said, **fields: Any) -> Given:
+    return answered(Asked(model="m", body={}, turns=[Said("user", text), *turns], **fields), {})
+
+
+def names(given: Given) -> list[str]:
+    return [call.name for call in given.calls]
+
+
+CALLED, TOLD = Said("assistant", calls=1), Said("tool", "rain")
+
+
+def test_tools_are_called_and_their_results_told() -> None:
+    assert names(answer("weather?", tools=TOOLS)) == ["a"]
+    assert names(answer("weather? in parallel", tools=TOOLS)) == ["a", "b"]
+    assert names(answer("weather? in parallel", tools=TOOLS, parallel=False)) == ["a"]
+    assert answer("weather?", CALLED, TOLD, tools=TOOLS).text == "The tools said: rain"
+    assert names(answer("do it twice", CALLED, TOLD, tools=TOOLS)) == ["b"]
+    assert names(answer("do it twice", CALLED, TOLD, CALLED, TOLD, tools=TOOLS)) == []
+    assert names(answer("weather?", tools=TOOLS, choice="none")) == []
+    assert names(answer("say: hello", tools=TOOLS, choice="b")) == ["b"]
+
+
+def test_lines_of_the_text_decide_more() -> None:
+    given = answer('call: b {"y": 1}\ncall: a {"x": 2}\nthen: a {"x": 3}', tools=TOOLS)
+    assert [(call.name, json.loads(call.arguments)) for call in given.calls] == [("b", {"y": 1}), ("a", {"x": 2})]
+    text = 'call: b {"y": 1}\nthen: a {"x": 3}'
+    assert answer(text, CALLED, TOLD, tools=TOOLS).calls[0].arguments == '{"x": 3}'
+    assert answer("say: hello", tools=TOOLS).text == "hello"
+    assert answer("think: deeply\nsay: hello", thinks=True).thoughts == "deeply"
+
+
+def test_a_failure_and_a_cut_may_come_once() -> None:
+    failures: dict[str, int] = {}
+    asked = Asked(model="m", body={}, turns=[Said("user", "fail: 500 times 1 here\ncut: once there")])
+    with pytest.raises(Broken):
+        answered(asked, failures)
+    assert answered(asked, failures).cut
+    assert not answered(asked, failures).cut
+
+
+def test_an_answer_ends_where_it_was_told_to() -> None:
+    assert answer("say: one two three", most=2).finish == "length"
+    assert answer("say: one two three", stop=["two"]).text == "one "
+
+
+SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "kind": {"enum": ["a", "b"]},
+        "inner": {"anyOf": [{"$ref": "#/$defs/inner"}, {"type": "null"}]},
+        "list": {"type": "array", "items": {"type": "number"}, "minItems": 2},
+        "when": {"type": "string", "format": "date-time"},
+    },
+    "required": ["kind", "inner", "list", "when"],
+    "additionalProperties": False,
+    "$defs": {
+        "inner": {
+            "type": "object",
+            "properties": {"self": {"anyOf": [{"type": "null"}, {"$ref": "#/$defs/inner"}]}},
+            "required": ["self"],
+            "additionalProperties": False,
+        }
+    },
+}
+
+
+def test_a_schema_is_filled() -> None:
+    jsonschema.validate(sample(SCHEMA), SCHEMA)
+    assert list(strict_faults(SCHEMA)) == []
+    assert json.loads(answer("anything", schema=SCHEMA).text) == sample(SCHEMA)
+
+
+@pytest.mark.parametrize(
+    ("schema", "fault"),
+    [
+        ({"type": "array", "items": {}}, "schema must be a JSON Schema of 'type: \"object\"', got 'type: \"array\"'."),
+        ({**SCHEMA, "required": ["kind"]},
+         ("In context=(), 'required' is required to be supplied and to be an array including every key in properties."
+         " Missing 'inner'.")),
+        ({"type": "object", "properties": {"a": {"type": "string", "default": "x"}}, "required": ["a"],
+          "additionalProperties": False}, "In context=('properties', 'a'), 'default' is not permitted."),
+        ({"type": "object", "properties": {"a": {}}, "required": ["a"], "additionalProperties": False},
+         "In context=('properties', 'a'), schema must have a 'type' key."),
+    ],
+)  # fmt: skip
+def test_what_strict_mode_does_not_take_is_told(schema: dict[str, Any], fault: str) -> None:
+    assert next(strict_faults(schema)) == fault
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_each_vendor_says_where_its_rules_come_from(name: str) -> None:
+    assert made(name).pages
+
+
+def test_a_vendor_that_is_not_there_is_named_with_those_that_are() -> None:
+    with pytest.raises(LookupError, match="no stand-in of 'nobody'; there are: anthropic, "):
+        made("nobody")
+
+
+def test_a_failure_and_a_cut_may_be_one_models_alone() -> None:
+    assert answer("cut: now at m").cut
+    assert not answer("cut: now at another").cut
+    assert answer("cut: silent at another\ncut: now at m").cut is True
+    with pytest.raises(Broken):
+        answer("fail: 500 at m")
+    assert answer("say: hello\nfail: 500 at another").text == "hello"
+
+
+def test_an_answer_by_a_schema_is_mended_where_a_result_says_what_is_wrong() -> None:
+    text, called = 'data: {"age": 3}\nthen: Person {"age": 36}', Said("assistant", calls=1)
+    assert answer(text, schema={}).text == '{"age": 3}'
+    assert answer(text, called, Said("tool", "too young"), schema={}).text == '{"age": 36}'
+
+
+def test_an_answer_that_was_begun_is_gone_on_with() -> None:
+    text, begun = "say: one two three", Said("assistant", "one")
+    given = answer(text, begun, begun="one", thinks=True)
+    assert (given.text, given.thoughts) == (" two three", "")
+    assert answer(text, Said("assistant", "no"), begun="no").text == "one two three"
+    assert answer(text, begun, begun="one", most=1).finish == "length"

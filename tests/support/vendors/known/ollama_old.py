@@ -1,5 +1,0 @@
-"""Ollama of an older release, which has neither Responses nor Messages: 404, ``404 page not found``."""
-
-from tests.support.vendors.known.ollama import Old
-
-VENDOR = Old
