@@ -13,6 +13,7 @@ from tools.documentation import (
     conversations,
     errors,
     events,
+    goals,
     http_api,
     ledger_comments,
     ledger_page,
@@ -35,6 +36,7 @@ MADE: Mapping[str, Callable[[], str]] = {
     f"{FOLDER}/conversations.md": conversations.page,
     f"{FOLDER}/vendors.md": vendors.page,
     f"{FOLDER}/capabilities.md": capabilities.page,
+    f"{FOLDER}/goals.md": goals.page,
     f"{FOLDER}/ledger.md": ledger_page.page,
     "migrations/comments.json": ledger_comments.text,
 }
