@@ -1,7 +1,7 @@
 """All that the gateway uses of aiohttp's inside, where its public API has no way, or one that costs each call too much.
 
-Nothing else names a private part of aiohttp. ``tests/app/gateway/test_aiohttp_adapter.py`` tries each with the aiohttp
-that is installed, and says which of them a new version has changed.
+Nothing else names a private part of aiohttp. ``tests/app/gateway/connections/test_aiohttp_adapter.py`` tries each with
+the aiohttp that is installed, and says which of them a new version has changed.
 """
 
 # ruff: noqa: SLF001 - this is the file for it

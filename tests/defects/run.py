@@ -93,7 +93,7 @@ DEFECTS = (
         "gateway/memory/answers.py",
         "        share = self._shares.setdefault(scope, _Share())\n",
         "        share = next(iter(self._shares.values()), None) or _Share()\n        self._shares[scope] = share\n",
-        ("tests/unit/memory", "tests/app/gateway/test_named_items.py"),
+        ("tests/unit/memory", "tests/app/gateway/responses/test_named_items.py"),
     ),
     Defect(
         "a loser's connection is closed instead of aborted",

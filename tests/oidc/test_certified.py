@@ -13,10 +13,10 @@ from urllib.parse import parse_qs, urljoin, urlsplit
 import aiohttp
 import pytest
 
+from tests.app.gateway.access.test_sessions import people
 from tests.app.gateway.identity_browser import Browser
 from tests.app.gateway.key_desk import bearer
 from tests.app.gateway.running_gateway import RunningGateway, Serve, read
-from tests.app.gateway.test_sessions import people
 from tests.support.servers import free_port
 
 AUDIENCE = "https://gateway.example.com"

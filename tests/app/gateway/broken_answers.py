@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from providers.simulator.script import Delta, Done, Finish, Raw, RoleOnly, Step, Usage
-from tests.app.gateway.test_dialects import event
+from tests.app.gateway.apis.test_dialects import event
 
 
 class Seen:

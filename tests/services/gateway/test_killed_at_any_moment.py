@@ -22,9 +22,9 @@ import pytest
 from aiohttp import web
 
 from providers.simulator.wire import Tally, json_response, serve
+from tests.app.gateway.apis.test_dialects import event
 from tests.app.gateway.process import GatewayProcess, started
 from tests.app.gateway.running_gateway import configuration
-from tests.app.gateway.test_dialects import event
 from tests.patience import eventually
 from tests.services.ledger.asking import asked
 

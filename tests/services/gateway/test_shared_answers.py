@@ -13,10 +13,10 @@ from gateway.memory.answers import Scope
 from gateway.memory.sealed import Link, SealedAnswers
 from gateway.topology.nodes import Nodes, connect
 from strict_vendors import running_vendor
+from tests.app.gateway.access.test_admission import clients, key_of
+from tests.app.gateway.refusals.test_kept_words import CANARY, betrayals, is_written
+from tests.app.gateway.responses.test_named_items import NAME, OPENAI, Talk, calls_of, text_of
 from tests.app.gateway.running_gateway import RunningGateway, serving
-from tests.app.gateway.test_admission import clients, key_of
-from tests.app.gateway.test_kept_words import CANARY, betrayals, is_written
-from tests.app.gateway.test_named_items import NAME, OPENAI, Talk, calls_of, text_of
 from tests.patience import eventually
 
 ANN, BOB, ID = Scope("ann"), Scope("bob"), "resp_0123456789abcdef01234567"

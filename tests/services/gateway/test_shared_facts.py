@@ -17,12 +17,12 @@ from gateway.app.shared_facts import KEY, SharedFacts
 from gateway.cli.main import application
 from providers import Fact, Facts, Kind, Met
 from providers.simulator.script import Raw, ScriptedProvider, Status
+from tests.app.gateway.apis.test_dialects import speaking
+from tests.app.gateway.refusals.test_refused_fields import ANSWERS, QUESTION, refused, refusing, told
+from tests.app.gateway.refusals.test_who_taught_it import clients, said
+from tests.app.gateway.responses.test_moved_conversations import ANSWERS as OPENED
+from tests.app.gateway.responses.test_moved_conversations import RESPONSES, asked, reads
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, serving
-from tests.app.gateway.test_dialects import speaking
-from tests.app.gateway.test_moved_conversations import ANSWERS as OPENED
-from tests.app.gateway.test_moved_conversations import RESPONSES, asked, reads
-from tests.app.gateway.test_refused_fields import ANSWERS, QUESTION, refused, refusing, told
-from tests.app.gateway.test_who_taught_it import clients, said
 from tests.patience import eventually, until
 
 if TYPE_CHECKING:

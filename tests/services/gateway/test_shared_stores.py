@@ -13,9 +13,9 @@ from sqlalchemy.engine import make_url
 
 from gateway.steering import STRIKES_KEY, RedisBoard, slot_of
 from providers.simulator.script import Done, Gate, Hang, Status, Usage, answer
+from tests.app.gateway.limits.test_limits import statuses
+from tests.app.gateway.races.test_objectives import KEY, client
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, serving
-from tests.app.gateway.test_limits import statuses
-from tests.app.gateway.test_objectives import KEY, client
 from tests.patience import eventually
 from tests.services.gateway.test_probes_of_replicas import rows
 from tests.support.relay import Relay

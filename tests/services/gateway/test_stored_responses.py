@@ -18,9 +18,9 @@ from gateway.api.stored_responses import InBackground, StoredResponses
 from gateway.limits import level_of_key
 from gateway.topology.nodes import Nodes, connect
 from providers.simulator.script import Raw, Status
+from tests.app.gateway.apis.test_dialects import MESSAGE_BYTES, event
+from tests.app.gateway.responses.test_kept_responses import IN_BACKGROUND, Worker
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, serving
-from tests.app.gateway.test_dialects import MESSAGE_BYTES, event
-from tests.app.gateway.test_kept_responses import IN_BACKGROUND, Worker
 from tests.patience import eventually, until
 from tests.services.limits.test_slots import STEADY
 from tests.support.servers import free_port

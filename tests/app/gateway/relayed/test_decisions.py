@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
+from tests.app.gateway.access.test_admission import KEYS, clients
 from tests.app.gateway.fake_upstream import EMBEDDINGS, hangs, says
 from tests.app.gateway.relayed.samples import Open
 from tests.app.gateway.running_gateway import MODEL
-from tests.app.gateway.test_admission import KEYS, clients
 
 ASKED = {
     "input": "The parcel never came.",

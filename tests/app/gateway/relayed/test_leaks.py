@@ -7,8 +7,8 @@ import aiohttp
 
 from tests.app.gateway.fake_upstream import hangs, plays, says
 from tests.app.gateway.relayed.samples import REFUSED, Open
+from tests.app.gateway.restarts.test_no_leaks import busy
 from tests.app.gateway.running_gateway import MODEL
-from tests.app.gateway.test_no_leaks import busy
 
 
 async def test_nothing_is_left_of_calls_that_were_relayed(opened: Open) -> None:

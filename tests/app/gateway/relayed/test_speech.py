@@ -7,11 +7,11 @@ import aiohttp
 import msgspec
 import pytest
 
+from tests.app.gateway.connections.test_client_disconnects import socket_with
 from tests.app.gateway.fake_upstream import Script, hangs, plays, says
+from tests.app.gateway.races.test_objectives import KEY, client, keyed
 from tests.app.gateway.relayed.samples import PICTURE_USAGE, Open, form, in_order
 from tests.app.gateway.running_gateway import MODEL
-from tests.app.gateway.test_client_disconnects import socket_with
-from tests.app.gateway.test_objectives import KEY, client, keyed
 
 
 async def test_speech_is_heard_as_it_is_spoken(opened: Open) -> None:

@@ -56,7 +56,7 @@ def test_every_route_is_described_and_nothing_else(described: Any) -> None:
     assert not missing, (
         f"{missing}: add an Operation to gateway/admin/openapi/ (those of /api are in page_api.py): its path, who may"
         " ask, its parameters, the schema of its answer, and its errors; then a request of it to"
-        " tests/app/gateway/test_openapi.py, which holds the real answer against the schema"
+        " tests/app/gateway/watching/test_openapi.py, which holds the real answer against the schema"
     )
     assert not stale, f"{stale}: there is no such route; take its Operation out of gateway/admin/openapi/"
 

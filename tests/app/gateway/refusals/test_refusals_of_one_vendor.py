@@ -1,0 +1,333 @@
+"""A 400 may be one vendor's, or its model's, and not the client's: a table of their words, and who is asked next."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from providers.simulator.script import Raw, RoleOnly, Status, Step, answer
+from tests.app.gateway.refusals.test_meanings import asked
+from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve
+
+
+class Said:
+    """What a vendor says: status, words, code and type of its error, in OpenAI's shape or as it is."""
+
+    def __init__(self, status: int, message: str, code: str | int | None = None, **more: Any) -> None:
+        self.status = status
+        self.message = message
+        self.body: dict[str, Any] = {
+            "error": {"message": message, "type": "invalid_request_error", "code": code, **more}
+        }
+
+    def whole(self) -> list[Step]:
+        return [Status(self.status, self.body)]
+
+    def within(self) -> list[Step]:
+        error = {**self.body["error"], "status_code": self.status}
+        return [RoleOnly(), Raw(b"event: error\ndata: " + json.dumps({"error": error}).encode() + b"\n\n")]
+
+
+def anthropic(status: int, message: str, kind: str = "invalid_request_error") -> Said:
+    said = Said(status, message)
+    said.body = {"type": "error", "error": {"type": kind, "message": message}}
+    return said
+
+
+def google(status: int, message: str) -> Said:
+    said = Said(status, message)
+    said.body = {"error": {"code": status, "message": message, "status": "INVALID_ARGUMENT"}}
+    return said
+
+
+def pydantic(message: str, *place: Any) -> Said:
+    said = Said(422, message)
+    said.body = {"detail": [{"type": "missing", "loc": ["body", *place], "msg": message}]}
+    return said
+
+
+def tools(most: int, sent: int = 150) -> str:
+    return (
+        f"Invalid 'tools': array too long. Expected an array with maximum length {most}, but got an array with length"
+        f" {sent} instead."
+    )
+
+
+FAILED = "See 'failed_generation' for more details."
+WROTE: Mapping[str, Said] = {
+    "Groq, a call": Said(400, f"Failed to call a function. Please adjust your prompt. {FAILED}", "tool_use_failed"),
+    "Groq, JSON": Said(400, f"Failed to validate JSON. Please adjust your prompt. {FAILED}", "json_validate_failed"),
+    "Groq, Harmony": Said(400, f"Parsing failed. {FAILED}", "output_parse_failed"),
+}
+LIMITS: Mapping[str, Said] = {
+    "OpenAI, tools": Said(400, tools(128), "array_above_max_length", param="tools"),
+    "OpenAI, functions": Said(400, tools(128).replace("tools", "functions"), "array_above_max_length"),
+    "Copilot, tools": Said(400, tools(128), "invalid_request_body"),
+    "Groq, tools": Said(400, "'tools' : maximum number of items is 128"),
+    "Google, tools": google(
+        400,
+        "The GenerateContentRequest proto is invalid:\n  * tools[0].function_declarations: [FIELD_INVALID] At most 512"
+        " function declarations can be specified.",
+    ),
+    "Google, fewer": google(400, "At most 128 function declarations can be specified."),
+    "xAI, tools": Said(400, "Maximum tools limit reached. 219 tools have been provided but the maximum is 200."),
+    "a proxy, tools": Said(400, "number of tools exceeds 128"),
+    "Anthropic, a picture": anthropic(
+        400,
+        "messages.1.content.2.image.source.base64: image exceeds 5 MB maximum: 6275800 bytes > 5242880 bytes",
+    ),
+    "Anthropic, a picture, in short": anthropic(400, "messages.1.content.2: image exceeds 5 MB maximum"),
+    "Bedrock, pictures": anthropic(400, "too many images and documents: 21 + 0 > 20"),
+    "Anthropic, pictures": anthropic(400, "too many images and documents: 104 + 1 > 100"),
+    "Anthropic, pixels": anthropic(
+        400,
+        "messages.7.content.2.image.source.base64.data: At least one of the image dimensions exceed max allowed size:"
+        " 8000 pixels",
+    ),
+    "Anthropic, pixels of many": anthropic(
+        400,
+        "messages.38.content.1.image.source.base64.data: At least one of the image dimensions exceeds max allowed size"
+        " for many-images requests: 2000 pixels",
+    ),
+    "Anthropic, pages": anthropic(
+        400, "messages.4.content.0.pdf.source.base64.data: A maximum of 100 PDF pages may be provided."
+    ),
+    "vLLM, pictures": Said(400, "At most 1 image(s) may be provided in one request.", 400),
+    "Copilot, pictures": Said(
+        400, "Too many images in request: 11 images provided, but the model supports a maximum of 10 images."
+    ),
+    "Meta, pictures": Said(400, "Request contains 52 images, exceeding the maximum of 50 allowed per request"),
+    "new-api, pictures": Said(400, "too many images in the message, max allowed is 16"),
+    "Google, bytes": google(400, "Request payload size exceeds the limit: 20971520 bytes."),
+    "Anthropic, bytes": anthropic(413, "Request exceeds the maximum size", "request_too_large"),
+    "a proxy, bytes": Said(413, "Maximum request body size 1048576 exceeded, actual body size 1056562", 413),
+    "nginx, bytes": Said(413, "413 Request Entity Too Large"),
+    "no words": Said(413, "nope"),
+    "OpenAI, a text": Said(
+        400,
+        "Invalid 'messages[17].content': string too long. Expected a string with maximum length 1048576, but got a"
+        " string with length 1744259 instead.",
+        "string_above_max_length",
+    ),
+    "OpenAI, an item": Said(
+        400,
+        "Invalid 'input[0].content': string too long. Expected a string with maximum length 10485760, but got a string"
+        " with length 62114761 instead.",
+        "string_above_max_length",
+    ),
+    "OpenAI, messages": Said(
+        400,
+        "Invalid 'messages': array too long. Expected an array with maximum length 2048, but got an array with length"
+        " 2100 instead.",
+        "array_above_max_length",
+    ),
+    "Alibaba, a text": Said(
+        400,
+        "String value length (20054016) exceeds the maximum allowed (20000000, from"
+        " `StreamReadConstraints.getMaxStringLength()`)",
+    ),
+}
+AZURE = "The response was filtered due to the prompt triggering Azure OpenAI's content management policy."
+FILTERS: Mapping[str, Said] = {
+    "Azure": Said(
+        400,
+        AZURE,
+        "content_filter",
+        param="prompt",
+        innererror={
+            "code": "ResponsibleAIPolicyViolation",
+            "content_filter_result": {"violence": {"filtered": True, "severity": "medium"}},
+        },
+    ),
+    "Azure, without a code": Said(400, AZURE),
+    "Azure, 403": Said(403, AZURE, "content_filter"),
+    "OpenAI, a prompt": Said(
+        400,
+        "Invalid prompt: your prompt was flagged as potentially violating our usage policy. Please try again with a"
+        " different prompt.",
+        "invalid_prompt",
+    ),
+    "OpenAI, a policy": Said(400, "Your request was rejected.", "content_policy_violation"),
+    "OpenAI, a picture": Said(400, "Your request was rejected as a result of our safety system.", "moderation_blocked"),
+    "Anthropic": anthropic(400, "Output blocked by content filtering policy"),
+    "xAI": Said(403, "Content violates usage guidelines. Failed check: SAFETY_CHECK_TYPE_BIO", "permission-denied"),
+    "OpenRouter": Said(
+        403,
+        "your chosen model requires moderation and your input was flagged",
+        403,
+        metadata={"reasons": ["violence"], "flagged_input": "x"},
+    ),
+    "Alibaba": Said(400, "Input data may contain inappropriate content.", "data_inspection_failed"),
+    "Xiaomi": Said(421, "Moderation Block", "content_filter"),
+    "Google": google(400, "The prompt was blocked due to PROHIBITED_CONTENT"),
+}
+# What is the client's own mistake everywhere.
+MISTAKES: Mapping[str, Said] = {
+    "a type": Said(400, "temperature must be a number"),
+    "a field is missing": pydantic("Field required", "messages", 0, "role"),
+    "a role": Said(400, "Invalid value: 'tester'. Supported values are: 'system', 'assistant' and 'user'."),
+    "a schema": Said(400, "Invalid schema for function 'f': 'objct' is not valid under any of the given schemas."),
+    "a tool's name": Said(
+        400,
+        "Invalid 'tools[0].function.name': string too long. Expected a string with maximum length 64, but got a string"
+        " with length 70 instead.",
+        "string_above_max_length",
+    ),
+    "stop words": Said(
+        400,
+        "Invalid 'stop': array too long. Expected an array with maximum length 4, but got an array with length 5"
+        " instead.",
+        "array_above_max_length",
+    ),
+    "a call without its result": anthropic(400, "messages.2: `tool_use` ids were found without `tool_result` blocks"),
+    "a picture that is none": anthropic(400, "messages.0.content.1.image.source.base64: invalid base64 data"),
+}
+REFUSED = {**WROTE, **LIMITS, **FILTERS}
+ORDERS: Mapping[str, Any] = {
+    "single": {"mode": "single", "budget": 0},
+    "raced": {"mode": "race", "width": 2, "budget": 1.0},
+}
+STREAMS = pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+ORDERED = pytest.mark.parametrize("order", ORDERS)
+
+
+def of(names: Sequence[str], order: str = "single", **more: Any) -> dict[str, Any]:
+    return {"deployments": [f"{name}/m" for name in names], "race": ORDERS[order], **more}
+
+
+def refusing(running: RunningGateway, said: Said, *names: str, within: bool = False) -> None:
+    for name in names:
+        running[name].answers = lambda body: said.within() if within and body.get("stream") else said.whole()
+
+
+def counts(running: RunningGateway, *names: str) -> list[int]:
+    return [len(running[name].received) for name in names]
+
+
+@STREAMS
+@ORDERED
+@pytest.mark.parametrize("vendor", [*WROTE, *LIMITS])
+async def test_the_third_answers_what_two_vendors_or_their_models_alone_refuse(
+    serve: Serve, vendor: str, order: str, stream: bool
+) -> None:
+    models = {MODEL: of(("alpha", "beta", "gamma"), order)}
+    async with serve(alpha=None, beta=None, gamma=answer("Hello"), config={"models": models}) as running:
+        running.prefer("alpha", "beta", "gamma")
+        refusing(running, REFUSED[vendor], "alpha", "beta")
+        status, said = await asked(running, "chat", stream=stream)
+        assert (status, "Hello" in json.dumps(said)) == (200, True)
+        assert counts(running, "alpha", "beta", "gamma") == [1, 1, 1]
+
+
+@STREAMS
+@pytest.mark.parametrize("vendor", REFUSED)
+async def test_a_fallback_answers_what_one_vendor_refuses(serve: Serve, vendor: str, stream: bool) -> None:
+    models = {MODEL: of(("alpha",), fallbacks=["spare"]), "spare": of(("beta",))}
+    async with serve(alpha=None, beta=answer("Hello"), config={"models": models}) as running:
+        refusing(running, REFUSED[vendor], "alpha")
+        assert (await asked(running, "chat", stream=stream))[0] == 200
+        assert counts(running, "alpha", "beta") == [1, 1]
+
+
+@STREAMS
+@ORDERED
+@pytest.mark.parametrize("vendor", FILTERS)
+async def test_one_more_is_asked_after_a_filter(serve: Serve, vendor: str, order: str, stream: bool) -> None:
+    models = {MODEL: of(("alpha", "beta"), order)}
+    async with serve(alpha=None, beta=answer("Hello"), config={"models": models}) as running:
+        running.prefer("alpha", "beta")
+        refusing(running, FILTERS[vendor], "alpha")
+        assert (await asked(running, "chat", stream=stream))[0] == 200
+        assert counts(running, "alpha", "beta") == [1, 1]
+
+
+@STREAMS
+@ORDERED
+@pytest.mark.parametrize("vendor", FILTERS)
+async def test_and_no_third_nor_a_fallback(serve: Serve, vendor: str, order: str, stream: bool) -> None:
+    names = ("alpha", "beta", "gamma")
+    models = {MODEL: of(names, order, fallbacks=["spare"]), "spare": of(("delta",))}
+    async with serve(alpha=None, beta=None, gamma=None, delta=None, config={"models": models}) as running:
+        running.prefer(*names, first_s=5.0)
+        refusing(running, FILTERS[vendor], *names, "delta")
+        status, said = await asked(running, "chat", stream=stream)
+        assert 400 <= status < 404
+        assert FILTERS[vendor].message in json.dumps(said, ensure_ascii=False)
+        assert sum(counts(running, *names, "delta")) == 2
+
+
+@pytest.mark.parametrize("vendor", FILTERS)
+async def test_after_a_fallbacks_filter_no_other_fallback_is_asked(serve: Serve, vendor: str) -> None:
+    models = {
+        MODEL: of(("alpha",), fallbacks=["second", "third"]),
+        "second": of(("beta", "gamma"), "raced"),
+        "third": of(("delta",)),
+    }
+    async with serve(alpha=None, beta=None, gamma=None, delta=None, config={"models": models}) as running:
+        refusing(running, FILTERS[vendor], "alpha", "beta", "gamma", "delta")
+        assert 400 <= (await asked(running, "chat"))[0] < 404
+        assert counts(running, "alpha", "delta") == [1, 0]
+        assert sum(counts(running, "beta", "gamma")) == 1
+
+
+async def test_a_fallback_that_is_for_filters_alone_is_the_one(serve: Serve) -> None:
+    fallback = {"model": "mild", "causes": ["content_filter"]}
+    models = {MODEL: of(("alpha", "beta"), fallbacks=[fallback]), "mild": of(("gamma",))}
+    async with serve(alpha=None, beta=None, gamma=answer("Hello"), config={"models": models}) as running:
+        running.prefer("alpha", "beta")
+        refusing(running, FILTERS["Azure"], "alpha", "beta")
+        assert (await asked(running, "chat"))[0] == 200
+        assert counts(running, "alpha", "beta", "gamma") == [1, 0, 1]
+
+
+async def test_another_provider_is_asked_before_one_with_the_same_filter(serve: Serve) -> None:
+    models = {MODEL: {"deployments": ["alpha/m", "alpha/n", "beta/m"], "race": ORDERS["single"]}}
+    async with serve(alpha=None, beta=answer("Hello"), config={"models": models}) as running:
+        running.prefer("alpha", "beta")
+        refusing(running, FILTERS["Azure"], "alpha")
+        for _ in range(4):
+            assert (await asked(running, "chat"))[0] == 200
+
+
+@pytest.mark.parametrize("vendor", REFUSED)
+async def test_within_a_stream_before_its_first_text_it_is_the_same(serve: Serve, vendor: str) -> None:
+    models = {MODEL: of(("alpha", "beta"))}
+    async with serve(alpha=None, beta=answer("Hello"), config={"models": models}) as running:
+        running.prefer("alpha", "beta")
+        refusing(running, REFUSED[vendor], "alpha", within=True)
+        status, said = await asked(running, "chat", stream=True)
+        assert (status, "Hello" in json.dumps(said)) == (200, True)
+
+
+@STREAMS
+@pytest.mark.parametrize("vendor", [*LIMITS, *FILTERS, *MISTAKES])
+async def test_alone_it_is_told_in_the_vendors_words_and_takes_nobody_out(
+    serve: Serve, vendor: str, stream: bool
+) -> None:
+    said = {**REFUSED, **MISTAKES}[vendor]
+    async with serve(alpha=said.whole()) as running:
+        for _ in range(8):
+            status, told = await asked(running, "chat", stream=stream)
+            assert 400 <= status < 500
+            assert status == 400 or said.status != 400
+            assert said.message.split("\n", maxsplit=1)[0] in json.dumps(told, ensure_ascii=False).replace("\\\\", "")
+        assert counts(running, "alpha") == [8]
+        running["alpha"].script = answer("Hello")
+        assert (await asked(running, "chat"))[0] == 200
+
+
+@STREAMS
+@ORDERED
+@pytest.mark.parametrize("mistake", MISTAKES)
+async def test_the_clients_own_mistake_is_told_at_once(serve: Serve, mistake: str, order: str, stream: bool) -> None:
+    names = ("alpha", "beta", "gamma")
+    models = {MODEL: of(names, order, fallbacks=["spare"]), "spare": of(("delta",))}
+    async with serve(alpha=None, beta=None, gamma=None, delta=None, config={"models": models}) as running:
+        running.prefer(*names, first_s=5.0)
+        refusing(running, MISTAKES[mistake], *names, "delta")
+        status, said = await asked(running, "chat", stream=stream)
+        assert status in {400, 422}
+        assert MISTAKES[mistake].message in json.dumps(said, ensure_ascii=False)
+        assert sum(counts(running, *names, "delta")) <= 2
+        assert counts(running, "delta") == [0]

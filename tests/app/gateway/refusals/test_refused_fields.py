@@ -1,0 +1,460 @@
+"""A model that refuses a field by its name: asked once more without it, and at once from then on; nothing else is."""
+
+import asyncio
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+import pytest
+from aiohttp import web
+from structlog.typing import EventDict
+
+from providers.simulator.script import Gate, Raw, Status, Step, answer
+from providers.simulator.wire import serve as serving
+from tests.app.gateway.apis.test_dialects import MESSAGE_BYTES, RESPONSE_BYTES, speaking
+from tests.app.gateway.apis.test_gemini import TEXT_BYTES as GEMINI_BYTES
+from tests.app.gateway.races.test_bedrock import AWS, beside
+from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve
+from tests.app.providers.test_bedrock_converse import Bedrock
+
+Agent = tuple[str, dict[str, Any], set[str]]  # its path and body, and what it is told
+Answers = Callable[[Any], Sequence[Step]]
+QUESTION = [{"role": "user", "content": "Hi"}]
+CLAUDE_CODE = {
+    "max_tokens": 8000,
+    "messages": QUESTION,
+    "thinking": {"type": "adaptive"},
+    "output_config": {"effort": "high"},
+}
+CODEX = {
+    "input": "Hi",
+    "reasoning": {"effort": "medium", "summary": "auto"},
+    "store": False,
+    "include": ["reasoning.encrypted_content"],
+}
+ANSWERS: Mapping[str, Sequence[Step]] = {
+    "chat": answer("Hello"),
+    "messages": [Raw(MESSAGE_BYTES, token=True)],
+    "responses": [Raw(RESPONSE_BYTES, token=True)],
+    "gemini": [Raw(GEMINI_BYTES, token=True)],
+}
+VENDORS = {
+    "OpenAI": (400, "Unrecognized request argument supplied: {}"),
+    "Groq": (400, "`{}` is not supported with this model"),
+    "xAI": (400, "Model grok-4-0709 does not support parameter reasoningEffort."),
+    "Mistral": (
+        422,
+        {"detail": [{"type": "extra_forbidden", "loc": ["body", "{}"], "msg": "Extra inputs are not permitted"}]},
+    ),
+    "an own server": (500, "create() got an unexpected keyword argument '{}'"),
+}
+
+
+def refused(said: Any, status: int = 400, **more: Any) -> list[Step]:
+    error = {"message": said, "type": "invalid_request_error", "param": None, "code": None, **more}
+    return [Status(status, said if isinstance(said, dict) else {"error": error})]
+
+
+def refusing(*names: str, status: int = 400, said: Any = "Unrecognized request argument supplied: {}") -> Answers:
+    """Return the answers of a chat model that refuses these fields, one after the other."""
+
+    def answered(body: Any) -> Sequence[Step]:
+        for name in names:
+            if name in body:
+                words = json.loads(json.dumps(said).replace("{}", name))
+                return refused(words, status)
+        return ANSWERS["chat"]
+
+    return answered
+
+
+def once_all_have_learnt(learnt: Mapping[str, asyncio.Event], name: str, answers: Answers, field: str) -> Answers:
+    """Return answers that come once all are asked without the field: one that is cut before learns nothing."""
+
+    def answered(body: Any) -> Sequence[Step]:
+        if field in json.dumps(body):
+            return answers(body)
+        learnt[name].set()
+        return [*map(Gate, learnt.values()), *answers(body)]
+
+    return answered
+
+
+async def told(running: RunningGateway, body: Mapping[str, Any], path: str = "/v1/chat/completions") -> Any:
+    """Return the status of a call, and what its client is told was left out."""
+    async with running.post({"model": MODEL, **body}, path=path) as response:
+        await response.read()
+    return response.status, response.headers.get("x-holeshot-dropped")
+
+
+@pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
+@pytest.mark.parametrize("vendor", VENDORS)
+@pytest.mark.parametrize(
+    "agent",
+    [("/v1/messages", CLAUDE_CODE, {"thinking"}), ("/v1/responses", CODEX, {"reasoning.effort"})],
+    ids=["Claude Code's", "Codex'"],
+)
+async def test_an_agents_default_is_answered_by_a_model_that_does_not_think(
+    serve: Serve, agent: Agent, vendor: str, stream: bool
+) -> None:
+    path, body, names = agent
+    status, said = VENDORS[vendor]
+    async with serve(alpha=None) as running:
+        running["alpha"].answers = refusing("reasoning_effort", status=status, said=said)
+        for sendings in (2, 3):
+            answered, dropped = await told(running, body | {"stream": stream}, path)
+            assert answered == 200
+            assert names <= set(str(dropped).split(", "))
+            assert len(running["alpha"].received) == sendings
+        rows = await running.rows("select dropped from calls")
+    assert all(names <= set(json.loads(row["dropped"])) for row in rows)
+    assert len(rows) == 2
+
+
+async def test_what_is_learnt_is_logged_once_and_stands_in_the_leaderboard(
+    serve: Serve, logged: list[EventDict]
+) -> None:
+    async with serve(alpha=None) as running:
+        running["alpha"].answers = refusing("reasoning_effort")
+        for _ in range(2):
+            assert await told(running, {"messages": QUESTION, "reasoning_effort": "low"}) == (200, "reasoning_effort")
+        async with running.get("/leaderboard") as response:
+            [row] = (await response.json())["models"][0]["deployments"]
+    assert row["refuses"] == ["reasoning_effort"]
+    [line] = [entry for entry in logged if entry["event"] == "deployment.learnt"]
+    assert (line["deployment"], line["refused"], line["field"]) == ("alpha/m", "field", "reasoning_effort")
+
+
+async def test_both_of_a_race_are_asked_at_once_as_they_want(serve: Serve) -> None:
+    asked = {"messages": QUESTION, "reasoning_effort": "low", "stream": True}
+    async with serve(alpha=None, beta=None) as running:
+        learnt = {name: asyncio.Event() for name in ("alpha", "beta")}
+        for name in ("alpha", "beta"):
+            running[name].answers = once_all_have_learnt(learnt, name, refusing("reasoning_effort"), "reasoning_effort")
+            running.prefer(name, *({"alpha", "beta"} - {name}))
+        for _ in range(3):
+            assert await told(running, asked) == (200, "reasoning_effort")
+        efforts = [[("reasoning_effort" in one.body) for one in running[name].received] for name in ("alpha", "beta")]
+    assert all(sum(each) <= 1 for each in efforts)
+
+
+# Messages of Claude Code and of its SDK, as they are refused (anthropics/claude-code/issues/11678, 27065 and 31033,
+# anthropics/claude-agent-sdk-python/issues/694). Alone it asks again without; in a race it never hears of it.
+OF_TOOLS = ["defer_loading", "eager_input_streaming", "input_examples"]
+FOUND = {
+    "type": "tool_result",
+    "tool_use_id": "a",
+    "content": [{"type": "tool_reference", "tool_name": "Fetch", "cache_control": {"type": "ephemeral"}}],
+}
+
+
+def refusing_of_tools(body: Any) -> Sequence[Step]:
+    """Refuse what another server than Anthropic's does not know of tools, and of what was found of them."""
+    for number, tool in enumerate(body["tools"]):
+        for name in OF_TOOLS:
+            if name in tool:
+                return [Status(400, error_of(f"tools.{number}.custom.{name}: Extra inputs are not permitted"))]
+    if "tool_reference" in json.dumps(body):
+        return [Status(400, error_of("messages.2.content.0.tool_result.content.0: Input tag 'tool_reference' found"))]
+    return ANSWERS["messages"]
+
+
+def error_of(message: str) -> dict[str, Any]:
+    return {"type": "error", "error": {"type": "invalid_request_error", "message": message}}
+
+
+def with_found_tools(*names: str) -> dict[str, Any]:
+    """Return a request of Messages with a tool that has these fields, and that was found."""
+    schema = {"type": "object", "properties": {}}
+    given: dict[str, Any] = {"defer_loading": True, "eager_input_streaming": True, "input_examples": [{}]}
+    tools: list[dict[str, Any]] = [{"name": "Find", "input_schema": schema}, {"name": "Fetch", "input_schema": schema}]
+    tools[1] |= {name: given[name] for name in names}
+    called = {"role": "assistant", "content": [{"type": "tool_use", "id": "a", "name": "Find", "input": {}}]}
+    found = FOUND if "defer_loading" in names else {**FOUND, "content": "nothing"}
+    return {"max_tokens": 9, "tools": tools, "messages": [*QUESTION, called, {"role": "user", "content": [found]}]}
+
+
+@pytest.mark.parametrize("names", [[name] for name in OF_TOOLS] + [OF_TOOLS], ids=", ".join)
+async def test_what_a_server_does_not_know_of_tools_is_left_out_and_told(serve: Serve, names: list[str]) -> None:
+    async with serve(alpha=None, config={"providers": {"alpha": {"apis": ["messages"]}}}) as running:
+        running["alpha"].answers = refusing_of_tools
+        for more in (len(names) + 1, 1):
+            before = len(running["alpha"].received)
+            status, dropped = await told(running, with_found_tools(*names), "/v1/messages")
+            assert (status, set(dropped.split(", "))) == (200, {f"tools.{name}" for name in names})
+            assert len(running["alpha"].received) == before + more
+        last = running["alpha"].received[-1].body
+        assert [tool["name"] for tool in last["tools"]] == ["Find", "Fetch"]
+        if "defer_loading" in names:
+            text = {"type": "text", "text": "Tool loaded: Fetch", "cache_control": {"type": "ephemeral"}}
+            assert last["messages"][2]["content"][0]["content"] == [text]
+        assert await told(running, with_found_tools(), "/v1/messages") == (200, None)  # others' are as they were
+        assert running["alpha"].received[-1].body["messages"] == with_found_tools()["messages"]
+
+
+async def test_in_a_race_who_does_not_know_it_is_asked_without_and_the_other_with_it(serve: Serve) -> None:
+    apis, learnt = {"apis": ["messages"]}, asyncio.Event()
+    async with serve(
+        alpha=None, beta=[Gate(learnt), *ANSWERS["messages"]], config={"providers": {"alpha": apis, "beta": apis}}
+    ) as running:
+        running["alpha"].answers = once_all_have_learnt({"alpha": learnt}, "alpha", refusing_of_tools, "defer_loading")
+        for first in ("alpha", "beta", "alpha"):
+            running.prefer(first, *({"alpha", "beta"} - {first}))
+            status, _ = await told(running, with_found_tools("defer_loading"), "/v1/messages")
+            assert status == 200
+        asked = {
+            name: ["defer_loading" in json.dumps(each.body) for each in running[name].received]
+            for name in ("alpha", "beta")
+        }
+    assert sum(asked["alpha"]) <= 1
+    assert all(asked["beta"])
+
+
+NATIVE = [
+    ("messages", "/v1/messages", CLAUDE_CODE, "output_config", "output_config: Extra inputs are not permitted"),
+    (
+        "responses",
+        "/v1/responses",
+        CODEX,
+        "reasoning",
+        "Unsupported parameter: 'reasoning.effort' is not supported with this model.",
+    ),
+    ("responses", "/v1/responses", CODEX, "include", "Encrypted content is not supported with this model."),
+    (
+        "gemini",
+        f"/v1beta/models/{MODEL}:generateContent",
+        {
+            "contents": [{"role": "user", "parts": [{"text": "Hi"}]}],
+            "generationConfig": {"thinkingConfig": {"thinkingLevel": "high"}, "temperature": 1},
+        },
+        "generationConfig.thinkingConfig",
+        "Invalid JSON payload received. Unknown name \"thinkingConfig\" at 'generation_config': Cannot find field.",
+    ),
+]
+
+
+@pytest.mark.parametrize("native", NATIVE, ids=lambda native: native[3])
+async def test_in_its_own_api_too(serve: Serve, native: tuple[str, str, dict[str, Any], str, str]) -> None:
+    api, path, body, name, said = native
+
+    def has(sent: Any) -> bool:
+        for part in name.split("."):
+            sent = sent.get(part, {})
+        return bool("effort" in sent if name == "reasoning" else sent)
+
+    async with serve(alpha=None, config={"providers": {"alpha": speaking(api)}}) as running:
+        running["alpha"].answers = lambda sent: refused(said) if has(sent) else ANSWERS[api]
+        for sendings in (2, 3):
+            status, dropped = await told(running, body, path)
+            assert (status, len(running["alpha"].received)) == (200, sendings)
+            assert str(dropped).startswith(name)
+
+
+DEFAULT = "Unsupported value: '{}' does not support 0.2 with this model. Only the default (1) value is supported."
+
+
+@pytest.mark.parametrize("allowed", [True, False], ids=["drop_params", "as usual"])
+async def test_parameters_are_left_out_one_by_one_where_the_operator_allows_it(serve: Serve, allowed: bool) -> None:
+    deployment = {"deployment": "alpha/m", "drop_params": allowed}
+    asked = {"messages": QUESTION, "temperature": 0.2, "top_p": 0.2, "stop": ["x"]}
+    async with serve(alpha=None, config={"models": {MODEL: {"deployments": [deployment]}}}) as running:
+        running["alpha"].answers = refusing("temperature", "top_p", "stop", said=DEFAULT)
+        if allowed:
+            assert await told(running, asked) == (200, "temperature, top_p, stop")
+            assert len(running["alpha"].received) == 4
+            assert await told(running, asked) == (200, "temperature, top_p, stop")
+            assert len(running["alpha"].received) == 5
+        else:
+            assert await told(running, asked) == (400, None)
+            assert len(running["alpha"].received) == 3  # without a preference each
+
+
+async def test_more_fields_than_forms_are_tried_are_learnt_over_several_calls(serve: Serve) -> None:
+    names = [f"field_{number}" for number in range(9)]
+    deployment = {"deployment": "alpha/m", "drop_params": True}
+    asked = {"messages": QUESTION, **dict.fromkeys(names, 1)}
+    async with serve(alpha=None, config={"models": {MODEL: {"deployments": [deployment]}}}) as running:
+        running["alpha"].answers = refusing(*names)
+        assert (await told(running, asked))[0] == 400
+        assert len(running["alpha"].received) == 7
+        assert await told(running, asked) == (200, ", ".join(names))
+        assert await told(running, asked) == (200, ", ".join(names))
+        assert len(running["alpha"].received) == 7 + 4 + 1
+
+
+async def test_a_limit_is_sent_by_the_name_that_the_model_takes_and_nobody_loses_it(serve: Serve) -> None:
+    said = "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead."
+    async with serve(alpha=None) as running:
+        running["alpha"].answers = refusing("max_tokens", said=said)
+        for sendings in (2, 3):
+            assert await told(running, {"messages": QUESTION, "max_tokens": 9}) == (200, None)
+            assert len(running["alpha"].received) == sendings
+        assert running["alpha"].received[-1].body["max_completion_tokens"] == 9
+
+
+@pytest.mark.parametrize(
+    ("said", "sendings", "begin"),
+    [
+        ("`reasoning_effort` is not supported with this model", 2, ""),  # it says so whatever it is sent
+        ("temperature must be between 0 and 2", 1, ""),
+        (
+            "the prompt is too long",
+            1,
+            "Your input exceeds the context window of this model.",
+        ),  # as chat's own vendor says it
+    ],
+)
+async def test_a_wrong_request_stays_wrong_after_at_most_one_more_try(
+    serve: Serve, said: str, sendings: int, begin: str
+) -> None:
+    asked = {"model": MODEL, "messages": QUESTION, "temperature": 3, "reasoning_effort": "low"}
+    deployment = {"deployment": "alpha/m", "drop_params": True}
+    async with serve(alpha=refused(said), config={"models": {MODEL: {"deployments": [deployment]}}}) as running:
+        for times in (1, 2):
+            async with running.post(asked) as response:
+                message = (await response.json())["error"]["message"]
+            assert (response.status, message.startswith(begin), said in message) == (400, True, True)
+            assert begin or message == said
+            assert len(running["alpha"].received) == times * sendings
+        assert running["alpha"].received[-sendings].body["reasoning_effort"] == "low"  # nothing was learnt
+
+
+def strictly(name: str, **schema: Any) -> dict[str, Any]:
+    function = {"name": name, "strict": True, "parameters": {"type": "object", "properties": {}, **schema}}
+    return {"messages": QUESTION, "tools": [{"type": "function", "function": function}]}
+
+
+async def test_a_strict_schema_that_is_refused_is_best_effort_and_others_stay_strict(serve: Serve) -> None:
+    said = (
+        "Invalid schema for function 'f': In context=(), 'additionalProperties' is required to be supplied and false."
+    )
+
+    def answered(body: Any) -> Sequence[Step]:
+        function = body["tools"][0]["function"]
+        is_open = "additionalProperties" not in function["parameters"]
+        return refused(said) if function["strict"] and is_open else ANSWERS["chat"]
+
+    closed = strictly("g", additionalProperties=False)
+    async with serve(alpha=None) as running:
+        running["alpha"].answers = answered
+        for sendings in (2, 3):
+            assert await told(running, strictly("f")) == (200, "tools.strict")
+            assert len(running["alpha"].received) == sendings
+        assert await told(running, closed) == (200, None)
+        assert running["alpha"].received[-1].body["tools"] == closed["tools"]
+
+
+async def test_a_server_that_does_not_know_strict_tools_is_asked_for_usual_ones(serve: Serve) -> None:
+    said = {"detail": [{"type": "extra_forbidden", "loc": ["body", "tools", 0, "function", "strict"]}]}
+    said["detail"][0]["msg"] = "Extra inputs are not permitted"
+
+    async with serve(alpha=None) as running:
+        running["alpha"].answers = lambda body: (
+            refused(said, 422) if "strict" in body["tools"][0]["function"] else ANSWERS["chat"]
+        )
+        for sendings in (2, 3):
+            assert await told(running, strictly("f", additionalProperties=False)) == (200, "tools.strict")
+            assert len(running["alpha"].received) == sendings
+
+
+async def test_what_is_wrong_beside_a_refused_field_is_told(serve: Serve) -> None:
+    def answered(body: Any) -> Sequence[Step]:
+        return refused(
+            "`reasoning_effort` is not supported with this model" if "reasoning_effort" in body else "too hot"
+        )
+
+    asked = {"model": MODEL, "messages": QUESTION, "temperature": 3, "reasoning_effort": "low"}
+    async with serve(alpha=None) as running:
+        running["alpha"].answers = answered
+        async with running.post(asked) as response:
+            assert (response.status, (await response.json())["error"]["message"]) == (400, "too hot")
+        assert len(running["alpha"].received) == 2
+
+
+async def test_a_request_with_effects_at_its_provider_is_not_sent_again(serve: Serve) -> None:
+    said = "Unsupported parameter: 'reasoning.effort' is not supported with this model."
+    async with serve(alpha=refused(said), config={"providers": {"alpha": speaking("responses")}}) as running:
+        assert (await told(running, CODEX | {"store": True}, "/v1/responses"))[0] == 400
+        assert len(running["alpha"].received) == 1
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+async def test_a_hint_that_is_refused_beside_a_search_that_is_offered_fails_no_call(
+    serve: Serve, *, stream: bool
+) -> None:
+    """A refusal has run no tool. Codex offers a search in every request."""
+    said = "Unsupported parameter: 'text.verbosity' is not supported with this model."
+    asked = CODEX | {"stream": stream, "text": {"verbosity": "low"}, "tools": [{"type": "web_search"}]}
+    async with serve(alpha=None, config={"providers": {"alpha": speaking("responses")}}) as running:
+        running["alpha"].answers = lambda sent: (
+            refused(said) if "verbosity" in sent.get("text", {}) else ANSWERS["responses"]
+        )
+        assert await told(running, asked, "/v1/responses") == (200, "text.verbosity")
+        assert len(running["alpha"].received) == 2
+
+
+@pytest.mark.parametrize("within", [False, True], ids=["by a status", "within an answer"])
+async def test_the_next_one_with_effects_is_sent_as_its_model_takes_it(serve: Serve, *, within: bool) -> None:
+    said = "Unsupported parameter: 'reasoning.effort' is not supported with this model."
+    event = {"type": "error", "sequence_number": 1, "message": said, "code": None, "param": None}
+    wrong = [Raw(b"event: error\ndata: " + json.dumps(event).encode() + b"\n\n")] if within else refused(said)
+    asked = CODEX | {"store": True, "stream": True}
+    async with serve(alpha=None, config={"providers": {"alpha": speaking("responses")}}) as running:
+        running["alpha"].answers = lambda sent: wrong if "effort" in sent["reasoning"] else ANSWERS["responses"]
+        assert await told(running, asked, "/v1/responses") == (502 if within else 400, None)
+        for sendings in (2, 3):
+            assert await told(running, asked, "/v1/responses") == (200, "reasoning.effort")
+            assert len(running["alpha"].received) == sendings
+
+
+async def test_a_wrong_one_with_effects_is_sent_as_it_is_again(serve: Serve) -> None:
+    said = "Unsupported parameter: 'reasoning.effort' is not supported with this model."
+    async with serve(alpha=refused(said), config={"providers": {"alpha": speaking("responses")}}) as running:
+        for sendings in (1, 2, 3):
+            assert (await told(running, CODEX | {"store": True}, "/v1/responses"))[0] == 400
+            assert len(running["alpha"].received) == sendings
+        efforts = ["effort" in one.body["reasoning"] for one in running["alpha"].received]
+    assert efforts == [True, False, True]  # nothing is remembered
+
+
+async def test_a_model_that_takes_the_field_again_after_a_change_is_asked_as_usual(serve: Serve) -> None:
+    """What it refuses now is the form that was learnt."""
+    asked = {"messages": QUESTION, "max_tokens": 9}
+    said = "Unsupported parameter: '{}' is not supported with this model."
+    async with serve(alpha=None) as running:
+        running["alpha"].answers = refusing("max_tokens", said=said)
+        assert await told(running, asked) == (200, None)
+        running["alpha"].answers = refusing("max_completion_tokens", said=said)
+        assert await told(running, asked) == (200, None)
+        before = len(running["alpha"].received)
+        assert await told(running, asked) == (200, None)
+        assert len(running["alpha"].received) == before + 1
+
+
+async def test_embeddings_are_asked_for_without_what_is_refused(serve: Serve) -> None:
+    async with serve(alpha=None) as running:
+        running["alpha"].answers = lambda body: refused("unknown field `user`") if "user" in body else []
+        for sendings in (2, 3):
+            assert await told(running, {"input": "Hi", "user": "u"}, "/v1/embeddings") == (200, "user")
+            assert len(running["alpha"].received) == sendings
+
+
+async def test_converse_is_asked_without_what_its_model_refuses(serve: Serve) -> None:
+    bedrock, sent = Bedrock(), list[Any]()
+    words = "This model doesn't support the reasoning_effort field. Remove reasoning_effort and try again."
+
+    async def answered(request: web.Request) -> web.StreamResponse:
+        sent.append(msgspec.json.decode(await request.read()))
+        if "outputConfig" in sent[-1]:
+            return web.json_response({"message": words}, status=400)
+        return await bedrock.answer(request)
+
+    deployment = {"deployment": AWS, "capabilities": {"reasoning": True}}
+    config = {"models": {MODEL: {"deployments": [deployment], "race": {"mode": "single"}}}}
+    async with serving([web.post("/{path:.*}", answered)], bedrock.tally) as base_url:
+        providers = beside(base_url)["config"]["providers"]
+        async with serve(alpha=None, config={"providers": providers, **config}) as running:
+            for sendings in (2, 3):
+                assert await told(running, CLAUDE_CODE, "/v1/messages") == (200, "thinking")
+                assert len(sent) == sendings
