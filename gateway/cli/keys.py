@@ -432,7 +432,7 @@ def revoke(
 ) -> None:
     """End the keys of a client of the database at once.
 
-    Calls that run with them are cut. All replicas follow within two seconds. The rows stay, for the record; the name
+    Calls that run with them are cancelled. All replicas follow within two seconds. The rows stay, for the record; the name
     may be used again.
 
     Example: holeshot keys revoke my-team
@@ -465,7 +465,7 @@ def rotate(
 ) -> None:
     """Give a client of the database a new key, and print it once. Its settings stay.
 
-    Without --grace the old keys end at once, and calls that run with them are cut. In the file, list the new key
+    Without --grace the old keys end at once, and calls that run with them are cancelled. In the file, list the new key
     beside the old one under key_sha256, and remove the old one later.
 
     Example: holeshot keys rotate my-team --grace 24h

@@ -61,7 +61,7 @@ _SHORTEST_NAME = 8  # minimum width of a deployment's name if the other columns 
 
 _BIASED, _BUFFERED = "?", "*"  # after a figure that needs an explanation
 _LEGEND = {
-    _BIASED: "may be too high: attempts were cut before their first token, and too few of them were audited",
+    _BIASED: "may be too high: attempts were cancelled before their first token, and too few of them were audited",
     _BUFFERED: "not the decode speed: the answers come all at once, from a buffer; compare e2e (also in --json)",
 }
 

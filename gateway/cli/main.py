@@ -22,7 +22,7 @@ def version() -> None:
 
 _HELP = """An LLM gateway that races providers.
 
-The first token wins, the losers are cut, and every attempt is a row in SQL.
+The first token wins, the losers are cancelled, and every attempt is a row in SQL.
 
 \b
 First steps:

@@ -240,7 +240,7 @@ def _without_its_token(primary: Lane, record: CallRecord) -> str:
         waits_ms = record.total_ms - record.ttft_ms
         return f"more than {in_ms(waits_ms)} sooner than the first choice alone, which has no token yet"
     if primary.record.error_kind is None:
-        return "the first choice was overtaken, and cut before its first token: by how much is not known"
+        return "the first choice was overtaken, and cancelled before its first token: by how much is not known"
     saved_ms = 0.0 if record.alone_ms is None else record.alone_ms - record.ttft_ms
     if saved_ms <= _SAME_MS:
         return "the first choice failed, and another answered"

@@ -39,7 +39,7 @@ def tail(  # noqa: PLR0917 - options are named on the command line
 ) -> None:
     """Show calls as they end, until Ctrl-C.
 
-    Each line says which deployments were asked, which one answered first, and which ones were cut.
+    Each line says which deployments were asked, which one answered first, and which ones were cancelled.
 
     It waits for a gateway that restarts. Prompts and answers are never shown: the gateway does not keep them.
 

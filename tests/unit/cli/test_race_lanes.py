@@ -257,7 +257,7 @@ def test_a_race_ends_with_what_it_was_worth_against_the_first_choice_alone() -> 
     assert verdict(ended(watched, fast, ttft_ms=410.0)) == "413 ms sooner than the first choice alone"
     silent = "more than 490 ms sooner than the first choice alone, which has no token yet"
     assert verdict(ended(watched, fast, ttft_ms=410.0, still_running=1)) == silent
-    cut = "the first choice was overtaken, and cut before its first token: by how much is not known"
+    cut = "the first choice was overtaken, and cancelled before its first token: by how much is not known"
     assert verdict(ended(lost("c", 1), fast, ttft_ms=410.0)) == cut
 
 

@@ -29,7 +29,7 @@ def test_every_row_of_another_gateway_says_its_source_and_when_it_was_read(row: 
 
 
 def test_each_gateway_that_the_readme_names_is_compared() -> None:
-    named = re.search(r"^([\w, ]+) and (\w+) have a cache", README, re.MULTILINE)
+    named = re.search(r"^([\w, ]+) and (\w+) have a response cache", README, re.MULTILINE)
     assert named is not None
     compared = {row.split("|")[1].strip() for row in _ROWS}
     assert {*named[1].split(", "), named[2]} <= compared

@@ -329,7 +329,7 @@ export function said(attempt, state, age_ms) {
       return `answered, ${ms(first)}${attempt.tokens > 1 && seconds > 0.05 ? `, ${tps((attempt.tokens - 1) / seconds)}` : ""}`;
     }
     case "failed": return attemptOutcome({ outcome: attempt.outcome, error_kind: attempt.error }).words;
-    default: return { superseded: "cut after its first token", client_gone: "client left" }[attempt.outcome] ?? "cut";
+    default: return { superseded: "cancelled after its first token", client_gone: "client left" }[attempt.outcome] ?? "cancelled";
   }
 }
 

@@ -6,7 +6,7 @@ import { h } from "./dom.js";
 const SHORTLY_MS = 20; // after another one has won: the time that a cut takes to be told of
 
 /** By kind of part its words: `token`, `fails` and `claim` are points in time, the others last. */
-const SIGNS = { waits: "waiting", token: "first token", won: "answer", cut: "cut", watched: "lost, watched on", fails: "failed", claim: "the client's first token" };
+const SIGNS = { waits: "waiting", token: "first token", won: "answer", cut: "cancelled", watched: "lost, watched on", fails: "failed", claim: "the client's first token" };
 
 /**
  * The parts of an attempt: [{kind, from, to}], of points [{kind, at}]. Its `begin`, `first` token (null: none) and `end` are

@@ -52,8 +52,8 @@ const BROKE = { // what a deployment did, in the middle of its answer
 
 const OUTCOMES = {
   won: ["✓", "answered", "good"],
-  lost: ["✂", "cut before its first token", "cut"],
-  superseded: ["✂", "cut after its first token", "cut"],
+  lost: ["✂", "cancelled before its first token", "cut"],
+  superseded: ["✂", "cancelled after its first token", "cut"],
   failed: ["✕", "failed", "bad"],
   timeout: ["✕", "timed out", "bad"],
   stalled: ["✕", "stalled", "bad"],

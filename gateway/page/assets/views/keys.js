@@ -147,7 +147,7 @@ function rotate(client, again) {
   dialog(`Rotate the key of ${client.name}`, "Make a new key", [
     h("p", {}, "The client gets a new key with the same settings."),
     chosen("The old ones end", "grace_s", GRACES, 3600),
-    h("p", { class: "soft" }, "What runs with a key when it ends is cut."),
+    h("p", { class: "soft" }, "What runs with a key when it ends is cancelled."),
   ], async (form) => {
     const made = await send("POST", `keys/${encodeURIComponent(client.name)}/rotate`, { grace_s: Number(form.get("grace_s")) });
     again();
@@ -159,7 +159,7 @@ function revoke(client, again) {
   const typed = h("input", { name: "typed", autocomplete: "off", spellcheck: "false", required: true, oninput: () => typed.setCustomValidity(typed.value === client.name ? "" : `Type ${client.name}`) });
   typed.setCustomValidity(`Type ${client.name}`);
   dialog(`Revoke all keys of ${client.name}`, "Revoke", [
-    h("p", {}, "All its keys end at once, on all replicas, and its running calls are cut. This cannot be undone."),
+    h("p", {}, "All its keys end at once, on all replicas, and its running calls are cancelled. This cannot be undone."),
     field(`Type ${client.name} to confirm`, typed),
   ], async () => {
     await send("DELETE", `keys/${encodeURIComponent(client.name)}`);

@@ -19,7 +19,7 @@ import { timeline, worthOf } from "./parts/timeline.js";
 import { askedWindow, windowWords } from "./parts/windows.js";
 
 const WINDOWS = { 6: "6 s", 15: "15 s", 60: "1 min" };
-const OUTCOMES = { won: "Answered", cut: "With a cut", failed: "With a failure", running: "Running" };
+const OUTCOMES = { won: "Answered", cut: "With a cancelled attempt", failed: "With a failure", running: "Running" };
 const ROWS = 12;
 const STATES = 4; // deployments whose state is shown, if all are well
 const SLOW_MS = 1000; // between frames for who wants little motion, between figures and rows for everybody

@@ -65,7 +65,7 @@ export function view(root, params, session, query) {
         code)));
   prompt.addEventListener("input", tellCode);
   fill(answer, h("p", { class: "soft" }, "Nothing was asked yet."));
-  fill(race, h("p", { class: "soft" }, "Who is asked, who answers first and who is cut is drawn here while it happens."));
+  fill(race, h("p", { class: "soft" }, "Who is asked, who answers first and who is cancelled is drawn here while it happens."));
   tellCode();
 
   function change(changes) {

@@ -52,7 +52,7 @@ function draw({ window, models, clients }) {
         cards("client", named, clients.sql),
       ]
       : null,
-    h("p", { class: "soft prose" }, "Without racing means: what the first choice alone would have taken. Where nobody overtook the first choice, racing saved nothing; where it was overtaken, a random share of the losers is not cut but audited, and the rest is estimated from these. Intervals are of 95 %, of what racing saves such calls. Costs are list prices; an attempt that was cut costs at least what was sent, at most the answer it might have been billed for."),
+    h("p", { class: "soft prose" }, "Without racing means: what the first choice alone would have taken. Where nobody overtook the first choice, racing saved nothing; where it was overtaken, a random share of the losers is not cancelled but audited, and the rest is estimated from these. Intervals are of 95 %, of what racing saves such calls. Costs are list prices; an attempt that was cancelled costs at least what was sent, at most the answer it might have been billed for."),
   ];
 }
 

@@ -34,7 +34,7 @@ export function worthOf(call, attempts) {
   const at = firstAt(primary);
   if (at === null) {
     if (!primary.outcome) return known(call.total_ms) ? `more than ${ms(call.total_ms - call.ttft_ms)} sooner than the first choice alone, which has no token yet` : null;
-    if (!primary.error_kind) return "the first choice was overtaken, and cut before its first token: by how much is not known";
+    if (!primary.error_kind) return "the first choice was overtaken, and cancelled before its first token: by how much is not known";
     const saved = (call.alone_ms ?? 0) - call.ttft_ms;
     return saved > SAME_MS ? `the first choice failed: ${ms(saved)} sooner than asking another only then` : "the first choice failed, and another answered";
   }
