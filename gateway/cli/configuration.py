@@ -56,7 +56,7 @@ def _url_option(what: str, default: str) -> OptionInfo:
 
 
 # For commands that ask a running gateway.
-UrlOption = Annotated[str | None, _url_option("URL of the running gateway", "host and port of the configuration")]
+UrlOption = Annotated[str | None, _url_option("URL of the running gateway", "where the one beside this spool listens")]
 # For commands that read the ledger, or ask a running gateway, also where the ledger is out of reach.
 LookUrlOption = Annotated[str | None, _url_option("Ask the running gateway at this URL", "read the ledger")]
 KeyOption = Annotated[
@@ -123,16 +123,23 @@ def root_of(url: str) -> str:
 
 
 def gateway_url(url: str | None, config: Path | None) -> str:
-    """Return the address of the running gateway: that of ``url``, else the one that the configuration has."""
+    """Return the address of the running gateway: that of ``url``, else the one that it noted, or is configured."""
     if url is not None:
         return root_of(url)
-    from gateway.settings import ConfigurationError, load_address, locate  # noqa: PLC0415 - as above
+    from gateway.settings import ConfigurationError, load_address, load_note, locate  # noqa: PLC0415 - as above
 
     try:
-        return load_address(locate(config, os.environ), os.environ)
+        path = locate(config, os.environ)
+        address, note = load_address(path, os.environ), load_note(path, os.environ)
     except ConfigurationError as error:
         report(error)
         raise typer.Exit(FAILED) from None
+    if note is None or note.url == address:
+        return address
+    if note.is_alive():
+        return note.url
+    say(f"the gateway at {note.url} has ended (process {note.pid}); this asks {address}", err=True)
+    return address
 
 
 def read_clickhouse(config: Path | None) -> "ClickHouseSettings | None":

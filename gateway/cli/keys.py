@@ -432,8 +432,8 @@ def revoke(
 ) -> None:
     """End the keys of a client of the database at once.
 
-    Calls that run with them are cancelled. All replicas follow within two seconds. The rows stay, for the record; the name
-    may be used again.
+    Calls that run with them are cancelled. All replicas follow within two seconds. The rows stay, for the record; the
+    name may be used again.
 
     Example: holeshot keys revoke my-team
     """

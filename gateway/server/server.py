@@ -51,7 +51,15 @@ from gateway.server.listener import (
 )
 from gateway.server.reload import ConfigurationSource, Latest, Reloader, check_opens
 from gateway.server.tls import Authorities, Certificate, open_context, problem_of_authorities
-from gateway.settings import Settings, is_pattern, near_keys, who_can_race
+from gateway.settings import (
+    Settings,
+    is_pattern,
+    leave_note,
+    local_url,
+    near_keys,
+    remove_note,
+    who_can_race,
+)
 from gateway.watching import logs
 from gateway.watching.logs import Lines
 from gateway.watching.metrics import forget_process
@@ -428,7 +436,9 @@ async def _serve(
         reloader = Reloader(gateway, source, [authorities] if certificate is None else [authorities, certificate])
         stack.push_async_callback(reloader.close)
         _freeze_garbage()
-        _announce(settings, sock, has_file=source.path is not None)
+        pid = os.getpid() if peers is None else os.getppid()  # that of all workers
+        stack.callback(remove_note, settings.spool_dir, pid)
+        _announce(settings, sock, has_file=source.path is not None, pid=pid)
         await stop.wait()
         await _lame_duck(gateway, stop, settings.shutdown_grace_s)
     # Event gateway.stopped: It has ended in order: rows are in the database or the spool.
@@ -573,8 +583,9 @@ class _StopSignals:
         await self._is_asked.wait()
 
 
-def _announce(settings: Settings, sock: socket.socket, *, has_file: bool) -> None:
+def _announce(settings: Settings, sock: socket.socket, *, has_file: bool, pid: int) -> None:
     host, port = sock.getsockname()[:2]
+    leave_note(settings.spool_dir, local_url(host, port, has_tls=settings.tls is not None), pid)
     url = f"http{'' if settings.tls is None else 's'}://{f'[{host}]' if ':' in host else host}:{port}"
     log = structlog.get_logger()
     # Event gateway.started: It listens at `url` and takes calls. `races` says of each model whether it can race, and

@@ -1,3 +1,5 @@
+from .address import leave_note as leave_note
+from .address import remove_note as remove_note
 from .checks import doubtful as doubtful
 from .deployment import DataPolicy as DataPolicy
 from .deployment import DeploymentSettings as DeploymentSettings
@@ -17,7 +19,9 @@ from .loader import load_address as load_address
 from .loader import load_clickhouse as load_clickhouse
 from .loader import load_database_url as load_database_url
 from .loader import load_installation as load_installation
+from .loader import load_note as load_note
 from .loader import load_targets as load_targets
+from .loader import local_url as local_url
 from .loader import locate as locate
 from .market import TRAINED_ONLY as TRAINED_ONLY
 from .market import Market as Market

@@ -14,6 +14,7 @@ import msgspec
 from pydantic import SecretStr, ValidationError
 
 from gateway.core.terminal_text import is_text
+from gateway.settings.address import Note, read_note
 from gateway.settings.checks import OF_KEYS, check
 from gateway.settings.document import (
     Complaint,
@@ -270,8 +271,27 @@ def load_address(path: Path | None, environ: Mapping[str, str]) -> str:
 
     """
     settings = _part(_read(path, environ, _NOTHING), ("host", "port", "tls"))
-    host = _LOCAL_OF.get(settings.host, settings.host)
-    return f"http{'s' * (settings.tls is not None)}://{f'[{host}]' if ':' in host else host}:{settings.port}"
+    return local_url(settings.host, settings.port, has_tls=settings.tls is not None)
+
+
+def load_note(path: Path | None, environ: Mapping[str, str]) -> Note | None:
+    """Return the note that a gateway of this configuration has left of its address; None: there is none.
+
+    None also where the environment says the port, which is what is asked then.
+
+    Raises:
+        ConfigurationError: the file is not YAML, or ``spool_dir`` is invalid.
+
+    """
+    if _as_variable("port") in environ:
+        return None
+    return read_note(_part(_read(path, environ, _NOTHING), ("spool_dir",)).spool_dir)
+
+
+def local_url(host: str, port: int, *, has_tls: bool) -> str:
+    """Return the URL at which programs of this machine reach a gateway that listens there."""
+    host = _LOCAL_OF.get(host, host)
+    return f"http{'s' * has_tls}://{f'[{host}]' if ':' in host else host}:{port}"
 
 
 _LOCAL_OF: Mapping[str, str] = {"0.0.0.0": "127.0.0.1", "": "127.0.0.1", "::": "::1"}  # noqa: S104 - what listens everywhere

@@ -96,8 +96,19 @@ async def test_every_command_that_is_printed_at_the_start_works_as_it_is_printed
             code, said = await folder.run(command)
             breaks = "holeshot race" in command and "the answer broke off" in said  # simulated ones do now and then
             assert code == 0 or breaks, f"{command}: {said}"
+        code, said = await folder.run("holeshot leaderboard")  # at a port that nobody told it
+        assert code == 0, said
+        code, said = await folder.run("holeshot leaderboard", {"HOLESHOT_PORT": "9"})
+        assert (code, "no gateway at http://127.0.0.1:9" in said) == (1, True), said
+        note = folder.path / "var" / "address.json"
+        left = note.read_bytes()
     assert "holeshot leaderboard" in printed[-2]
     assert "race_value" in printed[-1]
+    assert not note.exists()
+    note.write_bytes(left)  # as after a kill
+    code, said = await folder.run("holeshot leaderboard")
+    assert code == 1
+    assert re.search(r"the gateway at http://127.0.0.1:\d+ has ended \(process \d+\); this asks", said)
 
 
 async def test_without_keys_nothing_is_written_and_the_command_that_is_named_works_with_keys(folder: Folder) -> None:
