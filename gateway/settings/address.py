@@ -10,6 +10,8 @@ from typing import Final
 
 import msgspec
 
+from providers import encoded
+
 _NAME: Final = "address.json"
 
 
@@ -35,7 +37,7 @@ def leave_note(spool_dir: str, url: str, pid: int) -> None:
     path = _path(spool_dir)
     with suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.with_suffix(".new").write_bytes(msgspec.json.encode(Note(url, pid)))
+        path.with_suffix(".new").write_bytes(encoded(Note(url, pid)))
         path.with_suffix(".new").replace(path)
 
 
