@@ -92,7 +92,7 @@ $(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashe
 endef
 
 # make bench WHAT=…
-BENCHES := speed peers instructions path overload limits edge ledger truth fleet failover short steering soak
+BENCHES := speed peers instructions path overload limits edge ledger truth fleet failover short voice steering soak
 # added TTFT, CPU a call and tokens/s of a call beside a pass-through proxy and nginx
 bench_speed = $(BIN)/python -m benchmarks.speed $(if $(QUICK),--quick)
 # beside other gateways, installed under var/; writes the table in the documentation (half an hour; QUICK=1: ten minutes, writes nothing)
@@ -117,6 +117,8 @@ bench_fleet = $(BIN)/python -m benchmarks.fleet
 bench_failover = $(BIN)/python -m benchmarks.failover $(if $(JSON),--json,--write)
 # embeddings alone, hedged and raced where one request in a hundred takes 17 s (13 minutes; CALLS=1000: one)
 bench_short = $(BIN)/python -m benchmarks.short $(if $(CALLS),--calls $(CALLS)) $(if $(JSON),--json)
+# when the voice begins and falls silent at providers that are late, dribble, crawl and reset (five minutes; CALLS=60: one)
+bench_voice = $(BIN)/python -m benchmarks.voice $(if $(CALLS),--calls $(CALLS)) $(if $(JSON),--json)
 # simulate the steering policy against others (twenty minutes of one core; see benchmarks/steering)
 bench_steering = $(BIN)/python -m benchmarks.steering
 # 100,000 calls, one in twenty with a fault: does the gateway keep anything of them? (five minutes; COUNT=20000)

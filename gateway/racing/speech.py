@@ -136,7 +136,7 @@ class Speech(AnswerText):
         self._enough_words = enough_words
         self._speakable = Speakable(enough_words)
         self._new_chars = 0
-        self._heard_until = 0.0
+        self.heard_until = 0.0  # when the voice has said all text that has come
 
     def add(self, texts: Iterable[str]) -> None:
         """Add text of the answer."""
@@ -152,12 +152,12 @@ class Speech(AnswerText):
         """
         if self.began_at is None:
             if not is_spoken or self._speakable.found or (is_over and self.has_text):
-                self.began_at = self._heard_until = now
+                self.began_at = self.heard_until = now
             else:
                 return
         if self._new_chars:
-            self.pause_s = max(self.pause_s, now - self._heard_until)
-            self._heard_until = max(now, self._heard_until) + self._new_chars / SPOKEN_CHARS_S
+            self.pause_s = max(self.pause_s, now - self.heard_until)
+            self.heard_until = max(now, self.heard_until) + self._new_chars / SPOKEN_CHARS_S
             self._new_chars = 0
 
     def restart(self) -> None:

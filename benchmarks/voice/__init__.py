@@ -1,0 +1,1 @@
+"""Callers who listen: when does the voice begin, and when does it fall silent?"""
