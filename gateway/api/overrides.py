@@ -6,7 +6,7 @@ the floor ``worth_ms`` may only be raised.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, TypeVar
 
 import msgspec
@@ -92,13 +92,27 @@ def with_override(model: Model, override: RaceOverride, client: Client, *, state
         race = model.race
     else:
         _check(override, client)
+        configured = model
         model = model.under(override.profile or client.profile)
+        if withheld(configured, override, client):
+            model = msgspec.structs.replace(model, takeover=configured.under(client.profile).takeover)
         race = _changed(model.race, override, client)
     if override.takeover is not None:
         model = msgspec.structs.replace(model, takeover=_taken_over(model, wanted=override.takeover))
     if stateful:
         race = race.model_copy(update=ONE_AT_A_TIME)
     return model if race is model.race else msgspec.structs.replace(model, race=race)
+
+
+def withheld(model: Model, override: RaceOverride, client: Client) -> Sequence[str]:
+    """Return what a request does not get of the profile that it names, as only the operator gives it.
+
+    ``model`` is as configured.
+    """
+    if override.profile is None:
+        return ()
+    wanted, given = model.under(override.profile).takeover.when, model.under(client.profile).takeover.when
+    return ("takeover",) if given is When.NEVER is not wanted and override.takeover is not False else ()
 
 
 def _check(override: RaceOverride, client: Client) -> None:

@@ -13,13 +13,13 @@ from gateway.api.call_context import CallContext, ClientContext
 from gateway.api.client import Client
 from gateway.api.fitting import Fitting, note_betas
 from gateway.api.json_body import CHARS_PER_TOKEN
-from gateway.api.overrides import NOTHING, with_override
+from gateway.api.overrides import NOTHING, with_override, withheld
 from gateway.api.provider_state import StoredAt
 from gateway.api.relayed_plans import demands_of as relayed_demands
 from gateway.api.relayed_plans import first_of, fitted, hedged, read_as
 from gateway.api.relayed_plans import terms_of as relayed_terms
 from gateway.api.request import ParsedRequest
-from gateway.api.resolved_model import COUNT_KNOWN, REFUSE, SHORT_BYTES, ResolvedModel
+from gateway.api.resolved_model import COUNT_KNOWN, IGNORED, REFUSE, SHORT_BYTES, ResolvedModel
 from gateway.api.shapes import Decided, decided, keep, kept_shape_of, shape_of
 from gateway.core.calls import Call, CallKind, CallRecord, Level, Maker, Mode, Own
 from gateway.fleet.fleet import Fleet
@@ -161,7 +161,15 @@ async def plan_call(
     if vectors is not None and index is not None and resolved is not None and resolved.is_race_set:
         vectors.compare(context, fleet, model, index, plan)
     told = dict(parsed.response_headers) if resolved is None else resolved.response_headers
+    if parsed.race.profile is not None and relayed is None and (configured := fleet.models.get(name)) is not None:
+        _tell_withheld(told, withheld(configured, parsed.race, client))
     return PlannedCall(call, model, plan, told, terms.prefix, known.names, reading)
+
+
+def _tell_withheld(told: dict[str, str], names: Sequence[str]) -> None:
+    """Tell what a request does not get of the profile that it names."""
+    if names:
+        told[IGNORED] = ", ".join(filter(None, (told.get(IGNORED), *names)))
 
 
 _AS_SENT = Fitting([], {}, {})  # of requests of which all was decided before: no deployment is sent another one

@@ -78,7 +78,7 @@ def decide(model: Model, shape: Shape) -> Decision:
     race, win_on, objective = model.race, WinOn.ANY, Objective.FIRST_TOKEN
     if shape.is_read:
         if race.win_on is not WinOn.ANY:
-            win_on = _win_on(race.win_on, shape)
+            win_on = _win_on(race, shape)
         objective = resolved_objective(race.objective, streamed=shape.stream, for_program=shape.for_program)
     return Decision(
         model=model.name,
@@ -102,17 +102,20 @@ def resolved_objective(objective: Objective, *, streamed: bool, for_program: boo
     return objective if streamed or objective is not Objective.READING else Objective.COMPLETION
 
 
-def _win_on(win_on: WinOn, shape: Shape) -> WinOn:
+def _win_on(race: RaceSettings, shape: Shape) -> WinOn:
     """Return the part of an answer with which an attempt wins.
 
     SENTENCE does not apply to JSON, nor to answers that are not streamed. VALID does not apply to text, which is always
     valid, nor to answers that a provider stores, which have one attempt. Neither applies to several answers at once.
+    Where a profile brought SENTENCE, such answers win as without it.
     """
-    kind, several = shape.answer, shape.several
+    win_on, kind, several = race.win_on, shape.answer, shape.several
     if win_on is WinOn.VALID:
         return WinOn.ANY if kind is AnswerKind.PLAIN or shape.stateful or several else WinOn.VALID
     is_spoken = shape.stream and kind is not AnswerKind.JSON and not several
-    return WinOn.ANSWER if win_on is WinOn.SENTENCE and not is_spoken else win_on
+    if win_on is not WinOn.SENTENCE or is_spoken:
+        return win_on
+    return WinOn.ANSWER if "win_on" in race.model_fields_set else WinOn.ANY
 
 
 class Decided(msgspec.Struct, frozen=True):
@@ -143,6 +146,7 @@ class Decided(msgspec.Struct, frozen=True):
             asked=None if race_asked is model.race else race_asked,
             learnt_as=None if model.tenant is None else model.learnt_as,
             ttft_s=model.ttft_s,
+            spoken=how.win_on is WinOn.SENTENCE,
         )
         return cls(model, tuple(map(_name, fitting.deployments)), how, terms)
 

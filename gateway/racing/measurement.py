@@ -285,6 +285,7 @@ class Measurement:
         "first_event_at",
         "gaps",
         "headers_at",
+        "heard_until",
         "last_at",
         "meaningful",
         "most_tokens",
@@ -312,6 +313,7 @@ class Measurement:
         self.spoken_at: float | None = None  # end of the first clause; only looked for with win_on: sentence
         self.valid_at: float | None = None  # when it was known to be valid; only looked for with win_on: valid
         self.pause_s: float | None = None  # of speech: the longest time without anything left to hear
+        self.heard_until: float | None = None  # when a voice that began with the first clause has said all of its text
         self.last_at: float | None = None
         self.text_at: float | None = None  # when the latest delta came, if that was text
         self.text_gap_s = -inf  # between two deltas of text, less the time in which the client did not read

@@ -6,11 +6,12 @@ deployment continues, that text is sent after all. Imported only where ``takeove
 """
 
 import asyncio
+from collections import deque
 from contextlib import suppress
 from enum import Enum
 from math import inf
 
-from gateway.core.attempts import Outcome
+from gateway.core.attempts import Outcome, WinOn
 from gateway.core.calls import CallRecord
 from gateway.core.tasks import forget_frames, retrieve
 from gateway.racing.attempt import Attempt
@@ -77,6 +78,35 @@ class Slowness:
         return self._late_s + max(0.0, min(gap_s, self._longest_s) - self._token_s) >= self._patience_s
 
 
+# Where somebody listens, a stream is slow if the voice will soon have said all that has come. Each text lasts for a
+# while: a stream that stands still, or crawls, is found before it is heard.
+SPOKEN_TICK_S = 0.25
+LEAD_S = 1.0  # of speech that is left when another deployment is asked: about what its first token takes
+WINDOW_S = 1.0  # in which less speech came than it takes to say: else the stream is ahead soon,
+LEAST_S = 0.5  # and at least so much of it: the text of a short first clause is followed by more at once
+SPOKEN_TPS = 4.0  # how fast text is said
+
+
+class Listening:
+    """Finds a stream that falls behind its voice."""
+
+    __slots__ = ("_seen",)
+
+    def __init__(self) -> None:
+        self._seen: deque[tuple[float, float]] = deque()  # when it was looked at, and until when there was text
+
+    def look(self, now: float, heard_until: float) -> bool:
+        """Return whether the voice will soon be silent; it has text until ``heard_until``."""
+        seen = self._seen
+        seen.append((now, heard_until))
+        while len(seen) > 1 and seen[1][0] <= now - WINDOW_S:
+            seen.popleft()
+        since, before = seen[0]
+        if heard_until - now >= LEAD_S or now - since < LEAST_S:
+            return False
+        return heard_until < now or heard_until - before < now - since
+
+
 def tokens_in(measurement: Measurement) -> int:
     """Return the number of tokens received, rather too many: each chunk counts as at least one."""
     return max(measurement.meaningful, measurement.tokens_so_far)
@@ -125,6 +155,7 @@ class Rescue:
         self._write_lock = asyncio.Lock()  # held while events are written to the client
         self._forward: Forward | None = None
         self._slowness: Slowness | None = None
+        self._listening = Listening() if open_call.call.how.win_on is WinOn.SENTENCE else None
         self._slow_tps = 0.0
         self._fast: list[str] = []  # deployments fast enough to continue
         self._started_at, self._started_tokens = 0.0, 0  # when it was started, and the tokens received by then
@@ -240,8 +271,9 @@ class Rescue:
         return self._state is RescueState.WATCHING and not self._is_whole() and self._delivered.obstacle is None
 
     def _sleep(self) -> None:
-        self._due = self._clock() + TICK_S
-        self._timer = self._open_call.services.tasks.loop.call_later(TICK_S, self._tick)
+        tick_s = TICK_S if self._listening is None else SPOKEN_TICK_S
+        self._due = self._clock() + tick_s
+        self._timer = self._open_call.services.tasks.loop.call_later(tick_s, self._tick)
 
     def _tick(self) -> None:
         self._timer = None
@@ -263,6 +295,8 @@ class Rescue:
         if self._slow is None:
             return False
         measurement = winner.measurement
+        if self._listening is not None and measurement.heard_until is not None:
+            return self._listening.look(now, measurement.heard_until) and self._find_speakers(winner.deployment.name)
         tokens, at, paused_s = tokens_in(measurement), measurement.last_at or now, self._paused_s
         if self._slowness is None:
             if not self._measure_speeds(winner.deployment.name, self._slow.below_tps):
@@ -270,6 +304,15 @@ class Rescue:
                 return False
             self._slowness = Slowness(self._slow_tps, tokens, at, paused_s)
         return self._slowness.look(tokens, at, now, paused_s)
+
+    def _find_speakers(self, deployment: str) -> bool:
+        """Find the deployments that are not known to be slower than a voice; return whether there are any."""
+        paces, plan = self._open_call.services.paces, self._continuers.own.plan
+        names = dict.fromkeys([*(launch.deployment for launch in plan.launches), *plan.rest])
+        usual = {name: paces.slowest_usual(name, FEWEST) for name in names if name != deployment}
+        self._slow_tps = SPOKEN_TPS
+        self._fast = [name for name, tps in usual.items() if tps is None or tps >= FASTER * SPOKEN_TPS]
+        return bool(self._fast)
 
     def _measure_speeds(self, deployment: str, below_tps: float) -> bool:
         """Determine the slow speed and the deployments that are fast enough; return whether there are any."""

@@ -110,6 +110,7 @@ from .sections import Unpriced as Unpriced
 from .sections import WebhookSettings as WebhookSettings
 from .sections import When as When
 from .sections import key_of as key_of
+from .sections import profile_takeover as profile_takeover
 from .sections import profile_timeouts as profile_timeouts
 from .sections import targets_of as targets_of
 from .starter import EDITOR_LINE as EDITOR_LINE

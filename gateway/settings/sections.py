@@ -446,6 +446,7 @@ PROFILES: Mapping[Profile, Mapping[str, object]] = MappingProxyType(
             "min_tok_s": 100.0,
             "mode": "race",
             "width": 2,
+            "win_on": "sentence",
         },
         Profile.AGENT: {"objective": "completion"},
         Profile.BATCH: {"objective": "cost", "budget": 0.0, "ttft_ms": 30_000.0},
@@ -458,6 +459,12 @@ PROFILE_TIMEOUTS: Mapping[Profile, Mapping[str, float]] = MappingProxyType(
         Profile.VOICE: {"ttft_timeout_s": 10.0, "stall_timeout_s": 10.0},
         Profile.BATCH: {"ttft_timeout_s": 600.0, "stall_timeout_s": 600.0},
     }
+)
+
+
+# A listener does not wait ten seconds for a continuation; of a hundred streams some two crawl.
+PROFILE_TAKEOVERS: Mapping[Profile, TakeoverSettings] = MappingProxyType(
+    {Profile.VOICE: TakeoverSettings(when=When.ALWAYS, within_s=4.0, slow=SlowSettings(budget=0.05))}
 )
 
 
@@ -476,6 +483,14 @@ class Timeouts(Section):
 def profile_timeouts(profile: Profile | None) -> Timeouts:
     """Return the timeouts of a profile."""
     return Timeouts.model_validate(PROFILE_TIMEOUTS.get(profile, {}) if profile is not None else {})
+
+
+def profile_takeover(profile: Profile | None, own: TakeoverSettings) -> TakeoverSettings:
+    """Return the takeover of calls under a profile: of what is not set, the profile's."""
+    brought = None if profile is None else PROFILE_TAKEOVERS.get(profile)
+    if brought is None or (own.when is not brought.when and "when" in own.model_fields_set):
+        return own
+    return brought.model_copy(update={name: getattr(own, name) for name in own.model_fields_set})
 
 
 class DefaultTimeouts(Timeouts):

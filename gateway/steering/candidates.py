@@ -72,6 +72,7 @@ class Terms(msgspec.Struct, frozen=True):
     supposed: Collection[str] = ()
     learnt_as: Mapping[str, str] | None = None  # by deployment: the name of what the client's own key shows of it
     ttft_s: Mapping[str, float] = {}  # by deployment: the time-out of its first token, before which a rescue must come
+    spoken: bool = False  # the first clause counts, and somebody listens
     demands: Demands = NO_DEMANDS
 
 

@@ -26,6 +26,8 @@ from gateway.steering.constants import (
     MEETS_QUANTILE,
     RESCUE_IN_TIME,
     RESCUE_MIN_S,
+    RESCUE_SPOKEN_FACTOR,
+    RESCUE_SPOKEN_QUANTILE,
     TRIAL_HEDGED_S,
     WORTH_HELD,
 )
@@ -408,6 +410,8 @@ class Draft:
             if self._demands.strangers:
                 more = [each for each in more if each.deployment not in self._demands.strangers]
             spares = [*spares, *more][:_RESCUES]
+        if not spares and self._terms.spoken and len(self.launches) > 1 and self._primary.tier < Tier.FULL:
+            spares = [self._primary]  # all run and are late: another draw of the best is sooner than any of them
         for number, spare in enumerate(spares or (self._lineup.tripped and self._last_resort()), start=1):
             self._launch(spare, number * rescue_s, Role.FAILOVER, Why.RESCUE)
         return rescue_s
@@ -421,6 +425,10 @@ class Draft:
         hangs_s = self._primary.estimate.hangs_s
         if self._why is Why.TRIAL:
             hangs_s = min(TRIAL_HEDGED_S, hangs_s)
+        if self._terms.spoken and len(self.launches) > 1:
+            # The others run beside it: that all are so late is rare, and a caller hears the silence.
+            usual_s = RESCUE_SPOKEN_FACTOR * self._primary.estimate.quantile_s(RESCUE_SPOKEN_QUANTILE)
+            hangs_s = min(hangs_s, max(RESCUE_MIN_S, usual_s))
         # Else a model that thinks as long as its time-out would end before another is asked beside it.
         if (in_time_s := RESCUE_IN_TIME * self._terms.ttft_s.get(self._primary.deployment, inf)) < hangs_s:
             return min(hangs_s, max(RESCUE_MIN_S, in_time_s))

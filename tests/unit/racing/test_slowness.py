@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from gateway.racing.rescue import TICK_S, Slowness, slow_speed
+from gateway.racing.rescue import LEAD_S, SPOKEN_TICK_S, TICK_S, Listening, Slowness, slow_speed
 from gateway.racing.services import MOST_RESCUES, RescueBudget
 from tests.unit.racing.slow_streams import HEALTHY
 from tests.unit.racing.slow_streams import healthy as healthy_streams
@@ -99,3 +99,44 @@ def test_rescues_have_a_budget_that_each_stream_adds_to() -> None:
     assert budget.spend()
     budget.earn(1000.0)
     assert sum(budget.spend() for _ in range(1000)) == MOST_RESCUES
+
+
+def falls_silent_at(arrivals: Iterable[tuple[float, float]], until_s: float = 30.0) -> tuple[float | None, float]:
+    """Return when a stream is found that falls behind its voice, and how much the voice had left to say then.
+
+    ``arrivals``: seconds, and of how much speech the text is that came then.
+    """
+    listening, left = Listening(), sorted(arrivals)
+    heard_until, tick_s = 0.0, 0.0
+    while tick_s <= until_s:
+        while left and left[0][0] <= tick_s:
+            at_s, speech_s = left.pop(0)
+            heard_until = max(at_s, heard_until) + speech_s
+        if listening.look(tick_s, heard_until):
+            return tick_s, heard_until - tick_s
+        if not left:
+            return None, 0.0
+        tick_s += SPOKEN_TICK_S
+    return None, 0.0
+
+
+@pytest.mark.parametrize(
+    ("first_s", "gap_s", "word_s"),
+    [(0.6, 0.025, 0.35), (0.4, 0.1, 0.35), (4.0, 0.3, 0.35), (0.5, 0.2, 0.35)],
+    ids=["usual", "a short clause, ten words a second", "as fast as it is said", "five words a second"],
+)
+def test_a_stream_that_keeps_ahead_of_its_voice_is_not_found(first_s: float, gap_s: float, word_s: float) -> None:
+    assert falls_silent_at([(0.0, first_s), *((number * gap_s, word_s) for number in range(1, 60))]) == (None, 0.0)
+
+
+@pytest.mark.parametrize("gap_s", [0.6, 1.6, 60.0], ids=["crawls", "hardly moves", "stands still"])
+def test_a_stream_that_falls_behind_its_voice_is_found_while_that_still_speaks(gap_s: float) -> None:
+    at_s, left_s = falls_silent_at([(0.0, 4.0), *((number * gap_s, 0.35) for number in range(1, 60))])
+
+    assert at_s is not None
+    assert 0.0 < left_s < LEAD_S
+
+
+def test_after_a_short_first_clause_it_is_found_at_once() -> None:
+    at_s, _ = falls_silent_at([(0.0, 0.3), (5.0, 0.3)])
+    assert at_s == 0.5

@@ -7,7 +7,7 @@ import pytest
 from gateway.core.calls import Mode, Objective
 from gateway.settings import Settings
 from gateway.settings.model import RaceSettings
-from gateway.settings.sections import PROFILES, Profile
+from gateway.settings.sections import PROFILES, Profile, TakeoverSettings, When, profile_takeover
 
 Load = Callable[..., Settings]
 
@@ -93,3 +93,25 @@ def test_a_stream_is_held_only_where_that_is_written(objective: Objective, hold:
     assert RaceSettings.model_validate({"profile": "agent", **race.model_dump(exclude_unset=True)}).holds(
         streamed=True
     ) is race.holds(streamed=True)
+
+
+@pytest.mark.parametrize(
+    ("profile", "own", "when", "within_s", "is_slow_rescued"),
+    [
+        ("voice", {}, "always", 4, True),
+        ("voice", {"when": "never"}, "never", 10, False),
+        ("voice", {"when": "asked"}, "asked", 10, False),
+        ("voice", {"when": "always"}, "always", 4, True),
+        ("voice", {"when": "always", "slow": False}, "always", 4, False),
+        ("voice", {"when": "always", "within_s": 2}, "always", 2, True),
+        ("chat", {}, "never", 10, False),
+        (None, {"when": "always"}, "always", 10, False),
+    ],
+)
+def test_the_voice_profile_finishes_answers_unless_that_is_set_otherwise(
+    profile: str | None, own: dict[str, object], when: str, within_s: float, is_slow_rescued: bool
+) -> None:
+    settings = TakeoverSettings.model_validate(own)
+    made = profile_takeover(None if profile is None else Profile(profile), settings)
+
+    assert (made.when, made.within_s, made.slow is not None) == (When(when), within_s, is_slow_rescued)

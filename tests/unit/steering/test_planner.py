@@ -62,6 +62,7 @@ def planned(
     objective: Objective = Objective.FIRST_TOKEN,
     ttft_s: Mapping[str, float] = MappingProxyType({}),
     demands: Demands = NO_DEMANDS,
+    spoken: bool = False,
     **race: float,
 ) -> Plan:
     """Plan a call; by default no draw explores, and none races but when the budget makes it certain.
@@ -69,7 +70,7 @@ def planned(
     The deployments always take the same time, so a race saves nothing; by default that is no reason against it.
     """
     settings = RaceSettings.model_validate({"mode": mode, "budget": budget, "worth_ms": 0, **race})
-    terms = Terms(objective, prompt_tokens, ttft_s=ttft_s, demands=demands)
+    terms = Terms(objective, prompt_tokens, ttft_s=ttft_s, spoken=spoken, demands=demands)
     return plan(line_up(candidates), settings, terms, Means(tokens), random=Draws(*draws), now_s=0.0)
 
 
@@ -382,3 +383,17 @@ def test_of_equals_the_one_that_has_refused_nobody_this_is_asked_first(
     made = plan(lineup, settings, terms, Means(0.0), random=Draws(draw), now_s=0.0)
     assert [each.deployment for each in made.launches if each.delay_s == 0.0] == [first]
     assert {*(each.deployment for each in made.launches), *made.rest} == {"drawn", "other"}  # it keeps nobody out
+
+
+def test_where_somebody_listens_two_that_are_both_late_are_joined_soon_by_another_draw_of_the_best() -> None:
+    def rescues(*candidates: Candidate, spoken: bool, mode: Mode = Mode.RACE) -> list[tuple[str, float]]:
+        made = planned(*candidates, mode=mode, spoken=spoken)
+        return [(each.deployment, each.delay_s) for each in made.launches if each.role is Role.FAILOVER]
+
+    soon_s = pytest.approx(1.5 * B.estimate.quantile_s(0.75))
+    assert rescues(B, C, spoken=True) == [("b", soon_s)]
+    assert rescues(B, C, D, spoken=True) == [("d", soon_s)]
+    assert rescues(B, C, spoken=False) == []
+    # Alone it is asked again by nobody, and another as late as ever: its own lateness is not rare.
+    alone = rescues(B, C, spoken=True, mode=Mode.SINGLE)
+    assert alone == rescues(B, C, spoken=False, mode=Mode.SINGLE) != []

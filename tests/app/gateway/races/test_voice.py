@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from providers.simulator.script import Delta, Done, Finish, Gate, Hang, answer
+from providers.simulator.script import Delta, Done, Drop, Finish, Gate, Hang, Raw, answer
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve
 
 VOICE: dict[str, Any] = {"models": {MODEL: {"race": {"mode": "race", "win_on": "sentence"}}}}
@@ -59,6 +59,68 @@ async def test_the_leaderboard_has_the_time_to_the_first_sentence_where_it_was_m
             after = await row(running, path)
             assert (after["n_first_token"], after["n_sentence"]) == (7, 4)
             assert after["sentence_p95_ms"] >= after["sentence_p50_ms"] > 0
+
+
+async def test_the_profile_in_a_file_is_all_of_it_and_a_request_gets_what_costs_nothing_more(serve: Serve) -> None:
+    """An answer that breaks after its first clause is finished by another; a request alone is told that it is not."""
+    broken = [Delta("It is noon. Any"), Drop()]
+    deployments = [{"deployment": f"{name}/m", "continues": "final_message"} for name in ("breaks", "goes")]
+    alone = {"profile": "voice", "mode": "single"}
+    config = {
+        "models": {
+            MODEL: {"deployments": deployments, "race": alone},
+            "asked": {"deployments": deployments, "race": {"mode": "single"}},
+            "declines": {"deployments": deployments, "race": alone, "takeover": "never"},
+        }
+    }
+    async with serve(breaks=broken, goes=answer("Anything", " else?"), config=config) as running:
+        order = {"order": ["breaks", "goes"]}
+        whole = await said(running, stream=True, provider=order)
+        assert "else?" in whole
+        assert "[DONE]" in whole
+        said_itself = {"mode": "single", "profile": "voice"}
+        async with running.chat(stream=True, provider=order, model="asked", race=said_itself) as response:
+            assert response.headers["x-holeshot-ignored"] == "takeover"
+            assert "[DONE]" not in (await response.read()).decode()
+        assert "[DONE]" not in await said(running, stream=True, provider=order, model="declines")
+        rows = await running.rows("select win_on, takeover, profile from calls order by id")
+        assert [row["takeover"] for row in rows] == ["finished", None, None]
+        assert {(row["win_on"], row["profile"]) for row in rows} == {("sentence", "voice")}
+
+
+async def test_what_is_not_spoken_is_raced_by_the_profile_as_before(serve: Serve) -> None:
+    script = [Delta('{"a":'), Delta(" 1}"), Finish(), Done()]
+    config = {"models": {MODEL: {"race": {"profile": "voice"}}}}
+    async with serve(alpha=script, beta=script, config=config) as running:
+        await said(running, stream=True, response_format={"type": "json_object"})
+        await said(running)
+        await said(running, stream=True, n=2)
+        rows = await running.rows("select distinct win_on, sentence_ms from attempts")
+        assert [tuple(row.values()) for row in rows] == [("any", None)]
+
+
+async def test_a_stream_that_falls_behind_its_voice_is_continued(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gateway.racing.rescue.SPOKEN_TICK_S", 0.02)
+    monkeypatch.setattr("gateway.racing.rescue.LEAST_S", 0.04)
+    deployments = [{"deployment": f"{name}/m", "continues": "final_message"} for name in ("crawls", "goes")]
+    race = {"profile": "voice", "mode": "single"}
+    takeover = {"when": "always", "slow": {"budget": 1}}
+    config = {"models": {MODEL: {"deployments": deployments, "race": race, "takeover": takeover}}}
+    crawls = [Raw(SAID), Hang()]
+    async with serve(crawls=crawls, goes=answer("there", " is more."), config=config) as running:
+        whole = await said(running, stream=True, provider={"order": ["crawls", "goes"]})
+        assert "is more." in whole
+        assert "[DONE]" in whole
+        assert (await running.call())["takeover"] == "rescued"
+        assert await running.attempts() == [("crawls", "primary", "superseded"), ("goes", "takeover", "won")]
+
+
+# One write: so that it is known what was delivered.
+SAID = b"".join(
+    b'data: {"id":"1","object":"chat.completion.chunk","created":0,"model":"m","choices":[{"index":0,"delta":%b}]}\n\n'
+    % delta
+    for delta in (b'{"role":"assistant","content":""}', b'{"content":"Yes. And there"}')
+)
 
 
 @pytest.mark.parametrize(("win_on", "instead"), [("sentence", "answer"), ("valid", "any")])
