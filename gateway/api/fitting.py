@@ -363,6 +363,7 @@ class _Translations:
         habits = Habits(
             thinks=capabilities.reasoning is not False,
             takes_thoughts=deployment.takes_thoughts,
+            takes_unsigned=deployment.takes_unsigned,
             takes_marks=deployment.takes_marks,
             takes_signed=deployment.takes_signed,
             beyond=deployment.beyond,

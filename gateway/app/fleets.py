@@ -129,7 +129,8 @@ class Upstreams:
 
         """
         # A former key goes to the same account at the same address only.
-        address = (settings.kind, settings.preset, settings.base_url, settings.organization)
+        paths = tuple(settings.paths.items())
+        address = (settings.kind, settings.preset, settings.base_url, paths, settings.organization)
         known_at, before = (address, {}) if for_tenant else self._known.get(name, (address, {}))
         places = settings.api_keys or ({} if settings.api_key is None else {0: settings.api_key})
         keys = succeeded(
@@ -154,6 +155,7 @@ class Upstreams:
                     vendor=vendor,
                     kind=settings.kind,
                     base_url=settings.base_url,
+                    paths=settings.paths,
                     organization=settings.organization,
                     headers={key: value.get_secret_value() for key, value in settings.headers.items()},
                     query=settings.query,

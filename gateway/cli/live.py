@@ -249,7 +249,11 @@ async def ask_for_unlisted(settings: Settings, catalog: Catalog, liveness: Mappi
                 continue
             if not offered or wanted in offered or (vendor is not None and "{model}" in vendor.chat_path):
                 continue
-            apis = item.apis or settings.providers[provider].apis or apis_of(vendor, settings.providers[provider].kind)
+            apis = (
+                item.apis
+                or settings.providers[provider].apis
+                or apis_of(vendor, settings.providers[provider].kind, settings.providers[provider].base_url)
+            )
             answers, refusal = await _ask_for_a_token(
                 upstreams.open(provider, settings.providers[provider], vendor), wanted, apis
             )
@@ -315,7 +319,7 @@ async def ask_for_endings(settings: Settings, catalog: Catalog, liveness: Mappin
         provider, _, model = name.partition("/")
         own = settings.providers[provider]
         vendor = vendor_of(provider, own, catalog)
-        apis = own.apis or apis_of(vendor, own.kind)
+        apis = own.apis or apis_of(vendor, own.kind, own.base_url)
         api = next((each for each in apis if each in _WITH_DONE), None)
         if api is None or own.base_url is None or own.omits_finish_reason or provider in asked:
             continue
@@ -362,7 +366,7 @@ async def ask_for_orders(settings: Settings, catalog: Catalog, liveness: Mapping
         provider, _, model = name.partition("/")
         own = settings.providers[provider]
         vendor = vendor_of(provider, own, catalog)
-        apis = own.apis or apis_of(vendor, own.kind)
+        apis = own.apis or apis_of(vendor, own.kind, own.base_url)
         if "chat" not in apis or own.base_url is None or not liveness[provider].works:
             continue
         needed = []
@@ -480,7 +484,9 @@ def _opened(upstreams: Upstreams, name: str, provider: ProviderSettings, vendor:
     def opened(base_url: str) -> Upstream:
         return upstreams.open(name, provider.model_copy(update={"base_url": base_url}), vendor)
 
-    return AtOwnUrl(provider.base_url, provider.apis or apis_of(vendor, provider.kind), upstream, opened)
+    return AtOwnUrl(
+        provider.base_url, provider.apis or apis_of(vendor, provider.kind, provider.base_url), upstream, opened
+    )
 
 
 async def ask(open_upstreams: OpenLists, on_answer: OnAnswer = _ignored) -> dict[str, Liveness]:

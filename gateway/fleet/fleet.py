@@ -272,6 +272,7 @@ class Resolver:
             drops_unfit=kind == "anthropic" and "prefix" in traits.bound,
             seal=Seal(self._secret, provided.account or provider),
             takes_thoughts=vendor is not None and vendor.quirks.takes_thoughts,
+            takes_unsigned=vendor is not None and vendor.quirks.takes_unsigned,
             takes_signed=vendor.quirks.signer(model) if vendor is not None else "",
             beyond=vendor.quirks.beyond_chat(model) if vendor is not None else frozenset(),
             # Models without a cache have no price of one, and refuse marks.
@@ -351,7 +352,7 @@ def _may_have(provider: ProviderSettings, vendor: Vendor | None, apis: Iterable[
 
     The table may be wrong about a model, and a server of an unknown kind may have any of OpenAI's and Anthropic's APIs.
     """
-    usual = provider.apis or (*apis_of(vendor, provider.kind), *apis_perhaps(vendor, provider.kind))
+    usual = provider.apis or (*apis_of(vendor, provider.kind, provider.base_url), *apis_perhaps(vendor, provider.kind))
     further = _spoken([api for api in usual if api not in apis])
     return (further or None) if provider.apis else further
 

@@ -87,6 +87,7 @@ class Deployment(MaskedRecord, frozen=True):
     traits: Traits = UNKNOWN_MODEL  # what its model is and takes
     seal: Seal | None = None  # of its account, for what its model encrypts
     takes_thoughts: bool = False  # its model needs its own reasoning back in later turns
+    takes_unsigned: bool = False  # in Messages, it reads thoughts that nobody has signed
     takes_signed: str = ""  # in chat, its model reads the thoughts that this vendor has signed
     beyond: frozenset[str] = frozenset()  # what it takes though chat has no place for it, as in ``Habits``
     takes_marks: bool = False  # in chat, Messages' marks of what to cache mean the same to it

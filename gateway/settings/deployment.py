@@ -164,6 +164,7 @@ class ProviderSettings(Section):
     kind: ProviderKind | None = None  # openai_compatible unless the preset says otherwise
     apis: tuple[Api, ...] | None = None  # default: those of its preset
     base_url: str | None = None
+    paths: dict[Api, str] = {}  # of APIs that are not below base_url, from the root of its host; default: the preset's
     api_key: SecretStr | None = None
     # Instead of api_key: several, each with its own rate limits. A list, or names for the ledger with their keys.
     api_keys: dict[int | str, SecretStr] = {}

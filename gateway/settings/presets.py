@@ -228,7 +228,7 @@ class Reachable(msgspec.Struct, frozen=True):
     @property
     def apis(self) -> tuple[Api, ...]:
         """The APIs it has."""
-        return self.settings.apis or apis_of(self.vendor, self.settings.kind)
+        return self.settings.apis or apis_of(self.vendor, self.settings.kind, self.settings.base_url)
 
 
 def reachable(settings: Settings, environ: Mapping[str, str], catalog: Catalog) -> list[Reachable]:
@@ -332,7 +332,9 @@ def apis_at(
     """
     if item.apis:
         return item.apis
-    apis = provider.apis or apis_of(vendor, provider.kind)
+    apis = provider.apis or apis_of(vendor, provider.kind, provider.base_url)
+    if vendor is not None and vendor.only and not provider.apis:
+        apis = tuple(api for api in apis if vendor.only.get(api, "") in item.deployment)
     return tuple(api for api in apis if api == only or api not in DIALECTS) if only in apis else apis
 
 

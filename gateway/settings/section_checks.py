@@ -363,7 +363,7 @@ class _Continuers:
             name = each.deployment.partition("/")[0]
             provider = settings.providers[name]
             vendor = vendor_of(name, provider, catalog)
-            apis = each.apis or provider.apis or apis_of(vendor, provider.kind)
+            apis = each.apis or provider.apis or apis_of(vendor, provider.kind, provider.base_url)
             self._known.append((each.name, apis, ways_of(each, vendor, provider.base_url) or ()))
 
     def speak(self, dialect: Dialect) -> bool:

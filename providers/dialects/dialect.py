@@ -29,6 +29,7 @@ class Habits(msgspec.Struct, frozen=True):
 
     thinks: bool = True  # False: the model refuses a reasoning effort
     takes_thoughts: bool = False  # in chat, its reasoning_content must be sent back with the tool calls it led to
+    takes_unsigned: bool = False  # in Messages, thoughts that nobody has signed may be sent back to it
     takes_marks: bool = False  # in chat, marks of what to cache (``cache_control``) may stand where Messages has them
     takes_signed: str = ""  # in chat, thoughts that this vendor has signed may be sent back to it; "": none
     # What it takes though chat has no place for it: ``results`` of tools with pictures and with ``is_error``, a

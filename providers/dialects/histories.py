@@ -147,12 +147,15 @@ def chat_history(fields: Fields, history: History) -> Wording:
 def messages_history(fields: Fields, history: History) -> Wording:
     """Return a Messages request with system prompts among its messages as the user's texts, if ``history`` says so.
 
-    Templates of own servers refuse them there, and Claude Code sends some.
+    Templates of own servers refuse them there, and Claude Code sends some. A turn that calls tools gets a thought where
+    the server demands one, unless the model is not to think.
     """
     raw = bytes(fields.get("messages", b""))
-    if not history.one_system or _SYSTEM not in raw:
+    has_system = history.one_system and _SYSTEM in raw
+    calls = history.missing_reasoning is not None and b'"tool_use"' in raw
+    if not (has_system or (calls and b'"disabled"' not in bytes(fields.get("thinking", b"")))):
         return Wording(fields)
-    return _fitted(fields, raw, history, _Conversation.fit_system)
+    return _fitted(fields, raw, history, _Conversation.fit_system if not calls else _Conversation.fit_messages)
 
 
 def _fitted(fields: Fields, raw: bytes, history: History, fit: "Callable[[_Conversation], None]") -> Wording:
@@ -242,6 +245,9 @@ def without_sealed(fields: Fields) -> Wording:
     return Wording({**fields, "messages": raw_json(messages)}, tuple(losses)) if losses else Wording(fields)
 
 
+_NO_REASONING = "this provider demands the reasoning before a tool call, and there is none: a placeholder is sent"
+
+
 class _Conversation:
     """Messages, each with its number in the request (for losses; -1: it is ours)."""
 
@@ -311,8 +317,7 @@ class _Conversation:
         placeholder = history.missing_reasoning
         if placeholder is not None and bytes(message.get("reasoning_content", _NULL)) == b"null":
             self._set(message, "reasoning_content", raw_json(placeholder))
-            reason = "this provider demands the reasoning before a tool call, and there is none: a placeholder is sent"
-            self.losses.append(Loss(f"messages[{number}].reasoning_content", reason, hint=True))
+            self.losses.append(Loss(f"messages[{number}].reasoning_content", _NO_REASONING, hint=True))
 
     def _leave_out(self, number: int, message: _Message, names: Sequence[str]) -> None:
         for name in names:
@@ -332,6 +337,26 @@ class _Conversation:
 
         """
         self.messages = [self._as_users(*each) if _role(each[1]) == _SYSTEM else each for each in self.messages]
+
+    def fit_messages(self) -> None:
+        """As of ``fit_system``, and have each turn of Messages that calls tools begin with a thought.
+
+        Raises:
+            msgspec.DecodeError, UnicodeDecodeError, RecursionError: one is not valid.
+
+        """
+        if self._history.one_system:
+            self.fit_system()
+        for number, message in self.messages:
+            content = message.get("content", _NULL)
+            if _role(message) != _ASSISTANT or is_string(content):
+                continue
+            blocks = _parts_decoder.decode(content)
+            kinds = {bytes(block.get("type", _NULL)) for block in blocks}
+            if b'"tool_use"' in kinds and b'"thinking"' not in kinds:
+                thought = {"type": "thinking", "thinking": self._history.missing_reasoning, "signature": ""}
+                self._set(message, "content", raw_json([thought, *blocks]))
+                self.losses.append(Loss(f"messages[{number}].content", _NO_REASONING, hint=True))
 
     def _as_users(self, number: int, message: _Message) -> tuple[int, _Message]:
         self.changed = True

@@ -221,6 +221,7 @@ class Server(MaskedRecord, frozen=True):
     chat_path: str = PIVOT.path  # may contain {model}
     embeddings_path: str = "embeddings"
     models_path: str = "models"
+    paths: Mapping[str, str] = {}  # of single APIs, from the root of the host
     quirks: Quirks = Quirks()
     is_own_url: bool = False  # set by the operator, so it may have a typing error
 
@@ -260,6 +261,7 @@ class HttpUpstream:
             PIVOT.name: server.chat_path,
             "embeddings": server.embeddings_path,
             "models": server.models_path,
+            **dict(_rooted(server.paths)),
         }
         self._quirks = quirks
         self._is_plain = is_plain(self._quirks)
@@ -592,7 +594,17 @@ class HttpUpstream:
 
     def _url(self, path: str, model: str) -> URL:
         filled = self._paths.get(path, path).replace("{model}", quote(model, safe=""))
+        if filled.startswith("/"):
+            return self._base_url.with_path(filled, encoded=True)
         return self._base_url.joinpath(*filled.split("/"), encoded=True)
+
+
+def _rooted(paths: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Yield the paths of APIs from the root of the host, and those at which they count tokens."""
+    for name, path in paths.items():
+        yield name, path
+        if (dialect := DIALECTS.get(name)) is not None and (counting := dialect.counting) is not None:
+            yield counting.path, counting.path.replace(dialect.path, path, 1)
 
 
 def words_of_vendor(request: Request) -> VendorsWords:

@@ -13,7 +13,7 @@ from providers.refusals import Fleeting, Learnt, MaskedRecord
 from providers.upstreams.http_upstream import HttpUpstream, Server
 from providers.upstreams.litellm_library import LiteLLM
 from providers.upstreams.litellm_upstream import LiteLLMUpstream
-from providers.vendors import Auth, ProviderKind, Quirks, Vendor
+from providers.vendors import Auth, ProviderKind, Quirks, Vendor, paths_at
 
 
 class _Service(msgspec.Struct, frozen=True):
@@ -37,6 +37,7 @@ class Setup(MaskedRecord, frozen=True, kw_only=True):
     vendor: Vendor | None = None  # None: no vendor that is known
     kind: ProviderKind | None = None
     base_url: str | None = None
+    paths: Mapping[str, str] = {}  # besides the row's, or in their place
     organization: str | None = None
     headers: Mapping[str, str] = {}  # besides the row's; their values must not appear in messages
     query: Mapping[str, str] = {}  # likewise
@@ -114,6 +115,7 @@ def open_upstream(
             chat_path=row.chat_path,
             embeddings_path=row.embeddings_path,
             models_path=row.models_path,
+            paths={**paths_at(row, setup.kind, setup.base_url), **setup.paths},
             quirks=_quirks(row, setup),
             is_own_url=setup.base_url is not None,
         )

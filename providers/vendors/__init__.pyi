@@ -7,6 +7,7 @@ from .catalog import Vendor as Vendor
 from .catalog import ignored as ignored
 from .catalog import is_plain as is_plain
 from .catalog import losses as losses
+from .catalog import paths_at as paths_at
 from .catalog import shape as shape
 from .demands import Demand as Demand
 from .demands import demand_of as demand_of

@@ -63,6 +63,7 @@ class Quirks(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     usage_option: Literal["stream_options", "none"] = "stream_options"  # none: usage is sent, requesting it an error
     system_role: bool = False  # the vendor has no developer role: such messages are sent as system
     takes_thoughts: bool = False  # reasoning_content may be sent back, and some models need it; other vendors refuse it
+    takes_unsigned: bool = False  # in Messages its open models read thoughts in words, whoever has signed them
     # In chat its models read the thoughts that they have signed: whose these are, by how the names of models begin.
     # anthropic, google, or a ``format`` of OpenRouter's details.
     takes_signed: Mapping[str, str] = {}
@@ -438,6 +439,10 @@ class Vendor(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     chat_path: str = PIVOT.path
     embeddings_path: str = "embeddings"
     models_path: str = "models"
+    # The paths of single APIs that are not below the base URL, from the root of its host: one vendor, two addresses.
+    paths: Mapping[Api, str] = {}
+    hosts: tuple[str, ...] = ()  # others of the vendor's with the same paths; ".example.com": all below it
+    only: Mapping[Api, str] = {}  # an API that it has for those models alone that have this word in their names
     query: Mapping[str, str] = {}  # sent with every request
     headers: Mapping[str, str] = {}  # likewise
     quirks: Quirks = Quirks()
@@ -453,13 +458,30 @@ class Vendor(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     docs_url: str | None = None
 
 
-def apis_of(vendor: Vendor | None, kind: ProviderKind | None) -> tuple[Api, ...]:
-    """Return the APIs of a vendor, or of an unknown server, of this ``kind`` (None: the vendor's own)."""
+def apis_of(vendor: Vendor | None, kind: ProviderKind | None, base_url: str | None = None) -> tuple[Api, ...]:
+    """Return the APIs of a vendor, or of an unknown server, of this ``kind`` (None: the vendor's own).
+
+    ``base_url``: the operator's own. At a host that is not the vendor's an API is where the vendor has it elsewhere
+    only if the operator says so.
+    """
     if vendor is None:
         return _UNKNOWN if kind in (None, "openai_compatible") else _USUAL[kind]
     if kind is not None and kind != vendor.kind:
         return _USUAL[kind]
-    return vendor.apis or _USUAL[vendor.kind]
+    apis = vendor.apis or _USUAL[vendor.kind]
+    if not vendor.paths or paths_at(vendor, kind, base_url):
+        return apis
+    return tuple(api for api in apis if api not in vendor.paths)
+
+
+def paths_at(vendor: Vendor, kind: ProviderKind | None, base_url: str | None) -> Mapping[Api, str]:
+    """Return the paths from the root of a provider's host; none at a host, or of a kind, that is not the vendor's."""
+    if kind is not None and kind != vendor.kind:
+        return {}
+    host = urlsplit(base_url or vendor.base_url or "").hostname or ""
+    known = (urlsplit(vendor.base_url or "").hostname or "", *vendor.hosts)
+    is_theirs = any(host == each or (each.startswith(".") and host.endswith(each)) for each in known)
+    return vendor.paths if is_theirs else {}
 
 
 def apis_perhaps(vendor: Vendor | None, kind: ProviderKind | None) -> tuple[Api, ...]:

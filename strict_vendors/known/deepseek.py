@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 
 from strict_vendors.apis.chat import asked_tokens, blocks_to_cache
 from strict_vendors.apis.chat_like import ChatLike
+from strict_vendors.apis.messages import MessagesVendor
 from strict_vendors.caches import Prefixes
 from strict_vendors.models import Model, Models, alike
 from strict_vendors.rules import deepseek as rules
@@ -40,6 +41,7 @@ class VENDOR(ChatLike):
     )
 
     def __init__(self, seed: str = "", account: str = "") -> None:
+        self.own_messages = _Messages(seed, account)
         super().__init__(seed, account)
         self.prefixes = Prefixes(least=64, whole=True)  # api-docs.deepseek.com/guides/kv_cache, read on 2026-11-29
 
@@ -49,6 +51,12 @@ class VENDOR(ChatLike):
 
     def routes(self) -> Sequence[Route]:
         """Return its addresses: with or without a version, and those of its beta."""
+        return [
+            ("POST", "/anthropic/v1/messages", self.own_messages.speak),
+            *self._of_chat(),
+        ]
+
+    def _of_chat(self) -> Sequence[Route]:
         return [
             route
             for base in ("/v1", "", "/beta", "/beta/v1")
@@ -186,6 +194,28 @@ class VENDOR(ChatLike):
     def shaped(self, chunks: Sequence[Json], asked: Asked, given: Given, usage: Json) -> list[Json]:
         """Return chunks of which the last tells the usage."""
         return list(super().shaped(chunks, asked, given, _usage(usage)))
+
+
+class _Messages(MessagesVendor):
+    """Its Messages, at another path: ``thread`` and other fields that it does not know are passed over."""
+
+    name = "deepseek-messages"
+    messages = rules.MESSAGES
+    counted = rules.MESSAGES
+    models = VENDOR.models
+
+    def _check_thoughts(self, body: Json) -> None:
+        if (body.get("thinking") or {}).get("type") == "disabled":
+            return
+        for turn in body["messages"]:
+            kinds = {block["type"] for block in turn["content"]} if isinstance(turn["content"], list) else set()
+            if turn["role"] == "assistant" and "tool_use" in kinds and "thinking" not in kinds:
+                said = "The `content[].thinking` in the thinking mode must be passed back to the API."
+                raise _refused(said, "calls without thoughts", rules.THOUGHTS_IN_MESSAGES)
+
+    def thinks(self, body: Json, model: Model) -> bool:
+        """Say whether it thinks: it does unless it is told not to."""
+        return (body.get("thinking") or {}).get("type") != "disabled"
 
 
 def _refused(message: str, rule: str, page: str) -> Refused:

@@ -214,6 +214,11 @@ REASONS: Mapping[str, Reasons] = {
         "kind": "Not set: as the catalog says, else `openai_compatible`. `litellm` is for other APIs.",
         "apis": "Which APIs it has. Not set: as the catalog says.",
         "base_url": "Its URL, mostly with `/v1` at the end. Needed for a server of your own.",
+        "paths": (
+            "Where it has an API that is not below `base_url`: from the root of its host, `messages:"
+            " /anthropic/v1/messages`. Name such an API in `apis`, too. Not set: as the catalog says of the vendor's"
+            " own hosts."
+        ),
         "api_key": (
             "Your key there, best as `${VARIABLE}`. Not set: the vendor's usual variable, such as `GROQ_API_KEY`,"
             " unless `base_url` is changed."

@@ -59,6 +59,7 @@ def habits_of(model: str, max_output_tokens: int | None, known: Habits) -> Messa
     traits = traits_of(model)
     return MessagesHabits(
         thinks=known.thinks,
+        takes_unsigned=known.takes_unsigned,
         signs=traits.signs,
         reads_bills=known.reads_bills,
         searches=known.searches,
@@ -96,12 +97,15 @@ def without_unsigned_thoughts(fields: Mapping[str, msgspec.Raw], habits: Habits 
     """Return a Messages request without thinking blocks that have an empty signature, or Google's; else unchanged.
 
     For a model that signs, also without those that have none. Others, of servers of one's own, may need them back.
+    Models that take unsigned thoughts take all that are words, by whichever model, and none that are not.
 
     Raises:
         Malformed: the conversation is not valid in Messages; only checked where such blocks seem to exist.
 
     """
     conversation = bytes(fields.get("messages", b""))
+    if habits.takes_unsigned and not habits.signs:
+        return _in_words(fields, conversation)
     is_whole = not any(each in conversation for each in (_UNSIGNED if habits.signs else _EMPTY))
     is_whole = is_whole and GOOGLES not in conversation and b'"redacted_thinking"' not in conversation
     if is_whole and not (habits.signs and _lacks_signatures(conversation)):
@@ -117,6 +121,19 @@ def without_unsigned_thoughts(fields: Mapping[str, msgspec.Raw], habits: Habits 
             or (kind == "redacted_thinking" and signer_of(block) != ANTHROPIC)
         ),
         "Messages refuses thinking blocks that it did not sign",
+    )
+
+
+def _in_words(fields: Mapping[str, msgspec.Raw], conversation: bytes) -> Wording:
+    """Return a Messages request without thinking blocks that are not in words, or sealed: they say nothing there."""
+    if GOOGLES not in conversation and b'"redacted_thinking"' not in conversation:
+        return Wording(fields)
+    return _without_thoughts(
+        fields,
+        lambda kind, block: (
+            kind == "redacted_thinking" or (kind == "thinking" and bool(googles(block.get("signature"))[1]))
+        ),
+        OTHERS_REASON,
     )
 
 

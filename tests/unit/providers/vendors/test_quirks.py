@@ -27,7 +27,8 @@ def test_without_quirks_a_body_stays_as_it_is() -> None:
 
 # What they say of translations and answers, of models, or of requests that are not sent; requests stay as they are.
 NO_CHANGE = {
-    "beyond", "free", "ignores", "repairs", "states_cost", "takes_marks", "takes_signed", "takes_thoughts", "whole",
+    "beyond", "free", "ignores", "repairs", "states_cost", "takes_marks", "takes_signed", "takes_thoughts",
+    "takes_unsigned", "whole",
 }  # fmt: skip
 OTHERS: dict[str, Any] = {
     "drop": frozenset({"seed"}),
