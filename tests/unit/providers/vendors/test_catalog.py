@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from providers.models.datasheets import DatasheetTable
-from providers.vendors.catalog import Vendor, apis_of, load_catalog
+from providers.vendors.catalog import Vendor, apis_of, load_catalog, paths_at
 
 PROMISED = [
     "openai",
@@ -53,7 +53,7 @@ def test_a_row_carries_the_name_it_stands_under(catalog: Mapping[str, Vendor]) -
 
 def test_an_openai_compatible_vendor_has_an_address_unless_each_customer_has_one(catalog: Mapping[str, Vendor]) -> None:
     nameless = {v.name for v in catalog.values() if v.kind == "openai_compatible" and v.base_url is None}
-    assert nameless == {"azure", "bedrock_openai", "cloudflare", "vertex_openai"}
+    assert nameless == {"azure", "bedrock_openai", "cloudflare", "databricks", "snowflake", "vertex_openai"}
 
 
 def test_every_vendor_has_a_page_that_shows_what_its_row_says(catalog: Mapping[str, Vendor]) -> None:
@@ -121,11 +121,22 @@ def test_whoever_speaks_an_api_of_openai_s_that_is_raced_speaks_chat(catalog: Ma
             assert "chat" in apis_of(vendor, None), vendor.name
 
 
-@pytest.mark.parametrize("name", ["deepseek", "moonshot", "zai", "minimax", "dashscope"])
-def test_who_has_the_messages_api_under_another_address_is_not_taken_to_have_it_here(
+@pytest.mark.parametrize("name", ["deepseek", "moonshot", "zai", "minimax", "dashscope", "novita", "xiaomi"])
+def test_who_has_the_messages_api_under_another_address_has_it_at_its_own_hosts_alone(
     catalog: Mapping[str, Vendor], name: str
 ) -> None:
-    assert "messages" not in apis_of(catalog[name], None)
+    vendor = catalog[name]
+    assert apis_of(vendor, None)[0] == "chat"
+    assert "messages" in apis_of(vendor, None)
+    assert paths_at(vendor, None, None)["messages"].endswith("/anthropic/v1/messages")
+    for host in vendor.hosts:
+        url = f"https://{'x' if host.startswith('.') else ''}{host}/v1"
+        assert "messages" in apis_of(vendor, None, url)
+        assert paths_at(vendor, None, url) == vendor.paths
+    for url in ("https://proxy.example.com/v1", "http://127.0.0.1:8000/v1"):
+        assert "messages" not in apis_of(vendor, None, url)
+        assert paths_at(vendor, None, url) == {}
+    assert paths_at(vendor, "anthropic", None) == {}
 
 
 def test_who_embeds_and_ranks_is_not_asked_to_chat(catalog: Mapping[str, Vendor]) -> None:
