@@ -55,7 +55,7 @@ from .keys.availability import LONG_AGO_S as LONG_AGO_S
 from .keys.availability import Availability as Availability
 from .keys.availability import Readiness as Readiness
 from .keys.availability import Waits as Waits
-from .keys.each import with_each_key as with_each_key
+from .keys.each import step_by_step as step_by_step
 from .keys.renewal import FileStates as FileStates
 from .keys.renewal import file_states as file_states
 from .keys.ring import has_several_keys as has_several_keys

@@ -50,7 +50,7 @@ from providers import (
     UpstreamAnswer,
     UpstreamError,
     events,
-    with_each_key,
+    step_by_step,
 )
 from providers.dialects import RESPONSES, answered_again
 
@@ -552,7 +552,7 @@ async def _conversation(request: web.Request, admitted: Admitted) -> web.Respons
                 first_key=key_name,
                 sendings=sendings,
             )
-            answering = with_each_key(lambda: deployment.upstream.send(path, asked), sendings)
+            answering = step_by_step(lambda: deployment.upstream.send(path, asked), sendings)
         else:
             answering = deployment.upstream.fetch(_fetched_by(request), path, _unstreamed(request))
         try:

@@ -18,7 +18,7 @@ from gateway.fleet.fleet import Fleet
 from gateway.fleet.models import Deployment, Model
 from gateway.racing import EXTRA_ROLES
 from gateway.steering import Launch, Plan
-from providers import Request, SendCount, UpstreamError, with_each_key
+from providers import Request, SendCount, UpstreamError, step_by_step
 
 TEXTS = (
     "The ship left the harbour before sunrise.",
@@ -128,7 +128,7 @@ async def _embedded(deployment: Deployment) -> list[list[float]]:
         sendings=SendCount(),
     )
     async with asyncio.timeout(deployment.clocks.ttft_s):
-        answer = await with_each_key(lambda: deployment.upstream.send("embeddings", request), request.sendings)
+        answer = await step_by_step(lambda: deployment.upstream.send("embeddings", request), request.sendings)
     vectors = [each.embedding for each in sorted(_decoder.decode(answer.body).data, key=lambda each: each.index)]
     if len(vectors) != len(TEXTS):
         raise ValueError(f"{len(vectors)} vectors for {len(TEXTS)} texts")

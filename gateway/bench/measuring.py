@@ -32,7 +32,7 @@ from gateway.racing import (
     translated,
 )
 from gateway.settings import DataPolicy
-from providers import ErrorKind, SendCount, UpstreamError, kinds, with_each_key
+from providers import ErrorKind, SendCount, UpstreamError, kinds, step_by_step
 
 if TYPE_CHECKING:
     from providers import Exchange
@@ -160,7 +160,7 @@ class _Request:
     async def _read(self, clocks: AttemptClocks) -> None:
         deployment, call = self._deployment, self._call
         request = request_of(deployment, call, call.by.id, self._sends)
-        raw = await with_each_key(lambda: deployment.upstream.stream(request), self._sends)
+        raw = await step_by_step(lambda: deployment.upstream.stream(request), self._sends)
         exchange = self._exchange = translated(raw, request, deployment, call, clocks)
         measurement = self.measurement
         measurement.headers_at, measurement.connect_ms = self._clock(), exchange.connect_ms

@@ -42,7 +42,7 @@ from providers import (
     events,
     headroom,
     set_apart,
-    with_each_key,
+    step_by_step,
 )
 from providers.dialects import DIALECTS
 
@@ -282,7 +282,7 @@ async def _begun(upstream: Upstream, request: Request) -> Exchange:
         UpstreamError: there is none.
 
     """
-    return await with_each_key(lambda: upstream.stream(request), request.sendings)
+    return await step_by_step(lambda: upstream.stream(request), request.sendings)
 
 
 async def _ask_for_a_token(upstream: Upstream, model: str, apis: Sequence[Api]) -> tuple[bool | None, str | None]:
@@ -294,7 +294,7 @@ async def _ask_for_a_token(upstream: Upstream, model: str, apis: Sequence[Api]) 
         async with asyncio.timeout(_TIMEOUT_S):
             if api == "embeddings":
                 request = _smallest(model, api)
-                await with_each_key(lambda: upstream.send("embeddings", request), request.sendings)
+                await step_by_step(lambda: upstream.send("embeddings", request), request.sendings)
             else:
                 (await _begun(upstream, _smallest(model, api))).abort()
     except UpstreamError as error:

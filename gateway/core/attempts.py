@@ -43,7 +43,7 @@ class Role(StrEnum):
     TAKEOVER = "takeover"  # to finish an answer that another attempt has begun
     WHOLE = "whole"  # of the same deployment, which answers this request but refuses to stream the answer
     API = "api"  # of the same deployment, which takes this request but refused the API that it was asked in
-    FORM = "form"  # of the same deployment, which named within its answer, or as the last, what it does not take
+    FORM = "form"  # of the same deployment, without what it named as what it does not take, or with another value
     KEY = "key"  # of the same deployment, with another of its provider's keys
 
 
@@ -96,6 +96,7 @@ _IN_WORDS = {
 }
 
 EXPLORING = frozenset({Role.EXPLORE, Role.PROBE})  # launched to learn about their deployments
+REPEATING = frozenset({Role.KEY, Role.FORM})  # in the place of another attempt, as which they count
 
 
 class Outcome(StrEnum):
@@ -171,7 +172,7 @@ class AttemptStart(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
         Column(
             "Why it was launched: `primary`, `race`, `hedge`, `failover`, `fallback`, `explore`, `probe`, "
             "`takeover`, `whole` (again, without streaming), `api` (again, in another API), `form` (again, "
-            "without what an error within its answer named) or `key` (again, with another of its provider's keys).",
+            "without what its provider named, or not so) or `key` (again, with another of its provider's keys).",
             traced=True,
             listed=True,
         ),
@@ -212,8 +213,8 @@ class AttemptStart(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     counts_as: Annotated[
         Role | None,
         Column(
-            "Of role `key`: as which `role` its figures count. That is the one of the attempt whose key was refused "
-            "first; `failover` where that was a primary that did not start with its call. Null of other roles.",
+            "Of roles `key` and `form`: as which `role` its figures count. That is the one of the attempt that was "
+            "refused first; `failover` where that was a primary that did not start with its call. Null of other roles.",
         ),
     ] = None
 

@@ -12,8 +12,10 @@ BEATEN = ("lost", "superseded")
 CUT = (*BEATEN, "client_gone")  # the provider might have answered
 # Kinds of failures that say nothing of a deployment's health.
 NO_ERRORS = tuple(
-    kind.value for kind in ErrorKind if kind.facts.about in {About.KEY, About.LIMIT, About.REQUEST, About.API}
+    kind.value for kind in ErrorKind if kind.facts.about in {About.STEP, About.LIMIT, About.REQUEST, About.API}
 )
+# Kinds of refusals after which the same deployment was asked again at once: they are no try of it, and no sample.
+STEPS = tuple(kind.value for kind in ErrorKind if kind.facts.about is About.STEP)
 
 RACED = tuple(dialect.endpoint for dialect in DIALECTS.values())  # the APIs whose answers are raced, by ``endpoint``
 

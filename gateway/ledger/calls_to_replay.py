@@ -11,8 +11,9 @@ from typing import Any
 import msgspec
 
 from gateway.core.attempts import Outcome
+from gateway.core.rules import STEPS
 from gateway.ledger import queries
-from gateway.ledger.reports.reader import words_of
+from gateway.ledger.reports.reader import listed, words_of
 from gateway.ledger.turns import read_instant
 from gateway.replay.rows import Call, Try
 
@@ -21,13 +22,13 @@ TIMEOUT_S = 600.0
 _DIGITS = 4
 _LEVELS = 16**_DIGITS
 _OF_CALL = "id, started_at, status_code, ttft_ms, total_ms, prompt_tokens, completion_tokens"
-# Of several keys the last one's: an attempt whose key was refused is no try of its deployment.
+# Of several keys and forms the last one's: an attempt of which one was refused is no try of its deployment.
 _OF_ATTEMPT = (
     "call_id, case when counts_as = 'primary' then 1 else number end, deployment, provider, coalesce(counts_as, role),"
     " launch_offset_ms, audited, outcome, token_ms, censored_at_ms,"
     " overtaken_at_ms, decode_tps, cost_usd, cost_low_usd, cost_high_usd, price, headers_ms"
 )
-_TRIED = "coalesce(error_kind, '') <> 'key_refused'"
+_TRIED = f"coalesce(error_kind, '') not in {listed(STEPS)}"
 # Calls that were raced, or could have been: without invalid requests, APIs that are not raced, and calls
 # that something kept from being raced as their settings say.
 _PLAYABLE = (

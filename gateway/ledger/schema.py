@@ -15,6 +15,7 @@ from functools import cache, partial
 
 from sqlalchemy import Connection, text
 
+from gateway.core.rules import STEPS
 from gateway.ledger.database import head_revision, migrations_folder
 from gateway.ledger.old_names import RENAMED, RENAMED_SINCE, with_old_names
 from gateway.ledger.reports.reader import Words, conditions, floor, has_failed, listed, quantile
@@ -181,6 +182,7 @@ def _parts(
         "broken": lambda of="": conditions(of)["broken"],
         "own": lambda of="": conditions(of)["own"],
         "no errors": listed(no_errors(revision)),
+        "steps": listed(STEPS),
         "paid": partial(words.paid, of="r."),
         "bucket": words.bucket,
         "greatest": "greatest" if is_postgres else "max",

@@ -24,8 +24,9 @@ JUDGED = f"{RACED} and not {OWN_FAULT} and ({FAILED} or ({GONE} >= 500) or f.ttf
 COMPARED = "f.ttft_ms is not null and (f.alone_ms is not null or f.alone_age_ms is not null)"
 ANSWERED = "f.status_code = 200"
 # What racing cost, and what audits saw.
-# A primary whose keys were refused is the one with the last of them.
-FIRST = "(f.number = 1 or f.counts_as = 'primary') and coalesce(f.error_kind, '') <> 'key_refused'"
+# A primary whose keys or forms were refused is the one with the last of them.
+_LAST = "coalesce(f.error_kind, '') {}"
+FIRST = f"(f.number = 1 or f.counts_as = 'primary') and {_LAST}".format(f"not in {listed(rules.STEPS)}")
 AUDIT = (
     f"{FIRST} and f.audited and f.is_overtaken and c.ttft_ms is not null and c.alone_age_ms is not null "
     f"and f.outcome in {listed((*reversed(rules.BEATEN), *rules.BROKEN))}"
@@ -194,14 +195,21 @@ TAG_RACES = {"all_cost_usd": f"sum(f.cost_usd) filter (where {OWN})"}
 NO_ERRORS_BEFORE = {
     "0054": ("rate_limited", "bad_request"),
     "0057": ("no_such_api", "rate_limited", "bad_request", "no_place"),
+    "0059": ("no_such_api", "rate_limited", "key_refused", "bad_request", "no_place"),
 }
-# Expressions as they were while no attempt replaced another with another key.
-_AGAIN = "0057"
-_BEFORE_AGAIN = {
-    FIRST: "f.number = 1",
-    _ROLE: "f.role",
-    _WINNERS_ROLE: "w.role",
-    listed(rules.NO_ERRORS): listed(NO_ERRORS_BEFORE[_AGAIN]),
+# Expressions as they were while no attempt replaced another with another key, and then in another form.
+_KEYS, _FORMS = "0057", "0059"
+_BEFORE_STEPS = {
+    _KEYS: {
+        FIRST: "f.number = 1",
+        _ROLE: "f.role",
+        _WINNERS_ROLE: "w.role",
+        listed(rules.NO_ERRORS): listed(NO_ERRORS_BEFORE[_KEYS]),
+    },
+    _FORMS: {
+        FIRST: f"(f.number = 1 or f.counts_as = 'primary') and {_LAST}".format("<> 'key_refused'"),
+        listed(rules.NO_ERRORS): listed(NO_ERRORS_BEFORE[_FORMS]),
+    },
 }
 ERROR_BEFORE = f"{BROKEN} and coalesce(f.error_kind, '') not in {listed(NO_ERRORS_BEFORE['0054'])}"
 
@@ -211,10 +219,19 @@ def no_errors(revision: str) -> Sequence[str]:
     return next((each for since, each in NO_ERRORS_BEFORE.items() if revision and revision < since), rules.NO_ERRORS)
 
 
-def _before_again(expression: str) -> str:
-    for now, before in _BEFORE_AGAIN.items():
+def _before(revision: str, expression: str) -> str:
+    for now, before in _BEFORE_STEPS[revision].items():
         expression = expression.replace(now, before)
     return expression
+
+
+def _changed_by(revision: str) -> dict[str, str]:
+    """Return the sums that a step of the ladder has changed, as they were before this revision."""
+    return {
+        name: before
+        for name, each in {**ATTEMPTS, **RACES}.items()
+        if (before := _before(revision, each)) != each  # other sums have names like some of these
+    }
 
 
 # By sum the revision of the schema that added it, if not the first; and by revision what was added up before it.
@@ -228,11 +245,8 @@ BEFORE = {
             ("cost_high_usd", "coalesce(f.cost_high_usd, f.cost_usd)"),
         )
     },
-    _AGAIN: {
-        name: before
-        for name, each in {**ATTEMPTS, **RACES}.items()
-        if (before := _before_again(each)) != each  # other sums have names like some of these
-    },
+    _KEYS: _changed_by(_KEYS),
+    _FORMS: _changed_by(_FORMS),
     "0054": {
         "n_errors": _count(f"({ERROR_BEFORE}) and {OWN}"),
         "n_tried": _count(f"f.ttft_ms is not null or (({ERROR_BEFORE}) and {OWN})"),
@@ -342,7 +356,8 @@ class Summing:
         return f"{fresh} join calls as c on c.id = f.call_id and {same_day}"
 
     def _as_of(self, condition: str) -> str:
-        return _before_again(condition) if self._revision < _AGAIN else condition
+        changed = next((each for each in _BEFORE_STEPS if self._revision < each), None)
+        return condition if changed is None else _before(changed, condition)
 
     def _of_revision(self, sums: Mapping[str, str]) -> dict[str, str]:
         found = {name: each for name, each in sums.items() if SINCE.get(name, "") <= self._revision}

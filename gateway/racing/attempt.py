@@ -12,11 +12,12 @@ from enum import Enum, StrEnum
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from gateway.core.attempts import AttemptRecord, AttemptStart, Flaw, Outcome, Role, WinOn
+from gateway.core.attempts import REPEATING, AttemptRecord, AttemptStart, Flaw, Outcome, WinOn
 from gateway.core.calls import Call
 from gateway.core.tasks import retrieve
 from gateway.fleet.models import Deployment
 from gateway.racing.call import OpenCall
+from gateway.racing.ladder import NOT_AGAIN, chosen_by_upstream, recorded
 from gateway.racing.measurement import (
     AUDIT_TOKENS,
     AUDIT_TOKENS_S,
@@ -320,15 +321,15 @@ class Attempt:
 
     @property
     def first_asked(self) -> "Attempt":
-        """The attempt whose request it sends with another key; itself, if it sends its own, or another form of one."""
+        """The attempt whose request it sends with another key, or in another form; itself, if it sends its own."""
         first = self
-        while first.start.role is Role.KEY and first.refused is not None:
+        while first.start.role in REPEATING and first.refused is not None:
             first = first.refused
         return first
 
     @property
     def waiting_since(self) -> float | None:
-        """When its clocks began to run, if not with itself: other keys, or another form, give it no more time."""
+        """When its clocks began to run, if not with itself: other keys, forms and APIs give it no more time."""
         first = self.first_asked
         if first.refused is not None:
             return first.refused.measurement.started
@@ -631,12 +632,11 @@ class Attempt:
                 return
         except UpstreamError as useless:  # its last events do not continue the answer
             error = useless.without_frames()
-        again: Again | None = None
-        if error.has_another_key:
-            again = self.again = Again(Role.KEY)
-            error = error.again(ErrorKind.KEY_REFUSED)  # it counts against that key alone
-        else:
+        if (again := chosen_by_upstream(error)) is None:
             again, error = await self.race.reading.instead(self, error)
+            if again is not None and not self.sendings.may_be_repeated(error, NOT_AGAIN):
+                again = None
+        self.again, error = again, recorded(error, again)
         self.failed_at, was_in_race = now, self.state is not AttemptState.WATCHED
         self._settle(outcome_of(error), error)
         if was_in_race and not (again is not None and self.race.ask_again(self, again)):  # a watched one has lost

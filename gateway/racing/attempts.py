@@ -8,7 +8,7 @@ from typing import Generic, Protocol, TypeVar
 
 import msgspec
 
-from gateway.core.attempts import AttemptStart, Outcome, Role
+from gateway.core.attempts import REPEATING, AttemptStart, Outcome, Role
 from gateway.core.calls import Call
 from gateway.core.errors import ApiError, ClientDisconnected, CutByExpiry, CutByRevocation
 from gateway.fleet.models import Model
@@ -210,13 +210,13 @@ class Attempts:
             self.begin([Launch(name, 0.0, first.role, first.audited)])
 
     def launch_again(self, refused: Attempt, role: Role) -> None:
-        """Repeat the request of an attempt in its seat, in another form or with another key; it is as that one was."""
+        """Repeat the request of an attempt in its seat, with another key or in another form; it is as that one was."""
         start = refused.start
         watch_s = self._limits_s.get(start.id)
         launch = Launch(refused.deployment.name, 0.0, role, audited=start.audited, watch_s=watch_s, weight=start.weight)
         self.excused.add(refused)
         attempt = self._prepare(launch, refused)
-        if role is Role.KEY:
+        if role in REPEATING:
             attempt.sendings.tried = refused.sendings.tried
         if self._backup is not None:
             self._backup.replace(refused, attempt)

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from gateway.core.attempts import AttemptRecord, AttemptStart, Narrowed, Role
+from gateway.core.attempts import REPEATING, AttemptRecord, AttemptStart, Narrowed, Role
 from gateway.core.calls import AS_ASKED, Call, CallRecord, CallStart
 from gateway.core.errors import ApiError, ClientDisconnected
 from gateway.core.prompt_classes import whole_class
@@ -182,7 +182,7 @@ class OpenCall:
         if refused is None:
             return start
         counts_as = None
-        if role is Role.KEY:
+        if role in REPEATING:
             counts_as = refused.counts_as or refused.role
             if counts_as is Role.PRIMARY and refused.counts_as is None and refused.number > 1:
                 counts_as = Role.FAILOVER  # no fair sample: it did not start with its call

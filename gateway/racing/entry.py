@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from enum import StrEnum
 from typing import Protocol
 
-from gateway.core.attempts import EXPLORING, Outcome, Role, WinOn
+from gateway.core.attempts import EXPLORING, REPEATING, Outcome, Role, WinOn
 from gateway.core.calls import Call, CallRecord
 from gateway.core.errors import ApiError, ClientDisconnected
 from gateway.core.log import get_logger
@@ -317,14 +317,13 @@ class Entry:
         self.call = self.open_call.sent_without(self.call, attempt.deployment, paths, raised=raised)
 
     def ask_again(self, attempt: Attempt, again: Again) -> bool:
-        """Ask the deployment of ``attempt`` again in another form, or with another key; return whether it was.
+        """Ask the deployment of ``attempt`` again; return whether it was.
 
-        With another key also while one is held, and beside a winner that is silent, or behind one as its backup.
+        With another key, or in another form, also while one is held, and beside a winner that is silent, or behind one
+        as its backup.
         """
         phase = self.phase
-        if phase is Phase.OVER or self.open_call.sent.left <= 0:
-            return False
-        if phase is not Phase.RUNNING and again.role is not Role.KEY:
+        if phase is Phase.OVER or (phase is not Phase.RUNNING and again.role not in REPEATING):
             return False
         if again.reworded is not None:
             self._use(again.reworded, attempt.deployment.name)

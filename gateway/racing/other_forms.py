@@ -139,7 +139,6 @@ class OtherForms:
             again = await _unforced_after(attempt, call, error, self._reword)
         if again is None and self._reword is not None:
             again, error = await self._in_another_api(attempt, call, error, self._reword)
-        attempt.again = again
         return again, error
 
     async def _in_another_api(self, attempt: Asked, call: Call, error: UpstreamError, reword: Reword) -> After:
@@ -211,7 +210,7 @@ def _agains(attempt: Asked) -> Iterator[Again]:
 
 def _taught_after(attempt: Asked, call: Call, error: UpstreamError, request: Requested) -> Again | None:
     """Return the form that an ``error`` within an answer tells of, of which nothing has come."""
-    tried = sum(again.role is Role.FORM for again in _agains(attempt))
+    tried = sum(bool(again.facts) and again.role is Role.FORM for again in _agains(attempt))
     if attempt.start.continues is not None or tried >= MOST_TAUGHT:
         return None
     found = taught(attempt.deployment.upstream, request(), error)

@@ -12,7 +12,16 @@ from typing import Any, Protocol
 
 import msgspec
 
-from gateway.core.attempts import IN_PROGRESS, AttemptRecord, AttemptStart, Narrowed, Outcome, Role, TokensSource, WinOn
+from gateway.core.attempts import (
+    IN_PROGRESS,
+    REPEATING,
+    AttemptRecord,
+    AttemptStart,
+    Narrowed,
+    Outcome,
+    TokensSource,
+    WinOn,
+)
 from gateway.core.calls import AS_ASKED, TENANT, Call, CallHead, CallRecord, CallStart
 from gateway.core.columns import places_of
 from gateway.core.rules import CLIENT_LEFT, FIRST_ERROR, is_own_fault
@@ -336,7 +345,7 @@ def alone(
     primary = attempts[0]
     if len(attempts) > 1:
         for each in attempts:
-            if each.start.role is Role.KEY and each.refused is primary:  # the primary itself, with another key
+            if each.start.role in REPEATING and each.refused is primary:  # the primary itself, asked again
                 primary = each
     if (overtaken := primary.overtaken) is not None:
         age_ms = primary.measurement.since_start_ms(overtaken.at)

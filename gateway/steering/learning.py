@@ -12,6 +12,7 @@ from gateway.core.attempts import EXPLORING, AttemptRecord, AttemptStart, Outcom
 from gateway.core.calls import CallRecord
 from gateway.core.log import get_logger
 from gateway.core.prompt_classes import PromptClass, decoded_class
+from gateway.core.rules import STEPS
 from gateway.steering.board import Board
 from gateway.steering.clientele import Blame
 from gateway.steering.constants import (
@@ -130,7 +131,7 @@ def _tell_apart(counts: Counts, attempt: AttemptRecord, prompt_class: PromptClas
         if token_s is not None:
             counts[event_field(name, prompt_class, token_s, kind="l")] = 1.0
         return
-    if attempt.error_kind == ErrorKind.KEY_REFUSED:  # of a key alone: no sample
+    if attempt.error_kind in STEPS:  # of a key or a form alone: no sample
         return
     outcome, cut_ms = attempt.outcome, attempt.censored_at_ms
     overtaken = outcome is Outcome.LOST if attempt.is_overtaken is None else attempt.is_overtaken
@@ -336,8 +337,9 @@ class OwnDelay:
         return min(total_s, OWN_TURNS * lateness.peak_s()) if total_s else 0.0
 
 
-# Errors that count against no deployment: the client's own, a missing API (its other APIs work), one of several keys.
-NOT_COUNTED = kinds(lambda facts: facts.about in {About.REQUEST, About.API, About.KEY})
+# Errors that count against no deployment: the client's own, a missing API (its other APIs work), one of several keys
+# or forms.
+NOT_COUNTED = kinds(lambda facts: facts.about in {About.REQUEST, About.API, About.STEP})
 OPERATORS = kinds(lambda facts: facts.about is About.OPERATOR)
 TIMEOUTS = kinds(lambda facts: facts.clock in {Clock.CONNECT, Clock.TTFT})
 UNAUTHORIZED = 401
@@ -474,8 +476,8 @@ class Learning:
     ) -> None:
         """Count the attempt's end, ``ago_s`` seconds ago: with a first token, censored, or an error."""
         health = self.healths.get(attempt.deployment) or self.health_of(attempt.deployment)
-        # A client's call is one, however many keys it took.
-        health.ended(None if attempt.error_kind == ErrorKind.KEY_REFUSED else attempt.client)
+        # A client's call is one, however many keys and forms it took.
+        health.ended(None if attempt.error_kind in STEPS else attempt.client)
         launched = self._launched.pop(attempt.id, None)
         if self.own.by_client and attempt.client in self.own.by_client:
             self._has_met(attempt, ago_s)

@@ -3,7 +3,7 @@
 -- token_ms: first token by the call's win_on, from the attempt's launch; censored_ms: the age at which it was cut before
 -- that. bucket: of either. audited: it was to be watched on if it lost. is_counted: it ended with a first token or an
 -- error; neither 429s (is_rate_limited), the client's own faults nor an API that the deployment lacks are errors, nor the
--- refusal of a key after which another one was asked, and what fails with a key that a client has brought is neither.
+-- refusal of a key or a form after which another one was asked, and what fails with a client's own key is neither.
 -- is_late: launched after its call, where others were slow, so that it is no fair sample. is_overtaken: another one won
 -- before its first token, and it was cut, unless it is one of those drawn to be watched (is_watched). Tokens and seconds
 -- are of answers whose provider counted the tokens; is_burst: of those whose speed could be known (is_timed), it came at
@@ -35,7 +35,7 @@ with judged as (
         coalesce(attempts.counts_as, attempts.role) in ('explore', 'probe')
         or (coalesce(attempts.counts_as, attempts.role) = 'primary' and attempts.predicted_ms is null)
       )
-    ) and coalesce(attempts.error_kind, '') <> 'key_refused' as is_overtaken,
+    ) and coalesce(attempts.error_kind, '') not in {steps} as is_overtaken,
     {broken attempts.}
       and coalesce(attempts.error_kind, '') not in {no errors}
       and {own attempts.} as is_error,

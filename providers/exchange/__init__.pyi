@@ -5,10 +5,10 @@ from .forms import Fields as Fields
 from .forms import Sent as Sent
 from .forms import adapted as adapted
 from .forms import answered as answered
-from .forms import in_another_form as in_another_form
 from .forms import known_of as known_of
 from .forms import learn as learn
 from .forms import may_teach as may_teach
+from .forms import refused as refused
 from .forms import taken as taken
 from .forms import taught as taught
 from .forms import with_strict as with_strict

@@ -13,7 +13,6 @@ Who may lose what:
 - Prompts, tools, formats, counts of answers, and what is kept or where, are never left out.
 """
 
-import asyncio
 import hashlib
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -369,7 +368,7 @@ def concerns(fact: Fact, fields: Fields, dialect: str, prompt_tokens: int, *, to
 
 
 def learn(learnt: Learnt, asked: Asked, error: UpstreamError, say: Callable[[Facts], Sent]) -> Facts:
-    """Return what an ``error`` within an answer teaches, as ``in_another_form`` does after a status.
+    """Return what an ``error`` within an answer teaches, as ``refused`` does after a status.
 
     It is remembered when the next answer has begun: this provider's status says nothing.
     """
@@ -388,29 +387,63 @@ def learn(learnt: Learnt, asked: Asked, error: UpstreamError, say: Callable[[Fac
     return found
 
 
+class Tried(msgspec.Struct, eq=False):
+    """The forms in which one request was sent, while it is asked again."""
+
+    known: Facts  # that were known before
+    facts: Facts  # these, and what the refusals have taught
+    first: UpstreamError  # as it was
+    last: str = ""  # why it was refused last, for the log and the page
+    forms: int = 0  # after the first one
+    is_of_must: bool = False  # whether it was refused for what it may not lose
+
+    @property
+    def new(self) -> Facts:
+        """What the refusals have taught."""
+        return self.facts[len(self.known) :]
+
+
 async def taken(
     learnt: Learnt, asked: Asked, *, say: Callable[[Facts], Sent], ask: Callable[[Sent], Awaitable[_T]]
 ) -> _T:
-    """Return the answer to a request in the form that its model is known to take, or in which it turns out to.
+    """Return the answer to a request in the form that its model is known to take, or of which its refusals told.
+
+    ``say`` makes a form and ``ask`` sends it, once.
 
     Raises:
-        UpstreamError: as of ``in_another_form``, or of another kind.
+        UpstreamError: a refusal, as of ``refused``; or an error that is not about the form.
 
     """
-    request = asked.request
-    facts = known_of(learnt, request)
+    request, tried = asked.request, tried_of(learnt, asked.request)
+    facts = known_of(learnt, request) if tried is None else tried.facts
     sent = say(facts)
     try:
         answer = await ask(sent)
     except UpstreamError as error:
-        if not may_teach(error, request):
+        if tried is None and not may_teach(error, request):
             raise
         refusal = error.without_frames()
     else:
-        if facts:
+        if tried is not None:
+            _has_led_to_answer(learnt, request, tried, sent)
+        elif facts:
             answered(learnt, request, facts, sent)
         return answer
-    return await in_another_form(refusal, facts, learnt, asked, say=say, ask=ask)
+    raise refused(refusal, learnt, asked, sent, say=say, tried=tried)
+
+
+def tried_of(learnt: Learnt, request: Request) -> Tried | None:
+    """Return the forms in which a request was refused before; None: it is sent for the first time."""
+    kept = request.sendings.tried
+    return None if kept is None else kept.get(learnt)
+
+
+def _has_led_to_answer(learnt: Learnt, request: Request, tried: Tried, sent: Sent) -> None:
+    """Remember what has led to a form that was answered."""
+    request.sendings.trying(learnt, None)
+    for fact in tried.new:
+        learnt.note(request.model, fact, client=request.client, why=tried.last)
+    _note_sent(request, sent)
 
 
 def _is_to_be_kept(fields: Fields) -> bool:
@@ -418,61 +451,56 @@ def _is_to_be_kept(fields: Fields) -> bool:
     return any(bytes(fields.get(name, b"")).strip() == b"true" for name in ("store", "background"))
 
 
-async def in_another_form(
+def refused(
     refusal: UpstreamError,
-    facts: Facts,
     learnt: Learnt,
     asked: Asked,
+    sent: Sent,
     *,
     say: Callable[[Facts], Sent],
-    ask: Callable[[Sent], Awaitable[_T]],
-) -> _T:
-    """Ask again in the form that a ``refusal`` tells of; return the answer, and remember what led to it.
+    tried: Tried | None = None,
+) -> UpstreamError:
+    """Return the error of a request that was refused in the form that was ``sent``.
 
-    ``facts`` are those that were known before, ``say`` makes a form and ``ask`` sends it.
-
-    Raises:
-        UpstreamError: the refusal, if it tells of no other form or must not be sent twice; or that of the last form.
-
+    It tells whether there is another form in which the same request is sent once more, as ``sendings`` keeps then: one
+    for what its model was known to refuse and this refusal adds to that. What it adds is supposed, also where it is not
+    sent again. If there is none, it is this refusal, or the first one of the request, where the others were about
+    what was changed for it.
     """
-    request, first, sent = asked.request, refusal, say(facts)
-    known, tried, is_of_must = facts, facts, False
-    for _ in range(MOST_FORMS):
+    request, sendings, client = asked.request, asked.request.sendings, asked.request.client
+    if tried is None:
+        known = known_of(learnt, request)
+        tried = Tried(known, known, refusal.again(refusal.kind))  # whoever asks again changes this one
+    if may_teach(refusal, request):
         found = understood(read(refusal), sent.fields, asked, sent.headers)
-        tried = _with(found, tried, known)
-        is_of_must = is_of_must or any(fact.kind is Kind.BETA for fact in found)
-        before, sent = sent, say(tried)
-        if sent.is_as(before) or not request.sendings.may_repeat():
-            break
-        if request.once and _is_to_be_kept(request.fields):  # the next one is sent so
-            _suppose(learnt, request, tried[len(known) :], refusal)
-            break
-        try:
-            answer = await ask(sent)
-        except UpstreamError as error:
-            refusal = error.without_frames()
-            if not may_teach(refusal, request):
-                break
-        except asyncio.CancelledError:  # as of a race's loser, which would ask twice in each race
-            _suppose(learnt, request, tried[len(known) :], refusal)
-            raise
-        else:
-            for fact in tried[len(known) :]:
-                learnt.note(request.model, fact, client=request.client, why=why_of(refusal))
-            _note_sent(request, sent)
-            return answer
-    wrong = [fact for fact in known if fact.dialect and mentions(refusal, _names(fact))]
-    learnt.forget(request.model, wrong, request.client)
-    _note_musts(learnt, request, tried[len(known) :], refusal)
+        facts = _with(found, tried.facts, tried.known)
+        learnt.forget(request.model, [fact for fact in tried.new if fact not in facts], client)  # now unsure
+        is_other = not say(facts).is_as(sent)
+        tried.facts, tried.last = facts, why_of(refusal)
+        tried.is_of_must = tried.is_of_must or any(fact.kind is Kind.BETA for fact in found)
+        if is_other and tried.forms < MOST_FORMS:
+            _suppose(learnt, request, tried.new, refusal)
+            is_once = request.once and _is_to_be_kept(request.fields)  # then the next one is sent so
+            if not is_once and sendings.may_be_repeated(refusal, "another form was not sent"):
+                tried.forms += 1
+                refusal.has_another_form = True
+                sendings.trying(learnt, tried)
+                return refusal
+        sendings.trying(learnt, None)  # else another key may take this form
+    wrong = [fact for fact in tried.known if fact.dialect and mentions(refusal, _names(fact))]
+    learnt.forget(request.model, wrong, client)
+    _note_musts(learnt, request, tried.new, refusal)
     # The last refusal is about the request in a form that lacks only what the first ones were about; unless what was
     # changed is the matter of it.
-    changed = [fact for fact in tried[len(known) :] if mentions(refusal, _names(fact))]
-    if refusal.kind is first.kind:
-        unchanged = [fact for fact in tried[len(known) :] if _names(fact) and fact not in changed]
+    if refusal.kind is tried.first.kind:
+        changed = [fact for fact in tried.new if mentions(refusal, _names(fact))]
+        unchanged = [fact for fact in tried.new if _names(fact) and fact not in changed]
         _suppose(learnt, request, unchanged, refusal)
-        refusal = first if changed else refusal
-    refusal.is_declined = refusal.is_declined or is_of_must  # another provider may know the beta
-    raise refusal
+        if tried.forms:
+            learnt.forget(request.model, [fact for fact in tried.new if fact not in unchanged], client)
+            refusal = tried.first if changed else refusal
+    refusal.is_declined = refusal.is_declined or tried.is_of_must  # another provider may know the beta
+    return refusal
 
 
 def _note_musts(learnt: Learnt, request: Request, found: Facts, refusal: UpstreamError) -> None:

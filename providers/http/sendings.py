@@ -44,25 +44,25 @@ class SendCount(msgspec.Struct, eq=False):  # a struct is made without a Python 
     failed: "Callable[[UpstreamError], object] | None" = None
     is_known: bool = True  # with litellm, only once the answer's headers have arrived
 
-    # By who has several keys for it: which of them were tried. Whoever sends it again with another key keeps this.
+    # By who has several keys or forms for it: which of them were tried. Whoever sends it again keeps this.
     tried: dict[object, Any] | None = None
 
     of_call: OfCall | None = None  # counts those of its attempt's first request already; None: of no call
 
     def may_repeat(self) -> bool:
-        """Count the same request in another form, or with another key; return whether it may be sent."""
+        """Count the same request with another key, or in another form; return whether it may be sent."""
         return self.of_call is None or self.of_call.one_more()
 
-    def may_be_repeated(self, error: "UpstreamError") -> bool:
-        """Return whether the same request may be sent once more; if not, its ``error`` tells that."""
+    def may_be_repeated(self, error: "UpstreamError", what: str = "another key was not asked") -> bool:
+        """Return whether the same request may be sent once more; if not, its ``error`` tells that, and ``what``."""
         of_call = self.of_call
         if of_call is None or of_call.left > 0:
             return True
-        error.noted(f" (another key was not asked: this call has made {of_call.number} requests, its max_requests)")
+        error.noted(f" ({what}: this call has made {of_call.number} requests, its max_requests)")
         return False
 
     def trying(self, of: object, tried: object | None) -> None:
-        """Keep what ``of`` knows of its keys that were ``tried`` with this request; None: it is done with it."""
+        """Keep what ``of`` knows of what it has ``tried`` with this request; None: it is done with it."""
         if tried is not None:
             self.tried = {**(self.tried or {}), of: tried}
         elif self.tried is not None:

@@ -1,4 +1,4 @@
-"""The driver of those who ask without a race: one key after the other, each by a request of its own."""
+"""The driver of those who ask without a race: one key after the other, one form after the other, each by a request."""
 
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
@@ -9,18 +9,19 @@ from providers.refusals import UpstreamError
 _T = TypeVar("_T")
 
 
-async def with_each_key(ask: Callable[[], Awaitable[_T]], sendings: SendCount) -> _T:
-    """Return what ``ask`` returns with the first key that is not refused.
+async def step_by_step(ask: Callable[[], Awaitable[_T]], sendings: SendCount) -> _T:
+    """Return what ``ask`` returns with the first key that is not refused, and in a form that is not.
 
-    ``ask`` sends one request, which ``sendings`` counts; each further one is sent with the key that its upstream chose.
+    ``ask`` sends one request, which ``sendings`` counts; each further one is sent as its upstream chose when it refused
+    the one before.
 
     Raises:
-        UpstreamError: no key is left; or an error that is not about keys.
+        UpstreamError: neither a key nor a form is left; or it is about something else.
 
     """
     while True:
         try:
             return await ask()
         except UpstreamError as error:
-            if not error.has_another_key or not sendings.may_repeat():
+            if not (error.has_another_key or error.has_another_form) or not sendings.may_repeat():
                 raise

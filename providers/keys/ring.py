@@ -22,7 +22,7 @@ from providers.dialects import Dialect, Loss
 from providers.exchange import Apart, Exchange, Request, Upstream, UpstreamAnswer, WrappedExchange, taught
 from providers.http import SendCount
 from providers.keys.availability import Availability, Readiness, Waits
-from providers.keys.each import with_each_key
+from providers.keys.each import step_by_step
 from providers.models import Listing
 from providers.refusals import ErrorKind, Facts, UpstreamError, headroom, learnt_of
 
@@ -407,7 +407,7 @@ class KeyRing:
 
         """
         sendings = SendCount()
-        listing, key = await with_each_key(
+        listing, key = await step_by_step(
             lambda: self._ask("", lambda upstream: upstream.list_models(connect_timeout_s), sendings), sendings
         )
         self._over(key)
@@ -457,7 +457,7 @@ class KeyRing:
                 raise
             sendings.trying(self, None)
             is_rotated = sendings.tried is not None and key.upstream in sendings.tried  # and its former one is left
-            tried.next = key if is_rotated else None
+            tried.next = key if is_rotated or error.has_another_form else None
             if tried.next is None:
                 holds = client is None or error.is_certain
                 if not key.failed(model, error, self._clock(), holds=holds):
@@ -466,7 +466,7 @@ class KeyRing:
                     tried.doubted.append((key, error.again(error.kind)))  # whoever asks again changes this one
                 tried.next = best()
                 error.has_another_key = tried.next is not None and sendings.may_be_repeated(error)
-            if error.has_another_key:
+            if error.has_another_key or error.has_another_form:
                 sendings.trying(self, tried)
                 raise
             self._settle(model, client, tried.doubted)

@@ -16,7 +16,7 @@ from providers.dialects import Dialect, Loss
 from providers.exchange import Exchange, Request, Upstream, UpstreamAnswer, taught
 from providers.http import SendCount
 from providers.keys.availability import LONG_AGO_S
-from providers.keys.each import with_each_key
+from providers.keys.each import step_by_step
 from providers.models import Listing
 from providers.refusals import ErrorKind, Facts, UpstreamError, learnt_of
 
@@ -148,7 +148,7 @@ class RotatedKey:
 
     async def _with_each(self, ask: Callable[[Upstream], Awaitable[_T]]) -> _T:
         sendings = SendCount()
-        return await with_each_key(lambda: self._ask(ask, sendings), sendings)
+        return await step_by_step(lambda: self._ask(ask, sendings), sendings)
 
     async def _ask(self, ask: Callable[[Upstream], Awaitable[_T]], sendings: SendCount) -> _T:
         """Return the answer with one key: the first of the order, or the next one that ``sendings`` was not sent with.
@@ -168,6 +168,10 @@ class RotatedKey:
             answer = await ask(upstream)
         except UpstreamError as error:
             sendings.trying(self, None)
+            if error.has_another_form:
+                tried.left.insert(0, upstream)
+                sendings.trying(self, tried)
+                raise
             if error.kind is not ErrorKind.PROVIDER_AUTH and not error.is_barred:
                 raise
             if upstream is self._new:

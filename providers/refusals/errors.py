@@ -10,6 +10,7 @@ UpstreamError
     ├── no_such_api (404 of a path)          the provider does not have this API
     ├── rate_limited (429)
     ├── key_refused                          a key is limited or refused, and another one is asked instead
+    ├── form_refused                         the form of the request is refused, and it is sent in another one
     ├── bad_request (400, 413, 422)          the client's own fault
     ├── server_error (5xx, and everything else)
     ├── invalid_response                     HTML, broken JSON, not an event stream
@@ -49,7 +50,7 @@ class About(StrEnum):
     """Whom an error is about: what it counts for, and who can do something."""
 
     REQUEST = "request"  # its client: it counts against no deployment
-    KEY = "key"  # one of several keys, and another one is asked at once: it counts against no deployment
+    STEP = "step"  # a key, or the form of the request, and it is asked with another at once: it counts against nobody
     LIMIT = "limit"  # the key or account, which may do no more for a while: no error of the deployment
     API = "api"  # the deployment lacks this API: its others work
     OPERATOR = "operator"  # the configuration: it stays until somebody corrects it
@@ -170,7 +171,14 @@ class ErrorKind(StrEnum):
     # Do: Nothing, if it is now and then. Of a key that is always refused, see `key_name`, and correct or remove it.
     KEY_REFUSED = (
         "key_refused",
-        Facts(words="one key was refused, so another was asked", about=About.KEY, is_billed=False),
+        Facts(words="one key was refused, so another was asked", about=About.STEP, is_billed=False),
+    )
+    # Means: The provider refuses something of the request that it may do without, and names it. It was asked again at
+    # once without that, or with another value, as an attempt of its own with the role `form`. The next requests go so.
+    # Do: Nothing. `x-holeshot-dropped` names to the client what was left out of what it had asked for.
+    FORM_REFUSED = (
+        "form_refused",
+        Facts(words="one form of the request was refused, so another was sent", about=About.STEP, is_billed=False),
     )
     # Means: The provider says that the request is wrong (400, 413, 422; 403 if it flagged the text; 404 of what it
     # names), or has no room for its tier. One other is asked, or all if it is too large for a minute, too long for this
@@ -253,7 +261,8 @@ class UpstreamError(Exception):
     ``before`` are the events that a translation has made of what came before it, in the same read. ``is_of_day``: its
     details, which are not kept, say that a rate limit is of a day. ``answer``: the event of an answer with status 200
     by which its vendor tells it to clients of its own API. ``has_another_key``: it is about the key that was used, and
-    the same request may be sent with another one, which its upstream has chosen (``with_each_key``).
+    the same request may be sent with another one, which its upstream has chosen (``step_by_step``).
+    ``has_another_form``: likewise, it is about the form in which the request was sent, and its upstream has another.
     """
 
     # Each lost attempt makes one: what few have is of the class until it is set.
@@ -262,6 +271,7 @@ class UpstreamError(Exception):
     answer = b""
     is_of_day = False
     has_another_key = False
+    has_another_form = False
     meant: int | None = None
     judge: "Callable[[UpstreamError, Callable[[str], str]], object] | None" = None
     _said: str | None = None

@@ -33,7 +33,6 @@ from providers.exchange import (
     answered,
     comes_whole,
     events_to_come,
-    in_another_form,
     known_of,
     learn,
     mark,
@@ -41,6 +40,7 @@ from providers.exchange import (
     quotable,
     read_beginning,
     read_body,
+    refused,
     taken,
     with_strict,
 )
@@ -319,8 +319,20 @@ class HttpUpstream:
         return lost
 
     async def _accepted(self, head: Head, request: Request) -> Body:
-        """Return the response to ``request``, which is asked again in another form where it was refused for that."""
+        """Return the response to ``request`` in the form that its model takes, as far as is known.
+
+        Raises:
+            UpstreamError: as of ``taken``, which does the same more slowly: most requests are sent for the first time.
+
+        """
         api = request.dialect.name
+        if request.sendings.tried is not None:
+            return await taken(
+                self.learnt,
+                self._of_form(request),
+                say=lambda facts: _said(request, self._quirks, facts),
+                ask=lambda sent: self._ask(head, api, sent.of(request), _encoded(request, sent.fields)),
+            )
         facts = self.learnt.of(request.model, request.client) if self.learnt.is_any else NOTHING
         if request.taught:
             facts = known_of(self.learnt, request)
@@ -336,20 +348,16 @@ class HttpUpstream:
             if facts:
                 answered(self.learnt, request, facts, sent)
             return response
-        return await in_another_form(
-            refusal,
-            facts,
-            self.learnt,
-            Asked(request, api, request.dialect.requests, self._quirks.rename),
-            say=lambda facts: _said(request, self._quirks, facts),
-            ask=lambda sent: self._ask(head, api, sent.of(request), _encoded(request, sent.fields)),
-        )
+        of_form = self._of_form(request)
+        raise refused(refusal, self.learnt, of_form, sent, say=lambda facts: _said(request, self._quirks, facts))
+
+    def _of_form(self, request: Request) -> Asked:
+        return Asked(request, request.dialect.name, request.dialect.requests, self._quirks.rename)
 
     def learn(self, request: Request, error: UpstreamError) -> Facts:
         """Return what an ``error`` within an answer, before anything of it, teaches of the model: see ``taught``."""
         request = self._without_overruled(request)
-        asked = Asked(request, request.dialect.name, request.dialect.requests, self._quirks.rename)
-        return learn(self.learnt, asked, error, lambda facts: _said(request, self._quirks, facts))
+        return learn(self.learnt, self._of_form(request), error, lambda facts: _said(request, self._quirks, facts))
 
     async def send(self, path: str, request: Request) -> UpstreamAnswer:
         """Post ``request`` to ``path`` (``embeddings``, ``audio/speech``); return its answer once it has begun.
@@ -375,7 +383,7 @@ class HttpUpstream:
         return UpstreamAnswer(status, headers, begun.beginning, connect_ms, headers_ms, begun.rest, self._secrets)
 
     async def _taken(self, head: Head, path: str, request: Request) -> "_Begun":
-        """Return how a request for ``path`` is answered; in another form, as of ``_accepted``."""
+        """Return how a request for ``path`` is answered, in the form that is known to be taken."""
         asked, model_is_said = Asked(request, path, _NOT_RACED), "{model}" not in path and bool(request.model)
 
         def say(facts: Facts) -> Sent:
@@ -489,7 +497,6 @@ class HttpUpstream:
         if asked:  # mostly none
             asked = {name: value for name, value in asked.items() if name.lower() not in fixed}
         sendings = request.sendings
-        sendings.number = 0  # it may have counted a refused request with another key
         sent = HttpRequest(head, checked(asked) if asked else (), body, once=request.once, sendings=sendings)
         response = await self._client.send(sent, request.connect_timeout_s)
         try:

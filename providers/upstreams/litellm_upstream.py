@@ -390,7 +390,8 @@ class LiteLLMUpstream:
         except BaseException:
             exchange.abort()
             raise
-        request.sendings.number, request.sendings.is_known = 1, True  # at least
+        request.sendings.number += 1  # at least
+        request.sendings.is_known = True
         return exchange
 
     async def send(self, path: str, request: Request) -> UpstreamAnswer:
@@ -417,7 +418,8 @@ class LiteLLMUpstream:
         except Exception as error:  # noqa: BLE001  # litellm raises whatever its many modules raise
             raise self._error(error, arguments, opened=False) from None
         headers_ms = (perf_counter() - started) * 1000
-        request.sendings.number, request.sendings.is_known = 1, True
+        request.sendings.number += 1
+        request.sendings.is_known = True
         body = response.model_dump_json(exclude_none=True).encode()
         return UpstreamAnswer(
             200, _headers(response), body, connect_ms=None, headers_ms=headers_ms, secrets=self._secrets

@@ -82,7 +82,10 @@ _OF_CALLS: Mapping[str, Any] = {
         str,
         f"The mode of its race: {', '.join(f'`{mode}`' for mode in Mode)}.",
     ),
-    "x-holeshot-launched": (str, "How many attempts were launched, those that ask again with another key included."),
+    "x-holeshot-launched": (
+        str,
+        "How many attempts were launched, those that ask again with another key or in another form included.",
+    ),
     "x-holeshot-upstream-request-id": (str, "The provider's id of its request."),
     "x-holeshot-dropped": (
         str,

@@ -125,18 +125,20 @@ def test_a_tally_is_read_back_from_what_attempts_added() -> None:
     assert (tally.late_events, tally.fair_censored) == ({medium: {7: 5.0}}, {medium: {6: 6.0}})
 
 
-def test_an_attempt_with_another_key_counts_as_the_one_whose_key_was_refused() -> None:
+@pytest.mark.parametrize("step", [Role.KEY, Role.FORM])
+def test_an_attempt_with_another_key_or_form_counts_as_the_one_that_was_refused(step: Role) -> None:
     late = {"a|1|l24": 1.0, "a|n": 1.0, "a|won": 1.0}
-    assert ended(Outcome.WON, role=Role.KEY, token_ms=80.0) == late
+    assert ended(Outcome.WON, role=step, token_ms=80.0) == late
     for counts_as in (Role.PRIMARY, Role.RACE, Role.EXPLORE):
         overtaken: dict[str, Any] = {"is_overtaken": True, "censored_at_ms": 40.0}
         first = ended(Outcome.LOST, number=1, role=counts_as, **overtaken)
-        assert ended(Outcome.LOST, number=2, role=Role.KEY, counts_as=counts_as, **overtaken) == first
-    assert ended(Outcome.WON, role=Role.KEY, counts_as=Role.FAILOVER, token_ms=80.0) == late
+        assert ended(Outcome.LOST, number=2, role=step, counts_as=counts_as, **overtaken) == first
+    assert ended(Outcome.WON, role=step, counts_as=Role.FAILOVER, token_ms=80.0) == late
 
 
-def test_a_refused_key_that_another_one_replaces_counts_nowhere() -> None:
-    for role in (Role.PRIMARY, Role.KEY, Role.HEDGE):
-        assert ended(Outcome.FAILED, number=1, role=role, error_kind="key_refused") == {}
-    watched: dict[str, Any] = {"is_overtaken": True, "audited": True, "error_kind": "key_refused"}
+@pytest.mark.parametrize(("step", "kind"), [(Role.KEY, "key_refused"), (Role.FORM, "form_refused")])
+def test_a_refused_key_or_form_that_another_one_replaces_counts_nowhere(step: Role, kind: str) -> None:
+    for role in (Role.PRIMARY, step, Role.HEDGE):
+        assert ended(Outcome.FAILED, number=1, role=role, error_kind=kind) == {}
+    watched: dict[str, Any] = {"is_overtaken": True, "audited": True, "error_kind": kind}
     assert ended(Outcome.FAILED, number=1, role=Role.PRIMARY, **watched) == {}

@@ -20,7 +20,7 @@ with sampled as (
     ) as is_late,
     not is_late and coalesce(is_overtaken, outcome = 'lost') and not (  -- exploring races are no random sample
       audited and (counted_role in ('explore', 'probe') or (counted_role = 'primary' and predicted_ms is null))
-    ) and coalesce(error_kind, '') <> 'key_refused' as is_beaten,
+    ) and coalesce(error_kind, '') not in {steps} as is_beaten,
     {broken} as has_broken,
     is_beaten and audited and (has_broken or {beaten}) as is_watched,
     has_broken and {own} and coalesce(error_kind, '') not in {no errors} as is_error,

@@ -62,8 +62,8 @@ tried as (
     select
       of_call.model as model,
       token_ms,
-      -- a primary whose keys were refused is the one with the last of them
-      coalesce(number = 1 or counts_as = 'primary', false) and coalesce(error_kind, '') <> 'key_refused' as is_first,
+      -- a primary whose keys or forms were refused is the one with the last of them
+      coalesce(number = 1 or counts_as = 'primary', false) and coalesce(error_kind, '') not in {steps} as is_first,
       {broken} as has_broken,
       coalesce(is_overtaken, false) as was_overtaken,
       audited and was_overtaken as is_audit,

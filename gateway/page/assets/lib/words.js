@@ -29,6 +29,7 @@ const ATTEMPT_ERRORS = {
   no_such_api: "the provider has no such API",
   rate_limited: "rate limited",
   key_refused: "one key was refused, so another was asked",
+  form_refused: "one form of the request was refused, so another was sent",
   bad_request: "the provider refused the request",
   server_error: "the provider's server failed",
   invalid_response: "the answer could not be read",

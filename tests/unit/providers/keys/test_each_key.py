@@ -10,7 +10,7 @@ from gateway.cli.live import _ask_for_a_token
 from gateway.fleet.models import Clocks, Deployment
 from providers.exchange.interface import Request, Upstream
 from providers.http.sendings import OfCall, SendCount
-from providers.keys.each import with_each_key
+from providers.keys.each import step_by_step
 from providers.keys.ring import KeyRing
 from providers.keys.rotation import RotatedKey
 from providers.refusals.errors import ErrorKind, UpstreamError
@@ -47,12 +47,12 @@ FIRST_KEYS: dict[str, Callable[[], Made]] = {
 
 async def stream(upstream: Upstream) -> object:
     request = Request("m", {})
-    return await with_each_key(lambda: upstream.stream(request), request.sendings)
+    return await step_by_step(lambda: upstream.stream(request), request.sendings)
 
 
 async def send(upstream: Upstream) -> object:
     request = Request("m", {})
-    return await with_each_key(lambda: upstream.send("embeddings", request), request.sendings)
+    return await step_by_step(lambda: upstream.send("embeddings", request), request.sendings)
 
 
 async def list_models(upstream: Upstream) -> object:
@@ -116,7 +116,7 @@ async def test_where_no_request_is_left_the_error_stays_and_says_so(first: str) 
     upstream, keys = FIRST_KEYS[first]()
     request = Request("m", {}, sendings=SendCount(of_call=OfCall(number=3, most=3)))
     with pytest.raises(UpstreamError) as raised:
-        await with_each_key(partial(upstream.stream, request), request.sendings)
+        await step_by_step(partial(upstream.stream, request), request.sendings)
     assert not raised.value.has_another_key
     assert raised.value.message.endswith("has made 3 requests, its max_requests)")
     assert [key.asked for key in keys] == [1, 0]
@@ -128,6 +128,6 @@ async def test_an_error_that_is_not_about_keys_is_the_last_and_the_next_request_
     request = Request("m", {})
     for asked in ([1, 1], [1, 2]):
         with pytest.raises(UpstreamError, match="down"):
-            await with_each_key(partial(upstream.stream, request), request.sendings)
+            await step_by_step(partial(upstream.stream, request), request.sendings)
         assert [key.asked for key in keys] == asked
         assert not request.sendings.tried

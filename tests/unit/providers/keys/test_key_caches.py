@@ -7,7 +7,7 @@ import pytest
 from msgspec import structs
 
 from providers.exchange.interface import Request
-from providers.keys.each import with_each_key
+from providers.keys.each import step_by_step
 from providers.keys.ring import CROWD, KEPT, WARM_S, Conversations, KeyRing
 from tests.unit.providers.keys.test_key_ring import KEYS, OneKey, ThreeKeys, left, limited, refused, three_keys
 
@@ -172,5 +172,5 @@ async def test_a_ring_of_one_usable_key_uses_it() -> None:
     keys[0].error = refused()
     for number in range(8):
         request = of(number)
-        await with_each_key(lambda: ring.stream(request), request.sendings)  # noqa: B023 - asked before the next round
+        await step_by_step(lambda: ring.stream(request), request.sendings)  # noqa: B023 - asked before the next round
     assert keys[1].asked == 8

@@ -11,7 +11,7 @@ from providers.dialects.dialect import Dialect
 from providers.dialects.wording import Loss
 from providers.exchange.interface import Apart, Exchange, Request, UpstreamAnswer
 from providers.http.sendings import SendCount
-from providers.keys.each import with_each_key
+from providers.keys.each import step_by_step
 from providers.keys.ring import TRY_REFUSED_EVERY_S, KeyRing
 from providers.models.listings import Listing
 from providers.refusals.error_bodies import headroom
@@ -141,7 +141,7 @@ class ThreeKeys:
         return self.ring._keys[key].refused(model)
 
     async def begin(self, request: Request = REQUEST) -> Exchange:
-        return await with_each_key(lambda: self.ring.stream(request), request.sendings)
+        return await step_by_step(lambda: self.ring.stream(request), request.sendings)
 
     async def ask(self, request: Request = REQUEST) -> Exchange:
         """Make a whole call, with one key after the other."""
@@ -295,7 +295,7 @@ async def test_a_model_that_makes_no_vectors_is_asked_for_answers_under_the_same
     for key in three_keys.keys:
         key.error = refused(403)
     with pytest.raises(UpstreamError, match="all 3 keys are refused"):
-        await with_each_key(lambda: three_keys.ring.send("embeddings", REQUEST), REQUEST.sendings)
+        await step_by_step(lambda: three_keys.ring.send("embeddings", REQUEST), REQUEST.sendings)
     for key in three_keys.keys:
         key.error = None
     await three_keys.ask()
@@ -370,7 +370,7 @@ async def test_a_ring_whose_provider_tells_nothing_tells_nothing(three_keys: Thr
 async def test_whole_answers_go_round_the_ring_too(three_keys: ThreeKeys) -> None:
     three_keys.keys[0].error = limited(5)
     three_keys.keys[1].headers = left(0.5)
-    answer = await with_each_key(lambda: three_keys.ring.send("embeddings", REQUEST), REQUEST.sendings)
+    answer = await step_by_step(lambda: three_keys.ring.send("embeddings", REQUEST), REQUEST.sendings)
     assert three_keys.asked == [1, 1, 0]
     assert headroom(answer.headers) == pytest.approx(0.5)
     await three_keys.ring.list_models()

@@ -5,7 +5,7 @@ from functools import partial
 import pytest
 
 from providers.exchange.interface import Request
-from providers.keys.each import with_each_key
+from providers.keys.each import step_by_step
 from providers.keys.rotation import TRY_NEW_EVERY_S, RotatedKey, Rotation, succeeded
 from providers.refusals.errors import ErrorKind, UpstreamError
 from tests.unit.providers.keys.test_key_ring import REQUEST, OneKey, limited, refused
@@ -35,7 +35,7 @@ class Keys:
     async def ask(self, request: Request = REQUEST) -> list[str]:
         """Return the keys that one request was sent with."""
         self.asked.clear()
-        await with_each_key(lambda: self.place.stream(request), request.sendings)
+        await step_by_step(lambda: self.place.stream(request), request.sendings)
         return list(self.asked)
 
 
@@ -137,7 +137,7 @@ def test_every_kind_of_request_goes_over_to_the_other_key() -> None:
             keys.refuse("new")
             match kind:
                 case "send":
-                    await with_each_key(partial(keys.place.send, "embeddings", REQUEST), REQUEST.sendings)
+                    await step_by_step(partial(keys.place.send, "embeddings", REQUEST), REQUEST.sendings)
                 case "fetch":
                     await keys.place.fetch("GET", "responses/1", [])
                 case _:

@@ -10,6 +10,7 @@ import { attemptOutcome, narrowedWords, roleWords } from "../../lib/words.js";
 import { scale } from "./scale.js";
 
 const SAME_MS = 0.5;
+const STEPS = new Set(["key_refused", "form_refused"]); // refusals after which the same deployment was asked again at once
 const STUB = 0.015; // of the axis: what is hatched before a cut
 
 /** Draw them. `nowMs` is the age of a call that runs, else null. */
@@ -26,9 +27,9 @@ export function timeline(call, attempts, nowMs) {
 
 /** What a race was worth against its first choice alone, as far as is known: `413 ms sooner than …`; null without an answer. */
 export function worthOf(call, attempts) {
-  const primary = lastKeyOf(attempts.find((each) => each.role === "primary"), attempts);
+  const primary = lastOf(attempts.find((each) => each.role === "primary"), attempts);
   if (!known(call.ttft_ms) || !primary) return null; // the row of one that is audited comes after its call's
-  const refused = attempts.filter((each) => each.error_kind === "key_refused");
+  const refused = attempts.filter((each) => STEPS.has(each.error_kind));
   if ((call.launched ?? attempts.length) - refused.length < 2) return `one attempt: nobody raced${call.narrowed ? ` (${narrowedWords(call.narrowed)})` : ""}`;
   const others = attempts.filter((each) => each !== primary && !refused.includes(each));
   const at = firstAt(primary);
@@ -43,10 +44,10 @@ export function worthOf(call, attempts) {
   return later.length ? `the first choice answered, ${ms(Math.max(0, Math.min(...later) - call.ttft_ms))} before the next` : "the first choice answered";
 }
 
-/** The attempt that repeats the request of this one with the last of the keys; itself, if its key was not refused. */
-function lastKeyOf(attempt, attempts) {
-  const next = attempt && attempts.find((each) => each.role === "key" && each.replaces === attempt.id);
-  return next ? lastKeyOf(next, attempts) : attempt;
+/** The attempt that repeats the request of this one with the last key and form; itself, if neither was refused. */
+function lastOf(attempt, attempts) {
+  const next = attempt && STEPS.has(attempt.error_kind) && attempts.find((each) => each.replaces === attempt.id);
+  return next ? lastOf(next, attempts) : attempt;
 }
 
 /** When an attempt had what can win its call, in ms of the call; null if it never had. */
