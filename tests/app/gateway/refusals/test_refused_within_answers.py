@@ -56,7 +56,7 @@ async def test_it_is_asked_once_more_and_at_once_from_then_on(
         ("primary", "failed"),
         ("primary", "won"),
     ]
-    assert {each["error_kind"] for each in rows} == {None, "bad_request"}
+    assert {each["error_kind"] for each in rows} == {None, "form_refused"}
 
 
 @pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
