@@ -15,7 +15,7 @@ from gateway.api.client import Client
 from gateway.api.context import CONTEXT, Context
 from gateway.core.calls import Level
 from gateway.core.reports import Reports, Table
-from gateway.limits import DOLLARS, Standing, level_of_key
+from gateway.limits import SUMMED, UTC_ZONE, Standing, level_of_key
 
 
 async def usage(request: web.Request) -> web.Response:
@@ -26,7 +26,7 @@ async def usage(request: web.Request) -> web.Response:
     reports = request.app[OPERATIONS].reports
     table = await reports.usage(query.window)
     clients = _clients(context)
-    spent = await reports.spent() if any(DOLLARS & each.limits.keys() for each in clients.values()) else {}
+    spent = await reports.spent() if any(SUMMED & each.limits.keys() for each in clients.values()) else {}
     rows = {row["client"]: row for row in table.rows}
     rows |= {name: {"client": name} for name in clients if name not in rows}
     used = (answers.Used(**row, limits=_limits(context, clients.get(name), spent)) for name, row in rows.items())
@@ -50,20 +50,21 @@ def _clients(context: Context) -> dict[str | None, Client]:
 def _limits(context: Context, client: Client | None, spent: Mapping[str | None, tuple[float, float]]) -> list[Standing]:
     if client is None:
         return []
-    return _stands(context, level_of_key(client.name, client.limits), spent.get(client.name))
+    zone = client.zone or context.settings.limits_zone
+    return _stands(context, level_of_key(client.name, client.limits, zone), spent.get(client.name))
 
 
 async def _teams(context: Context, reports: Reports) -> dict[str, list[Standing]]:
     """Return the configured teams, each with the used part of its limits."""
     teams = context.payers.teams
-    spent = await reports.spent_by_teams() if any(DOLLARS & each.limits.keys() for _, each in teams) else {}
+    spent = await reports.spent_by_teams() if any(SUMMED & each.limits.keys() for _, each in teams) else {}
     return {name: _stands(context, team, spent.get(name)) for name, team in teams}
 
 
 def _stands(context: Context, level: Level, spent: tuple[float, float] | None) -> list[Standing]:
     return [
         msgspec.structs.replace(each, used=max(each.used or 0.0, _spent(each.limit, spent)))
-        if each.limit in DOLLARS
+        if each.limit in SUMMED and level.zone == UTC_ZONE
         else each
         for each in context.limits.standings(level)
     ]

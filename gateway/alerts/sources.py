@@ -392,8 +392,9 @@ def _slowdowns_condition(found: Slowdown) -> Condition:
 # Clients, teams, models and end users that have spent most of their limit, and an installation that spends more than
 # expected.
 
-DAY, MONTH = "usd_per_day", "usd_per_month"
-_WORDS = {DAY: "today", MONTH: "this month"}
+HOUR, DAY, WEEK, MONTH, TOTAL = "usd_per_hour", "usd_per_day", "usd_per_week", "usd_per_month", "usd_total"
+_WORDS = {HOUR: "this hour", DAY: "today", WEEK: "this week", MONTH: "this month", TOTAL: "in all"}
+_SUMMED = (DAY, MONTH)  # of which the ledger's sums tell, in UTC
 _ALL_CLIENTS = "all"
 
 Spent = Mapping[str | None, tuple[float, float]]  # US dollars of this UTC day and month, by client
@@ -549,18 +550,20 @@ def _dollars(limits: Mapping[_Who, Mapping[str, float]]) -> dict[tuple[_Who, str
         (who, name): limit
         for who, named in limits.items()
         for name, limit in named.items()
-        if name in _WORDS and limit > 0
+        if name in _SUMMED and limit > 0
     }
 
 
 def _began(name: str, now: datetime) -> datetime:
     """Return when the window of a limit began."""
-    day = now.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
-    return day if name == DAY else day.replace(day=1)
+    hour = now.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
+    day = hour.replace(hour=0)
+    began = {HOUR: hour, DAY: day, WEEK: day - timedelta(days=day.weekday()), MONTH: day.replace(day=1)}
+    return began.get(name, datetime(2000, 1, 1, tzinfo=UTC))
 
 
 def _window(name: str, now: datetime) -> str:
-    return f"{now:%Y-%m-%d}" if name == DAY else f"{now:%Y-%m}"
+    return now.strftime({HOUR: "%Y-%m-%dT%H", DAY: "%Y-%m-%d", WEEK: "%G-W%V", MONTH: "%Y-%m"}.get(name, "total"))
 
 
 def _spending_sql(only: str, since: datetime) -> str:
@@ -571,6 +574,52 @@ from rollup_calls
 where minutes = 1440 and window_start >= {day(since)}{only}
 group by client, model
 order by cost_usd desc"""  # noqa: S608 - quoted
+
+
+class NearSource:
+    """Compares what clients, teams and models have spent, as this process knows it, where the sums do not tell.
+
+    The ledger's sums are of UTC days: of other zones, and of hours, weeks and totals they tell nothing.
+    """
+
+    kinds = (AlertKind.SPENDING,)
+
+    def __init__(
+        self,
+        near: Callable[[float], Sequence[tuple[str, str, str, float, float]]],
+        *,
+        share: Callable[[], float],
+        utc_now: Callable[[], datetime],
+    ) -> None:
+        """``near`` returns who has used this share of a limit: whose, the limit, its window, US dollars, the limit."""
+        self._near = near
+        self._share = share
+        self._utc_now = utc_now
+
+    async def conditions(self) -> Sequence[Condition]:
+        """Return one condition for each limit that is near."""
+        now = self._utc_now()
+        return [
+            Condition(
+                kind=AlertKind.SPENDING,
+                subject=f"{owner}/{name}/{window}",
+                severity=Severity.TICKET,
+                summary=f"{owner.replace(':', ' ', 1).capitalize()}: ${used_usd:.2f} spent {_WORDS[name]},"
+                f" of a limit of ${limit_usd:.2f}",
+                figures={"used_usd": round(used_usd, 6), "limit_usd": limit_usd, "limit": name},
+                sql=_evidence(owner, _began(name, now)),
+            )
+            for owner, name, window, used_usd, limit_usd in self._near(self._share())
+        ]
+
+
+def _evidence(owner: str, since: datetime) -> str:
+    kind, _, name = owner.partition(":")
+    if kind == "model":
+        return model_sql(name, since)
+    if kind == "team":
+        return team_sql(name, since)
+    return _spending_sql(f" and client = {text(name)}", since)
 
 
 # End users are many: those that have spent most of a limit are one alert, and another one when they are twice as many.
@@ -600,7 +649,7 @@ class EndUserSource:
         now, share = self._utc_now(), self._share()
         near = sorted(self._near(share), key=lambda each: each[2] / each[3], reverse=True)
         found: list[Condition] = []
-        for name in (DAY, MONTH):
+        for name, words in _WORDS.items():
             those = [each for each in near if each[1] == name]
             subjects = [f"end users/{name}/{_window(name, now)}/{2**power}" for power in range(len(those).bit_length())]
             named = ", ".join(f"{who} (${used:.2f} of ${limit:.2f})" for who, _, used, limit in those[:NAMED])
@@ -611,7 +660,7 @@ class EndUserSource:
                     subject=subject,
                     severity=Severity.TICKET,
                     summary=f"{len(those)} end {'user has' if len(those) == 1 else 'users have'} spent {share:.0%} of a"
-                    f" limit {_WORDS[name]}, or more: {named}{more}",
+                    f" limit {words}, or more: {named}{more}",
                     figures={"n": len(those), "limit": name},
                     sql=_END_USERS_SQL.format(since=instant(_began(name, now))),
                     covered_by=None if following is None else key_of(AlertKind.SPENDING, following),

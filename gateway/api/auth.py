@@ -333,6 +333,11 @@ class Admission:
         """The teams of all clients that have keys, by the client's name."""
         return {each.name: each.team for each in self._table.holders if each.name and each.team}
 
+    @property
+    def zones(self) -> dict[str, str]:
+        """The zones of all clients that have one of their own, by the client's name."""
+        return {each.name: each.zone for each in self._table.holders if each.name and each.zone}
+
     def reloaded(
         self,
         clients: Mapping[str, ClientSettings],

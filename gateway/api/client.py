@@ -29,6 +29,7 @@ class Client(msgspec.Struct, frozen=True):
     require: DataPolicy = DataPolicy()
     demanding: bool = False  # whether ``require`` has any requirement
     limits: Mapping[str, float] = {}  # by name: rpm, tpm, …
+    zone: str | None = None  # of their days, weeks and months; None: as all others'
     team: str | None = None  # its limits count the client's calls too
     end_user: str | None = None  # of all its calls; None: each request may name one
     priority: int = 0  # under overload, higher is served first
@@ -108,6 +109,7 @@ def client_of(name: str, settings: ClientSettings) -> Client:
         require=settings.require,
         demanding=settings.require != DataPolicy(),
         limits=settings.by_name,
+        zone=settings.limits_zone,
         team=settings.team,
         end_user=settings.end_user,
         priority=settings.priority,

@@ -86,9 +86,10 @@ class EndUsers:
     """The end users of one team, or of a client without one: their ids, and their limits."""
 
     def __init__(
-        self, scope: str, rules: EndUserSettings, secret: bytes, known: "dict[str, tuple[str, Level]]"
+        self, scope: str, rules: EndUserSettings, secret: bytes, known: "dict[str, tuple[str, Level]]", zone: str
     ) -> None:
         """``scope``: the owner of the account, the team or else the client. ``known``: the cache for all scopes."""
+        self._zone = zone
         self.header = rules.header
         self._scope = scope
         self._secret = secret
@@ -111,7 +112,7 @@ class EndUsers:
             known = scoped.encode(errors="surrogateescape")
             digest = hmac.digest(self._secret, b"holeshot end user " + known, "sha256")[:_ID_BYTES]
             end_user = urlsafe_b64encode(digest).decode()
-            level = level_of_end_user(self._scope, end_user, self._named.get(name, self._limits))
+            level = level_of_end_user(self._scope, end_user, self._named.get(name, self._limits), self._zone)
             found = self._known[scoped] = end_user, level
         return found
 
@@ -136,12 +137,13 @@ class Payers:
     """The configured teams and rules for end users."""
 
     def __init__(self, settings: Settings) -> None:
-        self._teams = {name: level_of_team(name, team.by_name) for name, team in settings.teams.items()}
+        self._zone = settings.limits_zone
+        self._teams = {name: level_of_team(name, team.by_name, self._zone) for name, team in settings.teams.items()}
         self._secret = signing_secret(settings).encode()
         self._end_users = settings.end_users
         self._ids: dict[str, tuple[str, Level]] = {}
         self._of_teams = {
-            name: EndUsers(self._teams[name].owner, rules, self._secret, self._ids)
+            name: EndUsers(self._teams[name].owner, rules, self._secret, self._ids, self._zone)
             for name, team in settings.teams.items()
             if (rules := team.end_users or settings.end_users) is not None
         }
@@ -162,7 +164,7 @@ class Payers:
         """
         scope = (level_of_key(client, {}) if team is None else level_of_team(team, {})).owner
         if scope not in self._names:
-            users = self._of_teams.get(team) if team is not None else self._of_keys(scope)
+            users = self._of_teams.get(team) if team is not None else self._of_keys(scope, self._zone)
             self._names[scope] = {} if users is None else users.named
         return self._names[scope].get(end_user)
 
@@ -207,17 +209,18 @@ class Payers:
         return known
 
     def _found(self, client: Client) -> tuple[Sequence[Level], EndUsers | None]:
-        own = level_of_key(client.name, client.limits)
+        zone = client.zone or self._zone
+        own = level_of_key(client.name, client.limits, zone)
         if client.team is not None:
             team = self._teams.get(client.team)
             if team is None:
                 raise KeyUnusable(f"the team {client.team!r} of this key is not configured; ask the operator")
             return (own, team), self._of_teams.get(client.team)
-        users = self._of_keys(own.owner)
+        users = self._of_keys(own.owner, zone)
         return (own,) if client.limits or users is not None else (), users
 
-    def _of_keys(self, scope: str) -> EndUsers | None:
-        return None if self._end_users is None else EndUsers(scope, self._end_users, self._secret, self._ids)
+    def _of_keys(self, scope: str, zone: str) -> EndUsers | None:
+        return None if self._end_users is None else EndUsers(scope, self._end_users, self._secret, self._ids, zone)
 
 
 def named_in(fields: Mapping[str, msgspec.Raw]) -> str | None:

@@ -379,7 +379,7 @@ def _terms_of(context: CallContext, call: Call, known: Decided, sent: ParsedRequ
         prefix=_prefix(sent.fields, sent, model, whose) if has_prefix else None,
         kind=own.kind,
         leased=seats.leased,
-        is_counted=bool(call.by.levels) or model.usd_per_day is not None,
+        is_counted=bool(call.by.levels or model.use_limits),
     )
 
 
@@ -482,14 +482,14 @@ async def _fitted_aside(context: CallContext, resolved: ResolvedModel, client_co
 
 def is_counted(call: Call, model: Model) -> bool:
     """Whether any limit counts the usage of the call."""
-    return bool(call.by.levels) or model.usd_per_day is not None
+    return bool(call.by.levels or model.use_limits)
 
 
 def limits_dollars(levels: Iterable[Level], model: Model) -> bool:
     """Whether any limit counts the operator's dollars of a call."""
     if model.is_free:
         return False
-    return model.usd_per_day is not None or any(not DOLLARS.isdisjoint(level.limits) for level in levels)
+    return model.has_dollars or any(not DOLLARS.isdisjoint(level.limits) for level in levels)
 
 
 def remember_prefix(context: CallContext, planned: PlannedCall, record: CallRecord) -> None:
@@ -571,7 +571,7 @@ def _conversation(
 def payer_of(planned: PlannedCall) -> Payer:
     """Return the model of ``planned`` as limits see it."""
     model = planned.model
-    return Payer(model.name, model.payer or model.name, model.usd_per_day, model.dearest)
+    return Payer(model.name, model.payer or model.name, model.use_limits, model.dearest, model.zone)
 
 
 def use_of(planned: PlannedCall) -> Use:

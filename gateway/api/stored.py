@@ -441,7 +441,7 @@ def _record_end(
         payer = Payer(begun.ran_as, begun.ran_as)
         with suppress(ApiError):  # a reload may have removed it
             model = context.fleet.find(begun.ran_as, adhoc=True)
-            payer = Payer(model.name, model.payer or model.name, model.usd_per_day, model.dearest)
+            payer = Payer(model.name, model.payer or model.name, model.use_limits, model.dearest, model.zone)
         more_usd = usd - begun.counted_usd
         context.limits.correct(begun.owners, payer, more_usd, since_s=begun.since_s, levels=levels)
     is_own = ended.learnt_as is None  # the operator's key has paid

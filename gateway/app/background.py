@@ -17,6 +17,7 @@ from gateway.alerts.sources import (
     BurnSource,
     EndUserSource,
     LedgerSource,
+    NearSource,
     SlowdownSource,
     Spenders,
     SpendingSource,
@@ -47,6 +48,7 @@ from gateway.ledger import (
     SqlProbeBook,
     TargetCounting,
 )
+from gateway.limits import UTC_ZONE
 from gateway.racing import Attempt, AttemptTasks
 from gateway.settings import AlertSettings, Settings
 from gateway.steering import Health
@@ -164,7 +166,7 @@ def _sources(
         others=(
             Spenders(
                 "team",
-                lambda: {name: each.limits for name, each in context().payers.teams},
+                lambda: {name: each.limits for name, each in context().payers.teams if each.zone == UTC_ZONE},
                 reports.spent_by_teams,
                 team_sql,
             ),
@@ -183,6 +185,12 @@ def _sources(
         utc_now=runtime.utc_now,
     )
     sources.append(CachedSource(of_end_users, every_s=_SQL_EVERY_S, clock=runtime.clock))
+
+    def near_of_others(share: float) -> Sequence[tuple[str, str, str, float, float]]:
+        return context().limits.near(share)
+
+    of_others = NearSource(near_of_others, share=lambda: current().spending_share, utc_now=runtime.utc_now)
+    sources.append(CachedSource(of_others, every_s=_SQL_EVERY_S, clock=runtime.clock))
     of_sql: list[Source] = []
     burns = BurnSource(reports.burns, least_bad=lambda: current().burn_least_bad)
     of_sql += [
@@ -199,7 +207,7 @@ def _sources(
 
 
 def _limits_of_models(context: Context) -> Mapping[str, Mapping[str, float]]:
-    models = context.settings.models
+    models = context.settings.models if context.settings.limits_zone == UTC_ZONE else {}
     return {name: {DAY: each.usd_per_day} for name, each in models.items() if each.usd_per_day is not None}
 
 
@@ -217,7 +225,9 @@ def _limits(context: Context) -> Mapping[str | None, Mapping[str, float]]:
     admission = context.admission
     if not admission.keys.table.is_required:
         return {None: admission.local.limits}
-    return {client.name: client.limits for client in admission.keys.table.holders}
+    zone = context.settings.limits_zone
+    clients = admission.keys.table.holders
+    return {client.name: client.limits for client in clients if (client.zone or zone) == UTC_ZONE}
 
 
 def slowdown_watch(database: Database, clock: SharedClock, metrics: Metrics, *, holder: str) -> Detection:

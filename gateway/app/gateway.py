@@ -50,6 +50,7 @@ from gateway.ledger import (
     own_signing_key,
     parse_url,
 )
+from gateway.limits import Zones
 from gateway.live.live import Live
 from gateway.memory.answers import AnswerMemory
 from gateway.memory.sealed import SealedAnswers
@@ -189,6 +190,7 @@ class Gateway:
             spending,
             teams=lambda: self.context.admission.teams,
             payer_of=lambda: self.context.fleet.payer_of,
+            zones=lambda: Zones(self.context.settings.limits_zone, self.context.admission.zones),
             has_answered=lambda: self.context.fleet.has_answered,
             unix_clock=shared.unix_clock,
             board_is_shared=self.redis_board is not None,
@@ -319,12 +321,12 @@ class Gateway:
         if self.context.admission.tokens is not None:
             self.context.admission.tokens.fetch()
         settings = self.context.settings
-        if settings.payers_with_dollars:
-            self._tasks.start(self._history.load_payers(whole_month=settings.months_of_payers))
-        if settings.counts_dollars and not await self._history.load_spending():
+        if settings.limits_of_payers:
+            self._tasks.start(self._history.load_payers(settings.limits_of_payers))
+        if settings.counts_use and not await self._history.load_spending():
             self._tasks.start(self._history.retry_spending())
             await asyncio.wait({self._tasks.start(self._history.count_spooled())}, timeout=SPOOL_WITHIN_S)
-        elif settings.counts_dollars and left is not None:
+        elif settings.counts_use and left is not None:
             await left.counted()
         await self.leases.start()
         if self.redis_board is not None:
@@ -475,15 +477,13 @@ class Gateway:
             # Do: Nothing.
             get_logger().info("configuration.logins_renewed", settings=renewed)
         self.tracing.configure(settings)
-        if settings.counts_dollars and not self.context.settings.counts_dollars:
-            self._tasks.start(self._history.retry_spending(after_s=0.0))
         before = self.context.settings
-        if (bool(settings.payers_with_dollars), settings.months_of_payers) > (
-            bool(before.payers_with_dollars),
-            before.months_of_payers,
-        ):
-            self._tasks.start(self._history.load_payers(whole_month=settings.months_of_payers))
+        is_of_other_zones = (settings.limits_zone, settings.zones) != (before.limits_zone, before.zones)
         self.context.settings = settings
+        if settings.counts_use and (is_of_other_zones or not before.counts_use):
+            self._tasks.start(self._history.retry_spending(after_s=0.0))
+        if settings.limits_of_payers and (is_of_other_zones or settings.limits_of_payers - before.limits_of_payers):
+            self._tasks.start(self._history.load_payers(settings.limits_of_payers))
         self.context.payers = Payers(settings)
         self.context.fleet = new
         self.context.intake.configure(settings.overload)

@@ -377,7 +377,9 @@ def add_budgets(
     metrics.read_series(
         MODEL_LIMIT,
         lambda: {
-            (name,): model.usd_per_day for name, model in fleet().configured.items() if model.usd_per_day is not None
+            (name,): limit
+            for name, model in fleet().configured.items()
+            if (limit := model.use_limits.get("usd_per_day")) is not None
         },
     )
     metrics.read_series(

@@ -1,7 +1,7 @@
 """The recorders of a gateway, combined to one ``Recorder``."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from math import hypot, inf, sqrt
 from statistics import median
@@ -14,12 +14,12 @@ from gateway.alerts.stated_models import StatedModels
 from gateway.api.stored_responses import InBackground
 from gateway.app.named_rows import NamedRows
 from gateway.core.attempts import AttemptRecord, AttemptStart, Outcome, Role, TokensSource
-from gateway.core.calls import Call, CallRecord, CallStart
+from gateway.core.calls import Call, CallRecord, CallStart, Used
 from gateway.core.prompt_classes import MeasuredApi, PromptClass
 from gateway.core.records import PROBES
 from gateway.core.tasks import end_if_cancelled
 from gateway.ledger import Ledger, LedgerError
-from gateway.limits import Leases, Limits, spent_by_owners, spent_by_payers, spent_by_quota
+from gateway.limits import Leases, Limits, Zones, began_s, spent_by_owners, used_by_quota
 from gateway.live.live import Live
 from gateway.racing import PausesByDeployment
 from gateway.steering import Spending, Steering
@@ -115,7 +115,7 @@ class Recorders:
             tracing.attempt_audited(attempt)
 
 
-# Loaded from the ledger at the start: the figures of the last day, and the spending of this day and month.
+# Loaded from the ledger at the start: the figures of the last day, and what was used in the windows of limits.
 
 _SUMS_PER_SLICE = 2000  # take some milliseconds of the event loop
 _SPENDING_RETRY_S = 10.0
@@ -141,10 +141,13 @@ class StartupHistory:
         teams: Callable[[], Mapping[str, str]],
         payer_of: Callable[[], Callable[[str], str]],
         unix_clock: Callable[[], float],
+        zones: Callable[[], Zones] = Zones,
         board_is_shared: bool = False,
         has_answered: Callable[[], Callable[..., None]] = lambda: lambda *_: None,
     ) -> None:
         """``teams`` returns the team of each client, by the client's name; ``payer_of`` that method of the fleet.
+
+        ``zones`` returns whose windows are of which zone.
 
         ``has_answered`` returns the fleet's method of this name, which is told the names that the ledger has.
         ``board_is_shared``: other replicas, or this one before, have the last minutes on a board in Redis.
@@ -156,7 +159,8 @@ class StartupHistory:
         self._by_quota: Mapping[str, float] = {}
         self._of_payers: Mapping[str, float] = {}
         self._in_background: Mapping[str, float] = {}
-        self._is_told = False  # by the database, what clients have spent
+        self._is_told = False  # by the database, what clients have used
+        self._zones = zones
         self._attempts: int | None = None
         self._teams = teams
         self._payer_of = payer_of
@@ -213,14 +217,15 @@ class StartupHistory:
             pauses.refill(await self._ledger.text_gaps())
 
     async def load_spending(self) -> bool:
-        """Load what was spent today and this month, so that a restart does not reset the limits.
+        """Load what was used in the windows that last, so that a restart does not reset the limits.
 
         Return whether the database answered.
         """
-        unix_s = self._unix_clock()  # before it answers: what it says may be of the day that ends meanwhile
+        unix_s, zones = self._unix_clock(), self._zones()  # before it answers: what it says may be of a day that ends
         try:
             async with asyncio.timeout(_SPENDING_TIMEOUT_S):
                 rows = await self._ledger.spent()
+                used = await self._ledger.used(began_s(zones, unix_s))
         except (LedgerError, TimeoutError) as error:
             # Event limits.not_recollected: What was spent before the start could not be read yet, so limits in dollars
             # may allow too much: of it only what rows in the spool have cost is counted.
@@ -233,19 +238,22 @@ class StartupHistory:
             return False
         payer_of = self._payer_of()
         self._is_told = True
-        self._by_quota = spent_by_quota(rows, unix_s, self._teams(), payer_of)
+        self._by_quota = used_by_quota(used, unix_s, self._teams(), payer_of, zones)
         self._count()
         self._spending.recollect(rows, unix_s, payer_of)
         return True
 
     async def count_spooled(self) -> None:
         """Let limits go on from what waits on disk. What the database tells later has that too, and replaces it."""
-        unix_s = self._unix_clock()
-        waiting = await self._ledger.spooled()
+        unix_s, zones = self._unix_clock(), self._zones()
+        waiting = await self._ledger.spooled(began_s(zones, unix_s))
         teams, payer_of = self._teams(), self._payer_of()
-        self._of_payers = self._of_payers or spent_by_payers(waiting.of_payers, unix_s, teams)
+        used: list[list[Used]] = [[], []]
+        for each in waiting.used:
+            used[each.team is not None or each.end_user is not None].append(each)
+        self._of_payers = self._of_payers or used_by_quota(used[True], unix_s, teams, payer_of, zones)
         if not self._is_told:
-            self._by_quota = spent_by_quota(waiting.spent, unix_s, teams, payer_of)
+            self._by_quota = used_by_quota(used[False], unix_s, teams, payer_of, zones)
             self._spending.recollect(waiting.spent, unix_s, payer_of)
         self._count()
 
@@ -260,20 +268,20 @@ class StartupHistory:
     def count_background(self, calls: Iterable[tuple[InBackground, float]]) -> None:
         """Let limits count so many US dollars for each response that ran in the background at the start."""
         each = [(begun.owners, begun.ran_as, usd, begun.since_s) for begun, usd in calls]
-        self._in_background = spent_by_owners(each, self._unix_clock(), self._payer_of())
+        self._in_background = spent_by_owners(each, self._unix_clock(), self._payer_of(), self._zones())
         self._count()
 
-    async def load_payers(self, *, whole_month: bool) -> None:
-        """Load what teams and end users have spent, until the database tells. Its rows are read: it may take seconds.
+    async def load_payers(self, names: Collection[str]) -> None:
+        """Load what teams and end users have used, until the database tells. Its rows are read: it may take seconds.
 
-        ``whole_month``: whether one of them has a limit in dollars for a month.
+        ``names``: the limits that one of them has.
         """
         self._payers_tried.clear()
         after_s = _SPENDING_RETRY_S
         while True:
-            unix_s = self._unix_clock()
+            unix_s, zones = self._unix_clock(), self._zones()
             try:
-                rows = await self._ledger.spent_by_payers(whole_month=whole_month)
+                rows = await self._ledger.used_by_payers(began_s(zones, unix_s, names))
             except LedgerError as error:
                 # Event limits.payers_not_recollected: What teams and end users had spent before the start could not be
                 # read yet, so their limits in dollars may allow too much. It is tried again.
@@ -281,7 +289,7 @@ class StartupHistory:
                 # keep fewer rows.
                 _log.warning("limits.payers_not_recollected", error=str(error))
             else:
-                self._of_payers = spent_by_payers(rows, unix_s, self._teams())
+                self._of_payers = used_by_quota(rows, unix_s, self._teams(), zones=zones)
                 self._count()
                 return
             finally:

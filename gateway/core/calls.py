@@ -59,6 +59,7 @@ class Level(msgspec.Struct, frozen=True, gc=False):
     whose: str
     limits: Mapping[str, float]
     is_of_body: bool = False
+    zone: str = "UTC"  # of the days, weeks and months that they count in
 
 
 TENANT = "tenant"  # the name in the ledger of every key that a client brings
@@ -514,25 +515,25 @@ class HourlySum(msgspec.Struct, frozen=True, gc=False):
 
 
 class Spent(msgspec.Struct, frozen=True, gc=False):
-    """What the calls of one client to one model have cost in the present UTC day and month, US dollars."""
+    """What racing has added to the calls of one client to one model in the present UTC day, US dollars."""
 
     client: str | None
     model: str
-    day_usd: float
-    month_usd: float
-    extra_usd: float = 0.0  # of the day's: what racing added, also by attempts for a fallback
-    model_usd: float = 0.0  # the day's of all attempts for this model, also as a fallback; only where client is None
-    lost_usd: float = 0.0  # the same of attempts that lost a race
+    day_usd: float  # of all its calls
+    extra_usd: float = 0.0  # what racing added, also by attempts for a fallback
+    lost_usd: float = 0.0  # of attempts for this model that lost a race; only where client is None
 
 
-class SpentByPayer(msgspec.Struct, frozen=True, gc=False):
-    """What calls with these tags have cost in the present UTC day and month, US dollars."""
+class Used(msgspec.Struct, frozen=True, gc=False):
+    """What one of those that have limits has used since an instant: a client, a team, an end user, or a model."""
 
-    client: str | None
-    team: str | None
-    end_user: str | None  # the hash of its name
-    day_usd: float
-    month_usd: float
+    since_s: float  # Unix seconds; -inf: ever
+    usd: float
+    tokens: float = 0.0
+    client: str | None = None
+    team: str | None = None  # of calls with these tags
+    end_user: str | None = None  # the hash of its name
+    model: str | None = None  # of all clients, also as a fallback
 
 
 class Recorder(Protocol):

@@ -84,7 +84,10 @@ def joined(models: Sequence[ModelSettings]) -> ModelSettings:
     daily = [model.race.usd_per_day for model in models if model.race.usd_per_day is not None]
     per_call = [model.race.extra_usd_per_call for model in models if model.race.extra_usd_per_call is not None]
     values = [model.race.value_usd_per_s for model in models if model.race.value_usd_per_s is not None]
-    all_calls = [model.usd_per_day for model in models if model.usd_per_day is not None]
+    of_use: dict[str, float] = {}
+    for model in models:
+        for name, limit in model.by_name.items():
+            of_use[name] = min(limit, of_use.get(name, limit))
     limits = {
         "budget": min(model.race.budget for model in models),
         "usd_per_day": min(daily, default=None),
@@ -98,7 +101,7 @@ def joined(models: Sequence[ModelSettings]) -> ModelSettings:
             "deployments": tuple({each.name: each for model in models for each in model.deployments}.values()),
             "race": first.race.model_copy(update=limits),
             "maximums": maximums,
-            "usd_per_day": min(all_calls, default=None),
+            **of_use,
         }
     )
 
@@ -110,7 +113,15 @@ NAMED_DIRECTLY = "\0direct"  # for deployments; no model is called so
 
 def who_pays(models: Mapping[str, ModelSettings]) -> str:
     """Return which of the ``models`` of a list pays for its calls: one with the strictest limit in dollars of them."""
-    return min(models, key=lambda name: (_limit(models[name].usd_per_day), _limit(models[name].race.usd_per_day)))
+    return min(models, key=lambda name: (_usd_a_day(models[name]), _limit(models[name].race.usd_per_day)))
+
+
+_PER_DAY = {"usd_per_hour": 24.0, "usd_per_day": 1.0, "usd_per_week": 1 / 7, "usd_per_month": 1 / 30, "usd_total": 1.0}
+
+
+def _usd_a_day(model: ModelSettings) -> float:
+    limits = model.by_name
+    return min((limits[name] * factor for name, factor in _PER_DAY.items() if name in limits), default=inf)
 
 
 class Part(msgspec.Struct, frozen=True):
@@ -183,7 +194,9 @@ class Resolver:
                 weights=weights,
                 canaries=canaries,
                 bills_losers=bills_losers,
-                usd_per_day=settings.usd_per_day,
+                use_limits=settings.by_name,
+                zone=self._settings.limits_zone,
+                has_dollars=bool(settings.in_dollars),
                 dearest=dearest,
                 fallbacks=settings.fallbacks,
                 fallback_after=settings.fallback_after,

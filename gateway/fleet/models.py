@@ -403,7 +403,9 @@ class Model(msgspec.Struct, frozen=True):
     weights: Mapping[str, float] = {}  # by deployment, those that are not 1
     canaries: Mapping[str, float] = {}  # the shares of canaries, by deployment
     bills_losers: frozenset[str] = frozenset()  # deployments that bill the whole answer after a disconnect
-    usd_per_day: float | None = None  # of all calls
+    use_limits: Mapping[str, float] = {}  # of all calls, in dollars and tokens
+    zone: str = "UTC"  # of the days, weeks and months that these count in
+    has_dollars: bool = False  # whether one of them is in dollars
     dearest: Price | None = None  # the highest known price, if another deployment's is unknown
     fallbacks: tuple[FallbackSettings, ...] = ()
     fallback_after: FallbackAfter = "auto"
@@ -430,9 +432,9 @@ class Model(msgspec.Struct, frozen=True):
         If all have, it spends nothing of the operator's dollars, and its own limits in dollars do not apply.
         ``is_free``: neither do its fallbacks.
         """
-        race, usd_per_day, dearest = self.race, self.usd_per_day, self.dearest
+        race, use_limits, dearest = self.race, self.use_limits, self.dearest
         if all(each.tenant is not None for each in deployments.values()):
-            usd_per_day = dearest = None
+            use_limits, dearest = {}, None
             if race.usd_per_day is not None or race.extra_usd_per_call is not None:
                 race = race.model_copy(update={"usd_per_day": None, "extra_usd_per_call": None})
 
@@ -450,7 +452,8 @@ class Model(msgspec.Struct, frozen=True):
             weights=kept(self.weights),
             canaries=kept(self.canaries),
             bills_losers=self.bills_losers & deployments.keys(),
-            usd_per_day=usd_per_day,
+            use_limits=use_limits,
+            has_dollars=self.has_dollars and bool(use_limits),
             dearest=dearest,
             common=Common.of(deployments.values()),
             tenant=tenant,

@@ -147,7 +147,7 @@ OF_A_WEEK = ("e2e", "itl", "call_ttft", "call_alone", "audit_alone", "explored_a
 WEEK_DAYS = 8
 # Limits in dollars go on from these after a start, and alerts read them: those of a month are needed.
 SPENDING = frozenset({"rollup_attempts", "rollup_calls", "rollup_tags", "rollup_wide_tags"})
-MONTH_DAYS = 31.0
+MONTH_DAYS = 32.0  # of any zone
 NAMES_KEPT = DAY  # beyond their end: a clock that is wrong may be set right until then
 MOST_NAMES = 1_000_000  # about 200 MB; of more the oldest go
 SUMMED = ("calls", "attempts")  # the tables whose rows are added up

@@ -1,6 +1,6 @@
-"""What the rows that wait on disk have cost: at a start while the database is away, limits go on from it."""
+"""What the rows that wait on disk have used: at a start while the database is away, limits go on from it."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from gateway.core.attempts import Outcome
-from gateway.core.calls import Spent, SpentByPayer
+from gateway.core.calls import Spent, Used
 from gateway.core.rules import BEATEN
 from gateway.ledger.folders import segment_numbers, segment_path
 
@@ -28,7 +28,10 @@ class _Call(msgspec.Struct, gc=False):
     started_at: datetime
     model: str
     client: str | None = None
+    answered_model: str | None = None
     tags: dict[str, str] = {}
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
     cost_usd: float | None = None
     duplicate_cost_usd: float | None = None
     attempts: tuple[_Attempt, ...] = ()
@@ -47,23 +50,28 @@ _decode = msgspec.json.Decoder(_Finished | _Audited).decode
 
 
 class Spooled:
-    """Sums of entries of the UTC day, and the UTC month, of ``now``."""
+    """Sums of entries: of the UTC day of ``now``, what racing added, and what was used since each of some instants."""
 
-    def __init__(self, now: datetime) -> None:
+    def __init__(self, now: datetime, since_s: Sequence[float] = ()) -> None:
         self._day = now.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
-        self._month = self._day.replace(day=1)
+        self._since_s = since_s
         self._spent: dict[tuple[str | None, str], list[float]] = {}
-        self._of_payers: dict[tuple[str | None, str | None, str | None], list[float]] = {}
+        # By client, team, end user and model: of the first three, or of the last.
+        self._used: dict[tuple[str | None, str | None, str | None, str | None], list[list[float]]] = {}
 
     @property
     def spent(self) -> list[Spent]:
-        """What clients and models have spent, as the ledger would tell it."""
+        """What racing has added, as the ledger would tell it."""
         return [Spent(client, model, *usd) for (client, model), usd in self._spent.items()]
 
     @property
-    def of_payers(self) -> list[SpentByPayer]:
-        """The same of teams and end users."""
-        return [SpentByPayer(*who, *usd) for who, usd in self._of_payers.items()]
+    def used(self) -> list[Used]:
+        """What clients, models, teams and end users have used, likewise."""
+        return [
+            Used(since_s, usd, tokens, *who)
+            for who, sums in self._used.items()
+            for since_s, (usd, tokens) in zip(self._since_s, sums, strict=True)
+        ]
 
     def read(self, lines: Iterable[bytes]) -> None:
         """Add the lines of a segment. What cannot be read is not counted: shipping sets it aside."""
@@ -76,43 +84,57 @@ class Spooled:
         if isinstance(entry, _Audited):
             for each in entry.attempts:
                 if each.model is not None and each.learnt_as is None:
-                    self._count(each.client, each.model, each.started_at, each.cost_usd or 0.0, 0.0)
+                    usd = each.cost_usd or 0.0
+                    self._count(each.client, each.model, each.started_at, usd, 0.0)
+                    self._use((each.client, None, None, None), each.started_at, usd)
                     self._count_attempt(each, each.model, each.started_at)
             return
         call, tags = entry.call, entry.call.tags
-        usd = call.cost_usd or 0.0
+        usd, tokens = call.cost_usd or 0.0, float((call.prompt_tokens or 0) + (call.completion_tokens or 0))
         self._count(call.client, call.model, call.started_at, usd, call.duplicate_cost_usd or 0.0)
+        self._use((call.client, None, None, None), call.started_at, usd, tokens)
+        self._use((None, None, None, call.answered_model or call.model), call.started_at, 0.0, tokens)
         for each in call.attempts:
             if each.learnt_as is None:
                 self._count_attempt(each, each.model or call.model, call.started_at)
-        payer = (call.client, tags.get("team"), tags.get("end_user"))
-        if payer[1:] != (None, None) and call.started_at >= self._month:
-            sums = self._of_payers.setdefault(payer, [0.0, 0.0])
-            sums[0] += usd if call.started_at >= self._day else 0.0
-            sums[1] += usd
+        team, end_user = tags.get("team"), tags.get("end_user")
+        if (team, end_user) != (None, None):
+            self._use((call.client, team, end_user, None), call.started_at, usd, tokens)
+
+    def _use(
+        self,
+        who: tuple[str | None, str | None, str | None, str | None],
+        at: datetime,
+        usd: float,
+        tokens: float = 0.0,
+    ) -> None:
+        sums = self._used.setdefault(who, [[0.0, 0.0] for _ in self._since_s])
+        at_s = at.timestamp()
+        for since_s, each in zip(self._since_s, sums, strict=True):
+            if at_s >= since_s:
+                each[0] += usd
+                each[1] += tokens
 
     def _count(self, client: str | None, model: str, at: datetime, usd: float, extra_usd: float) -> None:
-        if at >= self._month:
-            sums = self._spent.setdefault((client, model), [0.0] * 5)
-            sums[1] += usd
-            if at >= self._day:
-                sums[0] += usd
-                sums[2] += extra_usd
+        if at >= self._day:
+            sums = self._spent.setdefault((client, model), [0.0] * 3)
+            sums[0] += usd
+            sums[1] += extra_usd
 
     def _count_attempt(self, attempt: _Attempt, model: str, at: datetime) -> None:
         """Count an attempt among its model's, which are of no client."""
-        if at >= self._day and attempt.cost_usd:
-            sums = self._spent.setdefault((None, model), [0.0] * 5)
-            sums[3] += attempt.cost_usd
-            sums[4] += attempt.cost_usd if attempt.outcome in BEATEN else 0.0
+        usd = attempt.cost_usd or 0.0
+        self._use((None, None, None, model), at, usd)
+        if at >= self._day and usd and attempt.outcome in BEATEN:
+            self._spent.setdefault((None, model), [0.0] * 3)[2] += usd
 
 
-def spooled(spool_dir: Path, own: Path, now: datetime) -> Spooled:
+def spooled(spool_dir: Path, own: Path, now: datetime, since_s: Sequence[float]) -> Spooled:
     """Return the sums of all folders of ``spool_dir`` but ``own``; blocks, so call it in a thread.
 
     What is in the database already is among them: the sums are for a start that cannot ask it.
     """
-    found = Spooled(now)
+    found = Spooled(now, since_s)
     with suppress(OSError):
         for folder in sorted(spool_dir.iterdir()):
             if folder == own or folder.name.startswith(".") or not folder.is_dir():

@@ -2,11 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from math import inf
 from typing import Any, Protocol
 
 from sqlalchemy import Row, TextClause, text
 
-from gateway.core.calls import HourlySum, Spent, SpentByPayer
+from gateway.core.calls import HourlySum, Spent, Used
 from gateway.core.records import PROBES
 from gateway.ledger import folding, inserts, queries, retention
 from gateway.ledger.connections import (
@@ -20,6 +21,7 @@ from gateway.ledger.entries import Entry
 from gateway.ledger.errors import LedgerError, is_sqlite
 from gateway.ledger.reports.reader import words_of
 from gateway.ledger.turns import read_instant
+from gateway.ledger.used import TIMEOUT_S, used, used_by_payers
 from providers.dialects import DIALECTS
 
 # The hourly sums of each deployment, read at startup.
@@ -104,45 +106,33 @@ def _middle_s(window_start: datetime | str, minutes: int) -> float:
     return read_instant(window_start).timestamp() + minutes * 30.0
 
 
-# The spending of clients, read at startup: limits continue from it. The gateway counts its own calls itself, and the
-# database may have been unreachable until now, so the sums are of the time before its start: days, then hours of the
-# last day, then five minutes of the last hour. The five minutes in which it started count as a whole.
+# What racing has added today, read at startup: budgets of extra attempts go on from it. As for limits
+# (``used.py``) it is that of the time before the start.
 
-# A model's own dollars are those of its attempts, as a call's are also those of its fallbacks.
 _BEFORE = """
-window_start >= {month} and (
+window_start >= {day} and (
   (minutes = 1440 and window_start < {last_day})
   or (minutes = 60 and window_start >= {last_day} and window_start < {last_hour})
   or (minutes = 5 and window_start >= {last_hour} and window_start <= {until})
 )
 """
 _SPENT_QUERY = f"""
-with of_calls as (
-  select client, model, window_start, {{usd}} as usd, {{extra_usd}} as extra_usd
+with spent as (
+  select client, model, {{usd}} as day_usd, {{extra_usd}} as extra_usd, null as lost_usd
   from rollup_calls where {_BEFORE}
-),
-of_attempts as (
-  select s.model, r.cost_usd as usd, r.wasted_cost_usd as lost_usd
+  union all
+  select '', s.model, null, null, r.wasted_cost_usd
   from rollup_attempts as r join rollup_series as s on s.id = r.series_id
-  where s.api <> '{PROBES}' and window_start >= {{day}} and {_BEFORE}
-),
-spent as (
-  select client, model, usd as month_usd, case when window_start >= {{day}} then usd end as day_usd,
-         case when window_start >= {{day}} then extra_usd end as extra_usd, null as model_usd, null as lost_usd
-  from of_calls
-  union all select '', model, null, null, null, usd, lost_usd from of_attempts
+  where s.api <> '{PROBES}' and {_BEFORE}
 )
-select client, model, coalesce(sum(day_usd), 0), coalesce(sum(month_usd), 0), coalesce(sum(extra_usd), 0),
-       coalesce(sum(model_usd), 0), coalesce(sum(lost_usd), 0)
+select client, model, coalesce(sum(day_usd), 0), coalesce(sum(extra_usd), 0), coalesce(sum(lost_usd), 0)
 from spent
-where month_usd is not null or model_usd is not null
 group by client, model
 """  # noqa: S608 - our own values
-TIMEOUT_S = 10.0
 
 
 async def spent(database: Database, now: datetime, until: datetime) -> list[Spent]:
-    """Return the spending ``until`` then in the UTC day, and the UTC month, of ``now``.
+    """Return what racing had added ``until`` then in the UTC day of ``now``.
 
     Raises:
         LedgerError: the database is away, or has no sums.
@@ -151,54 +141,13 @@ async def spent(database: Database, now: datetime, until: datetime) -> list[Spen
     now = now.astimezone(UTC)
     until = min(now, until.astimezone(UTC))
     day, hour = now.replace(hour=0, minute=0, second=0, microsecond=0), until.replace(minute=0, second=0, microsecond=0)
-    instants = {"day": day, "month": day.replace(day=1), "last_day": hour.replace(hour=0), "last_hour": hour}
+    instants = {"day": day, "last_day": hour.replace(hour=0), "last_hour": hour}
     words = words_of(database)
     written = {name: words.window(instant) for name, instant in (instants | {"until": until}).items()}
     usd, extra_usd = words.paid("cost_usd"), words.paid("duplicate_cost_usd")
     sql = _SPENT_QUERY.format(**written, usd=usd, extra_usd=extra_usd)
     result = await queries.run(database, sql, timeout_s=TIMEOUT_S)
     return [Spent(client or None, model, *(float(usd) for usd in amounts)) for client, model, *amounts in result.rows]
-
-
-# What teams and end users have spent. The sums are by single tags, and of days with many end users there are none: the
-# rows are read.
-MOST_PAYERS = 50_000  # those that have spent most; each is some hundred bytes of memory
-_PAYERS_QUERY = """
-select client, {team} as team, {end_user} as end_user,
-  coalesce(sum(case when started_at >= {day} then cost_usd end), 0) as day_usd, sum(cost_usd) as month_usd
-from calls
-where started_at >= {since} and started_at < {until} and cost_usd > 0 and ({team} is not null or {end_user} is not null)
-group by 1, 2, 3
-order by month_usd desc
-limit {most}
-"""
-
-
-async def spent_by_payers(
-    database: Database, now: datetime, until: datetime, *, whole_month: bool
-) -> list[SpentByPayer]:
-    """Return what calls of teams and end users have cost ``until`` then in the UTC day of ``now``, and its month.
-
-    ``whole_month``: else only the day's are read, of which there are fewer.
-
-    Raises:
-        LedgerError: the database is away, or its schema is older.
-
-    """
-    day = now.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
-    words = words_of(database)
-    sql = _PAYERS_QUERY.format(
-        team=words.tag("team"),
-        end_user=words.tag("end_user"),
-        day=words.instant(day),
-        since=words.instant(day.replace(day=1) if whole_month else day),
-        until=words.instant(until),
-        most=MOST_PAYERS,
-    )
-    result = await queries.run(database, sql, timeout_s=TIMEOUT_S)
-    return [
-        SpentByPayer(client, team, user, float(of_day), float(usd)) for client, team, user, of_day, usd in result.rows
-    ]
 
 
 async def ledger_id(database: Database) -> str | None:
@@ -305,15 +254,23 @@ class Store(Protocol):
         """
 
     async def spent(self, now: datetime, until: datetime) -> list[Spent]:
-        """Return the spending of clients today and this month, ``until`` then.
+        """Return what racing has added today, ``until`` then.
 
         Raises:
             LedgerError: it cannot be read.
 
         """
 
-    async def spent_by_payers(self, now: datetime, until: datetime, *, whole_month: bool) -> list[SpentByPayer]:
-        """Return the spending of teams and end users today, and where ``whole_month`` this month, ``until`` then.
+    async def used(self, since_s: Sequence[float], until: datetime) -> list[Used]:
+        """Return what clients and models have used since each instant (-inf: ever), ``until`` then.
+
+        Raises:
+            LedgerError: it cannot be read.
+
+        """
+
+    async def used_by_payers(self, since_s: Sequence[float], until: datetime) -> list[Used]:
+        """Return what teams and end users have used since each instant (-inf: ever), ``until`` then.
 
         Raises:
             LedgerError: it cannot be read.
@@ -399,13 +356,20 @@ class SqlStore:
         return await lately(self._database, now, until)
 
     async def spent(self, now: datetime, until: datetime) -> list[Spent]:
-        """Return the spending of clients, also if the previous gateway was killed with rows that are in no sum."""
+        """Return what racing has added, also if the previous gateway was killed with rows that are in no sum."""
         await self.fold_all()
         return await spent(self._database, now, until)
 
-    async def spent_by_payers(self, now: datetime, until: datetime, *, whole_month: bool) -> list[SpentByPayer]:
-        """Return the spending of teams and end users, from rows."""
-        return await spent_by_payers(self._database, now, until, whole_month=whole_month)
+    async def used(self, since_s: Sequence[float], until: datetime) -> list[Used]:
+        """Return what clients and models have used, likewise."""
+        await self.fold_all()
+        return await used(self._database, since_s, until)
+
+    async def used_by_payers(self, since_s: Sequence[float], until: datetime) -> list[Used]:
+        """Return what teams and end users have used, from rows, and of totals from sums."""
+        if -inf in since_s:
+            await self.fold_all()
+        return await used_by_payers(self._database, since_s, until)
 
     async def text_gaps(self, now: datetime) -> dict[str, list[float]]:
         """Return how long streams paused within their text."""

@@ -8,6 +8,7 @@ the call's winner. A sum of nothing known stays null; all others begin at 0.
 from collections.abc import Collection, Mapping, Sequence
 
 from gateway.core import rules
+from gateway.core.records import PROBES
 from gateway.ledger.reports.reader import Words, conditions, has_failed, listed
 
 _RULES = conditions("f.")
@@ -68,6 +69,9 @@ def _known(total: str, condition: str) -> str:
     return f"coalesce(sum({total}) filter (where {condition}), 0)"
 
 
+TOKENS = "coalesce(f.prompt_tokens, 0) + coalesce(f.completion_tokens, 0)"
+
+
 # By column of rollup_attempts.
 ATTEMPTS = {
     "n": "count(*)",
@@ -99,6 +103,7 @@ ATTEMPTS = {
     "wasted_cost_low_usd": f"sum(coalesce(f.cost_low_usd, f.cost_usd)) filter (where {LOST} and {OWN})",
     "wasted_cost_high_usd": f"sum(coalesce(f.cost_high_usd, f.cost_usd)) filter (where {LOST} and {OWN})",
     "n_wasted_unpriced": _count(f"{LOST} and {UNPRICED} and {OWN}"),
+    "won_tokens": f"sum({TOKENS}) filter (where f.outcome = 'won')",
 }
 # By column of rollup_calls: those of calls, and below those of their attempts.
 CALLS = {
@@ -235,7 +240,7 @@ def _changed_by(revision: str) -> dict[str, str]:
 
 
 # By sum the revision of the schema that added it, if not the first; and by revision what was added up before it.
-SINCE: dict[str, str] = {"all_cost_usd": "0053"}
+SINCE: dict[str, str] = {"all_cost_usd": "0053", "won_tokens": "0062"}
 BEFORE = {
     "0047": {
         f"race_duplicate_{name}": f"sum({usd}) filter (where {ADDED_BEFORE} and {OWN})"
@@ -257,6 +262,9 @@ BEFORE = {
 # of these instead, so that a client's ids in a tag cost no more than they did.
 MOST_VALUES = 1000
 MOST_PAIRS = 10_000
+# What each client, team, end user and model has used in all. Clients name end users, so those beyond so many have none.
+TOTALS_SINCE = "0062"
+MOST_TOTALS = 100_000
 LONGEST_PAIR = 256  # characters, as the gateway takes them: a key of an index has an end
 
 # How an attempt, and a client's share of a model, are found among the series. A model's races are its clients'.
@@ -306,6 +314,7 @@ class Summing:
             self._add_up("rollup_calls", ("client", "model"), sums, self._by_client(fresh, sums)),
             self._histograms(points),
             *self._tags(fresh),
+            *self._totals(self._who("f"), "0", TOKENS, fresh),
         ]
 
     def of_attempts(self, fresh: str, called: str = "") -> list[str]:
@@ -320,6 +329,13 @@ class Summing:
             self._histograms(self._points(fresh, called)),
             self._add_up("rollup_calls", ("client", "model"), races, self._by_race(called, races)),
             *([self._add_up_by_tags(of_tags, self._by_tags(called, "c", of_tags))] if of_tags else ()),
+            *self._totals(self._who("c"), f"case when {OWN} then f.cost_usd else 0 end", "0", called),
+            *self._totals(
+                ("''", "''", "''", MODEL),
+                f"case when {OWN} and coalesce(f.api, '') <> '{PROBES}' then f.cost_usd else 0 end",
+                f"case when f.outcome = 'won' then {TOKENS} else 0 end",
+                fresh,
+            ),
         ]
 
     def of_races(self, called: str) -> str:
@@ -480,6 +496,35 @@ class Summing:
             f"{note} '' from {new_ones} group by day having {beyond} order by 2 on conflict do nothing",
             self._add_up_by_tags(sums, self._by_tags(fresh, "f", sums)),
         ]
+
+    def _who(self, call: str) -> tuple[str, str, str, str]:
+        """Return who has totals of a call: its client, with its team and end user."""
+        tags = f"{call}.tags" if self._words.is_postgres else f"case when json_valid({call}.tags) then {call}.tags end"
+        team, end_user = (
+            f"{tags} ->> '{name}'" if self._words.is_postgres else f"json_extract({tags}, '$.{name}')"
+            for name in ("team", "end_user")
+        )
+        return (f"coalesce({call}.client, '')", f"coalesce({team}, '')", f"coalesce({end_user}, '')", "''")
+
+    def _totals(self, who: Sequence[str], usd: str, tokens: str, rows: str) -> list[str]:
+        """Return what adds up what each has used in all."""
+        if self._revision < TOTALS_SINCE:
+            return []
+        keys = "client, team, end_user, model"
+        named = ", ".join(f"{each} as {name}" for each, name in zip(who, keys.split(", "), strict=True))
+        found = f"select {named}, coalesce({usd}, 0) as usd, coalesce({tokens}, 0) as tokens from {rows}"
+        there = " and ".join(f"t.{name} = each.{name}" for name in keys.split(", "))
+        is_kept = (
+            f"(each.end_user = '' or exists (select 1 from used_totals as t where {there}) "
+            f"or (select count(*) from used_totals) < {MOST_TOTALS})"
+        )
+        added = (
+            f"insert into used_totals ({keys}, usd, tokens) select {keys}, sum(each.usd), sum(each.tokens) "
+            f"from ({found}) as each where (each.usd > 0 or each.tokens > 0) and {is_kept} "
+            f"group by {keys} order by {keys} on conflict ({keys}) do update set "
+            "usd = used_totals.usd + excluded.usd, tokens = used_totals.tokens + excluded.tokens"
+        )
+        return [added]
 
     def _tagged(self, rows: str, call: str) -> tuple[str, str]:
         """Return the day of a call among ``rows``, and what yields it with each of its tags."""

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from gateway.core.attempts import AttemptRecord
-from gateway.core.calls import CallRecord, CallStart, HourlySum, Spent, SpentByPayer
+from gateway.core.calls import CallRecord, CallStart, HourlySum, Spent, Used
 from gateway.core.log import StandingFault
 from gateway.core.records import OutageRecord, RefusalRecord, StoredName
 from gateway.core.tasks import pause
@@ -561,7 +561,7 @@ class Ledger:
         return await self._pruner.text_gaps()
 
     async def spent(self) -> list[Spent]:
-        """Return the spending of clients today and this month when this process began.
+        """Return what racing had added today when this process began.
 
         The spools of dead workers count: a started ledger waits until they are in SQL.
 
@@ -573,23 +573,29 @@ class Ledger:
         now = self.clock.now()
         return await self._store.spent(now, self._began(now))
 
-    async def spent_by_payers(self, *, whole_month: bool) -> list[SpentByPayer]:
-        """Return the spending of teams and end users when this process began, as ``spent``.
-
-        ``whole_month``: else only this day's is read.
+    async def used(self, since_s: Sequence[float]) -> list[Used]:
+        """Return what clients and models had used since each instant when this process began, as ``spent``.
 
         Raises:
             LedgerError: the database is away, or its schema is older.
 
         """
-        if self._tasks:
-            await self._adopted.wait()
-        now = self.clock.now()
-        return await self._store.spent_by_payers(now, self._began(now), whole_month=whole_month)
+        await self.adopted()
+        return await self._store.used(since_s, self._began(self.clock.now()))
 
-    async def spooled(self) -> Spooled:
-        """Return what the rows have cost that other processes left on this disk, also some that SQL has already."""
-        return await asyncio.to_thread(spooled, self._spool_dir, self._spool.folder, self.clock.now())
+    async def used_by_payers(self, since_s: Sequence[float]) -> list[Used]:
+        """Return what teams and end users had used since each instant when this process began, as ``spent``.
+
+        Raises:
+            LedgerError: the database is away, or its schema is older.
+
+        """
+        await self.adopted()
+        return await self._store.used_by_payers(since_s, self._began(self.clock.now()))
+
+    async def spooled(self, since_s: Sequence[float]) -> Spooled:
+        """Return what the rows have used that other processes left on this disk, also some that SQL has already."""
+        return await asyncio.to_thread(spooled, self._spool_dir, self._spool.folder, self.clock.now(), since_s)
 
     def _began(self, now: datetime) -> datetime:
         """Return when this process began, by the clock that says ``now``."""

@@ -8,9 +8,7 @@ from .limits import level_of_end_user as level_of_end_user
 from .limits import level_of_key as level_of_key
 from .limits import level_of_team as level_of_team
 from .limits import spent_by_owners as spent_by_owners
-from .limits import spent_by_payers as spent_by_payers
-from .limits import spent_by_quota as spent_by_quota
-from .quota import DOLLARS as DOLLARS
+from .limits import used_by_quota as used_by_quota
 from .quota import Leases as Leases
 from .quota import OwnShare as OwnShare
 from .quota import Slots as Slots
@@ -21,3 +19,8 @@ from .refusals import LimitReached as LimitReached
 from .shared_leases import USUAL as USUAL
 from .shared_leases import SharedLeases as SharedLeases
 from .shared_leases import Times as Times
+from .windows import DOLLARS as DOLLARS
+from .windows import SUMMED as SUMMED
+from .windows import UTC_ZONE as UTC_ZONE
+from .windows import Zones as Zones
+from .windows import began_s as began_s

@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 from math import inf
 
-from gateway.limits.quota import ROUNDING, WINDOWS, Quota
+from gateway.limits.quota import ROUNDING, Quota
+from gateway.limits.windows import UTC_ZONE, WINDOWS
 
 NAMES = {"rpm": "requests", "tpm": "tokens"}  # of limits that response headers tell, in OpenAI's words
 BEFORE_BODY = frozenset({"max_parallel", "rpm"})  # held before the body of a request is read
@@ -16,19 +17,25 @@ class Account:
         self.owner = owner  # "client:my-app", "team:research", "model:fast"
         self.above: tuple[str, ...] = ()  # of a client: the other owners charged for its last call (its team)
         self.limits: Mapping[str, float] = {}
+        self.zone = UTC_ZONE  # of its days, weeks and months
         self._quotas: dict[str, Quota] = {}
         # Of the current windows: all; those held before a request's body, and after it; those shown in headers.
         none: tuple[Quota, ...] = ()
         self.listed = self.before_body = self.after_body = self.header_quotas = none
         self.refused_by: Quota | None = None  # the quota that refused the last refused call
         self._replaced: dict[str, Quota] = {}  # of former windows: a wrong clock may be set back to them
+        self._quotas_end = False  # all windows at once, as the zone has changed
         self.since_s = self.until_s = -inf  # when the last of the windows began, and the first of them ends
 
-    def use(self, limits: Mapping[str, float]) -> None:
+    def use(self, limits: Mapping[str, float], zone: str = UTC_ZONE) -> None:
         """Apply these limits. If they differ, usage in the current windows still counts.
 
-        It also does for a limit that is removed for a while, except for usage in the meantime.
+        It also does for a limit that is removed for a while, except for usage in the meantime, and in another zone, for
+        a day, week or month of the same name.
         """
+        if zone != self.zone:
+            self.zone, self.until_s = zone, -inf
+            self._quotas_end = True
         if limits is self.limits or limits == self.limits:
             self.limits = limits  # the next comparison is one of identity
             return
@@ -56,15 +63,21 @@ class Account:
         """Begin the windows around ``unix_s``."""
         for name, limit in self.limits.items():
             quota = self._quotas.get(name)
-            if quota is None or not _is_in(quota, unix_s):
+            if quota is None or self._quotas_end or not _is_in(quota, unix_s):
+                window = WINDOWS[name](unix_s, self.zone)
+                if quota is not None and quota.window.name == window.name:
+                    quota.window = window  # of another zone
+                    continue
                 before = self._replaced.get(name)
-                if before is not None and _is_in(before, unix_s):
+                if before is not None and before.window.name == window.name:
+                    before.window = window
                     before.set_limit(limit)
                     self._quotas[name] = before
                 else:
-                    self._quotas[name] = Quota(self.owner, name, limit, WINDOWS[name](unix_s))
+                    self._quotas[name] = Quota(self.owner, name, limit, window)
                 if quota is not None:
                     self._replaced[name] = quota
+        self._quotas_end = False
         self.listed = tuple(self._quotas[name] for name in self.limits)
         self.before_body = tuple(quota for quota in self.listed if quota.name in BEFORE_BODY)
         self.after_body = tuple(quota for quota in self.listed if quota.name not in BEFORE_BODY)

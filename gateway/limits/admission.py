@@ -9,8 +9,9 @@ from math import inf
 from gateway.core.calls import Level
 from gateway.core.tasks import pause
 from gateway.limits.accounts import Account
-from gateway.limits.quota import DOLLARS, LEAST_USD, Leases, Quota
+from gateway.limits.quota import LEAST_USD, Leases, Quota
 from gateway.limits.refusals import LimitHeld, limit_reached
+from gateway.limits.windows import DOLLARS
 
 LINE_S = 30.0  # a call waits so long in line at most: less than proxies wait for the head of an answer
 PATIENCE_S = 0.05  # a call with an empty lease waits for a larger one
@@ -18,8 +19,8 @@ MOST_WAITING = 64  # calls in one line; further ones are refused at once
 ASKS_AGAIN_S = 0.2  # after which the first in line asks again: calls of other processes end without a word to this one
 MOST_WAITS = 4  # of a call, each for all leases that are too small then
 
-# The quotas of an account to be held, and their level. The amounts, by name, are the same at each level: one request,
-# and the tokens and dollars of one call.
+# The quotas of an account to be held, and their level. The amounts, by what a quota counts, are the same at each level:
+# one request, and the tokens and dollars of one call.
 Wanted = tuple[Account, Sequence[Quota], Level]
 
 
@@ -119,7 +120,9 @@ class Admission:
                     return
                 quota, amount, account, level = (refusing or short)[0]
                 least = amount - quota.beyond_of(amount, beyond_usd)
-                error = limit_reached(quota, level.whose, self._unix_clock(), of_model=of_model, amount=least)
+                error = limit_reached(
+                    quota, level.whose, self._unix_clock(), of_model=of_model, amount=least, most=amount
+                )
                 if not isinstance(error, LimitHeld):
                     account.refused_by = quota
                 raise error
@@ -132,17 +135,17 @@ def hold(wanted: Sequence[Wanted], amounts: Mapping[str, float]) -> None:
     """Hold the amounts, whatever is left."""
     for _, quotas, _ in wanted:
         for quota in quotas:
-            quota.latest = amount = amounts[quota.name]
+            quota.latest = amount = amounts[quota.counts]
             quota.held += amount
 
 
 def settle(held: Sequence[Wanted], amounts: Mapping[str, float], used: Mapping[str, float]) -> None:
-    """Replace held amounts by used ones, both by name."""
+    """Replace held amounts by used ones, both by what a quota counts."""
     for _, quotas, _ in held:
         for quota in quotas:
-            name = quota.name
-            quota.held -= amounts[name]
-            quota.used += used[name]
+            counts = quota.counts
+            quota.held -= amounts[counts]
+            quota.used += used[counts]
 
 
 def is_left_beside(wanted: Sequence[Wanted], held_usd: float) -> bool:
@@ -174,7 +177,7 @@ def _held(
     """
     for _, quotas, _ in wanted:
         for quota in quotas:
-            if not quota.has(amount := amounts[quota.name], now_s):
+            if not quota.has(amount := amounts[quota.counts], now_s):
                 if beyond_usd is None or not quota.lease.is_share:
                     return False
                 if not quota.has(amount - quota.beyond_of(amount, beyond_usd), now_s):
@@ -189,8 +192,8 @@ def _short(
     """Yield the quotas with less than the amount left, with the amount, the account and the level."""
     for account, quotas, level in wanted:
         for quota in quotas:
-            if not quota.has(amounts[quota.name], now_s):
-                yield quota, amounts[quota.name], account, level
+            if not quota.has(amounts[quota.counts], now_s):
+                yield quota, amounts[quota.counts], account, level
 
 
 def _is_denied(quota: Quota, now_s: float) -> bool:

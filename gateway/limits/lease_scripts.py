@@ -14,15 +14,6 @@ import msgspec
 
 from gateway.limits.quota import Quota, Slots
 
-EXPIRY_S = {
-    "rpm": 300,
-    "tpm": 300,
-    "max_parallel": 300,
-    "usd_per_day": 3 * 86_400,
-    "usd_per_month": 35 * 86_400,
-    "max_in_flight_fleet": 300,
-}
-
 PROCESSES_KEY = "holeshot:limits:processes"
 
 # KEYS[1]: a hash of all processes, and ``known``: their number, counted again in each fifteenth of ``process_s``.

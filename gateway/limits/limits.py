@@ -7,27 +7,31 @@ cost. While nothing is left beside that, calls wait in line for one that ends (`
 after another. A limit of tokens can be exceeded by the running calls' usage beyond their holds.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from math import inf
 
 import msgspec
 
 from gateway.core.attempts import AttemptRecord, Outcome, TokensSource
-from gateway.core.calls import CallRecord, Level, Spent, SpentByPayer
+from gateway.core.calls import CallRecord, Level, Used
 from gateway.limits.accounts import BEFORE_BODY, Account
 from gateway.limits.admission import Admission, Wanted, is_left_beside, settle, without_dollars
 from gateway.limits.admission import hold as hold_all
-from gateway.limits.quota import (
-    DOLLARS,
-    MINUTE_S,
-    ROUNDING,
-    WINDOWS,
-    Leases,
-    Quota,
-    day,
-    month,
-)
+from gateway.limits.quota import ROUNDING, Leases, Quota
 from gateway.limits.refusals import LargerThanLimit, LimitHeld, limit_reached, rate_headers
+from gateway.limits.windows import (
+    COUNTS,
+    DOLLARS,
+    IN_UTC,
+    MINUTE_S,
+    SUMMED,
+    TOKENS,
+    USD,
+    UTC_ZONE,
+    WINDOWS,
+    Zones,
+    names_since,
+)
 from providers import Price, cost_usd
 
 # The owners of accounts, and the levels whose limits count a call.
@@ -35,7 +39,7 @@ from providers import Price, cost_usd
 
 def owner_of_client(client: str | None) -> str:
     """Return the owner of a client's account; None: local programs, if no clients are configured."""
-    return "anonymous" if client is None else f"client:{client}"
+    return "anonymous" if client is None else f"{_CLIENT}{client}"
 
 
 def owner_of_team(team: str) -> str:
@@ -48,21 +52,22 @@ def owner_of_model(model: str) -> str:
     return f"model:{model}"
 
 
-def level_of_key(client: str | None, limits: Mapping[str, float]) -> Level:
+def level_of_key(client: str | None, limits: Mapping[str, float], zone: str = UTC_ZONE) -> Level:
     """Return the level of a key, whose account is its client's; None: of local programs."""
-    return Level(owner_of_client(client), "this gateway" if client is None else "this key", limits)
+    return Level(owner_of_client(client), "this gateway" if client is None else "this key", limits, zone=zone)
 
 
-def level_of_team(team: str, limits: Mapping[str, float]) -> Level:
+def level_of_team(team: str, limits: Mapping[str, float], zone: str = UTC_ZONE) -> Level:
     """Return the level of all keys of a team."""
-    return Level(owner_of_team(team), f"the team {team!r}", limits)
+    return Level(owner_of_team(team), f"the team {team!r}", limits, zone=zone)
 
 
-def level_of_end_user(scope: str, end_user: str, limits: Mapping[str, float]) -> Level:
+def level_of_end_user(scope: str, end_user: str, limits: Mapping[str, float], zone: str = UTC_ZONE) -> Level:
     """Return the level of an end user of a team or key: ``scope`` is its owner."""
-    return Level(f"{_END_USER}{scope}:{end_user}", "this end user", limits, is_of_body=True)
+    return Level(f"{_END_USER}{scope}:{end_user}", "this end user", limits, is_of_body=True, zone=zone)
 
 
+_CLIENT = "client:"
 _END_USER = "user:"
 MOST_END_USERS = 10_000  # with their own account in a process; further ones of a team or key share one
 
@@ -75,8 +80,9 @@ class Payer(msgspec.Struct, frozen=True):
 
     model: str
     owner: str
-    usd_per_day: float | None = None
+    limits: Mapping[str, float] = {}  # in dollars and tokens
     dearest: Price | None = None  # counts for attempts at deployments without a price; None: all have one, or none has
+    zone: str = UTC_ZONE
 
 
 class Use(msgspec.Struct, frozen=True):
@@ -123,7 +129,7 @@ class _Hold(msgspec.Struct):
     mine: "Sequence[Wanted]"
     amounts: Mapping[str, float]  # of ``mine``
     begun: Begun | None
-    models: dict[str, tuple[Quota, float] | None]
+    models: "dict[str, tuple[Wanted, Mapping[str, float]] | None]"
 
 
 class Standing(msgspec.Struct, frozen=True):
@@ -136,7 +142,7 @@ class Standing(msgspec.Struct, frozen=True):
 
 
 _ONE_REQUEST: Mapping[str, float] = {"rpm": 1.0, "max_parallel": 1.0}
-_NOTHING: Mapping[str, float] = dict.fromkeys(("rpm", "tpm", "max_parallel", *DOLLARS), 0.0)
+_NOTHING: Mapping[str, float] = dict.fromkeys(COUNTS.values(), 0.0)
 _COUNTED: Mapping[str, float] = {**_NOTHING, "rpm": 1.0}
 
 
@@ -172,7 +178,7 @@ class Limits:
             if account is not None and (quota := account.refused_by) is not None:
                 if (not spends and quota.name in DOLLARS) or (is_begun and quota.name in BEFORE_BODY):
                     continue
-                account.use(level.limits)
+                account.use(level.limits, level.zone)
                 unix_s = self._unix_clock()
                 if quota in account.quotas(unix_s) and quota.is_exhausted(self._clock()):
                     raise limit_reached(quota, level.whose, unix_s)
@@ -198,7 +204,7 @@ class Limits:
                 if quota.name in DOLLARS:  # what running calls hold may be waited for
                     amount, left = quota.least_of(least.usd) if least.usd else 0.0, quota.unspent
                 else:
-                    amount, left = least.prompt_tokens if quota.name == "tpm" else 0.0, quota.left
+                    amount, left = least.prompt_tokens if quota.name in TOKENS else 0.0, quota.left
                 if amount > left + ROUNDING:
                     raise limit_reached(quota, level.whose, unix_s, amount=amount)
 
@@ -268,7 +274,7 @@ class Limits:
                 quotas = account.listed if begun is None or level.is_of_body else account.after_body
                 mine.append((account, quotas, level))
             usd = use.held_usd
-            amounts = {**_ONE_REQUEST, "tpm": use.tokens, "usd_per_day": usd, "usd_per_month": usd}
+            amounts = {"rpm": 1.0, "max_parallel": 1.0, "tokens": use.tokens, "usd": usd}
             if not spends:
                 mine = without_dollars(mine)
             wanted = without_dollars(mine) if is_free and not usd else mine
@@ -276,7 +282,7 @@ class Limits:
             mine[0][0].above = (levels[1].owner,) if len(levels) > 1 and not levels[1].is_of_body else ()  # the team
             headers = rate_headers(header_quotas, unix_s)
         hold = _Hold(mine, amounts, begun, {})
-        if payer.usd_per_day is not None or payer.dearest is not None:
+        if payer.limits or payer.dearest is not None:
             try:
                 await self._hold_for_model(hold, payer, use, line_s)
             except BaseException:  # includes cancellation: its client may leave during the wait for a lease
@@ -294,16 +300,16 @@ class Limits:
 
         """
         hold = self._holds.get(call_id) or _Hold((), {}, None, {})
-        if (more_usd := use.held_usd - hold.amounts.get("usd_per_day", inf)) > 0:
+        if (more_usd := use.held_usd - hold.amounts.get(USD, inf)) > 0:
             dollars = [(each[0], [quota for quota in each[1] if quota.name in DOLLARS], each[2]) for each in hold.mine]
-            more = dict.fromkeys(DOLLARS, more_usd)
+            more = {USD: more_usd}
             try:
                 await self._admission.at_once(dollars, more, beyond_usd=min(more_usd, use.beyond_usd))
             except LimitHeld:  # perhaps by this call alone
-                if not use.most_usd or not is_left_beside(dollars, hold.amounts["usd_per_day"]):
+                if not use.most_usd or not is_left_beside(dollars, hold.amounts[USD]):
                     raise
                 hold_all(dollars, more)
-            hold.amounts = {**hold.amounts, **dict.fromkeys(DOLLARS, use.held_usd)}
+            hold.amounts = {**hold.amounts, USD: use.held_usd}
         await self._hold_for_model(hold, payer, use)
         self._holds[call_id] = hold
 
@@ -314,10 +320,12 @@ class Limits:
         unasked = 0.0 if self._leases.sees_all else None
         found = []
         for name, limit in limits.items():
-            quota, ends_s = quotas.get(name), WINDOWS[name](unix_s).ends_s
+            quota, window = quotas.get(name), WINDOWS[name](unix_s, level.zone)
             taken = None if quota is None else quota.taken
-            resets_in_s = None if ends_s == inf else round(ends_s - unix_s, 1)
-            found.append(Standing(name, limit, unasked if taken is None else taken, resets_in_s))
+            if taken is None:  # nobody has called here yet
+                taken = self._leases.recollected(f"{level.owner}:{name}:{window.name}") or unasked
+            resets_in_s = None if window.ends_s == inf else round(window.ends_s - unix_s, 1)
+            found.append(Standing(name, limit, taken, resets_in_s))
         return found
 
     def model_dollars(self) -> dict[str, float]:
@@ -327,7 +335,7 @@ class Limits:
             name: quota.expected_left
             for name, account in self._models.items()
             for quota in account.quotas(unix_s)
-            if quota.taken is not None
+            if quota.name == "usd_per_day" and quota.taken is not None
         }
 
     def client_dollars(self) -> list[tuple[str, float]]:
@@ -356,13 +364,30 @@ class Limits:
             if quota.name in DOLLARS and 0.0 < share * quota.limit <= quota.elsewhere.used + quota.used
         ]
 
+    def near(self, share: float) -> list[tuple[str, str, str, float, float]]:
+        """Return the clients, teams and models that have used so much of a limit in dollars, as this process knows.
+
+        Each by the owner of its account, the limit's and its window's name, with the dollars used, and those of the
+        limit. Not of UTC days and months that the
+        ledger tells of all processes.
+        """
+        unix_s = self._unix_clock()
+        return [
+            (account.owner, quota.name, quota.window.name, used_usd, quota.limit)
+            for accounts, told in ((self._accounts, SUMMED), (self._models, SUMMED - {"usd_per_month"}))
+            for account in accounts.values()
+            for quota in account.quotas(unix_s)
+            if quota.name in DOLLARS and (account.zone != UTC_ZONE or quota.name not in told)
+            if 0.0 < share * quota.limit <= (used_usd := quota.elsewhere.used + quota.used)
+        ]
+
     def drop(self, call_id: str) -> None:
         """Release a call's holds, if its end was not recorded."""
         hold = self._holds.pop(call_id, None)
         if hold is not None:
             settle(hold.mine, hold.amounts, _NOTHING)
-            for quota, amount in filter(None, hold.models.values()):
-                quota.settle(amount, 0.0)
+            for wanted, amounts in filter(None, hold.models.values()):
+                settle((wanted,), amounts, _NOTHING)
             self._return_large(hold)
 
     def call_finished(self, record: CallRecord) -> None:
@@ -379,20 +404,22 @@ class Limits:
             model = attempt.model or record.model
             usd = self._cost_usd(attempt, model)
             if attempt.outcome is Outcome.CLIENT_GONE or attempt.is_begun:  # it may go on, and bill what nobody saw
-                held_usd = max(hold.amounts.get("usd_per_day", 0.0), attempt.limit_usd or 0.0)
+                held_usd = max(hold.amounts.get(USD, 0.0), attempt.limit_usd or 0.0)
                 high_usd = attempt.counted_high_usd
                 usd = max(usd, held_usd if high_usd is None else high_usd)
             costs[model] = costs.get(model, 0.0) + usd
+        tokens = float((record.prompt_tokens or 0) + (record.completion_tokens or 0))
+        if record.tokens_source is TokensSource.IMPLAUSIBLE:  # a wrong count keeps nobody out once the call is over
+            tokens = min(tokens, hold.amounts.get("tokens", tokens))
         if hold.mine:
-            tokens, usd = float((record.prompt_tokens or 0) + (record.completion_tokens or 0)), sum(costs.values())
-            if record.tokens_source is TokensSource.IMPLAUSIBLE:  # a wrong count keeps nobody out once the call is over
-                tokens = min(tokens, hold.amounts.get("tpm", tokens))
-            used = {"rpm": 1.0, "tpm": tokens, "max_parallel": 0.0, "usd_per_day": usd, "usd_per_month": usd}
-            settle(hold.mine, hold.amounts, used)
+            usd = sum(costs.values())
+            settle(hold.mine, hold.amounts, {"rpm": 1.0, "max_parallel": 0.0, "tokens": tokens, "usd": usd})
         for model, held in hold.models.items():
             if held is not None:
-                quota, amount = held
-                quota.settle(amount, costs.get(model, 0.0))
+                wanted, amounts = held
+                is_its_answer = model == (record.answered_model or record.model)
+                used = {"tokens": tokens if is_its_answer else 0.0, "usd": costs.get(model, 0.0)}
+                settle((wanted,), amounts, used)
         self._return_large(hold)
 
     def attempt_audited(self, attempt: AttemptRecord) -> None:
@@ -417,7 +444,7 @@ class Limits:
         for level in levels:
             self._account(level, self._unix_clock())
         accounts = [self._accounts.get(owner) or self._end_users.get(owner) for owner in owners]
-        model = None if payer.usd_per_day is None else self._account_of_model(payer, payer.usd_per_day)
+        model = self._account_of_model(payer) if payer.limits else None
         self._count((*accounts, model), usd, since_s)
 
     def _count(self, accounts: Iterable[Account | None], usd: float, since_s: float = inf) -> None:
@@ -433,8 +460,13 @@ class Limits:
 
         Calls that wait for it in this process try again.
         """
-        usd = hold.amounts.get("usd_per_day", 0.0)
-        freed = [held for held in hold.models.values() if held is not None]
+        usd = hold.amounts.get(USD, 0.0)
+        freed = [
+            (quota, amounts[USD])
+            for (_, quotas, _), amounts in filter(None, hold.models.values())
+            for quota in quotas
+            if quota.name in DOLLARS
+        ]
         if usd:
             freed += [(quota, usd) for _, quotas, _ in hold.mine for quota in quotas if quota.name in DOLLARS]
         for quota, amount in freed:
@@ -451,21 +483,20 @@ class Limits:
             del self._payers[next(iter(self._payers))]
         self._payers[payer.model] = payer
         held = None
-        if payer.usd_per_day is not None:
-            account = self._account_of_model(payer, payer.usd_per_day)
-            (quota,) = account.quotas(self._unix_clock())
-            held = (quota, use.held_usd)
+        if payer.limits:
+            account = self._account_of_model(payer)
             whose = Level(account.owner, f"the model {payer.owner!r}", {})
-            amounts = {quota.name: use.held_usd}
-            wanted = [(account, (quota,), whose)]
-            await self._admission.in_line(wanted, amounts, beyond_usd=use.beyond_usd, of_model=True, line_s=line_s)
+            wanted: Wanted = (account, account.quotas(self._unix_clock()), whose)
+            amounts = {"tokens": use.tokens, USD: use.held_usd}
+            held = (wanted, amounts)
+            await self._admission.in_line([wanted], amounts, beyond_usd=use.beyond_usd, of_model=True, line_s=line_s)
         hold.models[payer.model] = held
 
-    def _account_of_model(self, payer: Payer, usd_per_day: float) -> Account:
+    def _account_of_model(self, payer: Payer) -> Account:
         account = self._models.get(payer.owner)
         if account is None:
             account = self._models[payer.owner] = Account(owner_of_model(payer.owner))
-        account.use({"usd_per_day": usd_per_day})
+        account.use(payer.limits, payer.zone)
         return account
 
     def _account(self, level: Level, unix_s: float) -> Account:
@@ -475,8 +506,9 @@ class Limits:
         if account is None:
             account = self._end_user_account(level.owner) if level.is_of_body else Account(level.owner)
             (self._end_users if level.is_of_body else self._accounts)[account.owner] = account
-        if level.limits is not account.limits or not account.since_s <= unix_s < account.until_s:  # else two calls more
-            account.use(level.limits)
+        is_same = level.limits is account.limits and level.zone == account.zone
+        if not is_same or not account.since_s <= unix_s < account.until_s:  # else two calls more
+            account.use(level.limits, level.zone)
             account.quotas(unix_s)
         return account
 
@@ -504,68 +536,77 @@ class Limits:
         return usd if attempt.limit_usd is None else max(usd, attempt.limit_usd)
 
 
-# Spending before the start, by quota.
+# What was used before the start, by quota.
 
 
-def spent_by_quota(
-    rows: Iterable[Spent],
+def used_by_quota(
+    rows: Iterable[Used],
     unix_s: float,
     teams: Mapping[str, str] = {},
     payer_of: Callable[[str], str] = str,
+    zones: Zones = IN_UTC,
 ) -> dict[str, float]:
-    """Return the US dollars by the key of the quota that counts them.
+    """Return the US dollars, and the tokens, by the key of the quota that counts them.
 
-    ``teams`` maps clients to teams; ``payer_of`` returns the model that pays for the calls of a name, as of a list.
+    ``teams`` maps clients to teams: those of others are told by the rows of teams. ``payer_of`` returns the model that
+    pays for the calls of a name, as of a list.
     """
     found: dict[str, float] = {}
-    today, this_month = day(unix_s).name, month(unix_s).name
+    windows = {zone: names_since(zone, unix_s) for zone in zones.all}
     for row in rows:
-        team = teams.get(row.client or "")
-        above = () if team is None else (owner_of_team(team),)
-        dollars = [(f"{owner_of_model(payer_of(row.model))}:usd_per_day:{today}", row.model_usd)]
-        for owner in (owner_of_client(row.client), *above):
-            dollars += [
-                (f"{owner}:usd_per_day:{today}", row.day_usd),
-                (f"{owner}:usd_per_month:{this_month}", row.month_usd),
-            ]
-        for key, usd in dollars:
-            found[key] = found.get(key, 0.0) + usd
+        for owner, zone in _owners(row, teams, payer_of, zones):
+            for in_dollars, in_tokens, window in windows[zone].get(row.since_s, ()):
+                for name, amount in ((in_dollars, row.usd), (in_tokens, row.tokens)):
+                    if amount:
+                        key = f"{owner}:{name}:{window}"
+                        found[key] = found.get(key, 0.0) + amount
     return found
 
 
-def spent_by_payers(rows: Iterable[SpentByPayer], unix_s: float, teams: Mapping[str, str] = {}) -> dict[str, float]:
-    """Return the US dollars of end users by the key of the quota that counts them, and of teams.
-
-    Of a team only what clients spent that are not in ``teams``: of those that are, ``spent_by_quota`` has it.
-    """
-    found: dict[str, float] = {}
-    today, this_month = day(unix_s).name, month(unix_s).name
-    for row in rows:
-        scope = owner_of_client(row.client) if row.team is None else owner_of_team(row.team)
-        owners = [] if row.team is None or (row.client or "") in teams else [scope]
+def _owners(
+    row: Used, teams: Mapping[str, str], payer_of: Callable[[str], str], zones: Zones
+) -> Iterator[tuple[str, str]]:
+    """Yield the owners of the accounts that count what a row tells, each with its zone."""
+    zone, client = zones.of_client(row.client), owner_of_client(row.client)
+    if row.model is not None:
+        yield owner_of_model(payer_of(row.model)), zones.default
+    elif row.team is None and row.end_user is None:
+        yield client, zone
+        if (team := teams.get(row.client or "")) is not None:
+            yield owner_of_team(team), zones.default
+    else:
+        scope = client
+        if row.team is not None:
+            scope, zone = owner_of_team(row.team), zones.default
+            if (row.client or "") not in teams:
+                yield scope, zone
         if row.end_user is not None:
-            owners.append(level_of_end_user(scope, row.end_user, {}).owner)
-        for owner in owners:
-            for key, usd in (
-                (f"{owner}:usd_per_day:{today}", row.day_usd),
-                (f"{owner}:usd_per_month:{this_month}", row.month_usd),
-            ):
-                found[key] = found.get(key, 0.0) + usd
-    return found
+            yield level_of_end_user(scope, row.end_user, {}).owner, zone
 
 
 def spent_by_owners(
-    calls: Iterable[tuple[Iterable[str], str, float, float]], unix_s: float, payer_of: Callable[[str], str] = str
+    calls: Iterable[tuple[Iterable[str], str, float, float]],
+    unix_s: float,
+    payer_of: Callable[[str], str] = str,
+    zones: Zones = IN_UTC,
 ) -> dict[str, float]:
     """Return the US dollars of calls by the key of the quota that counts them.
 
     ``calls``: of each the owners of its accounts, its model, US dollars, and when it began, in Unix seconds.
     """
     found: dict[str, float] = {}
+    windows = {zone: names_since(zone, unix_s) for zone in zones.all}
     for owners, model, usd, since_s in calls:
-        for name, window in (("usd_per_day", day(unix_s)), ("usd_per_month", month(unix_s))):
-            if window.starts_s <= since_s:
-                payers = [*owners, *([owner_of_model(payer_of(model))] if name == "usd_per_day" else [])]
-                for key in (f"{owner}:{name}:{window.name}" for owner in payers):
+        for owner in (*owners, owner_of_model(payer_of(model))):
+            for starts_s, names in windows[zones.of_client(_client_in(owner))].items():
+                for in_dollars, _, window in names if starts_s <= since_s else ():
+                    key = f"{owner}:{in_dollars}:{window}"
                     found[key] = found.get(key, 0.0) + usd
     return found
+
+
+def _client_in(owner: str) -> str:
+    """Return the client of an account, or of an end user's; empty: it is of none."""
+    if owner.startswith(_CLIENT):
+        return owner.removeprefix(_CLIENT)
+    return owner.removeprefix(f"{_END_USER}{_CLIENT}").rpartition(":")[0] if owner.startswith(_END_USER) else ""

@@ -1,62 +1,12 @@
 """A quota: this process's part of one limit in one window."""
 
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
 from math import inf
 from typing import Protocol
 
 import msgspec
 
-# Windows: the minute, the UTC day and the UTC month that a limit counts in.
-
-MINUTE_S = 60.0
-
-
-class LimitWindow(msgspec.Struct, frozen=True):
-    """A span of time with its name, which is the same on all replicas; Unix seconds."""
-
-    name: str
-    starts_s: float
-    ends_s: float
-
-
-def minute(unix_s: float) -> LimitWindow:
-    """Return the minute of the clock around ``unix_s``."""
-    number = int(unix_s // MINUTE_S)
-    return LimitWindow(f"m{number}", number * MINUTE_S, (number + 1) * MINUTE_S)
-
-
-def day(unix_s: float) -> LimitWindow:
-    """Return the UTC day around ``unix_s``."""
-    start = datetime.fromtimestamp(unix_s, UTC).replace(hour=0, minute=0, second=0, microsecond=0)
-    return LimitWindow(f"{start:%Y-%m-%d}", start.timestamp(), (start + timedelta(days=1)).timestamp())
-
-
-def month(unix_s: float) -> LimitWindow:
-    """Return the UTC month around ``unix_s``."""
-    start = datetime.fromtimestamp(unix_s, UTC).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
-    following = (start + timedelta(days=32)).replace(day=1)
-    return LimitWindow(f"{start:%Y-%m}", start.timestamp(), following.timestamp())
-
-
-def always(_: float) -> LimitWindow:
-    """Return the only window of a limit on concurrent use, which has no end."""
-    return LimitWindow("now", -inf, inf)
-
-
-WINDOWS: dict[str, Callable[[float], LimitWindow]] = {
-    "rpm": minute,
-    "tpm": minute,
-    "max_parallel": always,
-    "usd_per_day": day,
-    "usd_per_month": month,
-    "max_in_flight_fleet": always,
-}
-
-DOLLARS = frozenset({"usd_per_day", "usd_per_month"})  # the limits that are counted in US dollars
-
-
-ESTIMATED = DOLLARS | {"tpm"}  # calls may use less of them than they hold
+from gateway.limits.windows import COUNTS, DOLLARS, ESTIMATED, LimitWindow, always
 
 # Of what is not spent of a limit in dollars: calls that may cost more than this part of it lease nothing in advance,
 # and what they do not use is returned as they end. Else few such calls would keep other processes from what nobody
@@ -108,6 +58,7 @@ class Quota:
 
     __slots__ = (
         "beyond",
+        "counts",
         "demand",
         "elsewhere",
         "exhausted_until_s",
@@ -128,6 +79,7 @@ class Quota:
     def __init__(self, owner: str, name: str, limit: float, window: LimitWindow) -> None:
         self.key = f"{owner}:{name}:{window.name}"
         self.name = name
+        self.counts = COUNTS[name]  # what it counts, as amounts have it
         self.limit = limit
         self.window = window
         self.used = 0.0
@@ -474,7 +426,10 @@ class Leases(Protocol):
         """Stop leasing ``slots``: their limit was removed."""
 
     def recollect(self, spent: Mapping[str, float]) -> None:
-        """Set what was spent before the start, US dollars by the key of the quota."""
+        """Set what was used before the start, US dollars or tokens by the key of the quota."""
+
+    def recollected(self, key: str) -> float:
+        """Return what was used before the start of the quota of this key."""
 
     async def start(self) -> None:
         """Start the background tasks."""
@@ -539,11 +494,15 @@ class OwnShare:
         """Do nothing: no other process has to know."""
 
     def recollect(self, spent: Mapping[str, float]) -> None:
-        """Set what was spent before the start, by the key of the quota."""
+        """Set what was used before the start, by the key of the quota."""
         self._spent = spent
         for quota in self._kept.values():
             quota.elsewhere.used = spent.get(quota.key, 0.0)
             quota.set_limit(quota.limit)
+
+    def recollected(self, key: str) -> float:
+        """Return what was used before the start."""
+        return self._spent.get(key, 0.0)
 
     async def start(self) -> None:
         """Do nothing: no other process is asked."""

@@ -7,7 +7,8 @@ from multidict import istr
 
 from gateway.core.errors import ApiError, InvalidRequest
 from gateway.limits.accounts import NAMES
-from gateway.limits.quota import DOLLARS, ESTIMATED, LEAST_USD, ROUNDING, Quota
+from gateway.limits.quota import LEAST_USD, ROUNDING, Quota
+from gateway.limits.windows import DOLLARS, ESTIMATED, IN_WORDS, REMEMBERED
 from providers import Meaning
 
 # The response headers in which OpenAI's API reports what is left of a minute's limits.
@@ -35,13 +36,6 @@ def rate_headers(quotas: Iterable[Quota], unix_s: float) -> dict[str, str]:
 
 # The error of a call beyond a limit, in the words of OpenAI's API.
 
-_UNITS = {
-    "rpm": "requests a minute",
-    "tpm": "tokens a minute",
-    "max_parallel": "calls at the same time",
-    "usd_per_day": "US dollars a day",
-    "usd_per_month": "US dollars a month",
-}
 RETRY_PARALLEL_S = RETRY_HELD_S = 1.0  # another call of the client may have ended by then
 
 
@@ -61,13 +55,15 @@ class LimitReached(ApiError):
         *,
         of_model: bool,
         amount: float = inf,
+        most: float = inf,
         message: str | None = None,
     ) -> None:
-        """``amount``: as for ``limit_reached``."""
+        """``amount`` and ``most``: as for ``limit_reached``."""
         retry_s = retry_after_s(quota, unix_s)
+        has_end = retry_s < inf and not _is_too_large(quota, amount)
         super().__init__(
-            message or _beyond(quota, whose, amount, f"try again in {_spoken(retry_s)}"),
-            headers={} if _is_too_large(quota, amount) else {"retry-after": str(ceil(retry_s))},
+            message or _beyond(quota, whose, amount, most, retry_s),
+            headers={"retry-after": str(ceil(retry_s))} if has_end else {},
         )
         self.limit = quota.name
         self.quota = quota
@@ -75,20 +71,23 @@ class LimitReached(ApiError):
 
 
 class BudgetSpent(LimitReached):
-    """A limit in dollars is reached. Type and code are OpenAI's for that."""
+    """A limit that is counted for an hour or longer is reached. Type and code are OpenAI's for that."""
 
-    # Means: The client, or the model, has spent its limit in US dollars of the day or the month (UTC), or this call
-    # needs more than is left. The message says how much that is, and when the limit begins again, if that helps.
+    # Means: The client, or the model, has used up its limit in US dollars or tokens of the hour, day, week or month, or
+    # in all, or this call needs more than is left. The message says how much is left, what the call needs, and what
+    # would make it pass.
     # Retry: no.
-    # Caller: Wait until then, or ask the operator for a higher limit.
-    # Operator: Raise `usd_per_day` or `usd_per_month` ([limits](../limits.md)). `GET /api/usage` shows who has spent
+    # Caller: Do what the message says: ask for fewer tokens, wait until then, or ask the operator for a higher limit.
+    # Operator: Raise the limit that the message names ([limits](../limits.md)). `GET /api/usage` shows who has spent
     # what.
     type = "insufficient_quota"
     code = "insufficient_quota"
     meaning = Meaning.SPENT
 
-    def __init__(self, quota: Quota, whose: str, unix_s: float, *, of_model: bool, amount: float = inf) -> None:
-        super().__init__(quota, whose, unix_s, of_model=of_model, amount=amount)
+    def __init__(
+        self, quota: Quota, whose: str, unix_s: float, *, of_model: bool, amount: float = inf, most: float = inf
+    ) -> None:
+        super().__init__(quota, whose, unix_s, of_model=of_model, amount=amount, most=most)
         self.headers["x-should-retry"] = "false"  # OpenAI's SDKs would retry twice, in vain
 
 
@@ -99,7 +98,7 @@ class LimitHeld(LimitReached):
 
     def __init__(self, quota: Quota, whose: str, unix_s: float, *, of_model: bool) -> None:
         message = (
-            f"what is left of the limit of {quota.limit:g} {_UNITS[quota.name]} ({quota.name}) of {whose} is held for"
+            f"what is left of the limit of {quota.limit:g} {IN_WORDS[quota.name]} ({quota.name}) of {whose} is held for"
             " running calls, which may use it; try again in a second, or ask for fewer tokens (max_tokens)"
         )
         super().__init__(quota, whose, unix_s, of_model=of_model, message=message)
@@ -123,13 +122,16 @@ class LargerThanLimit(InvalidRequest):
 
 
 def limit_reached(
-    quota: Quota, whose: str, unix_s: float, *, of_model: bool = False, amount: float = inf
+    quota: Quota, whose: str, unix_s: float, *, of_model: bool = False, amount: float = inf, most: float = inf
 ) -> LimitReached:
-    """Return the error for a quota that has less left than ``amount``; ``whose`` begins its message."""
+    """Return the error for a quota that has less left than ``amount``; ``whose`` begins its message.
+
+    ``most``: what the call may cost, or use, if that is known.
+    """
     if quota.name in ESTIMATED and quota.unspent + ROUNDING >= amount:
         return LimitHeld(quota, whose, unix_s, of_model=of_model)
-    kind = BudgetSpent if quota.name in DOLLARS else LimitReached
-    return kind(quota, whose, unix_s, of_model=of_model, amount=amount)
+    kind = BudgetSpent if quota.name in REMEMBERED else LimitReached
+    return kind(quota, whose, unix_s, of_model=of_model, amount=amount, most=most)
 
 
 def _is_too_large(quota: Quota, amount: float) -> bool:
@@ -137,19 +139,26 @@ def _is_too_large(quota: Quota, amount: float) -> bool:
     return quota.name in ESTIMATED and quota.limit + ROUNDING < amount < inf
 
 
-def _beyond(quota: Quota, whose: str, amount: float, when: str) -> str:
-    """Return how much is left of a limit, if that is known, and that the call needs more; ``when`` to try again."""
-    limit = f"its limit of {quota.limit:g} {_UNITS[quota.name]} ({quota.name})"
+def _beyond(quota: Quota, whose: str, amount: float, most: float, retry_s: float) -> str:
+    """Return how much is left of a limit, what the call needs, as far as both are known, and what would let it pass."""
+    limit = f"its limit of {quota.limit:g} {IN_WORDS[quota.name]} ({quota.name})"
+    when = f"try again in {_spoken(retry_s)}" if retry_s < inf else "ask the operator for a higher limit"
     if _is_too_large(quota, amount):
         return (
             f"{whose} has {limit}, and this call alone needs about {_rounded(amount)}; ask for fewer tokens"
             " (max_tokens), shorten the prompt, or ask the operator for a higher limit"
         )
-    if quota.name in ESTIMATED and quota.lease.is_share and quota.top < quota.limit:
-        return f"{whose} has used this process's part of {limit}; {when}"  # others may have left theirs
+    # Others may have left their parts.
+    is_part = quota.name in ESTIMATED and quota.lease.is_share and quota.top < quota.limit
+    if is_part:
+        return f"{whose} has used this process's part of {limit}; {when}"
     left = quota.unspent if quota.name in ESTIMATED else 0.0
     if amount < inf and left >= (LEAST_USD if quota.name in DOLLARS else 1.0):
-        return f"{whose} has {_rounded(left)} left of {limit}, too little for this call; {when}"
+        may = f"may {'cost' if quota.name in DOLLARS else 'use'} {_rounded(most if most < inf else amount)}"
+        return (
+            f"{whose} has {_rounded(left)} left of {limit}, and this call {may}; ask for fewer tokens (max_tokens),"
+            f" shorten the prompt, or {when}"
+        )
     return f"{whose} has reached {limit}; {when}"
 
 

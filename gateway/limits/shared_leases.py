@@ -22,8 +22,9 @@ from redis.exceptions import RedisError
 
 from gateway.core.log import OutageCauses
 from gateway.core.tasks import end_if_cancelled, pause
-from gateway.limits.lease_scripts import CLOCK, EXPIRY_S, GREET, LEASE, Grant, key_of, keys_of, processes_key
-from gateway.limits.quota import DOLLARS, MINUTE_S, ROUNDING, SHARE_AT_LEAST, Quota, Slots
+from gateway.limits.lease_scripts import CLOCK, GREET, LEASE, Grant, key_of, keys_of, processes_key
+from gateway.limits.quota import ROUNDING, SHARE_AT_LEAST, Quota, Slots
+from gateway.limits.windows import EXPIRY_S, MINUTE_S, REMEMBERED
 from gateway.topology.nodes import REDIRECTED, Command, Nodes, raised, round_s, why
 
 
@@ -145,14 +146,14 @@ class SharedLeases:
         return self._shards
 
     def recollect(self, spent: Mapping[str, float]) -> None:
-        """Set the spending before the start, by the key of the quota; used if Redis knows of less, or is away."""
+        """Set what was used before the start, by the key of the quota; it counts if Redis knows of less, or is away."""
         self._spent = spent
         for shard in self._shards.values():
             shard.recollect()
 
-    def spent(self, quota: Quota) -> float:
-        """Return the spending of ``quota`` before the start."""
-        return self._spent.get(quota.key, 0.0)
+    def recollected(self, key: str) -> float:
+        """Return what was used before the start of the quota of this key."""
+        return self._spent.get(key, 0.0)
 
     def keep(self, quota: Quota) -> None:
         """Include ``quota`` in the rounds until nothing of it is held or unreported."""
@@ -260,7 +261,7 @@ def _is_over(quota: Quota, unix_s: float) -> bool:
     Without Redis nothing is ever reported, and each minute adds the quotas of all who call.
     """
     ends_s = quota.window.ends_s
-    return ends_s < unix_s and (quota.is_settled or (quota.name not in DOLLARS and ends_s < unix_s - MINUTE_S))
+    return ends_s < unix_s and (quota.is_settled or (quota.name not in REMEMBERED and ends_s < unix_s - MINUTE_S))
 
 
 async def ends_in(awaited: asyncio.Future[None], patience_s: float, clock: Callable[[], float]) -> bool:
@@ -339,7 +340,7 @@ class ShardLeases:
     def recollect(self) -> None:
         """Apply what was spent before the start to shares; Redis is told of it with the next reports."""
         for quota in self._kept.values():
-            if quota.lease.is_share and self._owner.spent(quota) > quota.elsewhere.used:
+            if quota.lease.is_share and self._owner.recollected(quota.key) > quota.elsewhere.used:
                 self._share(quota, since_s=self._ahead_s)
 
     def report(self, quota: Quota) -> None:
@@ -498,7 +499,7 @@ class ShardLeases:
 
     def _share(self, quota: Quota, *, since_s: float | None = None) -> None:
         """Use a share, assuming that others have leased on for ``since_s`` (None: for a round)."""
-        quota.elsewhere.used = max(quota.elsewhere.used, self._owner.spent(quota))
+        quota.elsewhere.used = max(quota.elsewhere.used, self._owner.recollected(quota.key))
         leased_since = quota.elsewhere.leased * (since_s or self.round_s) / self._ahead_s
         quota.share(self._owner.processes, self._clock(), leased_since=leased_since)
 
@@ -546,7 +547,7 @@ class ShardLeases:
         if not self._is_open:
             ahead = 0.0
         quota.give_back(ahead)
-        is_known, spent = quota.reported is not None, self._owner.spent(quota)
+        is_known, spent = quota.reported is not None, self._owner.recollected(quota.key)
         # Redis, when it answered last, knew of less than the ledger, which may have answered only after that.
         is_more = is_known and spent > quota.elsewhere.used + used + ROUNDING
         base = spent if is_more or not is_known else quota.elsewhere.base

@@ -80,6 +80,7 @@ _LONG_LIST = 8  # commas
 _NEARLY = 0.8  # ratio above which a word is a misspelt key of its own section, rather than a key of another one
 _SEVERAL = (Annotated, Union, UnionType)  # types that have others within
 _MOST_LONGER = 2  # names suggested that have a key's words and more
+_MOST_BEGIN_SO = 5
 _MOST_PLACES = 2  # suggested for a key of other sections; with more, none is
 
 # By pydantic's type of error; the value follows.
@@ -206,7 +207,8 @@ def _longer(word: str, names: Iterable[str]) -> Sequence[str]:
     asked = _words(_folded(word))
     found = [name for name in names if "_" in name and asked <= _words(name)]
     found = [name for name in found if name.endswith(f"_{word}")] or found
-    found = [name for name in found if name.startswith(f"{word}_")] or found
+    if begin_so := [name for name in found if name.startswith(f"{word}_")]:
+        return begin_so if len(begin_so) <= _MOST_BEGIN_SO else []
     return found if len(found) <= _MOST_LONGER else []
 
 

@@ -49,6 +49,8 @@ from gateway.settings.sections import (
     Timeouts,
     TracingSettings,
     Unpriced,
+    UseLimits,
+    ZoneName,
 )
 from providers import MOST_OF_CALL
 
@@ -234,7 +236,7 @@ class RaceSettings(Section):
         return not streamed or (self.objective in _HELD_FOR and "objective" in self.model_fields_set)
 
 
-class ModelSettings(Section):
+class ModelSettings(UseLimits):
     """A public model name, or all that begin so if it ends in a star, and the deployments that serve it."""
 
     deployments: Annotated[tuple[DeploymentSettings, ...], Field(min_length=1)]
@@ -243,7 +245,6 @@ class ModelSettings(Section):
     takeover: TakeoverSettings = TakeoverSettings()
     fallbacks: tuple[FallbackSettings, ...] = ()  # tried in this order
     fallback_after: FallbackAfter = "auto"  # when they are asked beside this model, if its first token is late
-    usd_per_day: Annotated[float, Field(ge=0)] | None = None  # of all its calls in a UTC day, over all replicas
     keepalive_s: Seconds | None = None  # signs of life in silence; the first commits the status
     defaults: dict[str, object] = {}  # parameters of requests that do not set them: {temperature: 0.2}
     maximums: dict[str, Annotated[float, Field(ge=0)]] = {}  # maximums of such parameters: {max_tokens: 4000}
@@ -290,6 +291,7 @@ class ClientSettings(LimitSettings):
     only: tuple[str, ...] | None = None  # providers that may see its prompts; None: all
     ignore: tuple[str, ...] = ()  # providers that may not see its prompts
     require: DataPolicy = DataPolicy()  # requirements for a deployment that sees its prompts
+    limits_zone: ZoneName | None = None  # of its days, weeks and months; None: as ``limits_zone`` of all
     team: str | None = None  # its calls also count against this team's limits
     end_user: Annotated[str, Field(min_length=1, max_length=512)] | None = None  # of all its calls, over their own
     priority: int = 0  # under overload, calls of a higher one are served first and refused last
@@ -459,36 +461,44 @@ class Settings(Section):
     slo: dict[str, TargetSettings] = {}  # targets, by name
     probes: ProbeSettings = ProbeSettings()
     anonymous: LimitSettings = LimitSettings()  # of programs on this machine, while there are no clients
+    limits_zone: ZoneName = "UTC"  # of the days, weeks and months of limits
 
     @property
     def limits_dollars(self) -> bool:
         """Whether a client or a model has a limit in US dollars, or a client may get one at run time."""
-        limited = (*self.clients.values(), self.anonymous)
-        return (
-            self.keys == "database"
-            or bool(self.payers_with_dollars)
-            or any(each.usd_per_day is not None or each.usd_per_month is not None for each in limited)
-            or any(model.usd_per_day is not None for model in self.models.values())
-        )
+        return self.keys == "database" or any(each.in_dollars for each in (*self._limited, *self._payers))
 
     @property
-    def payers_with_dollars(self) -> Sequence[LimitSettings]:
-        """The limits of teams and end users of which one is in US dollars."""
+    def _limited(self) -> Sequence[UseLimits]:
+        return (*self.clients.values(), self.anonymous, *self.models.values())
+
+    @property
+    def _payers(self) -> Sequence[LimitSettings]:
+        """The limits of teams and end users."""
         of_teams = [team.end_users for team in self.teams.values()]
         of_end_users = [each for each in (self.end_users, *of_teams) if each is not None]
         named = [limits for each in of_end_users for limits in each.named.values()]
-        both = (*self.teams.values(), *of_end_users, *named)
-        return [each for each in both if each.usd_per_day is not None or each.usd_per_month is not None]
+        return (*self.teams.values(), *of_end_users, *named)
 
     @property
-    def months_of_payers(self) -> bool:
-        """Whether one of these is for a month."""
-        return any(each.usd_per_month is not None for each in self.payers_with_dollars)
+    def limits_of_payers(self) -> frozenset[str]:
+        """The limits of teams and end users that go on from what was used before a start, by name."""
+        return frozenset(UseLimits.model_fields.keys() & {name for each in self._payers for name in each.by_name})
 
     @property
-    def counts_dollars(self) -> bool:
-        """Whether any limit in US dollars goes on from what was spent before a start, also one on extra attempts."""
-        return self.limits_dollars or any(model.race.usd_per_day is not None for model in self.models.values())
+    def counts_use(self) -> bool:
+        """Whether any limit goes on from what was used before a start, also one on extra attempts."""
+        lasting = UseLimits.model_fields.keys()
+        return (
+            self.limits_dollars
+            or any(not lasting.isdisjoint(each.by_name) for each in (*self._limited, *self._payers))
+            or any(model.race.usd_per_day is not None for model in self.models.values())
+        )
+
+    @property
+    def zones(self) -> dict[str, str]:
+        """The zone of each client that has one of its own."""
+        return {name: each.limits_zone for name, each in self.clients.items() if each.limits_zone is not None}
 
     @field_validator("providers", "models", "clients", "teams", "issuers", "slo", mode="before")
     @classmethod

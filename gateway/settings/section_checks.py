@@ -560,8 +560,8 @@ def doubtful_model(
             yield f"model {name!r}: {limit} has no effect, because no price is known: {set_price(name)}"
     if counted and not (priced or bounded):
         yield f"model {name!r}: clients' limits in dollars do not count it, as no price is known: {set_price(name)}"
-    if model.usd_per_day is not None and not (priced or bounded):
-        yield f"model {name!r}: its usd_per_day has no effect, because no price is known: {set_price(name)}"
+    for limit in [] if priced or bounded else model.in_dollars:
+        yield f"model {name!r}: its {limit} has no effect, because no price is known: {set_price(name)}"
     yield from _unvalued(name, race)
     if race.mode is Mode.RACE and race.width - 1 > race.budget:
         yield (

@@ -7,8 +7,10 @@ from enum import StrEnum
 from types import MappingProxyType, UnionType
 from typing import Annotated, Any, ClassVar, Literal, Self, Union, get_args, get_origin
 from urllib.parse import urlsplit
+from zoneinfo import ZoneInfo
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -295,24 +297,56 @@ _Number = Annotated[int, Field(ge=1, le=_MOST)]
 _Dollars = Annotated[float, Field(ge=0, le=_MOST)]
 
 
+def _check_zone(name: str) -> str:
+    try:
+        ZoneInfo(name)
+    except (ValueError, OSError, KeyError):
+        raise ValueError(_NO_ZONE) from None
+    return name
+
+
+_NO_ZONE = "must be a time zone of the IANA database, like Europe/Berlin, or UTC"
+ZoneName = Annotated[str, AfterValidator(_check_zone)]
+
 # What happens to a call of which a part has no known price, if a limit in dollars counts it.
 Unpriced = Literal["refuse", "count_known"]
 
 
-class LimitSettings(Section):
+class UseLimits(Section):
+    """What may be used in an hour or longer, over all replicas. None: no limit. docs/limits.md has the rules."""
+
+    usd_per_hour: _Dollars | None = None  # in an hour of the UTC clock, at list price, losers included
+    usd_per_day: _Dollars | None = None  # likewise in a day of ``limits_zone``
+    usd_per_week: _Dollars | None = None  # in a week there, from Monday on
+    usd_per_month: _Dollars | None = None
+    usd_total: _Dollars | None = None  # ever
+    tokens_per_hour: _Number | None = None  # prompts and answers, without losers
+    tokens_per_day: _Number | None = None
+    tokens_per_week: _Number | None = None
+    tokens_per_month: _Number | None = None
+    tokens_total: _Number | None = None
+
+    @property
+    def by_name(self) -> dict[str, float]:
+        """The limits that are set."""
+        limits = {name: getattr(self, name) for name in (*_OF_CALLS, *UseLimits.model_fields) if hasattr(self, name)}
+        return {name: float(limit) for name, limit in limits.items() if limit is not None}
+
+    @property
+    def in_dollars(self) -> list[str]:
+        """Those of them that are in US dollars, by name."""
+        return [name for name in self.by_name if name.startswith("usd_")]
+
+
+_OF_CALLS = ("rpm", "tpm", "max_parallel")
+
+
+class LimitSettings(UseLimits):
     """What a client may use, over all its keys and all replicas. None: no limit. docs/limits.md has the rules."""
 
     rpm: _Number | None = None  # requests in a minute of the clock
     tpm: _Number | None = None  # tokens in a minute: prompts and answers, without losers
     max_parallel: _Number | None = None  # calls at the same time
-    usd_per_day: _Dollars | None = None  # in a UTC day, at list price, losers included
-    usd_per_month: _Dollars | None = None  # likewise in a UTC month
-
-    @property
-    def by_name(self) -> dict[str, float]:
-        """The limits that are set."""
-        limits = {name: getattr(self, name) for name in LimitSettings.model_fields}
-        return {name: float(limit) for name, limit in limits.items() if limit is not None}
 
 
 class EndUserSettings(LimitSettings):

@@ -26,7 +26,7 @@ from msgspec import structs
 from gateway.app.engine import Runtime
 from gateway.app.gateway import Gateway
 from gateway.core.attempts import AttemptRecord, AttemptStart
-from gateway.core.calls import Call, CallRecord, CallStart, HourlySum, Recorder, Spent, SpentByPayer
+from gateway.core.calls import Call, CallRecord, CallStart, HourlySum, Recorder, Spent, Used
 from gateway.core.ids import uuid7
 from gateway.core.prompt_classes import PromptClass
 from gateway.ledger.entries import Audited, Entry, Finished, Outage, Refused, Started, decode, encode
@@ -132,7 +132,10 @@ class MemoryStore:
     async def spent(self, now: datetime, until: datetime) -> list[Spent]:
         return []
 
-    async def spent_by_payers(self, now: datetime, until: datetime, *, whole_month: bool) -> list[SpentByPayer]:
+    async def used(self, since_s: Sequence[float], until: datetime) -> list[Used]:
+        return []
+
+    async def used_by_payers(self, since_s: Sequence[float], until: datetime) -> list[Used]:
         return []
 
     async def lately(self, now: datetime, until: datetime) -> dict[str, dict[int, dict[str, float]]]:

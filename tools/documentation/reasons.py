@@ -22,12 +22,23 @@ _TIMEOUTS: Reasons = {
     ),
     "total_timeout_s": "How long the whole answer may take.",
 }
+_USE: Reasons = {
+    "usd_per_hour": "US dollars in an hour of the UTC clock at list price, losers included.",
+    "usd_per_day": "The same in a day of `limits_zone`.",
+    "usd_per_week": "The same in a week there, from Monday on (ISO 8601).",
+    "usd_per_month": "The same in a month there.",
+    "usd_total": "The same in all, for ever: a restart, and rows that are deleted, change nothing.",
+    "tokens_per_hour": "Tokens of prompts and answers in an hour of the UTC clock, without losers.",
+    "tokens_per_day": "The same in a day of `limits_zone`.",
+    "tokens_per_week": "The same in a week there.",
+    "tokens_per_month": "The same in a month there.",
+    "tokens_total": "The same in all, for ever.",
+}
 _LIMITS: Reasons = {
     "rpm": "Requests in a minute.",
     "tpm": "Tokens in a minute, of prompts and answers, without losers.",
     "max_parallel": "Calls at the same time.",
-    "usd_per_day": "US dollars in a UTC day at list price, losers included.",
-    "usd_per_month": "The same in a UTC month.",
+    **_USE,
 }
 
 _PRICE_CHANGE: Reasons = {
@@ -45,6 +56,10 @@ _PRICE_CHANGE: Reasons = {
 
 REASONS: Mapping[str, Reasons] = {
     "Settings": {
+        "limits_zone": (
+            "The zone in which days, weeks and months of limits begin, by its name in the IANA database. What was used"
+            " on a date counts on when the zone is changed."
+        ),
         "host": "The address to listen on. Any other than this machine's own, such as `0.0.0.0`, needs `clients`.",
         "port": "The TCP port. 0 takes any free one, which the log names.",
         "workers": "Processes that share the port; each uses about one core. Several need Postgres and `redis_url`.",
@@ -268,7 +283,11 @@ REASONS: Mapping[str, Reasons] = {
         "letters": "`alphanumeric` are letters and digits, `word` also `_` and `-`.",
     },
     "ModelSettings": {
-        "usd_per_day": "What all its calls may cost in a UTC day. Then its fallbacks answer, else 429.",
+        **_USE,
+        "usd_per_day": (
+            "What all its calls may cost in a day of `limits_zone`. Then its fallbacks answer, else 429. So with the"
+            " other limits in dollars and tokens."
+        ),
         "fallback_after": (
             "When its fallbacks are asked beside it, if it has no first token ([how](../policy.md#a-late-model))."
             " `auto`: after three times what nine of ten of its first tokens take, 10 s, or less, while fewer than"
@@ -440,6 +459,7 @@ REASONS: Mapping[str, Reasons] = {
         "models": "The models that it may use, also names with a star at the end (`claude-*`). Not set: all.",
         "only": "The providers that may get its prompts. Not set: all.",
         "ignore": "The providers that never get its prompts.",
+        "limits_zone": "The zone of its days, weeks and months, as `Europe/Berlin`; by default `limits_zone` of all.",
         "team": "One of `teams`, whose limits count its calls too.",
         "end_user": "The end user of all its calls. Not set: each request may name one.",
         "priority": "When there are too many calls, higher ones are served first and refused last.",

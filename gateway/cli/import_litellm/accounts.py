@@ -20,7 +20,13 @@ SIGNING_KEY = "PAGE_SIGNING_KEY"  # the variable
 _LISTS = ("keys", "teams", "users", "customers", "data")
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _LIMITS = {"rpm_limit": "rpm", "tpm_limit": "tpm", "max_parallel_requests": "max_parallel"}
-_PERIODS = {"1d": "usd_per_day", "24h": "usd_per_day"} | dict.fromkeys(("30d", "31d", "1mo"), "usd_per_month")
+_PERIODS = {
+    "": "usd_total",  # never begins again
+    **dict.fromkeys(("1h", "60m", "3600s"), "usd_per_hour"),
+    **dict.fromkeys(("1d", "24h"), "usd_per_day"),
+    **dict.fromkeys(("7d", "1w"), "usd_per_week"),
+    **dict.fromkeys(("30d", "31d", "1mo"), "usd_per_month"),
+}
 _ALL = frozenset({"all-proxy-models", "all-team-models", "*"})
 _BUDGET = "litellm_budget_table"
 
@@ -158,9 +164,9 @@ class Accounts:
         if _is_number(most := values.get("max_budget")):
             period = str(values.get("budget_duration") or "")
             if (ours := _PERIODS.get(period.lower())) is None:
-                every = f"of {period}" if period else "that never begins again"
                 self._note(
-                    file, f"{label} has a budget {every}: here they are of a day or a month (UTC), so it is left out"
+                    file,
+                    f"{label} has a budget of {period}: here they are of an hour, day, week or month: left out",
                 )
             else:
                 limits[ours] = most

@@ -3,9 +3,10 @@
 import asyncio
 import random
 import signal
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from gateway.api.json_body import read_model
 from gateway.core.attempts import Outcome
+from gateway.core.calls import Used
 from gateway.core.errors import InvalidRequest
 from gateway.core.records import PROBES
 from gateway.ledger import queries
@@ -28,6 +30,7 @@ from gateway.ledger.inserts import insert
 from gateway.ledger.retention import KEEP_ALL, Retention, prune
 from gateway.ledger.store import SqlStore
 from gateway.ledger.writer import Ledger
+from gateway.limits.windows import day, month
 from providers.simulator.script import ScriptedProvider, answer
 from tests.app.gateway.process import started
 from tests.app.gateway.running_gateway import chat_body, configuration
@@ -45,12 +48,17 @@ SUMS = {
     "rollup_errors": "minutes, window_start, series_id, error_kind, status_code",
     "rollup_histograms": "minutes, window_start, series_id, metric, bucket",
     "rollup_tags": "minutes, window_start, tag, value",
+    "used_totals": "client, team, end_user, model",
 }
 
 MADE_BY_HAND = (
     "client, model, endpoint, streamed, mode, objective, prompt_class, replica, win_on, status_code, total_ms, "
     "overhead_ms, launched, tags"
 )
+
+
+def of_clients(rows: Iterable[Used]) -> list[Used]:
+    return [each for each in rows if each.model is None]
 
 
 @pytest.fixture
@@ -377,9 +385,9 @@ async def test_what_a_killed_gateway_left_is_in_what_clients_have_spent(postgres
     at = datetime.now(UTC)
     await insert(engine, [Finished(call(won(new_id(), started_at=at), started_at=at, client="anna", cost_usd=2.0))])
     store = SqlStore(postgres_url)
-    (spent,) = await store.spent(at, at)
+    (spent,) = of_clients(await store.used([month(at.timestamp()).starts_s], at))
     await store.aclose()
-    assert (spent.client, spent.month_usd) == ("anna", 2.0)
+    assert (spent.client, spent.usd) == ("anna", 2.0)
 
 
 async def test_what_a_dead_worker_left_is_in_what_clients_have_spent(ledger_url: str, tmp_path: Path) -> None:
@@ -392,9 +400,9 @@ async def test_what_a_dead_worker_left_is_in_what_clients_have_spent(ledger_url:
     await dead._store.aclose()
     heir = Ledger(ledger_url, tmp_path / "spool", "heir")
     await heir.start()
-    (spent,) = await heir.spent()
+    (spent,) = of_clients(await heir.used([month(at.timestamp()).starts_s]))
     await heir.close()
-    assert (spent.client, spent.month_usd) == ("anna", 6.0)
+    assert (spent.client, spent.usd) == ("anna", 6.0)
 
 
 async def test_what_a_fallback_has_spent_is_its_own_and_probes_are_nobodys(ledger_url: str) -> None:
@@ -406,14 +414,12 @@ async def test_what_a_fallback_has_spent_is_its_own_and_probes_are_nobodys(ledge
     probe = won(new_id(), 0, api=PROBES, cost_usd=4.0, model="spare", started_at=at)
     made = call(broken, answered, cost_usd=2.5, answered_model="spare", **facts)
     await insert(engine, [Finished(made), Audited(probe.call_id, (probe,))])
-    spent = await store.spent(at, at)
+    spent = await store.used([day(at.timestamp()).starts_s, -inf], at + timedelta(seconds=1))
     await store.aclose()
     await engine.dispose()
-    assert sorted((each.client or "", each.model, each.day_usd, each.month_usd, each.model_usd) for each in spent) == [
-        ("", "llama", 0.0, 0.0, 0.5),
-        ("", "spare", 0.0, 0.0, 2.0),
-        ("anna", "llama", 2.5, 2.5, 0.0),
-    ]
+    for since_s in (day(at.timestamp()).starts_s, -inf):
+        found = {(each.client, each.model, each.usd) for each in spent if each.since_s == since_s}
+        assert found == {(None, "llama", 0.5), (None, "spare", 2.0), ("anna", None, 2.5)}
 
 
 async def test_what_lost_a_race_is_counted_by_the_model_that_it_ran_for(ledger_url: str) -> None:
@@ -441,12 +447,14 @@ async def test_what_a_process_has_spent_itself_is_not_of_before_its_start(ledger
     before |= {TODAY: 4.0, began - timedelta(minutes=3): 8.0, began - timedelta(minutes=1): 16.0}
     own = {began + timedelta(minutes=3): 32.0, began + timedelta(hours=2): 64.0, began + timedelta(hours=19): 128.0}
     for at, usd in (before | own).items():
-        await insert(engine, [Finished(call(won(new_id(), started_at=at), started_at=at, cost_usd=usd))])
+        await insert(engine, [Finished(call(won(new_id(), started_at=at, cost_usd=usd), started_at=at, cost_usd=usd))])
     for now in (began + timedelta(hours=3), began + timedelta(hours=20)):
-        day = now.replace(hour=0, minute=0)
-        expected = tuple(sum(usd for at, usd in before.items() if at >= since) for since in (day, day.replace(day=1)))
-        found = [(each.day_usd, each.month_usd) for each in await store.spent(now, began)]
-        assert (found or [(0.0, 0.0)]) == [expected]
+        today = now.replace(hour=0, minute=0)
+        instants = [-inf, *(since.timestamp() for since in (today.replace(day=1), today))]
+        found = {each.since_s: each.usd for each in of_clients(await store.used(instants, began))}
+        assert [found.get(since_s, 0.0) for since_s in instants] == [
+            sum(usd for at, usd in before.items() if at.timestamp() >= since_s) for since_s in instants
+        ]
     await store.aclose()
     await engine.dispose()
 
@@ -536,6 +544,7 @@ async def test_what_the_version_before_alone_has_stored_is_in_views_and_limits_o
     assert await fetched(url, "select sum(cost_usd) from client_usage") == [pytest.approx(cost_usd)]
     assert await fetched(url, "select sum(calls) from race_value") == [number]
     store, now = SqlStore(url), datetime.now(UTC)
-    (spent,) = await store.spent(now, now)
+    instants = [window(now.timestamp()).starts_s for window in (day, month)]
+    spent = of_clients(await store.used(instants, now))
     await store.aclose()
-    assert (spent.day_usd, spent.month_usd) == (pytest.approx(cost_usd), pytest.approx(cost_usd))
+    assert [each.usd for each in spent] == [pytest.approx(cost_usd)] * 2

@@ -12,7 +12,9 @@ from msgspec.structs import replace
 from gateway.core.calls import CallRecord, Objective
 from gateway.core.prompt_classes import answer_class
 from gateway.ledger.errors import SchemaOutdatedError
-from gateway.ledger.store import STREAMS, remembered, spent_by_payers, text_gaps
+from gateway.ledger.store import STREAMS, remembered, text_gaps
+from gateway.ledger.used import used_by_payers
+from gateway.limits.windows import day, month
 from gateway.settings import RaceSettings
 from gateway.steering import MemoryBoard, Steering, Terms
 from tests.services.ledger.test_leaderboard import stored, traffic
@@ -106,13 +108,13 @@ async def test_where_an_hour_has_enough_streams_the_day_before_it_is_not_read(
 
 
 @pytest.mark.parametrize("whole_month", [False, True])
-async def test_what_teams_and_end_users_spent_before_the_start_is_read_from_rows(
+async def test_what_teams_and_end_users_used_before_the_start_is_read_from_rows(
     ledger_url: str, tmp_path: Path, *, whole_month: bool
 ) -> None:
     now = datetime(2026, 11, 17, 12, tzinfo=UTC)
     of_ann, of_bob = {"team": "research", "end_user": "ann"}, {"end_user": "bob"}
     records = [
-        replace(call(started_at=now - ago), tags=tags, cost_usd=usd)
+        replace(call(started_at=now - ago), tags=tags, cost_usd=usd, prompt_tokens=10, completion_tokens=5)
         for ago, tags, usd in (
             (timedelta(hours=1), of_ann, 0.5),
             (timedelta(hours=2), of_ann, 0.25),
@@ -124,8 +126,14 @@ async def test_what_teams_and_end_users_spent_before_the_start_is_read_from_rows
         )
     ]
     await stored(ledger_url, tmp_path, records)
-    found = await spent_by_payers(ledger_url, now, now, whole_month=whole_month)
-    assert [(each.team, each.end_user, each.day_usd, each.month_usd) for each in found] == [
-        ("research", "ann", 0.75, 2.75 if whole_month else 0.75),
-        (None, "bob", 0.125, 0.125),
-    ]
+    of_day, of_month = (window(now.timestamp()).starts_s for window in (day, month))
+    asked = [of_day, of_month] if whole_month else [of_day]
+    found = await used_by_payers(ledger_url, asked, now)
+    used = {(each.end_user, each.since_s): (each.team, each.usd, each.tokens) for each in found}
+    assert used == {
+        ("ann", of_day): ("research", 0.75, 30.0),
+        ("bob", of_day): (None, 0.125, 15.0),
+        **(
+            {("ann", of_month): ("research", 2.75, 45.0), ("bob", of_month): (None, 0.125, 15.0)} if whole_month else {}
+        ),
+    }

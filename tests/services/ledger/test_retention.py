@@ -1,6 +1,7 @@
 """What is older than it is to be kept goes, a little at a time; nothing else does."""
 
 from datetime import UTC, datetime, timedelta
+from math import inf
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from gateway.ledger.inserts import insert
 from gateway.ledger.retention import Retention, expired, prune
 from gateway.ledger.store import SqlStore
 from gateway.ledger.writer import Ledger
+from gateway.limits.windows import month
 from tests.patience import eventually
 from tests.unit.ledger.records import call, new_id, won
 
@@ -61,7 +63,10 @@ async def test_sums_that_limits_go_on_from_are_kept_for_a_month(ledger_url: str)
         await insert(engine, [Finished(call(won(new_id(), started_at=at, cost_usd=usd), started_at=at, cost_usd=usd))])
     for now in (NOW - timedelta(days=1), NOW):  # nothing is new, so it waits for a day
         assert await prune(engine, Retention(calls_days=1, attempts_days=1, rollups_days=0.5), now) is not None
-    assert [each.month_usd for each in await store.spent(NOW, NOW)] == [3.0]
+    used = await store.used([month(NOW.timestamp()).starts_s], NOW)
+    assert [each.usd for each in used if each.model is None] == [3.0]
+    ever = await store.used([-inf], NOW)
+    assert [each.usd for each in ever if each.model is None] == [7.0]  # a total has no end
     kept = {table: f"select count(*) from {table}" for table in ("rollup_calls", "rollup_histograms")}
     found = {table: (await queries.run(ledger_url, sql)).rows for table, sql in kept.items()}
     assert found == {"rollup_calls": [(2,)], "rollup_histograms": [(0,)]}

@@ -94,7 +94,7 @@ async def test_both_databases_have_the_same_tables_and_views_with_the_same_colum
         *("tag_differences", "load_5m", "load_peaks", "gaps_24h", "cache_latency_24h", "would_win_24h"),
         *("client_usage_by_month", "team_usage_by_month"),
         *("rollup_periods", "rollup_series", "rollup_attempts", "rollup_errors", "rollup_histograms", "rollup_calls"),
-        *("rollup_tags", "rollup_wide_tags", "target_counts"),
+        *("rollup_tags", "rollup_wide_tags", "target_counts", "used_totals"),
     }
     assert on_postgres == await inspected(sqlite_url, tables_and_views)
 

@@ -14,10 +14,9 @@ import pytest
 from redis.asyncio import Redis
 from structlog.testing import capture_logs
 
-from gateway.core.calls import Spent
 from gateway.limits.admission import PATIENCE_S as CALL_PATIENCE_S
 from gateway.limits.lease_scripts import GREET, LEASE, PROCESSES_KEY, Grant
-from gateway.limits.limits import Limits, Payer, Use, level_of_key, spent_by_quota
+from gateway.limits.limits import Limits, Payer, Use, level_of_key, used_by_quota
 from gateway.limits.quota import Quota
 from gateway.limits.refusals import LimitHeld, LimitReached
 from gateway.limits.shared_leases import USUAL, SharedLeases, Times, ends_in
@@ -26,6 +25,7 @@ from tests.patience import PATIENCE_S, eventually, until, until_for_good
 from tests.services.deaf_redis import DeafNodes, ends
 from tests.support.relay import Relay
 from tests.unit.limits.test_limits import attempt, record
+from tests.unit.limits.used import used
 from tests.unit.racing.virtual_time import run, virtual_loop
 
 MODEL = Payer("llama", "llama")
@@ -164,9 +164,10 @@ async def spend(process: Process, limits: dict[str, float], *, usd: float, cost:
     return spent
 
 
-async def test_all_processes_together_use_a_limit_up_and_do_not_pass_it(process: NewProcess) -> None:
+@pytest.mark.parametrize("name", ["usd_per_day", "usd_total"])
+async def test_all_processes_together_use_a_limit_up_and_do_not_pass_it(process: NewProcess, name: str) -> None:
     processes = [await process() for _ in range(4)]
-    spent = await asyncio.gather(*(spend(each, {"usd_per_day": 10.0}, usd=0.01, cost=0.01) for each in processes))
+    spent = await asyncio.gather(*(spend(each, {name: 10.0}, usd=0.01, cost=0.01) for each in processes))
     assert sum(spent) <= 10.0 + 1e-6
     assert sum(spent) >= 9.9
 
@@ -337,6 +338,21 @@ async def test_what_a_report_reads_does_not_grow_with_the_processes(redis_url: s
         known, _ = await redis.eval(GREET, 1, "processes", "p0", "900", "2", "1", "0")
         assert "cmdstat_hgetall" not in await redis.info("commandstats")
     assert (reply.used, known) == (processes - 1, processes)
+
+
+async def test_a_total_outlives_the_processes_that_have_used_it_and_stays_for_a_year(
+    redis_url: str, process: NewProcess
+) -> None:
+    one = await process(STEADY)
+    assert await spend(one, {"usd_total": 1.0}, usd=0.01, cost=0.01) > 0.9
+    await one.leases.close()
+    other = await process(STEADY)
+    with pytest.raises(LimitReached) as refused:
+        await other.begin({"usd_total": 1.0}, usd=0.11, most_usd=0.11)
+    assert "retry-after" not in refused.value.headers
+    async with Redis.from_url(redis_url) as redis:
+        (key,) = await redis.keys("holeshot:limit:*usd_total:total*")
+        assert await redis.ttl(key) > 365 * 86_400
 
 
 async def test_the_more_processes_share_the_longer_each_waits_between_two_reports(
@@ -572,7 +588,7 @@ async def test_garbage_in_redis_is_overwritten(process: NewProcess, redis_url: s
 
 
 def of_the_ledger(usd: float) -> Mapping[str, float]:
-    return spent_by_quota([Spent("team", "llama", usd, usd)], time.time())
+    return used_by_quota(used(time.time(), usd, usd, client="team"), time.time())
 
 
 @pytest.mark.parametrize("is_late", [False, True])

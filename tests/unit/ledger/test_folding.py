@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 import pytest
 from structlog.testing import capture_logs
 
-from gateway.core.calls import HourlySum, Spent, SpentByPayer
+from gateway.core.calls import HourlySum, Spent, Used
 from gateway.ledger.entries import Entry
 from gateway.ledger.errors import DatabaseUnreachableError
 from gateway.ledger.folding import FULL, Folded
@@ -62,7 +62,10 @@ class Notes:
     async def spent(self, now: datetime, until: datetime) -> list[Spent]:
         return []
 
-    async def spent_by_payers(self, now: datetime, until: datetime, *, whole_month: bool) -> list[SpentByPayer]:
+    async def used(self, since_s: Sequence[float], until: datetime) -> list[Used]:
+        return []
+
+    async def used_by_payers(self, since_s: Sequence[float], until: datetime) -> list[Used]:
         return []
 
     async def lately(self, now: datetime, until: datetime) -> dict[str, dict[int, dict[str, float]]]:

@@ -6,19 +6,23 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from math import inf
 from random import Random
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import msgspec
 import pytest
 
 from gateway.core.attempts import AttemptRecord, Outcome, Role, TokensSource
-from gateway.core.calls import CallRecord, Level, Mode, Objective, Spent
+from gateway.core.calls import CallRecord, Level, Mode, Objective
 from gateway.core.errors import InvalidRequest
 from gateway.limits import admission, limits
-from gateway.limits.limits import Limits, Payer, Use, level_of_end_user, level_of_key, level_of_team, spent_by_quota
-from gateway.limits.quota import LimitWindow, OwnShare, Quota
+from gateway.limits.limits import Limits, Payer, Use, level_of_end_user, level_of_key, level_of_team, used_by_quota
+from gateway.limits.quota import OwnShare, Quota
 from gateway.limits.refusals import BudgetSpent, LimitReached
 from providers import Price
+from tests.unit.limits.used import used
+
+if TYPE_CHECKING:
+    from gateway.limits.windows import LimitWindow
 
 NOON_S = datetime(2026, 11, 21, 12, 0, 30, tzinfo=UTC).timestamp()
 MODEL = Payer("llama", "llama")
@@ -250,7 +254,7 @@ async def test_a_count_that_cannot_be_holds_no_more_tokens_than_its_call_did(sou
 
 async def test_an_audited_loser_counts_when_it_ends_after_its_call() -> None:
     process = Process()
-    payer = Payer("llama", "llama", usd_per_day=10.0)
+    payer = Payer("llama", "llama", {"usd_per_day": 10.0})
     process.end(await process.begin({"usd_per_day": 1.0}, payer=payer, usd=0.1), attempt(0.1))
     process.limits.attempt_audited(attempt(0.9, model="llama"))
     with pytest.raises(LimitReached, match="this key"):
@@ -262,7 +266,7 @@ async def test_an_audited_loser_counts_when_it_ends_after_its_call() -> None:
 
 async def test_a_model_has_a_limit_of_its_own_and_a_fallback_pays_for_itself() -> None:
     process = Process()
-    dear, spare = Payer("llama", "llama", usd_per_day=1.0), Payer("spare", "spare", usd_per_day=1.0)
+    dear, spare = Payer("llama", "llama", {"usd_per_day": 1.0}), Payer("spare", "spare", {"usd_per_day": 1.0})
     call = await process.begin({}, payer=dear, usd=0.5)
     await process.limits.hold_fallback(call, spare, Use(usd=0.5))
     process.end(call, attempt(0.1, model="llama"), attempt(0.9, model="spare"))
@@ -273,7 +277,7 @@ async def test_a_model_has_a_limit_of_its_own_and_a_fallback_pays_for_itself() -
 
 
 async def test_a_model_that_is_asked_once_more_by_the_same_call_holds_its_dollars_once() -> None:
-    process, dear = Process(), Payer("llama", "llama", usd_per_day=1.0)
+    process, dear = Process(), Payer("llama", "llama", {"usd_per_day": 1.0})
     call = await process.begin({}, payer=dear, usd=0.4)
     for _ in range(3):
         await process.limits.hold_fallback(call, dear, Use(usd=0.4))
@@ -294,7 +298,7 @@ async def test_a_call_that_leaves_while_its_model_asks_for_a_lease_holds_nothing
             await super().enlarge(short, patience_s, beyond_usd)
 
     process, asks = Process(new_leases=SilentForModels), asyncio.Event()
-    mine, payer = {"max_parallel": 1.0, "usd_per_day": 5.0}, Payer("llama", "llama", usd_per_day=1.0)
+    mine, payer = {"max_parallel": 1.0, "usd_per_day": 5.0}, Payer("llama", "llama", {"usd_per_day": 1.0})
     call = asyncio.create_task(process.begin(mine, payer=payer, usd=0.5))
     await asks.wait()
     call.cancel()
@@ -355,28 +359,29 @@ async def test_processes_that_cannot_talk_have_a_share_each() -> None:
 
 async def test_a_restart_goes_on_from_what_the_ledger_knows() -> None:
     process = Process()
-    spent = [Spent("team", "llama", 0.6, 0.7), Spent("team", "qwen", 0.1, 5.0)]
-    spent.append(Spent(None, "qwen", 9.0, 9.0, model_usd=9.1))
-    process.leases.recollect(spent_by_quota(spent, process.clock()))
+    now_s = process.clock()
+    spent = [*used(now_s, 0.7, 5.7, client="team"), *used(now_s, 9.0, 9.0), *used(now_s, 9.1, 9.1, model="qwen")]
+    process.leases.recollect(used_by_quota(spent, now_s))
     with pytest.raises(LimitReached):
         await process.begin({"usd_per_day": 1.0, "usd_per_month": 10.0}, usd=0.31)
     await process.begin({"usd_per_day": 1.0, "usd_per_month": 10.0}, usd=0.3)
     with pytest.raises(LimitReached, match="the model 'qwen'"):
-        await process.begin({}, payer=Payer("qwen", "qwen", usd_per_day=9.2), usd=0.2)
+        await process.begin({}, payer=Payer("qwen", "qwen", {"usd_per_day": 9.2}), usd=0.2)
 
 
 async def test_what_a_model_has_spent_through_lists_counts_after_a_restart() -> None:
     process = Process()
-    spent = [Spent(None, name, 0.0, 0.0, model_usd=usd) for name, usd in (("qwen", 0.5), ("qwen, llama", 0.4))]
-    process.leases.recollect(spent_by_quota(spent, process.clock(), payer_of=lambda name: name.partition(",")[0]))
+    now_s, names = process.clock(), (("qwen", 0.5), ("qwen, llama", 0.4))
+    spent = [each for name, usd in names for each in used(now_s, usd, usd, model=name)]
+    process.leases.recollect(used_by_quota(spent, process.clock(), payer_of=lambda name: name.partition(",")[0]))
     with pytest.raises(LimitReached, match="the model 'qwen'"):
-        await process.begin({}, payer=Payer("qwen", "qwen", usd_per_day=1.0), usd=0.2)
+        await process.begin({}, payer=Payer("qwen", "qwen", {"usd_per_day": 1.0}), usd=0.2)
 
 
 async def test_what_the_ledger_says_late_still_counts() -> None:
     process = Process()
     process.end(await process.begin({"usd_per_day": 1.0}, usd=0.1), attempt(0.1))
-    process.leases.recollect(spent_by_quota([Spent("team", "llama", 0.8, 0.8)], process.clock()))
+    process.leases.recollect(used_by_quota(used(process.clock(), 0.8, 0.8, client="team"), process.clock()))
     with pytest.raises(LimitReached):
         await process.begin({"usd_per_day": 1.0}, usd=0.11)
     await process.begin({"usd_per_day": 1.0}, usd=0.1)
@@ -487,7 +492,8 @@ async def test_what_one_level_refuses_counts_at_none() -> None:
 async def test_dollars_of_audited_losers_and_of_before_the_start_count_for_the_team_too() -> None:
     process = Process()
     team = level_of_team("research", {"usd_per_day": 2.0})
-    process.leases.recollect(spent_by_quota([Spent("team", "llama", 1.0, 1.0)], process.clock(), {"team": "research"}))
+    spent = used(process.clock(), 1.0, 1.0, client="team")
+    process.leases.recollect(used_by_quota(spent, process.clock(), {"team": "research"}))
     process.end(await process.begin({}, team, payer=Payer("llama", "llama", dearest=Price(1.0, 1.0)), usd=0.1))
     process.limits.attempt_audited(attempt(0.75, model="llama"))
     with pytest.raises(LimitReached, match=r"^the team"):
@@ -615,7 +621,7 @@ async def test_a_key_with_most_of_its_dollars_left_is_not_told_that_they_are_spe
         process.limits.check_least([level_of_key("team", limits)], Use(usd=0.05))
     process.limits.check([level_of_key("team", limits)])  # the next request is read all the same
     process.end(await process.begin(limits, usd=0.0199, most_usd=0.0199), attempt(0.0199))
-    told = r"^this key has 0\.0001 left of its limit of 0\.03 .*, too little for this call; try again in "
+    told = r"^this key has 0\.0001 left of its limit of 0\.03 .*, and this call may cost 0\.001; ask for .*, or try "
     with pytest.raises(LimitReached, match=told) as refused:
         await process.begin(limits, usd=0.001, most_usd=0.001)
     assert refused.value.code == "insufficient_quota"
@@ -677,7 +683,7 @@ async def test_a_call_that_its_client_left_counts_at_what_such_calls_usually_cos
 
 
 async def test_a_call_that_its_client_left_counts_in_its_models_limit_at_what_is_known_of_it() -> None:
-    process, payer = Process(), Payer("llama", "llama", usd_per_day=1.0)
+    process, payer = Process(), Payer("llama", "llama", {"usd_per_day": 1.0})
     gone = attempt(0.0001, outcome=Outcome.CLIENT_GONE, limit_usd=0.3)  # and searches that nobody has counted
     await process.limits.hold("call", [], payer, Use(usd=0.001, most_usd=0.4))
     process.end("call", gone)

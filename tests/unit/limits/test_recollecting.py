@@ -11,7 +11,7 @@ from random import Random
 import pytest
 
 from gateway.app.recorders import StartupHistory
-from gateway.core.calls import HourlySum, Spent
+from gateway.core.calls import HourlySum, Spent, Used
 from gateway.ledger.entries import Entry
 from gateway.ledger.errors import DatabaseUnreachableError
 from gateway.ledger.writer import Ledger
@@ -32,7 +32,10 @@ class AtMidnight(Notes):
 
     async def spent(self, now: datetime, until: datetime) -> list[Spent]:
         self._clock.now_s = MIDNIGHT_S + 1
-        return [Spent("team", "llama", 1.0, 1.0, 0.5)]
+        return [Spent("team", "llama", 1.0, 0.5)]
+
+    async def used(self, since_s: Sequence[float], until: datetime) -> list[Used]:
+        return [Used(each_s, 1.0, client="team") for each_s in since_s]
 
 
 async def test_what_is_read_at_midnight_counts_on_the_day_of_which_it_is(tmp_path: Path) -> None:
@@ -146,7 +149,11 @@ class Away(Notes):
     async def spent(self, now: datetime, until: datetime) -> list[Spent]:
         if self.is_away:
             raise DatabaseUnreachableError("connection refused")
-        return [Spent("team", "llama", 1.0, 1.0), Spent(None, "llama", 0.0, 0.0, model_usd=1.0)]
+        return []
+
+    async def used(self, since_s: Sequence[float], until: datetime) -> list[Used]:
+        found = [Used(each_s, 1.0, client="team") for each_s in since_s]
+        return [*found, *(Used(each_s, 1.0, model="llama") for each_s in since_s)]
 
 
 USER = level_of_end_user("team:research", "ann", {"usd_per_day": 2.0, "usd_per_month": 2.0})
@@ -179,7 +186,7 @@ async def test_what_waits_on_disk_while_the_database_is_away_counts_at_a_start_a
     steering = Steering(MemoryBoard(), clock=clock, unix_clock=clock, random=Random(1), spending=spending)
     history = StartupHistory(now, steering, leases, spending, teams=dict, payer_of=lambda: str, unix_clock=clock)
     limits = Limits(leases, unix_clock=clock, clock=clock)
-    payer = Payer("llama", "llama", usd_per_day=2.0 if level == "model" else None)
+    payer = Payer("llama", "llama", {"usd_per_day": 2.0} if level == "model" else {})
 
     async def fits(usd: float) -> bool:
         try:

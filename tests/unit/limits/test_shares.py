@@ -3,8 +3,9 @@
 import pytest
 
 from gateway.limits.limits import Limits, Payer, Use, level_of_key
-from gateway.limits.quota import Quota, always, day
+from gateway.limits.quota import Quota
 from gateway.limits.shared_leases import SharedLeases
+from gateway.limits.windows import always, day
 from tests.services.deaf_redis import DeafNodes
 from tests.unit.limits.test_limits import Clock
 

@@ -60,7 +60,11 @@ CLIENT = f"clients: {{ a: {{ key_sha256: {HASH}"
         (f"{CLIENT}, key: x }} }}\n", "1: clients.a.key", "key_sha256"),
         (f"{CLIENT}, model: x }} }}\n", "1: clients.a.model", "models"),
         (f"{CLIENT}, RPM: 5 }} }}\n", "1: clients.a.RPM", "rpm"),
-        (f"{CLIENT}, usd: 5 }} }}\n", "1: clients.a.usd", "usd_per_day' or 'usd_per_month"),
+        (
+            f"{CLIENT}, usd: 5 }} }}\n",
+            "1: clients.a.usd",
+            " or ".join(f"'usd_{each}'" for each in ("per_hour", "per_day", "per_week", "per_month", "total"))[1:-1],
+        ),
         ("providers: { ollama: { url: x } }\n", "1: providers.ollama.url", "base_url"),
         ("providers: { ollama: { Base-URL: x } }\n", "1: providers.ollama.Base-URL", "base_url"),
         ("providers: { ollama: { key: x } }\n", "1: providers.ollama.key", "api_key"),

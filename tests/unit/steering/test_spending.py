@@ -127,7 +127,7 @@ def test_however_a_list_of_models_is_written_one_of_them_pays_and_counts_its_cal
 def test_a_restart_goes_on_from_what_extra_attempts_have_cost_by_the_ledger() -> None:
     clock = Clock()
     spending = Spending(clock)
-    rows = [Spent("team", "m", 5.0, 9.0, 0.5), Spent(None, "m, other", 1.0, 1.0, 0.25), Spent(None, "other", 1.0, 1.0)]
+    rows = [Spent("team", "m", 5.0, 0.5), Spent(None, "m, other", 1.0, 0.25), Spent(None, "other", 1.0)]
     spending.recollect(rows, clock(), lambda name: name.partition(",")[0])
     assert (spending.today_usd("m"), spending.today_usd("other")) == (0.75, 0.0)
     spending.charge("m", 0.125)
@@ -142,27 +142,27 @@ def test_a_restart_goes_on_from_what_extra_attempts_have_cost_by_the_ledger() ->
 
 def lost(model: str, usd: float) -> Spent:
     """What attempts for ``model`` cost that lost a race, in calls of whichever model."""
-    return Spent(None, model, 0.0, 0.0, lost_usd=usd)
+    return Spent(None, model, 0.0, lost_usd=usd)
 
 
 def test_what_races_of_a_fallback_have_cost_is_the_fallbacks() -> None:
     """The ledger has extra attempts under the model that was asked for, and losers under the one they ran for."""
     spending = Spending(Clock())
-    asked = [Spent("team", "m", 9.0, 9.0, 0.75), Spent("team", "spare", 9.0, 9.0, 0.125)]
+    asked = [Spent("team", "m", 9.0, 0.75), Spent("team", "spare", 9.0, 0.125)]
     spending.recollect([*asked, lost("m", 0.25), lost("spare", 0.625)], Clock()())
     assert (spending.today_usd("m"), spending.today_usd("spare")) == (0.25, 0.625)
 
 
 def test_extra_attempts_that_failed_stay_with_the_model_that_was_asked_for() -> None:
     spending = Spending(Clock())
-    spending.recollect([Spent("team", "m", 9.0, 9.0, 0.75), lost("m", 0.25), lost("spare", 0.375)], Clock()())
+    spending.recollect([Spent("team", "m", 9.0, 0.75), lost("m", 0.25), lost("spare", 0.375)], Clock()())
     assert (spending.today_usd("m"), spending.today_usd("spare")) == (0.375, 0.375)
 
 
 def test_of_several_models_with_one_fallback_each_gives_by_what_it_has_too_much() -> None:
     spending = Spending(Clock())
-    asked = [Spent("team", "a", 9.0, 9.0, 0.75), Spent("team", "b", 9.0, 9.0, 0.25)]
-    spending.recollect([*asked, Spent("team", "c", 9.0, 9.0, 0.5), lost("c", 0.5), lost("spare", 0.5)], Clock()())
+    asked = [Spent("team", "a", 9.0, 0.75), Spent("team", "b", 9.0, 0.25)]
+    spending.recollect([*asked, Spent("team", "c", 9.0, 0.5), lost("c", 0.5), lost("spare", 0.5)], Clock()())
     found = [spending.today_usd(name) for name in ("a", "b", "c", "spare")]
     assert found == [0.375, 0.125, 0.5, 0.5]
 
@@ -273,7 +273,7 @@ def test_whoever_called_on_the_day_before_has_a_part_and_nobody_for_longer() -> 
 
 def test_after_a_restart_each_client_goes_on_with_what_it_had_spent() -> None:
     clock, spending = at_midnight()
-    rows = [Spent("greedy", "m", 9.0, 9.0, 0.5), Spent("fair", "m", 1.0, 1.0, 0.0), Spent("old", "m", 0.0, 3.0)]
+    rows = [Spent("greedy", "m", 9.0, 0.5), Spent("fair", "m", 1.0, 0.0), Spent("old", "m", 0.0)]
     spending.recollect([*rows, lost("m", 0.5)], clock())
     assert spent(spending, "greedy") == 0.0
     assert spent(spending, "fair") == pytest.approx(0.5, abs=0.011)

@@ -8,8 +8,16 @@ export const LIMITS = [
   ["rpm", "Requests a minute", "1", (value) => count(value)],
   ["tpm", "Tokens a minute", "1", (value) => count(value)],
   ["max_parallel", "Calls at a time", "1", (value) => count(value)],
+  ["usd_per_hour", "US dollars an hour", "any", usd],
   ["usd_per_day", "US dollars a day", "any", usd],
+  ["usd_per_week", "US dollars a week", "any", usd],
   ["usd_per_month", "US dollars a month", "any", usd],
+  ["usd_total", "US dollars in all", "any", usd],
+  ["tokens_per_hour", "Tokens an hour", "1", (value) => count(value)],
+  ["tokens_per_day", "Tokens a day", "1", (value) => count(value)],
+  ["tokens_per_week", "Tokens a week", "1", (value) => count(value)],
+  ["tokens_per_month", "Tokens a month", "1", (value) => count(value)],
+  ["tokens_total", "Tokens in all", "1", (value) => count(value)],
 ];
 
 /** Draw limits as `/api/usage` has them: `limit`, `of`, and if they are known `used` and `resets_in_s`. */

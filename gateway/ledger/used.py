@@ -1,0 +1,180 @@
+"""What clients, teams, end users and models have used since some instants, for limits that go on from it at a start.
+
+The gateway counts its own calls itself, and the database may have been unreachable until now, so the figures are of the
+time before it began: days, then hours of the first and the last day, then five minutes of the first and the last hour.
+The five minutes in which it began count as a whole, and so does the first hour where its five minutes are not kept.
+"""
+
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime, timedelta
+from math import inf
+
+from gateway.core.calls import Used
+from gateway.core.records import PROBES
+from gateway.ledger import queries
+from gateway.ledger.connections import Database
+from gateway.ledger.reports.reader import Words, conditions, words_of
+
+TIMEOUT_S = 10.0
+KEPT_FINE = timedelta(days=1, hours=22)  # windows of five minutes are kept for two days
+_STEPS = {5: timedelta(minutes=5), 60: timedelta(hours=1), 1440: timedelta(days=1)}
+
+
+_ORIGIN = datetime(2000, 1, 1, tzinfo=UTC)
+
+
+def _floor(at: datetime, minutes: int) -> datetime:
+    return at - (at - _ORIGIN) % _STEPS[minutes]
+
+
+def _ceiling(at: datetime, minutes: int) -> datetime:
+    return at + (_ORIGIN - at) % _STEPS[minutes]
+
+
+def windows_between(since: datetime, until: datetime) -> list[tuple[int, datetime, datetime]]:
+    """Return the windows that cover what is between two instants: minutes, and where the first and the last begin."""
+    if since >= until:
+        return []
+    if until - since > KEPT_FINE:
+        since = _floor(since, 60)
+    last = _floor(until, 5) + _STEPS[5]
+    first_hour, last_hour = _ceiling(since, 60), _floor(until, 60)
+    if first_hour > last_hour:
+        return [(5, _floor(since, 5), last)]
+    first_day, last_day = _ceiling(since, 1440), _floor(until, 1440)
+    found = [(5, _floor(since, 5), first_hour)]
+    if first_day <= last_day:
+        found += [(60, first_hour, first_day), (1440, first_day, last_day), (60, last_day, last_hour)]
+    else:
+        found.append((60, first_hour, last_hour))
+    found.append((5, last_hour, last))
+    return [each for each in found if each[1] < each[2]]
+
+
+def _within(words: Words, since: datetime, until: datetime) -> str:
+    each = [
+        f"(minutes = {minutes} and window_start >= {words.window(first)} and window_start < {words.window(end)})"
+        for minutes, first, end in windows_between(since, until)
+    ]
+    return f"({' or '.join(each)})" if each else "false"
+
+
+_CLIENTS = """
+select {place} as place, client, null as model, coalesce(sum({paid}), 0) as usd,
+  coalesce(sum(coalesce(prompt_tokens, 0) + coalesce(completion_tokens, 0)), 0) as tokens
+from rollup_calls where {within} group by client
+"""
+_MODELS = """
+select {place} as place, null as client, s.model, coalesce(sum(r.cost_usd), 0) as usd,
+  coalesce(sum(r.won_tokens), 0) as tokens
+from rollup_attempts as r join rollup_series as s on s.id = r.series_id
+where s.api <> '{probes}' and {within} group by s.model
+"""
+OWN = conditions()["own"]
+_TOKENS = "coalesce(prompt_tokens, 0) + coalesce(completion_tokens, 0)"
+# Totals have no windows: what began later is taken off.
+_TOTALS = """
+select {place} as place, case when model = '' then client end as client, case when model <> '' then model end as model,
+  coalesce(sum(usd), 0) as usd, coalesce(sum(tokens), 0) as tokens
+from (
+  select client, model, usd, tokens from used_totals
+  union all select coalesce(client, ''), '', -cost_usd, -({tokens}) from calls where started_at >= {until}
+  union all select '', model, -cost_usd, case when outcome = 'won' then -({tokens}) else 0 end from attempts
+    where started_at >= {until} and model is not null and api <> '{probes}' and {own}
+) as each_one
+group by 2, 3
+"""
+
+
+async def used(database: Database, since_s: Sequence[float], until: datetime) -> list[Used]:
+    """Return what clients and models had used ``until`` then, since each of these instants (-inf: ever).
+
+    Raises:
+        LedgerError: the database is away, or its schema is older.
+
+    """
+    words, parts = words_of(database), []
+    for place, each_s in enumerate(since_s):
+        if each_s == -inf:
+            written = words.instant(until)
+            parts.append(_TOTALS.format(place=place, until=written, tokens=_TOKENS, probes=PROBES, own=OWN))
+            continue
+        within = _within(words, datetime.fromtimestamp(each_s, UTC), until.astimezone(UTC))
+        if within != "false":
+            parts.append(_CLIENTS.format(place=place, paid=words.paid("cost_usd"), within=within))
+            parts.append(_MODELS.format(place=place, probes=PROBES, within=within))
+    if not parts:
+        return []
+    sql = " union all ".join(f"select * from ({each}) as part" for each in parts)  # noqa: S608 - our own values
+    result = await queries.run(database, sql, timeout_s=TIMEOUT_S)
+    return [
+        Used(since_s[place], max(0.0, float(usd)), max(0.0, float(tokens)), client=client or None, model=model)
+        for place, client, model, usd, tokens in result.rows
+        if usd or tokens
+    ]
+
+
+# Of teams and end users rows are read: the sums are by single tags, and of days with many end users there are none.
+MOST_PAYERS = 50_000  # those that have used most; each is some hundred bytes of memory
+_PAYERS = """
+select client, {team} as team, {end_user} as end_user, {sums}
+from calls
+where started_at >= {since} and started_at < {until} and (cost_usd > 0 or completion_tokens > 0)
+  and ({team} is not null or {end_user} is not null)
+group by 1, 2, 3
+order by 4 desc
+limit {most}
+"""
+_PAYERS_TOTALS = """
+select client, team, end_user, sum(usd) as usd, sum(tokens) as tokens
+from (
+  select client, team, end_user, usd, tokens from used_totals where team <> '' or end_user <> ''
+  union all
+  select coalesce(client, ''), coalesce({team}, ''), coalesce({end_user}, ''), -cost_usd, -({tokens})
+  from calls where started_at >= {until} and ({team} is not null or {end_user} is not null)
+) as each_one
+group by 1, 2, 3
+order by 4 desc
+limit {most}
+"""
+
+
+async def used_by_payers(database: Database, since_s: Iterable[float], until: datetime) -> list[Used]:
+    """Return what teams and end users had used ``until`` then, since each of these instants (-inf: ever).
+
+    Raises:
+        LedgerError: the database is away, or its schema is older.
+
+    """
+    words, since_s = words_of(database), sorted(since_s)
+    names = {"team": words.tag("team"), "end_user": words.tag("end_user"), "until": words.instant(until)}
+    finite = [each_s for each_s in since_s if each_s > -inf and each_s < until.timestamp()]
+    found: list[Used] = []
+    if finite:
+        starts = [words.instant(datetime.fromtimestamp(each_s, UTC)) for each_s in finite]
+        sums = ", ".join(
+            f"coalesce(sum(case when started_at >= {start} then {amount} end), 0)"
+            for start in starts
+            for amount in ("cost_usd", _TOKENS)
+        )
+        sql = _PAYERS.format(**names, sums=sums, since=starts[0], most=MOST_PAYERS)
+        for client, team, end_user, *amounts in (await queries.run(database, sql, timeout_s=TIMEOUT_S)).rows:
+            found += [
+                Used(each_s, float(usd), float(tokens), client=client, team=team, end_user=end_user)
+                for each_s, usd, tokens in zip(finite, amounts[::2], amounts[1::2], strict=True)
+                if usd or tokens
+            ]
+    if -inf in since_s:
+        sql = _PAYERS_TOTALS.format(**names, tokens=_TOKENS, most=MOST_PAYERS)
+        found += [
+            Used(
+                -inf,
+                max(0.0, float(usd or 0.0)),
+                max(0.0, float(tokens or 0.0)),
+                client=client or None,
+                team=team or None,
+                end_user=end_user or None,
+            )
+            for client, team, end_user, usd, tokens in (await queries.run(database, sql, timeout_s=TIMEOUT_S)).rows
+        ]
+    return found
