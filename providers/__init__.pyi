@@ -154,6 +154,7 @@ from .refusals.wrong_api import Lacking as Lacking
 from .refusals.wrong_api import lacking as lacking
 from .refusals.wrong_api import offered as offered
 from .upstreams.bedrock import BedrockUpstream as BedrockUpstream
+from .upstreams.extras import has_azure_identity as has_azure_identity
 from .upstreams.extras import has_botocore as has_botocore
 from .upstreams.extras import has_google_auth as has_google_auth
 from .upstreams.extras import has_litellm as has_litellm
@@ -170,6 +171,7 @@ from .upstreams.opening import Credentials as Credentials
 from .upstreams.opening import Setup as Setup
 from .upstreams.opening import open_upstream as open_upstream
 from .upstreams.vertex import VertexUpstream as VertexUpstream
+from .vendors.catalog import CLAUDES as CLAUDES
 from .vendors.catalog import Api as Api
 from .vendors.catalog import ProviderKind as ProviderKind
 from .vendors.catalog import Quirks as Quirks

@@ -44,6 +44,7 @@ from gateway.settings import (
     ways_of,
 )
 from providers import (
+    CLAUDES,
     Api,
     Datasheet,
     Price,
@@ -282,7 +283,7 @@ class Resolver:
             continues=ways_of(settings, vendor, provided.base_url),
             traits=traits,
             is_newest_version=version >= _NEWEST_VERSION,
-            drops_unfit=kind == "anthropic" and "prefix" in traits.bound,
+            drops_unfit=kind in CLAUDES and "prefix" in traits.bound,
             seal=Seal(self._secret, provided.account or provider),
             takes_thoughts=vendor is not None and vendor.quirks.takes_thoughts,
             takes_unsigned=vendor is not None and vendor.quirks.takes_unsigned,
@@ -319,7 +320,7 @@ class Resolver:
         kind = kind_of(deployment.provider, self._settings.providers[deployment.provider], self._catalog)
         is_claude = deployment.traits.family == "claude"
         is_told = "cache_control" in deployment.extra_body
-        if not is_claude or is_told or not (kind == "anthropic" or (kind == "bedrock" and deployment.takes_marks)):
+        if not is_claude or is_told or not (kind in CLAUDES or (kind == "bedrock" and deployment.takes_marks)):
             return deployment
         return msgspec.structs.replace(deployment, marks_from=deployment.traits.marks_from)
 

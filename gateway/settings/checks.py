@@ -36,6 +36,7 @@ from providers import (
     ProviderKind,
     Vendor,
     apis_of,
+    has_azure_identity,
     has_botocore,
     has_google_auth,
     has_litellm,
@@ -52,6 +53,8 @@ _NO_DEFAULTS = frozenset(
 # The APIs of each kind of provider, if not all.
 _POSSIBLE: Mapping[ProviderKind, tuple[Api, ...]] = {
     "bedrock": apis_of(None, "bedrock"),
+    "invoke": apis_of(None, "invoke"),
+    "vertex": apis_of(None, "vertex"),
     "litellm": apis_of(None, "litellm"),
 }
 _OF_THE_BODY = frozenset({"accept-encoding", "content-encoding", "content-type"})
@@ -180,7 +183,8 @@ def _provider(name: str, provider: ProviderSettings, catalog: Catalog, *, is_bro
     if kind != "litellm":  # which sends what it is given in ways of its own
         yield from _unsendable(place, provider)
     known_url = provider.base_url or (vendor.base_url if vendor else None)
-    if kind in {"bedrock", "openai_compatible"} and known_url is None:
+    has_own = vendor is not None and kind == vendor.kind and kind != "litellm"  # no address of another vendor is theirs
+    if known_url is None and (has_own or kind in {"bedrock", "invoke", "openai_compatible", "vertex"}):
         if vendor is not None:
             yield Complaint(place, f"{vendor.title} has no base_url in the catalog: set yours")
         else:
@@ -197,10 +201,17 @@ def _libraries(
     """Yield a complaint for each package that a provider needs and that is not installed."""
     if kind == "litellm" and not has_litellm():
         yield Complaint(place, f"needs litellm: {how_to_install('litellm')}")
-    if vendor is not None and vendor.auth == "google" and not provider.keys and not has_google_auth():
+    if provider.keys:
+        return
+    own = vendor if vendor is not None and kind == vendor.kind else None
+    if ((vendor is not None and vendor.auth == "google") or kind == "vertex") and not has_google_auth():
         yield Complaint(place, f"needs google-auth: {how_to_install('vertex')}")
-    if kind == "bedrock" and not provider.keys and not has_botocore():
+    if kind in {"bedrock", "invoke"} and not has_botocore():
         yield Complaint(place, f"needs a key of Bedrock's, or botocore: {how_to_install('bedrock')}")
+    if own is not None and own.signs and not has_botocore():
+        yield Complaint(place, f"needs a key of {own.title}, or botocore: {how_to_install('bedrock')}")
+    if own is not None and own.tokens == "azure" and not has_azure_identity():
+        yield Complaint(place, f"needs a key of {own.title}, or azure-identity: {how_to_install('foundry')}")
 
 
 def _no_keys(place: Place, provider: ProviderSettings, *, may_have_lines: bool) -> Iterator[Complaint]:

@@ -81,7 +81,7 @@ def no_key_for(name: str, provider: ProviderSettings, catalog: Catalog) -> str:
         return "its base_url names a user"
     if kind == "litellm":
         return "litellm may use other credentials instead"
-    if vendor is not None and vendor.auth == "google" and kind == vendor.kind:
+    if kind == "vertex" or (vendor is not None and vendor.auth == "google" and kind == vendor.kind):
         return "it takes tokens of Google's, not keys"
     if not provider.has_key and (vendor is None or not vendor.key_required):
         return "it may need none: it has no key here"
@@ -105,7 +105,21 @@ def _found_settings(vendor: Vendor, environ: Mapping[str, str]) -> ProviderSetti
     """Return the settings of a vendor that the environment alone names; its key is added later."""
     if vendor.base_url is not None or (address := usual_address(vendor, environ)) is None:
         return ProviderSettings()
-    return ProviderSettings(base_url=_VARIABLE.sub(lambda found: environ[found[1]], address))
+    return ProviderSettings(base_url=_filled(address, environ))
+
+
+# Locations of Vertex AI whose hosts do not begin with them: lib/vertex/_client.py of Anthropic's SDK, as of 2026-11-29.
+_HOSTS = {
+    "//global-aiplatform.": "//aiplatform.",
+    "//us-aiplatform.": "//aiplatform.us.rep.",
+    "//eu-aiplatform.": "//aiplatform.eu.rep.",
+}
+
+
+def _filled(address: str, environ: Mapping[str, str]) -> str:
+    """Return an address with the values of its variables."""
+    url = _VARIABLE.sub(lambda found: environ[found[1]], address)
+    return next((url.replace(each, host, 1) for each, host in _HOSTS.items() if each in url), url)
 
 
 def complete(settings: Settings, environ: Mapping[str, str], catalog: Catalog) -> Settings:
@@ -139,7 +153,7 @@ def withheld_keys(settings: Settings, environ: Mapping[str, str], catalog: Catal
 
 def found_vendors(environ: Mapping[str, str], catalog: Catalog) -> Iterator[Vendor]:
     """Yield the vendors that can be used with the present environment variables alone."""
-    with_key = [vendor for vendor in catalog.values() if usual_key(vendor, environ)]
+    with_key = [vendor for vendor in catalog.values() if usual_key(vendor, environ) and not vendor.named_only]
     addressed = {key for vendor in with_key if usual_address(vendor, environ) for key in vendor.key_env}
     for vendor in with_key:
         through_litellm = vendor.kind == "litellm" and has_litellm() and addressed.isdisjoint(vendor.key_env)
@@ -152,7 +166,7 @@ def without_address(environ: Mapping[str, str], catalog: Catalog) -> Iterator[tu
     known = {key for vendor in found_vendors(environ, catalog) for key in vendor.key_env}
     for vendor in catalog.values():
         key = usual_key(vendor, environ)
-        if key is not None and vendor.addresses and key not in known:
+        if key is not None and vendor.addresses and key not in known and not vendor.named_only:
             names = list(dict.fromkeys(name for each in vendor.addresses for name in _VARIABLE.findall(each)))
             address = _VARIABLE.sub(lambda found: found[1], vendor.addresses[0 if len(names) == 1 else -1])
             section = f'{vendor.name}: {{ base_url: "{address}", api_key: "${{{key}}}" }}'
@@ -171,10 +185,27 @@ def _with_usual_key(
     name: str, provider: ProviderSettings, environ: Mapping[str, str], catalog: Catalog
 ) -> ProviderSettings:
     vendor = vendor_of(name, provider, catalog)
+    if vendor is not None and _kind(provider, vendor) == vendor.kind:
+        provider = _with_usual_address(provider, vendor, environ)
     if provider.keys or vendor is None or (provider.base_url is not None and vendor.base_url is not None):
         return provider
     variable = usual_key(vendor, environ)
     return provider.model_copy(update={"api_key": SecretStr(environ[variable])}) if variable else provider
+
+
+def _with_usual_address(provider: ProviderSettings, vendor: Vendor, environ: Mapping[str, str]) -> ProviderSettings:
+    """Return a provider with the address, and the headers, that usual variables of its vendor name."""
+    update: dict[str, object] = {}
+    if provider.base_url is None and vendor.base_url is None and (address := usual_address(vendor, environ)):
+        update["base_url"] = _filled(address, environ)
+    said = {name.lower() for name in provider.headers}
+    if found := {
+        header: SecretStr(environ[variable])
+        for header, variable in vendor.header_env.items()
+        if header not in said and environ.get(variable)
+    }:
+        update["headers"] = {**provider.headers, **found}
+    return provider.model_copy(update=update) if update else provider
 
 
 # The providers that can be used: the configured ones, and those whose usual variables are set.
@@ -188,17 +219,17 @@ _AWS = (
     ("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",),
     ("AWS_CONTAINER_CREDENTIALS_FULL_URI",),
 )
+_OF_AWS = ("bedrock", "bedrock_converse", "bedrock_invoke", "bedrock_mantle", "claude_aws")
+_OF_GOOGLE = ("claude_google", "vertex", "vertex_ai", "vertex_openai")
 _CREDENTIAL_VARIABLES: Mapping[str, tuple[tuple[str, ...], ...]] = {
-    "bedrock": _AWS,
-    "bedrock_converse": _AWS,
-    "vertex_ai": (("GOOGLE_APPLICATION_CREDENTIALS",),),
-    "vertex_openai": (("GOOGLE_APPLICATION_CREDENTIALS",),),
+    **dict.fromkeys(_OF_AWS, _AWS),
+    **dict.fromkeys(_OF_GOOGLE, (("GOOGLE_APPLICATION_CREDENTIALS",),)),
+    "foundry": (("AZURE_CLIENT_ID", "AZURE_TENANT_ID"), ("IDENTITY_ENDPOINT",)),
 }
 _CREDENTIAL_FILES: Mapping[str, tuple[str, ...]] = {
-    "bedrock": (".aws/credentials", ".aws/config"),
-    "bedrock_converse": (".aws/credentials", ".aws/config"),
-    "vertex_ai": (".config/gcloud/application_default_credentials.json",),
-    "vertex_openai": (".config/gcloud/application_default_credentials.json",),
+    **dict.fromkeys(_OF_AWS, (".aws/credentials", ".aws/config")),
+    **dict.fromkeys(_OF_GOOGLE, (".config/gcloud/application_default_credentials.json",)),
+    "foundry": (".azure/msal_token_cache.json",),
 }
 
 

@@ -15,7 +15,9 @@ from .continuing import Way as Way
 from .continuing import continued as continued
 from .converse.answers import ConverseToChat as ConverseToChat
 from .converse.answers import events_of_converse as events_of_converse
+from .converse.answers import exception_in as exception_in
 from .converse.frames import Frames as Frames
+from .converse.frames import Message as Message
 from .converse.request_from_chat import SWITCH as SWITCH
 from .converse.request_from_chat import converse_from_chat as converse_from_chat
 from .converse.request_from_chat import with_switch as with_switch
@@ -33,6 +35,7 @@ from .dialect import SystemPrompt as SystemPrompt
 from .dialect import TokenCounting as TokenCounting
 from .dialect import Translation as Translation
 from .dialect import requires_some as requires_some
+from .doors import DOORS as DOORS
 from .events import DONE as DONE
 from .events import SAME_CALL as SAME_CALL
 from .events import WHOLE_CALL as WHOLE_CALL

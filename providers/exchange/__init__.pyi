@@ -1,3 +1,4 @@
+from .betas import IN_BODY as IN_BODY
 from .betas import NAMES as NAMES
 from .betas import quotable as quotable
 from .forms import Asked as Asked

@@ -3,6 +3,7 @@ from .renewal import PAUSE_S as PAUSE_S
 from .renewal import Fetched as Fetched
 from .renewal import FileStates as FileStates
 from .renewal import Renewal as Renewal
+from .renewal import Source as Source
 from .renewal import file_states as file_states
 from .ring import KeyRing as KeyRing
 from .rotation import Keys as Keys

@@ -1,16 +1,9 @@
 """Amazon Bedrock through its Converse API: chat is translated, answers come as an AWS event stream.
 
-A request carries a key of Bedrock's, or is signed by botocore with AWS credentials. botocore is imported in the
-thread that finds these (in the environment, files, or at the metadata service); they are renewed in the background.
-botocore itself renews those that end, and reads the token file of a container or a web identity each time it does. What
-it has found in a profile it keeps: when a file has changed, or its credentials are refused, all is found again.
+A request carries a key of Bedrock's, or is signed by botocore with AWS credentials.
 """
 
-import importlib
-import re
-import time
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
@@ -46,18 +39,17 @@ from providers.exchange import (
     taken,
 )
 from providers.http import Body
-from providers.keys import LOOK_S, PAUSE_S, Fetched, FileStates, Renewal, file_states
 from providers.models import Listing, Usage
 from providers.refusals import ErrorKind, Facts, UpstreamError, error_of_response
-from providers.upstreams.http_upstream import HttpUpstream, Server, words_of_vendor
+from providers.upstreams.claude_clouds import WRONG_MODEL, no_list
+from providers.upstreams.http_upstream import Server, words_of_vendor
+from providers.upstreams.signed import SignedUpstream
 from providers.vendors import demanded
 
 _STREAM, _WHOLE = "model/{model}/converse-stream", "model/{model}/converse"
 _LARGEST_ANSWER_BYTES = 128 * 1024 * 1024
 _BAD_REQUEST = 400
 _CITATIONS = b'"citations":'  # in a request: it asks for some
-# Bedrock answers 400 if the configuration names a wrong model, or one that needs an inference profile.
-_WRONG_MODEL = re.compile(r"model identifier is invalid|on-demand throughput isn.t supported|doesn.t support the model")
 # What Converse, and the models behind it, call the fields of chat that it is translated from.
 _IN_CHAT: Mapping[str, str] = {
     **dict.fromkeys(("effort", "reasoning", "reasoning_config", "thinking"), "reasoning_effort"),
@@ -72,44 +64,19 @@ def _asked_in_chat(request: Request) -> Asked:
     return Asked(request, CHAT.name, CHAT.requests, aliases=_IN_CHAT)
 
 
-_REGION = re.compile(r"[.-]([a-z]{2,3}(?:-[a-z]{1,20}){1,4}-\d{1,3})\.")
-_LOOKED_AT_EVERY_S = 600.0  # botocore itself renews credentials on a call up to a quarter of an hour before their end
 _REQUEST_ID = "x-amzn-requestid"
 
 
-class BedrockUpstream(HttpUpstream):
+class BedrockUpstream(SignedUpstream):
     """Bedrock's runtime in one region, with the dialect chat completions."""
 
     can_fetch = False
 
-    def __init__(
-        self,
-        server: Server,
-        api_key: str | None,
-        *,
-        pause_s: float = PAUSE_S,
-        look_s: float = LOOK_S,
-        wall_clock: Callable[[], float] = time.time,
-        **options: Any,
-    ) -> None:
-        """``options`` are those of ``HttpUpstream``; without a key, requests are signed.
-
-        ``pause_s`` is the least between two credentials; every ``look_s`` it is seen whether their files have changed.
-        """
-        super().__init__(replace(server, auth="bearer", chat_path=_STREAM), api_key, wall_clock=wall_clock, **options)
+    def __init__(self, server: Server, api_key: str | None, **options: Any) -> None:
+        """``options`` are those of ``SignedUpstream``, without the service."""
+        bearer = replace(server, auth="bearer", chat_path=_STREAM)
+        super().__init__(bearer, api_key, service="bedrock", **options)
         self.accepts_all_parameters = False
-        self.needs_warming = api_key is None
-        found = _REGION.search(server.base_url)
-        self.region = found[1] if found is not None else None  # None: the region configured with the AWS credentials
-        finder = _Credentials(self.region, wall_clock)
-        self._signing: Renewal[_Signer] | None = None
-        if not api_key:
-            self._signing = Renewal(finder, failed=_message_of, wall_clock=wall_clock, pause_s=pause_s, look_s=look_s)
-
-    async def warm_up(self) -> None:
-        """Begin to keep valid credentials, unless there is a key."""
-        if self._signing is not None:
-            self._signing.begin()
 
     def losses(self, dialect: Dialect, model: str, fields: Mapping[str, msgspec.Raw]) -> Sequence[Loss]:
         """Return the parts of a request that cannot be expressed in Converse.
@@ -163,19 +130,12 @@ class BedrockUpstream(HttpUpstream):
         fields = {**self._worded(request).fields, **request.extra_body}
         body = encoded(fields)
         path = CHAT.name if request.upstream_stream else _WHOLE
-        if self._signing is not None:
-            signer = await self._signing.current()
-            url = str(self._url(path, request.model).with_query({**self._base_url.query, **self._query}))
-            signed = signer.headers("POST", url, body)
-            request = msgspec.structs.replace(request, headers={**request.headers, **signed})
         head = self._head("POST", path, request.model, packed=False, own=request.own_headers)
         try:
             return await self._ask(head, CHAT.name, request, body)
         except UpstreamError as error:
-            if error.kind is ErrorKind.BAD_REQUEST and _WRONG_MODEL.search(error.said):
+            if error.kind is ErrorKind.BAD_REQUEST and WRONG_MODEL.search(error.said):
                 error.kind, error.body = ErrorKind.NOT_FOUND, None
-            elif error.kind is ErrorKind.PROVIDER_AUTH and self._signing is not None:
-                self._signing.refused()
             raise
 
     async def send(self, path: str, request: Request) -> UpstreamAnswer:  # noqa: ARG002 - part of the protocol
@@ -203,14 +163,7 @@ class BedrockUpstream(HttpUpstream):
             UpstreamError: always, not_found.
 
         """
-        message = f"provider {self._provider!r} does not list its models at this address"
-        raise UpstreamError(ErrorKind.NOT_FOUND, message, status=404)
-
-    async def aclose(self) -> None:
-        """Stop renewing credentials, and close kept connections."""
-        if self._signing is not None:
-            await self._signing.aclose()
-        await super().aclose()
+        raise no_list(self._provider)
 
     def _lacks(self, api: str) -> UpstreamError:
         message = f"provider {self._provider!r} supports chat completions, not {api}"
@@ -304,68 +257,3 @@ class ConverseExchange:
     def abort(self) -> None:
         """Drop the connection at once; without effect after the end."""
         self._response.abort()
-
-
-class _Signer:
-    """Signs requests with one set of credentials."""
-
-    def __init__(self, auth: Any, request: Any) -> None:
-        self._auth = auth
-        self._request = request
-
-    def headers(self, method: str, url: str, body: bytes) -> dict[str, str]:
-        """Return the header fields with the signature of a request."""
-        request = self._request(method=method, url=url, data=body, headers={"content-type": "application/json"})
-        self._auth.add_auth(request)
-        return {name.lower(): value for name, value in request.headers.items() if name.lower() != "content-type"}
-
-
-class _Credentials:
-    """The ``Source`` of signers: AWS's credentials, as botocore finds them."""
-
-    def __init__(self, region: str | None, wall_clock: Callable[[], float]) -> None:
-        self._region = region
-        self._wall_clock = wall_clock
-        self._session: Any = None
-        self._paths: list[Path] = []
-        self._files: FileStates = ()
-
-    def has_changed(self) -> bool:
-        """Whether a file with profiles is another one."""
-        return file_states(self._paths) != self._files
-
-    def forget(self) -> None:
-        """Find them again, with a new session: one keeps what it has found."""
-        self._session = None
-
-    def fetch(self) -> Fetched[_Signer]:
-        """Return a signer with credentials that are valid now."""
-        if self.has_changed():
-            self.forget()
-        auth: Any = importlib.import_module("botocore.auth")
-        request: Any = importlib.import_module("botocore.awsrequest")
-        if self._session is None:
-            self._session = importlib.import_module("botocore.session").Session()
-            named = (self._session.get_config_variable(name) for name in ("credentials_file", "config_file"))
-            self._paths = [Path(name) for name in named if name]
-            self._files = file_states(self._paths)  # before they are read
-        region = self._region or self._session.get_config_variable("region")
-        if region is None:
-            raise LookupError("no region: set AWS_REGION")
-        found = self._session.get_credentials()
-        if found is None:
-            raise LookupError("there are none")
-        frozen = found.get_frozen_credentials()
-        signer = _Signer(auth.SigV4Auth(frozen, "bedrock", region), request.AWSRequest)
-        is_static = not hasattr(found, "refresh_needed")
-        return Fetched(signer, None if is_static else self._wall_clock() + _LOOKED_AT_EVERY_S)
-
-
-def _message_of(error: Exception) -> str:
-    """Return the failure as a message for the operator."""
-    if isinstance(error, ImportError):
-        return (
-            "needs a key of Bedrock's (AWS_BEARER_TOKEN_BEDROCK), or botocore: `holeshot check` says how to install it"
-        )
-    words = " ".join(str(error).split())[:300]
-    return f"could not get AWS credentials ({words}); set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or a profile"

@@ -18,6 +18,7 @@ EXTRAS = {
     "oidc": ("pyjwt[crypto]>=2.13,<3",),
     "otel": ("opentelemetry-exporter-otlp-proto-http>=1.45,<2", "opentelemetry-sdk>=1.45,<2"),
     "bedrock": ("botocore>=1.40",),
+    "foundry": ("azure-identity>=1.20",),
     "vertex": ("google-auth>=2.40",),
 }
 
@@ -86,6 +87,14 @@ def has_oidc() -> bool:
 def has_botocore() -> bool:
     """Whether botocore is installed. It is imported only where requests are signed."""
     return find_spec("botocore") is not None
+
+
+def has_azure_identity() -> bool:
+    """Whether azure-identity is installed. It is imported only when a token is needed."""
+    try:
+        return find_spec("azure.identity") is not None
+    except ModuleNotFoundError:  # its parent package is missing
+        return False
 
 
 def has_scipy() -> bool:

@@ -221,7 +221,8 @@ class Server(MaskedRecord, frozen=True):
     chat_path: str = PIVOT.path  # may contain {model}
     embeddings_path: str = "embeddings"
     models_path: str = "models"
-    paths: Mapping[str, str] = {}  # of single APIs, from the root of the host
+    paths: Mapping[str, str] = {}  # of single APIs, below the base URL, or with a slash from the root of the host
+    whole: Mapping[str, str] = {}  # of those whose path says that the answer is not to be streamed
     quirks: Quirks = Quirks()
     is_own_url: bool = False  # set by the operator, so it may have a typing error
 
@@ -235,6 +236,7 @@ class HttpUpstream:
 
     can_fetch = True
     needs_warming = False
+    exchange_type = HttpExchange
 
     def __init__(
         self,
@@ -263,6 +265,7 @@ class HttpUpstream:
             "models": server.models_path,
             **dict(_rooted(server.paths)),
         }
+        self._whole = server.whole
         self._quirks = quirks
         self._is_plain = is_plain(self._quirks)
         self.learnt = Learnt() if learnt is None else learnt
@@ -301,9 +304,10 @@ class HttpUpstream:
             request = self._without_overruled(request)
         if dialect.requests.header_for is not None:
             request = self._with_needed(request)
-        head = self._head("POST", dialect.name, request.model, packed=False, own=request.own_headers)
+        path = dialect.name if request.upstream_stream else self._whole.get(dialect.name, dialect.name)
+        head = self._head("POST", path, request.model, packed=False, own=request.own_headers)
         response = await self._accepted(head, request)
-        exchange = HttpExchange(response, self._secrets, dialect.answers.events_of_answer)
+        exchange = self.exchange_type(response, self._secrets, dialect.answers.events_of_answer)
         repaired = dialect.answers.repairs
         repairs = repaired(self._quirks.repairs) if repaired is not None else ()
         return TranslatedExchange(exchange, repairs) if repairs else exchange
@@ -607,10 +611,11 @@ class HttpUpstream:
 
 
 def _rooted(paths: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Yield the paths of APIs from the root of the host, and those at which they count tokens."""
+    """Yield the paths of APIs, and those at which they count tokens, if these begin so."""
     for name, path in paths.items():
         yield name, path
-        if (dialect := DIALECTS.get(name)) is not None and (counting := dialect.counting) is not None:
+        dialect = DIALECTS.get(name)
+        if dialect is not None and (counting := dialect.counting) is not None and counting.path not in paths:
             yield counting.path, counting.path.replace(dialect.path, path, 1)
 
 

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import msgspec
 
-from providers.dialects import History
+from providers.dialects import DOORS, History
 from providers.exchange import Upstream
 from providers.http import ALONE, Connecting
 from providers.keys import KeyRing, Keys, RotatedKey, Rotation
@@ -19,14 +19,18 @@ from providers.vendors import Auth, ProviderKind, Quirks, Vendor, paths_at
 class _Service(msgspec.Struct, frozen=True):
     """What all servers of one kind have in common, beside their API."""
 
-    base_url: str  # of the vendor that this API comes from
-    auth: Auth
+    base_url: str | None  # of the vendor that this API comes from; None: each customer has one
+    auth: Auth = "bearer"
     headers: Mapping[str, str] = {}
+    paths: Mapping[str, str] = {}
+    whole: Mapping[str, str] = {}
 
 
+_CLOUDS: Final[tuple[ProviderKind, ...]] = ("invoke", "vertex")
 _SERVICES: Mapping[ProviderKind, _Service] = {
     "anthropic": _Service("https://api.anthropic.com/v1", "x-api-key", {"anthropic-version": "2023-06-01"}),
     "gemini": _Service("https://generativelanguage.googleapis.com/v1beta", "x-goog-api-key"),
+    **{kind: _Service(None, paths=DOORS[kind].paths, whole=DOORS[kind].whole) for kind in _CLOUDS},
 }
 
 
@@ -83,13 +87,14 @@ def open_upstream(
     """
     name, row = setup.name, setup.vendor or Vendor(name=setup.name, title=setup.name)
     kind = setup.kind or row.kind
-    service = _SERVICES.get(kind)
-    base_url = setup.base_url or row.base_url or (service.base_url if service is not None else None)
+    service = _SERVICES.get(kind, _Service(None))
+    is_rows_own = setup.vendor is not None and kind == row.kind  # whose key is not for the maker's own address
+    base_url = setup.base_url or row.base_url or (None if is_rows_own else service.base_url)
     if base_url is None and kind != "litellm":
         raise ValueError(f"provider {name!r} needs a base_url")
     learnt = learnt or Learnt()
     masked = (*setup.headers.values(), *credentials.secrets)
-    fixed = {**(service.headers if service is not None else {}), **row.headers, **setup.headers}
+    fixed = {**service.headers, **row.headers, **setup.headers}
     if setup.organization is not None:
         fixed["openai-organization"] = setup.organization
 
@@ -109,26 +114,20 @@ def open_upstream(
         server = Server(
             provider=name,
             base_url=base_url,
-            auth=service.auth if service is not None else "bearer" if row.auth == "google" else row.auth,
+            auth=_auth(row if is_rows_own or kind not in _SERVICES else service),
             headers=fixed,
             query={**row.query, **setup.query},
             chat_path=row.chat_path,
             embeddings_path=row.embeddings_path,
             models_path=row.models_path,
-            paths={**paths_at(row, setup.kind, setup.base_url), **setup.paths},
+            paths={**service.paths, **paths_at(row, setup.kind, setup.base_url), **setup.paths},
+            whole=service.whole,
             quirks=_quirks(row, setup),
             is_own_url=setup.base_url is not None,
         )
         secrets = Fleeting(masked) if credentials.for_client else masked
-        if kind == "bedrock":
-            from providers.upstreams.bedrock import BedrockUpstream  # noqa: PLC0415 - only where it is used
-
-            return BedrockUpstream(server, api_key, secrets=secrets, connecting=connecting, learnt=learnt)
-        if row.auth == "google" and kind == row.kind and api_key is None:
-            from providers.upstreams.vertex import VertexUpstream  # noqa: PLC0415 - only where it is used
-
-            return VertexUpstream(server, secrets=secrets, connecting=connecting, learnt=learnt)
-        return HttpUpstream(server, api_key, secrets=secrets, connecting=connecting, learnt=learnt)
+        common: dict[str, Any] = {"secrets": secrets, "connecting": connecting, "learnt": learnt}
+        return _over_http(kind, row if kind == row.kind else _PLAIN, server, api_key, common)
 
     replaced = {keys[0]: keys for keys in credentials.former if len(keys) > 1}
 
@@ -141,6 +140,50 @@ def open_upstream(
     if len(keys) > 1:
         return KeyRing(name, keys, opened_with, names=credentials.names)
     return opened_with(keys[0]) if keys else opened(None)
+
+
+_PLAIN: Final = Vendor(name="", title="")
+
+
+def _auth(of: Vendor | _Service) -> Auth:
+    """Return how a key is sent: a token of Google's is sent as any other."""
+    return "bearer" if of.auth == "google" else of.auth
+
+
+def _over_http(
+    kind: ProviderKind, row: Vendor, server: Server, api_key: str | None, common: dict[str, Any]
+) -> Upstream:
+    """Return the upstream of a server of this ``kind``, with a key or with what vouches for requests without one."""
+    if kind == "bedrock":
+        from providers.upstreams.bedrock import BedrockUpstream  # noqa: PLC0415 - only where it is used
+
+        return BedrockUpstream(server, api_key, **common)
+    if kind in _CLOUDS:
+        from providers.upstreams import claude_clouds  # noqa: PLC0415 - only where it is used
+
+        if kind == "invoke":
+            return claude_clouds.InvokeUpstream(server, api_key, **common)
+        if api_key is None:
+            return claude_clouds.VertexModelsByToken(server, **common)
+        return claude_clouds.VertexModels(server, api_key, **common)
+    return HttpUpstream(server, api_key, **common) if api_key is not None else _without_key(row, server, common)
+
+
+def _without_key(row: Vendor, server: Server, common: dict[str, Any]) -> Upstream:
+    """Return the upstream of a server that has no key, with its vendor's own credentials if it has such."""
+    if row.auth == "google":
+        from providers.upstreams.vertex import VertexUpstream  # noqa: PLC0415 - only where it is used
+
+        return VertexUpstream(server, **common)
+    if row.signs:
+        from providers.upstreams.signed import SignedUpstream  # noqa: PLC0415 - likewise
+
+        return SignedUpstream(server, None, service=row.signs, **common)
+    if row.tokens == "azure":
+        from providers.upstreams.azure import AzureUpstream  # noqa: PLC0415 - likewise
+
+        return AzureUpstream(server, **common)
+    return HttpUpstream(server, None, **common)
 
 
 def _quirks(row: Vendor, setup: Setup) -> Quirks:

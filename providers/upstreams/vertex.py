@@ -1,4 +1,4 @@
-"""Vertex AI's OpenAI-compatible API, with access tokens of Google's application default credentials.
+"""Google's clouds, with access tokens of Google's application default credentials.
 
 The library google-auth finds the credentials (a service account's file, gcloud's, the metadata server) and trades them
 for tokens of about an hour. It is imported in the thread that fetches the first one. A file that has changed is read
@@ -7,93 +7,29 @@ again, and a new token is fetched.
 
 import importlib
 import os
-import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from providers.exchange import Exchange, Request, UpstreamAnswer
-from providers.keys import LOOK_S, PAUSE_S, Fetched, FileStates, Renewal, file_states
-from providers.models import Listing
-from providers.refusals import UpstreamError, redact
-from providers.upstreams.http_upstream import HttpUpstream, Server
+from providers.keys import Fetched, FileStates, file_states
+from providers.refusals import redact
+from providers.upstreams.http_upstream import Server
+from providers.upstreams.tokens import TokenUpstream
 
 _SCOPES = ("https://www.googleapis.com/auth/cloud-platform",)
 _TIMEOUT_S = 10.0  # of a request for a token
-_UNAUTHORIZED = 401
 _ADVICE = "set GOOGLE_APPLICATION_CREDENTIALS, or run: gcloud auth application-default login"
 
 
-class VertexUpstream(HttpUpstream):
-    """An ``HttpUpstream`` whose key is a token that is renewed in the background."""
+class VertexUpstream(TokenUpstream):
+    """A ``TokenUpstream`` with tokens of Google's."""
 
-    needs_warming = True
-
-    def __init__(
-        self,
-        server: Server,
-        *,
-        pause_s: float = PAUSE_S,
-        look_s: float = LOOK_S,
-        wall_clock: Callable[[], float] = time.time,
-        **options: Any,
-    ) -> None:
-        """``options`` are those of ``HttpUpstream``, without a key; ``pause_s`` is the least between two tokens.
-
-        ``look_s``: how often it is seen whether the file of the credentials has changed.
-        """
-        super().__init__(server, None, wall_clock=wall_clock, **options)
-        self._token: str | None = None
-        self._tokens = Renewal(_Tokens(), failed=_message_of, wall_clock=wall_clock, pause_s=pause_s, look_s=look_s)
-
-    async def warm_up(self) -> None:
-        """Begin to keep a valid token."""
-        self._tokens.begin()
-
-    async def stream(self, request: Request) -> Exchange:
-        """Request an answer in events, as ``HttpUpstream`` does."""
-        await self._authorize()
-        try:
-            return await super().stream(request)
-        except UpstreamError as error:
-            raise self._noted(error) from None
-
-    async def send(self, path: str, request: Request) -> UpstreamAnswer:
-        """Post ``request`` to ``path``, as ``HttpUpstream`` does."""
-        await self._authorize()
-        try:
-            return await super().send(path, request)
-        except UpstreamError as error:
-            raise self._noted(error) from None
-
-    async def fetch(self, method: str, path: str, query: list[tuple[str, str]]) -> UpstreamAnswer:
-        """Send a request without a body to ``path``, as ``HttpUpstream`` does."""
-        await self._authorize()
-        return await super().fetch(method, path, query)
-
-    async def list_models(self, connect_timeout_s: float = 5.0) -> Listing:
-        """Return the models that the provider offers, as ``HttpUpstream`` does."""
-        await self._authorize()
-        return await super().list_models(connect_timeout_s)
-
-    async def aclose(self) -> None:
-        """Stop renewing, and close kept connections."""
-        await self._tokens.aclose()
-        await super().aclose()
-
-    async def _authorize(self) -> None:
-        token = await self._tokens.current()
-        if token is not self._token:
-            self._token = token
-            self.use_key(token)
-
-    def _noted(self, error: UpstreamError) -> UpstreamError:
-        if error.status == _UNAUTHORIZED:
-            self._tokens.refused()
-        return error
+    def __init__(self, server: Server, **options: Any) -> None:
+        """``options`` are those of ``TokenUpstream``, without the source."""
+        super().__init__(server, _Tokens(), failed=_message_of, **options)
 
 
 class _Tokens:

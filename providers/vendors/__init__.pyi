@@ -1,3 +1,4 @@
+from .catalog import CLAUDES as CLAUDES
 from .catalog import DEFAULTS as DEFAULTS
 from .catalog import DEVELOPER as DEVELOPER
 from .catalog import Auth as Auth

@@ -398,7 +398,9 @@ def _referred(reference: str, root: Any) -> Mapping[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-ProviderKind = Literal["openai_compatible", "anthropic", "gemini", "bedrock", "litellm"]
+ProviderKind = Literal["openai_compatible", "anthropic", "gemini", "bedrock", "invoke", "vertex", "litellm"]
+# Those whose Claudes are asked in Messages: at Anthropic's servers, at Bedrock's InvokeModel, at Vertex AI.
+CLAUDES: frozenset[ProviderKind] = frozenset({"anthropic", "invoke", "vertex"})
 # authorization: Bearer KEY, or a header of this name with the key; google: a token of Google's
 Auth = Literal["bearer", "api-key", "x-api-key", "x-goog-api-key", "google"]
 _RELAYED = ("embeddings", "moderations", "rerank", "audio", "images", "decisions", "google_decisions")
@@ -412,6 +414,8 @@ _USUAL: Mapping[ProviderKind, tuple[Api, ...]] = {
     "anthropic": ("messages",),
     "gemini": ("gemini", "google_decisions"),
     "bedrock": ("chat",),
+    "invoke": ("messages",),
+    "vertex": ("messages", "gemini"),
     "litellm": ("chat", "embeddings"),
 }
 # An unknown server may have any API that is not raced and no other kind's own; only a request shows it.
@@ -431,11 +435,16 @@ class Vendor(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     title: str  # the spelling of the vendor
     base_url: str | None = None  # None: the user sets it, or litellm knows it
     key_env: tuple[str, ...] = ()  # the usual environment variables of its key, the most usual first
+    named_only: bool = False  # by these variables another row of the same vendor is found, not this one
     addresses: tuple[str, ...] = ()  # without a base_url: those of usual variables, "https://${NAME}.example.com"
     kind: ProviderKind = "openai_compatible"
     apis: tuple[Api, ...] | None = None  # None: the usual ones of its kind
     key_required: bool = True
     auth: Auth = "bearer"
+    # What vouches for a request without a key, besides ``auth``: tokens of Entra's, or signatures for this AWS service.
+    tokens: Literal["", "azure"] = ""
+    signs: str = ""
+    header_env: Mapping[str, str] = {}  # headers that it demands, by the usual variables of their values
     chat_path: str = PIVOT.path
     embeddings_path: str = "embeddings"
     models_path: str = "models"
@@ -495,7 +504,7 @@ def keeps_by_default(vendor: Vendor | None, kind: ProviderKind, base_url: str | 
     Vertex AI has no such field: "not supported in Gemini Enterprise Agent Platform"
     (googleapis.github.io/kotlin-genai, GenerateContentConfig.store, read on 2026-11-29).
     """
-    if (urlsplit(base_url or "").hostname or "").endswith("aiplatform.googleapis.com"):
+    if kind == "vertex" or (urlsplit(base_url or "").hostname or "").endswith("aiplatform.googleapis.com"):
         return False
     return vendor.keeps if vendor is not None and kind == vendor.kind else kind == "gemini"
 

@@ -40,6 +40,7 @@ class MessagesVendor(Vendor):
     messages: ClassVar[Record]
     counted: ClassVar[Record]
     models: ClassVar[Models]
+    maker: ClassVar[str] = ""  # of its models, whose signatures all sellers of these take; "": itself
 
     def __init__(self, seed: str = "", account: str = "") -> None:
         super().__init__(seed, account)
@@ -367,7 +368,7 @@ class MessagesVendor(Vendor):
 
         https://platform.claude.com/docs/en/build-with-claude/preserved-thinking ties but newer ones to an account.
         """
-        return hashlib.sha256(f"{self.name}\n{made}".encode()).hexdigest()
+        return hashlib.sha256(f"{self.maker or self.name}\n{made}".encode()).hexdigest()
 
     def thinks(self, body: Json, model: Model) -> bool:
         """Say whether the model thinks about this request."""

@@ -48,7 +48,7 @@ _INSTRUCTIONS = "https://platform.claude.com/docs/build-with-claude/mid-conversa
 class Anthropic(MessagesVendor):
     """Anthropic's own servers."""
 
-    name = "anthropic"
+    name = maker = "anthropic"
     key = "sk-ant-strict-vendor"
     messages = MESSAGES
     counted = COUNT

@@ -159,7 +159,7 @@ class ConverseToChat:
         headers = message.headers
         name = headers.get(":event-type", "")
         if headers.get(":message-type") != "event" or name.endswith("xception"):
-            raise self._error(message)
+            raise failure_in(message, self._secrets)
         try:
             if name == "contentBlockDelta":  # nearly all
                 return self._delta(message.payload)
@@ -295,20 +295,28 @@ class ConverseToChat:
         self._begun = True
         return self._head + b'{"index":0,"delta":{"role":"assistant","content":""},"finish_reason":null}]}\n\n'
 
-    def _error(self, message: Message) -> UpstreamError:
-        """Return the error in an exception, of the service's model, or in an error, of the stream itself."""
-        headers = message.headers
-        name = headers.get(":exception-type") or headers.get(":event-type") or headers.get(":error-code") or "error"
-        payload = message.payload
-        if told := headers.get(":error-message"):
-            payload = msgspec.json.encode({"message": told})
-        status = _STATUSES.get(name.lower().removesuffix("exception"))
-        kind = kind_of_status(status) if status in _ITSELF else ErrorKind.STREAM_ERROR
-        error = error_in(payload, self._secrets, otherwise=kind)
-        if not payload.strip() or payload.strip() == b"{}":
-            error.message = f"the stream ended with {identifier(name) or 'an error'}"
-        error.status = error.status or status
-        return error
+
+def exception_in(message: Message, secrets: Sequence[str]) -> UpstreamError | None:
+    """Return the error that a message of a Bedrock stream is; None: it is an event."""
+    name = message.headers.get(":event-type", "")
+    is_event = message.headers.get(":message-type") == "event" and not name.endswith("xception")
+    return None if is_event else failure_in(message, secrets)
+
+
+def failure_in(message: Message, secrets: Sequence[str]) -> UpstreamError:
+    """Return the error in an exception, of the service's model, or in an error, of the stream itself."""
+    headers = message.headers
+    name = headers.get(":exception-type") or headers.get(":event-type") or headers.get(":error-code") or "error"
+    payload = message.payload
+    if told := headers.get(":error-message"):
+        payload = msgspec.json.encode({"message": told})
+    status = _STATUSES.get(name.lower().removesuffix("exception"))
+    kind = kind_of_status(status) if status in _ITSELF else ErrorKind.STREAM_ERROR
+    error = error_in(payload, secrets, otherwise=kind)
+    if not payload.strip() or payload.strip() == b"{}":
+        error.message = f"the stream ended with {identifier(name) or 'an error'}"
+    error.status = error.status or status
+    return error
 
 
 def events_of_converse(body: bytes, to_chat: ConverseToChat, secrets: Sequence[str] = ()) -> bytes:

@@ -1,0 +1,69 @@
+"""Clouds that have their makers' own APIs at addresses of their own, which name the model: Vertex AI, and InvokeModel.
+
+Their bodies of Messages say the version, and not the model; where an answer is streamed the address says so.
+"""
+
+from collections.abc import Mapping
+
+import msgspec
+from msgspec.structs import replace
+
+from providers.dialects.dialect import Dialect
+from providers.dialects.messages.dialect import MESSAGES
+from providers.dialects.wording import Fields
+
+# The versions that their pages name (docs.aws.amazon.com/bedrock/latest/userguide/, model-parameters-anthropic-claude-
+# messages.html, and docs.cloud.google.com/gemini-enterprise-agent-platform/models/partner-models/claude, read on
+# 2026-11-29). Anthropic's SDK 2.14 sends the newest one of Anthropic's own API instead, which takes less.
+_AT_VERTEX, _AT_BEDROCK = msgspec.Raw(b'"vertex-2023-10-16"'), msgspec.Raw(b'"bedrock-2023-05-31"')
+
+
+class Door(msgspec.Struct, frozen=True, kw_only=True):
+    """How one cloud is asked."""
+
+    messages: Dialect  # Messages as it takes them: everybody else knows these by the same name
+    paths: Mapping[str, str]  # by API, below its base URL
+    whole: Mapping[str, str]  # likewise, for an answer that is not streamed
+    count: str | None = None  # the path at which it counts tokens of Messages
+
+    def has(self, asked: Dialect) -> bool:
+        """Whether requests in ``asked`` are sent in its Messages."""
+        return asked is MESSAGES or asked is self.messages
+
+    def counted(self, path: str, fields: Fields) -> Fields:
+        """Return the fields of a request for ``path``, which may count tokens."""
+        return fields if path != self.count else {"anthropic_version": _AT_VERTEX, **fields}
+
+
+def _at_vertex(fields: Fields) -> Fields:
+    rest = {name: value for name, value in fields.items() if name != "model"}
+    return {"anthropic_version": _AT_VERTEX, **rest}
+
+
+def _at_bedrock(fields: Fields) -> Fields:
+    rest = {name: value for name, value in fields.items() if name not in _IN_THE_ADDRESS}
+    return {"anthropic_version": _AT_BEDROCK, **rest}
+
+
+_IN_THE_ADDRESS = frozenset({"model", "stream"})
+
+# Addresses: lib/vertex/_client.py and lib/bedrock/_client.py of Anthropic's SDK 2.14 for Python, and for Gemini
+# docs.cloud.google.com/vertex-ai/generative-ai/docs/model-reference/inference; read on 2026-11-29.
+DOORS: Mapping[str, Door] = {  # by the kind of their providers
+    "vertex": Door(
+        messages=replace(MESSAGES, requests=replace(MESSAGES.requests, body=_at_vertex)),
+        paths={
+            "messages": "publishers/anthropic/models/{model}:streamRawPredict",
+            "messages/count_tokens": "publishers/anthropic/models/count-tokens:rawPredict",
+            "gemini": "publishers/google/models/{model}:streamGenerateContent",
+            "models/{model}:countTokens": "publishers/google/models/{model}:countTokens",
+        },
+        whole={"messages": "publishers/anthropic/models/{model}:rawPredict"},
+        count="messages/count_tokens",
+    ),
+    "invoke": Door(
+        messages=replace(MESSAGES, requests=replace(MESSAGES.requests, body=_at_bedrock, header_for=None)),
+        paths={"messages": "model/{model}/invoke-with-response-stream"},
+        whole={"messages": "model/{model}/invoke"},
+    ),
+}
