@@ -74,7 +74,8 @@ def test_a_vendor_that_requires_a_key_says_where_it_is_usually_found(catalog: Ma
 
 
 def test_one_variable_belongs_to_one_vendor(catalog: Mapping[str, Vendor]) -> None:
-    of_one_vendor = {"bedrock_converse", "bedrock_openai"}  # other APIs of bedrock's
+    # Other APIs of bedrock's.
+    of_one_vendor = {"bedrock_converse", "bedrock_invoke", "bedrock_mantle", "bedrock_openai"}
     rows = [vendor for vendor in catalog.values() if vendor.name not in of_one_vendor]
     variables = [variable for vendor in rows for variable in vendor.key_env]
     assert len(variables) == len(set(variables))
@@ -190,6 +191,7 @@ def test_where_hanging_up_stops_the_bill_is_known_and_elsewhere_it_is_not_guesse
         "featherless",
     }
     bills |= {"dashscope", "bedrock", "bedrock_converse", "bedrock_openai", "vertex_openai", "replicate", "novita"}
+    bills |= {"bedrock_invoke", "bedrock_mantle", "vertex"}
     for vendor in catalog.values():
         known = False if vendor.name in stops else True if vendor.name in bills else None
         assert vendor.bills_after_disconnect is known, vendor.name
