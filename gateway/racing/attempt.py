@@ -17,7 +17,7 @@ from gateway.core.calls import Call
 from gateway.core.tasks import retrieve
 from gateway.fleet.models import Deployment
 from gateway.racing.call import OpenCall
-from gateway.racing.ladder import NOT_AGAIN, chosen_by_upstream, recorded
+from gateway.racing.ladder import NOT_AGAIN, recorded
 from gateway.racing.measurement import (
     AUDIT_TOKENS,
     AUDIT_TOKENS_S,
@@ -632,10 +632,9 @@ class Attempt:
                 return
         except UpstreamError as useless:  # its last events do not continue the answer
             error = useless.without_frames()
-        if (again := chosen_by_upstream(error)) is None:
-            again, error = await self.race.reading.instead(self, error)
-            if again is not None and not self.sendings.may_be_repeated(error, NOT_AGAIN):
-                again = None
+        again, error = await self.race.reading.instead(self, error)
+        if again is not None and not self.sendings.may_be_repeated(error, NOT_AGAIN):
+            again = None
         self.again, error = again, recorded(error, again)
         self.failed_at, was_in_race = now, self.state is not AttemptState.WATCHED
         self._settle(outcome_of(error), error)

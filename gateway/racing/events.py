@@ -9,6 +9,7 @@ from gateway.core.attempts import AnswerKind, AttemptRecord, Outcome, Role
 from gateway.core.tasks import retrieve
 from gateway.racing.answer import AnswerStream, request_of, translated
 from gateway.racing.attempt import Answer, Attempt, AttemptState
+from gateway.racing.ladder import BY_UPSTREAM, LADDER, Refused, climbed
 from gateway.racing.measurement import FOR_S, NONE, UNKNOWN, Measurement
 from gateway.racing.other_forms import Again, accepted, asked_whole, facts_of
 from gateway.racing.plausibility import most_tokens
@@ -100,9 +101,8 @@ class Events:
         return exchange, answer
 
     async def instead(self, attempt: Attempt, error: UpstreamError) -> tuple[Again | None, UpstreamError]:
-        """Ask in another form, as long as nothing of an answer has come."""
-        if attempt.state is not AttemptState.ASKED or attempt.measurement.meaningful:
-            return None, error
+        """Go down the ladder; once something of an answer has come, or it is watched, as far as upstreams choose."""
+        has_begun = attempt.state is not AttemptState.ASKED or attempt.measurement.meaningful
         call = attempt.race.call
 
         def request() -> Request:
@@ -111,7 +111,8 @@ class Events:
                 attempt.deployment, call, attempt.start.id, attempt.sendings, whole=attempt.whole, taught=taught
             )
 
-        return await attempt.race.open_call.services.forms.after(attempt, call, error, request)
+        reword = attempt.race.open_call.services.forms.reword
+        return await climbed(Refused(attempt, call, error, request, reword), BY_UPSTREAM if has_begun else LADDER)
 
     def record(self, attempt: Attempt, ending: Ending, judgement: Judgement) -> AttemptRecord:
         """Return the record of an attempt that has ended, without its cost."""

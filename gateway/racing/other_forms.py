@@ -1,7 +1,8 @@
-"""Asks a deployment again in another form of a request that it has refused.
+"""The other forms of a request that its deployment has refused: what each is, and what the refusal teaches.
 
 In another API, or for a whole answer, where it refuses to stream one that its client does not stream; in the form that
-an error within its answer tells of, as upstreams do after a status; and without the reasoning that no key can read.
+an error within its answer tells of, as upstreams do after a status; and without the reasoning that no key can read. The
+order in which they are tried is that of ``ladder.py``.
 """
 
 import hashlib
@@ -36,7 +37,6 @@ from providers import (
     offered,
     parameters_of,
     reads_thoughts,
-    refuses_forced_calls,
     refuses_to_stream,
     room_of,
     stated_limit,
@@ -111,63 +111,13 @@ After = tuple[Again | None, UpstreamError]
 
 
 class OtherForms:
-    """What deployments are asked in place of what they refuse; their refusals are remembered.
+    """What deployments have refused, which is remembered, and how their requests are rendered instead.
 
     ``reword``: None: deployments are asked in one API only.
     """
 
     def __init__(self, reword: Reword | None = None) -> None:
-        self._reword = reword
-
-    async def after(self, attempt: Asked, call: Call, error: UpstreamError, request: Requested) -> After:
-        """Return the form in which the deployment of ``attempt`` is asked again after its ``error``; and the error.
-
-        What continues an answer, or must not be sent twice, is not repeated.
-        """
-        if blames_request_within(error):
-            error.kind = ErrorKind.BAD_REQUEST
-        if error.is_too_long:
-            _note_length(attempt.deployment, call, error)
-            _note_room(attempt.deployment, call, error)
-        if (limit := error.limit) is not None:
-            _note_limit(attempt.deployment, call, limit, error)
-        if error.is_bound and error.edited_from is None:  # else the maker itself would not take it
-            _note_bound(attempt.deployment, call, error)
-        if (again := _whole_after(attempt, call, error)) is None and attempt.exchange is not None:
-            again = _taught_after(attempt, call, error, request)
-        if again is None and self._reword is not None and refuses_forced_calls(error):
-            again = await _unforced_after(attempt, call, error, self._reword)
-        if again is None and self._reword is not None:
-            again, error = await self._in_another_api(attempt, call, error, self._reword)
-        return again, error
-
-    async def _in_another_api(self, attempt: Asked, call: Call, error: UpstreamError, reword: Reword) -> After:
-        """Return the request in another API that its deployment may have, if it refused this one; and its error.
-
-        Where none is left, that is the error of the first: of the API in which it is usually asked. A refusal that is
-        answered in another API is no fault.
-        """
-        lacks = lacking(error)
-        if lacks is None or attempt.start.continues is not None:
-            return None, error
-        spoken = attempt.deployment.spoken_in(call)
-        if call.asked.stateful:
-            _suppose_another(attempt.deployment, call, Refusal(spoken, lacks, error, error.kind))
-            return None, error
-        refusals = [*_refusals(attempt), Refusal(spoken, lacks, error, error.kind)]
-        attempt.lacks = refusals[-1]
-        learnt, model = _learnt_of(attempt.deployment), attempt.deployment.model
-        if learnt is not None:
-            learnt.forget(model, _facts(refusals[:-1], spoken), call.by.client)
-        asked = {refusal.spoken for refusal in refusals}
-        for dialect in attempt.deployment.others(offered(error.said)):
-            if dialect not in asked and (found := await reword(call, attempt.deployment, dialect)) is not None:
-                error.kind = ErrorKind.NO_SUCH_API
-                if learnt is not None:
-                    for fact in _facts(refusals, dialect):  # as a loser may be cut before its answer, in each race
-                        learnt.suppose(model, fact, client=call.by.client, why=why_of(error))
-                return Again(Role.API, found), error
-        return None, _told(refusals)
+        self.reword = reword
 
     def answered(self, attempt: Asked, call: Call) -> None:
         """Remember what its deployment has refused before it took this attempt's request in another form."""
@@ -190,6 +140,48 @@ class OtherForms:
             learnt.note(model, fact, client=call.by.client, why=why_of(refusals[-1].error))
 
 
+def note_refusal(attempt: Asked, call: Call, error: UpstreamError) -> None:
+    """Remember what an ``error`` says of the size of requests, and of reasoning that cannot be read."""
+    if blames_request_within(error):
+        error.kind = ErrorKind.BAD_REQUEST
+    if error.is_too_long:
+        _note_length(attempt.deployment, call, error)
+        _note_room(attempt.deployment, call, error)
+    if (limit := error.limit) is not None:
+        _note_limit(attempt.deployment, call, limit, error)
+    if error.is_bound and error.edited_from is None:  # else the maker itself would not take it
+        _note_bound(attempt.deployment, call, error)
+
+
+async def another_api_after(attempt: Asked, call: Call, error: UpstreamError, reword: Reword) -> After:
+    """Return the request in another API that its deployment may have, if it refused this one; and its error.
+
+    Where none is left, that is the error of the first: of the API in which it is usually asked. A refusal that is
+    answered in another API is no fault.
+    """
+    lacks = lacking(error)
+    if lacks is None or attempt.start.continues is not None:
+        return None, error
+    spoken = attempt.deployment.spoken_in(call)
+    if call.asked.stateful:
+        _suppose_another(attempt.deployment, call, Refusal(spoken, lacks, error, error.kind))
+        return None, error
+    refusals = [*_refusals(attempt), Refusal(spoken, lacks, error, error.kind)]
+    attempt.lacks = refusals[-1]
+    learnt, model = _learnt_of(attempt.deployment), attempt.deployment.model
+    if learnt is not None:
+        learnt.forget(model, _facts(refusals[:-1], spoken), call.by.client)
+    asked = {refusal.spoken for refusal in refusals}
+    for dialect in attempt.deployment.others(offered(error.said)):
+        if dialect not in asked and (found := await reword(call, attempt.deployment, dialect)) is not None:
+            error.kind = ErrorKind.NO_SUCH_API
+            if learnt is not None:
+                for fact in _facts(refusals, dialect):  # as a loser may be cut before its answer, in each race
+                    learnt.suppose(model, fact, client=call.by.client, why=why_of(error))
+            return Again(Role.API, found), error
+    return None, _told(refusals)
+
+
 def _learnt_of(deployment: Deployment) -> Learnt | None:
     """Return where a refusal is remembered: with a client's own key apart from all others, once it was asked."""
     return deployment.learnt if deployment.tenant is None else learnt_of(deployment.upstream)
@@ -208,7 +200,7 @@ def _agains(attempt: Asked) -> Iterator[Again]:
         yield before.again
 
 
-def _taught_after(attempt: Asked, call: Call, error: UpstreamError, request: Requested) -> Again | None:
+def taught_after(attempt: Asked, call: Call, error: UpstreamError, request: Requested) -> Again | None:
     """Return the form that an ``error`` within an answer tells of, of which nothing has come."""
     tried = sum(bool(again.facts) and again.role is Role.FORM for again in _agains(attempt))
     if attempt.start.continues is not None or tried >= MOST_TAUGHT:
@@ -220,7 +212,7 @@ def _taught_after(attempt: Asked, call: Call, error: UpstreamError, request: Req
     return Again(Role.FORM, facts=found)
 
 
-async def _unforced_after(attempt: Asked, call: Call, error: UpstreamError, reword: Reword) -> Again | None:
+async def unforced_after(attempt: Asked, call: Call, error: UpstreamError, reword: Reword) -> Again | None:
     """Return a request that forces no call, if ``error`` refuses one: for JSON that is given back as the call.
 
     If the model does not take that either, as it offers tools that it must not call, it may choose. Where an operator
@@ -284,7 +276,7 @@ def asked_whole(call: Call, deployment: Deployment) -> bool:
     return _stream_of(call, deployment) in learnt.of(deployment.model, call.by.client)
 
 
-def _whole_after(attempt: Asked, call: Call, error: UpstreamError) -> Again | None:
+def whole_after(attempt: Asked, call: Call, error: UpstreamError) -> Again | None:
     """Return that an answer is to be asked for whole, if ``error`` refuses to stream what its client does not stream.
 
     Whichever status says so, it is no strike. If the request was refused whole, too, that is forgotten.

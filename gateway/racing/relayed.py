@@ -15,6 +15,7 @@ from gateway.core.attempts import AttemptRecord, Flaw, Outcome, TokensSource
 from gateway.core.calls import Call
 from gateway.fleet.models import Deployment
 from gateway.racing.attempt import Answer, Attempt
+from gateway.racing.ladder import BY_UPSTREAM, Refused, climbed
 from gateway.racing.measurement import Measurement, Tokens
 from gateway.racing.other_forms import After
 from gateway.racing.plausibility import most_tokens, plausible, without_too_few
@@ -290,9 +291,9 @@ class Relayed(msgspec.Struct, frozen=True):
                 return dropping(call.asked.fields)
         return call.asked.fields
 
-    async def instead(self, attempt: Attempt, error: UpstreamError) -> After:  # noqa: ARG002 - as of others
-        """Ask for nothing else: the upstream itself knows the other forms of such requests."""
-        return None, error
+    async def instead(self, attempt: Attempt, error: UpstreamError) -> After:
+        """Ask as the upstream has chosen: it knows the other forms of such requests."""
+        return await climbed(Refused(attempt, attempt.race.call, error), BY_UPSTREAM)
 
     def record(self, attempt: Attempt, ending: Ending, judgement: Judgement) -> AttemptRecord:
         """Return the record of an attempt that has ended, with its cost if that is not one of tokens."""
