@@ -38,6 +38,7 @@ from .exchange.interface import Request as Request
 from .exchange.interface import Rest as Rest
 from .exchange.interface import Upstream as Upstream
 from .exchange.interface import UpstreamAnswer as UpstreamAnswer
+from .exchange.interface import connect as connect
 from .exchange.interface import sound_has_begun as sound_has_begun
 from .exchange.multipart import LONGEST_VALUE_BYTES as LONGEST_VALUE_BYTES
 from .exchange.multipart import Form as Form

@@ -173,6 +173,7 @@ class Engine:
         """Import and fetch what providers need, and keep the standings up to date."""
         self.fleets.warm_up(self.fleet)
         self.tasks.start(self._keep_fresh())
+        self.tasks.start(self.fleets.stay_connected(lambda: self.fleet))
 
     def build(self, settings: Settings) -> Fleet:
         """Return the fleet of another configuration, for ``replace``.

@@ -25,6 +25,7 @@ from providers import (
     Setup,
     Upstream,
     Vendor,
+    connect,
     load_catalog,
     open_upstream,
     succeeded,
@@ -35,6 +36,7 @@ from providers.http import ALONE, Connecting, Names, TlsContexts
 
 
 _STRICT = "history: { alternating: true, one_system: true, plain_texts: true, user_after_tool: false }"
+CONNECTED_S = 20.0  # between two looks at connections that are to be open; an idle one is replaced after 25 s
 OnFact = Callable[[str, str, Fact, float, Met], object]
 
 
@@ -257,6 +259,13 @@ class Fleets:
         deployments = (each for model in fleet.models.values() for each in model.deployments.values())
         for upstream in {each.upstream for each in deployments if each.upstream.needs_warming}:
             self._tasks.start(upstream.warm_up())
+
+    async def stay_connected(self, fleet: Callable[[], Fleet]) -> None:
+        """Have a connection open to each deployment that wants it (``race.keep_connected``), until cancelled."""
+        while True:
+            for upstream in fleet().to_keep_connected():
+                connect(upstream)
+            await asyncio.sleep(CONNECTED_S)
 
     def retire(self, old: Fleet, new: Fleet) -> None:
         """Close in the background the upstreams that ``new`` did not take over, once no call uses ``old`` any more."""

@@ -7,7 +7,7 @@ newer fleet took over are closed when the last lease ends.
 
 import asyncio
 import difflib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from math import inf
 from typing import Any, Self
@@ -455,6 +455,13 @@ class Fleet:
         configured = (each for model in self.models.values() for each in model.deployments.values())
         vendors = filter(None, map(self._resolver.vendor, settings.providers))
         self.has_free = any(each.is_free for each in configured) or any(each.quirks.free for each in vendors)
+
+    def to_keep_connected(self) -> Collection[Upstream]:
+        """Return the upstreams to which a connection is to be open, for the calls of models or of clients."""
+        profiles = {each.profile for each in self._settings.clients.values()}
+        as_asked = (model.under(profile) for model in self.models.values() for profile in {None, *profiles})
+        wanted = (model for model in as_asked if model.race.keep_connected)
+        return {each.upstream for model in wanted for each in model.deployments.values()}
 
     def find(self, name: str, *, adhoc: bool) -> Model:
         """Return the model called ``name``, or that name under a pattern; for a comma list, all of them as one.

@@ -194,6 +194,7 @@ class RaceSettings(Section):
     worth_ms: Annotated[float, Field(ge=0)] = 5.0
     win_on: WinOn = WinOn.ANY
     hold: bool | None = None  # whether a first token may wait for a faster answer; None: as ``holds`` says
+    keep_connected: bool = False  # connections to its deployments are open before a call needs them
     keep_rival: bool = False  # for whole answers: the second attempt runs on, and answers if the winner breaks
     invalid: Invalid = Invalid.ERROR  # win_on valid: what the client gets if no answer is valid
     sentence_words: Annotated[int, Field(ge=1, le=200)] = 12  # win_on sentence: or so many words without an end
@@ -212,6 +213,8 @@ class RaceSettings(Section):
         if not isinstance(written, dict) or not isinstance(profile, str) or profile not in PROFILES:
             return handler(value)
         made = handler({**PROFILES[Profile(profile)], **written})
+        if "mode" not in written and made.mode is Mode.RACE and 0 < made.budget < made.width - 1:
+            made = made.model_copy(update={"mode": Mode.HEDGE})  # in all calls, as late as the budget pays for
         made.model_fields_set.intersection_update(written)
         return made
 

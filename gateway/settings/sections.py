@@ -481,6 +481,7 @@ PROFILES: Mapping[Profile, Mapping[str, object]] = MappingProxyType(
             "mode": "race",
             "width": 2,
             "win_on": "sentence",
+            "keep_connected": True,
         },
         Profile.AGENT: {"objective": "completion"},
         Profile.BATCH: {"objective": "cost", "budget": 0.0, "ttft_ms": 30_000.0},

@@ -162,6 +162,13 @@ class Exchange(Protocol):
         """
 
 
+def connect(upstream: object) -> None:
+    """Have a connection of ``upstream`` open for its next request, if its connections are ours."""
+    connecting: Callable[[], None] | None = getattr(upstream, "connect", None)
+    if connecting is not None:
+        connecting()
+
+
 class Upstream(Protocol):
     """A provider. Cancelling a task inside any method aborts its request at the provider."""
 

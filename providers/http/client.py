@@ -130,6 +130,14 @@ class Pool:
         among = self._free or self._all
         return not among or any(connection.takes(size) for connection in among)
 
+    def connect(self, connect_timeout_s: float) -> None:
+        """Have a connection that the next request can use, and that is not about to be dropped."""
+        young_s = self._loop.time() - IDLE_S / 2
+        if self._dials or any(each.streams or each.idle_since > young_s for each in self._free):
+            return
+        self._connect_timeout_s = self._connect_timeout_s or connect_timeout_s
+        self._dial_spare()
+
     def drop_idle(self) -> None:
         """Drop idle connections: one turned out to be closed, and they are about as old."""
         for connection in [each for each in self._free if not each.streams]:
@@ -457,6 +465,13 @@ class Client:
             else:
                 return response
         raise UpstreamError(ErrorKind.DISCONNECTED, "the connection was closed before the answer at every try")
+
+    def connect(self, connect_timeout_s: float) -> None:
+        """Connect, unless the next request has a connection that it can use."""
+        loop = self._loop
+        if loop is None:
+            loop = self._loop = asyncio.get_running_loop()
+        (self._pools.get(self._versions) or self._open_pool(self._versions, loop)).connect(connect_timeout_s)
 
     def retire(self) -> None:
         """Keep no connection without an exchange from now on. Exchanges go on, and more may be sent."""

@@ -19,7 +19,7 @@ from typing import TypeVar
 import msgspec
 
 from providers.dialects import Dialect, Loss
-from providers.exchange import Apart, Exchange, Request, Upstream, UpstreamAnswer, WrappedExchange, taught
+from providers.exchange import Apart, Exchange, Request, Upstream, UpstreamAnswer, WrappedExchange, connect, taught
 from providers.http import SendCount
 from providers.keys.availability import Availability, Readiness, Waits
 from providers.keys.each import step_by_step
@@ -326,6 +326,11 @@ class KeyRing:
     def losses(self, dialect: Dialect, model: str, fields: Mapping[str, msgspec.Raw]) -> Sequence[Loss]:
         """Return the parts of a request that the provider would refuse, with any key."""
         return self._keys[0].upstream.losses(dialect, model, fields)
+
+    def connect(self) -> None:
+        """Have a connection open with each key."""
+        for key in self._keys:
+            connect(key.upstream)
 
     async def warm_up(self) -> None:
         """Prepare the upstreams of all keys."""

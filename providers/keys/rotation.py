@@ -13,7 +13,7 @@ from typing import TypeVar
 import msgspec
 
 from providers.dialects import Dialect, Loss
-from providers.exchange import Exchange, Request, Upstream, UpstreamAnswer, taught
+from providers.exchange import Exchange, Request, Upstream, UpstreamAnswer, connect, taught
 from providers.http import SendCount
 from providers.keys.availability import LONG_AGO_S
 from providers.keys.each import step_by_step
@@ -135,6 +135,11 @@ class RotatedKey:
 
         """
         return await self._with_each(lambda upstream: upstream.list_models(connect_timeout_s))
+
+    def connect(self) -> None:
+        """Have a connection open with each key."""
+        for upstream in self._opened:
+            connect(upstream)
 
     async def warm_up(self) -> None:
         """Load what the first request would wait for, with each key."""

@@ -292,6 +292,10 @@ class HttpUpstream:
     async def warm_up(self) -> None:
         """Do nothing: there is nothing to prepare."""
 
+    def connect(self) -> None:
+        """Connect, unless the next request has a connection that it can use."""
+        self._client.connect(_CONNECT_S)
+
     async def stream(self, request: Request) -> Exchange:
         """Request an answer in events; return when the response's headers have arrived with a status of 2xx.
 

@@ -406,6 +406,10 @@ REASONS: Mapping[str, Reasons] = {
             "Whether a first token may wait for an attempt that should give the answer sooner. Not set: [as the"
             " objective is written](../policy.md#a-hold)."
         ),
+        "keep_connected": (
+            "Whether a connection to each of its deployments is open before a call needs it; an idle one is replaced"
+            " every 25 s. It costs no tokens."
+        ),
         "keep_rival": (
             "For whole answers: the second attempt runs on, and answers if the winner breaks. It costs two whole"
             " answers."

@@ -240,3 +240,17 @@ async def test_a_call_whose_window_does_not_open_goes_on_another_connection(
     answer = await answered(server, call)  # type: ignore[arg-type]  # as above
     assert answer.connect_ms is not None
     assert len(server.lines) == 2
+
+
+@own_ways
+async def test_a_connection_is_opened_in_advance_once_and_the_first_request_does_not_wait_for_one(
+    server: Server, caller: Caller
+) -> None:
+    assert isinstance(caller, Own)
+    for _ in range(3):
+        caller.client.connect(5.0)
+    await caller.ready()
+    caller.client.connect(5.0)  # that one is young
+    call = asyncio.create_task(caller.send("POST", "/", b"first"))
+    assert (await answered(server, call)).connect_ms is None  # type: ignore[arg-type]  # ours, whose answers are Responses
+    assert len(server.lines) == 1

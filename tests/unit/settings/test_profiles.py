@@ -115,3 +115,25 @@ def test_the_voice_profile_finishes_answers_unless_that_is_set_otherwise(
     made = profile_takeover(None if profile is None else Profile(profile), settings)
 
     assert (made.when, made.within_s, made.slow is not None) == (When(when), within_s, is_slow_rescued)
+
+
+@pytest.mark.parametrize(
+    ("beside", "mode"),
+    [
+        ({}, Mode.RACE),
+        ({"budget": 1.0}, Mode.RACE),
+        ({"budget": 0.3}, Mode.HEDGE),  # all calls are served by it, as late as it pays for
+        ({"budget": 0.3, "mode": "race"}, Mode.RACE),
+        ({"budget": 1.0, "width": 3}, Mode.HEDGE),
+        ({"budget": 0.0}, Mode.RACE),  # which is told as narrowed
+    ],
+)
+def test_a_race_that_the_budget_does_not_pay_for_in_each_call_is_a_hedge_in_all(
+    beside: dict[str, object], mode: Mode
+) -> None:
+    race = RaceSettings.model_validate({"profile": "voice", **beside})
+
+    assert race.mode is mode
+    assert race.model_fields_set == {"profile", *beside}
+    if "mode" not in beside and "width" not in beside:
+        assert RaceSettings.model_validate(beside).under(Profile.VOICE).mode is mode

@@ -1,10 +1,12 @@
 """The first clause that can be spoken wins, over real sockets."""
 
+import asyncio
 from typing import Any
 
 import pytest
 
 from providers.simulator.script import Delta, Done, Drop, Finish, Gate, Hang, Raw, answer
+from tests.app.gateway.races.test_objectives import KEY, client
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve
 
 VOICE: dict[str, Any] = {"models": {MODEL: {"race": {"mode": "race", "win_on": "sentence"}}}}
@@ -129,3 +131,33 @@ async def test_several_answers_at_once_are_not_looked_into(serve: Serve, win_on:
     async with serve(alpha=None, beta=None) as running:
         await said(running, stream=True, n=2, tools=tools, race={"mode": "race", "win_on": win_on})
         assert (await running.call())["win_on"] == instead
+
+
+async def test_a_connection_is_open_before_the_first_call(serve: Serve) -> None:
+    connected = asyncio.Event()
+
+    async def accept(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        connected.set()
+        writer.close()
+
+    server = await asyncio.start_server(accept, "127.0.0.1", 0)
+    address = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
+    config = {
+        "providers": {"near": {"base_url": address, "api_key": "k"}},
+        "models": {
+            MODEL: {"race": {"profile": "chat"}},
+            "speaker": {"deployments": ["near/m"], "race": {"profile": "voice"}},
+            "cold": {"deployments": ["alpha/m"], "race": {"profile": "voice", "keep_connected": False}},
+        },
+    }
+    async with server, serve(alpha=None, config=config) as running:
+        await connected.wait()
+        fleet = running.gateway.context.fleet
+        (near,) = fleet.models["speaker"].deployments.values()
+        assert set(fleet.to_keep_connected()) == {near.upstream}
+
+
+async def test_where_a_client_listens_all_that_it_may_ask_stay_connected(serve: Serve) -> None:
+    async with serve(alpha=None, beta=None, config=client(profile="voice"), key=KEY) as running:
+        fleet = running.gateway.context.fleet
+        assert set(fleet.to_keep_connected()) == {each.upstream for each in fleet.models[MODEL].deployments.values()}
