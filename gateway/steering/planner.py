@@ -411,7 +411,8 @@ class Draft:
                 more = [each for each in more if each.deployment not in self._demands.strangers]
             spares = [*spares, *more][:_RESCUES]
         if not spares and self._terms.spoken and len(self.launches) > 1 and self._primary.tier < Tier.FULL:
-            spares = [self._primary]  # all run and are late: another draw of the best is sooner than any of them
+            # All run, and are late: another draw of each is sooner than any of them.
+            spares = [self._primary, *[each for each in self._others if each not in self._spare]][:_RESCUES]
         for number, spare in enumerate(spares or (self._lineup.tripped and self._last_resort()), start=1):
             self._launch(spare, number * rescue_s, Role.FAILOVER, Why.RESCUE)
         return rescue_s
@@ -428,7 +429,7 @@ class Draft:
         if self._terms.spoken and len(self.launches) > 1:
             # The others run beside it: that all are so late is rare, and a caller hears the silence.
             usual_s = RESCUE_SPOKEN_FACTOR * self._primary.estimate.quantile_s(RESCUE_SPOKEN_QUANTILE)
-            hangs_s = min(hangs_s, max(RESCUE_MIN_S, usual_s))
+            hangs_s = min(hangs_s, max(RESCUE_MIN_S, usual_s) + max(map(_delay, self.launches)))
         # Else a model that thinks as long as its time-out would end before another is asked beside it.
         if (in_time_s := RESCUE_IN_TIME * self._terms.ttft_s.get(self._primary.deployment, inf)) < hangs_s:
             return min(hangs_s, max(RESCUE_MIN_S, in_time_s))
@@ -472,7 +473,9 @@ class Draft:
         return paid * (1.0 - rival.estimate.later_than(late_s - delay_s))
 
     def late(self) -> Start:
-        """Return the start of a hedge that the budget pays for."""
+        """Return the start of a hedge that the budget pays for: of an answer that is read not in more than a tenth."""
+        if self._terms.spoken and self.race.mode is Mode.HEDGE:
+            return self._late_s(min(1.0, self.race.budget)), Why.LATE
         return self._late_s((1.0 - hedge_quantile(self.race.budget)) * self._terms.hedged_part), Why.LATE
 
     def _late_s(self, share: float) -> float:
