@@ -10,6 +10,7 @@ from pydantic import SecretStr
 from gateway.core.calls import Objective
 from gateway.settings.deployment import DeploymentSettings, ProviderSettings
 from gateway.settings.document import Complaint, Place, nearest
+from gateway.settings.doors import unnamed
 from gateway.settings.model import ModelSettings, Settings
 from gateway.settings.patterns import STAR, is_covered, is_pattern
 from gateway.settings.presets import Catalog, Datasheets, kind_of, no_key_for, vendor_of
@@ -296,7 +297,9 @@ def _model(name: str, settings: Settings, catalog: Catalog) -> Iterator[Complain
     for index, deployment in enumerate(settings.models[name].deployments):
         here = (*place, "deployments", index)
         provider = deployment.deployment.partition("/")[0]
-        if provider not in settings.providers:
+        if (problem := unnamed(deployment, name, settings, catalog)) is not None:
+            yield Complaint((*here, "deployment"), problem)
+        elif provider not in settings.providers:
             yield Complaint(
                 here,
                 f"{deployment.deployment!r}: there is no provider {provider!r};"

@@ -81,7 +81,10 @@ class DataPolicy(Section):
 
 
 class DeploymentSettings(Section):
-    """One model at one provider, ``provider/model``; in the file a plain string if it has no other settings."""
+    """One model at one provider, ``provider/model``; in the file a plain string if it has no other settings.
+
+    A provider alone is what its vendor calls the public model (``with_names`` of ``doors.py``).
+    """
 
     deployment: str
     as_: str | None = Field(default=None, alias="as")  # its name in the ledger and on the leaderboard
@@ -117,7 +120,7 @@ class DeploymentSettings(Section):
     @classmethod
     def _names_provider_and_model(cls, value: str) -> str:
         provider, slash, model = value.partition("/")
-        if not (provider and slash and model):
+        if not provider or (slash and not model):
             raise ValueError(
                 f"{value!r} is not a deployment; write provider/model, for example groq/openai/gpt-oss-120b"
             )

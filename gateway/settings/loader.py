@@ -29,6 +29,7 @@ from gateway.settings.document import (
     within,
     written,
 )
+from gateway.settings.doors import with_names
 from gateway.settings.model import ClientSettings, Settings
 from gateway.settings.presets import Catalog, complete, usual_key
 from gateway.settings.references import References, is_literal, resolve
@@ -206,7 +207,7 @@ def load(
     broken = {complaint.place for complaint in complaints}
     settings = validate(data, complaints, broken)
     if settings is not None and not broken & {("providers",), ("models",), ("clients",)}:
-        settings = complete(settings, environ, known)
+        settings = with_names(complete(settings, environ, known), known)
         complaints += (found for found in check(settings, known) if not _touches(found.place, broken))
     if inputs.problems or complaints or settings is None:
         raise ConfigurationError(inputs.sorted_problems(complaints))

@@ -108,18 +108,20 @@ def starter_text(
     return "".join([
         _HEAD,
         _PROVIDERS,
-        *(_provider(vendor, environ, market) for vendor in found),
+        *(_provider(vendor, environ, market, proposed) for vendor in found),
         _MORE_PROVIDERS,
         _models_section(proposed, market, prices),
         _TAIL,
     ])  # fmt: skip
 
 
-def _provider(vendor: Vendor, environ: Mapping[str, str], market: Market | None) -> str:
+def _provider(vendor: Vendor, environ: Mapping[str, str], market: Market | None, proposed: Iterable[Proposed]) -> str:
     silence = market.silent.get(vendor.name) if market is not None else None
     note = f"  # {silence}" if silence else ""
     address = None if vendor.base_url is not None else usual_address(vendor, environ)
-    if address is not None:
+    if address is not None and not any(
+        name.startswith(f"{vendor.name}/") for each in proposed for name in each.deployments
+    ):
         note = note or f"  # no model below uses it yet: ask for {vendor.name}/MODEL"
     where = "" if address is None else f'base_url: "{address}", '
     return f'  {vendor.name}: {{ {where}api_key: "${{{usual_key(vendor, environ)}}}" }}{note}\n'
@@ -128,7 +130,8 @@ def _provider(vendor: Vendor, environ: Mapping[str, str], market: Market | None)
 def _prices(proposed: Iterable[Proposed], found: Mapping[str, Vendor], table: DatasheetTable) -> dict[str, str]:
     """Return the known prices of the deployments that race by size, in words."""
     keys = {}
-    for deployment in (name for each in proposed if each.is_by_size for name in each.deployments):
+    shown = (each for each in proposed if each.is_by_size or each.is_hedged)
+    for deployment in (name for each in shown for name in each.deployments):
         vendor, _, model = deployment.partition("/")
         if (prefix := found[vendor].litellm_prefix) is not None:
             keys[deployment] = (prefix, model)
@@ -146,7 +149,7 @@ def _models_section(proposed: Sequence[Proposed], market: Market | None, prices:
     if not proposed and not sold:
         return _NO_MODELS
     by_size = [each for each in proposed if each.is_by_size]
-    same = [each for each in proposed if not each.is_by_size and each.budget is not None]
+    same = [each for each in proposed if not each.is_by_size and each.budget is not None and not is_pattern(each.name)]
     own = [each for each in proposed if each.budget is None and not is_pattern(each.name)]
     stars = [each for each in proposed if is_pattern(each.name)]
     parts = [_MODELS if market is None else _MARKET]
@@ -175,8 +178,20 @@ def _model(model: Proposed, prices: Mapping[str, str]) -> str:
         for name in model.deployments
     ]
     race = _RACE if model.budget == SAME_MODEL_BUDGET else f"    race: {{ mode: auto, budget: {model.budget} }}\n"
+    if model.is_hedged:
+        race = _hedge(model, prices)
     fallbacks = "" if model.fallback is None else f"    fallbacks: [{model.fallback}]\n"
     return f"  {model.name}:\n    deployments:\n{''.join(lines)}{race if len(lines) > 1 else ''}{fallbacks}"
+
+
+def _hedge(model: Proposed, prices: Mapping[str, str]) -> str:
+    """Return the race of one model at several sellers, with what it would cost to race each call."""
+    twice = prices.get(model.deployments[0], "the price of each loser's prompt, and of what it wrote")
+    return (
+        "    # One seller answers, and keeps a session: its cache and thoughts are there. The next is asked if it is\n"
+        f"    # late. To race each call (mode: race) costs up to as much again: {twice}.\n"
+        f"    race: {{ mode: hedge, budget: {model.budget} }}\n"
+    )
 
 
 # The example configuration: every setting with its default and its purpose.

@@ -102,6 +102,15 @@ class Own(msgspec.Struct, frozen=True, kw_only=True):
 # GPT-6.2 Sol follows 6.1 once the price table has it. Claude Code asks for Opus and Haiku, through another address than
 # Anthropic's also for older ones (docs.rs/claude-codes/2.1.311, 2026-11-29), Gemini CLI for gemini-3.8-flash. Codex and
 # Cursor ask for what a person sets there.
+_CLAUDE = Own(
+    small="claude-haiku-5-5",
+    large="claude-sonnet-5-5",
+    asked={"claude-opus-5-5": "large", "claude-haiku-*": "small", "claude-*": "large"},
+    page="platform.claude.com/docs/resources/overview",
+    read="2026-11-29",
+)
+# Other sellers of the same models, by the same names: who has keys of several asks the next where one is late.
+SELLERS = ("anthropic", "foundry", "claude_aws")
 _GOOGLE = Own(
     small="gemini-3.5-flash-lite",
     large="gemini-4-argon",
@@ -114,13 +123,7 @@ OWN: Mapping[str, Own] = {
     "openai": Own(
         small="gpt-6-luna", large="gpt-6.1-sol", page="developers.openai.com/api/docs/models", read="2026-11-29"
     ),
-    "anthropic": Own(
-        small="claude-haiku-5-5",
-        large="claude-sonnet-5-5",
-        asked={"claude-opus-5-5": "large", "claude-haiku-*": "small", "claude-*": "large"},
-        page="platform.claude.com/docs/resources/overview",
-        read="2026-11-29",
-    ),
+    **dict.fromkeys(SELLERS, _CLAUDE),
     "gemini": _GOOGLE,
     "google": _GOOGLE,
     "mistral": Own(
@@ -169,10 +172,17 @@ class Proposed(msgspec.Struct, frozen=True):
         return self.name in _SIZES
 
     @property
+    def is_hedged(self) -> bool:
+        """Whether its sellers are asked one after the other, as its calls are dear, and its caches warm at one."""
+        return len(self.deployments) > 1 and all(_vendor(each) in SELLERS for each in self.deployments)
+
+    @property
     def budget(self) -> float | None:
         """Extra attempts per call; None: it has one deployment."""
         if len(self.deployments) < 2:  # noqa: PLR2004 - a race needs two
             return None
+        if self.is_hedged:
+            return HEDGE_BUDGET
         return BY_SIZE_BUDGET if self.is_by_size else SAME_MODEL_BUDGET
 
     @property
@@ -180,13 +190,13 @@ class Proposed(msgspec.Struct, frozen=True):
         """Its entry in ``models:``."""
         settings: dict[str, object] = {"deployments": list(self.deployments)}
         if self.budget is not None:
-            settings["race"] = {"mode": "auto", "budget": self.budget}
+            settings["race"] = {"mode": "hedge" if self.is_hedged else "auto", "budget": self.budget}
         if self.fallback is not None:
             settings["fallbacks"] = [self.fallback]
         return settings
 
 
-BY_SIZE_BUDGET, SAME_MODEL_BUDGET = 0.1, 1.0
+BY_SIZE_BUDGET, SAME_MODEL_BUDGET, HEDGE_BUDGET = 0.1, 1.0, 0.1
 _SIZES: tuple[Size, ...] = ("small", "large")
 
 
@@ -230,6 +240,8 @@ def proposed_models(
             own = [(each, None) for each in (example, *_widest(OWN[vendor].asked if vendor in OWN else ()))]
         for model, size in own:
             name, found = model.rpartition("/")[2], (f"{vendor}/{model}",)
+            if vendor in SELLERS:
+                found += tuple(f"{other}/{model}" for other in vendors if other in SELLERS and other != vendor)
             if (is_pattern(model) or sells(vendor, model)) and name not in names and name not in raced:
                 names[name] = Proposed(name, found, size and _in_place(found, size, sized))
     return [*by_size, *names.values()]

@@ -555,6 +555,22 @@ class DatasheetTable:
         """Return the source and the date of the table, of the operator's file if that tells; None if it is empty."""
         return None if (table := self._table()) is None else table.source
 
+    def names_of(self, prefix: str) -> list[str]:
+        """Return what the models of a vendor are called there, by its ``litellm_prefix``.
+
+        Raises:
+            OSError, msgspec.DecodeError: the table cannot be read.
+
+        """
+        if (table := self._table()) is None:
+            return []
+        whole = f"{prefix}/"
+        return [
+            name.removeprefix(whole)
+            for name, row in _all_rows(table).items()
+            if name.startswith(whole) or ("/" not in name and _sells(row, prefix))
+        ]
+
     def rows(self) -> dict[str, dict[str, Any]]:
         """Return all rows, the operator's in place of the others."""
         table = self._table()

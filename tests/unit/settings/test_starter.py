@@ -51,6 +51,32 @@ def test_what_is_written_loads_in_the_environment_it_was_written_for(environ: di
     assert set(settings.providers) == {vendor.name for vendor in found_vendors(environ, CATALOG)}
 
 
+def test_keys_of_several_sellers_of_a_model_make_one_model_that_is_hedged_with_what_a_race_would_cost(
+    tmp_path: Path,
+) -> None:
+    environ = {
+        "ANTHROPIC_API_KEY": "k",
+        "ANTHROPIC_FOUNDRY_API_KEY": "k",
+        "ANTHROPIC_FOUNDRY_RESOURCE": "mine",
+        "ANTHROPIC_AWS_API_KEY": "k",
+        "ANTHROPIC_AWS_WORKSPACE_ID": "wrkspc_1",
+        "AWS_REGION": "us-west-2",
+        "OPENAI_API_KEY": "k",
+    }
+    found = list(found_vendors(environ, CATALOG))
+    text = starter_text(found, environ, table=DatasheetTable.shipped())
+    (tmp_path / "gateway.yaml").write_text(text, encoding="utf-8")
+    settings = load(tmp_path / "gateway.yaml", environ)
+    sonnet = settings.models["claude-sonnet-5-5"]
+    sellers = [f"{seller}/claude-sonnet-5-5" for seller in ("foundry", "claude_aws", "anthropic")]
+    assert sorted(each.deployment for each in sonnet.deployments) == sorted(sellers)
+    assert (sonnet.race.mode, sonnet.race.budget) == ("hedge", 0.1)
+    assert "To race each call (mode: race) costs up to as much again: $2 in, $10 out per million tokens." in text
+    assert [each.deployment.partition("/")[0] for each in settings.models["large"].deployments].count("foundry") == 0
+    assert "no model below uses it" not in text
+    assert settings.providers["claude_aws"].headers["anthropic-workspace-id"].get_secret_value() == "wrkspc_1"
+
+
 def test_the_tables_of_models_name_vendors_of_the_catalog() -> None:
     named = {vendor for equivalent in EQUIVALENTS for vendor in equivalent.names} | set(OWN)
 

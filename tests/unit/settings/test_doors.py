@@ -1,0 +1,85 @@
+"""A deployment that names a provider alone is what its vendor calls the public model."""
+
+from pathlib import Path
+
+import pytest
+
+from gateway.settings import ConfigurationError, Settings, load
+
+KEYS = {"ANTHROPIC_API_KEY": "k"}
+PROVIDERS = """
+providers:
+  anthropic:
+  foundry: { base_url: "https://r.services.ai.azure.com/anthropic/v1", api_key: k }
+  vertex: { base_url: "https://us-east5-aiplatform.googleapis.com/v1/projects/p/locations/us-east5", api_key: k }
+  mantle: { preset: bedrock_mantle, base_url: "https://bedrock-mantle.us-east-1.api.aws/anthropic/v1", api_key: k }
+  frankfurt: { preset: bedrock_invoke, base_url: "https://bedrock-runtime.eu-central-1.amazonaws.com", api_key: k }
+  oregon: { preset: bedrock_converse, base_url: "https://bedrock-runtime.us-west-2.amazonaws.com", api_key: k }
+  sao_paulo: { preset: bedrock_invoke, base_url: "https://bedrock-runtime.sa-east-1.amazonaws.com", api_key: k }
+  claude_aws: { base_url: "https://aws-external-anthropic.us-west-2.api.aws/v1", api_key: k }
+  databricks: { base_url: "https://w.cloud.databricks.com/serving-endpoints", api_key: k }
+  hopper: { api_key: k }
+  groq: { api_key: k }
+"""
+
+
+def read(text: str, folder: Path) -> Settings:
+    (folder / "gateway.yaml").write_text(PROVIDERS + text, encoding="utf-8")
+    return load(folder / "gateway.yaml", KEYS)
+
+
+DOORS = "[anthropic, foundry, vertex, mantle, frankfurt, oregon, sao_paulo, claude_aws, databricks]"
+
+
+@pytest.mark.parametrize(
+    ("model", "names"),
+    [
+        (
+            "claude-sonnet-5-5",
+            [
+                "anthropic/claude-sonnet-5-5",
+                "foundry/claude-sonnet-5-5",
+                "vertex/claude-sonnet-5-5",
+                "mantle/anthropic.claude-sonnet-5-5",
+                "frankfurt/eu.anthropic.claude-sonnet-5-5",
+                "oregon/us.anthropic.claude-sonnet-5-5",
+                "sao_paulo/global.anthropic.claude-sonnet-5-5",
+                "claude_aws/claude-sonnet-5-5",
+                "databricks/databricks-claude-sonnet-5-5",
+            ],
+        ),
+        (
+            "claude-haiku-4-5",
+            [
+                "anthropic/claude-haiku-4-5",
+                "foundry/claude-haiku-4-5",
+                "vertex/claude-haiku-4-5",
+                "mantle/anthropic.claude-haiku-4-5",
+                "frankfurt/eu.anthropic.claude-haiku-4-5-20251001-v1:0",
+                "oregon/us.anthropic.claude-haiku-4-5-20251001-v1:0",
+                "sao_paulo/global.anthropic.claude-haiku-4-5-20251001-v1:0",
+                "claude_aws/claude-haiku-4-5",
+                "databricks/databricks-claude-haiku-4-5",
+            ],
+        ),
+    ],
+)
+def test_each_door_has_its_own_name_for_a_model(model: str, names: list[str], tmp_path: Path) -> None:
+    settings = read(f"models:\n  {model}: {{ deployments: {DOORS} }}\n", tmp_path)
+    assert [each.deployment for each in settings.models[model].deployments] == names
+
+
+def test_what_a_door_does_not_have_is_told_with_what_it_has(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        read("models:\n  claude-sonnet-9: { deployments: [foundry, hopper, nobody] }\n", tmp_path)
+    found = [str(problem) for problem in caught.value.problems]
+    assert len(found) == 3
+    assert "'foundry' names no model, and what 'claude-sonnet-9' is called there is not known: it has" in found[0]
+    assert "foundry/claude-sonnet-" in found[0]
+    assert found[1].endswith("is called there is not known; write hopper/MODEL")
+    assert "'nobody' is not a deployment; write provider/model" in found[2]
+
+
+def test_other_models_have_names_at_their_sellers_too(tmp_path: Path) -> None:
+    settings = read("models:\n  gpt-oss-120b: { deployments: [groq] }\n", tmp_path)
+    assert settings.models["gpt-oss-120b"].deployments[0].deployment == "groq/openai/gpt-oss-120b"
