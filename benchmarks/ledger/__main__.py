@@ -26,8 +26,7 @@ from benchmarks.harness.report import Grid, bad
 from benchmarks.ledger.rows import fill_by_shipping, fill_postgres, ship
 from benchmarks.ledger.starts import GOAL, Starts, measured_starts
 from gateway.core.reports import By, CallsWanted, Ended, HeatMetric, HeatWanted, HistoryWanted, Window
-from gateway.ledger import LedgerReports, Reader, Replays, create_engine, is_sqlite, migrate, queries
-from gateway.ledger.folding import fold_all
+from gateway.ledger import LedgerReports, Reader, Replays, create_engine, fold_all, is_sqlite, migrate, queries
 from tests.support.measured.servers import ROOT
 from tests.support.servers import postgres
 

@@ -15,7 +15,7 @@ from benchmarks.steering.timeline import Timeline
 from benchmarks.steering.traffic import Request
 from gateway.core.attempts import AttemptRecord, AttemptStart, Outcome, Role
 from gateway.core.calls import Mode, Objective
-from gateway.steering.plans import Launch, Plan
+from gateway.steering import Launch, Plan
 
 COOL_S = 5.0  # LiteLLM's default after a failure
 SILENCE_S = 15.0

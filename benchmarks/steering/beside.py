@@ -24,8 +24,7 @@ from benchmarks.steering.worlds import BESIDE, World
 from gateway.core.attempts import Role
 from gateway.core.calls import Mode, Objective
 from gateway.settings import RaceSettings
-from gateway.steering.board import MemoryBoard
-from gateway.steering.plans import Launch
+from gateway.steering import Launch, MemoryBoard
 
 _RACE = RaceSettings(mode=Mode.SINGLE, budget=0.1)
 

@@ -14,12 +14,8 @@ from benchmarks.steering.worlds import TIMEOUT_S, World
 from gateway.core.attempts import AttemptRecord, AttemptStart
 from gateway.core.calls import CallRecord, Objective
 from gateway.settings import RaceSettings
+from gateway.steering import Demands, Launch, Plan, Steering, Strikes, Terms
 from gateway.steering.board import Board
-from gateway.steering.candidates import Terms
-from gateway.steering.demands import Demands
-from gateway.steering.outages import Strikes
-from gateway.steering.plans import Launch, Plan
-from gateway.steering.router import Steering
 from providers import Price
 
 UNIX_S = 1_767_225_600.0  # when the simulated time begins

@@ -11,7 +11,7 @@ from benchmarks.steering.timeline import Timeline
 from benchmarks.steering.traffic import Request
 from gateway.core.attempts import Role
 from gateway.core.calls import Mode, Objective
-from gateway.steering.plans import Launch, Plan
+from gateway.steering import Launch, Plan
 
 TARGET_TOK_S = 50.0  # what the objective cost has to meet, beside the world's goal of TTFT
 

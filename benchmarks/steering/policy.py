@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from benchmarks.steering.traffic import Request
 from gateway.core.attempts import AttemptRecord, AttemptStart
 from gateway.core.calls import CallRecord
-from gateway.steering.plans import Launch, Plan
+from gateway.steering import Launch, Plan
 
 MODEL = "model"
 

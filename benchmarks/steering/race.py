@@ -21,7 +21,7 @@ from gateway.racing.hold import Hold
 from gateway.racing.launches import LaunchSchedule
 from gateway.racing.measurement import AUDIT_S, AUDIT_TOKENS, AUDIT_TOKENS_S
 from gateway.settings import RaceSettings, Settings
-from gateway.steering.plans import Launch, Plan
+from gateway.steering import Launch, Plan
 from providers import ErrorKind, OfCall
 
 PATIENCE_S = Settings.model_fields["queue_timeout_s"].default

@@ -5,11 +5,15 @@ what others counted after their flush and its own next read.
 """
 
 from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
-from gateway.steering.board import Slots, slot_of
+from gateway.steering import Strikes, slot_of
+from gateway.steering.board import Slots
 from gateway.steering.constants import FLUSH_S
 from gateway.steering.counts import Counts
-from gateway.steering.outages import Report, Strikes
+
+if TYPE_CHECKING:
+    from gateway.steering.outages import Report
 
 
 class Store:

@@ -22,8 +22,8 @@ from benchmarks.steering.weather import Weather
 from benchmarks.steering.worlds import World
 from gateway.core.calls import Mode, Objective
 from gateway.settings import RaceSettings
-from gateway.steering.board import Board, MemoryBoard
-from gateway.steering.outages import Strikes
+from gateway.steering import MemoryBoard, Strikes
+from gateway.steering.board import Board
 
 AFTER_S = 300  # the weather goes on so long after the last arrival
 ALWAYS_BEST = "always the best"

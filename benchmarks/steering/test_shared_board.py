@@ -1,6 +1,5 @@
 from benchmarks.steering.shared_board import SharedBoard, Store
-from gateway.steering.constants import STRIKES
-from gateway.steering.outages import Strikes
+from gateway.steering import STRIKES, Strikes
 
 NOW_S = 1_767_225_600.0
 

@@ -12,7 +12,7 @@ from benchmarks.steering.simulation import Contender, Setting, be_quiet, setting
 from benchmarks.steering.targets import targets
 from benchmarks.steering.worlds import WORLDS
 from gateway.core.calls import Objective
-from gateway.steering.constants import BURST_TOKENS
+from gateway.steering import BURST_TOKENS
 from tests.support.searched import some
 
 CALLS = 500

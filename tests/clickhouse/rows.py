@@ -8,7 +8,8 @@ from typing import Any
 from gateway.core.attempts import AnswerKind, AttemptRecord, Flaw, Narrowed, Outcome, Role, TokensSource, WinOn
 from gateway.core.calls import TENANT, CallRecord, Mode, Objective
 from gateway.core.ids import uuid7
-from gateway.ledger.entries import Audited, Finished, Shippable
+from gateway.ledger import Finished
+from gateway.ledger.entries import Audited, Shippable
 
 EDGES_HOURS = (0, 1, 12, 24, 7 * 24, 14 * 24)
 MODELS = ("model-0", "model-1", "model-2", "model-3")

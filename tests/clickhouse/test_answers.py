@@ -17,9 +17,22 @@ import pytest_asyncio
 from pydantic import SecretStr
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from gateway.ledger import ClickHouse, ClickHouseSink, create_engine, fold_all, head_revision, migrate, queries
+from gateway.ledger import (
+    ATTEMPT_COLUMNS,
+    CALL_COLUMNS,
+    ClickHouse,
+    ClickHouseSink,
+    Finished,
+    attempt_rows,
+    call_rows,
+    create_engine,
+    fold_all,
+    head_revision,
+    migrate,
+    queries,
+)
 from gateway.ledger.clickhouse.schema import VIEWS as TEXTS
-from gateway.ledger.entries import ATTEMPT_COLUMNS, CALL_COLUMNS, Audited, Finished, Shippable, attempt_rows, call_rows
+from gateway.ledger.entries import Audited, Shippable
 from gateway.ledger.inserts import insert
 from gateway.ledger.schema import views_of
 from gateway.ledger.spool import Spool

@@ -58,7 +58,7 @@ DEFECTS = (
         "providers/refusals/redaction.py",
         "    if known:\n        text = _without(text, known)\n",
         "",
-        ("tests/unit/providers/refusals/test_redaction.py",),
+        ("tests/unit/providers/refusals/inside/test_redaction.py",),
     ),
     Defect(
         "an unknown setting is taken for nothing",
@@ -72,7 +72,7 @@ DEFECTS = (
         "gateway/steering/survival.py",
         "list(accumulate(seen + cut for",
         "list(accumulate(seen + 0 * cut for",
-        ("tests/unit/steering/test_estimator.py",),
+        ("tests/unit/steering/inside/test_estimator.py",),
     ),
     Defect(
         "a sum of errors forgets what it was",
@@ -86,7 +86,7 @@ DEFECTS = (
         "providers/dialects/gemini/streams.py",
         '_FINISH_REASONS.get(reason, "STOP")',
         '_FINISH_REASONS.get(reason, "MAX_TOKENS")',
-        ("tests/unit/providers/dialects/test_gemini.py",),
+        ("tests/unit/providers/dialects/inside/test_gemini.py",),
     ),
     Defect(
         "one client reads another's conversation",

@@ -9,8 +9,9 @@ from collections.abc import Callable, Coroutine, Iterator
 from typing import Any, Protocol, cast
 
 from providers import UpstreamError
-from providers.http.message import HEAD_BYTES, HEAD_FIELDS, Connection, Response, Unsent
-from tests.unit.providers.http.h2_server import Clock, Wire
+from providers.http import Response
+from providers.http.message import HEAD_BYTES, HEAD_FIELDS, Connection, Unsent
+from tests.unit.providers.http.inside.h2_server import Clock, Wire
 
 Drive = Callable[[bytes], None]  # one input; raises what is wrong
 

@@ -1,10 +1,11 @@
 """Http2Connection under arbitrary frames, in arbitrary pieces."""
 
+from providers.http import Head, Request
 from providers.http.frames import HEADER_BYTES, MAX_FRAME_BYTES
 from providers.http.http2 import Http2Connection
-from providers.http.message import HEAD_BYTES, HTTP2_STREAM_BYTES, Head, Request
+from providers.http.message import HEAD_BYTES, HTTP2_STREAM_BYTES
 from tests.fuzz.fuzzed_connection import Line, Owner, Reader, as_loop, driving
-from tests.unit.providers.http.h2_server import Clock
+from tests.unit.providers.http.inside.h2_server import Clock
 
 _HEAD = Head("POST", "https", "api.example", "/v1/chat", {}, absolute=False)
 _BODIES = (b"{}", None, bytes(100_000))

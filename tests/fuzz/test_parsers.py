@@ -11,8 +11,8 @@ from tests.app.http.http1_answers import BROKEN_OFF, REFUSED, TAKEN
 from tests.fuzz import http1_target, http2_target
 from tests.fuzz.fuzzed_connection import SCRIPT_BYTES, Drive
 from tests.support.searched import examples
-from tests.unit.providers.http.h2_server import END_HEADERS, frame, headers
-from tests.unit.providers.http.h2_server import settings as settings_frame
+from tests.unit.providers.http.inside.h2_server import END_HEADERS, frame, headers
+from tests.unit.providers.http.inside.h2_server import settings as settings_frame
 
 DRIVES: dict[str, Drive] = {"http1": http1_target.drive, "http2": http2_target.drive}
 SEEDS = sorted(path for target in DRIVES for path in (Path(__file__).parent / "seeds" / target).iterdir())

@@ -15,10 +15,10 @@ from zlib import crc32
 
 from yarl import URL
 
-from providers.http.client import Client, Connecting, Pool
-from providers.http.dialing import TlsContexts, Versions
+from providers.http import Client, Connecting, Request, Response, TlsContexts, Versions
+from providers.http.client import Pool
 from providers.http.http2 import Http2Connection
-from providers.http.message import Connection, Owner, Request, Response
+from providers.http.message import Connection, Owner
 from tests.real_servers.application import Application, Script, seal
 
 CONNECT_TIMEOUT_S = 10.0

@@ -10,8 +10,8 @@ from gateway.core.attempts import AttemptRecord, Outcome, Role, WinOn
 from gateway.core.calls import CallRecord
 from gateway.core.errors import ShuttingDown
 from gateway.limits.quota import ROUNDING
+from gateway.racing import EXTRA_ROLES
 from gateway.racing.hold import HOLD_MAX_S
-from gateway.racing.launches import EXTRA_ROLES
 from gateway.racing.services import MOST_RESCUES
 from providers import ErrorKind, events
 from tests.app.gateway.broken_answers import text_in

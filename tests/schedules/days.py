@@ -25,7 +25,7 @@ from gateway.app.gateway import Gateway
 from gateway.core.attempts import AttemptRecord
 from gateway.core.calls import CallRecord
 from gateway.server.listener import serving
-from gateway.settings.loader import load
+from gateway.settings import load
 from providers import Request
 from tests.schedules.clients import Seen, SimulatedClient
 from tests.schedules.loop import ShuffledLoop

@@ -11,30 +11,35 @@ from gateway.app.recorders import Recorders
 from gateway.core.attempts import AttemptRecord, Outcome, Role
 from gateway.core.calls import CallRecord, Level
 from gateway.fleet.fleet import Fleet
-from gateway.limits.limits import Begun, Limits
+from gateway.limits import Begun, Limits
 from gateway.live.hub import Hub
 from gateway.live.live import OwnCalls
 from gateway.overload.intake import Intake
-from gateway.racing.answer import AnswerStream
-from gateway.racing.attempt import Attempt, Bid
+from gateway.racing import (
+    AnswerStream,
+    Attempt,
+    AttemptClocks,
+    AttemptTasks,
+    Block,
+    Measurement,
+    OpenCall,
+    Outbox,
+    Race,
+    Rescue,
+    Winner,
+)
+from gateway.racing.attempt import Bid
 from gateway.racing.attempts import Attempts, Backup
-from gateway.racing.call import OpenCall
 from gateway.racing.continuation import ContinuingSink
 from gateway.racing.entry import Entry
 from gateway.racing.hold import Hold
 from gateway.racing.launches import LaunchSchedule
-from gateway.racing.measurement import Measurement
-from gateway.racing.race import Race
-from gateway.racing.reader import DRAIN_S, Block
-from gateway.racing.rescue import Rescue
+from gateway.racing.reader import DRAIN_S
 from gateway.racing.seam import Seam
 from gateway.racing.seats import Line, Seat
-from gateway.racing.services import AttemptTasks, Outbox
-from gateway.racing.sinks import Winner
-from gateway.racing.timeouts import AttemptClocks
 from gateway.racing.validation import UNJUDGED, Validity
 from gateway.server.connection import Connection
-from gateway.settings.model import RaceSettings
+from gateway.settings import RaceSettings
 from gateway.steering.budget import Budget
 from gateway.steering.learning import Learning
 from providers import Exchange, UpstreamError

@@ -10,7 +10,7 @@ import msgspec
 
 from providers import ErrorKind, Exchange, Listing, Request, UpstreamAnswer, UpstreamError, Usage
 from providers.dialects import Dialect, Loss
-from providers.refusals.errors import kind_of_status
+from providers.refusals import kind_of_status
 from tests.schedules.loop import ShuffledLoop
 from tests.support.behaviour import NEVER_S, Behaviour
 

@@ -29,21 +29,17 @@ from gateway.core.attempts import AttemptRecord, AttemptStart
 from gateway.core.calls import Call, CallRecord, CallStart, HourlySum, Recorder, Spent, Used
 from gateway.core.ids import uuid7
 from gateway.core.prompt_classes import PromptClass
-from gateway.ledger.entries import Audited, Entry, Finished, Outage, Refused, Started, decode, encode
+from gateway.ledger import Finished, Retention
+from gateway.ledger.entries import Audited, Entry, Outage, Refused, Started, decode, encode
 from gateway.ledger.folding import Folded
-from gateway.ledger.retention import Retention
-from gateway.racing.attempt import Attempt
-from gateway.racing.race import Race
-from gateway.racing.rescue import FEWEST, Rescue
+from gateway.racing import Attempt, Race, Rescue
+from gateway.racing.rescue import FEWEST
 from gateway.server.connections import Connections
 from gateway.server.listener import serving
-from gateway.settings import Settings
-from gateway.settings.deployment import ProviderSettings
-from gateway.settings.loader import load
-from gateway.settings.model import RaceSettings
+from gateway.settings import ProviderSettings, RaceSettings, Settings, load
+from gateway.steering import Launch, Plan
 from gateway.steering.constants import FIRST_EDGE_S
 from gateway.steering.counts import bucket
-from gateway.steering.plans import Launch, Plan
 from providers import Upstream, Vendor, load_catalog
 from tests.schedules.clients import SimulatedClient
 from tests.schedules.loop import ShuffledLoop
@@ -65,7 +61,7 @@ from tests.schedules.spectators import Look, Spectator
 
 if TYPE_CHECKING:
     from gateway.core.records import OutageRecord
-    from gateway.ledger.store import Store
+    from gateway.ledger import Store
 
 FIRST_TPS = 10.0  # tok/s at which the buckets of speeds begin
 UNIX_S = 1_800_000_000.0

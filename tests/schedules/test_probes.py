@@ -17,7 +17,7 @@ from gateway.app.gateway import Gateway
 from gateway.core.attempts import AttemptStart, Role
 from gateway.core.prompt_classes import answer_class
 from gateway.core.records import Decide, Facts, NotProbed, Probe, ProbeEnd, ProbeOutcome, ProbesUnreachable
-from gateway.settings.loader import load
+from gateway.settings import load
 from tests.app.gateway.running_gateway import write
 from tests.schedules.loop import ShuffledLoop
 from tests.schedules.providers import Simulated

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
-from providers.bodies.sse import events
+from providers.bodies import events
 
 Event = Mapping[str, Any]
 

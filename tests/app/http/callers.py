@@ -8,10 +8,8 @@ from typing import Protocol
 import aiohttp
 from yarl import URL
 
-from providers.http.client import Client
-from providers.http.message import Request, checked
-from providers.http.sendings import SendCount
-from providers.refusals.errors import ErrorKind, UpstreamError
+from providers.http import Client, Request, SendCount, checked
+from providers.refusals import ErrorKind, UpstreamError
 from tests.patience import PATIENCE_S, until
 
 CONNECT_TIMEOUT_S = PATIENCE_S

@@ -13,8 +13,7 @@ import pytest
 import uvloop
 from yarl import URL
 
-from providers.http.client import Client, Connecting
-from providers.http.dialing import TlsContexts, Versions
+from providers.http import Client, Connecting, TlsContexts, Versions
 from tests.app.http.callers import Caller, Own, Reference
 from tests.app.http.http1_line import Http1Line
 from tests.app.http.http2_line import Http2Line

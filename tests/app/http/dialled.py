@@ -10,11 +10,8 @@ from typing import Any
 import pytest
 from yarl import URL
 
-from providers.http.addresses import Names
-from providers.http.client import Client, Connecting
-from providers.http.dialing import TlsContexts, Versions
-from providers.http.message import Response
-from providers.refusals.errors import ErrorKind, UpstreamError
+from providers.http import Client, Connecting, Names, Response, TlsContexts, Versions
+from providers.refusals import ErrorKind, UpstreamError
 from tests.app.http.callers import Own, read_whole
 from tests.app.http.conftest import Trust
 from tests.app.http.lines import Server

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from providers.http import addresses, dialing
-from providers.refusals.errors import ErrorKind, UpstreamError
+from providers.refusals import ErrorKind, UpstreamError
 from tests.app.http.callers import Own, read_whole
 from tests.app.http.conftest import Trust
 from tests.app.http.dialled import answered, calling, refused, resolving, silent_port

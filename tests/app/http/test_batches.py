@@ -8,9 +8,9 @@ import pytest
 import uvloop
 from yarl import URL
 
-from providers.http import Batches, Client, Connecting, TlsContexts
-from providers.http.message import BUFFERED_BYTES, Request, Response
-from providers.refusals.errors import UpstreamError
+from providers.http import Batches, Client, Connecting, Request, Response, TlsContexts
+from providers.http.message import BUFFERED_BYTES
+from providers.refusals import UpstreamError
 from tests.app.http.conftest import Trust
 from tests.app.providers.origin import LAST_CHUNK, Connection, Origin, chunked
 from tests.patience import PATIENCE_S, until

@@ -5,7 +5,7 @@ from contextlib import suppress
 
 import pytest
 
-from providers.http.message import Response
+from providers.http import Response
 from tests.app.http.callers import Caller, Own, read_whole
 from tests.app.http.conftest import OWN_WAYS, Trust, Way, called
 from tests.app.http.lines import Exchange, Server

@@ -6,9 +6,9 @@ import ssl
 import pytest
 import trustme
 
-from providers.http.dialing import Versions
+from providers.http import Versions
 from providers.http.message import HTTP2_STREAMS
-from providers.refusals.errors import ErrorKind, UpstreamError
+from providers.refusals import ErrorKind, UpstreamError
 from tests.app.http.callers import read_whole
 from tests.app.http.conftest import Trust
 from tests.app.http.dialled import answered, calling, refused

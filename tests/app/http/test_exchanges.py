@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import pytest
 
 from providers.http.message import Field
-from providers.refusals.errors import ErrorKind, UpstreamError
+from providers.refusals import ErrorKind, UpstreamError
 from tests.app.http.callers import Caller, read_whole
 from tests.app.http.lines import Exchange, Server
 from tests.app.providers.origin import soon

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from providers.refusals.errors import ErrorKind, UpstreamError
+from providers.refusals import ErrorKind, UpstreamError
 from tests.app.http.callers import Caller, read_whole
 from tests.app.http.conftest import Way
 from tests.app.http.http1_answers import BROKEN_OFF, CHUNKED, REFUSED, TAKEN, TWO, Case

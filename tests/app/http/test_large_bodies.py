@@ -5,7 +5,8 @@ import random
 
 import pytest
 
-from providers.http.message import BUFFERED_BYTES, HTTP2_STREAM_BYTES, READ_BYTES, Response
+from providers.http import READ_BYTES, Response
+from providers.http.message import BUFFERED_BYTES, HTTP2_STREAM_BYTES
 from tests.app.http.callers import Caller, read_whole
 from tests.app.http.conftest import OWN_WAYS, Trust, Way, meeting
 from tests.app.http.http2_line import Http2Line

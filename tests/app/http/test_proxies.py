@@ -7,8 +7,8 @@ from contextlib import suppress
 
 import pytest
 
-from providers.http.dialing import Versions
-from providers.refusals.errors import ErrorKind, UpstreamError
+from providers.http import Versions
+from providers.refusals import ErrorKind, UpstreamError
 from tests.app.http.callers import Own, read_whole
 from tests.app.http.conftest import Trust
 from tests.app.http.dialled import answered, calling, refused, resolving

@@ -6,8 +6,7 @@ import ssl
 import trustme
 from yarl import URL
 
-from providers.http.client import Client, Connecting
-from providers.http.dialing import TlsContexts
+from providers.http import Client, Connecting, TlsContexts
 from tests.app.http.callers import Own
 from tests.app.http.conftest import Trust
 from tests.app.http.dialled import answered, calling

@@ -11,8 +11,8 @@ from random import Random
 
 import pytest
 
-from providers.http import addresses
-from providers.http.addresses import Names, Place
+from providers.http import Names, addresses
+from providers.http.addresses import Place
 from tests.app.http.callers import Own, read_whole
 from tests.app.http.dialled import answered, calling, refused, resolving
 from tests.app.http.http1_line import Http1Line

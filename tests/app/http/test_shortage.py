@@ -8,8 +8,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from providers.http.dialing import TlsContexts
-from providers.refusals.errors import ErrorKind, UpstreamError, is_shortage
+from providers.http import TlsContexts
+from providers.refusals import ErrorKind, UpstreamError, is_shortage
 from tests.app.http.dialled import answered, calling
 from tests.app.http.http1_line import Http1Line
 from tests.app.http.lines import Server

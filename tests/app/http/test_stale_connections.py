@@ -5,9 +5,8 @@ import asyncio
 import pytest
 from h2.settings import SettingCodes
 
-from providers.http import http2
-from providers.http.message import Response
-from providers.refusals.errors import ErrorKind, UpstreamError
+from providers.http import Response, http2
+from providers.refusals import ErrorKind, UpstreamError
 from tests.app.http.callers import Caller, Own, read_whole
 from tests.app.http.conftest import OWN_WAYS, Way
 from tests.app.http.http2_line import Http2Line

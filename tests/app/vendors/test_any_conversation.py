@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from strict_vendors import Served, made, running_vendor
 from tests.app.gateway.running_gateway import RunningGateway, serving
 from tests.support.searched import some
-from tests.unit.providers.dialects.test_any_conversation import APIS, CONVERSATIONS
+from tests.unit.providers.dialects.inside.test_any_conversation import APIS, CONVERSATIONS
 
 EXAMPLES = 12
 PATHS = {

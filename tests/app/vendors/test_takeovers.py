@@ -18,7 +18,7 @@ from providers import events
 from strict_vendors import Served, running_vendor
 from tests.app.gateway.running_gateway import RunningGateway, serving
 from tests.support.searched import some
-from tests.unit.providers.dialects.test_any_conversation import APIS
+from tests.unit.providers.dialects.inside.test_any_conversation import APIS
 
 Json = dict[str, Any]
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from gateway.ledger.writer import Ledger
+from gateway.ledger import Ledger
 from tests.unit.ledger.records import raced_call, start_of
 
 

@@ -12,9 +12,8 @@ from sqlalchemy import text
 from gateway.alerts.alert import Alert, AlertKind, Book, BookAway, Delivery, Event, Message, Scope, Severity
 from gateway.alerts.memory_book import MOST_MESSAGES, MemoryBook
 from gateway.core.ids import new_id
-from gateway.ledger import queries
-from gateway.ledger.books import ALERTS_KEPT, MESSAGES_KEPT, SqlAlertBook
-from gateway.ledger.database import create_engine
+from gateway.ledger import SqlAlertBook, create_engine, queries
+from gateway.ledger.books import ALERTS_KEPT, MESSAGES_KEPT
 
 NOW = datetime(2030, 1, 1, 12, 0, 0, 123456, tzinfo=UTC)
 LEASE = timedelta(seconds=60)

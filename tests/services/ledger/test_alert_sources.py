@@ -40,11 +40,7 @@ from gateway.alerts.stated_models import (
 from gateway.core.race_failures import NotAsked
 from gateway.core.reports import ReportsUnreachable
 from gateway.core.targets import Burn
-from gateway.ledger import queries
-from gateway.ledger.database import create_engine
-from gateway.ledger.reports.reader import Reader
-from gateway.ledger.reports.reports import LedgerReports, Replays
-from gateway.ledger.writer import Ledger
+from gateway.ledger import Ledger, LedgerReports, Reader, Replays, create_engine, queries
 from tests.unit.ledger.records import call, failed, new_id, won
 
 NOW = datetime.now(UTC)

@@ -8,7 +8,7 @@ from gateway.cli.costs import Booked, from_ledger
 from gateway.cli.invoices import ANTHROPIC, Invoice
 from gateway.core.attempts import Unit
 from gateway.core.calls import TENANT
-from gateway.ledger.writer import Ledger
+from gateway.ledger import Ledger
 from tests.unit.ledger.records import call, new_id, won
 
 MIDNIGHT = datetime(2026, 3, 5, tzinfo=UTC)

@@ -9,8 +9,16 @@ from pathlib import Path
 import asyncpg
 import pytest
 
-from gateway.ledger import Patience, SchemaBlockedError, head_revision
-from gateway.ledger.database import create_engine, current_revision, downgrade, first_revision, migrate
+from gateway.ledger import (
+    Patience,
+    SchemaBlockedError,
+    create_engine,
+    current_revision,
+    downgrade,
+    head_revision,
+    migrate,
+)
+from gateway.ledger.database import first_revision
 from gateway.ledger.turns import MIGRATE, Turn
 from tests.patience import PATIENCE_S
 

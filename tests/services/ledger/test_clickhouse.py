@@ -18,14 +18,20 @@ from aiohttp import web
 from pydantic import SecretStr
 
 from gateway.core.attempts import Outcome
-from gateway.ledger import queries
-from gateway.ledger.clickhouse.schema import TABLES, VERSION, columns_of, prepare_clickhouse, views_sql
-from gateway.ledger.clickhouse.server import ClickHouse
-from gateway.ledger.clickhouse.sink import FOLDER, ClickHouseSink
-from gateway.ledger.entries import ATTEMPT_COLUMNS, CALL_COLUMNS, NO_ROWS
-from gateway.ledger.errors import DatabaseUnreachableError
+from gateway.ledger import (
+    ATTEMPT_COLUMNS,
+    CALL_COLUMNS,
+    ClickHouse,
+    ClickHouseSink,
+    DatabaseUnreachableError,
+    Ledger,
+    prepare_clickhouse,
+    queries,
+)
+from gateway.ledger.clickhouse.schema import TABLES, VERSION, columns_of, views_sql
+from gateway.ledger.clickhouse.sink import FOLDER
+from gateway.ledger.entries import NO_ROWS
 from gateway.ledger.spool import SEGMENT_MAX_AGE_S, Reader, Spool
-from gateway.ledger.writer import Ledger
 from gateway.settings import ClickHouseSettings
 from tests.unit.ledger.records import call, lost, new_id, raced_call, start_of, won
 

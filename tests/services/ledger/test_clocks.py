@@ -9,13 +9,20 @@ import pytest
 from sqlalchemy.exc import DBAPIError
 from structlog.testing import capture_logs
 
-from gateway.ledger import queries
-from gateway.ledger.database import create_engine, downgrade, first_revision, migrate, unreachable
-from gateway.ledger.entries import Finished
-from gateway.ledger.errors import DatabaseUnreachableError
+from gateway.ledger import (
+    DatabaseUnreachableError,
+    Finished,
+    Ledger,
+    Retention,
+    create_engine,
+    downgrade,
+    migrate,
+    prune,
+    queries,
+)
+from gateway.ledger.database import first_revision, unreachable
 from gateway.ledger.inserts import insert
-from gateway.ledger.retention import Retention, partitions, prune
-from gateway.ledger.writer import Ledger
+from gateway.ledger.retention import partitions
 from tests.app.gateway.running_gateway import serving
 from tests.patience import eventually
 from tests.services.ledger.test_partitions import midnights

@@ -13,10 +13,17 @@ import pytest
 from sqlalchemy import make_url, text
 from sqlalchemy.exc import DBAPIError
 
-from gateway.ledger import connections, folding, inserts
-from gateway.ledger.connections import Pool
-from gateway.ledger.database import create_engine, current_revision, head_revision, migrate
-from gateway.ledger.errors import DatabaseUnreachableError
+from gateway.ledger import (
+    DatabaseUnreachableError,
+    Pool,
+    connections,
+    create_engine,
+    current_revision,
+    folding,
+    head_revision,
+    inserts,
+    migrate,
+)
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, serving
 from tests.patience import PATIENCE_S
 from tests.support import servers

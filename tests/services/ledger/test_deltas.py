@@ -7,9 +7,8 @@ import asyncpg
 import pytest
 from sqlalchemy import Connection
 
-from gateway.ledger import queries
-from gateway.ledger.database import check_schema, create_engine, downgrade, first_revision, migrate
-from gateway.ledger.folding import fold_all
+from gateway.ledger import check_schema, create_engine, downgrade, fold_all, migrate, queries
+from gateway.ledger.database import first_revision
 from gateway.ledger.inserts import insert
 from tests.services.ledger.asking import asked
 from tests.services.ledger.test_rollups import entries, store

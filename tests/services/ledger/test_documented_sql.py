@@ -2,8 +2,7 @@
 
 import pytest
 
-from gateway.ledger import queries
-from gateway.ledger.errors import LedgerError, parse_url
+from gateway.ledger import LedgerError, parse_url, queries
 from tests.app.documentation.snippets import Snippet, snippets
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from gateway.core.attempts import Outcome
 from gateway.core.records import OutageRecord
 from gateway.core.rules import BROKEN, has_failed
-from gateway.ledger.writer import Ledger
+from gateway.ledger import Ledger
 from tests.services.ledger.asking import asked
 from tests.unit.ledger.records import attempt, call, failed, new_id, won
 

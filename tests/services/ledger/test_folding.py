@@ -21,15 +21,23 @@ from gateway.core.attempts import Outcome
 from gateway.core.calls import Used
 from gateway.core.errors import InvalidRequest
 from gateway.core.records import PROBES
-from gateway.ledger import queries
-from gateway.ledger.database import create_engine, downgrade, migrate
-from gateway.ledger.entries import Audited, Entry, Finished
-from gateway.ledger.errors import DatabaseUnreachableError
-from gateway.ledger.folding import Folded, fold, fold_all
+from gateway.ledger import (
+    DatabaseUnreachableError,
+    Finished,
+    Ledger,
+    Retention,
+    create_engine,
+    downgrade,
+    fold_all,
+    migrate,
+    prune,
+    queries,
+)
+from gateway.ledger.entries import Audited, Entry
+from gateway.ledger.folding import Folded, fold
 from gateway.ledger.inserts import insert
-from gateway.ledger.retention import KEEP_ALL, Retention, prune
+from gateway.ledger.retention import KEEP_ALL
 from gateway.ledger.store import SqlStore
-from gateway.ledger.writer import Ledger
 from gateway.limits.windows import day, month
 from providers.simulator.script import ScriptedProvider, answer
 from tests.app.gateway.process import started

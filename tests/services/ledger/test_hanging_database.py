@@ -8,9 +8,7 @@ import asyncpg
 import pytest
 from structlog.testing import capture_logs
 
-from gateway.ledger import connections, database, inserts, queries, shipper
-from gateway.ledger.errors import DatabaseUnreachableError
-from gateway.ledger.writer import Ledger
+from gateway.ledger import DatabaseUnreachableError, Ledger, connections, database, inserts, queries, shipper
 from tests.patience import PATIENCE_S
 from tests.support.relay import Relay
 from tests.unit.ledger.records import raced_call

@@ -16,9 +16,7 @@ from gateway.core.errors import ClientNotFound, InvalidRequest, KeyConflict, Key
 from gateway.core.ids import new_id
 from gateway.keys import changes
 from gateway.keys.stored import Change, NewKey, StoredKey, client_settings, new_key
-from gateway.ledger import database, key_store, queries
-from gateway.ledger.database import downgrade, migrate
-from gateway.ledger.key_store import SqlKeyStore
+from gateway.ledger import SqlKeyStore, database, downgrade, key_store, migrate, queries
 from tests.patience import PATIENCE_S
 from tests.support.relay import Relay
 

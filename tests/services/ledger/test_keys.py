@@ -6,7 +6,7 @@ from msgspec import structs
 
 from gateway.core.attempts import AttemptRecord, Outcome, Role
 from gateway.core.calls import CallRecord
-from gateway.ledger.entries import Finished
+from gateway.ledger import Finished
 from tests.services.ledger.asking import asked
 from tests.services.ledger.test_rollups import store
 from tests.unit.ledger.records import call, failed, lost, new_id, won

@@ -14,9 +14,7 @@ from gateway.core.calls import TENANT, CallRecord
 from gateway.core.old_names import old_names
 from gateway.core.prompt_classes import decoded_class
 from gateway.core.records import OutageRecord
-from gateway.ledger import queries
-from gateway.ledger.board import counts_since
-from gateway.ledger.writer import Ledger
+from gateway.ledger import Ledger, counts_since, queries
 from gateway.steering import SLOT_S, SLOTS_KEPT, WINDOW_S, MemoryBoard, Row, Steering, of_counts, slot_of
 from tests.unit.ledger.records import attempt, call, failed, new_id
 

@@ -15,10 +15,8 @@ import structlog
 from sqlalchemy.engine import make_url
 
 from gateway.core.attempts import Outcome
-from gateway.ledger import queries
-from gateway.ledger.database import create_engine, downgrade, migrate
-from gateway.ledger.errors import DatabaseUnreachableError
-from gateway.ledger.writer import BACKOFF_MAX_S, Ledger, backoff_s
+from gateway.ledger import DatabaseUnreachableError, Ledger, create_engine, downgrade, migrate, queries
+from gateway.ledger.writer import BACKOFF_MAX_S, backoff_s
 from tests.support.relay import Relay
 from tests.unit.ledger.records import call, lost, new_id, raced_call, start_of, won
 

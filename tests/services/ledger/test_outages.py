@@ -9,9 +9,7 @@ import pytest
 
 from gateway.core.ids import new_id
 from gateway.core.records import OutageRecord
-from gateway.ledger.database import create_engine
-from gateway.ledger.retention import Retention, expired, prune
-from gateway.ledger.writer import Ledger
+from gateway.ledger import Ledger, Retention, create_engine, expired, prune
 from tests.services.ledger.asking import asked
 from tests.unit.ledger.records import NOON, minutes, raced_call
 

@@ -9,13 +9,10 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from gateway.ledger import queries
-from gateway.ledger.database import create_engine
-from gateway.ledger.entries import Entry, Finished
-from gateway.ledger.errors import DatabaseUnreachableError
+from gateway.ledger import DatabaseUnreachableError, Finished, Ledger, Retention, create_engine, expired, prune, queries
+from gateway.ledger.entries import Entry
 from gateway.ledger.inserts import insert
-from gateway.ledger.retention import KEEP_ALL, Partition, Retention, expired, partitions, prune
-from gateway.ledger.writer import Ledger
+from gateway.ledger.retention import KEEP_ALL, Partition, partitions
 from tests.unit.ledger.records import call, new_id, won
 
 TODAY = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)

@@ -13,8 +13,7 @@ from gateway.app.prober import refusal
 from gateway.core.attempts import Role
 from gateway.core.ids import new_id
 from gateway.core.records import Facts, NotProbed, OutageRecord, Probe, ProbeEnd, ProbeOutcome, ProbesUnreachable
-from gateway.ledger.books import SqlProbeBook
-from gateway.ledger.writer import Ledger
+from gateway.ledger import Ledger, SqlProbeBook
 from gateway.settings import ProbeSettings
 from tests.unit.ledger.records import call, raced_call, won
 

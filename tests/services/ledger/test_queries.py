@@ -10,10 +10,8 @@ from pathlib import Path
 import asyncpg
 import pytest
 
-from gateway.ledger import queries
-from gateway.ledger.database import downgrade, migrate
-from gateway.ledger.errors import DatabaseUnreachableError, QueryError, SchemaOutdatedError
-from gateway.ledger.writer import Ledger
+from gateway.ledger import DatabaseUnreachableError, Ledger, SchemaOutdatedError, downgrade, migrate, queries
+from gateway.ledger.errors import QueryError
 from tests.unit.ledger.records import NOON, call, minutes, new_id, won
 
 

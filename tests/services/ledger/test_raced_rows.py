@@ -7,8 +7,7 @@ from random import Random
 import pytest
 
 from gateway.core.attempts import Outcome
-from gateway.ledger.calls_to_replay import models, raced_calls
-from gateway.ledger.writer import Ledger
+from gateway.ledger import Ledger, models, raced_calls
 from gateway.replay.rows import Call, Try
 from gateway.replay.sample import audits
 from tests.support.replayed import RATE_S, WORLDS, Drawing, ledger, store

@@ -8,8 +8,8 @@ from sqlalchemy.engine import URL, make_url
 from typer.testing import CliRunner
 
 from gateway.cli.main import application
-from gateway.ledger import queries
-from gateway.ledger.queries import READER, powers, reader_sql
+from gateway.ledger import queries, reader_sql
+from gateway.ledger.queries import READER, powers
 
 
 @pytest.fixture

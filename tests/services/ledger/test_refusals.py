@@ -7,10 +7,16 @@ import pytest
 from sqlalchemy import text
 
 from gateway.core.records import RefusalRecord
-from gateway.ledger.database import create_engine, downgrade, migrate
-from gateway.ledger.errors import DatabaseUnreachableError
-from gateway.ledger.retention import Retention, expired, prune
-from gateway.ledger.writer import Ledger
+from gateway.ledger import (
+    DatabaseUnreachableError,
+    Ledger,
+    Retention,
+    create_engine,
+    downgrade,
+    expired,
+    migrate,
+    prune,
+)
 from tests.services.ledger.asking import asked
 from tests.unit.ledger.records import NOON, minutes, raced_call, refusal
 

@@ -5,9 +5,8 @@ from pathlib import Path
 
 from gateway.alerts.stated_models import Hour, hours_sql
 from gateway.core.reports import Window
+from gateway.ledger import Ledger, Reader
 from gateway.ledger.reports import calls, incidents
-from gateway.ledger.reports.reader import Reader
-from gateway.ledger.writer import Ledger
 from tests.unit.ledger.records import call, failed, lost, new_id, won
 
 

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from gateway.core.calls import CallRecord, Objective
 from gateway.core.prompt_classes import answer_class
-from gateway.ledger.errors import SchemaOutdatedError
+from gateway.ledger import SchemaOutdatedError
 from gateway.ledger.store import STREAMS, remembered, text_gaps
 from gateway.ledger.used import used_by_payers
 from gateway.limits.windows import day, month

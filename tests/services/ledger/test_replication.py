@@ -9,8 +9,7 @@ import aiohttp
 import asyncpg
 import pytest
 
-from gateway.ledger import Retention, create_engine, downgrade, fold_all, migrate, prune
-from gateway.ledger.entries import Finished
+from gateway.ledger import Finished, Retention, create_engine, downgrade, fold_all, migrate, prune
 from gateway.ledger.inserts import insert
 from providers.simulator.script import ScriptedProvider
 from tests.app.gateway.process import started

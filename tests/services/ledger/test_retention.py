@@ -7,14 +7,19 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
-from gateway.ledger import queries, retention
-from gateway.ledger.database import create_engine
-from gateway.ledger.entries import Finished
-from gateway.ledger.errors import DatabaseUnreachableError
+from gateway.ledger import (
+    DatabaseUnreachableError,
+    Finished,
+    Ledger,
+    Retention,
+    create_engine,
+    expired,
+    prune,
+    queries,
+    retention,
+)
 from gateway.ledger.inserts import insert
-from gateway.ledger.retention import Retention, expired, prune
 from gateway.ledger.store import SqlStore
-from gateway.ledger.writer import Ledger
 from gateway.limits.windows import month
 from tests.patience import eventually
 from tests.unit.ledger.records import call, new_id, won

@@ -15,13 +15,12 @@ from gateway.core.calls import Mode, Objective
 from gateway.core.prompt_classes import answer_class
 from gateway.core.reports import Window
 from gateway.core.rules import has_failed
-from gateway.ledger.database import create_engine, downgrade, first_revision, migrate
-from gateway.ledger.entries import Audited, Entry, Finished
-from gateway.ledger.folding import fold_all
+from gateway.ledger import Finished, Reader, Retention, Words, create_engine, downgrade, fold_all, migrate, prune
+from gateway.ledger.database import first_revision
+from gateway.ledger.entries import Audited, Entry
 from gateway.ledger.inserts import insert
 from gateway.ledger.reports import history
-from gateway.ledger.reports.reader import FAILED, RACED, Reader, Words
-from gateway.ledger.retention import Retention, prune
+from gateway.ledger.reports.reader import FAILED, RACED
 from gateway.ledger.schema import rendered, view_sql
 from gateway.racing import LEAST_BUCKET, Ending, Measurement, attempt_record
 from gateway.steering import BUCKETS, edge_s

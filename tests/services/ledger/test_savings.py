@@ -9,8 +9,7 @@ import pytest
 
 from gateway.core.attempts import AttemptRecord, Outcome, Role
 from gateway.core.calls import CallRecord
-from gateway.ledger import queries
-from gateway.ledger.writer import Ledger
+from gateway.ledger import Ledger, queries
 from tests.services.ledger.asking import asked
 from tests.support.savings import QUANTILES, Overtaken, overtaken, saved, saved_at
 from tests.unit.ledger.records import attempt, call, failed, new_id, won

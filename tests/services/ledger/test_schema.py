@@ -14,13 +14,27 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from sqlalchemy import Connection, inspect
 
-from gateway.ledger import database, queries
-from gateway.ledger.database import check_schema, create_engine, downgrade, first_revision, head_revision, migrate
-from gateway.ledger.entries import ATTEMPT_COLUMNS, CALL_COLUMNS, Finished, attempt_rows, call_rows
-from gateway.ledger.errors import DatabaseUnreachableError, SchemaOutdatedError, SchemaTooNewError
+from gateway.ledger import (
+    ATTEMPT_COLUMNS,
+    CALL_COLUMNS,
+    DatabaseUnreachableError,
+    Finished,
+    Ledger,
+    SchemaOutdatedError,
+    SchemaTooNewError,
+    attempt_rows,
+    call_rows,
+    check_schema,
+    create_engine,
+    database,
+    downgrade,
+    head_revision,
+    metadata,
+    migrate,
+    queries,
+)
+from gateway.ledger.database import first_revision
 from gateway.ledger.schema import UNTIL, Changes, renamed, views_of
-from gateway.ledger.tables import metadata
-from gateway.ledger.writer import Ledger
 from tests.services.next_version import NextVersion
 from tests.unit.ledger.records import raced_call
 

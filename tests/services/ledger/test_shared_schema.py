@@ -6,9 +6,16 @@ from typing import Any
 import pytest
 from sqlalchemy import inspect, text
 
-from gateway.ledger import queries
-from gateway.ledger.database import check_schema, create_engine, current_revision, downgrade, head_revision, migrate
-from gateway.ledger.errors import SchemaOutdatedError
+from gateway.ledger import (
+    SchemaOutdatedError,
+    check_schema,
+    create_engine,
+    current_revision,
+    downgrade,
+    head_revision,
+    migrate,
+    queries,
+)
 
 BEFORE = "0045"
 THEIRS = ("create table alembic_version (version_num varchar(32) primary key)", "create table experiments (id integer)")

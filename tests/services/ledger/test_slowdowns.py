@@ -25,12 +25,7 @@ from gateway.alerts.slowdowns import (
 from gateway.alerts.slowdowns import Change as Began
 from gateway.core.calls import CallRecord
 from gateway.core.ids import new_id
-from gateway.ledger import queries
-from gateway.ledger.books import Slowdowns
-from gateway.ledger.database import create_engine
-from gateway.ledger.errors import is_sqlite
-from gateway.ledger.reports.reader import Reader
-from gateway.ledger.writer import Ledger
+from gateway.ledger import Ledger, Reader, Slowdowns, create_engine, is_sqlite, queries
 from tests.services.ledger.asking import asked
 from tests.support.slowed import Change, Model, Noise, World
 from tests.unit.ledger import records

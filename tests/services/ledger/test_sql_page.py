@@ -16,11 +16,8 @@ from sqlalchemy import Connection, inspect
 from gateway.core.attempts import Outcome, TokensSource, Unit, WinOn
 from gateway.core.calls import CallRecord
 from gateway.core.records import OutageRecord
-from gateway.ledger import queries
-from gateway.ledger.database import create_engine, migrate
-from gateway.ledger.errors import is_sqlite
+from gateway.ledger import Ledger, create_engine, is_sqlite, migrate, queries
 from gateway.ledger.schema import VIEWS, renamed
-from gateway.ledger.writer import Ledger
 from tests.services.ledger.asking import asked
 from tests.services.ledger.test_schema import OF_ONE_ENGINE
 from tests.unit.ledger.records import attempt, call, failed, lost, new_id, refusal, won

@@ -13,11 +13,7 @@ import pytest
 from gateway.core.errors import NamesUnreachable
 from gateway.core.ids import new_id
 from gateway.core.records import StoredName
-from gateway.ledger import retention
-from gateway.ledger.database import create_engine, downgrade, migrate
-from gateway.ledger.names import LedgerNames
-from gateway.ledger.retention import Retention, prune
-from gateway.ledger.writer import Ledger
+from gateway.ledger import Ledger, LedgerNames, Retention, create_engine, downgrade, migrate, prune, retention
 from tests.services.ledger.asking import asked
 from tests.unit.ledger.records import NOON, raced_call
 

@@ -9,9 +9,7 @@ import asyncpg
 import pytest
 
 from gateway.core.ids import new_id
-from gateway.ledger import turns
-from gateway.ledger.books import SqlAlertBook
-from gateway.ledger.database import create_engine
+from gateway.ledger import SqlAlertBook, create_engine, turns
 from gateway.ledger.turns import KEYS, PRUNE, SLOWDOWNS, LongTurn, Turn
 from tests.services.ledger.test_alert_book import HOOKS, LEASE, NOW, alert
 

@@ -10,7 +10,7 @@ import pytest
 
 from gateway.core.attempts import AnswerKind, Flaw, Outcome, Role, TokensSource
 from gateway.core.calls import CallRecord
-from gateway.ledger.writer import Ledger
+from gateway.ledger import Ledger
 from tests.services.ledger.asking import asked
 from tests.unit.ledger.records import NOON, attempt, call, failed, lost, minutes, new_id, won
 

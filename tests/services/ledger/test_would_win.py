@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gateway.core.attempts import Outcome, Role
-from gateway.ledger.writer import Ledger
+from gateway.ledger import Ledger
 from tests.services.ledger.asking import asked
 from tests.unit.ledger.records import attempt, call, lost, new_id, won
 

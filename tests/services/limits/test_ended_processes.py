@@ -3,8 +3,8 @@
 import pytest
 from redis.asyncio import Redis
 
+from gateway.limits import USUAL
 from gateway.limits.lease_scripts import LEASE
-from gateway.limits.shared_leases import USUAL
 from tests.patience import eventually
 from tests.services.limits.test_shared_leases import Process, spend, started
 

@@ -14,18 +14,28 @@ import pytest
 from redis.asyncio import Redis
 from structlog.testing import capture_logs
 
+from gateway.limits import (
+    USUAL,
+    LimitHeld,
+    LimitReached,
+    Limits,
+    Payer,
+    SharedLeases,
+    Times,
+    Use,
+    level_of_key,
+    used_by_quota,
+)
 from gateway.limits.admission import PATIENCE_S as CALL_PATIENCE_S
 from gateway.limits.lease_scripts import GREET, LEASE, PROCESSES_KEY, Grant
-from gateway.limits.limits import Limits, Payer, Use, level_of_key, used_by_quota
 from gateway.limits.quota import Quota
-from gateway.limits.refusals import LimitHeld, LimitReached
-from gateway.limits.shared_leases import USUAL, SharedLeases, Times, ends_in
+from gateway.limits.shared_leases import ends_in
 from gateway.topology.nodes import connect
 from tests.patience import PATIENCE_S, eventually, until, until_for_good
 from tests.services.deaf_redis import DeafNodes, ends
 from tests.support.relay import Relay
-from tests.unit.limits.test_limits import attempt, record
-from tests.unit.limits.used import used
+from tests.unit.limits.inside.test_limits import attempt, record
+from tests.unit.limits.inside.used import used
 from tests.unit.racing.virtual_time import run, virtual_loop
 
 MODEL = Payer("llama", "llama")

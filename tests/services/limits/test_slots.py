@@ -12,10 +12,10 @@ import msgspec
 import pytest
 from redis.asyncio import Redis
 
+from gateway.limits import OwnShare, SharedLeases, Slots, Times
 from gateway.limits.lease_scripts import LEASE, Grant
-from gateway.limits.quota import OwnShare, Slots
-from gateway.limits.shared_leases import SharedLeases, Times
-from gateway.racing.seats import Line, Seat, Seats
+from gateway.racing import Seats
+from gateway.racing.seats import Line, Seat
 from gateway.topology.nodes import connect
 from tests.patience import PATIENCE_S, until
 from tests.services.limits.test_shared_leases import relayed

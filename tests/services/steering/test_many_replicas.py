@@ -9,11 +9,8 @@ from time import time
 import pytest
 from redis.asyncio import Redis
 
-from gateway.steering import redis_board
-from gateway.steering.budget import Spending
+from gateway.steering import STRIKES_KEY, RedisBoard, Spending, Strikes, redis_board
 from gateway.steering.constants import FLUSH_S
-from gateway.steering.outages import Strikes
-from gateway.steering.redis_board import STRIKES_KEY, RedisBoard
 from gateway.topology.nodes import connect
 from tests.patience import PATIENCE_S
 

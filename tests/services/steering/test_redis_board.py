@@ -17,12 +17,8 @@ from gateway.core.attempts import AttemptStart, Role
 from gateway.core.calls import Objective
 from gateway.core.prompt_classes import answer_class
 from gateway.settings import RaceSettings
-from gateway.steering import redis_board
+from gateway.steering import RedisBoard, Spending, Steering, Terms, redis_board
 from gateway.steering.board import slot_keys
-from gateway.steering.budget import Spending
-from gateway.steering.candidates import Terms
-from gateway.steering.redis_board import RedisBoard
-from gateway.steering.router import Steering
 from gateway.topology.nodes import Nodes, connect
 from tests.patience import PATIENCE_S
 from tests.services.deaf_redis import DeafNodes, ends

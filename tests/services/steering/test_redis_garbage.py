@@ -15,11 +15,9 @@ from gateway.api.stored_responses import StoredResponses
 from gateway.core.calls import Objective
 from gateway.core.prompt_classes import answer_class
 from gateway.settings import RaceSettings
-from gateway.steering.board import slot_keys, slot_of
-from gateway.steering.budget import Spending
-from gateway.steering.candidates import Terms
-from gateway.steering.redis_board import MOST_BYTES, MOST_FIELDS, RedisBoard
-from gateway.steering.router import Steering
+from gateway.steering import RedisBoard, Spending, Steering, Terms, slot_of
+from gateway.steering.board import slot_keys
+from gateway.steering.redis_board import MOST_BYTES, MOST_FIELDS
 from gateway.topology.nodes import connect
 from tests.patience import PATIENCE_S
 

@@ -9,16 +9,16 @@ import pytest
 from redis.asyncio import Redis
 from structlog.testing import capture_logs
 
-from gateway.steering import redis_board
-from gateway.steering.constants import CLIENTS_HALF_LIFE_S, KEY_EXPIRY_S, REPORT_AGE_S, REPORT_KEPT_S, STRIKES, WELL_S
+from gateway.steering import STRIKES, STRIKES_KEY, RedisBoard, redis_board
+from gateway.steering.constants import CLIENTS_HALF_LIFE_S, KEY_EXPIRY_S, REPORT_AGE_S, REPORT_KEPT_S, WELL_S
 from gateway.steering.outages import Report, Strike
-from gateway.steering.redis_board import STRIKES_KEY, STRIKING_KEY, RedisBoard
+from gateway.steering.redis_board import STRIKING_KEY
 from gateway.topology.nodes import connect
 from providers import ErrorKind
 from tests.patience import PATIENCE_S
 from tests.support.servers import free_port
-from tests.unit.steering.replica import Replica, later, struck, well
-from tests.unit.steering.test_health_by_client import CERTAIN, TEN, busy, crashed, uses
+from tests.unit.steering.inside.replica import Replica, later, struck, well
+from tests.unit.steering.inside.test_health_by_client import CERTAIN, TEN, busy, crashed, uses
 
 
 class Shared(Replica):

@@ -10,14 +10,12 @@ from typing import Self
 
 import msgspec
 
-from gateway.limits.limits import Limits, Payer, Use, level_of_key
+from gateway.limits import USUAL, LimitReached, Limits, Payer, SharedLeases, Use, level_of_key
 from gateway.limits.quota import Quota
-from gateway.limits.refusals import LimitReached
-from gateway.limits.shared_leases import USUAL, SharedLeases
-from gateway.steering.redis_board import RedisBoard
+from gateway.steering import RedisBoard
 from gateway.topology.nodes import connect
 from tests.patience import PATIENCE_S, eventually, until_for_good
-from tests.unit.limits.test_limits import attempt, record
+from tests.unit.limits.inside.test_limits import attempt, record
 
 MODEL = Payer("llama", "llama")
 NOW_S = 1_800_000_000.0  # stands still: no window ends

@@ -10,7 +10,7 @@ import pytest
 from gateway.api.stored_responses import StoredResponses
 from gateway.limits.lease_scripts import key_of, keys_of
 from gateway.limits.windows import day
-from gateway.racing.seats import Seats
+from gateway.racing import Seats
 from gateway.steering.board import key_of as key_of_model
 from gateway.topology.nodes import Nodes, connect
 from gateway.topology.urls import UnusableTopologyError

@@ -8,7 +8,7 @@ from gateway.alerts.alert import Event
 from gateway.alerts.sources import EndUserSource, Spenders, SpendingSource, Thresholds, model_sql, team_sql
 from gateway.limits import Limits, OwnShare, Payer, Use, level_of_end_user, level_of_key
 from tests.unit.alerts.world import RESOLVE_AFTER_S, World
-from tests.unit.limits.test_limits import attempt, record
+from tests.unit.limits.inside.test_limits import attempt, record
 
 NOW = datetime(2026, 11, 29, 12, tzinfo=UTC)
 Near = Sequence[tuple[str, str, float, float]]

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from structlog.testing import capture_logs
 
-from gateway.ledger.turns import SharedClock
+from gateway.ledger import SharedClock
 
 NOON = datetime(2026, 3, 31, 12, tzinfo=UTC)
 

@@ -4,7 +4,7 @@ from math import inf
 import pytest
 from pydantic import SecretStr, ValidationError
 
-from gateway.ledger.retention import Retention
+from gateway.ledger import Retention
 from gateway.settings import ClickHouseSettings, LedgerSettings
 
 

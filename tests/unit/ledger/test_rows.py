@@ -11,18 +11,14 @@ from gateway.core.attempts import AttemptRecord
 from gateway.core.calls import CallRecord
 from gateway.core.columns import Column, Sql
 from gateway.core.records import RefusalRecord
+from gateway.ledger import ATTEMPT_COLUMNS, CALL_COLUMNS, Finished, attempt_rows, call_rows
 from gateway.ledger.entries import (
-    ATTEMPT_COLUMNS,
-    CALL_COLUMNS,
     REFUSAL_COLUMNS,
     Audited,
     Columns,
     Entry,
-    Finished,
     Refused,
     Started,
-    attempt_rows,
-    call_rows,
     decode,
     encode,
     refusal_rows,

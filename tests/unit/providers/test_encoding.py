@@ -28,7 +28,7 @@ try:
 except (MemoryError, UpstreamError):
     print("no memory")
 """
-UPSTREAM = "from providers import Request\nfrom providers.vendors.catalog import Quirks\n"
+UPSTREAM = "from providers import Request\nfrom providers.vendors import Quirks\n"
 SAYING = "from providers.dialects import DIALECTS, Habits, rendered\n"
 PLACES: dict[str, tuple[str, str, str]] = {
     "JSON": ("from providers import encoded", "", "encoded([text])"),
@@ -60,12 +60,12 @@ PLACES: dict[str, tuple[str, str, str]] = {
         )
     },
     "an answer with a key in it": (
-        "from providers.bodies.sse import masked_body",
+        "from providers.bodies import masked_body",
         'data = b\'{"id": "secret-secret-secret", "text": \' + bytes(raw) + b\'}\'',
         "masked_body(data, ['secret-secret-secret'])",
     ),
     "a response as it was answered": (
-        "from providers.dialects.responses.turns import answered_again",
+        "from providers.dialects import answered_again",
         "item = b'{\"content\": ' + bytes(raw) + b'}'",
         "answered_again(b'{}', [('m', item)])",
     ),
@@ -117,7 +117,7 @@ TRANSLATING = """
 import msgspec, resource
 from providers import UpstreamError
 from providers.dialects import DIALECTS, translations
-from providers.exchange.http_exchange import TranslatedExchange
+from providers.exchange import TranslatedExchange
 
 class Open:
     status, headers, connect_ms, secrets = 200, {{}}, None, ()
@@ -188,7 +188,7 @@ def test_a_large_event_for_whose_translation_there_is_no_memory_is_an_error(
 OF_WHOLE = """
 import msgspec, resource
 from providers.dialects import DIALECTS
-from providers.exchange.http_exchange import HttpExchange
+from providers.exchange import HttpExchange
 
 text = {{"type": "output_text", "text": {said}, "annotations": []}}
 item = {{"id": "m", "type": "message", "status": "completed", "role": "assistant", "content": [text]}}
@@ -215,7 +215,7 @@ def test_a_large_whole_answer_for_whose_events_there_is_no_memory_is_an_error(le
 
 GATHERED = """
 import asyncio, msgspec, resource
-from gateway.racing.sinks import GatheringSink
+from gateway.racing import GatheringSink
 from providers.dialects import DIALECTS
 
 dialect = DIALECTS[{name!r}]

@@ -4,10 +4,9 @@ import msgspec
 import pytest
 from rich.pretty import pretty_repr
 
-from providers import Credentials, Server, Setup
-from providers.exchange.interface import Request, UpstreamAnswer
-from providers.exchange.multipart import read_form
-from providers.http.dialing import proxy_of
+from providers import Credentials, Server, Setup, read_form
+from providers.exchange import Request, UpstreamAnswer
+from providers.http import proxy_of
 
 SECRET = "sk-nobody-may-see"
 PROMPT = "my diagnosis"

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from gateway.racing.seats import Seats
+from gateway.racing import Seats
 from providers import Exchange, Request
 from tests.unit.racing.track import DONE, FINISH, Step, Timetable, TimetableExchange, delta
 

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from gateway.core.errors import ApiError
-from gateway.racing.sinks import GatheringSink
+from gateway.racing import GatheringSink
 from providers import UpstreamError, events
 from providers.dialects import CHAT, COMPLETIONS, GEMINI, MESSAGES, RESPONSES, Dialect
 from tests.unit.racing.track import DONE, FINISH, RememberingSink, Step, Timetable, Track, delta, event, usage

@@ -9,7 +9,7 @@ import pytest
 from gateway.core.attempts import Role
 from gateway.core.calls import CallRecord
 from gateway.core.errors import ApiError
-from gateway.racing.sinks import GatheringSink
+from gateway.racing import GatheringSink
 from providers import ErrorKind, UpstreamError
 from providers.dialects import CHAT
 from tests.unit.racing.test_race import answers

@@ -8,7 +8,7 @@ import pytest
 
 from gateway.core.attempts import Role
 from gateway.core.errors import ApiError
-from gateway.racing.sinks import GatheringSink
+from gateway.racing import GatheringSink
 from providers.dialects import CHAT, GEMINI, MESSAGES, RESPONSES, Dialect
 from tests.unit.racing.track import RememberingSink, Step, Timetable, Track, event
 from tests.unit.racing.virtual_time import run

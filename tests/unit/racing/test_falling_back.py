@@ -5,8 +5,7 @@ import asyncio
 import pytest
 
 from gateway.core.calls import CallRecord
-from gateway.racing.call import Broken, Unanswered
-from gateway.racing.sinks import GatheringSink
+from gateway.racing import Broken, GatheringSink, Unanswered
 from providers import ErrorKind, Exchange, Request, UpstreamError
 from providers.dialects import CHAT
 from tests.unit.racing.track import FINISH, ROLE, Timetable, Track, delta

@@ -3,7 +3,7 @@
 from random import Random
 
 from gateway.core.attempts import WinOn
-from tests.unit.racing.spoken_clauses import FIRST_S, Figures, Text, ask, drawn, text
+from tests.unit.racing.inside.spoken_clauses import FIRST_S, Figures, Text, ask, drawn, text
 
 
 def test_a_text_can_be_spoken_once_its_first_clause_has_ended() -> None:

@@ -10,18 +10,17 @@ from gateway.core.attempts import Outcome, Role
 from gateway.core.calls import CallRecord
 from gateway.core.errors import ApiError
 from gateway.fleet.models import Clocks
-from gateway.racing.seats import Seats
+from gateway.racing import Seats
 from providers import Exchange, Request, Upstream
 from providers.dialects import CHAT
-from providers.exchange.forms import Asked, adapted, taken
-from providers.refusals.errors import ErrorKind, UpstreamError
-from providers.refusals.learnt import Fact, Kind, Learnt
-from tests.unit.racing.test_alone import known
+from providers.exchange import Asked, adapted, taken
+from providers.refusals import ErrorKind, Fact, Kind, Learnt, UpstreamError
 from tests.unit.racing.test_audits import to_the_end
 from tests.unit.racing.test_keys import RING, limited, ring_of, shown, track
 from tests.unit.racing.test_race import answers
 from tests.unit.racing.track import Timetable, Track
 from tests.unit.racing.virtual_time import run
+from tests.unit.steering.inside.test_alone import known
 
 REFUSED = "Unrecognized request argument supplied: verbosity"
 VERBOSITY = Fact(Kind.FIELD, "verbosity", dialect="chat")

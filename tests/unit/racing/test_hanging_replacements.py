@@ -6,7 +6,7 @@ import pytest
 
 from gateway.core.attempts import Invalid, Role, WinOn
 from gateway.core.calls import CallRecord, Mode
-from gateway.racing.sinks import GatheringSink
+from gateway.racing import GatheringSink
 from providers import ErrorKind, UpstreamError
 from providers.dialects import CHAT
 from tests.unit.racing.server import limited

@@ -6,9 +6,7 @@ import pytest
 
 from gateway.core.attempts import Role
 from gateway.core.calls import CallRecord, Mode, Objective
-from gateway.racing.call import Broken
-from gateway.racing.continuation import Continuation, Continuer, Continuers
-from gateway.racing.sinks import GatheringSink
+from gateway.racing import Broken, Continuation, Continuer, Continuers, GatheringSink
 from gateway.settings import Profile, RaceSettings
 from gateway.steering import Launch, Plan
 from providers import ErrorKind, UpstreamError

@@ -11,17 +11,15 @@ from gateway.core.attempts import AttemptRecord, Outcome, Role
 from gateway.core.calls import CallRecord
 from gateway.core.errors import ApiError
 from gateway.fleet.models import Clocks
-from gateway.racing.seats import Seats
-from gateway.racing.sinks import GatheringSink
+from gateway.racing import GatheringSink, Seats
 from providers import ErrorKind, Price, Upstream, UpstreamError
 from providers.dialects import CHAT
-from providers.keys.ring import KeyRing
-from providers.keys.rotation import RotatedKey
-from tests.unit.racing.test_alone import known
+from providers.keys import KeyRing, RotatedKey
 from tests.unit.racing.test_audits import to_the_end
 from tests.unit.racing.test_race import answers, refuses
 from tests.unit.racing.track import Timetable, Track
 from tests.unit.racing.virtual_time import run
+from tests.unit.steering.inside.test_alone import known
 
 RING = "ring"  # the deployment whose provider has several keys
 

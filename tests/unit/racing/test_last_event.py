@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from gateway.core.attempts import Role, WinOn
-from gateway.racing.sinks import GatheringSink
+from gateway.racing import GatheringSink
 from providers import events
 from providers.dialects import CHAT, GEMINI, MESSAGES, RESPONSES, Dialect, translations
 from tests.unit.racing.track import DONE, RememberingSink, Timetable, Track, event

@@ -9,7 +9,7 @@ from gateway.core.attempts import Role
 from gateway.core.calls import Call
 from gateway.core.errors import ApiError
 from gateway.fleet.models import Deployment
-from gateway.racing.other_forms import OtherForms, Reworded
+from gateway.racing import OtherForms, Reworded
 from providers import ErrorKind, Fact, Kind, Learnt, UpstreamError
 from providers.dialects import CHAT, RESPONSES, Dialect
 from tests.unit.racing.track import DONE, FINISH, Timetable, Track, delta, usage

@@ -12,10 +12,7 @@ import structlog
 from gateway.core.attempts import AttemptRecord, AttemptStart, Outcome, Role
 from gateway.core.calls import Objective
 from gateway.core.prompt_classes import PromptClass, answer_class
-from gateway.racing.attempt import Attempt
-from gateway.racing.call import Unanswered
-from gateway.racing.reader import Block
-from gateway.racing.services import AttemptTasks, Outbox
+from gateway.racing import Attempt, AttemptTasks, Block, Outbox, Unanswered
 from gateway.settings import RaceSettings
 from gateway.steering import MemoryBoard, Steering, Terms
 from providers import ErrorKind

@@ -7,8 +7,7 @@ import pytest
 
 from gateway.core.errors import ClientDisconnected
 from gateway.fleet.models import Clocks
-from gateway.racing.reader import Block
-from gateway.racing.sinks import Forward, Winner
+from gateway.racing import Block, Forward, Winner
 from providers import ErrorKind, Exchange, HttpExchange, Request, UpstreamError
 from providers.dialects import events_of_answer
 from providers.http import Response

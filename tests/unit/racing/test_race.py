@@ -13,8 +13,7 @@ from gateway.core.race_failures import (
     RejectedByProvider,
 )
 from gateway.fleet.models import Clocks
-from gateway.racing.reader import Block
-from gateway.racing.sinks import GatheringSink
+from gateway.racing import Block, GatheringSink
 from providers import ErrorKind, Price, UpstreamError
 from providers.dialects import CHAT
 from tests.unit.racing.track import DONE, FINISH, ROLE, RememberingSink, Timetable, Track, delta, event, usage

@@ -8,7 +8,7 @@ import pytest
 from gateway.core.errors import ApiError
 from providers import ErrorKind
 from providers.dialects import CHAT, MESSAGES, Dialect
-from providers.keys.ring import KeyRing
+from providers.keys import KeyRing
 from tests.unit.racing.track import Timetable, Track, event
 from tests.unit.racing.virtual_time import run
 

@@ -15,14 +15,21 @@ from gateway.core.errors import ApiError, ClientDisconnected, ShuttingDown
 from gateway.core.prompt_classes import MeasuredApi, PromptClass
 from gateway.core.race_failures import AllRateLimited, AllTimedOut, RejectedByProvider
 from gateway.fleet.models import Clocks, Deployment, Model
-from gateway.racing.attempt import Attempt
-from gateway.racing.call import Broken, OpenCall, Unanswered
-from gateway.racing.race import Race
-from gateway.racing.reader import Block
-from gateway.racing.relayed import Relayed, RelayedExchange
-from gateway.racing.seats import Seats
-from gateway.racing.services import AttemptTasks, Services
-from gateway.racing.sinks import ClientGone, Winner
+from gateway.racing import (
+    Attempt,
+    AttemptTasks,
+    Block,
+    Broken,
+    ClientGone,
+    OpenCall,
+    Race,
+    Relayed,
+    RelayedExchange,
+    Seats,
+    Services,
+    Unanswered,
+    Winner,
+)
 from gateway.settings import RaceSettings
 from gateway.steering import Launch, Plan
 from providers import ErrorKind, Exchange, Listing, Price, Request, UpstreamAnswer, UpstreamError, Usage

@@ -9,11 +9,10 @@ import pytest
 from gateway.core.attempts import Role
 from gateway.core.calls import CallRecord
 from gateway.core.errors import ApiError, ClientDisconnected, CutByExpiry, CutByRevocation, ShuttingDown
-from gateway.racing.race import Further, Race
-from gateway.racing.relayed import Relayed
+from gateway.racing import Further, Race, Relayed
 from gateway.steering import Launch
 from providers import ErrorKind, Price, Request, UpstreamError
-from providers.exchange.interface import UpstreamAnswer
+from providers.exchange import UpstreamAnswer
 from tests.support.calls import with_facts
 from tests.unit.racing import virtual_time
 from tests.unit.racing.server import left_clean, limited

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from gateway.core.calls import CallRecord
 from gateway.core.race_failures import AtCapacity
-from gateway.racing.reader import Block
+from gateway.racing import Block
 from providers import ErrorKind, UpstreamError
 from tests.support.searched import examples
 from tests.unit.racing.server import left_clean, limited

@@ -9,8 +9,7 @@ import pytest
 from gateway.core.attempts import AttemptRecord, Role, WinOn
 from gateway.core.calls import CallRecord
 from gateway.core.errors import ApiError
-from gateway.racing.seats import Seats
-from gateway.racing.sinks import GatheringSink
+from gateway.racing import GatheringSink, Seats
 from providers import ErrorKind, Price, UpstreamError
 from providers.dialects import CHAT
 from tests.unit.racing.track import DONE, FINISH, ROLE, Step, Timetable, Track, delta, usage

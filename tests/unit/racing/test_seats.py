@@ -9,8 +9,7 @@ from gateway.core.attempts import Role
 from gateway.core.calls import CallRecord
 from gateway.core.errors import ApiError, ShuttingDown
 from gateway.core.race_failures import AllProvidersFailed, AtCapacity
-from gateway.racing.call import Unanswered
-from gateway.racing.seats import Seats
+from gateway.racing import Seats, Unanswered
 from providers import ErrorKind, UpstreamError
 from tests.unit.racing.server import PATIENCE_S, Server, left_clean, limited, server
 from tests.unit.racing.track import DefectiveTasks, Timetable, Track

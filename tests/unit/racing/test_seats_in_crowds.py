@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from gateway.core.attempts import Role
 from gateway.core.calls import CallRecord
 from gateway.core.errors import ApiError
-from gateway.racing.seats import Seats
+from gateway.racing import Seats
 from providers import ErrorKind, UpstreamError
 from tests.support.searched import examples
 from tests.unit.racing.server import PATIENCE_S, Server, answer, left_clean, limited

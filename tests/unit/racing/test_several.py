@@ -6,8 +6,7 @@ import msgspec
 import pytest
 
 from gateway.core.attempts import Role
-from gateway.racing.sinks import GatheringSink
-from gateway.racing.validation import answers_asked
+from gateway.racing import GatheringSink, answers_asked
 from providers import ErrorKind, Exchange, Request, UpstreamError
 from providers.dialects import CHAT, COMPLETIONS, GEMINI, Dialect
 from tests.unit.racing.test_race import answers

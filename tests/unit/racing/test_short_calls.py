@@ -17,15 +17,9 @@ from gateway.core.attempts import WinOn
 from gateway.core.calls import CallRecord, Mode, Objective
 from gateway.core.prompt_classes import MeasuredApi, PromptClass
 from gateway.fleet.models import Deployment, Model
-from gateway.racing.call import OpenCall
-from gateway.racing.race import Race
-from gateway.racing.relayed import Relayed
-from gateway.racing.seats import Seats
-from gateway.racing.services import AttemptTasks, Services
+from gateway.racing import AttemptTasks, OpenCall, Race, Relayed, Seats, Services
 from gateway.settings import RaceSettings
-from gateway.steering.board import MemoryBoard
-from gateway.steering.candidates import Terms
-from gateway.steering.router import Steering
+from gateway.steering import MemoryBoard, Steering, Terms
 from providers import Price, Request, UpstreamAnswer
 from tests.support.calls import made_call
 from tests.unit.racing.test_relay import CLOCKS, RememberingOutlet, Speaker, in_virtual_time

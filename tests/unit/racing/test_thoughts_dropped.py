@@ -8,8 +8,8 @@ from gateway.core.attempts import AttemptRecord, Outcome
 from gateway.core.calls import CallRecord
 from providers import ErrorKind, UpstreamError
 from providers.dialects import MESSAGES
+from tests.unit.racing.inside.test_prompt import MESSAGE, event
 from tests.unit.racing.test_audits import to_the_end
-from tests.unit.racing.test_prompt import MESSAGE, event
 from tests.unit.racing.test_race import answers
 from tests.unit.racing.track import Step, Timetable, Track
 from tests.unit.racing.virtual_time import run

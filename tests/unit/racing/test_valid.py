@@ -7,7 +7,7 @@ import pytest
 
 from gateway.core.attempts import Flaw, Invalid, Role, WinOn
 from gateway.core.race_failures import NoValidAnswer
-from gateway.racing.sinks import GatheringSink
+from gateway.racing import GatheringSink
 from providers.dialects import PIVOT
 from tests.unit.racing.track import DONE, FINISH, RememberingSink, Timetable, Track, delta, event
 from tests.unit.racing.virtual_time import run

@@ -10,9 +10,7 @@ from gateway.core.attempts import Role
 from gateway.core.errors import ApiError
 from gateway.core.prompt_classes import MeasuredApi, answer_class, whole_class
 from gateway.fleet.models import Clocks
-from gateway.racing.other_forms import asked_whole
-from gateway.racing.seats import Seats
-from gateway.racing.sinks import GatheringSink
+from gateway.racing import GatheringSink, Seats, asked_whole
 from providers import ErrorKind, Fact, Kind, Learnt, UpstreamError
 from providers.dialects import CHAT
 from providers.refusals.learnt import HOUR_S

@@ -13,17 +13,23 @@ from gateway.core.calls import Call, CallRecord, CallStart, Mode, Objective
 from gateway.core.errors import ApiError, ClientDisconnected
 from gateway.core.prompt_classes import PromptClass, answer_class
 from gateway.fleet.models import Clocks, Deployment, Model
-from gateway.racing.attempt import Attempt
-from gateway.racing.call import Broken, OpenCall, Unanswered
-from gateway.racing.measurement import Paces
-from gateway.racing.race import Race
-from gateway.racing.reader import Block
-from gateway.racing.seats import Seats
-from gateway.racing.services import AttemptTasks, Services
-from gateway.racing.sinks import ClientGone, Forward, GatheringSink, Winner
-from gateway.racing.thoughts import HabitsByDeployment
-from gateway.racing.timeouts import PausesByDeployment
-from gateway.racing.validation import answer_kind
+from gateway.racing import (
+    Attempt,
+    AttemptTasks,
+    Block,
+    Broken,
+    ClientGone,
+    Forward,
+    GatheringSink,
+    OpenCall,
+    PausesByDeployment,
+    Race,
+    Seats,
+    Services,
+    Unanswered,
+    Winner,
+    answer_kind,
+)
 from gateway.settings import RaceSettings
 from gateway.steering import Launch, Plan
 from gateway.steering.estimates import Estimate
@@ -294,8 +300,8 @@ class Track:
         sentence_words: int = 12,
         invalid: Invalid = Invalid.ERROR,
         keep_rival: bool = False,
-        paces: Paces | None = None,
-        habits: HabitsByDeployment | None = None,
+        paces: Any = None,
+        habits: Any = None,
         pauses: PausesByDeployment | None = None,
         clocks: Clocks = CLOCKS,
         price: Price | None = None,
@@ -320,9 +326,9 @@ class Track:
         self.full: list[str] = []  # extra launches that found no room
         self.open_call = open_call  # of a race before this one
         self._cancelled_as = cancelled_as
-        self._paces = paces or Paces()
         self._pauses = PausesByDeployment() if pauses is None else pauses
-        self._habits = HabitsByDeployment() if habits is None else habits
+        kept = {"paces": paces, "thoughts": habits}
+        self._kept = {name: each for name, each in kept.items() if each is not None}  # what earlier races have left
         self.upstreams = {upstream.name: upstream for upstream in upstreams}
         self.recorder = RememberingRecorder()
         self.tasks: AttemptTasks[Attempt] = AttemptTasks()
@@ -416,9 +422,8 @@ class Track:
                 clock=asyncio.get_running_loop().time,
                 new_id=lambda: f"attempt-{next(self._ids)}",
                 utc_now=lambda: now,
-                paces=self._paces,
-                thoughts=self._habits,
                 pauses=self._pauses,
+                **self._kept,
             )
             self.open_call = OpenCall(services, call, cancelled_as=lambda: self._cancelled_as)
         else:

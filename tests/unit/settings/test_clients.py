@@ -7,9 +7,7 @@ from typing import Any
 import pytest
 
 from gateway.keys.stored import OWN
-from gateway.settings import Settings
-from gateway.settings.model import ClientSettings
-from gateway.settings.sections import Role
+from gateway.settings import ClientSettings, Role, Settings
 
 Load = Callable[..., Settings]
 Problems = Callable[..., list[str]]

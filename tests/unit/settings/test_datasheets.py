@@ -6,9 +6,7 @@ from typing import Any
 
 import pytest
 
-from gateway.settings.deployment import DeploymentSettings
-from gateway.settings.model import Settings
-from gateway.settings.presets import Datasheets
+from gateway.settings import Datasheets, DeploymentSettings, Settings
 from providers import UNKNOWN, UNLISTED, Capabilities, Datasheet, DatasheetTable, Price, Vendor
 
 VENDOR = Vendor(name="acme", title="Acme", litellm_prefix="acme_ai")

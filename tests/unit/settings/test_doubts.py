@@ -5,8 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from gateway.fleet.fleet import fleet_limits, limits
-from gateway.settings import Settings
-from gateway.settings.checks import doubtful
+from gateway.settings import Settings, doubtful
 
 Load = Callable[..., Settings]
 Problems = Callable[..., list[str]]

@@ -4,8 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from gateway.settings import Settings
-from gateway.settings.section_checks import doubtful_model
+from gateway.settings import Settings, doubtful_model
 
 Load = Callable[..., Settings]
 Problems = Callable[..., list[str]]

@@ -6,7 +6,7 @@ import pytest
 
 from gateway.core.errors import InvalidRequest
 from gateway.fleet.fleet import joined, who_pays
-from gateway.settings.model import ModelSettings
+from gateway.settings import ModelSettings
 
 
 def model(deployment: str, **settings: Any) -> ModelSettings:

@@ -1,6 +1,6 @@
 """Groups of a LiteLLM router: the models they become, with fallbacks, weights and other names."""
 
-from gateway.settings.sections import Cause
+from gateway.settings import Cause
 from tests.unit.settings.litellm_import import (
     AZURE_GROUP,
     FALLBACKS,

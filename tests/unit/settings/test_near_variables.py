@@ -4,10 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.settings import load
-from gateway.settings.near_variables import like, near_keys
-from gateway.settings.presets import found_vendors, without_address
-from gateway.settings.starter import starter_text
+from gateway.settings import found_vendors, like, load, near_keys, starter_text, without_address
 from providers import load_catalog
 
 CATALOG = load_catalog()

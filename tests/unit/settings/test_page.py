@@ -5,9 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from gateway.settings import Settings
-from gateway.settings.checks import doubtful
-from gateway.settings.sections import Role
+from gateway.settings import Role, Settings, doubtful
 from providers import how_to_install
 
 CLIENTS = "clients: { boss: { key_sha256: '" + "0" * 64 + "', role: admin } }\n"

@@ -5,9 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from gateway.core.calls import Mode, Objective
-from gateway.settings import Settings
-from gateway.settings.model import RaceSettings
-from gateway.settings.sections import PROFILES, Profile, TakeoverSettings, When, profile_takeover
+from gateway.settings import PROFILES, Profile, RaceSettings, Settings, TakeoverSettings, When, profile_takeover
 
 Load = Callable[..., Settings]
 

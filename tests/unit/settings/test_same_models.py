@@ -1,6 +1,6 @@
 """Which offers of several providers are one model, and what is proposed of them."""
 
-from gateway.settings.market import SameModel, proposed_market, same_models
+from gateway.settings import SameModel, proposed_market, same_models
 from providers import Listed
 
 

@@ -7,9 +7,7 @@ import pytest
 import yaml
 from jsonschema import Draft7Validator
 
-from gateway.settings import ConfigurationError, load
-from gateway.settings.presets import found_vendors
-from gateway.settings.starter import json_schema, starter_text
+from gateway.settings import ConfigurationError, found_vendors, json_schema, load, starter_text
 from providers import load_catalog
 
 EXAMPLE = Path(__file__).parents[3] / "config" / "gateway.example.yaml"

@@ -4,8 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from gateway.settings import ConfigurationError, Settings
-from gateway.settings.section_checks import doubtful_takeovers
+from gateway.settings import ConfigurationError, Settings, doubtful_takeovers
 from tests.unit.settings.conftest import CATALOG
 
 Load = Callable[..., Settings]

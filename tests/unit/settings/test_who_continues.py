@@ -7,7 +7,7 @@ import pytest
 
 from gateway.fleet.fleet import Fleet
 from gateway.fleet.models import Deployment
-from gateway.settings.model import Settings
+from gateway.settings import Settings
 from providers import UNLISTED, load_catalog
 from providers.dialects import CHAT, COMPLETIONS, MESSAGES, RESPONSES
 

@@ -5,8 +5,7 @@ import pytest
 from gateway.core.attempts import Narrowed, Role
 from gateway.core.calls import Mode, Objective
 from gateway.settings import RaceSettings
-from gateway.steering.candidates import Terms
-from gateway.steering.plans import Launch
+from gateway.steering import Launch, Terms
 from providers import Price
 from tests.unit.steering.virtual_replica import MODEL, SHORT, VirtualReplica
 

@@ -5,7 +5,7 @@ from random import Random
 
 from gateway.core.attempts import AttemptStart, Role
 from gateway.core.calls import Mode
-from gateway.steering.health import HealthState
+from gateway.steering import HealthState
 from tests.unit.steering.virtual_replica import MODEL, SHORT, VirtualReplica
 
 FALLBACK_S = 1.0  # the first token of another model

@@ -5,8 +5,7 @@ import pytest
 from gateway.core.attempts import Narrowed, Role
 from gateway.core.calls import Mode, Objective
 from gateway.settings import ONE_AT_A_TIME, RaceSettings
-from gateway.steering.candidates import Terms
-from gateway.steering.plans import Plan
+from gateway.steering import Plan, Terms
 from providers import ErrorKind, Price
 from tests.unit.steering.virtual_replica import MODEL, SHORT, VirtualReplica
 

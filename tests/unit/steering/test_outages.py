@@ -6,11 +6,9 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from gateway.core.attempts import Role
-from gateway.steering.board import MemoryBoard
-from gateway.steering.outages import Outages
-from gateway.steering.router import Steering
+from gateway.steering import MemoryBoard, Outages, Steering
 from providers import ErrorKind
-from tests.unit.steering.replica import Replica, later, struck, well
+from tests.unit.steering.inside.replica import Replica, later, struck, well
 
 if TYPE_CHECKING:
     from gateway.core.records import OutageRecord

@@ -8,7 +8,7 @@ import pytest
 from gateway.core.attempts import Role
 from gateway.core.calls import Objective
 from gateway.settings import RaceSettings
-from gateway.steering.plans import Launch, Plan
+from gateway.steering import Launch, Plan
 from providers import Price
 from tests.unit.steering.virtual_replica import MODEL, VirtualReplica
 

@@ -8,12 +8,7 @@ from gateway.core.attempts import AnswerKind, AttemptRecord, AttemptStart, Flaw,
 from gateway.core.calls import CallKind, CallRecord, Mode, Objective
 from gateway.core.prompt_classes import PromptClass, answer_class
 from gateway.settings import RaceSettings
-from gateway.steering.affinity import Prefix
-from gateway.steering.board import Board, MemoryBoard
-from gateway.steering.candidates import Terms
-from gateway.steering.learning import Lateness
-from gateway.steering.plans import Launch, Plan
-from gateway.steering.router import Steering
+from gateway.steering import Lateness, Launch, MemoryBoard, Plan, Prefix, Steering, Terms
 from providers import ErrorKind, Price
 
 SHORT = answer_class(0)
@@ -30,7 +25,7 @@ class VirtualReplica:
         deployments: Sequence[str] = ("a", "b", "c"),
         *,
         seed: int = 1,
-        board: Board | None = None,
+        board: MemoryBoard | None = None,
         lateness: Lateness | None = None,
     ) -> None:
         self.now_s = 0.0

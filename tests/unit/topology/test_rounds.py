@@ -2,7 +2,7 @@
 
 import pytest
 
-from gateway.limits.shared_leases import USUAL
+from gateway.limits import USUAL
 from gateway.steering.constants import REPORT_AGE_S
 from gateway.topology.nodes import TIMEOUT_S, round_s
 

@@ -11,8 +11,8 @@ from tests.app.gateway.key_desk import bearer, sha256
 from tests.app.gateway.keys.test_weak_keys import FAIRS, WRITTEN
 from tests.app.gateway.refusals.test_refused_for_one import LONGEST, ROOMS
 from tests.app.gateway.running_gateway import MODEL, Serve
+from tests.unit.providers.refusals.inside.test_refusals import CASES
 from tests.unit.providers.refusals.test_accounts import SPENT
-from tests.unit.providers.refusals.test_refusals import CASES
 
 NUMBER = 200
 KEYS = ("ann", "bob", "root", "fair")

@@ -30,7 +30,7 @@ from providers.simulator.script import (
 from tests.app.gateway.broken_answers import BODIES, Seen
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve, chat_body
 from tests.patience import eventually, until
-from tests.unit.providers.bodies.test_room import full
+from tests.unit.providers.bodies.inside.test_room import full
 
 WHOLE = "The quick brown fox jumps over the lazy dog."
 BROKEN = "The quick bro"

@@ -4,17 +4,17 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
 
 from gateway.core.calls import CallRecord, CallStart
-from gateway.ledger.entries import Finished, Shippable
-from gateway.ledger.reports.reader import Reader
-from gateway.ledger.reports.reports import LedgerReports, Replays
-from gateway.ledger.writer import Ledger
+from gateway.ledger import Finished, Ledger, LedgerReports, Reader, Replays
 from tests.services.ledger.asking import asked
+
+if TYPE_CHECKING:
+    from gateway.ledger.entries import Shippable
 
 NOW = datetime.now(UTC).replace(microsecond=0)  # the database's own clock is used by views
 

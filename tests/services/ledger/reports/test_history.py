@@ -13,9 +13,7 @@ from gateway.core.attempts import Outcome, TokensSource
 from gateway.core.calls import CallRecord
 from gateway.core.records import OutageRecord
 from gateway.core.reports import HeatMetric, HeatWanted, HistoryWanted, Window
-from gateway.ledger.database import create_engine
-from gateway.ledger.retention import Retention, prune
-from gateway.ledger.writer import Ledger
+from gateway.ledger import Ledger, Retention, create_engine, prune
 from tests.services.ledger.reports.conftest import NOW, Library
 from tests.unit.ledger.records import attempt, call, failed, lost, new_id, won
 

@@ -8,10 +8,8 @@ import pytest
 from sqlalchemy.pool import QueuePool
 
 from gateway.core.reports import ReportsUnreachable, ReportTooSlow
-from gateway.ledger import queries
-from gateway.ledger.errors import is_sqlite, parse_url
-from gateway.ledger.reports.reader import CONNECTIONS, SILENT_S, Reader, Words
-from gateway.ledger.writer import Ledger
+from gateway.ledger import Ledger, Reader, Words, is_sqlite, parse_url, queries
+from gateway.ledger.reports.reader import CONNECTIONS, SILENT_S
 from tests.patience import PATIENCE_S, eventually, until
 from tests.support.relay import Relay
 from tests.unit.ledger.records import raced_call

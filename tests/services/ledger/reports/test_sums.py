@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from gateway.core.reports import By, Window
+from gateway.ledger import Ledger
 from gateway.ledger.turns import read_instant
-from gateway.ledger.writer import Ledger
 from tests.services.ledger.reports.conftest import NOW, Library, plain
 from tests.services.ledger.test_savings import raced, stored
 from tests.support.savings import overtaken

@@ -10,14 +10,9 @@ import pytest
 from gateway.core.attempts import Outcome, TokensSource
 from gateway.core.calls import CallRecord
 from gateway.core.targets import Counts, Definition, Target
-from gateway.ledger.database import create_engine
-from gateway.ledger.entries import Finished
-from gateway.ledger.errors import is_sqlite, parse_url
-from gateway.ledger.folding import fold_all
+from gateway.ledger import Finished, TargetCounting, Words, create_engine, fold_all, is_sqlite, parse_url
 from gateway.ledger.inserts import insert
-from gateway.ledger.reports.reader import Words
 from gateway.ledger.targets import statements
-from gateway.ledger.targets.counting import TargetCounting
 from gateway.ledger.targets.statements import begin
 from tests.unit.ledger.records import attempt, call, failed, new_id
 

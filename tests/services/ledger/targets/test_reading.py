@@ -9,9 +9,7 @@ import pytest
 from gateway.alerts.target_watch import TargetWatch
 from gateway.app.gauges import TargetFigures
 from gateway.core.targets import Definition, Target
-from gateway.ledger.reports.reader import Reader
-from gateway.ledger.reports.reports import LedgerReports, Replays
-from gateway.ledger.targets.counting import TargetCounting
+from gateway.ledger import LedgerReports, Reader, Replays, TargetCounting
 from gateway.watching.metrics import Metrics
 from tests.services.ledger.targets.conftest import Desk, some_calls
 from tests.unit.ledger.records import call, failed, new_id, won

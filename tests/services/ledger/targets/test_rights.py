@@ -4,8 +4,7 @@ import asyncpg
 from sqlalchemy.engine import make_url
 
 from gateway.core.targets import Definition, Target
-from gateway.ledger.database import create_engine
-from gateway.ledger.targets.counting import TargetCounting
+from gateway.ledger import TargetCounting, create_engine
 from tests.services.ledger.targets.conftest import NOW, Desk, some_calls
 
 TARGETS = [Target("t", Definition(model="llama", ttft_ms=500.0, tok_s=45.0), 0.99)]

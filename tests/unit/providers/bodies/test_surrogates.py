@@ -5,7 +5,7 @@ from random import Random
 
 import msgspec
 
-from providers.bodies.surrogates import HalfCharacters, without_halves
+from providers.bodies import HalfCharacters, without_halves
 
 PIECES = (r"\ud83d", r"\ude00", r"\uD83D\uDE00", "a", "\\\\", r"\n", "ud83d", r"\"", r"\u0041")
 

@@ -6,9 +6,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from providers.bodies.sse import events
-from providers.dialects import DIALECTS, GEMINI, MESSAGES
-from providers.dialects.translation import translations
+from providers.bodies import events
+from providers.dialects import DIALECTS, GEMINI, MESSAGES, translations
 from tests.unit.providers.dialects.test_pairs import differences
 
 Json = dict[str, Any]

@@ -5,11 +5,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from providers.dialects import CHAT
-from providers.dialects.chat.events import read_event
-from providers.dialects.events import Chunk
-from providers.models.usage import Usage
-from providers.refusals.errors import ErrorKind, UpstreamError
+from providers.dialects import CHAT, Chunk, read_event
+from providers.models import Usage
+from providers.refusals import ErrorKind, UpstreamError
 
 
 def read(**event: Any) -> Chunk:

@@ -13,12 +13,22 @@ from typing import Any
 import msgspec
 import pytest
 
-from providers.bodies.sse import events
-from providers.dialects import CHAT, DIALECTS, GEMINI, MESSAGES, RESPONSES, Dialect, Habits
-from providers.dialects.translation import rendered, translations
-from providers.dialects.wording import bound_reasoning
-from providers.vendors.catalog import load_catalog, shape
-from tests.unit.providers.dialects.test_signed_thoughts import BLOCKS, CLAUDE, of_messages, raw_fields
+from providers import load_catalog
+from providers.bodies import events
+from providers.dialects import (
+    CHAT,
+    DIALECTS,
+    GEMINI,
+    MESSAGES,
+    RESPONSES,
+    Dialect,
+    Habits,
+    bound_reasoning,
+    rendered,
+    translations,
+)
+from providers.vendors import shape
+from tests.unit.providers.dialects.inside.test_signed_thoughts import BLOCKS, CLAUDE, of_messages, raw_fields
 
 SIGNATURE, SECOND = "c2lnbmVkIGJ5IEdvb2dsZQ==", "c2Vjb25k"
 SIGNED = {"thoughtSignature": SIGNATURE}

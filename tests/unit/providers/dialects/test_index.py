@@ -7,7 +7,7 @@ from itertools import chain
 from pathlib import Path
 
 from gateway.api.endpoints import ENDPOINTS
-from providers.dialects.index import DIALECTS
+from providers.dialects import DIALECTS
 from tools.house import doors_of
 
 CHECKOUT = Path(__file__).parents[4]

@@ -5,9 +5,18 @@ from typing import Any
 import msgspec
 import pytest
 
-from providers.dialects import GEMINI, MESSAGES, RESPONSES, Dialect, Habits, converse_from_chat, rendered
-from providers.dialects.chat.dialect import CHAT
-from providers.dialects.translation import as_asked, named_in
+from providers.dialects import (
+    CHAT,
+    GEMINI,
+    MESSAGES,
+    RESPONSES,
+    Dialect,
+    Habits,
+    as_asked,
+    converse_from_chat,
+    named_in,
+    rendered,
+)
 
 SOUND = {"type": "input_audio", "input_audio": {"data": "AAAA", "format": "wav"}}
 TURN = {"role": "user", "parts": [{"text": "Hi"}]}

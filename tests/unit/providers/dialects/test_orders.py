@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from providers.bodies.sse import EventSplitter, events
+from providers.bodies import EventSplitter, events
 from providers.dialects import CHAT, GEMINI, MESSAGES, RESPONSES, Dialect, translations
 from tests.support.orders import wrong_order
-from tests.unit.providers.dialects.responses_streams import chunk, raw, sse, used
+from tests.unit.providers.dialects.inside.responses_streams import chunk, raw, sse, used
 from tests.unit.providers.dialects.test_joins_in_pieces import Draw, merged, pieces_of
 
 TARGETS = [MESSAGES, RESPONSES, GEMINI]

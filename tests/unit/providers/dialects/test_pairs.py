@@ -8,11 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from providers.dialects import CHAT, DIALECTS, Habits
-from providers.dialects.converse.request_from_chat import converse_from_chat
-from providers.dialects.translation import rendered
-from providers.dialects.wording import Loss
-from providers.vendors.catalog import load_catalog
+from providers import load_catalog
+from providers.dialects import CHAT, DIALECTS, Habits, Loss, converse_from_chat, rendered
 from tests.unit.providers.dialects.pairs import CONFIG, PNG, THINGS, Json, Thing, among, result
 
 SAID: Mapping[str, Json] = {

@@ -5,14 +5,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from providers.dialects.chat.dialect import CHAT
-from providers.dialects.dialect import Dialect, Habits
-from providers.dialects.gemini.dialect import GEMINI
-from providers.dialects.messages.dialect import MESSAGES
-from providers.dialects.responses.dialect import RESPONSES
-from providers.dialects.translation import rendered
-from providers.dialects.wording import Wording
-from providers.vendors.catalog import load_catalog
+from providers import load_catalog
+from providers.dialects import CHAT, GEMINI, MESSAGES, RESPONSES, Dialect, Habits, Wording, rendered
 
 THINKS = Habits(takes_thoughts=True)
 

@@ -9,8 +9,8 @@ import pytest
 
 from providers import TranslatedExchange, Usage, completed, events
 from providers.dialects import CHAT, MESSAGES, RESPONSES, Dialect, translations
-from providers.models.usage import usage_of
-from tests.unit.providers.dialects.test_splicing import Data
+from providers.models import usage_of
+from tests.unit.racing.inside.test_splicing import Data
 
 FIRST = {"prompt_tokens": 50, "completion_tokens": 9, "cost": 0.02, "prompt_tokens_details": {"cached_tokens": 40}}
 PAIRS: list[tuple[Mapping[str, Any], Mapping[str, Any]]] = [

@@ -4,11 +4,10 @@ from typing import Any
 
 import pytest
 
-from providers.dialects.chat.answers import events_of_answer
-from providers.exchange.http_exchange import HttpExchange, TranslatedExchange
-from providers.http.encoding import decoded
-from providers.http.message import Response
-from providers.refusals.errors import ErrorKind, UpstreamError
+from providers.dialects import events_of_answer
+from providers.exchange import HttpExchange, TranslatedExchange
+from providers.http import Response, decoded
+from providers.refusals import ErrorKind, UpstreamError
 
 EVENT = b'data: {"choices":[]}\n\n'
 

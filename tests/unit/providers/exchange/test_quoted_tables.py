@@ -6,12 +6,11 @@ import msgspec
 import pytest
 
 from providers import ErrorKind, UpstreamError, lacking, offered
-from providers.exchange.quotes import VendorsWords, mark
-from providers.refusals.error_bodies import error_of_response
-from providers.refusals.one_request import decide_by_fields
-from tests.unit.providers.exchange.test_quotes import fields, mentions
-from tests.unit.providers.refusals import test_one_request as one_request
+from providers.exchange import VendorsWords, mark
+from providers.refusals import decide_by_fields, error_of_response
+from tests.unit.providers.exchange.inside.test_quotes import fields, mentions
 from tests.unit.providers.refusals import test_wrong_api as wrong_api
+from tests.unit.providers.refusals.inside import test_one_request as one_request
 from tests.unit.providers.refusals.test_accounts import IN_WORDS, RATED, SPENT
 
 ACCOUNTS = [(status, said) for table in (SPENT, IN_WORDS, RATED) for status, said in table.values() if status != 200]

@@ -8,16 +8,13 @@ import msgspec
 import pytest
 
 from gateway.cli.live import _ask_for_a_token
+from providers import OfCall, step_by_step
 from providers.dialects import CHAT
-from providers.exchange.forms import Asked, Sent, adapted, taken
-from providers.exchange.interface import Exchange, Request, Upstream, UpstreamAnswer
-from providers.http.sendings import OfCall, SendCount
-from providers.keys.each import step_by_step
-from providers.keys.ring import KeyRing
-from providers.keys.rotation import RotatedKey
-from providers.refusals.errors import ErrorKind, UpstreamError
-from providers.refusals.learnt import Fact, Kind, Learnt
-from tests.unit.providers.keys.test_key_ring import OneKey, limited
+from providers.exchange import Asked, Exchange, Request, Sent, Upstream, UpstreamAnswer, adapted, taken
+from providers.http import SendCount
+from providers.keys import KeyRing, RotatedKey
+from providers.refusals import ErrorKind, Fact, Kind, Learnt, UpstreamError
+from tests.unit.providers.keys.inside.test_key_ring import OneKey, limited
 
 FIELDS = ("verbosity", "temperature", "top_p")
 

@@ -1,6 +1,6 @@
 """What looks like an attack and is none: long uploads, losers still talking, a busy server's questions."""
 
-from tests.unit.providers.http.h2_server import (
+from tests.unit.providers.http.inside.h2_server import (
     END_HEADERS,
     END_STREAM,
     OK,

@@ -5,8 +5,8 @@ from itertools import pairwise
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.unit.providers.http import h2_server
-from tests.unit.providers.http.h2_server import (
+from tests.unit.providers.http.inside import h2_server
+from tests.unit.providers.http.inside.h2_server import (
     END_HEADERS,
     END_STREAM,
     OK,

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from providers.models.usage import outline, reported
-from providers.refusals.error_bodies import LARGE_BYTES
+from providers.models import outline, reported
+from providers.refusals import LARGE_BYTES
 
 LONG = [[0.5] * 100_000] * 3
 USAGE = {"prompt_tokens": 7, "total_tokens": 7}

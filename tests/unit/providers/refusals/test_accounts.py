@@ -5,10 +5,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from providers.dialects import CHAT, GEMINI, MESSAGES, RESPONSES, Dialect
-from providers.dialects.chat.events import read_event
-from providers.refusals.error_bodies import error_in, error_of_response, read_answer
-from providers.refusals.errors import ErrorKind, UpstreamError
+from providers.dialects import CHAT, GEMINI, MESSAGES, RESPONSES, Dialect, read_event
+from providers.refusals import ErrorKind, UpstreamError, error_in, error_of_response, read_answer
 
 OPENAI = "You exceeded your current quota, please check your plan and billing details."
 MORE = " For more information on this error, read the docs: "

@@ -2,7 +2,7 @@
 
 import pytest
 
-from providers.refusals.error_bodies import error_of_response
+from providers.refusals import error_of_response
 
 CERTAIN = [
     (401, ""),

@@ -5,11 +5,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from providers.dialects import CHAT, GEMINI, MESSAGES, RESPONSES, Dialect, translations
-from providers.dialects.chat.events import read_event
-from providers.refusals.error_bodies import error_in, error_of_response, read_answer
-from providers.refusals.errors import ErrorKind, UpstreamError
-from providers.refusals.redaction import redact_json
+from providers.dialects import CHAT, GEMINI, MESSAGES, RESPONSES, Dialect, read_event, translations
+from providers.refusals import ErrorKind, UpstreamError, error_in, error_of_response, read_answer, redact_json
 
 SECRET = "own-secret-key"
 

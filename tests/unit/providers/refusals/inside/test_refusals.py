@@ -1,0 +1,245 @@
+"""What vendors say when they refuse a field, and the form in which a request is sent again: their real words."""
+
+# ruff: noqa: E501 - a case is one line
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import msgspec
+import pytest
+
+from providers.dialects import CHAT, DIALECTS, Dialect, raw_json
+from providers.exchange import Asked, Request, adapted
+from providers.exchange.forms import understood
+from providers.refusals import NOTHING, UpstreamError, error_of_response, read
+from providers.refusals.rules import RULES
+
+RESPONSES, MESSAGES, GEMINI = (DIALECTS[name] for name in ("responses", "messages", "gemini"))
+
+
+class Case(NamedTuple):
+    """What a vendor says of a request, and what is left of that."""
+
+    vendor: str
+    said: Any  # its body; a text: in OpenAI's shape
+    asked: Mapping[str, Any]
+    sent: Mapping[str, Any]
+    dialect: Dialect = CHAT
+    drop_params: bool = False
+    told: tuple[str, ...] | None = None  # None: all that is missing
+
+
+def openai(message: str, param: str | None = None, code: str | None = None) -> dict[str, Any]:
+    return {"error": {"message": message, "type": "invalid_request_error", "param": param, "code": code}}
+
+
+def pydantic(*fields: str | tuple[Any, ...]) -> list[dict[str, Any]]:
+    places = [["body", each] if isinstance(each, str) else ["body", *each] for each in fields]
+    return [
+        {"type": "extra_forbidden", "loc": at, "msg": "Extra inputs are not permitted", "input": 1} for at in places
+    ]
+
+
+EFFORT = {"reasoning_effort": "high"}
+CODEX = {"reasoning": {"effort": "medium", "summary": "auto"}, "include": ["reasoning.encrypted_content"]}
+CLAUDE_CODE = {"thinking": {"type": "adaptive"}, "output_config": {"effort": "high"}}
+THINKS = {"generationConfig.thinkingConfig": {"thinkingLevel": "high"}}
+UNSUPPORTED = (
+    "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead."
+)
+DEFAULT = (
+    "Unsupported value: 'temperature' does not support 0.2 with this model. Only the default (1) value is supported."
+)
+VALUES = "Unsupported value: 'none' is not supported with the 'gpt-5.1-codex' model. Supported values are: 'low', 'medium', and 'high'."
+VERIFIED = "Your organization must be verified to generate reasoning summaries. Please go to: https://platform.openai.com/settings/organization/general and click on Verify Organization. If you just verified, it can take up to 15 minutes for access to propagate."
+UNKNOWN_NAME = (
+    "Invalid JSON payload received. Unknown name \"thinkingConfig\" at 'generation_config': Cannot find field."
+)
+STOP = "This model doesn't support the stopSequences field. Remove stopSequences and try again."
+LEVEL = "This model does not support effort level 'xhigh'. Supported levels: high, low, max, medium."
+VARIANT = "Failed to deserialize the JSON body into the target type: reasoning_effort: unknown variant `none`, expected one of `high`, `low`, `medium`, `max`, `xhigh` at line 1 column 68"
+CEREBRAS = "messages.2.assistant.reasoning_content: property 'messages.2.assistant.reasoning_content' is unsupported"
+
+CASES = [
+    Case("OpenAI's chat", "Unrecognized request argument supplied: reasoning_effort", EFFORT, {}),
+    Case("Azure", "Unrecognized request arguments supplied: reasoning_effort, verbosity", EFFORT | {"verbosity": "low"}, {}),
+    Case("OpenAI, a rename", openai(UNSUPPORTED, "max_tokens", "unsupported_parameter"), {"max_tokens": 9}, {"max_completion_tokens": 9}, told=()),
+    Case("OpenAI, a value", openai(DEFAULT, "temperature", "unsupported_value"), {"temperature": 0.2}, {}, drop_params=True),
+    Case("OpenAI's Responses", openai("Unsupported parameter: 'reasoning.effort' is not supported with this model.", "reasoning.effort", "unsupported_parameter"), CODEX, {**CODEX, "reasoning": {"summary": "auto"}}, RESPONSES, told=("reasoning.effort",)),
+    Case("OpenAI's Responses, encrypted content", openai("Encrypted content is not supported with this model.", "include"), CODEX, {"reasoning": CODEX["reasoning"]}, RESPONSES),
+    Case("OpenAI's Responses, a summary", openai(VERIFIED, "reasoning.summary", "unsupported_value"), {"reasoning": {"effort": "low", "summary": "auto"}}, {"reasoning": {"effort": "low"}}, RESPONSES, told=("reasoning.summary",)),
+    Case("OpenAI's Responses, a value", openai(VALUES, "reasoning.effort", "unsupported_value"), {"reasoning": {"effort": "none"}}, {"reasoning": {"effort": "low"}}, RESPONSES, told=("reasoning.effort",)),
+    Case("OpenAI's Responses, a field of chat", openai("Unknown parameter: 'reasoning'.", "reasoning", "unknown_parameter"), {"reasoning": CODEX["reasoning"]}, {}, RESPONSES),
+    Case("a code alone", openai("This cannot be used here.", "verbosity", "unsupported_parameter"), {"verbosity": "low"}, {}),
+    Case("Groq", "`reasoning_effort` is not supported with this model", EFFORT, {}),
+    Case("Groq, an unknown field", "property 'reasoning' is unsupported, did you mean 'reasoning_format'?", {"reasoning": {"effort": "low"}}, {}),
+    Case("Groq, a value", "`reasoning_effort` must be one of `none` or `default`", EFFORT, {"reasoning_effort": "default"}, told=("reasoning_effort",)),
+    Case("Cerebras", "body.store: property 'body.store' is unsupported", {"store": False}, {}, told=()),
+    Case("xAI", {"code": "Client specified an invalid argument", "error": "Model grok-4-0709 does not support parameter reasoningEffort."}, EFFORT, {}),
+    Case("xAI, a parameter", {"code": "400", "error": "Argument not supported on this model: stop"}, {"stop": ["x"]}, {}, drop_params=True),
+    Case("xAI, a default", {"code": "400", "error": "Model grok-4 does not support parameter presencePenalty."}, {"presence_penalty": 0}, {}, told=()),
+    Case("Mistral", {"object": "error", "message": {"detail": pydantic("reasoning_effort", "max_completion_tokens")}, "type": "invalid_request_error"}, EFFORT | {"max_completion_tokens": 9}, {"max_tokens": 9}, told=("reasoning_effort",)),
+    Case("vLLM", {"object": "error", "message": str(pydantic("reasoning_effort")), "type": "BadRequestError", "code": 400}, EFFORT, {}),
+    Case("FastAPI", {"detail": pydantic("metadata")}, {"metadata": {"a": "b"}}, {}),
+    Case("Anthropic", {"type": "error", "error": {"type": "invalid_request_error", "message": "output_config: Extra inputs are not permitted"}}, CLAUDE_CODE, {"thinking": CLAUDE_CODE["thinking"]}, MESSAGES),
+    Case("Anthropic, of thinking", {"type": "error", "error": {"type": "invalid_request_error", "message": "adaptive thinking is not supported on this model"}}, CLAUDE_CODE | {"max_tokens": 8000}, {"max_tokens": 8000, "thinking": {"type": "enabled", "budget_tokens": 4096}, "output_config": {"effort": "high"}}, MESSAGES, told=("thinking.type",)),
+    Case("Anthropic, of a short answer", openai("adaptive thinking is not supported on this model"), {"thinking": {"type": "adaptive"}, "max_tokens": 9}, {"max_tokens": 9}, MESSAGES, told=("thinking.type",)),
+    Case("Anthropic, of a budget", openai('"thinking.type.enabled" is not supported for this model. Use "thinking.type.adaptive" and "output_config.effort" to control thinking behavior.'), {"thinking": {"type": "enabled", "budget_tokens": 9000}}, {"thinking": {"type": "adaptive"}, "output_config": {"effort": "high"}}, MESSAGES, told=("thinking.type",)),
+    Case("Alibaba", openai("Only 'enabled' and 'disabled' are supported for thinking; 'adaptive' is not supported."), {"thinking": {"type": "adaptive"}, "max_tokens": 8000}, {"max_tokens": 8000, "thinking": {"type": "enabled", "budget_tokens": 4096}}, MESSAGES, told=("thinking.type",)),
+    Case("Anthropic, of an effort", openai("This model does not support the effort parameter."), CLAUDE_CODE, {"thinking": CLAUDE_CODE["thinking"]}, MESSAGES, told=("output_config.effort",)),
+    Case("Anthropic, a level", openai(LEVEL), {"output_config": {"effort": "xhigh"}}, {"output_config": {"effort": "max"}}, MESSAGES, told=("output_config.effort",)),
+    Case("Anthropic, of a part of thinking", openai("thinking.adaptive.display: Extra inputs are not permitted"), {"thinking": {"type": "adaptive", "display": "omitted"}}, {"thinking": {"type": "adaptive"}}, MESSAGES, told=("thinking.display",)),
+    Case("Anthropic, once it does not think", openai("`clear_thinking_20251015` strategy requires `thinking` to be enabled or adaptive"), {"context_management": {"edits": []}}, {}, MESSAGES),
+    Case("a server of Messages", openai("context_management: Extra inputs are not permitted"), {"context_management": {"edits": []}}, {}, MESSAGES),
+    Case("Fireworks", "Extra inputs are not permitted, field: 'prompt_cache_key', value: 'x'", {"prompt_cache_key": "x"}, {}),
+    Case("Gemini", [{"error": {"code": 400, "message": UNKNOWN_NAME, "status": "INVALID_ARGUMENT"}}], THINKS, {}, GEMINI),
+    Case("Gemini, of levels", {"error": {"code": 400, "message": "Thinking level is not supported for this model."}}, THINKS, {}, GEMINI),
+    Case("Vertex", {"error": {"code": 400, "message": "Unable to submit request because thinking is not supported by this model. Learn more: …"}}, THINKS, {}, GEMINI),
+    Case("Ollama", '"hf.co/google/gemma:latest" does not support thinking', EFFORT, {}),
+    Case("DeepSeek, a value", VARIANT, {"reasoning_effort": "none"}, {"reasoning_effort": "low"}, told=("reasoning_effort",)),
+    Case("Moonshot, a value", openai("Validation error for `reasoning_effort`: expected one of `'low' | 'medium' | 'high'`, received `'xhigh'`"), {"reasoning_effort": "xhigh"}, {"reasoning_effort": "high"}, told=("reasoning_effort",)),
+    Case("Moonshot, a temperature", "invalid temperature: only 1 is allowed for this model", {"temperature": 0.3}, {}, drop_params=True),
+    Case("Mistral, a value", "reasoning_effort='medium' is not supported for this model. Must be one of (<ReasoningEffort.none: 'none'>, <ReasoningEffort.high: 'high'>)", {"model": "m", "reasoning_effort": "medium"}, {"model": "m", "reasoning_effort": "high"}, told=("reasoning_effort",)),
+    Case("Mistral, any value", "reasoning_effort='none' is not supported for this model", {"reasoning_effort": "none"}, {}),
+    Case("Anthropic, of one effort", openai("output_config.effort: 'xhigh' is not supported for this model."), {"output_config": {"effort": "xhigh"}}, {}, MESSAGES, told=("output_config.effort",)),
+    Case("kin-openapi", "'reasoning_effort' : value is not one of the allowed values ['none','default','low','medium','high']", {"reasoning_effort": "max"}, {"reasoning_effort": "high"}, told=("reasoning_effort",)),
+    Case("Groq's Responses", "`reasoning_effort` must be one of `low`, `medium`, or `high`", {"reasoning": {"effort": "minimal"}}, {"reasoning": {"effort": "low"}}, RESPONSES, told=("reasoning.effort",)),
+    Case("Groq's Responses, of a plain model", "`reasoning_effort` is not supported with this model", {"reasoning": {"effort": "low"}}, {}, RESPONSES, told=("reasoning.effort",)),
+    Case("Gemini's chat completions", "Invalid reasoning_effort: xhigh", {"reasoning_effort": "xhigh"}, {}),
+    Case("Gemini, of no thinking", "Budget 0 is invalid. This model only works in thinking mode.", {"reasoning_effort": "none"}, {}),
+    Case("serde", "unknown field `user`, expected one of `model`, `messages` at line 1 column 20", {"user": "u"}, {}),
+    Case("Go", 'json: unknown field "service_tier"', {"service_tier": "auto"}, {}, told=()),
+    Case("zod", "Unrecognized key(s) in object: 'verbosity'", {"verbosity": "high"}, {}),
+    Case("Python", "create() got an unexpected keyword argument 'reasoning_effort'", EFFORT, {}),
+    Case("JSON Schema", "Additional properties are not allowed ('prompt_cache_key' was unexpected)", {"prompt_cache_key": "u"}, {}),
+]  # fmt: skip
+
+
+def refusal(said: Any) -> UpstreamError:
+    body = openai(said) if isinstance(said, str) else said
+    return error_of_response(400, {}, msgspec.json.encode(body), (), 0.0)
+
+
+def request(asked: Mapping[str, Any], dialect: Dialect, *, drop_params: bool = False) -> Request:
+    prompt = {dialect.requests.prompt: [{"role": "user", "content": "Hi"}]}
+    fields = {name: raw_json(value) for name, value in (prompt | dict(asked)).items()}
+    return Request("m", fields, dialect=dialect, drop_params=drop_params)
+
+
+def form(case: Case) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """Return what of a case's request is sent after the refusal, but for the prompt, and what its client is told."""
+    one = request(case.asked, case.dialect, drop_params=case.drop_params)
+    asked = Asked(one, case.dialect.name, case.dialect.requests)
+    facts = understood(read(refusal(case.said)), one.fields, asked)
+    sent = adapted(one.fields, facts, asked)
+    prompt = case.dialect.requests.prompt
+    assert sent.fields[prompt] == one.fields[prompt]
+    return {name: msgspec.json.decode(raw) for name, raw in sent.fields.items() if name != prompt}, sent.told
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.vendor)
+def test_a_refusal_of_a_field_is_understood_in_the_vendors_own_words(case: Case) -> None:
+    told = tuple(name for name in case.asked if name not in case.sent) if case.told is None else case.told
+    sent, said = form(case)
+    assert sent == dict(case.sent)
+    assert sorted(said) == sorted(told)
+
+
+def test_each_rule_says_whose_words_it_knows() -> None:
+    assert all(rule.said_by for rule in RULES)
+
+
+WRONG = [
+    ("temperature must be between 0 and 2", {"temperature": 3}),
+    (
+        "Invalid 'temperature': decimal above maximum value. Expected a value <= 2, but got 3 instead.",
+        {"temperature": 3},
+    ),
+    ("max_tokens is too large: 99999. This model supports at most 16384 completion tokens.", {"max_tokens": 99999}),
+    (
+        "`temperature` and `top_p` cannot both be specified for this model. Please use only one.",
+        {"temperature": 1, "top_p": 1},
+    ),
+    ("'reasoning_effort' is required", {"reasoning_effort": "high"}),
+    ("This model's maximum context length is 8192 tokens.", {"reasoning_effort": "high"}),
+    ("stablelm2:latest does not support tools", {"tools": [{"type": "function"}]}),
+    ("Unrecognized request argument supplied: tools", {"tools": [{"type": "function"}], "reasoning_effort": "high"}),
+    ("`n` is not supported with this model", {"n": 2}),
+    ("`response_format` is not supported with this model", {"response_format": {"type": "json_object"}}),
+    ("Unrecognized request argument supplied: store", {"store": True}),
+    ("messages.0.content: Extra inputs are not permitted", {"reasoning_effort": "high"}),
+]
+
+
+@pytest.mark.parametrize(("said", "asked"), WRONG, ids=lambda each: each if isinstance(each, str) else "")
+def test_what_is_wrong_with_a_request_teaches_nothing_even_where_parameters_may_be_dropped(
+    said: str, asked: dict[str, Any]
+) -> None:
+    sent, told = form(Case("any", said, asked, asked, drop_params=True))
+    assert (sent, told) == (asked, ())
+
+
+@pytest.mark.parametrize("name", ["temperature", "top_p", "stop", "seed", "logit_bias", "stream_options"])
+def test_what_a_client_asked_for_is_left_out_only_where_the_operator_allows_it(name: str) -> None:
+    case = Case("any", f"Unrecognized request argument supplied: {name}", {name: {"a": 1}}, {name: {"a": 1}})
+    assert form(case) == ({name: {"a": 1}}, ())
+    assert form(case._replace(drop_params=True)) == ({}, (name,))
+
+
+def test_one_field_that_may_not_be_left_out_keeps_the_others_in() -> None:
+    both = {"reasoning_effort": "high", "seed": 1}
+    case = Case("Mistral", {"detail": pydantic("reasoning_effort", "seed")}, both, both)
+    assert form(case) == (both, ())
+    assert form(case._replace(drop_params=True)) == ({}, ("reasoning_effort", "seed"))
+
+
+def test_what_the_operator_has_set_stays() -> None:
+    one = msgspec.structs.replace(request(EFFORT, CHAT), extra_body={"reasoning_effort": raw_json("low")})
+    fields = {**one.fields, **one.extra_body}
+    asked = Asked(one, "chat", CHAT.requests)
+    assert understood(read(refusal("`reasoning_effort` is not supported with this model")), fields, asked) == ()
+
+
+def test_an_items_list_keeps_what_the_answer_would_lack() -> None:
+    asked = {"include": ["reasoning.encrypted_content", "file_search_call.results"]}
+    case = Case(
+        "OpenAI", openai("Encrypted content is not supported with this model.", "include"), asked, {}, RESPONSES
+    )
+    assert form(case) == ({"include": ["file_search_call.results"]}, ("include",))
+
+
+def test_fields_of_earlier_answers_are_left_out_of_the_history() -> None:
+    one = request({}, CHAT)
+    facts = understood(read(refusal(CEREBRAS)), one.fields, Asked(one, "chat", CHAT.requests))
+    assert [(fact.kind, fact.field) for fact in facts] == [("history", "reasoning_content")]
+
+
+def test_a_value_that_is_sent_in_place_of_another_may_be_refused_as_well() -> None:
+    one = request({"reasoning_effort": "xhigh"}, CHAT)
+    asked, known = Asked(one, "chat", CHAT.requests), NOTHING
+    for said, effort in [
+        ("`reasoning_effort` must be one of `none` or `default`", "high"),
+        ("'reasoning_effort' : value is not one of the allowed values ['none','default','low','high']", "xhigh"),
+    ]:
+        known = (*known, *understood(read(refusal(said)), {"reasoning_effort": raw_json(effort)}, asked))
+    assert adapted(one.fields, known, asked).fields["reasoning_effort"] == raw_json("default")
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "Budget 0 is invalid. This model only works in thinking mode.",
+        "Invalid reasoning_effort: none",
+        "Invalid reasoning effort.",
+    ],
+)
+def test_a_refused_effort_says_nothing_of_the_others(said: str) -> None:
+    one, other = request({"reasoning_effort": "none"}, CHAT), request({"reasoning_effort": "high"}, CHAT)
+    facts = understood(read(refusal(said)), one.fields, Asked(one, "chat", CHAT.requests))
+    assert facts
+    assert adapted(other.fields, facts, Asked(other, "chat", CHAT.requests)).fields == other.fields
+
+
+def test_a_long_refusal_is_read_in_no_time() -> None:
+    for pattern in ("a" * 4096, "'" * 4096, "loc: [" + "1," * 2000, "Unsupported value: '" * 200, "x is not " * 400):
+        read(refusal(pattern))
