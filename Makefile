@@ -151,7 +151,7 @@ lock: $(VENV)/.made  ## pin and hash the dependencies again, and take the newest
 	$(BIN)/uv pip compile --quiet --upgrade $(LOCK_OPTIONS) pyproject.toml --group build --extra otel --extra oidc --extra litellm \
 	  -c tools/requirements/runtime.lock -o tools/requirements/litellm.lock
 	$(BIN)/uv pip compile --quiet --upgrade $(LOCK_OPTIONS) pyproject.toml --group build --extra bench -c tools/requirements/runtime.lock -o tools/requirements/bench.lock
-	$(BIN)/uv pip compile --quiet --upgrade $(LOCK_OPTIONS) pyproject.toml --group build --group dev --extra otel --extra oidc --extra litellm --extra bedrock --extra vertex --extra bench \
+	$(BIN)/uv pip compile --quiet --upgrade $(LOCK_OPTIONS) pyproject.toml --group build --group dev --extra otel --extra oidc --extra litellm --extra bedrock --extra vertex --extra bench --extra login \
 	  -c tools/requirements/litellm.lock -o tools/requirements/dev.lock
 	$(BIN)/uv pip compile --quiet --upgrade $(LOCK_OPTIONS) --group browser -c tools/requirements/dev.lock -o tools/requirements/browser.lock
 	$(BIN)/uv pip compile --quiet --upgrade $(LOCK_OPTIONS) --group docs -c tools/requirements/dev.lock -o tools/requirements/docs.lock

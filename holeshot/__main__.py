@@ -13,7 +13,7 @@ from holeshot import NOT_ON_WINDOWS
 
 def main() -> None:
     """Run the command line. Exit with a message before a module is imported that Windows or an older Python lacks."""
-    if sys.platform == "win32":
+    if sys.platform == "win32" and sys.argv[1:2] not in (["login"], ["token"]):  # these are for people's laptops
         sys.exit(f"holeshot: {NOT_ON_WINDOWS}")
     if sys.argv[1:2] == ["serve"]:
         # It asks to read again what is only about to be read, and would end a process without a handler. Programs that

@@ -44,6 +44,12 @@ class Identity:
         self.url = ""
         self._codes: dict[str, Mapping[str, str]] = {}
         self._port = port
+        self.device: list[str] = []  # what the device flow answers before a token: errors, in order
+        self.device_fields: dict[str, Any] = {"verification_uri": "https://idp.example.com/device", "interval": 0}
+        self.lasts_s = 600  # what is made for laptops
+        self.access: dict[str, Any] = {}  # further claims of their access tokens
+        self.renewable: str | None = None  # the refresh token that is good now
+        self.renewals = 0
 
     async def __aenter__(self) -> Self:
         app = web.Application(middlewares=[self._note])
@@ -52,6 +58,7 @@ class Identity:
         app.router.add_get("/authorize", self._authorize)
         app.router.add_post("/token", self._token)
         app.router.add_get("/userinfo", self._userinfo)
+        app.router.add_post("/device", self._device)
         self._runner = web.AppRunner(app, access_log=None)
         await self._runner.setup()
         site = web.TCPSite(self._runner, "127.0.0.1", self._port)
@@ -98,6 +105,7 @@ class Identity:
                 "jwks_uri": f"{self.url}/keys",
                 "authorization_endpoint": f"{self.url}/authorize",
                 "token_endpoint": f"{self.url}/token",
+                "device_authorization_endpoint": f"{self.url}/device",
                 "end_session_endpoint": f"{self.url}/end",
                 "authorization_response_iss_parameter_supported": True,
                 **({} if self.userinfo is None else {"userinfo_endpoint": f"{self.url}/userinfo"}),
@@ -119,6 +127,8 @@ class Identity:
     async def _token(self, request: web.Request) -> web.Response:
         form = {name: values[0] for name, values in parse_qs(await request.text()).items()}
         self.forms.append(form)
+        if "code_verifier" not in form:
+            return self._for_laptop(form)
         asked = self._codes.pop(form["code"], None)  # a code is good once
         basic = base64.b64encode(f"{PAGE_ID}:{PAGE_SECRET}".encode()).decode()
         challenge = base64.urlsafe_b64encode(hashlib.sha256(form["code_verifier"].encode()).digest()).rstrip(b"=")
@@ -134,6 +144,33 @@ class Identity:
         id_token = signed(RSA_KEYS[0], "first", {**usual, **self.claims, **self.instead}, {"typ": "JWT"})
         self.made.append(id_token)
         return web.json_response({"access_token": "opaque-access", "token_type": "Bearer", "id_token": id_token})
+
+    async def _device(self, request: web.Request) -> web.Response:
+        self.forms.append({name: values[0] for name, values in parse_qs(await request.text()).items()})
+        told = {"device_code": "the-device", "user_code": "ABCD-EFGH", "expires_in": 600, **self.device_fields}
+        return web.json_response(told)
+
+    def _for_laptop(self, form: Mapping[str, str]) -> web.Response:
+        """Answer the device flow, or renew: each refresh token is good once."""
+        is_device = form["grant_type"].endswith(":device_code")
+        if is_device and self.device:
+            return web.json_response({"error": self.device.pop(0)}, status=400)
+        if not is_device and form["refresh_token"] != self.renewable:
+            return web.json_response({"error": "invalid_grant"}, status=400)
+        self.renewals += not is_device
+        self.renewable = f"refresh-{self.renewals}"
+        now = int(time.time())
+        ends = {"iat": now, "exp": now + self.lasts_s, "jti": f"laptop-{self.renewals}"}
+        person = {"iss": self.url, "aud": form["client_id"], **self.claims, **ends, **self.instead}
+        return web.json_response(
+            {
+                "access_token": self.token(**{**ends, **self.access}),
+                "id_token": signed(RSA_KEYS[0], "first", person, {"typ": "JWT"}),
+                "token_type": "Bearer",
+                "expires_in": self.lasts_s,
+                "refresh_token": self.renewable,
+            }
+        )
 
     async def _userinfo(self, request: web.Request) -> web.Response:
         assert request.headers["authorization"] == "Bearer opaque-access"

@@ -1,5 +1,6 @@
 """What operators' handlers answer, as structs: handlers encode them, and /openapi.json is made from them."""
 
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -46,6 +47,17 @@ class Alive(msgspec.Struct, frozen=True):
     """The process responds."""
 
     status: Literal["ok"] = "ok"
+
+
+class LoginAt(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Where `holeshot login` signs people in, and as which client."""
+
+    issuer: str
+    client_id: str
+    client_secret: str | None = None
+    scopes: tuple[str, ...] = ()
+    sends: str = ""
+    parameters: Mapping[str, str] = {}
 
 
 class StoreState(msgspec.Struct, frozen=True):

@@ -11,6 +11,7 @@ from aiohttp.hdrs import METH_HEAD
 
 from gateway.alerts.alerts import Alerts
 from gateway.api.context import CONTEXT, Phase
+from gateway.core.errors import NotFound
 from gateway.core.reports import Reports
 from gateway.live.live import Live
 
@@ -46,6 +47,22 @@ async def live(_request: web.Request) -> web.Response:
     from gateway.admin.answers import Alive  # noqa: PLC0415 - memory: with what operators use
 
     return web.json_response(body=msgspec.json.encode(Alive()))
+
+
+async def login_at(request: web.Request) -> web.Response:
+    """Tell where people of this gateway sign in, for `holeshot login`: it is public, as all of it is in a browser.
+
+    Raises:
+        NotFound: no issuer has a login.
+
+    """
+    from gateway.admin.answers import LoginAt  # noqa: PLC0415 - as above
+
+    for issuer in request.app[CONTEXT].settings.issuers.values():
+        if (login := issuer.login) is not None:
+            told = LoginAt(issuer.issuer, **login.model_dump())
+            return web.json_response(body=msgspec.json.encode(told))
+    raise NotFound("nobody signs in at this gateway with `holeshot login`: its operator sets `login` at an issuer")
 
 
 async def ready(request: web.Request) -> web.Response:

@@ -174,6 +174,7 @@ def _keys(path: str, handlers: Later) -> Iterator[web.RouteDef]:
 ROUTES = (
     _route("GET", "/health/live", operations.live),
     _route("GET", "/health/ready", operations.ready),
+    _route("GET", "/.well-known/holeshot", operations.login_at),
     _route("GET", "/metrics", operations.metrics),
     _route("GET", "/leaderboard", leaderboard.leaderboard),
     *_keys("/admin/keys", Later("gateway.admin.keys", "FOR_PROGRAMS")),

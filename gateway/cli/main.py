@@ -45,6 +45,7 @@ GROUPS = {
     "Look at a running gateway": ("leaderboard", "tail", "explain", "facts", "alerts"),
     "Ask the ledger": ("sql", "slo", "slowdowns", "costs", "replay"),
     "Try providers": ("race", "bench", "providers", "models"),
+    "Sign in": ("login", "token"),
     "Operate": ("keys", "migrate", "prune", "version"),
 }
 
@@ -58,6 +59,8 @@ COMMANDS = {
     "models": "models:models",
     "import": "init:importing()",
     "keys": "keys:keys()",
+    "login": "login.verbs:login",
+    "token": "login.verbs:token",
     "migrate": "serve:migrate",
     "prune": "serve:prune",
     "slo": "slo:slo",

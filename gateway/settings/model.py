@@ -93,6 +93,16 @@ Instant = Annotated[datetime, BeforeValidator(as_instant, json_schema_input_type
 Algorithm = Literal["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"]
 
 
+class LoginSettings(Section):
+    """Signing in at an issuer with `holeshot login`, by its device flow, as this client, which is a public one."""
+
+    client_id: str
+    client_secret: str | None = None  # where even public clients have one (Google's): each laptop is told it
+    scopes: tuple[str, ...] = ("openid", "offline_access")
+    sends: Literal["access", "id"] = "access"  # the token; id: where access tokens are no JWTs (Google's)
+    parameters: dict[str, str] = {}  # more for the device flow: Auth0 wants `audience`
+
+
 class IssuerSettings(Section):
     """An issuer of JWTs that count as keys. A token names a client; what that may do is in ``clients`` alone."""
 
@@ -106,6 +116,7 @@ class IssuerSettings(Section):
     requires: dict[str, bool | int | str] = {}  # other claims, and their required values
     deny: tuple[str, ...] = ()  # each a `sub` or `jti` that is refused, and whose calls are cut
     leeway_s: Annotated[float, Field(ge=0, le=300)] = 30.0  # by how much the issuer's clock may differ
+    login: LoginSettings | None = None  # people sign in on their laptops with `holeshot login`
 
     @field_validator(
         "audience", mode="before", json_schema_input_type=str | Annotated[tuple[str, ...], Field(min_length=1)]

@@ -115,6 +115,10 @@ def check_issuers(settings: Settings) -> Iterator[Complaint]:
             if client not in settings.clients:
                 words = f"there is no client {client!r}; {nearest(client, settings.clients)}"
                 yield Complaint((*place, "clients", value), words)
+        former = next((other for other in settings.issuers if settings.issuers[other].login is not None), name)
+        if issuer.login is not None and former != name:
+            words = f"{former!r} has one: `holeshot login` is told one place to sign in at"
+            yield Complaint((*place, "login"), words)
         sign_in = settings.page.sign_in
         if sign_in is not None and issuer.issuer == sign_in.issuer and sign_in.client_id in issuer.audience:
             yield Complaint(

@@ -17,6 +17,7 @@ EXTRAS = {
     "litellm": ("litellm>=1.106", "google-auth>=2.40"),
     "oidc": ("pyjwt[crypto]>=2.13,<3",),
     "otel": ("opentelemetry-exporter-otlp-proto-http>=1.45,<2", "opentelemetry-sdk>=1.45,<2"),
+    "login": ("filelock>=3.20", "keyring>=25", "oauthlib>=3.3", "tomlkit>=0.13"),
     "bedrock": ("botocore>=1.40",),
     "foundry": ("azure-identity>=1.20",),
     "vertex": ("google-auth>=2.40",),

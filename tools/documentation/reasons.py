@@ -496,6 +496,16 @@ REASONS: Mapping[str, Reasons] = {
         "deny": "Tokens whose `sub` or `jti` is one of these are refused, and their calls cut.",
         "leeway_s": "How far the issuer's clock may be from the gateway's.",
     },
+    "LoginSettings": {
+        "client_id": "The name at the issuer of the client that laptops are. Everybody may know it.",
+        "client_secret": "Where even public clients have one (Google). Each laptop is told it: set no other.",
+        "scopes": "What is asked for. `offline_access` renews the sign-in at most issuers.",
+        "sends": (
+            "Which token laptops send here. `id`: the ID token, of this client alone, where access tokens are no JWTs"
+            " (Google)."
+        ),
+        "parameters": "More fields of the request that begins the device flow. Auth0 needs `audience`.",
+    },
     "SignInSettings": {
         "issuer": "The provider's `issuer`, to the letter. Its discovery document is below this address.",
         "client_id": "The page's name at the provider.",

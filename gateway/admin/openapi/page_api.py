@@ -115,6 +115,15 @@ _STATUS = (
         {200: Answer("It does.", {JSON: answers.Alive})},
     ),
     Operation(
+        "GET /.well-known/holeshot",
+        "loginAt",
+        "Where people sign in with `holeshot login`",
+        Tag.STATUS,
+        ANYBODY,
+        {200: Answer("The identity provider and the client.", {JSON: answers.LoginAt})},
+        errors=(errors.NotFound,),
+    ),
+    Operation(
         "GET /health/ready",
         "isReady",
         "Whether new calls are accepted, and the state of the stores",

@@ -118,7 +118,7 @@ ASKED: Sequence[Sequence[str]] = (
     ("init", "made.yaml"),
 )
 # They write no tables, or go on until they are stopped; what they print below a table is tried where they are.
-ELSEWHERE = {"sql", "serve", "tail", "race", "bench", "costs", "facts", "schema", "import"}
+ELSEWHERE = {"sql", "serve", "tail", "race", "bench", "costs", "facts", "schema", "import", "login", "token"}
 
 
 @pytest.fixture(scope="module")

@@ -253,7 +253,7 @@ def test_a_large_gathered_answer_for_which_there_is_no_memory_is_an_error(name: 
 # adds a place looks which it is: ``encoded``, ``raw_json`` and ``packed`` are for what may be large.
 SHORT_ELSEWHERE = ("gateway/cli/", "gateway/bench/", "providers/simulator/")  # processes without clients
 SHORT = {  # of our own words, the operator's, or a field with a bound
-    "gateway/admin/facts.py": 1, "gateway/admin/operations.py": 2, "gateway/admin/routes.py": 2,
+    "gateway/admin/facts.py": 1, "gateway/admin/operations.py": 3, "gateway/admin/routes.py": 2,
     "gateway/admin/sign_in.py": 1,
     "gateway/admin/visitors.py": 1, "gateway/alerts/sender.py": 1, "gateway/api/stored_responses.py": 3,
     "gateway/api/responses_socket.py": 1, "gateway/api/told.py": 1, "gateway/api/vectors.py": 1,

@@ -56,6 +56,7 @@ GETS = (
     "/api/sign-in?at=no-such-provider",
     "/api/signed-in?at=no-such-provider",
     "/health/live",
+    "/.well-known/holeshot?at=no-such-login",
     "/health/ready",
     "/metrics",
     "/leaderboard",

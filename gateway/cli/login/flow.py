@@ -1,0 +1,256 @@
+"""OAuth 2.0 on a machine without a browser of its own: the device flow (RFC 8628), and tokens that are renewed.
+
+What providers do differently, by their documents (read on 2026-11-29): Google names the address
+``verification_url`` and has opaque access tokens, Entra and Auth0 send a new refresh token at each use, Auth0 wants an
+``audience``, Okta's ``slow_down`` comes without a new interval.
+"""
+
+import json
+import ssl
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+from urllib.parse import urlencode, urlsplit
+
+import msgspec
+
+TIMEOUT_S: Final = 10.0  # of one request
+LARGEST: Final = 1024 * 1024
+_SLOWER_S = 5.0  # RFC 8628, 3.5: what ``slow_down`` adds
+_INTERVAL_S = 5.0  # RFC 8628, 3.2: where none is said
+_LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
+
+
+class LoginError(Exception):
+    """Signing in, or renewing a token, has failed; the message says what to do, without any secret."""
+
+
+class Provider(msgspec.Struct, frozen=True):
+    """Where a gateway has its people sign in, and as which client."""
+
+    issuer: str
+    client_id: str
+    device_endpoint: str
+    token_endpoint: str
+    scopes: tuple[str, ...] = ()
+    client_secret: str | None = None
+    sends: str = "access"  # which token the gateway takes: "access" or "id"
+    parameters: Mapping[str, str] = {}
+
+
+class Device(msgspec.Struct, frozen=True):
+    """What a person opens and types, and what is asked with meanwhile."""
+
+    device_code: str
+    user_code: str
+    address: str
+    whole_address: str | None  # with the code in it
+    expires_in_s: float
+    interval_s: float
+
+
+class Tokens(msgspec.Struct, frozen=True):
+    """The token for the gateway, when it ends (Unix seconds), and what renews it."""
+
+    token: str
+    ends_at: float
+    refresh_token: str | None
+
+
+def provider_of(url: str) -> Provider:
+    """Return where the gateway at ``url`` has its people sign in.
+
+    Raises:
+        LoginError: it says nothing of it, or the identity provider has no device flow.
+
+    """
+    told = _get(f"{url}/.well-known/holeshot", f"the gateway at {url}")
+    issuer, client_id = told.get("issuer"), told.get("client_id")
+    if not (isinstance(issuer, str) and isinstance(client_id, str)):
+        raise LoginError(f"nobody can sign in at {url}: its operator sets `login` at an issuer")
+    found = _get(f"{issuer.rstrip('/')}/.well-known/openid-configuration", f"the identity provider {issuer}")
+    if found.get("issuer") != issuer:
+        raise LoginError(f"the discovery document of {issuer} is of another issuer")
+    device, tokens = found.get("device_authorization_endpoint"), found.get("token_endpoint")
+    if not (isinstance(device, str) and isinstance(tokens, str)):
+        raise LoginError(f"{issuer} names no `device_authorization_endpoint`: its operator switches the device flow on")
+    try:
+        return msgspec.convert({**told, "device_endpoint": device, "token_endpoint": tokens}, Provider)
+    except msgspec.ValidationError as error:
+        raise LoginError(f"what {url} says of signing in cannot be used: {error}") from None
+
+
+def begin(provider: Provider) -> Device:
+    """Ask for a code that a person types.
+
+    Raises:
+        LoginError: the identity provider gives none.
+
+    """
+    form = {"client_id": provider.client_id, "scope": " ".join(provider.scopes), **provider.parameters}
+    status, told = _post(provider.device_endpoint, urlencode(form), provider.issuer)
+    address = told.get("verification_uri") or told.get("verification_url")
+    if status != 200 or not isinstance(address, str):  # noqa: PLR2004 - HTTP's OK
+        raise LoginError(f"{provider.issuer} begins no sign-in: {_words(told) or f'it answered {status}'}")
+    whole = told.get("verification_uri_complete")
+    return Device(
+        device_code=str(told.get("device_code", "")),
+        user_code=str(told.get("user_code", "")),
+        address=address,
+        whole_address=whole if isinstance(whole, str) else None,
+        expires_in_s=_seconds(told.get("expires_in"), 600.0),
+        interval_s=_seconds(told.get("interval"), _INTERVAL_S),
+    )
+
+
+def wait(
+    provider: Provider,
+    device: Device,
+    *,
+    sleep: Callable[[float], None] = time.sleep,
+    clock: Callable[[], float] = time.monotonic,
+    unix_clock: Callable[[], float] = time.time,
+) -> Tokens:
+    """Return the tokens once the person has signed in.
+
+    Raises:
+        LoginError: they denied it, or it took too long.
+
+    """
+    from oauthlib.oauth2 import DeviceClient, OAuth2Error  # noqa: PLC0415 - of the extra ``login``
+
+    client = DeviceClient(provider.client_id)
+    body = client.prepare_request_body(device.device_code, include_client_id=True, **_secret(provider))
+    until_s, pause_s = clock() + device.expires_in_s, device.interval_s
+    while clock() < until_s:
+        sleep(pause_s)
+        try:
+            status, text = _send(provider.token_endpoint, body.encode(), provider.issuer)
+        except LoginError:  # RFC 8628, 3.5: a time-out is asked again, later and later
+            pause_s += _SLOWER_S
+            continue
+        try:
+            return _tokens(provider, client.parse_request_body_response(text), None, unix_clock())
+        except OAuth2Error as error:
+            if error.error == "slow_down":
+                pause_s += _SLOWER_S
+            elif error.error != "authorization_pending":
+                raise LoginError(_REFUSALS.get(error.error, _refused(provider, error, status))) from None
+        except ValueError:
+            raise LoginError(f"{provider.issuer} answered {status} with no token that can be read") from None
+    raise LoginError(_REFUSALS["expired_token"])
+
+
+def renew(provider: Provider, refresh_token: str, *, unix_clock: Callable[[], float] = time.time) -> Tokens:
+    """Return new tokens.
+
+    Raises:
+        LoginError: the identity provider gives none: the sign-in has ended, or it is away.
+
+    """
+    from oauthlib.oauth2 import DeviceClient, OAuth2Error  # noqa: PLC0415 - likewise
+
+    client = DeviceClient(provider.client_id)
+    body = client.prepare_refresh_body(
+        refresh_token=refresh_token, scope=None, client_id=provider.client_id, **_secret(provider)
+    )
+    status, text = _send(provider.token_endpoint, body.encode(), provider.issuer)
+    try:
+        return _tokens(provider, client.parse_request_body_response(text), refresh_token, unix_clock())
+    except OAuth2Error as error:
+        if error.error == "invalid_grant":
+            raise LoginError("the sign-in has ended, or was taken back") from None
+        raise LoginError(_refused(provider, error, status)) from None
+    except ValueError:
+        raise LoginError(f"{provider.issuer} answered {status} with no token that can be read") from None
+
+
+_REFUSALS = {
+    "access_denied": "the sign-in was denied in the browser",
+    "expired_token": "nobody signed in in time: run the command again",
+}
+
+
+def _refused(provider: Provider, error: Any, status: int) -> str:
+    return f"{provider.issuer} refuses: {str(error.error or status)[:100]}"
+
+
+def _secret(provider: Provider) -> Mapping[str, str]:
+    return {} if provider.client_secret is None else {"client_secret": provider.client_secret}
+
+
+def _tokens(provider: Provider, told: Mapping[str, Any], former: str | None, now_s: float) -> Tokens:
+    name = "id_token" if provider.sends == "id" else "access_token"
+    token = told.get(name)
+    if not isinstance(token, str) or not token:
+        raise LoginError(f"{provider.issuer} sent no {name}: its operator adds the scope `openid`")
+    fresh = told.get("refresh_token")
+    return Tokens(
+        token=token,
+        ends_at=now_s + _seconds(told.get("expires_in"), 300.0),
+        refresh_token=fresh if isinstance(fresh, str) and fresh else former,
+    )
+
+
+def _words(told: Mapping[str, Any]) -> str:
+    said = told.get("error_description") or told.get("error")
+    return said[:200] if isinstance(said, str) and said.isprintable() else ""
+
+
+def _seconds(value: object, default: float) -> float:
+    try:
+        return max(0.0, float(value)) if isinstance(value, int | float | str) else default
+    except ValueError:
+        return default
+
+
+class _Unredirected(urllib.request.HTTPRedirectHandler):
+    def redirect_request(self, *_: Any, **__: Any) -> None:  # a token is sent to nobody else
+        return None
+
+
+def _get(url: str, whose: str) -> Mapping[str, Any]:
+    status, text = _send(url, None, whose)
+    found = _object(text)
+    if status != 200 or not found:  # noqa: PLR2004 - HTTP's OK
+        raise LoginError(f"{whose} answered {status} at {urlsplit(url).path}")
+    return found
+
+
+def _post(url: str, body: str, whose: str) -> tuple[int, Mapping[str, Any]]:
+    status, text = _send(url, body.encode(), whose)
+    return status, _object(text)
+
+
+def _send(url: str, body: bytes | None, whose: str) -> tuple[int, str]:
+    """Send a request; return status and text of its answer.
+
+    Raises:
+        LoginError: there is none, or ``url`` is neither https nor on this machine.
+
+    """
+    parts = urlsplit(url)
+    if parts.scheme != "https" and not (parts.scheme == "http" and parts.hostname in _LOOPBACK):
+        raise LoginError(f"{url} is not an https:// address")
+    headers = {"accept": "application/json", "user-agent": "holeshot"}
+    asked = urllib.request.Request(url, data=body, headers=headers)  # noqa: S310 - its scheme is checked above
+    context = urllib.request.HTTPSHandler(context=ssl.create_default_context())
+    try:
+        with urllib.request.build_opener(_Unredirected, context).open(asked, timeout=TIMEOUT_S) as answer:
+            return answer.status, answer.read(LARGEST).decode(errors="replace")
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, error.read(LARGEST).decode(errors="replace")
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "reason", error)
+        raise LoginError(f"{whose} cannot be reached ({type(reason).__name__})") from None
+
+
+def _object(text: str) -> Mapping[str, Any]:
+    try:
+        found = json.loads(text)
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}

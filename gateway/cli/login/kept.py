@@ -1,0 +1,192 @@
+"""What a laptop keeps of a sign-in: the token of the hour in a file, what renews it in the system's keyring.
+
+Where there is no keyring, or it does not answer, the refresh token is in that file too, which only its owner can read.
+"""
+
+import json
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import msgspec
+import typer
+
+from gateway.cli.login.flow import LoginError, Provider, Tokens, renew
+
+T = TypeVar("T")
+SERVICE: Final = "holeshot"  # in the keyring
+_PATIENCE_S = 3.0  # for the keyring: one without a session to ask in may wait for ever
+_LOCK_S = 60.0  # for another process that renews
+_EARLY_S = 60.0  # before its end a token is renewed, or in its last tenth
+
+
+class Change(msgspec.Struct, frozen=True):
+    """One setting that was written into a program's file: its place there, and what it was; None: nothing."""
+
+    path: str
+    place: tuple[str, ...]
+    before: Any
+    after: Any
+
+
+class Login(msgspec.Struct, frozen=True):
+    """One sign-in, by the address of its gateway."""
+
+    provider: Provider
+    token: str
+    began_at: float  # Unix seconds
+    ends_at: float
+    refresh_token: str | None = None  # None: it is in the keyring, or there is none
+
+    def is_fresh(self, now_s: float) -> bool:
+        """Whether the token is good for a while."""
+        return now_s < self.ends_at - min(_EARLY_S, 0.1 * (self.ends_at - self.began_at))
+
+
+class Kept(msgspec.Struct):
+    """The whole file."""
+
+    logins: dict[str, Login] = {}
+    changes: dict[str, list[Change]] = {}  # by the program
+
+
+def folder() -> Path:
+    """Return the folder of this user's sign-ins."""
+    return Path(typer.get_app_dir("holeshot"))
+
+
+def read() -> Kept:
+    """Return what is kept.
+
+    Raises:
+        LoginError: the file cannot be read.
+
+    """
+    path = folder() / "logins.json"
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Kept)
+    except FileNotFoundError:
+        return Kept()
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise LoginError(f"{path} cannot be read ({type(error).__name__}): delete it, and sign in again") from None
+
+
+def write(kept: Kept) -> None:
+    """Write all of it; at each instant the file is the former or the new one, and its owner's alone.
+
+    Raises:
+        LoginError: it cannot be written.
+
+    """
+    path = folder() / "logins.json"
+    fresh = path.with_suffix(f".{os.getpid()}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        fresh.touch(mode=0o600)
+        fresh.write_text(json.dumps(msgspec.to_builtins(kept)), encoding="utf-8")
+        fresh.replace(path)
+    except OSError as error:
+        raise LoginError(f"{path} cannot be written: {error.strerror}") from None
+
+
+def locked() -> Any:
+    """Return a lock that one process of this user holds at a time."""
+    from filelock import FileLock  # noqa: PLC0415 - of the extra ``login``; a token from the cache needs none
+
+    folder().mkdir(parents=True, exist_ok=True, mode=0o700)
+    return FileLock(folder() / "logins.lock", timeout=_LOCK_S)
+
+
+def keep(url: str, provider: Provider, tokens: Tokens, now_s: float) -> bool:
+    """Keep a sign-in; return whether its refresh token is in the keyring. Under ``locked``."""
+    in_keyring = tokens.refresh_token is not None and _in_keyring(url, tokens.refresh_token)
+    kept = read()
+    kept.logins[url] = Login(
+        provider, tokens.token, now_s, tokens.ends_at, None if in_keyring else tokens.refresh_token
+    )
+    write(kept)
+    return in_keyring
+
+
+def forget(url: str) -> bool:
+    """Forget a sign-in; return whether there was one."""
+    with locked():
+        kept = read()
+        login = kept.logins.pop(url, None)
+        write(kept)
+    if login is not None and login.refresh_token is None:
+        _asked(lambda keyring: keyring.delete_password(SERVICE, url))
+    return login is not None
+
+
+def fresh_token(url: str | None, *, unix_clock: Callable[[], float] = time.time) -> str:
+    """Return a token for the gateway at ``url`` that is good for a while; None: the only one there is.
+
+    Of several processes one renews it, and the others take what that has kept.
+
+    Raises:
+        LoginError: there is no sign-in, or it has ended.
+
+    """
+    url, login = _login(read().logins, url)
+    if login.is_fresh(unix_clock()):
+        return login.token
+    with locked():
+        url, login = _login(read().logins, url)
+        if login.is_fresh(unix_clock()):
+            return login.token
+        refresh_token = login.refresh_token or _asked(lambda keyring: keyring.get_password(SERVICE, url))
+        if not refresh_token:
+            raise LoginError(f"the token for {url} has ended, and nothing renews it: run `holeshot login {url}`")
+        try:
+            tokens = renew(login.provider, refresh_token, unix_clock=unix_clock)
+        except LoginError as error:
+            raise LoginError(f"{error}: run `holeshot login {url}`") from None
+        keep(url, login.provider, tokens, unix_clock())  # before it is used: the former may be good no more
+    return tokens.token
+
+
+def _login(logins: Mapping[str, Login], url: str | None) -> tuple[str, Login]:
+    if url is None and len(logins) == 1:
+        return next(iter(logins.items()))
+    if url is not None and url in logins:
+        return url, logins[url]
+    known = ", ".join(logins) or "none"
+    where = url or "URL"
+    raise LoginError(f"nobody has signed in at {where} here (signed in at: {known}): run `holeshot login {where}`")
+
+
+def _in_keyring(url: str, secret: str) -> bool:
+    """Store a secret in the system's keyring; return whether it is there."""
+    _asked(lambda keyring: keyring.set_password(SERVICE, url, secret))
+    return _asked(lambda keyring: keyring.get_password(SERVICE, url)) == secret
+
+
+def _asked(ask: Callable[[Any], T]) -> T | None:
+    """Ask the keyring, for a few seconds; None: there is none, or it does not answer."""
+    answers: list[T] = []
+
+    def run() -> None:
+        try:
+            import keyring  # noqa: PLC0415 - of the extra ``login``
+
+            answers.append(ask(keyring))
+        except Exception:  # noqa: BLE001 - each backend raises its own; a file does as well
+            return
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    thread.join(_PATIENCE_S)
+    return answers[0] if answers else None
+
+
+def program() -> list[str]:
+    """Return the command by which other programs start this one, from any folder."""
+    script = Path(sys.argv[0]).absolute()
+    return (
+        [str(script)] if script.name.startswith("holeshot") and script.is_file() else [sys.executable, "-m", "holeshot"]
+    )

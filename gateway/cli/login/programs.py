@@ -1,0 +1,218 @@
+"""The files of coding agents: where each asks a command for its token, written and taken back.
+
+By their documents and sources, read on 2026-11-29: Claude Code's ``apiKeyHelper`` (code.claude.com/docs/en/settings),
+Codex's ``[model_providers.X.auth]`` (openai/codex#16267), opencode's plugins (the hook ``chat.headers``).
+"""
+
+import json
+import os
+import shlex
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from gateway.cli.login.flow import LoginError
+from gateway.cli.login.kept import Change
+
+NAME: Final = "holeshot"  # of the provider in Codex's and opencode's files
+_FRESH_MS = 60_000  # how long a program keeps a token before it asks the command again
+Settings = Mapping[tuple[str, ...], Any]
+
+
+def write(program: str, url: str, command: Sequence[str], models: Sequence[str]) -> list[Change]:
+    """Write what ``program`` needs for the gateway at ``url``; return what was changed.
+
+    Raises:
+        LoginError: a file of it cannot be read or written.
+
+    """
+    return [change for path, settings in _PROGRAMS[program](url, command, models) for change in _set(path, settings)]
+
+
+def undo(changes: Sequence[Change]) -> list[Change]:
+    """Restore what was there before, where it is still as it was written; return what was restored.
+
+    Raises:
+        LoginError: a file cannot be read or written.
+
+    """
+    undone: list[Change] = []
+    for path in dict.fromkeys(change.path for change in changes):
+        mine = [change for change in changes if change.path == path]
+        if not Path(path).exists():
+            continue
+        if not mine[0].place:  # a file of its own
+            if Path(path).read_text(encoding="utf-8") == mine[0].after:
+                Path(path).unlink()
+                undone += mine
+            continue
+        document = _load(Path(path))
+        for change in mine:
+            if _get(document, change.place) == change.after:
+                _put(document, change.place, change.before)
+                undone.append(change)
+        _save(Path(path), document)
+    return undone
+
+
+def _claude_code(url: str, command: Sequence[str], _: Sequence[str]) -> list[tuple[Path, Settings]]:
+    folder = Path(os.environ.get("CLAUDE_CONFIG_DIR") or Path.home() / ".claude")
+    helper = {
+        ("apiKeyHelper",): _line([*command, "token", url]),
+        ("env", "ANTHROPIC_BASE_URL"): url,
+        ("env", "CLAUDE_CODE_API_KEY_HELPER_TTL_MS"): str(_FRESH_MS),
+    }
+    return [(folder / "settings.json", helper)]
+
+
+def _codex(url: str, command: Sequence[str], _: Sequence[str]) -> list[tuple[Path, Settings]]:
+    folder = Path(os.environ.get("CODEX_HOME") or Path.home() / ".codex")
+    place = ("model_providers", NAME)
+    settings = {
+        ("model_provider",): NAME,
+        (*place, "name"): "Holeshot",
+        (*place, "base_url"): f"{url}/v1",
+        (*place, "wire_api"): "responses",
+        (*place, "auth", "command"): command[0],
+        (*place, "auth", "args"): [*command[1:], "token", url],
+        (*place, "auth", "timeout_ms"): 15_000,
+        (*place, "auth", "refresh_interval_ms"): _FRESH_MS,
+    }
+    return [(folder / "config.toml", settings)]
+
+
+def _opencode(url: str, command: Sequence[str], models: Sequence[str]) -> list[tuple[Path, Settings]]:
+    config = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "opencode"
+    place = ("provider", NAME)
+    settings: dict[tuple[str, ...], Any] = {
+        (*place, "npm"): "@ai-sdk/openai-compatible",
+        (*place, "name"): "Holeshot",
+        (*place, "options"): {"baseURL": f"{url}/v1", "apiKey": "by-command"},
+        (*place, "models"): {model: {} for model in models},
+    }
+    plugin = _PLUGIN % {
+        "name": json.dumps(NAME),
+        "command": json.dumps([*command, "token", url]),
+        "fresh_ms": _FRESH_MS,
+    }
+    return [(config / "opencode.json", settings), (config / "plugins" / f"{NAME}.js", {(): plugin})]
+
+
+_PLUGIN = """// Written by `holeshot login --write opencode`: each request to the gateway has a fresh token.
+import { execFile } from "node:child_process";
+import { promisify } from "node:util";
+
+const [program, ...args] = %(command)s;
+let token = "", until = 0;
+
+export const Holeshot = async () => ({
+  "chat.headers": async (input, output) => {
+    if ((input.model?.providerID ?? input.provider?.info?.id) !== %(name)s) return;
+    if (Date.now() > until) {
+      token = (await promisify(execFile)(program, args)).stdout.trim();
+      until = Date.now() + %(fresh_ms)d;
+    }
+    output.headers.authorization = `Bearer ${token}`;
+  },
+});
+"""
+
+_PROGRAMS: Mapping[str, Callable[[str, Sequence[str], Sequence[str]], list[tuple[Path, Settings]]]] = {
+    "claude-code": _claude_code,
+    "codex": _codex,
+    "opencode": _opencode,
+}
+PROGRAMS: Final = tuple(_PROGRAMS)
+
+
+def _line(command: Sequence[str]) -> str:
+    """Return a command as a shell's line: programs run it by the system's own shell."""
+    return subprocess.list2cmdline(command) if sys.platform == "win32" else shlex.join(command)
+
+
+def _set(path: Path, settings: Settings) -> list[Change]:
+    if list(settings) == [()]:
+        text = settings[()]
+        before = path.read_text(encoding="utf-8") if path.exists() else None
+        _write(path, text)
+        return [] if before == text else [Change(str(path), (), before, text)]
+    document, changes = _load(path), []
+    for place, value in settings.items():
+        before = _get(document, place)
+        if before != value:
+            _put(document, place, value)
+            changes.append(Change(str(path), place, before, value))
+    if changes:
+        _save(path, document)
+    return changes
+
+
+def _load(path: Path) -> Any:
+    """Return the document in a file; an empty one where there is none.
+
+    Raises:
+        LoginError: it is not TOML or JSON.
+
+    """
+    try:
+        text = path.read_text(encoding="utf-8") if path.exists() else ""
+        if path.suffix == ".toml":
+            import tomlkit  # noqa: PLC0415 - of the extra ``login``
+
+            return tomlkit.parse(text)
+        found = json.loads(text or "{}")
+    except (OSError, ValueError) as error:
+        raise LoginError(f"{path} cannot be read, so nothing was written there: {str(error)[:200]}") from None
+    if not isinstance(found, dict):
+        raise LoginError(f"{path} is no object, so nothing was written there")
+    return found
+
+
+def _save(path: Path, document: Any) -> None:
+    if path.suffix == ".toml":
+        import tomlkit  # noqa: PLC0415 - as above
+
+        _write(path, tomlkit.dumps(document))
+    else:
+        _write(path, json.dumps(document, indent=2, ensure_ascii=False) + "\n")
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        fresh = path.with_name(f"{path.name}.{os.getpid()}")
+        fresh.write_text(text, encoding="utf-8")
+        if path.exists():
+            fresh.chmod(path.stat().st_mode & 0o777)
+        fresh.replace(path)
+    except OSError as error:
+        raise LoginError(f"{path} cannot be written: {error.strerror}") from None
+
+
+def _get(document: Any, place: Sequence[str]) -> Any:
+    for name in place:
+        if not isinstance(document, Mapping) or name not in document:
+            return None
+        document = document[name]
+    return document.unwrap() if hasattr(document, "unwrap") else document
+
+
+def _put(document: Any, place: Sequence[str], value: Any) -> None:
+    """Set a value; None removes it, and the tables that it leaves empty."""
+    *outer, last = place
+    tables = [document]
+    for name in outer:
+        if not isinstance(tables[-1].get(name), Mapping):
+            if value is None:
+                return
+            tables[-1][name] = {}
+        tables.append(tables[-1][name])
+    if value is not None:
+        tables[-1][last] = value
+        return
+    tables[-1].pop(last, None)
+    for name, table, within in zip(reversed(outer), reversed(tables[1:]), reversed(tables[:-1]), strict=True):
+        if not table:
+            within.pop(name, None)

@@ -1,0 +1,280 @@
+"""People sign in on their laptops: ``holeshot login``, ``holeshot token``, and the programs that ask them."""
+
+import asyncio
+import json
+import os
+import stat
+import sys
+import tomllib
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.app.gateway.access.test_tokens import asked, trusting
+from tests.app.gateway.running_gateway import RunningGateway, Serve
+from tests.identity import Identity
+from tests.patience import PATIENCE_S
+from tests.support.warm import holeshot
+
+LAPTOP = "the-laptops"
+
+
+@pytest.fixture
+async def issuer() -> AsyncIterator[Identity]:
+    async with Identity() as made:
+        yield made
+
+
+class Laptop:
+    """A home folder without a keyring, and the command in it."""
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        self.kept = home / ".config" / "holeshot" / "logins.json"
+        self.environ = {
+            "PATH": os.environ["PATH"],
+            "HOME": str(home),
+            "PYTHONPATH": str(Path(__file__).parents[4]),
+            "PYTHON_KEYRING_BACKEND": "keyring.backends.fail.Keyring",
+        }
+
+    async def run(self, *arguments: str, **environ: str) -> tuple[int | None, str, str]:
+        """Return the exit code, standard output and standard error of ``holeshot …``."""
+        process = await asyncio.create_subprocess_exec(
+            *holeshot(), *arguments, env={**self.environ, **environ}, cwd=self.home,
+            stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+        )  # fmt: skip
+        async with asyncio.timeout(PATIENCE_S):
+            out, err = await process.communicate()
+        return process.returncode, out.decode(), err.decode()
+
+    async def signed_in(self, running: RunningGateway) -> None:
+        code, out, err = await self.run("login", running.url)
+        assert (code, out) == (0, ""), err
+        assert f"signed in at {running.url}" in err
+
+    def age(self) -> None:
+        """Have its tokens come to their end."""
+        kept = json.loads(self.kept.read_text())
+        for login in kept["logins"].values():
+            login |= {"began_at": 0.0, "ends_at": 1.0}
+        self.kept.write_text(json.dumps(kept))
+
+    async def token(self) -> str:
+        code, out, err = await self.run("token")
+        assert (code, err) == (0, "")
+        return out.removesuffix("\n")
+
+
+@pytest.fixture
+def laptop(tmp_path: Path) -> Laptop:
+    home = tmp_path / "home"
+    home.mkdir()
+    return Laptop(home)
+
+
+def with_login(issuer: Identity, /, **login: Any) -> dict[str, Any]:
+    return trusting(issuer, login={"client_id": LAPTOP, **login})
+
+
+async def test_a_person_signs_in_and_programs_get_a_fresh_token(serve: Serve, issuer: Identity, laptop: Laptop) -> None:
+    issuer.device = ["authorization_pending", "authorization_pending"]
+    async with serve(config=with_login(issuer, parameters={"audience": "https://gateway.example.com"})) as running:
+        code, out, err = await laptop.run("login", f"{running.url}/v1")
+        assert (code, out) == (0, ""), err
+        assert "Open https://idp.example.com/device and type ABCD-EFGH" in err
+        assert "refresh-0" not in err
+        [begun, *polled] = issuer.forms
+        assert begun == {
+            "client_id": LAPTOP, "scope": "openid offline_access", "audience": "https://gateway.example.com",
+        }  # fmt: skip
+        assert [form["grant_type"] for form in polled] == ["urn:ietf:params:oauth:grant-type:device_code"] * 3
+        first = await laptop.token()
+        assert await asked(running, first) == 200
+        assert await laptop.token() == first
+        assert issuer.renewals == 0
+    assert stat.S_IMODE(laptop.kept.stat().st_mode) == 0o600
+    assert stat.S_IMODE(laptop.kept.parent.stat().st_mode) == 0o700
+
+
+async def test_several_programs_renew_a_token_once_and_keep_what_renews_the_next(
+    serve: Serve, issuer: Identity, laptop: Laptop
+) -> None:
+    async with serve(config=with_login(issuer)) as running:
+        await laptop.signed_in(running)
+        laptop.age()
+        tokens = await asyncio.gather(*(laptop.token() for _ in range(4)))
+        assert len({*tokens}) == 1
+        assert issuer.renewals == 1
+        assert json.loads(laptop.kept.read_text())["logins"][running.url]["refresh_token"] == issuer.renewable
+        assert await asked(running, tokens[0]) == 200
+
+
+@pytest.mark.parametrize(
+    ("answers", "words"),
+    [
+        (["access_denied"], "the sign-in was denied in the browser"),
+        (["authorization_pending", "expired_token"], "nobody signed in in time"),
+        (["unsupported_grant_type"], "refuses: unsupported_grant_type"),
+    ],
+)
+async def test_who_cannot_sign_in_is_told_why(
+    serve: Serve, issuer: Identity, laptop: Laptop, answers: list[str], words: str
+) -> None:
+    issuer.device = answers
+    async with serve(config=with_login(issuer)) as running:
+        code, _, err = await laptop.run("login", running.url)
+        assert code == 1
+        assert words in err
+        code, out, err = await laptop.run("token", running.url)
+        assert (code, out) == (1, "")
+        assert f"run `holeshot login {running.url}`" in err
+
+
+async def test_a_person_who_is_removed_is_told_to_sign_in_and_nothing_is_printed(
+    serve: Serve, issuer: Identity, laptop: Laptop
+) -> None:
+    async with serve(config=with_login(issuer)) as running:
+        await laptop.signed_in(running)
+        laptop.age()
+        issuer.renewable = "another"
+        code, out, err = await laptop.run("token")
+        assert (code, out) == (1, "")
+        assert "the sign-in has ended, or was taken back" in err
+        assert f"run `holeshot login {running.url}`" in err
+        issuer.is_away = True
+        code, out, err = await laptop.run("token")
+        assert (code, out) == (1, "")
+    code, _, err = await laptop.run("login", running.url, "--out")
+    assert (code, f"{json.loads(laptop.kept.read_text())['logins']}") == (0, "{}")
+
+
+async def test_a_gateway_without_a_login_says_so(serve: Serve, issuer: Identity, laptop: Laptop) -> None:
+    async with serve(config=trusting(issuer)) as running:
+        code, _, err = await laptop.run("login", running.url)
+        assert code == 1
+        assert "answered 404 at /.well-known/holeshot" in err
+
+
+# Google: an opaque access token, ``verification_url``, and a client that has a secret though it is public.
+
+
+async def test_where_access_tokens_are_opaque_the_id_token_counts_for_its_own_client_alone(
+    serve: Serve, issuer: Identity, laptop: Laptop
+) -> None:
+    issuer.device_fields = {"verification_url": "https://idp.example.com/device", "interval": 0}
+    issuer.claims = {"sub": "ann-1", "email": "ann@example.com", "client_id": "app"}
+    more = {"sends": "id", "client_secret": "told-to-all", "scopes": ["openid", "email"]}
+    async with serve(config=with_login(issuer, **more)) as running:
+        await laptop.signed_in(running)
+        assert issuer.forms[-1]["client_secret"] == "told-to-all"
+        assert await asked(running, await laptop.token()) == 200
+        for name, instead, status in (
+            ("another client's", {"aud": "the-page"}, 401),
+            ("of several, made for another", {"aud": [LAPTOP, "other"], "azp": "other"}, 401),
+            ("of several, made for it", {"aud": [LAPTOP, "other"], "azp": LAPTOP}, 200),
+            ("of a logout", {"events": {"http://schemas.openid.net/event/backchannel-logout": {}}}, 401),
+            ("a refresh token of Keycloak's", {"typ": "Refresh"}, 401),
+        ):
+            issuer.instead = instead
+            await laptop.signed_in(running)
+            assert await asked(running, await laptop.token()) == status, name
+
+
+async def test_an_id_token_is_no_key_where_laptops_send_access_tokens(
+    serve: Serve, issuer: Identity, laptop: Laptop
+) -> None:
+    issuer.claims = {"sub": "ann-1", "client_id": "app"}
+    async with serve(config=with_login(issuer, sends="id")) as running:
+        await laptop.signed_in(running)
+        token = await laptop.token()
+    for entry in (with_login(issuer), trusting(issuer), trusting(issuer, typ="JWT", audience=[LAPTOP])):
+        async with serve(config=entry) as running:
+            assert await asked(running, token) == (200 if "typ" in entry["issuers"]["company"] else 401)
+
+
+# The files of programs.
+
+
+async def test_programs_are_set_up_and_taken_back_beside_what_their_files_had(
+    serve: Serve, issuer: Identity, laptop: Laptop
+) -> None:
+    files: Mapping[str, tuple[str, str]] = {
+        "claude-code": (".claude/settings.json", '{"model": "opus", "env": {"A": "1"}}'),
+        "codex": (".codex/config.toml", '# mine\nmodel = "gpt-5.5"\n\n[model_providers.other]\nname = "Other"\n'),
+        "opencode": (".config/opencode/opencode.json", '{"theme": "dark"}'),
+    }
+    async with serve(config=with_login(issuer)) as running:
+        for program, (name, text) in files.items():
+            path = laptop.home / name
+            path.parent.mkdir(parents=True)
+            path.write_text(text)
+            for _ in range(2):  # the second time nothing is left to do, and what an undo brings back stays
+                code, out, err = await laptop.run("login", running.url, "--write", program)
+                assert (code, out) == (0, ""), err
+            written = path.read_text()
+            assert running.url in written
+            if program == "claude-code":
+                helper = json.loads(written)["apiKeyHelper"]
+                process = await asyncio.create_subprocess_shell(
+                    helper, env=laptop.environ, stdout=asyncio.subprocess.PIPE
+                )
+                printed, _ = await process.communicate()
+                assert await asked(running, printed.decode().strip()) == 200
+                assert json.loads(written)["env"]["A"] == "1"
+            if program == "codex":
+                found = tomllib.loads(written)
+                assert (found["model"], found["model_provider"]) == ("gpt-5.5", "holeshot")
+                auth = found["model_providers"]["holeshot"]["auth"]
+                assert auth["args"][-2:] == ["token", running.url]
+                assert written.startswith("# mine\n")
+            if program == "opencode":
+                plugin = path.parent / "plugins" / "holeshot.js"
+                assert "chat.headers" in plugin.read_text()
+            code, _, err = await laptop.run("login", running.url, "--undo", program)
+            assert code == 0, err
+            load = tomllib.loads if name.endswith("toml") else json.loads
+            assert load(path.read_text()) == load(text)
+        assert not (laptop.home / ".config" / "opencode" / "plugins" / "holeshot.js").exists()
+        (laptop.home / files["opencode"][0]).write_text("{ // a comment\n}")
+        code, _, err = await laptop.run("login", running.url, "--write", "opencode")
+        assert code == 1
+        assert "cannot be read, so nothing was written there" in err
+
+
+async def test_a_keyring_that_hangs_is_waited_for_briefly(serve: Serve, issuer: Identity, laptop: Laptop) -> None:
+    module = laptop.home / "hanging_keyring.py"
+    module.write_text(
+        "import threading\nfrom keyring.backend import KeyringBackend\n\n\nclass Hanging(KeyringBackend):\n"
+        "    priority = 1\n    def _hang(self, *_):\n        threading.Event().wait()\n"
+        "    set_password = get_password = delete_password = _hang\n"
+    )
+    path = f"{laptop.environ['PYTHONPATH']}{os.pathsep}{laptop.home}"
+    async with serve(config=with_login(issuer)) as running:
+        code, _, err = await laptop.run(
+            "login", running.url, PYTHON_KEYRING_BACKEND="hanging_keyring.Hanging", PYTHONPATH=path
+        )
+    assert code == 0, err
+    assert "no keyring answers here" in err
+
+
+WITHOUT_POSIX = """
+import sys
+for name in ("fcntl", "resource", "termios", "pwd", "grp", "uvloop", "posix_ipc", "tty"):
+    sys.modules[name] = None
+sys.argv = ["holeshot", "token"]
+from gateway.cli.main import main
+main()
+"""
+
+
+def test_these_commands_need_nothing_that_windows_lacks(laptop: Laptop) -> None:
+    import subprocess  # noqa: PLC0415 - once
+
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT_POSIX], env=laptop.environ, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1, done.stderr
+    assert "nobody has signed in at URL here" in done.stderr
