@@ -221,7 +221,8 @@ async def _change(context: Context, admin: Client, name: str, decide: Decide) ->
 
 
 def _checked(context: Context, fields: Mapping[str, Any]) -> Any:
-    return client_settings(fields, models=context.settings.models, providers=context.settings.providers)
+    known = context.settings
+    return client_settings(fields, models=known.models, providers=known.providers, teams=known.teams)
 
 
 def _described(context: Context, change: Change, key: NewKey | None = None) -> dict[str, Any]:

@@ -93,7 +93,8 @@ def check_fields(installation: "Installation", fields: dict[str, Any]) -> Any:
     """Return the settings that ``fields`` describe; raise InvalidRequest if they describe none."""
     from gateway.keys.stored import client_settings  # noqa: PLC0415 - as above
 
-    return client_settings(fields, models=installation.models, providers=installation.providers)
+    models, providers, teams = installation.models, installation.providers, installation.teams
+    return client_settings(fields, models=models, providers=providers, teams=teams)
 
 
 def now() -> datetime:

@@ -123,8 +123,9 @@ def client_settings(
     *,
     models: Collection[str] | None = None,
     providers: Collection[str] | None = None,
+    teams: Collection[str] | None = None,
 ) -> ClientSettings:
-    """Return the settings that ``fields`` describe; ``models`` and ``providers`` are the valid names, if known.
+    """Return the settings that ``fields`` describe; ``models``, ``providers`` and ``teams`` are the names, if known.
 
     Raises:
         InvalidRequest: fields are unknown or invalid; the message says of each what to write instead.
@@ -151,7 +152,8 @@ def client_settings(
         raise _invalid([explain(detail) for detail in known]) from None
     known_models = (settings.models or ()) if models is None else models
     known_providers = (*(settings.only or ()), *settings.ignore) if providers is None else providers
-    if complaints := list(unknown_names(place, settings, known_models, known_providers)):
+    known_teams = (settings.team or "",) if teams is None else teams
+    if complaints := list(unknown_names(place, settings, known_models, known_providers, known_teams)):
         raise _invalid(complaints)
     return settings
 

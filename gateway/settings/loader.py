@@ -146,13 +146,17 @@ class Watched(msgspec.Struct, frozen=True):
 
 
 class Installation(msgspec.Struct, frozen=True):
-    """The store of keys, and the models and providers that clients may name; None if the configuration has none."""
+    """The store of keys, and the models, providers and teams that clients may name.
+
+    None of the first two: the configuration has none, so that any may be named.
+    """
 
     is_database: bool
     database_url: SecretStr
     clients: Mapping[str, ClientSettings]
     models: Collection[str] | None
     providers: Collection[str] | None
+    teams: Collection[str]
 
 
 def deployed(models: Any) -> Iterator[str]:
@@ -317,13 +321,14 @@ def load_installation(path: Path | None, environ: Mapping[str, str]) -> Installa
     """
     inputs = _read(path, environ, _NOTHING)
     settings = _part(inputs, ("database_url", "keys", "clients"))
-    models, providers = inputs.merged.get("models"), inputs.merged.get("providers")
+    models, providers, teams = (inputs.merged.get(name) for name in ("models", "providers", "teams"))
     return Installation(
         is_database=settings.keys == "database",
         database_url=settings.database_url,
         clients=settings.clients,
         models=frozenset(models) if isinstance(models, dict) else None,
         providers=frozenset(providers).union(deployed(models)) if isinstance(providers, dict) else None,
+        teams=frozenset(teams) if isinstance(teams, dict) else frozenset(),
     )
 
 

@@ -38,11 +38,7 @@ def check_clients(settings: Settings) -> Iterator[Complaint]:
                 yield Complaint(
                     (*place, "key_sha256"), f"is also the key of client {other!r}: give each client its own"
                 )
-        yield from unknown_names(place, client, settings.models, settings.providers)
-        if client.team is not None and client.team not in settings.teams:
-            yield Complaint(
-                (*place, "team"), f"there is no team {client.team!r}; {nearest(client.team, settings.teams)}"
-            )
+        yield from unknown_names(place, client, settings.models, settings.providers, settings.teams)
     yield from _check_end_users(settings)
 
 
@@ -57,9 +53,13 @@ def _check_end_users(settings: Settings) -> Iterator[Complaint]:
 
 
 def unknown_names(
-    place: Place, client: ClientSettings, models: Collection[str], providers: Collection[str]
+    place: Place,
+    client: ClientSettings,
+    models: Collection[str],
+    providers: Collection[str],
+    teams: Collection[str],
 ) -> Iterator[Complaint]:
-    """Yield a complaint for each model and provider that the client at ``place`` names and that is not configured."""
+    """Yield a complaint for each model, provider and team that the client at ``place`` names and nobody configured."""
     for field, named, known in (
         ("models", client.models or (), models),
         ("only", client.only or (), providers),
@@ -69,6 +69,8 @@ def unknown_names(
             if word not in known and not (field == "models" and is_any(word, known)):
                 what = "model" if field == "models" else "provider"
                 yield Complaint((*place, field, index), f"there is no {what} {word!r}; {nearest(word, known)}")
+    if client.team is not None and client.team not in teams:
+        yield Complaint((*place, "team"), f"there is no team {client.team!r}; {nearest(client.team, teams)}")
 
 
 # Checks of issuers of tokens.

@@ -206,6 +206,8 @@ def test_a_client_that_has_expired_can_be_changed(keys: Holeshot) -> None:
         (["new", "app", "--set", "key=1"], 2, "key: unknown key; did you mean 'key_sha256'?"),
         (["new", "app", "--models", "lama"], 2, "there is no model 'lama'; did you mean 'llama'?"),
         (["new", "app", "--set", "only=[yours]"], 2, "there is no provider 'yours'; known: mine"),
+        (["new", "app", "--set", "team=nope"], 2, "there is no team 'nope'; known: none"),
+        (["limits", "taken", "--set", "team=nope"], 2, "there is no team 'nope'; known: none"),
         (["new", "app", "--role", "owner"], 2, "role: must be 'client', 'viewer', 'operator' or 'admin'"),
         (["new", "app", "--role", "viewer", "--admin"], 2, "--admin and --role contradict"),
         (["new", "app", "--expires", "soon"], 2, "must be a date or an instant"),

@@ -50,6 +50,7 @@ def test_null_is_as_if_it_was_left_out() -> None:
         ({"role": "owner"}, "role", "must be 'client', 'viewer', 'operator' or 'admin'"),
         ({"expires": "soon"}, "expires", "must be a date or an instant, like"),
         ({"models": ["nix"]}, "models[0]", "there is no model 'nix'"),
+        ({"team": "platfrom"}, "team", "there is no team 'platfrom'; did you mean 'platform'?"),
         ({"only": ["grok"]}, "only[0]", "there is no provider 'grok'; did you mean 'groq'?"),
         ({"admin": True, "role": "client"}, None, "contradict: keep only the role"),
         ({"key_sha256": "0" * 64}, "key_sha256", "the gateway makes keys itself"),
@@ -58,7 +59,7 @@ def test_null_is_as_if_it_was_left_out() -> None:
 )
 def test_what_is_wrong_is_named_with_what_to_write(fields: dict[str, Any], param: str | None, words: str) -> None:
     with pytest.raises(InvalidRequest) as caught:
-        client_settings(fields, models=["m"], providers=["groq", "openai"])
+        client_settings(fields, models=["m"], providers=["groq", "openai"], teams=["platform"])
 
     assert words in caught.value.message
     assert caught.value.param == param
