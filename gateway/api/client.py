@@ -90,6 +90,11 @@ def role_of(client: Client) -> Role:
     return client.role
 
 
+def person_of(client: Client, team: str | None, end_user: str | None) -> Client:
+    """Return a client as one of its people; None: that is as for the client."""
+    return msgspec.structs.replace(client, team=team or client.team, end_user=end_user or client.end_user)
+
+
 def client_of(name: str, settings: ClientSettings) -> Client:
     """Return the client of these settings."""
 

@@ -133,6 +133,9 @@ class EndUser(msgspec.Struct, frozen=True):
         return self.users.level(name) if name else None
 
 
+_Payer = tuple[Mapping[str, float], Sequence[Level], EndUsers | None]  # limits, levels, and how end users are found
+
+
 class Payers:
     """The configured teams and rules for end users."""
 
@@ -147,8 +150,11 @@ class Payers:
             for name, team in settings.teams.items()
             if (rules := team.end_users or settings.end_users) is not None
         }
-        # By the client's name, with its limits, which are new where it is: a client may have brought keys.
-        self._known: dict[str | None, tuple[Mapping[str, float], Sequence[Level], EndUsers | None]] = {}
+        # By the client's name and team, with its limits, which are new where it is: a client may have brought keys, and
+        # a token's person may be of another team.
+        self._known: dict[
+            tuple[str | None, str | None], tuple[Mapping[str, float], Sequence[Level], EndUsers | None]
+        ] = {}
         self._names: dict[str, dict[str, str]] = {}  # the configured names by hash, for each scope in use
         self.is_used = bool(settings.teams) or settings.end_users is not None
 
@@ -199,13 +205,14 @@ class Payers:
         said = said or headers.get(_GEMINI_CLI, "")[:_LONGEST]
         return EndUser(users, said, client.end_user is not None)
 
-    def _of(self, client: Client) -> tuple[Mapping[str, float], Sequence[Level], EndUsers | None]:
+    def _of(self, client: Client) -> _Payer:
         """Return the cached entry of a client: a changed key makes a new ``Client``, and a reload new ``Payers``."""
-        known = self._known.get(client.name)
+        key = client.name, client.team
+        known = self._known.get(key)
         if known is None or known[0] is not client.limits:
             if len(self._known) >= MOST_KNOWN:
                 self._known.clear()
-            known = self._known[client.name] = (client.limits, *self._found(client))
+            known = self._known[key] = (client.limits, *self._found(client))
         return known
 
     def _found(self, client: Client) -> tuple[Sequence[Level], EndUsers | None]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from gateway import __version__
-from gateway.api.client import Client, client_of, role_of
+from gateway.api.client import Client, client_of, person_of, role_of
 from gateway.app.engine import Runtime
 from gateway.app.shared_facts import shared
 from gateway.core.addresses import Address
@@ -239,6 +239,7 @@ def client_tokens(
             keys.table,
             role_of,
             Web(f"holeshot/{__version__}", runtime.tls),
+            person_of=person_of,
             clock=runtime.clock,
             unix_clock=runtime.unix_clock,
         )

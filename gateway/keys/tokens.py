@@ -28,6 +28,7 @@ from gateway.keys.table import Ended, KeyTable, Known
 from gateway.settings import IssuerSettings, Role
 
 C = TypeVar("C")
+LONGEST_END_USER = 512  # characters, as of a client's ``end_user``
 MOST = 10_000  # cached tokens, about 1 kB each; the least recently used is dropped first
 # Claims that ID tokens have and access tokens do not. A token of ``typ: JWT`` with one of them is refused.
 _OF_ID_TOKENS = ("nonce", "at_hash", "c_hash", "s_hash")
@@ -45,10 +46,17 @@ class Token(msgspec.Struct, weakref=True):
     ends_at: float  # seconds since 1970, with the leeway
     seen: object = None  # the table of keys in which ``known`` was found
     known: Any = None  # its client in that table
+    team: str | None = None  # of its person, by the issuer's ``teams``
+    end_user: str | None = None  # its person, by the issuer's ``end_user``
+    person: Any = None  # its client with these
+    person_of: Any = None  # the client of which that was made
 
 
 class Tokens(Generic[C]):
-    """Finds the clients of tokens. ``table`` has the clients; ``role_of`` returns the role of one."""
+    """Finds the clients of tokens. ``table`` has the clients; ``role_of`` returns the role of one.
+
+    ``person_of`` returns a client as one of its people: with a team and an end user, if they are known.
+    """
 
     def __init__(
         self,
@@ -56,11 +64,13 @@ class Tokens(Generic[C]):
         role_of: Callable[[C], Role],
         web: Web,
         *,
+        person_of: Callable[[C, str | None, str | None], C],
         clock: Callable[[], float],
         unix_clock: Callable[[], float],
     ) -> None:
         self._table = table
         self._role_of = role_of
+        self._person_of = person_of
         self._web = web
         self._clock = clock
         self._unix_clock = unix_clock
@@ -147,7 +157,12 @@ class Tokens(Generic[C]):
                 headers={"retry-after": str(RETRY_S)},
             )
         client: C = known.client
-        return client
+        if token.team is None and token.end_user is None:
+            return client
+        if token.person_of is not client:  # made once: what is kept of a client is kept by its identity
+            token.person, token.person_of = self._person_of(client, token.team, token.end_user), client
+        person: C = token.person
+        return person
 
     def ended(self) -> Ended:
         """Return the tokens whose calls are to be cut: denied ones, and those whose issuer or client is gone."""
@@ -230,10 +245,12 @@ class Tokens(Generic[C]):
         subject, token_id = text_of(claims, "sub"), text_of(claims, "jti")
         if _is_denied(settings, subject, token_id):
             raise WrongKey("the token is denied: ask the operator")
-        client = self._client_named(settings, texts_of(claims.get(settings.claim)))
+        client = settings.client or self._client_named(settings, texts_of(claims.get(settings.claim)))
         if now >= end + settings.leeway_s:
             raise _expired(client, end + settings.leeway_s, "this token")
-        return Token(name, subject, token_id, client, bool(settings.clients), end + settings.leeway_s)
+        ends_at, is_chosen = end + settings.leeway_s, bool(settings.clients) and settings.client is None
+        team, end_user = _team_of(settings, claims), _end_user_of(settings, claims)
+        return Token(name, subject, token_id, client, is_chosen, ends_at, team=team, end_user=end_user)
 
     def _client_named(self, settings: IssuerSettings, values: list[str]) -> str:
         """Return the client: the first of ``clients`` whose value the token has; without these, its first client."""
@@ -247,6 +264,41 @@ class Tokens(Generic[C]):
                 f"the token's `{settings.claim}` names no client of this gateway: ask the operator to add it"
             )
         return client
+
+
+def _team_of(settings: IssuerSettings, claims: Mapping[str, Any]) -> str | None:
+    """Return the team of a token's person; None: its issuer's people have none.
+
+    Raises:
+        WrongKey: they have, and this one has no group of one.
+
+    """
+    for claim, teams in settings.teams.items():
+        groups = texts_of(claims.get(claim))
+        for group, team in teams.items():
+            if group in groups:
+                return team
+    if settings.teams and settings.team is None:
+        named = " or ".join(f"`{claim}`" for claim in settings.teams)
+        raise WrongKey(f"the token's {named} has no group that may use this gateway: ask the operator")
+    return settings.team
+
+
+def _end_user_of(settings: IssuerSettings, claims: Mapping[str, Any]) -> str | None:
+    """Return who a token's person is; None: its issuer's people are not told apart.
+
+    Raises:
+        WrongKey: they are, and the token does not say who it is, or says so with an address that is not verified.
+
+    """
+    if settings.end_user is None:
+        return None
+    found = text_of(claims, settings.end_user)
+    if not found:
+        raise WrongKey(f"the token has no `{settings.end_user}`, which names its person here")
+    if settings.end_user == "email" and claims.get("email_verified") is not True:
+        raise WrongKey("the token's `email` is not verified (`email_verified`)")
+    return found[:LONGEST_END_USER]
 
 
 def _check_kind(kind: object, settings: IssuerSettings, claims: Mapping[str, Any]) -> None:

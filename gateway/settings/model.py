@@ -103,8 +103,14 @@ class LoginSettings(Section):
     parameters: dict[str, str] = {}  # more for the device flow: Auth0 wants `audience`
 
 
+EndUserClaim = Literal["sub", "oid", "email"]  # email: only where ``email_verified`` is true
+
+
 class IssuerSettings(Section):
-    """An issuer of JWTs that count as keys. A token names a client; what that may do is in ``clients`` alone."""
+    """An issuer of JWTs that count as keys. A token names a client, or is one of a company's people.
+
+    What they may do is in ``clients`` alone.
+    """
 
     issuer: str  # the token's `iss`, to the letter
     audience: Annotated[tuple[str, ...], Field(min_length=1), NOT_JSON]  # one of these must be in the token's `aud`
@@ -113,6 +119,10 @@ class IssuerSettings(Section):
     typ: Literal["at+jwt", "JWT"] = "at+jwt"  # in the header; JWT: also none, but no token marked as an ID token
     claim: str = "client_id"  # the claim that names the client
     clients: dict[str, str] = {}  # by the claim's value; empty: the value is the name of a client of role client
+    client: str | None = None  # instead of both: the one client that all valid tokens of this issuer are
+    end_user: EndUserClaim | None = None  # the claim that names the end user, whose limits then bind; with ``client``
+    teams: dict[str, dict[str, str]] = {}  # by claim: the team of each of its values, the first that a token has
+    team: str | None = None  # of tokens with none of these; None: they are refused, unless there are none
     requires: dict[str, bool | int | str] = {}  # other claims, and their required values
     deny: tuple[str, ...] = ()  # each a `sub` or `jti` that is refused, and whose calls are cut
     leeway_s: Annotated[float, Field(ge=0, le=300)] = 30.0  # by how much the issuer's clock may differ

@@ -11,7 +11,7 @@ from gateway.core.attempts import WinOn
 from gateway.core.calls import Mode, Objective
 from gateway.settings.deployment import DeploymentSettings
 from gateway.settings.document import Complaint, Place, nearest, written
-from gateway.settings.model import ClientSettings, ModelSettings, RaceSettings, Settings, signing_secret
+from gateway.settings.model import ClientSettings, IssuerSettings, ModelSettings, RaceSettings, Settings, signing_secret
 from gateway.settings.patterns import is_any, is_covered, is_pattern
 from gateway.settings.presets import Catalog, vendor_of
 from gateway.settings.sections import FASTEST_TOK_S, SOONEST_TTFT_MS, Cause, Role, TargetSettings, When
@@ -121,12 +121,66 @@ def check_issuers(settings: Settings) -> Iterator[Complaint]:
         if issuer.login is not None and former != name:
             words = f"{former!r} has one: `holeshot login` is told one place to sign in at"
             yield Complaint((*place, "login"), words)
+        yield from _check_people(place, issuer, settings)
         sign_in = settings.page.sign_in
         if sign_in is not None and issuer.issuer == sign_in.issuer and sign_in.client_id in issuer.audience:
             yield Complaint(
                 (*place, "audience"),
                 "is page.sign_in.client_id, to which ID tokens are made out: register the API under a name of its own",
             )
+
+
+# Issuers at which anybody can have an account, each with the claim that names whose it is.
+# developers.google.com/identity/openid-connect/openid-connect (2026-11-29): `hd` is the organization's domain.
+# learn.microsoft.com/entra/identity-platform/id-token-claims-reference (2026-11-29): `tid`; that of personal accounts.
+_OF_EVERYBODY = {
+    "https://accounts.google.com": "hd",
+    "accounts.google.com": "hd",
+    "https://login.microsoftonline.com/9188040d-6c67-4c5b-b112-36a304b66dad/v2.0": "tid",
+    "https://login.microsoftonline.com/common/v2.0": "tid",
+    "https://login.microsoftonline.com/organizations/v2.0": "tid",
+    "https://login.microsoftonline.com/consumers/v2.0": "tid",
+    "https://login.microsoftonline.com/{tenantid}/v2.0": "tid",
+}
+
+
+def _check_people(place: Place, issuer: IssuerSettings, settings: Settings) -> Iterator[Complaint]:
+    """Yield the problems of an issuer of which each valid token is one client."""
+    if issuer.client is None:
+        unused = [field for field in ("end_user", "teams", "team") if getattr(issuer, field)]
+        yield from (Complaint((*place, field), "needs client: the one that all its tokens are") for field in unused)
+        return
+    if issuer.clients:
+        yield Complaint((*place, "clients"), "and client contradict: keep one of them")
+    tenant = _OF_EVERYBODY.get(issuer.issuer)
+    if tenant is not None and tenant not in issuer.requires:
+        yield Complaint(
+            (*place, "requires"),
+            f"must name your company's `{tenant}`: anybody can have an account at this issuer, and would be"
+            f" {issuer.client!r}",
+        )
+    client = settings.clients.get(issuer.client)
+    if client is None and settings.keys == "file":
+        words = f"there is no client {issuer.client!r}; {nearest(issuer.client, settings.clients)}"
+        yield Complaint((*place, "client"), words)
+    if client is not None and client.role is not Role.CLIENT:
+        yield Complaint((*place, "client"), f"is of role {client.role}: whoever signs in would be that")
+    has_end_users = settings.end_users is not None or any(each.end_users for each in settings.teams.values())
+    if issuer.end_user is not None and not has_end_users:
+        words = "needs end_users, with their limits or `end_users: {}`: else nobody is told apart"
+        yield Complaint((*place, "end_user"), words)
+    yield from _check_teams(place, issuer, settings)
+
+
+def _check_teams(place: Place, issuer: IssuerSettings, settings: Settings) -> Iterator[Complaint]:
+    named: list[tuple[Place, str]] = [
+        (("teams", claim, value), team) for claim, teams in issuer.teams.items() for value, team in teams.items()
+    ]
+    if issuer.team is not None:
+        named.append((("team",), issuer.team))
+    for where, team in named:
+        if team not in settings.teams:
+            yield Complaint((*place, *where), f"there is no team {team!r}; {nearest(team, settings.teams)}")
 
 
 def _unsafe(place: Place, **urls: str | None) -> Iterator[Complaint]:

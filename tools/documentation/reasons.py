@@ -492,6 +492,19 @@ REASONS: Mapping[str, Reasons] = {
             "Which client a value of the claim stands for. Not set: the value is the name of a client, which must"
             " have the role `client`."
         ),
+        "client": (
+            "Instead of both: the client that all valid tokens of this issuer are"
+            " ([people of a company](../keys.md#people-of-a-company)). It must have the role `client`."
+        ),
+        "end_user": (
+            "The claim that says who a token's person is: `sub`, `oid`, or `email`, which counts only where"
+            " `email_verified` is true. Limits of end users then bind. Needs `client`."
+        ),
+        "teams": (
+            "By claim: the team of each of its values, as `{ groups: { eng: platform } }`. The first that a token has"
+            " counts. Needs `client`."
+        ),
+        "team": "The team of tokens with none of these. Not set: they are refused.",
         "requires": "Other claims, and a value that each must be or contain.",
         "deny": "Tokens whose `sub` or `jti` is one of these are refused, and their calls cut.",
         "leeway_s": "How far the issuer's clock may be from the gateway's.",

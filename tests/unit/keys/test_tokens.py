@@ -1,20 +1,26 @@
 """Tokens by a clock that a test moves: how often an issuer is asked, and when what is known ends."""
 
+import hmac
+from base64 import urlsafe_b64encode
 from collections.abc import AsyncIterator
 from datetime import timedelta
 from typing import Any
 
+import msgspec
 import pytest
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from gateway.core.errors import CutByExpiry, KeyExpired, KeysNotLoaded, SignerUnknown, WrongKey
 from gateway.keys.issuers import OLD_S, REFETCH_S, RETRY_S, Issuer, Web
 from gateway.keys.table import KeyTable
 from gateway.keys.tokens import Tokens
 from gateway.settings import ClientSettings, IssuerSettings, Role
-from tests.identity import AUDIENCE, EC_KEY, Identity, signed
+from tests.identity import AUDIENCE, EC_KEY, Identity, public_jwk, signed
 from tests.unit.keys.given import NOW, Clock
 
 DIGEST = b"d" * 32
+OTHER_KEY = ec.generate_private_key(ec.SECP256R1())
 
 
 class Judged:
@@ -24,7 +30,14 @@ class Judged:
         self.identity = identity
         self.clock = Clock()
         self.table: KeyTable[str] = KeyTable(lambda name, _: name, clients, stored=False, unix_clock=self.clock)
-        self.tokens = Tokens(self.table, lambda _: Role.CLIENT, Web("tests"), clock=self.clock, unix_clock=self.clock)
+        self.tokens = Tokens(
+            self.table,
+            lambda _: Role.CLIENT,
+            Web("tests"),
+            person_of=lambda client, team, end_user: f"{client} {team} {end_user}",
+            clock=self.clock,
+            unix_clock=self.clock,
+        )
         entry = {"issuer": identity.url, "audience": AUDIENCE, "algorithms": ["ES256"], "leeway_s": 30, **more}
         self.tokens.configure({"company": IssuerSettings.model_validate(entry)})
 
@@ -167,3 +180,101 @@ async def test_a_change_of_an_issuer_verifies_its_tokens_again_with_the_keys_tha
     judged.tokens.configure({"company": before})
     assert judged.holder(token) == "app"
     assert judged.identity.fetches() == 1
+
+
+# An issuer's people: all valid tokens are one client, a claim names the end user, and groups the team.
+
+PEOPLE = {"client": "app", "end_user": "email", "teams": {"groups": {"eng": "platform", "ops": "infra"}}}
+ANN = {"sub": "ann-1", "oid": "o-1", "email": "ann@example.com", "email_verified": True, "groups": ["all", "eng"]}
+
+
+@pytest.fixture
+async def identity() -> AsyncIterator[Identity]:
+    async with Identity() as made:
+        yield made
+
+
+@pytest.mark.parametrize(
+    ("settings", "claims", "found"),
+    [
+        ({}, {}, "app platform ann@example.com"),
+        ({"end_user": "sub"}, {}, "app platform ann-1"),
+        ({"end_user": "oid"}, {"email_verified": False}, "app platform o-1"),
+        ({"end_user": None}, {"email": None}, "app platform None"),
+        ({}, {"groups": ["ops", "eng"]}, "app platform ann@example.com"),  # in the order of the settings
+        ({}, {"groups": "ops"}, "app infra ann@example.com"),
+        ({"team": "guests"}, {"groups": ["all"]}, "app guests ann@example.com"),
+        ({"teams": {}, "team": "guests"}, {"groups": None}, "app guests ann@example.com"),
+        ({"teams": {}, "end_user": None}, {}, "app"),
+        ({}, {"client_id": "brief"}, "app platform ann@example.com"),  # which client a token names does not matter
+        ({}, {"email_verified": False}, "`email` is not verified"),
+        ({}, {"email_verified": "true"}, "`email` is not verified"),
+        ({}, {"email_verified": None}, "`email` is not verified"),
+        ({}, {"email": None}, "has no `email`"),
+        ({"end_user": "oid"}, {"oid": ""}, "has no `oid`"),
+        ({}, {"groups": ["all"]}, "no group that may use this gateway"),
+        ({}, {"groups": None}, "no group that may use this gateway"),
+        ({"requires": {"hd": "example.com"}}, {"hd": "example.org"}, "`hd` lacks"),
+        ({"requires": {"hd": "example.com"}}, {"hd": "example.com"}, "app platform ann@example.com"),
+        ({"deny": ["ann-1"]}, {}, "is denied"),
+        ({}, {"aud": "https://another.example.com"}, "`aud` is not this gateway"),
+        ({}, {"aud": ["https://another.example.com", AUDIENCE]}, "app platform ann@example.com"),
+        ({}, {"nbf": NOW.timestamp() + 31}, "not valid yet"),
+        ({}, {"exp": NOW.timestamp() - 31}, "expired"),
+        ({}, {"exp": None}, "no `exp`"),
+        ({}, {"iss": "https://another.example.com"}, "`iss` is not an issuer"),
+    ],
+)
+async def test_a_valid_token_is_one_of_a_clients_people(
+    identity: Identity, settings: dict[str, Any], claims: dict[str, Any], found: str
+) -> None:
+    judged = Judged(identity, {"app": ClientSettings()}, **{**PEOPLE, **settings})
+    await judged.issuer.start_fetch()
+    said = {name: each for name, each in {**ANN, **claims}.items() if each is not None}
+    token = judged.token(**said) if claims.get("exp", 0) is not None else _without_end(judged, said)
+    try:
+        assert judged.holder(token) == found
+        assert judged.holder(token) is judged.holder(token)
+    except (WrongKey, KeyExpired) as error:
+        if found not in error.message:
+            raise
+    finally:
+        await judged.tokens.close()
+
+
+def _without_end(judged: Judged, claims: dict[str, Any]) -> str:
+    usual = {name: each for name, each in {**judged.identity.usual(), **claims}.items() if name != "exp"}
+    return signed(EC_KEY, "curve", usual, {"typ": "at+jwt"})
+
+
+async def test_forged_tokens_are_nobody_of_a_company(identity: Identity) -> None:
+    """RFC 8725: no algorithm, a symmetric one with the public key, another key of its own, a key that it brings."""
+    judged = Judged(identity, {"app": ClientSettings()}, **PEOPLE)
+    await judged.issuer.start_fetch()
+    claims = {**identity.usual(), **ANN, "exp": NOW.timestamp() + 600}
+    public = EC_KEY.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+    jwk = public_jwk(OTHER_KEY, "curve")
+
+    def encoded(header: dict[str, Any], signature: bytes | None = None) -> str:
+        parts = [urlsafe_b64encode(msgspec.json.encode(each)).rstrip(b"=") for each in (header, claims)]
+        signed_part = b".".join(parts)
+        made = hmac.digest(public, signed_part, "sha256") if signature is None else signature
+        return b".".join([signed_part, urlsafe_b64encode(made).rstrip(b"=")]).decode()
+
+    forged = {
+        "none": encoded({"alg": "none", "typ": "at+jwt", "kid": "curve"}, b""),
+        "None": encoded({"alg": "None", "typ": "at+jwt", "kid": "curve"}, b""),
+        "HS256 with the public key": encoded({"alg": "HS256", "typ": "at+jwt", "kid": "curve"}),
+        "ES256 by name, HMAC by nature": encoded({"alg": "ES256", "typ": "at+jwt", "kid": "curve"}),
+        "ES256 of zeros": encoded({"alg": "ES256", "typ": "at+jwt", "kid": "curve"}, b"\0" * 64),
+        "another key under its id": signed(OTHER_KEY, "curve", claims, {"typ": "at+jwt"}),
+        "a key that it brings": signed(OTHER_KEY, "curve", claims, {"typ": "at+jwt", "jwk": jwk}),
+        "another issuer's id of a key": signed(OTHER_KEY, "foreign", claims, {"typ": "at+jwt"}),
+        "an ID token": signed(EC_KEY, "curve", {**claims, "nonce": "n"}, {"typ": "JWT"}),
+        "a token of a logout": signed(EC_KEY, "curve", {**claims, "events": {}}, {"typ": "logout+jwt"}),
+    }
+    for name, token in forged.items():
+        with pytest.raises((WrongKey, SignerUnknown)):
+            pytest.fail(f"{name}: {judged.holder(token)}")
+    assert judged.holder(signed(EC_KEY, "curve", claims, {"typ": "at+jwt"})) == "app platform ann@example.com"
+    await judged.tokens.close()

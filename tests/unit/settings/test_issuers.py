@@ -82,3 +82,43 @@ def test_what_verifies_tokens_must_be_installed(problems: Problems, monkeypatch:
     monkeypatch.setitem(sys.modules, "jwt", None)  # as if it were not installed
     [problem] = problems(issuers(COMPANY))
     assert how_to_install("oidc") in problem
+
+
+PEOPLE = f"{COMPANY}, client: app, end_user: sub, teams: {{ groups: {{ eng: platform }} }}, team: platform"
+WITH_TEAMS = "teams: { platform: { end_users: {} } }\npage: { signing_key: '" + "k" * 32 + "' }\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (f"{COMPANY}, client: ap", "client: there is no client 'ap'; did you mean 'app'?"),
+        (f"{COMPANY}, client: ops", "client: is of role admin: whoever signs in would be that"),
+        (f"{COMPANY}, client: app, clients: {{ build: app }}", "clients: and client contradict"),
+        (f"{COMPANY}, end_user: sub", "end_user: needs client"),
+        (f"{COMPANY}, team: platform", "team: needs client"),
+        (f"{COMPANY}, teams: {{ groups: {{ eng: platform }} }}", "teams: needs client"),
+        (f"{COMPANY}, client: app, end_user: name", "end_user: must be"),
+        (f"{COMPANY}, client: app, teams: {{ groups: {{ eng: platfrom }} }}", "teams.groups.eng: there is no team"),
+        (f"{COMPANY}, client: app, team: nope", "team: there is no team 'nope'"),
+        (
+            "issuer: https://accounts.google.com, audience: gateway, client: app",
+            "requires: must name your company's `hd`",
+        ),
+        (
+            "issuer: https://login.microsoftonline.com/common/v2.0, audience: gateway, client: app",
+            "requires: must name your company's `tid`",
+        ),
+    ],
+)
+def test_who_would_let_strangers_in_or_names_nobody_is_told(problems: Problems, text: str, said: str) -> None:
+    [problem] = problems(issuers(text) + WITH_TEAMS)
+    assert said in problem
+
+
+def test_people_of_a_company_need_no_more_than_this(loaded: Callable[..., Settings], problems: Problems) -> None:
+    issuer = loaded(issuers(PEOPLE) + WITH_TEAMS).issuers["company"]
+    assert (issuer.client, issuer.end_user, issuer.teams) == ("app", "sub", {"groups": {"eng": "platform"}})
+    google = "issuer: https://accounts.google.com, audience: gateway, client: app, requires: { hd: example.com }"
+    assert loaded(issuers(google)).issuers["company"].requires == {"hd": "example.com"}
+    [problem] = problems(issuers(f"{COMPANY}, client: app, end_user: sub"))
+    assert "end_user: needs end_users" in problem

@@ -400,3 +400,28 @@ async def test_a_plain_key_with_two_dots_stays_one(serve: Serve, issuer: Identit
     monkeypatch.setitem(KEYS, "plain", "a.plain.key")
     async with serve(config=trusting(issuer)) as running:
         assert await asked(running, "a.plain.key") == 200
+
+
+async def test_a_companys_people_are_one_client_with_limits_of_their_own_and_of_their_team(
+    serve: Serve, issuer: Identity
+) -> None:
+    config = trusting(issuer, client="app", end_user="sub", teams={"groups": {"eng": "platform", "ops": "infra"}})
+    config["teams"] = {"platform": {"end_users": {"rpm": 2}}, "infra": {"rpm": 1}}
+    config["page"] = {"signing_key": "k" * 32}
+    async with serve(config=config) as running:
+        ann, bob, eve = (
+            issuer.token(sub=name, groups=[group]) for name, group in (("ann", "eng"), ("bob", "eng"), ("eve", "ops"))
+        )
+        named = {"user": "somebody-else"}  # by a request: it changes nothing
+        answers = []
+        for token in (ann, ann, ann, bob, eve, eve):
+            async with running.chat(bearer(token), **named) as response:
+                answers.append((response.status, (await response.json()).get("error", {}).get("message", "")[:24]))
+        assert [status for status, _ in answers] == [200, 200, 429, 200, 200, 429]
+        assert (answers[2][1], answers[5][1]) == ("this end user has reache", "the team 'infra' has rea")
+        calls = await running.rows("select client, tags from calls where status_code = 200")
+        tags = [json.loads(each["tags"]) for each in calls]
+        assert {each["client"] for each in calls} == {"app"}
+        assert sorted(each["team"] for each in tags) == ["infra", "platform", "platform", "platform"]
+        assert len({each.get("end_user") for each in tags if each["team"] == "platform"}) == 2
+        assert await asked(running, issuer.token(sub="mallory", groups=["all"])) == 401
