@@ -59,7 +59,7 @@ def unknown_names(
     providers: Collection[str],
     teams: Collection[str],
 ) -> Iterator[Complaint]:
-    """Yield a complaint for each model, provider and team that the client at ``place`` names and nobody configured."""
+    """Yield a complaint for each model, provider and team of the client at ``place`` that is not configured."""
     for field, named, known in (
         ("models", client.models or (), models),
         ("only", client.only or (), providers),
