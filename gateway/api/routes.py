@@ -19,7 +19,7 @@ from gateway.api.bodies import DRAINED_S, answer_first, withhold_continue
 from gateway.api.context import CONTEXT, Context, Phase
 from gateway.api.counting import counting
 from gateway.api.endpoint import Endpoint
-from gateway.api.endpoints import ENDPOINTS
+from gateway.api.endpoints import DOOR_ENDPOINTS, DOORS_BEGIN, ENDPOINTS
 from gateway.api.handler import LAST_WORD_S, answering
 from gateway.api.json_body import JSON
 from gateway.api.models import dialect_of, get_model, list_models
@@ -211,8 +211,12 @@ ROUTES = (
     _get("/v1beta/models", list_models),
     _get("/v1beta/models/{id:.+}", get_model),
 )
+# Clients of Claude at Vertex AI.
+_DOORS: Mapping[str, Handler] = {path: _handler(api) for api in DOOR_ENDPOINTS for path in api.paths}
+
 # Other names of some of those; /openapi.json has each once.
 ALIASES = (
+    *(_post(path, handler) for path, handler in _DOORS.items()),
     *(_post(path, handler) for path, handler in _GROQS_HANDLERS.items()),
     _get(f"{_GROQS}/v1/models", list_models),
     _get(f"{_GROQS}/v1/models/{{id:.+}}", get_model),
@@ -371,13 +375,17 @@ def _dialect(request: web.Request) -> Dialect:
 
 
 def _dialect_of(path: str) -> Dialect:
+    if path.startswith(DOORS_BEGIN):
+        return DOOR_ENDPOINTS[0].dialect
     return next((dialect for dialect, endpoint in ENDPOINTS.items() if path.startswith(endpoint.prefix)), PIVOT)
 
 
 # The paths of calls that take JSON, with the dialect of their errors.
-CALLS: Mapping[str, Dialect] = {
-    path: _dialect_of(path) for api in APIS if api.relayed is None or JSON in api.relayed.takes for path in api.paths
-} | dict.fromkeys(_GROQS_HANDLERS, PIVOT)
+CALLS: Mapping[str, Dialect] = (
+    {path: _dialect_of(path) for api in APIS if api.relayed is None or JSON in api.relayed.takes for path in api.paths}
+    | dict.fromkeys(_GROQS_HANDLERS, PIVOT)
+    | dict.fromkeys(_DOORS, DOOR_ENDPOINTS[0].dialect)
+)
 
 
 def dialect_of_call(path: str, fields: Mapping[str, str]) -> Dialect:
