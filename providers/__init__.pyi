@@ -27,8 +27,6 @@ from .bodies.surrogates import HalfCharacters as HalfCharacters
 from .exchange.betas import is_demanded as is_demanded
 from .exchange.betas import quotable as quotable
 from .exchange.forms import concerns as concerns
-from .exchange.forms import taught as taught
-from .exchange.forms import why_of as why_of
 from .exchange.http_exchange import HttpExchange as HttpExchange
 from .exchange.http_exchange import TranslatedExchange as TranslatedExchange
 from .exchange.interface import Apart as Apart
@@ -49,6 +47,8 @@ from .exchange.multipart import read_form as read_form
 from .exchange.quotes import VendorsWords as VendorsWords
 from .exchange.quotes import mark as mark
 from .exchange.sizes import amount as amount
+from .exchange.trying import taught as taught
+from .exchange.trying import why_of as why_of
 from .http.sendings import MOST_OF_CALL as MOST_OF_CALL
 from .http.sendings import OfCall as OfCall
 from .http.sendings import SendCount as SendCount

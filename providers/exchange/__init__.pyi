@@ -5,13 +5,6 @@ from .forms import Asked as Asked
 from .forms import Fields as Fields
 from .forms import Sent as Sent
 from .forms import adapted as adapted
-from .forms import answered as answered
-from .forms import known_of as known_of
-from .forms import learn as learn
-from .forms import may_teach as may_teach
-from .forms import refused as refused
-from .forms import taken as taken
-from .forms import taught as taught
 from .forms import with_strict as with_strict
 from .http_exchange import HttpExchange as HttpExchange
 from .http_exchange import HttpRest as HttpRest
@@ -31,3 +24,10 @@ from .interface import connect as connect
 from .multipart import Steps as Steps
 from .quotes import VendorsWords as VendorsWords
 from .quotes import mark as mark
+from .trying import answered as answered
+from .trying import known_of as known_of
+from .trying import learn as learn
+from .trying import may_teach as may_teach
+from .trying import refused as refused
+from .trying import taken as taken
+from .trying import taught as taught

@@ -15,9 +15,8 @@ Who may lose what:
 
 import hashlib
 import re
-from collections.abc import Awaitable, Callable, Iterable, Mapping
-from http import HTTPStatus
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -25,36 +24,23 @@ from providers.bodies import raw_json
 from providers.dialects import DIALECTS, PIVOT, Malformed, RequestFormat
 from providers.exchange import betas, members
 from providers.exchange.interface import Request
-from providers.exchange.quotes import VendorsWords, mark
+from providers.exchange.prefill import begun, told_to_go_on
 from providers.exchange.sizes import amount
 from providers.refusals import (
-    LONGEST_NAME,
     NOTHING,
     UNREADABLE,
     Betas,
-    ErrorKind,
     Fact,
     Facts,
     Kind,
-    Lacking,
-    Learnt,
     Reading,
     Refused,
-    UpstreamError,
     held,
-    is_within_answer,
-    lacking,
-    mentions,
-    read,
-    refuses_to_stream,
     room_beside,
 )
 from providers.vendors import DEFAULTS, DEVELOPER, Demand, Quirks, demand_of, may_go, runs_among, runs_there
 
-MOST_FORMS = 6  # that are tried after the usual one, each as the last refusal was about another field
 _LARGEST_OBJECT = 64 * 1024  # bytes of a field in which names are looked for
-_REFUSING = frozenset({500, 501})  # statuses with which some servers refuse what others refuse with 400
-_OF_THE_API = frozenset({Lacking.MODEL, Lacking.TOOLS})  # in another, it loses nothing
 _NONE = (b"null",)
 # What changes which answer is meant, where it is kept, or who may see it.
 _KEPT = frozenset(
@@ -88,7 +74,6 @@ _PRIVATE = frozenset({"client_metadata", "labels", "metadata", "prompt_cache_key
 _SHORT = re.compile(r'"[\w.-]{1,40}"|[\d.eE+-]{1,24}|true|false|null', re.ASCII)
 _HUMP = re.compile(r"(?<=[a-z0-9])[A-Z]")
 
-_T = TypeVar("_T")
 Fields = Mapping[str, msgspec.Raw]
 _objects = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
@@ -165,7 +150,8 @@ def _adapt(said: dict[str, msgspec.Raw], fact: Fact, asked: Asked) -> tuple[dict
     if fact.kind is Kind.LIMIT:
         return _within_limit(said, fact, asked)
     if fact.kind is Kind.PREFILL:
-        return _told_to_go_on(said, asked)
+        is_operators = asked.formats.prompt in asked.request.extra_body
+        return (said, []) if is_operators else told_to_go_on(said, asked.formats)
     lost, named = False, fact.field.removeprefix(members.EVERYWHERE)
     if (without := asked.formats.of_tools.get(fact.field)) is not None:
         said, lost = _without_in_tools(said, without, asked)
@@ -176,8 +162,6 @@ def _adapt(said: dict[str, msgspec.Raw], fact: Fact, asked: Asked) -> tuple[dict
         said, lost = _without_members(said, fact, asked)
     return said, [named] if lost else []
 
-
-_COMMON = frozenset({"index", "name", "phase", "response", "scope", "ttl"})  # words of any refusal
 
 _NOT_THINKING: Mapping[str, Any] = {"thinking": {"type": "disabled"}, "enable_thinking": False}
 
@@ -192,45 +176,6 @@ def _without_thinking(
         return fields, []
     calm = formats.without_thinking(fields, off)
     return dict(calm.fields), [loss.field for loss in calm.losses]
-
-
-_GO_ON: Mapping[str, Any] = {
-    "role": "user",
-    "content": "Go on with your last message exactly where it ends. Repeat nothing of it, and write only what follows.",
-}
-
-
-class _Turn(msgspec.Struct):
-    role: str
-    content: Any = None
-    tool_calls: Any = None
-
-
-_turns = msgspec.json.Decoder(list[msgspec.Raw])
-_turn = msgspec.json.Decoder(_Turn)
-
-
-def _told_to_go_on(fields: dict[str, msgspec.Raw], asked: Asked) -> tuple[dict[str, msgspec.Raw], list[str]]:
-    """Return a request whose user asks for the rest of the answer that it begins, and where that beginning is."""
-    prompt = asked.formats.prompt
-    if prompt in asked.request.extra_body or (turns := _begun(fields, asked.formats)) is None:
-        return fields, []
-    return {**fields, prompt: raw_json([*turns, _GO_ON])}, [f"{prompt}[{len(turns) - 1}]"]
-
-
-def _begun(fields: Fields, formats: RequestFormat) -> list[msgspec.Raw] | None:
-    """Return the turns of a request that ends with the beginning of its answer; None: it does not."""
-    if formats.prompt != PIVOT.requests.prompt:
-        return None
-    try:
-        turns = _turns.decode(fields.get(formats.prompt, b"[]"))
-        last = _turn.decode(turns[-1])
-    except (*UNREADABLE, IndexError):
-        return None
-    content = last.content
-    ends = content[-1] if isinstance(content, list) and content else {"type": "text"} if content else {}
-    is_text = isinstance(ends, dict) and ends.get("type") == "text"
-    return turns if last.role == "assistant" and is_text and not last.tool_calls else None
 
 
 def _forces(fields: Fields, formats: RequestFormat) -> bool:
@@ -298,54 +243,6 @@ def with_strict(quirks: Quirks, facts: Facts) -> Quirks:
     return msgspec.structs.replace(quirks, history=history)
 
 
-def may_teach(refusal: UpstreamError, request: Request) -> bool:
-    """Whether a refusal may be about the form of its request, and not about the API or streaming it for a race."""
-    mark(refusal, _own(request))
-    if lacking(refusal) in _OF_THE_API or (request.takes_whole and refuses_to_stream(refusal)):
-        return False
-    if refusal.status == HTTPStatus.OK:
-        return is_within_answer(refusal)
-    return refusal.kind is ErrorKind.BAD_REQUEST or (
-        refusal.kind is ErrorKind.SERVER_ERROR and refusal.status in _REFUSING
-    )
-
-
-def _own(request: Request) -> VendorsWords:
-    return VendorsWords(request.fields, texts=betas.quotable(request.headers))
-
-
-def answered(learnt: Learnt, request: Request, facts: Facts, sent: Sent) -> None:
-    """Note that a form to which ``facts`` led was answered, and what it lacked."""
-    _note_sent(request, sent)
-    wrong = [fact for fact in facts if fact.kind is Kind.BETA and _is_demanded(fact, request)]
-    learnt.forget(request.model, wrong, request.client)
-    if learnt.supposed:
-        learnt.confirm(request.model, tuple(fact for fact in facts if fact not in request.taught), request.client)
-
-
-def _is_demanded(fact: Fact, request: Request) -> bool:
-    return betas.is_demanded(fact.field, fact.value, request.fields, request.headers)
-
-
-def _note_sent(request: Request, sent: Sent) -> None:
-    request.sendings.left_out, request.sendings.most = sent.told, sent.most
-
-
-def known_of(learnt: Learnt, request: Request) -> Facts:
-    """Return what is known of the model of ``request``, and what was taught by the answers to it."""
-    facts = learnt.of(request.model, request.client)
-    return facts if not request.taught else (*facts, *(fact for fact in request.taught if fact not in facts))
-
-
-def taught(upstream: object, request: Request, error: UpstreamError) -> Facts:
-    """Return what an ``error`` within an answer to ``request``, before anything of it, teaches of ``upstream``.
-
-    The request is to be sent again with these facts; nothing: it says nothing, or the upstream has no other form.
-    """
-    learn: Callable[[Request, UpstreamError], Facts] | None = getattr(upstream, "learn", None)
-    return NOTHING if learn is None else learn(request, error)
-
-
 def concerns(fact: Fact, fields: Fields, dialect: str, prompt_tokens: int, *, tools: bool) -> bool:
     """Whether a request of these ``fields`` may meet the refusal that ``fact`` is of. Its prompt is not decoded.
 
@@ -367,172 +264,9 @@ def concerns(fact: Fact, fields: Fields, dialect: str, prompt_tokens: int, *, to
     return not fact.value or value.decode(errors="replace") == fact.value
 
 
-def learn(learnt: Learnt, asked: Asked, error: UpstreamError, say: Callable[[Facts], Sent]) -> Facts:
-    """Return what an ``error`` within an answer teaches, as ``refused`` does after a status.
-
-    It is remembered when the next answer has begun: this provider's status says nothing.
-    """
-    request = asked.request
-    mark(error, _own(request))
-    if not is_within_answer(error) or lacking(error) in _OF_THE_API:
-        return NOTHING
-    known = known_of(learnt, request)
-    sent = say(known)
-    found = tuple(fact for fact in understood(read(error), sent.fields, asked, sent.headers) if fact not in known)
-    if say((*known, *found)).is_as(sent):
-        wrong = [fact for fact in known if fact.dialect and mentions(error, _names(fact))]
-        learnt.forget(request.model, wrong, request.client)
-        return NOTHING
-    _suppose(learnt, request, found, error)
-    return found
-
-
-class Tried(msgspec.Struct, eq=False):
-    """The forms in which one request was sent, while it is asked again."""
-
-    known: Facts  # that were known before
-    facts: Facts  # these, and what the refusals have taught
-    first: UpstreamError  # as it was
-    last: str = ""  # why it was refused last, for the log and the page
-    forms: int = 0  # after the first one
-    is_of_must: bool = False  # whether it was refused for what it may not lose
-
-    @property
-    def new(self) -> Facts:
-        """What the refusals have taught."""
-        return self.facts[len(self.known) :]
-
-
-async def taken(
-    learnt: Learnt, asked: Asked, *, say: Callable[[Facts], Sent], ask: Callable[[Sent], Awaitable[_T]]
-) -> _T:
-    """Return the answer to a request in the form that its model is known to take, or of which its refusals told.
-
-    ``say`` makes a form and ``ask`` sends it, once.
-
-    Raises:
-        UpstreamError: a refusal, as of ``refused``; or an error that is not about the form.
-
-    """
-    request, tried = asked.request, tried_of(learnt, asked.request)
-    facts = known_of(learnt, request) if tried is None else tried.facts
-    sent = say(facts)
-    try:
-        answer = await ask(sent)
-    except UpstreamError as error:
-        if tried is None and not may_teach(error, request):
-            raise
-        refusal = error.without_frames()
-    else:
-        if tried is not None:
-            _has_led_to_answer(learnt, request, tried, sent)
-        elif facts:
-            answered(learnt, request, facts, sent)
-        return answer
-    raise refused(refusal, learnt, asked, sent, say=say, tried=tried)
-
-
-def tried_of(learnt: Learnt, request: Request) -> Tried | None:
-    """Return the forms in which a request was refused before; None: it is sent for the first time."""
-    kept = request.sendings.tried
-    return None if kept is None else kept.get(learnt)
-
-
-def _has_led_to_answer(learnt: Learnt, request: Request, tried: Tried, sent: Sent) -> None:
-    """Remember what has led to a form that was answered."""
-    request.sendings.trying(learnt, None)
-    for fact in tried.new:
-        learnt.note(request.model, fact, client=request.client, why=tried.last)
-    _note_sent(request, sent)
-
-
-def _is_to_be_kept(fields: Fields) -> bool:
+def is_to_be_kept(fields: Fields) -> bool:
     """Whether the answer is to be kept at the provider. A refusal has run no tool, and so is no reason to ask once."""
     return any(bytes(fields.get(name, b"")).strip() == b"true" for name in ("store", "background"))
-
-
-def refused(
-    refusal: UpstreamError,
-    learnt: Learnt,
-    asked: Asked,
-    sent: Sent,
-    *,
-    say: Callable[[Facts], Sent],
-    tried: Tried | None = None,
-) -> UpstreamError:
-    """Return the error of a request that was refused in the form that was ``sent``.
-
-    It tells whether there is another form in which the same request is sent once more, as ``sendings`` keeps then: one
-    for what its model was known to refuse and this refusal adds to that. What it adds is supposed, also where it is not
-    sent again. If there is none, it is this refusal, or the first one of the request, where the others were about
-    what was changed for it.
-    """
-    request, sendings, client = asked.request, asked.request.sendings, asked.request.client
-    if tried is None:
-        known = known_of(learnt, request)
-        tried = Tried(known, known, refusal.again(refusal.kind))  # whoever asks again changes this one
-    if may_teach(refusal, request):
-        found = understood(read(refusal), sent.fields, asked, sent.headers)
-        facts = _with(found, tried.facts, tried.known)
-        learnt.forget(request.model, [fact for fact in tried.new if fact not in facts], client)  # now unsure
-        is_other = not say(facts).is_as(sent)
-        tried.facts, tried.last = facts, why_of(refusal)
-        tried.is_of_must = tried.is_of_must or any(fact.kind is Kind.BETA for fact in found)
-        if is_other and tried.forms < MOST_FORMS:
-            _suppose(learnt, request, tried.new, refusal)
-            is_once = request.once and _is_to_be_kept(request.fields)  # then the next one is sent so
-            if not is_once and sendings.may_be_repeated(refusal, "another form was not sent"):
-                tried.forms += 1
-                refusal.has_another_form = True
-                sendings.trying(learnt, tried)
-                return refusal
-        sendings.trying(learnt, None)  # else another key may take this form
-    wrong = [fact for fact in tried.known if fact.dialect and mentions(refusal, _names(fact))]
-    learnt.forget(request.model, wrong, client)
-    _note_musts(learnt, request, tried.new, refusal)
-    # The last refusal is about the request in a form that lacks only what the first ones were about; unless what was
-    # changed is the matter of it.
-    if refusal.kind is tried.first.kind:
-        changed = [fact for fact in tried.new if mentions(refusal, _names(fact))]
-        unchanged = [fact for fact in tried.new if _names(fact) and fact not in changed]
-        _suppose(learnt, request, unchanged, refusal)
-        if tried.forms:
-            learnt.forget(request.model, [fact for fact in tried.new if fact not in unchanged], client)
-            refusal = tried.first if changed else refusal
-    refusal.is_declined = refusal.is_declined or tried.is_of_must  # another provider may know the beta
-    return refusal
-
-
-def _note_musts(learnt: Learnt, request: Request, found: Facts, refusal: UpstreamError) -> None:
-    """Remember the betas that were refused and may not be left out."""
-    for fact in found:
-        if fact.kind is Kind.BETA:
-            learnt.note(request.model, fact, client=request.client, why=why_of(refusal))
-
-
-def _with(found: Facts, tried: Facts, known: Facts) -> Facts:
-    """Return what is ``tried`` with what a refusal adds to that.
-
-    A vendor that does not name betas has refused some of those that were left after others were left out: whether it
-    takes the others is not known.
-    """
-    if any(fact.field in betas.NAMES for fact in found):
-        new = tried[len(known) :]
-        are_unsure = [fact.field in betas.NAMES and "," in fact.value for fact in new]
-        as_passing = (msgspec.structs.replace(fact, passing=True) for fact in new)
-        new = tuple(other if unsure else fact for fact, other, unsure in zip(new, as_passing, are_unsure, strict=True))
-        tried = (*known, *new)
-    return (*tried, *(fact for fact in found if fact not in tried))
-
-
-def _suppose(learnt: Learnt, request: Request, facts: Iterable[Fact], refusal: UpstreamError) -> None:
-    for fact in facts:
-        learnt.suppose(request.model, fact, client=request.client, why=why_of(refusal))
-
-
-def why_of(refusal: UpstreamError) -> str:
-    """Return the status of a refusal and the provider's names of it, as the log and the page may show them."""
-    return " ".join((str(refusal.status or ""), *refusal.names)).strip()[:LONGEST_NAME]
 
 
 def understood(reading: Reading, fields: Fields, asked: Asked, headers: Mapping[str, str] | None = None) -> Facts:
@@ -545,7 +279,7 @@ def understood(reading: Reading, fields: Fields, asked: Asked, headers: Mapping[
         said = asked.request.headers if headers is None else headers
         if (of_betas := _of_betas(reading.betas, fields, said, asked)) is not None:
             return of_betas
-    if reading.of_prefill and _begun(fields, formats) is not None:
+    if reading.of_prefill and begun(fields, formats) is not None:
         return (Fact(Kind.PREFILL, dialect=api),)
     if reading.of_system and formats.with_history is not None:  # whatever field or value it names
         return (Fact(Kind.HISTORY, dialect=api),)
@@ -790,7 +524,7 @@ def _limit_below(fields: Fields, fact: Fact, asked: Asked) -> int:
     """
     value = bytes(fields.get(fact.field, b""))
     is_lower = value.isdigit() and 0 < int(value) < fact.tokens and fact.field not in asked.request.extra_body
-    if not is_lower or (asked.api != PIVOT.name and (_is_to_be_kept(fields) or _has_hosted(fields, asked.formats))):
+    if not is_lower or (asked.api != PIVOT.name and (is_to_be_kept(fields) or _has_hosted(fields, asked.formats))):
         return 0
     return int(value)
 
@@ -937,14 +671,3 @@ def _list(value: msgspec.Raw) -> list[Any]:
     except UNREADABLE:
         return []
     return [item for item in listed if isinstance(item, str)] if isinstance(listed, list) else []
-
-
-def _names(fact: Fact) -> tuple[str, ...]:
-    """Return the names by which a refusal may be about a fact; none if it is not about a field."""
-    if fact.kind not in {Kind.FIELD, Kind.NAME, Kind.VALUE}:
-        return ()
-    if fact.field in betas.NAMES:
-        return tuple(filter(None, fact.value.split(",")))
-    last = fact.field.rpartition(".")[2]
-    names = (fact.field, "" if last in _COMMON else last, fact.instead if fact.kind is Kind.NAME else "")
-    return tuple(name for name in dict.fromkeys(names) if name)

@@ -58,7 +58,7 @@ LASTS = {
 
 @pytest.mark.parametrize("kind", Kind)
 def test_a_fact_about_a_field_ends_once_that_is_refused_all_the_same(kind: Kind) -> None:
-    assert (kind in ENDS) is not (kind in LASTS), f"say above whether {kind} ends: _names of forms.py decides it"
+    assert (kind in ENDS) is not (kind in LASTS), f"say above whether {kind} ends: _names of trying.py decides it"
     fact = Fact(kind, "verbosity", '"medium"', '"low"', "chat", 9000)
     learnt, sent = Learnt(), Sent(ASKED)
     learnt.note("m", fact)

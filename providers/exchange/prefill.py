@@ -1,0 +1,47 @@
+"""A request that begins its answer, for a model that continues none: its user asks for the rest, behind that."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from providers.bodies import raw_json
+from providers.dialects import PIVOT, Fields, RequestFormat
+from providers.refusals import UNREADABLE
+
+_GO_ON: Mapping[str, Any] = {
+    "role": "user",
+    "content": "Go on with your last message exactly where it ends. Repeat nothing of it, and write only what follows.",
+}
+
+
+class _Turn(msgspec.Struct):
+    role: str
+    content: Any = None
+    tool_calls: Any = None
+
+
+_turns = msgspec.json.Decoder(list[msgspec.Raw])
+_turn = msgspec.json.Decoder(_Turn)
+
+
+def told_to_go_on(fields: dict[str, msgspec.Raw], formats: RequestFormat) -> tuple[dict[str, msgspec.Raw], list[str]]:
+    """Return a request whose user asks for the rest of the answer that it begins, and where that beginning is."""
+    if (turns := begun(fields, formats)) is None:
+        return fields, []
+    return {**fields, formats.prompt: raw_json([*turns, _GO_ON])}, [f"{formats.prompt}[{len(turns) - 1}]"]
+
+
+def begun(fields: Fields, formats: RequestFormat) -> list[msgspec.Raw] | None:
+    """Return the turns of a request that ends with the beginning of its answer; None: it does not."""
+    if formats.prompt != PIVOT.requests.prompt:
+        return None
+    try:
+        turns = _turns.decode(fields.get(formats.prompt, b"[]"))
+        last = _turn.decode(turns[-1])
+    except (*UNREADABLE, IndexError):
+        return None
+    content = last.content
+    ends = content[-1] if isinstance(content, list) and content else {"type": "text"} if content else {}
+    is_text = isinstance(ends, dict) and ends.get("type") == "text"
+    return turns if last.role == "assistant" and is_text and not last.tool_calls else None

@@ -1,0 +1,259 @@
+"""Sending a request in one form after the other, one at a time: what its refusals teach is remembered, and used.
+
+``forms.py`` has what a form is, and what a refusal is about.
+"""
+
+from collections.abc import Awaitable, Callable, Iterable
+from http import HTTPStatus
+from typing import TypeVar
+
+import msgspec
+
+from providers.exchange import betas
+from providers.exchange.forms import Asked, Sent, is_to_be_kept, understood
+from providers.exchange.interface import Request
+from providers.exchange.quotes import VendorsWords, mark
+from providers.refusals import (
+    LONGEST_NAME,
+    NOTHING,
+    ErrorKind,
+    Fact,
+    Facts,
+    Kind,
+    Lacking,
+    Learnt,
+    UpstreamError,
+    is_within_answer,
+    lacking,
+    mentions,
+    read,
+    refuses_to_stream,
+)
+
+_T = TypeVar("_T")
+MOST_FORMS = 6  # that are tried after the usual one, each as the last refusal was about another field
+_REFUSING = frozenset({500, 501})  # statuses with which some servers refuse what others refuse with 400
+_OF_THE_API = frozenset({Lacking.MODEL, Lacking.TOOLS})  # in another, it loses nothing
+_COMMON = frozenset({"index", "name", "phase", "response", "scope", "ttl"})  # words of any refusal
+
+
+class Tried(msgspec.Struct, eq=False):
+    """The forms in which one request was sent, while it is asked again."""
+
+    known: Facts  # that were known before
+    facts: Facts  # these, and what the refusals have taught
+    first: UpstreamError  # as it was
+    last: str = ""  # why it was refused last, for the log and the page
+    forms: int = 0  # after the first one
+    is_of_must: bool = False  # whether it was refused for what it may not lose
+
+    @property
+    def new(self) -> Facts:
+        """What the refusals have taught."""
+        return self.facts[len(self.known) :]
+
+
+def may_teach(refusal: UpstreamError, request: Request) -> bool:
+    """Whether a refusal may be about the form of its request, and not about the API or streaming it for a race."""
+    mark(refusal, _own(request))
+    if lacking(refusal) in _OF_THE_API or (request.takes_whole and refuses_to_stream(refusal)):
+        return False
+    if refusal.status == HTTPStatus.OK:
+        return is_within_answer(refusal)
+    return refusal.kind is ErrorKind.BAD_REQUEST or (
+        refusal.kind is ErrorKind.SERVER_ERROR and refusal.status in _REFUSING
+    )
+
+
+async def taken(
+    learnt: Learnt, asked: Asked, *, say: Callable[[Facts], Sent], ask: Callable[[Sent], Awaitable[_T]]
+) -> _T:
+    """Return the answer to a request in the form that its model is known to take, or of which its refusals told.
+
+    ``say`` makes a form and ``ask`` sends it, once.
+
+    Raises:
+        UpstreamError: a refusal, as of ``refused``; or an error that is not about the form.
+
+    """
+    request, tried = asked.request, tried_of(learnt, asked.request)
+    facts = known_of(learnt, request) if tried is None else tried.facts
+    sent = say(facts)
+    try:
+        answer = await ask(sent)
+    except UpstreamError as error:
+        if tried is None and not may_teach(error, request):
+            raise
+        refusal = error.without_frames()
+    else:
+        if tried is not None:
+            _has_led_to_answer(learnt, request, tried, sent)
+        elif facts:
+            answered(learnt, request, facts, sent)
+        return answer
+    raise refused(refusal, learnt, asked, sent, say=say, tried=tried)
+
+
+def tried_of(learnt: Learnt, request: Request) -> Tried | None:
+    """Return the forms in which a request was refused before; None: it is sent for the first time."""
+    kept = request.sendings.tried
+    return None if kept is None else kept.get(learnt)
+
+
+def _has_led_to_answer(learnt: Learnt, request: Request, tried: Tried, sent: Sent) -> None:
+    """Remember what has led to a form that was answered."""
+    request.sendings.trying(learnt, None)
+    for fact in tried.new:
+        learnt.note(request.model, fact, client=request.client, why=tried.last)
+    _note_sent(request, sent)
+
+
+def refused(
+    refusal: UpstreamError,
+    learnt: Learnt,
+    asked: Asked,
+    sent: Sent,
+    *,
+    say: Callable[[Facts], Sent],
+    tried: Tried | None = None,
+) -> UpstreamError:
+    """Return the error of a request that was refused in the form that was ``sent``.
+
+    It tells whether there is another form in which the same request is sent once more, as ``sendings`` keeps then: one
+    for what its model was known to refuse and this refusal adds to that. What it adds is supposed, also where it is not
+    sent again. If there is none, it is this refusal, or the first one of the request, where the others were about
+    what was changed for it.
+    """
+    request, sendings, client = asked.request, asked.request.sendings, asked.request.client
+    if tried is None:
+        known = known_of(learnt, request)
+        tried = Tried(known, known, refusal.again(refusal.kind))  # whoever asks again changes this one
+    if may_teach(refusal, request):
+        found = understood(read(refusal), sent.fields, asked, sent.headers)
+        facts = _with(found, tried.facts, tried.known)
+        learnt.forget(request.model, [fact for fact in tried.new if fact not in facts], client)  # now unsure
+        is_other = not say(facts).is_as(sent)
+        tried.facts, tried.last = facts, why_of(refusal)
+        tried.is_of_must = tried.is_of_must or any(fact.kind is Kind.BETA for fact in found)
+        if is_other and tried.forms < MOST_FORMS:
+            _suppose(learnt, request, tried.new, refusal)
+            is_once = request.once and is_to_be_kept(request.fields)  # then the next one is sent so
+            if not is_once and sendings.may_be_repeated(refusal, "another form was not sent"):
+                tried.forms += 1
+                refusal.has_another_form = True
+                sendings.trying(learnt, tried)
+                return refusal
+        sendings.trying(learnt, None)  # else another key may take this form
+    wrong = [fact for fact in tried.known if fact.dialect and mentions(refusal, _names(fact))]
+    learnt.forget(request.model, wrong, client)
+    _note_musts(learnt, request, tried.new, refusal)
+    # The last refusal is about the request in a form that lacks only what the first ones were about; unless what was
+    # changed is the matter of it.
+    if refusal.kind is tried.first.kind:
+        changed = [fact for fact in tried.new if mentions(refusal, _names(fact))]
+        unchanged = [fact for fact in tried.new if _names(fact) and fact not in changed]
+        _suppose(learnt, request, unchanged, refusal)
+        if tried.forms:
+            learnt.forget(request.model, [fact for fact in tried.new if fact not in unchanged], client)
+            refusal = tried.first if changed else refusal
+    refusal.is_declined = refusal.is_declined or tried.is_of_must  # another provider may know the beta
+    return refusal
+
+
+def _note_musts(learnt: Learnt, request: Request, found: Facts, refusal: UpstreamError) -> None:
+    """Remember the betas that were refused and may not be left out."""
+    for fact in found:
+        if fact.kind is Kind.BETA:
+            learnt.note(request.model, fact, client=request.client, why=why_of(refusal))
+
+
+def _with(found: Facts, tried: Facts, known: Facts) -> Facts:
+    """Return what is ``tried`` with what a refusal adds to that.
+
+    A vendor that does not name betas has refused some of those that were left after others were left out: whether it
+    takes the others is not known.
+    """
+    if any(fact.field in betas.NAMES for fact in found):
+        new = tried[len(known) :]
+        are_unsure = [fact.field in betas.NAMES and "," in fact.value for fact in new]
+        as_passing = (msgspec.structs.replace(fact, passing=True) for fact in new)
+        new = tuple(other if unsure else fact for fact, other, unsure in zip(new, as_passing, are_unsure, strict=True))
+        tried = (*known, *new)
+    return (*tried, *(fact for fact in found if fact not in tried))
+
+
+def _suppose(learnt: Learnt, request: Request, facts: Iterable[Fact], refusal: UpstreamError) -> None:
+    for fact in facts:
+        learnt.suppose(request.model, fact, client=request.client, why=why_of(refusal))
+
+
+def answered(learnt: Learnt, request: Request, facts: Facts, sent: Sent) -> None:
+    """Note that a form to which ``facts`` led was answered, and what it lacked."""
+    _note_sent(request, sent)
+    wrong = [fact for fact in facts if fact.kind is Kind.BETA and _is_demanded(fact, request)]
+    learnt.forget(request.model, wrong, request.client)
+    if learnt.supposed:
+        learnt.confirm(request.model, tuple(fact for fact in facts if fact not in request.taught), request.client)
+
+
+def _is_demanded(fact: Fact, request: Request) -> bool:
+    return betas.is_demanded(fact.field, fact.value, request.fields, request.headers)
+
+
+def _note_sent(request: Request, sent: Sent) -> None:
+    request.sendings.left_out, request.sendings.most = sent.told, sent.most
+
+
+def known_of(learnt: Learnt, request: Request) -> Facts:
+    """Return what is known of the model of ``request``, and what was taught by the answers to it."""
+    facts = learnt.of(request.model, request.client)
+    return facts if not request.taught else (*facts, *(fact for fact in request.taught if fact not in facts))
+
+
+def taught(upstream: object, request: Request, error: UpstreamError) -> Facts:
+    """Return what an ``error`` within an answer to ``request``, before anything of it, teaches of ``upstream``.
+
+    The request is to be sent again with these facts; nothing: it says nothing, or the upstream has no other form.
+    """
+    learn: Callable[[Request, UpstreamError], Facts] | None = getattr(upstream, "learn", None)
+    return NOTHING if learn is None else learn(request, error)
+
+
+def learn(learnt: Learnt, asked: Asked, error: UpstreamError, say: Callable[[Facts], Sent]) -> Facts:
+    """Return what an ``error`` within an answer teaches, as ``refused`` does after a status.
+
+    It is remembered when the next answer has begun: this provider's status says nothing.
+    """
+    request = asked.request
+    mark(error, _own(request))
+    if not is_within_answer(error) or lacking(error) in _OF_THE_API:
+        return NOTHING
+    known = known_of(learnt, request)
+    sent = say(known)
+    found = tuple(fact for fact in understood(read(error), sent.fields, asked, sent.headers) if fact not in known)
+    if say((*known, *found)).is_as(sent):
+        wrong = [fact for fact in known if fact.dialect and mentions(error, _names(fact))]
+        learnt.forget(request.model, wrong, request.client)
+        return NOTHING
+    _suppose(learnt, request, found, error)
+    return found
+
+
+def _own(request: Request) -> VendorsWords:
+    return VendorsWords(request.fields, texts=betas.quotable(request.headers))
+
+
+def why_of(refusal: UpstreamError) -> str:
+    """Return the status of a refusal and the provider's names of it, as the log and the page may show them."""
+    return " ".join((str(refusal.status or ""), *refusal.names)).strip()[:LONGEST_NAME]
+
+
+def _names(fact: Fact) -> tuple[str, ...]:
+    """Return the names by which a refusal may be about a fact; none if it is not about a field."""
+    if fact.kind not in {Kind.FIELD, Kind.NAME, Kind.VALUE}:
+        return ()
+    if fact.field in betas.NAMES:
+        return tuple(filter(None, fact.value.split(",")))
+    last = fact.field.rpartition(".")[2]
+    names = (fact.field, "" if last in _COMMON else last, fact.instead if fact.kind is Kind.NAME else "")
+    return tuple(name for name in dict.fromkeys(names) if name)
