@@ -99,6 +99,9 @@ class _Unfit(Exception):
     """The deployment cannot answer; the message is the reason."""
 
 
+_STORED, _STORE = "previous_response_id", "store"  # of Responses
+
+
 class _TooLong(_Unfit):
     """Only the prompt's length is the reason."""
 
@@ -214,16 +217,31 @@ class _Translations:
         names = self._dialect.requests.custom_names
         return names is not None and bool(names(self._fields))
 
+    @cached_property
+    def has_other_tools(self) -> bool:
+        """Whether the request has tools of agents that servers with functions alone pass over, or refuse."""
+        has_other_tools = self._dialect.requests.has_other_tools
+        return has_other_tools is not None and has_other_tools(self._fields)
+
     def fit(self, deployment: Deployment, fitting: Fitting) -> None:
         """Add ``deployment`` to ``fitting``, with its translated request and the fields left out."""
         usual = deployment.spoken_to(self._dialect)
         if usual.name not in deployment.apis:
             raise _Unfit(f"answers {', '.join(sorted(deployment.apis))} only")
         spoken = deployment.asked_in(self._dialect, tools=self._question.needs.tools, client=self._question.client)
+        if (
+            spoken is self._dialect
+            and deployment.functions_only
+            and self.has_other_tools
+            and PIVOT in deployment.speaks
+        ):
+            spoken = PIVOT
         fields, lowered = self._within(deployment)
         if (learnt := deployment.learnt) is not None and learnt.steers and self.forced is not None:
             deployment = deployment.as_learnt(self._question.client)
         wording = self._ruled(deployment, spoken, self._for(deployment, spoken, fields), fitting)
+        if deployment.refuses_storing and spoken is self._dialect:
+            wording = _without_storing(spoken, wording)
         if self._question.is_to_be_stored and not deployment.stores:
             fitting.second[deployment.name] = "is not known to store what the next request may go on from"
         if deployment.keeps and (spoken.requests.storing or "") in wording.fields:
@@ -472,6 +490,15 @@ def _fit_for(
     except Malformed:
         pass  # the provider reports the error in its own words
     return wording
+
+
+def _without_storing(spoken: Dialect, wording: Wording) -> Wording:
+    """Return a request that does not ask to be stored, for a vendor that refuses that."""
+    if _STORED not in spoken.requests.essential or bytes(wording.fields.get(_STORE, b"")) != b"true":
+        return wording
+    fields = {name: value for name, value in wording.fields.items() if name != _STORE}
+    losses = (*wording.losses, Loss(_STORE, "this provider keeps no responses"))
+    return msgspec.structs.replace(wording, fields=fields, losses=losses)
 
 
 def _check_essential(lost: Iterable[Loss]) -> None:

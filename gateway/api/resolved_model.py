@@ -155,7 +155,12 @@ class ResolvedModel:
     def _is_native(self) -> bool:
         """Whether all deployments are asked in the request's own dialect."""
         dialect, tools = self.parsed.dialect, self.parsed.needs.tools
-        return all(each.asked_in(dialect, tools=tools, client=self._client) is dialect for each in self._deployments)
+        may_differ = dialect.requests.has_other_tools is not None
+        return all(
+            each.asked_in(dialect, tools=tools, client=self._client) is dialect
+            and not (may_differ and each.functions_only)
+            for each in self._deployments
+        )
 
     def fitted(self, client: Client, most_values: int) -> Fitting:
         """Return the deployments that can answer and that the preferences permit; the others with reasons.
@@ -256,9 +261,11 @@ class ResolvedModel:
         if not parsed.stores or parsed.remembering is None:
             return frozenset()
         dialect, tools = parsed.dialect, parsed.needs.tools
-        if any(each.asked_in(dialect, tools=tools, client=self._client) is dialect for each in self._deployments):
-            return frozenset()
-        return _STORING
+        may_store = (
+            each.asked_in(dialect, tools=tools, client=self._client) is dialect and not each.refuses_storing
+            for each in self._deployments
+        )
+        return frozenset() if any(may_store) else _STORING
 
     def _keeps_thread(self, deployment: Deployment) -> bool:
         """Whether a deployment, asked in Messages, does not pass over a thread."""

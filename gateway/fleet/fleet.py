@@ -289,6 +289,8 @@ class Resolver:
             takes_unsigned=vendor is not None and vendor.quirks.takes_unsigned,
             takes_signed=vendor.quirks.signer(model) if vendor is not None else "",
             beyond=vendor.quirks.beyond_chat(model) if vendor is not None else frozenset(),
+            refuses_storing=vendor is not None and vendor.quirks.refuses_storing,
+            functions_only=vendor is not None and vendor.quirks.functions_only,
             # Models without a cache have no price of one, and refuse marks.
             takes_marks=vendor is not None
             and vendor.quirks.takes_marks

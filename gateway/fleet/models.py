@@ -90,6 +90,8 @@ class Deployment(MaskedRecord, frozen=True):
     takes_unsigned: bool = False  # in Messages, it reads thoughts that nobody has signed
     takes_signed: str = ""  # in chat, its model reads the thoughts that this vendor has signed
     beyond: frozenset[str] = frozenset()  # what it takes though chat has no place for it, as in ``Habits``
+    refuses_storing: bool = False  # in Responses it answers no request that says ``store: true``
+    functions_only: bool = False  # in Responses it takes no other tools
     takes_marks: bool = False  # in chat, Messages' marks of what to cache mean the same to it
     cache_keys: frozenset[str] = frozenset()  # the dialects in which its vendor takes a ``prompt_cache_key``
     # What a request is sent as ``store`` that says nothing of it; None: nothing. Its vendor, or the operator, says so.

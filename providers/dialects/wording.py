@@ -144,7 +144,7 @@ class Losses:
     ) -> None:
         """Note the field ``name`` of the object at ``path``, unless it is missing or one of ``plain``, its defaults."""
         raw = given.get(name)
-        if raw is not None and bytes(raw) not in plain:
+        if raw is not None and bytes(raw) not in plain and _compact(raw) not in plain:
             self.add(f"{path}.{name}" if path else name, reason, hint=hint)
 
     def note(self, losses: Sequence[Loss]) -> None:
@@ -159,6 +159,16 @@ class Losses:
         """Return the chat request ``said``, with all losses, and where its messages and tools were."""
         raw = {name: raw_json(value) for name, value in said.items()}
         return Wording(raw, tuple(self._met), self.places.of(said["messages"]), self.places.of(said.get("tools", ())))
+
+
+def _compact(raw: msgspec.Raw) -> bytes:
+    """Return a short object or list without the blanks that some clients write: the defaults have none."""
+    if len(raw) > _LONGEST_DEFAULT or bytes(memoryview(raw)[:1]) not in {b"{", b"["}:
+        return b""
+    return bytes(raw).translate(None, b" \t\r\n")
+
+
+_LONGEST_DEFAULT = 64  # bytes
 
 
 def is_null(raw: msgspec.Raw) -> bool:

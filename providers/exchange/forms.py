@@ -38,7 +38,7 @@ from providers.refusals import (
     held,
     room_beside,
 )
-from providers.vendors import DEFAULTS, DEVELOPER, Demand, Quirks, demand_of, may_go, runs_among, runs_there
+from providers.vendors import DEFAULTS, DEVELOPER, OF_ANSWERS, Demand, Quirks, demand_of, may_go, runs_among, runs_there
 
 _LARGEST_OBJECT = 64 * 1024  # bytes of a field in which names are looked for
 _NONE = (b"null",)
@@ -56,12 +56,7 @@ _OTHER_DEFAULTS: Mapping[str, tuple[bytes, ...]] = {
     "tool_choice": (b'"auto"', b'{"type":"auto"}', b'{"type": "auto"}'),
 }
 # The fields of an assistant's message that only say how it was made; and those without which it is not one.
-_OF_MAKING = frozenset(
-    {
-        *("annotations", "extra_content", "function_call", "provider_specific_fields", "reasoning"),
-        *("reasoning_content", "reasoning_details", "refusal", "thinking_blocks"),
-    }
-)
+_OF_MAKING = OF_ANSWERS | {"function_call", "refusal"}
 _OF_MESSAGES = frozenset({"content", "name", "role", "tool_calls"})
 _ROLE = "developer"
 _EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")

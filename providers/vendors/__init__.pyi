@@ -10,6 +10,7 @@ from .catalog import is_plain as is_plain
 from .catalog import losses as losses
 from .catalog import paths_at as paths_at
 from .catalog import shape as shape
+from .demands import OF_ANSWERS as OF_ANSWERS
 from .demands import Demand as Demand
 from .demands import demand_of as demand_of
 from .demands import demanded as demanded

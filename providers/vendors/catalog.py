@@ -84,6 +84,8 @@ class Quirks(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     whole: Mapping[str, tuple[str, ...]] = {}
     # Fields that stand for a conversation so far, and that it passes over: it would answer the last words alone.
     ignores: frozenset[str] = frozenset()
+    refuses_storing: bool = False  # its Responses keep nothing, and ``store: true`` is an error
+    functions_only: bool = False  # its Responses have functions alone: it passes over other tools, or refuses them
     needs_parameters: bool = False  # a function that takes nothing says so by a schema
     typed_branches: bool = False  # in a tool's schema, a type stands within ``anyOf``, and never beside ``$ref``
 

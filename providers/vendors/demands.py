@@ -38,6 +38,7 @@ _PREFERENCES: Final = frozenset({
     *("reasoning_effort", "reasoning", "thinking", "thinking_config", "output_config.effort", "thinking_budget"),
     *("output_config.task_budget", "messages.output_config"),
     *("enable_thinking", "include_reasoning", "reasoning_format", "shows_thoughts"),
+    "reasoning_split",  # MiniMax's (platform.minimax.io/docs/api-reference/text-openai-api, read on 2026-11-29)
     *("chat_template_kwargs.enable_thinking", "chat_template_kwargs.thinking", "chat_template_args.enable_thinking"),
     # How much to write.
     *("verbosity", "text.verbosity"),
@@ -54,12 +55,20 @@ _PREFERENCES: Final = frozenset({
     *("tools.defer_loading", "tools.eager_input_streaming", "tools.input_examples", "tools.allowed_callers"),
     *("tools.function_declarations.response", "tools.function_declarations.response_json_schema"),
 })  # fmt: skip
+# What an assistant's message in chat says of how it was made, at whatever vendor: clients send back all of it.
+# Groq's compound models have ``executed_tools`` (console.groq.com/docs/compound), LiteLLM ``provider_specific_fields``
+# (litellm/types/utils.py of github.com/BerriAI/litellm). Read on 2026-11-29.
+OF_ANSWERS: Final = frozenset({
+    *("annotations", "executed_tools", "extra_content", "provider_specific_fields", "reasoning", "reasoning_content"),
+    *("reasoning_details", "thinking_blocks"),
+})  # fmt: skip
 _HINTS: Final = frozenset({
     *("metadata", "client_metadata", "labels", "user", "diagnostics", "prediction", "speed"),
     *("prompt_cache_key", "prompt_cache_options", "prompt_cache_retention", MARK),
     "anthropic_beta",
     "litellm_session_id",  # of each task of Cline's: src/core/api/providers/litellm.ts, read on 2026-11-29
     # What answers say of themselves, and clients send back with them; who speaks, of several of one role.
+    *(f"messages.{name}" for name in OF_ANSWERS),
     *("messages.tool_calls.index", "messages.tool_calls.extra_content", "messages.tool_calls.provider_specific_fields"),
     *("messages.name", "messages.phase", "input.phase"),
     # Where a provider does not take it, the answer's later calls are left out: see ``one_call.py``.

@@ -35,7 +35,14 @@ from providers.dialects.responses.events import (
     read_event,
     with_answer,
 )
-from providers.dialects.responses.fields import LEAST_TOKENS, custom_names, failure, numbered, with_added_tools
+from providers.dialects.responses.fields import (
+    LEAST_TOKENS,
+    custom_names,
+    failure,
+    has_other_tools,
+    numbered,
+    with_added_tools,
+)
 from providers.dialects.responses.request_from_chat import (
     from_chat,
     responses_history,
@@ -202,6 +209,7 @@ RESPONSES = Dialect(
         with_all_tools=with_added_tools,
         one_call=wants_one_call,
         custom_names=custom_names,
+        has_other_tools=has_other_tools,
         forced=_forced,
         unforced=_asked_for_json,
         without_foreign_thoughts=without_lost_thoughts,

@@ -214,6 +214,7 @@ _MARK = f'"{TRANSLATED}'.encode()
 _THINKING = re.compile(rb'"encrypted_content"\s*:\s*"(?:(?:redacted_)?thinking:|google-)')
 _IN_WORDS = b'"reasoning_text"'
 _OF_OTHERS = "Responses refuses reasoning that was translated from another provider's model"
+_OF_BROKEN = "nothing that the model said follows it: its answer broke off"
 _WITHOUT_CONTENT = "it is reasoning without its content, and nothing is stored that its id could name"
 ENCRYPTED = "reasoning.encrypted_content"
 
@@ -231,7 +232,9 @@ def place_of(entry: Entry) -> str:
 def without_lost_thoughts(fields: Mapping[str, msgspec.Raw], habits: Habits) -> Wording:
     """Return a Responses request without reasoning that its provider would not find; unchanged, if there is none.
 
-    For a model that gives none in words, also without what others have given so.
+    For a model that gives none in words, also without what others have given so, and without what Codex keeps of an
+    answer that broke off: "Item 'rs_…' of type 'reasoning' was provided without its required following item", 400
+    (github.com/continuedev/continue/issues/8933, read on 2026-11-29), in this turn and each later one.
 
     Raises:
         Malformed: the input is not an array of items; only checked where such items seem to exist.
@@ -243,6 +246,7 @@ def without_lost_thoughts(fields: Mapping[str, msgspec.Raw], habits: Habits) -> 
     if _MARK not in raw and not may_lack and not is_in_words and _THINKING.search(raw) is None:
         return Wording(fields)
     items = decoded(fields["input"], list[RawObject], "input")
+    broken = _of_broken(items) if may_lack and habits.signs else ()
     kept: list[RawObject] = []
     losses: list[Loss] = []
     has_lost = False  # since the last input of the client: what follows may only be named together with the reasoning
@@ -261,11 +265,27 @@ def without_lost_thoughts(fields: Mapping[str, msgspec.Raw], habits: Habits) -> 
         elif may_lack and is_reasoning and is_bare(item):
             losses.append(Loss(f"input[{number}]", _WITHOUT_CONTENT, hint=True))
             has_lost = True
+        elif number in broken:
+            losses.append(Loss(f"input[{number}]", _OF_BROKEN, hint=True))
         elif has_lost and kind in _ID_IS_NAME:
             kept.append({name: value for name, value in item.items() if name != "id"})
         else:
             kept.append(item)
     return Wording({**fields, "input": raw_json(kept)}, tuple(losses)) if losses else Wording(fields)
+
+
+def _of_broken(items: Sequence[RawObject]) -> frozenset[int]:
+    """Return the places of reasoning with an id that nothing of its model's answer follows."""
+    found, is_followed = set[int](), False
+    for number in range(len(items) - 1, -1, -1):
+        item = items[number]
+        kind = bytes(item.get("type", b'"message"')).strip(b'"').decode()
+        if kind != "reasoning":
+            is_users = kind == "message" and bytes(item.get("role", b"")) != _ASSISTANT
+            is_followed = not is_users and not kind.endswith("_output")
+        elif not is_followed and "id" in item:
+            found.add(number)
+    return frozenset(found)
 
 
 def with_thoughts(fields: Mapping[str, msgspec.Raw]) -> Mapping[str, msgspec.Raw]:

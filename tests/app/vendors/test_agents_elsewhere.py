@@ -1,0 +1,150 @@
+"""What agents send that only some vendors have: their tools, what is to be stored, what they keep of answers."""
+
+import json
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from providers import events
+from strict_vendors import Served, running_vendor
+from tests.app.gateway.running_gateway import RunningGateway, serving
+from tests.app.vendors.test_every_pair import VENDORS
+
+Json = dict[str, Any]
+Asked = tuple[RunningGateway, Mapping[str, Served]]
+CHAT, RESPONSES = "/v1/chat/completions", "/v1/responses"
+SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+PATCH = "*** Begin Patch\n*** Add File: a\n+1\n*** End Patch"
+
+
+@pytest.fixture
+async def asked(tmp_path: Path) -> AsyncIterator[Asked]:
+    """A gateway before all vendors, each a model."""
+    async with AsyncExitStack() as stack:
+        vendors = {name: await stack.enter_async_context(running_vendor(each[0])) for name, each in VENDORS.items()}
+        providers: Json = {
+            name: {"base_url": vendor.base_url, "api_key": vendor.key, "preset": VENDORS[name][1]}
+            for name, vendor in vendors.items()
+        }
+        models = {name: {"deployments": [f"{name}/{model}"]} for name, (_, _, model) in VENDORS.items()}
+        yield (
+            await stack.enter_async_context(serving(tmp_path, {"alpha": None}, providers=providers, models=models)),
+            vendors,
+        )
+
+
+async def answer_of(running: RunningGateway, path: str, body: Json) -> tuple[Json, str]:
+    """Return an answer, whole or as its last event says it, and what is told as left out."""
+    async with running.post(body, path=path) as response:
+        came, dropped = await response.read(), response.headers.get("x-holeshot-dropped", "")
+    assert response.status == 200, (body["model"], came)
+    if not body.get("stream"):
+        return json.loads(came), dropped
+    told: Json = json.loads([event.data for event in events(came)][-1])
+    return told["response"], dropped
+
+
+# A tool, the arguments with which the stand-in calls its function, the item of the call, and that of its result.
+TOOLS: Mapping[str, tuple[Json, Json, Json, Json]] = {
+    "apply_patch": (
+        {"type": "custom", "name": "apply_patch", "description": "Edits.", "format": {"type": "text"}},
+        {"input": PATCH},
+        {"type": "custom_tool_call", "name": "apply_patch", "input": PATCH},
+        {"type": "custom_tool_call_output", "output": "okapi"},
+    ),
+    "local_shell": (
+        {"type": "local_shell"},
+        {"command": ["ls"]},
+        {"type": "local_shell_call"},
+        {"type": "local_shell_call_output", "output": "okapi"},
+    ),
+}
+
+
+@pytest.mark.parametrize("tool", TOOLS)
+@pytest.mark.parametrize("stream", [False, True])
+async def test_servers_whose_responses_have_functions_alone_call_an_agents_other_tools(
+    asked: Asked, tool: str, stream: bool
+) -> None:
+    running, vendors = asked
+    offered, arguments, called, result = TOOLS[tool]
+    function = {"type": "function", "name": "look", "parameters": SCHEMA, "strict": False}
+    for name in ("vllm", "ollama"):
+        body: Json = {"model": name, "input": f"call: {tool} {json.dumps(arguments)}", "tools": [offered, function]}
+        answer, _ = await answer_of(running, RESPONSES, {**body, "stream": stream})
+        [call] = [item for item in answer["output"] if item["type"] == called["type"]]
+        assert called.items() <= call.items()
+        history = [
+            {"role": "user", "content": body["input"]},
+            {field: value for field, value in call.items() if field != "id"},
+            {**result, "call_id": call["call_id"]},
+        ]
+        answer, dropped = await answer_of(running, RESPONSES, {**body, "input": history, "stream": stream})
+        assert "okapi" in json.dumps(answer["output"])
+        assert not dropped
+        assert vendors[name].refusals == []
+        # What has functions alone stays in the client's own API, and so does what the server itself keeps.
+        answer, _ = await answer_of(running, RESPONSES, {**body, "tools": [function], "stream": stream})
+        assert "instructions" in answer
+        assert [seen.path.rpartition("/")[2] for seen in vendors[name].seen] == ["completions"] * 2 + ["responses"]
+
+
+# What vendors' answers in chat have beside what was said, and clients send back.
+OF_ANSWERS: Mapping[str, Any] = {
+    "annotations": [],
+    "executed_tools": [{"index": 0, "type": "search"}],
+    "provider_specific_fields": {"citations": None},
+    "reasoning": "Let me see.",
+    "reasoning_content": "Let me see.",
+}
+
+
+async def test_what_an_answer_says_of_itself_keeps_no_other_vendor_out_of_its_conversation(asked: Asked) -> None:
+    running, vendors = asked
+    call = {"id": "call_1aaaaaa", "type": "function", "function": {"name": "look", "arguments": "{}"}}
+    history = [
+        {"role": "user", "content": "look"},
+        {"role": "assistant", "content": None, "tool_calls": [call], **OF_ANSWERS},
+        {"role": "tool", "tool_call_id": call["id"], "content": "okapi"},
+    ]
+    tools = [{"type": "function", "function": {"name": "look", "parameters": SCHEMA}}]
+    for name in VENDORS:
+        body: Json = {"model": name, "messages": history, "tools": tools}
+        await answer_of(running, CHAT, body)  # it may be refused once for what is not known of it
+        before = len(vendors[name].refusals)
+        answer, dropped = await answer_of(running, CHAT, body)
+        assert ("okapi" in json.dumps(answer["choices"]), len(vendors[name].refusals)) == (True, before)
+        sent = json.dumps(vendors[name].seen[-1].body)
+        assert ("executed_tools" in sent) is not ("executed_tools" in dropped), (name, dropped)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_vendors_that_refuse_to_store_answer_and_the_gateway_keeps_it(asked: Asked, stream: bool) -> None:
+    running, vendors = asked
+    for name in ("groq", "openrouter"):
+        body = {"model": name, "input": "Turn 1: say: zebra", "store": True, "stream": stream}
+        answer, dropped = await answer_of(running, RESPONSES, body)
+        assert dropped == "store"
+        later = {**body, "input": "Turn 2: hi\nrecall: now", "previous_response_id": answer["id"]}
+        answer, _ = await answer_of(running, RESPONSES, later)
+        assert "turns 2" in json.dumps(answer["output"])
+        assert vendors[name].refusals == []
+
+
+async def test_what_codex_keeps_of_an_answer_that_broke_off_ends_no_session(asked: Asked) -> None:
+    running, vendors = asked
+    body: Json = {"model": "openai", "store": False, "include": ["reasoning.encrypted_content"]}
+    answer, _ = await answer_of(running, RESPONSES, {**body, "input": "Turn 1: say: zebra"})
+    thoughts, said = answer["output"]
+    first, second = ({"role": "user", "content": text} for text in ("Turn 1: say: zebra", "Turn 2: hi\nrecall: now"))
+    for history, dropped in (
+        ([first, thoughts, said, second], ""),  # as it is
+        ([first, thoughts, second], "input[1]"),
+        ([first, {"role": "assistant", "content": "zebra"}, second, thoughts], "input[3]"),
+    ):
+        answer, told = await answer_of(running, RESPONSES, {**body, "input": history})
+        assert ("turns 2" in json.dumps(answer["output"]), told) == (True, dropped)
+    assert vendors["openai"].refusals == []
