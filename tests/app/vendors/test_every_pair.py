@@ -77,8 +77,8 @@ WISHES: Mapping[str, Mapping[str, tuple[Any, str]]] = {
 }
 # Told as left out though it was sent: where a Claude at Bedrock is asked not to think on, it takes this after all.
 TOLD_TOO_MUCH = {("bedrock", "top_p")}
-# "include" at Groq is learnt once, and so is that GPT-4.1 takes one verbosity.
-NOT_OF_HISTORIES = {"as asked for", "not taken: include", "value not taken by this model"}
+# "include" and "truncation" at Groq are learnt once, and so is that GPT-4.1 takes one verbosity.
+NOT_OF_HISTORIES = {"as asked for", "not taken: include", "not taken: truncation", "value not taken by this model"}
 
 
 @pytest.fixture
