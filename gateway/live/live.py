@@ -33,9 +33,9 @@ class OwnCalls:
         self._launched_at: dict[str, float] = {}  # running attempts, in seconds of the clock
         for attempt in tasks.attempts:
             if attempt.ending is None:
-                race, token_at = attempt.race, attempt.token_at()
+                entry, token_at = attempt.entry, attempt.token_at()
                 ttft_s = None if token_at is None else token_at - attempt.measurement.started
-                self._find(race.open_call, race.call, attempt.start, ttft_s)
+                self._find(entry.open_call, entry.call, attempt.start, ttft_s)
         self.sample()
 
     def attempt_started(self, call: Call, start: AttemptStart) -> None:

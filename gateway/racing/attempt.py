@@ -1,7 +1,7 @@
 """One attempt: a single upstream request, from its launch to its record.
 
 An attempt is one task. It keeps the data until its answer has begun, bids for the win, and if it wins it forwards the
-rest to the sink. Nothing else uses its exchange, except that a cut aborts it. Its race (``RaceHandle``) says how it
+rest to the sink. Nothing else uses its exchange, except that a cut aborts it. Its entry (``EntryHandle``) says how it
 asks and how its answer is read (``Reading``): as ``Events`` (``events.py``), or unread (``relayed.py``).
 """
 
@@ -86,7 +86,7 @@ LARGE_READ_BYTES = 16 * 1024  # after more at once, other tasks have a turn
 RESTS = 4  # times as long as it took, after one with nothing of an answer in it: pings by the thousand
 
 
-# The interface of a race that its attempts use.
+# What attempts use of the entry of their model in a race.
 
 Attempt_contra = TypeVar("Attempt_contra", contravariant=True)
 
@@ -99,8 +99,8 @@ class Bid(Enum):
     HELD = "held"  # for now: another attempt is predicted to be better
 
 
-class RaceHandle(Protocol[Attempt_contra]):
-    """A race as its attempts see it."""
+class EntryHandle(Protocol[Attempt_contra]):
+    """The entry of a model in a race, as its attempts see it."""
 
     call: Call  # as built for this model: an audited loser may outlive the change to a fallback
     open_call: OpenCall
@@ -279,17 +279,17 @@ _ENDS = kinds(lambda facts: facts.may_be_whole)
 
 
 class Attempt:
-    """A running upstream request. Its race lets it win or cuts it."""
+    """A running upstream request. Its entry lets it win or cuts it."""
 
     __slots__ = (
         "__weakref__", "_ahead", "_hold_over", "_watch", "again", "answer", "claimed_at", "deployment", "ending",
-        "exchange", "failed_at", "lacks", "measurement", "overtaken", "race", "record", "refused", "seat", "sendings",
+        "entry", "exchange", "failed_at", "lacks", "measurement", "overtaken", "record", "refused", "seat", "sendings",
         "start", "state", "still", "task", "whole",
     )  # fmt: skip
 
     def __init__(
         self,
-        race: "RaceHandle[Attempt]",
+        entry: "EntryHandle[Attempt]",
         deployment: Deployment,
         start: AttemptStart,
         at: float,
@@ -301,7 +301,7 @@ class Attempt:
         self.lacks: Refusal | None = None  # of the API in which it was asked
         self.start = start
         self.state = AttemptState.ASKED
-        race.open_call.running += 1
+        entry.open_call.running += 1
         self.task: asyncio.Task[None] | None = None
         self.still = False  # whether it is silent in its answer, for longer than usual there
         self.ending: Ending | None = None  # set once; nothing is measured after that
@@ -311,9 +311,9 @@ class Attempt:
         self.overtaken: Overtaken | None = None
         self.exchange: Exchange | None = None
         self.seat: Seat | None = None  # if there is a limit; kept to the end of the task: the provider may work on
-        self.sendings = SendCount(of_call=race.open_call.sent)
-        self.race = race
-        self.whole, self.measurement = race.reading.begin(self, at)
+        self.sendings = SendCount(of_call=entry.open_call.sent)
+        self.entry = entry
+        self.whole, self.measurement = entry.reading.begin(self, at)
         self.answer: Answer | None = None  # set when the request is sent
         self._hold_over: asyncio.Future[None] | None = None  # done when its hold is over
         self._ahead: asyncio.Future[bytes] | None = None  # what a held one reads: in a task of its own
@@ -338,7 +338,7 @@ class Attempt:
     async def run(self) -> None:
         """Send the request, bid, and forward the answer. Raises nothing but a cancellation."""
         assert self.task is not None  # no local variable: it would be a reference cycle
-        race, reading = self.race, self.race.reading
+        entry, reading = self.entry, self.entry.reading
         clocks = reading.clocks(self)
         try:
             try:
@@ -360,9 +360,9 @@ class Attempt:
                     UpstreamError(ErrorKind.LOCAL_RESOURCES, "the gateway has no memory for this request or its answer")
                 )
         except ClientGone:
-            race.client_gone(self)
+            entry.client_gone(self)
         except Exception as defect:  # noqa: BLE001 - the race raises it, after all attempts are stopped
-            race.crashed(self, defect)
+            entry.crashed(self, defect)
         finally:
             clocks.forget()
             self._conclude()
@@ -386,13 +386,13 @@ class Attempt:
     def audit(self, *, speed: bool, limit_s: float) -> None:
         """Lose, but read on: until a first token or the age ``limit_s``; with ``speed``, then some tokens more."""
         self._go_to(AttemptState.WATCHED)
-        self._watch = WatchEnd(AUDIT_TOKENS if speed and self.race.reading.has_tokens else 1)
+        self._watch = WatchEnd(AUDIT_TOKENS if speed and self.entry.reading.has_tokens else 1)
         if self.answer is not None:
             self.answer.drop_kept()
         self.end_hold()
-        age_s = self.race.open_call.services.clock() - self.measurement.started
+        age_s = self.entry.open_call.services.clock() - self.measurement.started
         left_s = max(0.0, limit_s - age_s) if self.token_at() is None else AUDIT_TOKENS_S
-        self._watch.cut_in(left_s, self.cut, self.race.loop)
+        self._watch.cut_in(left_s, self.cut, self.entry.loop)
 
     def end(self, outcome: Outcome, error: UpstreamError | None = None) -> None:
         """Drop the exchange, and set the attempt's ending, unless it has one."""
@@ -403,24 +403,24 @@ class Attempt:
 
     def token_at(self) -> float | None:
         """Return the time of the delta that it can bid with; None before it."""
-        win_on, measurement = self.race.call.how.win_on, self.measurement  # the common case is read without a call
+        win_on, measurement = self.entry.call.how.win_on, self.measurement  # the common case is read without a call
         return measurement.first_at if win_on is WinOn.ANY else measurement.claims_at(win_on)
 
     def stands_still(self) -> bool:
         """Note that it is silent in the middle of its answer; return whether another deployment was asked beside it."""
         self.still = True
-        return self.race.stands_still(self)
+        return self.entry.stands_still(self)
 
     def goes_on(self) -> None:
         """Note that it has gone on."""
         self.still = False
-        self.race.goes_on(self)
+        self.entry.goes_on(self)
 
     def so_far(self) -> AttemptRecord:
         """Return the record that the attempt would have if it were cut now."""
-        now, sendings = self.race.open_call.services.clock(), self.sendings
+        now, sendings = self.entry.open_call.services.clock(), self.sendings
         ending = Ending(Outcome.SUPERSEDED, now, sendings.times, sendings.key_name, had_won=True)
-        return self.race.reading.record(self, ending, UNJUDGED)
+        return self.entry.reading.record(self, ending, UNJUDGED)
 
     def flaw(self) -> Flaw | None:
         """Return the flaw of its answer, if that is complete and ``win_on`` is VALID."""
@@ -429,7 +429,7 @@ class Attempt:
     def _go_to(self, state: AttemptState) -> None:
         assert state in FOLLOWING[self.state], f"{self.state} is never followed by {state}"
         if (state in RUNNING) is not (self.state in RUNNING):
-            self.race.open_call.running += 1 if state in RUNNING else -1
+            self.entry.open_call.running += 1 if state in RUNNING else -1
         self.state = state
 
     def _ended(self, _task: asyncio.Task[None]) -> None:
@@ -463,17 +463,17 @@ class Attempt:
         data = b"" if ahead.exception() is not None else ahead.result()
         if data and len(data) + len(answer.reader.held) <= LONG_BYTES:
             with suppress(UpstreamError):
-                answer.read(data, self.race.open_call.services.clock())
+                answer.read(data, self.entry.open_call.services.clock())
 
     def _learn_calls(self, calls: ToolCalls, answer: Answer) -> None:
         """Learn how the deployment sends calls; a translation may have joined their pieces."""
-        is_own = self.deployment.spoken_to(self.race.call.asked.dialect) is self.race.call.asked.dialect
+        is_own = self.deployment.spoken_to(self.entry.call.asked.dialect) is self.entry.call.asked.dialect
         if is_own and not self.whole and self.deployment.upstream_stream:
             answer.clocks.learn_calls(*calls.sizes())
 
     async def _read(self, exchange: Exchange, answer: Answer, clocks: AttemptClocks) -> bool:
         """Read events until the answer is complete or useless; return whether it is complete."""
-        clock, reader = self.race.open_call.services.clock, answer.reader
+        clock, reader = self.entry.open_call.services.clock, answer.reader
         while not reader.done:
             broken: UpstreamError | None = None
             try:
@@ -490,7 +490,7 @@ class Attempt:
             rest_s = RESTS * (clock() - now) if is_large and self.measurement.meaningful == seen else 0
             data = b""  # a slow client keeps only the data that it has not received in memory
             if self.state is AttemptState.ANSWERING:
-                await answer.write(block, self.race.sink, now)
+                await answer.write(block, self.entry.sink, now)
             elif block.error is None:
                 if not await self._keep_or_bid(block, answer, now):
                     return False
@@ -518,8 +518,8 @@ class Attempt:
             return
         if self.state is not AttemptState.ANSWERING:  # it had no delta to bid with
             self._go_to(AttemptState.EMPTY)
-            await self.race.wait_until_last(self)
-            if self.race.bid(self, now := self.race.open_call.services.clock()) is not Bid.WON:
+            await self.entry.wait_until_last(self)
+            if self.entry.bid(self, now := self.entry.open_call.services.clock()) is not Bid.WON:
                 return
             await self._begin(answer, now)
         await self._won(answer)
@@ -536,7 +536,7 @@ class Attempt:
             self._announce(answer)
             if self._watch is None:
                 return await self._bid(answer, now)
-            self._watch.cut_in(AUDIT_TOKENS_S, self.cut, self.race.loop)
+            self._watch.cut_in(AUDIT_TOKENS_S, self.cut, self.entry.loop)
         if self._watch is not None and answer.announced and max(1, self.measurement.meaningful) >= self._watch.tokens:
             self.end(Outcome.SUPERSEDED)
             return False
@@ -545,31 +545,31 @@ class Attempt:
     async def _bid(self, answer: Answer, now: float) -> bool:
         """Bid for the win; return whether to read on: as the winner, held, or watched."""
         self.claimed_at = now
-        if (bid := self.race.bid(self, now)) is Bid.WON:
+        if (bid := self.entry.bid(self, now)) is Bid.WON:
             await self._begin(answer, now)
         elif bid is Bid.HELD:
             self._go_to(AttemptState.HELD)
-            self._hold_over = self.race.loop.create_future()
+            self._hold_over = self.entry.loop.create_future()
         return bid is not Bid.LOST or self.state is AttemptState.WATCHED
 
     async def _begin(self, answer: Answer, now: float) -> None:
         """Start to answer with the data that was kept."""
         self._hold_over = None
         self._go_to(AttemptState.ANSWERING)
-        forward = await self.race.begin(self, now)
-        await answer.begin(self.race.sink, forward, now)
+        forward = await self.entry.begin(self, now)
+        await answer.begin(self.entry.sink, forward, now)
         if forward is not None and self.exchange is not None:
             self.exchange.offer_to(answer.forward)
 
     async def _send_held(self, hold_over: asyncio.Future[None], answer: Answer) -> None:
         """Start sending a held answer that is complete. A backup first waits until the winner fails."""
-        if self.race.is_standing_by(self):
+        if self.entry.is_standing_by(self):
             self._leave_seat()
             await hold_over
         else:
-            self.race.release(self)
+            self.entry.release(self)
         if self.state is AttemptState.HELD:
-            await self._begin(answer, self.race.open_call.services.clock())
+            await self._begin(answer, self.entry.open_call.services.clock())
 
     async def _read_held(
         self, hold_over: asyncio.Future[None], exchange: Exchange, answer: Answer, clocks: AttemptClocks
@@ -589,7 +589,7 @@ class Attempt:
                 self._hold_over = None
                 if self.state is not AttemptState.WATCHED:
                     begins = True
-                    await self._begin(answer, self.race.open_call.services.clock())
+                    await self._begin(answer, self.entry.open_call.services.clock())
                     begins = False
                 await asyncio.wait({read})  # unlike awaiting it, a cancellation leaves it its turn
             return read.result()
@@ -613,18 +613,18 @@ class Attempt:
         if answer.announced or (at := self.token_at()) is None:
             return
         answer.announced = True
-        open_call = self.race.open_call
+        open_call = self.entry.open_call
         if self.refused is not None and self.refused.exchange is not None:
-            open_call.services.forms.answered(self, self.race.call)
+            open_call.services.forms.answered(self, self.entry.call)
         first_token = partial(open_call.first_token, whole=True) if self.whole else open_call.first_token
-        open_call.services.outbox.add(first_token, self.race.call, self.start, self.measurement.started, at)
+        open_call.services.outbox.add(first_token, self.entry.call, self.start, self.measurement.started, at)
 
     async def _failed(self, error: UpstreamError) -> None:
         """Handle an error of the stream: after a finish reason the answer still counts as complete."""
-        now = self.race.open_call.services.clock()
-        mark_words(error, self.race.call, self.deployment, self.race.reading.form)
+        now = self.entry.open_call.services.clock()
+        mark_words(error, self.entry.call, self.deployment, self.entry.reading.form)
         if self.exchange is not None and self.measurement.first_at is None:  # what has begun was not refused
-            decide_within(error, self.race.call, self.deployment)
+            decide_within(error, self.entry.call, self.deployment)
         if self.sendings.failed is not None:
             self.sendings.failed(error)
         try:
@@ -632,14 +632,14 @@ class Attempt:
                 return
         except UpstreamError as useless:  # its last events do not continue the answer
             error = useless.without_frames()
-        again, error = await self.race.reading.instead(self, error)
+        again, error = await self.entry.reading.instead(self, error)
         if again is not None and not self.sendings.may_be_repeated(error, NOT_AGAIN):
             again = None
         self.again, error = again, recorded(error, again)
         self.failed_at, was_in_race = now, self.state is not AttemptState.WATCHED
         self._settle(outcome_of(error), error)
-        if was_in_race and not (again is not None and self.race.ask_again(self, again)):  # a watched one has lost
-            await self.race.failed(self, error)
+        if was_in_race and not (again is not None and self.entry.ask_again(self, again)):  # a watched one has lost
+            await self.entry.failed(self, error)
 
     async def _finish_if_whole(self, now: float) -> bool:
         """Win with an answer whose stream broke after its finish reason, or lose with it; return whether it is whole.
@@ -666,7 +666,7 @@ class Attempt:
         if self.state is AttemptState.HELD and self._hold_over is not None and is_whole:
             await self._send_held(self._hold_over, answer)
         if self.state is AttemptState.ANSWERING and finishing:  # a translation held the finish reason back
-            await answer.write(answer.read(exchange.conclude(), now), self.race.sink, now)
+            await answer.write(answer.read(exchange.conclude(), now), self.entry.sink, now)
         if self.state is not AttemptState.ANSWERING or not answer.reader.finished:
             return False
         await self._won(answer)
@@ -675,7 +675,7 @@ class Attempt:
     async def _won(self, answer: Answer) -> None:
         self._settle(Outcome.WON)
         self._leave_seat()
-        await self.race.complete(answer.take_last(self.race.call))
+        await self.entry.complete(answer.take_last(self.entry.call))
 
     def _leave_seat(self) -> None:
         """Give the seat back if the provider has finished, however slowly the client reads."""
@@ -685,25 +685,25 @@ class Attempt:
     def _settle(self, outcome: Outcome, error: UpstreamError | None = None) -> None:
         """Set how and when the attempt ends, once; its record is built later."""
         if error is not None:
-            keep_words(error, self.race.call, self.deployment, self.race.reading.form)
+            keep_words(error, self.entry.call, self.deployment, self.entry.reading.form)
         if self.ending is not None:
             return
-        had_won, open_call = self.state is AttemptState.ANSWERING, self.race.open_call
+        had_won, open_call = self.state is AttemptState.ANSWERING, self.entry.open_call
         self._go_to(AttemptState.ANSWERED if outcome is Outcome.WON else AttemptState.OVER)
         services, sendings = open_call.services, self.sendings
         self.ending = Ending(outcome, services.clock(), sendings.times, sendings.key_name, error, had_won)
         if services.seats.preexisting:
-            services.seats.ended(self.start.id, self.race.loop)
+            services.seats.ended(self.start.id, self.entry.loop)
         services.outbox.add(self._report, self.ending)
         if open_call.record is not None:  # an audited loser after its call: limits count its cost at once
             services.outbox.drain()
 
     def _report(self, ending: Ending) -> None:
         """Build the record and report it. Its cost is added later, when the winner's usage is known."""
-        answer, call, had_won = self.answer, self.race.call, ending.had_won
+        answer, call, had_won = self.answer, self.entry.call, ending.had_won
         judgement = UNJUDGED if answer is None else answer.judgement(call, ending.outcome, had_won=had_won)
-        self.record = self.race.reading.record(self, ending, judgement)
-        self.race.open_call.ended(self.record, ending.at, whole=self.whole)
+        self.record = self.entry.reading.record(self, ending, judgement)
+        self.entry.open_call.ended(self.record, ending.at, whole=self.whole)
 
 
 def _taken_before(error: UpstreamError) -> tuple[bytes, UpstreamError]:

@@ -12,7 +12,7 @@ from gateway.core.attempts import REPEATING, AttemptStart, Outcome, Role
 from gateway.core.calls import Call
 from gateway.core.errors import ApiError, ClientDisconnected, CutByExpiry, CutByRevocation
 from gateway.fleet.models import Model
-from gateway.racing.attempt import ACTIVE, RUNNING, UNAWAITED, Attempt, AttemptState, RaceHandle
+from gateway.racing.attempt import ACTIVE, RUNNING, UNAWAITED, Attempt, AttemptState, EntryHandle
 from gateway.racing.call import OpenCall
 from gateway.racing.measurement import AUDIT_S, Measurement, Overtaken
 from gateway.racing.seats import Seat
@@ -122,17 +122,17 @@ def cut_for(attempt: Attempt, reason: type[ApiError]) -> None:
 class Attempts:
     """The attempts that a race has launched."""
 
-    def __init__(self, open_call: OpenCall, model: Model, plan: Plan, race: RaceHandle[Attempt]) -> None:
+    def __init__(self, open_call: OpenCall, model: Model, plan: Plan, entry: EntryHandle[Attempt]) -> None:
         self._open_call = open_call
         self._model = model
         self._plan = plan
-        self._race: RaceHandle[Attempt] | None = race
+        self._entry: EntryHandle[Attempt] | None = entry
         self._limits_s: dict[str, float] = {}  # watch times that differ from the usual, by attempt id
         open_call.use_model(model)
         self.empty: dict[Attempt, asyncio.Future[None]] = {}  # with empty or invalid answers
         self.all: list[Attempt] = []  # in the order of launch
         self.excused: set[Attempt] = set()  # who failed by themselves, not by a timeout, or lost to a first token
-        is_kept = model.race.keep_rival and not open_call.call.asked.stream and race.reading.has_tokens
+        is_kept = model.race.keep_rival and not open_call.call.asked.stream and entry.reading.has_tokens
         self._backup: Backup[Attempt] | None = Backup() if is_kept else None
 
     @property
@@ -327,14 +327,14 @@ class Attempts:
         self.empty.clear()
         if self._backup is not None:
             self._backup.dismiss()
-        self._race = None
+        self._entry = None
 
     def _prepare(self, launch: Launch, refused: Attempt | None = None) -> Attempt:
-        assert self._race is not None
+        assert self._entry is not None
         open_call, deployment = self._open_call, self._model.deployments[launch.deployment]
         now, lines = open_call.services.clock(), open_call.services.seats.lines
         start = open_call.launch(
-            self._race.call,
+            self._entry.call,
             deployment,
             launch.role,
             now=now,
@@ -343,7 +343,7 @@ class Attempts:
             refused=None if refused is None else refused.start,
         )
         open_call.sent.number += 1
-        attempt = Attempt(self._race, deployment, start, now, refused)
+        attempt = Attempt(self._entry, deployment, start, now, refused)
         if launch.watch_s is not None:
             self._limits_s[start.id] = launch.watch_s
         if refused is not None and refused.seat is not None:
@@ -355,8 +355,8 @@ class Attempts:
 
     def _ask(self, attempts: Sequence[Attempt]) -> None:
         """Start the tasks of attempts. The launches are reported once all requests are on their way."""
-        assert self._race is not None
-        services, loop, call = self._open_call.services, self._race.loop, self._race.call
+        assert self._entry is not None
+        services, loop, call = self._open_call.services, self._entry.loop, self._entry.call
         try:
             for attempt in attempts:
                 attempt.started(services.tasks.start(attempt.run(), attempt, loop))

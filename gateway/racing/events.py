@@ -30,8 +30,8 @@ class Events:
 
     def begin(self, attempt: Attempt, at: float) -> tuple[bool, Measurement]:
         """Return whether the answer has to be asked for whole, and the measurement of an attempt launched ``at``."""
-        race, deployment, refused = attempt.race, attempt.deployment, attempt.refused
-        call, learnt = race.call, deployment.learnt
+        entry, deployment, refused = attempt.entry, attempt.deployment, attempt.refused
+        call, learnt = entry.call, deployment.learnt
         may_be = deployment.whole or (
             learnt is not None and learnt.stops_streams and learnt.stops_streams_for(call.by.client)
         )
@@ -47,26 +47,26 @@ class Events:
     def clocks(self, attempt: Attempt) -> AttemptClocks:
         """Start the clocks of an attempt whose task runs."""
         assert attempt.task is not None
-        race, limits, services = attempt.race, attempt.deployment.clocks, attempt.race.open_call.services
+        entry, limits, services = attempt.entry, attempt.deployment.clocks, attempt.entry.open_call.services
         pauses = services.pauses[attempt.deployment.name]
         if pauses.pool is None:
-            services.pauses.pool(pauses, attempt.start.model or race.call.how.model)
+            services.pauses.pool(pauses, attempt.start.model or entry.call.how.model)
         return AttemptClocks(
-            in_background(limits) if race.call.asked.runs_on else limits,
+            in_background(limits) if entry.call.asked.runs_on else limits,
             attempt.task,
             services.clock,
-            race.loop,
+            entry.loop,
             pauses,
-            silenced=attempt,
+            attempt=attempt,
             started=None if attempt.refused is None else attempt.waiting_since,
-            may_call=race.call.how.answer_kind is not AnswerKind.PLAIN and may_call_tools(race.call),
+            may_call=entry.call.how.answer_kind is not AnswerKind.PLAIN and may_call_tools(entry.call),
         )
 
     async def open(self, attempt: Attempt, clocks: AttemptClocks) -> tuple[Exchange, Answer]:
         """Send the request; return the exchange, and what reads its answer."""
-        race, measurement, deployment = attempt.race, attempt.measurement, attempt.deployment
-        services, call = race.open_call.services, race.call
-        race.loop.call_soon(_expect, attempt, clocks)  # while the provider works
+        entry, measurement, deployment = attempt.entry, attempt.measurement, attempt.deployment
+        services, call = entry.open_call.services, entry.call
+        entry.loop.call_soon(_expect, attempt, clocks)  # while the provider works
         taught = () if attempt.refused is None else facts_of(attempt)
         request = request_of(deployment, call, attempt.start.id, attempt.sendings, whole=attempt.whole, taught=taught)
         searching = bound = None
@@ -94,7 +94,7 @@ class Events:
         if (learnt := deployment.learnt) is not None and (learnt.steers or learnt.stops_streams):
             accepted(attempt, call, learnt)
         if attempt.sendings.left_out:
-            race.sent_without(attempt, attempt.sendings.left_out)
+            entry.sent_without(attempt, attempt.sendings.left_out)
         answer = cast("AnswerStream | None", attempt.answer) or _expect(attempt, clocks)
         answer.reader.mask(exchange.secrets)
         answer.translated = exchange if isinstance(exchange, TranslatedExchange) else None
@@ -103,7 +103,7 @@ class Events:
     async def instead(self, attempt: Attempt, error: UpstreamError) -> tuple[Again | None, UpstreamError]:
         """Go down the ladder; once something of an answer has come, or it is watched, as far as upstreams choose."""
         has_begun = attempt.state is not AttemptState.ASKED or attempt.measurement.meaningful
-        call = attempt.race.call
+        call = attempt.entry.call
 
         def request() -> Request:
             taught = facts_of(attempt)
@@ -111,16 +111,16 @@ class Events:
                 attempt.deployment, call, attempt.start.id, attempt.sendings, whole=attempt.whole, taught=taught
             )
 
-        reword = attempt.race.open_call.services.forms.reword
+        reword = attempt.entry.open_call.services.forms.reword
         return await climbed(Refused(attempt, call, error, request, reword), BY_UPSTREAM if has_begun else LADDER)
 
     def record(self, attempt: Attempt, ending: Ending, judgement: Judgement) -> AttemptRecord:
         """Return the record of an attempt that has ended, without its cost."""
-        race, measurement, deployment = attempt.race, attempt.measurement, attempt.deployment.name
+        entry, measurement, deployment = attempt.entry, attempt.measurement, attempt.deployment.name
         exchange, outcome = attempt.exchange, ending.outcome
         if exchange is not None and (usage := exchange.usage_so_far) is not None:
             measurement.reported.usage = usage  # not what another API has a place for
-        paces, streamed = race.open_call.services.paces, race.call.asked.stream
+        paces, streamed = entry.open_call.services.paces, entry.call.asked.stream
         dribble = UNKNOWN
         if ending.had_won and streamed:
             first_at, last_at = measurement.first_at, measurement.last_at
@@ -128,14 +128,14 @@ class Events:
             dribble = paces.dribble(deployment, measurement) if is_long else NONE
         cut = (outcome is Outcome.LOST or outcome is Outcome.CLIENT_GONE) and attempt.token_at() is None
         record = attempt_record(
-            race.call,
+            entry.call,
             attempt.start,
             ending,
             measurement,
             exchange=exchange,
             censored_at=ending.at if cut else None,
             overtaken=attempt.overtaken,
-            kept=None if streamed else race.was_kept(attempt),
+            kept=None if streamed else entry.was_kept(attempt),
             judgement=judgement,
             dribble=dribble,
             whole=attempt.whole,
@@ -151,7 +151,7 @@ def _note_unshown(attempt: Attempt, unshown: Sequence[Unshown]) -> None:
     if checks == reported.thoughts_dropped:  # some vendors tell it in each event that has the whole answer
         return
     reported.thoughts_dropped = checks
-    attempt.race.sent_without(attempt, [each.path for each in unshown])
+    attempt.entry.sent_without(attempt, [each.path for each in unshown])
 
 
 EVENTS = Events()
@@ -161,8 +161,8 @@ def _expect(attempt: Attempt, clocks: AttemptClocks) -> AnswerStream:
     """Return the stream that reads the answer; create it on first use."""
     answer = attempt.answer
     if answer is None:
-        services = attempt.race.open_call.services
+        services = attempt.entry.open_call.services
         # A text that goes on with another's may end a thought that this one began.
         habit = None if attempt.start.continues else services.thoughts[attempt.deployment.name]
-        answer = attempt.answer = AnswerStream(attempt.race.call, attempt.measurement, clocks, services.clock, habit)
+        answer = attempt.answer = AnswerStream(attempt.entry.call, attempt.measurement, clocks, services.clock, habit)
     return cast("AnswerStream", answer)

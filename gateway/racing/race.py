@@ -283,7 +283,7 @@ class Race:
     async def break_off(self, attempt: Attempt, error: UpstreamError) -> None:
         """End the race with a part of an answer. If no other deployment may finish it, the client gets an error."""
         self.open_call.services.outbox.drain()
-        sink = attempt.race.sink
+        sink = attempt.entry.sink
         if attempt.record is not None and sink.may_be_continued(error):
             self._ending = Broken(attempt.record, error, self._times(attempt))
         else:

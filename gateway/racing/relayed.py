@@ -238,18 +238,18 @@ class Relayed(msgspec.Struct, frozen=True):
     def begin(self, attempt: Attempt, at: float) -> tuple[bool, Measurement]:
         """Return the measurement of an attempt launched ``at``; its answer comes as it comes."""
         deployment = attempt.deployment
-        prompt_bytes = None if deployment.extra_body else attempt.race.call.own.inline_bytes
+        prompt_bytes = None if deployment.extra_body else attempt.entry.call.own.inline_bytes
         return False, RelayedMeasurement(at, most_tokens(deployment.capabilities), prompt_bytes)
 
     def clocks(self, attempt: Attempt) -> AttemptClocks:
         """Start the clocks of an attempt whose task runs. No other can continue it, so no pause is learnt."""
         assert attempt.task is not None
-        race = attempt.race
+        entry = attempt.entry
         return AttemptClocks(
             attempt.deployment.clocks,
             attempt.task,
-            race.open_call.services.clock,
-            race.loop,
+            entry.open_call.services.clock,
+            entry.loop,
             Pauses(),
             awaited="answer",
             started=None if attempt.refused is None else attempt.waiting_since,
@@ -257,8 +257,8 @@ class Relayed(msgspec.Struct, frozen=True):
 
     async def open(self, attempt: Attempt, clocks: AttemptClocks) -> tuple[Exchange, Answer]:
         """Send the request; return the exchange, and what passes its answer on."""
-        race, deployment, measurement = attempt.race, attempt.deployment, attempt.measurement
-        call, headers = race.call, self.dialect.headers_of(race.call.by.envelope.headers)
+        entry, deployment, measurement = attempt.entry, attempt.deployment, attempt.measurement
+        call, headers = entry.call, self.dialect.headers_of(entry.call.by.envelope.headers)
         request = Request(
             model=deployment.model,
             fields=self._fields_for(deployment, call),
@@ -278,7 +278,7 @@ class Relayed(msgspec.Struct, frozen=True):
         measurement.headers_at = measurement.started + answer.headers_ms / 1000
         measurement.connect_ms = exchange.connect_ms
         if attempt.sendings.left_out:
-            race.sent_without(attempt, attempt.sendings.left_out)
+            entry.sent_without(attempt, attempt.sendings.left_out)
         passed = RelayedAnswer(exchange, measurement, clocks, is_sound=self.is_sound)
         attempt.answer = passed
         return exchange, passed
@@ -293,7 +293,7 @@ class Relayed(msgspec.Struct, frozen=True):
 
     async def instead(self, attempt: Attempt, error: UpstreamError) -> After:
         """Ask as the upstream has chosen: it knows the other forms of such requests."""
-        return await climbed(Refused(attempt, attempt.race.call, error), BY_UPSTREAM)
+        return await climbed(Refused(attempt, attempt.entry.call, error), BY_UPSTREAM)
 
     def record(self, attempt: Attempt, ending: Ending, judgement: Judgement) -> AttemptRecord:
         """Return the record of an attempt that has ended, with its cost if that is not one of tokens."""
@@ -302,7 +302,7 @@ class Relayed(msgspec.Struct, frozen=True):
         measurement.reported.usage, measurement.reported.model_version = said.usage, said.model
         is_cut = outcome in {Outcome.CLIENT_GONE, Outcome.LOST} and measurement.first_at is None
         record = attempt_record(
-            attempt.race.call,
+            attempt.entry.call,
             attempt.start,
             ending,
             measurement,

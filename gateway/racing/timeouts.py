@@ -186,11 +186,12 @@ class Silenced(Protocol):
 class AttemptClocks:
     """Cancels ``task`` when a timeout expires, and stores which one in ``expired``.
 
-    The owner converts the cancellation into an error, as ``asyncio.timeout`` does: see ``take_expiry``. ``silenced``,
+    The owner converts the cancellation into an error, as ``asyncio.timeout`` does: see ``take_expiry``. ``attempt``,
     if it is set, is told of a silence that is long for the deployment.
     """
 
     __slots__ = (
+        "_attempt",
         "_awaited",
         "_call_since",
         "_call_until",
@@ -207,7 +208,6 @@ class AttemptClocks:
         "_paused_at",
         "_pauses",
         "_quiet_since",
-        "_silenced",
         "_started",
         "_still",
         "_task",
@@ -224,7 +224,7 @@ class AttemptClocks:
         loop: asyncio.AbstractEventLoop,
         pauses: Pauses,
         *,
-        silenced: Silenced | None = None,
+        attempt: Silenced | None = None,
         started: float | None = None,
         may_call: bool = False,
         awaited: str = "first token",
@@ -250,8 +250,8 @@ class AttemptClocks:
         self._pauses = pauses
         self._paused_at: float | None = None
         self._finishing = False
-        self._still = False  # whether ``silenced`` was told of this silence
-        self._silenced = silenced
+        self._still = False  # whether the attempt was told of this silence
+        self._attempt = attempt
         self._expired: UpstreamError | None = None
         self._waits = 0  # for data that came while the event loop stood still, one after the other
         self._due = 0.0  # when the timer fires
@@ -334,9 +334,9 @@ class AttemptClocks:
         made_call = self._makes_call and (self._is_alive or came is _ARGUMENTS or came is Came.BOUNDARY)
         if not made_call:
             self._pauses.recovered(self._came, pause_s)
-        if self._still and self._silenced is not None:
+        if self._still and self._attempt is not None:
             self._still = False
-            self._silenced.goes_on()
+            self._attempt.goes_on()
 
     def complete(self) -> None:
         """Stop: the answer has been read to its end."""
@@ -354,7 +354,7 @@ class AttemptClocks:
     def forget(self) -> None:
         """Stop, and break the reference cycle exception → frame → clock → task."""
         self.stop()
-        self._task = self._silenced = None
+        self._task = self._attempt = None
 
     def take_expiry(self) -> UpstreamError | None:
         """Return the timeout behind a cancellation and uncancel the task; None if it has another cause."""
@@ -435,7 +435,7 @@ class AttemptClocks:
         """Tell of a silence that is long for the deployment; return the seconds until the next look."""
         pauses = self._pauses
         after_text_s = pauses.noticed_s(Came.TEXT)
-        if self._silenced is None or not self._first_token or self._finishing or self._paused_at is not None:
+        if self._attempt is None or not self._first_token or self._finishing or self._paused_at is not None:
             return after_text_s
         makes_call = self._makes_call
         if makes_call:  # the pauses of its other streams say nothing of this one
@@ -448,7 +448,7 @@ class AttemptClocks:
         if now - self._due >= BUSY_S:
             return BUSY_S
         self._still = True
-        if self._silenced.stands_still() and self._came is Came.TEXT and not makes_call:
+        if self._attempt.stands_still() and self._came is Came.TEXT and not makes_call:
             pauses.noticed(limit_s)
         return AGAIN_S
 
