@@ -57,7 +57,6 @@ from providers.dialects import RESPONSES, answered_again
 # /v1/responses/{id} and the paths below it: passed on to the provider that stores the response.
 
 _CANCEL = "cancel"
-_ABSENT = frozenset({ErrorKind.NOT_FOUND, ErrorKind.NO_SUCH_API})
 _RUNNING = frozenset({"queued", "in_progress"})
 _ENDS = frozenset({"response.completed", "response.incomplete", "response.failed", "response.cancelled"})
 _ENDING = re.compile(rb'"response\.(?:completed|incomplete|failed|cancelled)"')
@@ -287,7 +286,7 @@ def _named(fleet: Fleet, name: str) -> Deployment | None:
 
 
 def _is_absent(error: UpstreamError) -> bool:
-    return error.kind in _ABSENT or error.status == HTTPStatus.NOT_FOUND
+    return error.kind.facts.is_absence or error.status == HTTPStatus.NOT_FOUND
 
 
 def _translated(deployment: Deployment, response_id: str, error: UpstreamError) -> ApiError:

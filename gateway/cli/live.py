@@ -48,8 +48,7 @@ from providers.dialects import DIALECTS
 
 # Checks the base_url of an operator's own provider if there is no list of models.
 
-# Answers that mean there is no API: unknown path, unknown method, or a web page for every path.
-_DOUBTS = frozenset({ErrorKind.NOT_FOUND, ErrorKind.NO_SUCH_API, ErrorKind.INVALID_RESPONSE, ErrorKind.SERVER_ERROR})
+# Beside a kind that may come from elsewhere, what means that there is no API: unknown path, unknown method.
 _LACKING = frozenset({404, 405})
 _PATHS: Mapping[Api, str] = {**{name: dialect.path for name, dialect in DIALECTS.items()}, "embeddings": "embeddings"}
 
@@ -79,7 +78,8 @@ class AtOwnUrl:
         try:
             return await self._upstream.list_models()
         except UpstreamError as error:
-            if error.kind not in _DOUBTS or (error.kind is ErrorKind.SERVER_ERROR and error.status not in _LACKING):
+            is_server = error.kind is ErrorKind.SERVER_ERROR
+            if not error.kind.facts.may_be_elsewhere or (is_server and error.status not in _LACKING):
                 raise
             is_there = await self._answers(self._upstream)
             if is_there and error.kind is not ErrorKind.INVALID_RESPONSE:

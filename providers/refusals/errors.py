@@ -79,6 +79,10 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     may_be_whole: bool = False  # after a finish reason the answer is whole all the same
     is_final: bool = False  # another provider would not continue the answer any better
     is_of_nobody: bool = False  # its message says nothing of a request, so all may read it
+    is_absence: bool = False  # what was asked for is not there
+    may_refuse: bool = False  # its words may say what of the request is refused
+    may_refuse_within: bool = False  # likewise, where it came within an answer, which has no status of its own
+    may_be_elsewhere: bool = False  # it may come from an address that is not the API's
 
 
 class ErrorKind(StrEnum):
@@ -154,12 +158,28 @@ class ErrorKind(StrEnum):
     # Do: Correct the deployment's model name or `base_url`. `holeshot models --live` lists the names.
     NOT_FOUND = (
         "not_found",
-        Facts(words="the provider does not know the model", about=About.OPERATOR, is_billed=False, is_of_nobody=True),
+        Facts(
+            words="the provider does not know the model",
+            about=About.OPERATOR,
+            is_billed=False,
+            is_of_nobody=True,
+            is_absence=True,
+            may_be_elsewhere=True,
+        ),
     )
     # Means: The provider does not have this API, or not for this model. It is asked in another one that it has, and so
     # from then on.
     # Do: Nothing, or name in `apis` what it has, so that it is not asked.
-    NO_SUCH_API = "no_such_api", Facts(words="the provider has no such API", about=About.API, is_billed=False)
+    NO_SUCH_API = (
+        "no_such_api",
+        Facts(
+            words="the provider has no such API",
+            about=About.API,
+            is_billed=False,
+            is_absence=True,
+            may_be_elsewhere=True,
+        ),
+    )
     # Means: The provider answers 429, and not because its account is spent. It gets no calls for as long as it says.
     # Do: If they are many, add a key (`api_keys`) or a provider, or buy a higher limit.
     RATE_LIMITED = (
@@ -187,18 +207,30 @@ class ErrorKind(StrEnum):
     BAD_REQUEST = (
         "bad_request",
         Facts(
-            words="the provider refused the request", about=About.REQUEST, status=400, is_billed=False, is_final=True
+            words="the provider refused the request",
+            about=About.REQUEST,
+            status=400,
+            is_billed=False,
+            is_final=True,
+            may_refuse=True,
+            may_refuse_within=True,
         ),
     )
     # Means: The provider has a fault of its own (5xx, an unknown status, a firewall's page).
     # Do: See the provider's status page if it goes on.
-    SERVER_ERROR = "server_error", Facts(words="the provider's server failed")
+    SERVER_ERROR = (
+        "server_error",
+        Facts(words="the provider's server failed", may_refuse_within=True, may_be_elsewhere=True),
+    )
     # Means: The answer is not what the API promises: HTML, broken JSON, or no event stream.
     # Do: Check `base_url`: a web page or a proxy may answer there.
-    INVALID_RESPONSE = "invalid_response", Facts(words="the answer could not be read")
+    INVALID_RESPONSE = "invalid_response", Facts(words="the answer could not be read", may_be_elsewhere=True)
     # Means: The stream contained an error that says nothing of its kind.
     # Do: Read `attempts.error_message`. Ask the provider if it is frequent.
-    STREAM_ERROR = "stream_error", Facts(words="an error in the middle of the stream")
+    STREAM_ERROR = (
+        "stream_error",
+        Facts(words="an error in the middle of the stream", may_refuse=True, may_refuse_within=True),
+    )
     # Means: The answer ended without any content.
     # Do: Nothing.
     UPSTREAM_EMPTY = "upstream_empty", Facts(words="an empty answer")

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from providers.refusals.errors import SURPRISES, UNREADABLE, ErrorKind, UpstreamError
+from providers.refusals.errors import SURPRISES, UNREADABLE, UpstreamError, kinds
 from providers.refusals.learnt import LEAST_ROOM, Fact, Kind
 from providers.refusals.too_long import is_too_long
 
@@ -366,7 +366,7 @@ _BYTES_PER_TOKEN = 3  # at least, of nearly all prompts
 _MOST_BYTES_PER_TOKEN = 6  # of texts: pictures have more
 
 # An error within an answer may have no code, or one that says nothing.
-_WITHIN_ANSWERS = frozenset({ErrorKind.BAD_REQUEST, ErrorKind.STREAM_ERROR, ErrorKind.SERVER_ERROR})
+_WITHIN_ANSWERS = kinds(lambda facts: facts.may_refuse_within)
 _STATUSES_WITHIN = frozenset({None, 200, 400, 403, 404, 422, 500, 501})
 
 # Where a picture says how closely it is looked at, as OpenAI writes paths in ``param``.

@@ -4,13 +4,11 @@ import re
 from collections.abc import Container
 from enum import StrEnum
 
-from providers.refusals.errors import ErrorKind, UpstreamError
+from providers.refusals.errors import ErrorKind, UpstreamError, kinds
 
 _NOT_OFFERED = frozenset({405, 501})  # llama.cpp and others, for an API that the server or its model does not have
 _AT_LM_STUDIO = "Unexpected endpoint or method"  # with status 200 (lmstudio-ai/lmstudio-bug-tracker/issues/618)
-_REFUSING = frozenset(
-    {ErrorKind.BAD_REQUEST, ErrorKind.NOT_FOUND, ErrorKind.NO_SUCH_API, ErrorKind.STREAM_ERROR}
-)  # the last: within an answer, without a code
+_REFUSING = kinds(lambda facts: facts.may_refuse or facts.is_absence)
 _CODES_OF_MODEL = frozenset({"unsupported_api_for_model", "OperationNotSupported"})  # GitHub Copilot, Azure
 
 
