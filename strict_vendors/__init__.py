@@ -26,10 +26,24 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+from strict_vendors.alone import wrong_in
 from strict_vendors.serving import Served, served
-from strict_vendors.vendor import Refusal, Refused, Reply, Request, Vendor
+from strict_vendors.vendor import Breaks, Refusal, Refused, Reply, Request, Vendor
 
-__all__ = ["NAMES", "Refusal", "Refused", "Reply", "Request", "Served", "Vendor", "made", "running_vendor"]
+__all__ = [
+    "NAMES",
+    "Breaks",
+    "Refusal",
+    "Refused",
+    "Reply",
+    "Request",
+    "Served",
+    "Vendor",
+    "made",
+    "running_vendor",
+    "served",
+    "wrong_in",
+]
 
 NAMES = tuple(sorted(path.stem for path in (Path(__file__).parent / "known").glob("*.py") if path.stem != "__init__"))
 

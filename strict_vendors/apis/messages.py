@@ -185,6 +185,11 @@ class MessagesVendor(Vendor):
         if messages[-1]["role"] == "assistant":
             self._check_prefill(messages[-1], model)
 
+    def check_turns(self, body: Json) -> None:
+        """Refuse texts and calls of a history in a wrong form or order, whichever model is asked."""
+        self._check_texts(body)
+        self._check_calls(body["messages"])
+
     @staticmethod
     def _check_texts(body: Json) -> None:
         marked = 0

@@ -12,8 +12,7 @@ from typing import Any
 
 import msgspec
 
-from strict_vendors import Refused, Reply, Served
-from strict_vendors.vendor import Breaks
+from strict_vendors import Breaks, Refused, Reply, Served
 from tests.clients.targets import GATEWAY_KEY, sha256
 
 Json = dict[str, Any]

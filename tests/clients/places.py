@@ -13,8 +13,7 @@ from typing import Any
 
 import msgspec
 
-from strict_vendors import NAMES, Reply, Served, running_vendor
-from strict_vendors.vendor import Breaks
+from strict_vendors import NAMES, Breaks, Reply, Served, running_vendor
 from tests.clients import mixed
 from tests.clients.case import Target
 from tests.clients.gateways import gateway

@@ -130,6 +130,18 @@ def test_tests_import_through_doors_but_those_inside_a_room(ours: dict[str, list
     assert [name for name in _LOOKS_BEHIND_DOORS if not any(each.startswith(name) for each in found)] == []
 
 
+def test_the_strict_vendors_are_imported_by_their_door() -> None:
+    """Whoever makes a stand-in of their own inherits from one of ``strict_vendors/known/``."""
+    named = re.compile(r"^ *from strict_vendors((?:\.\w+)+) import|^ *import strict_vendors\.", re.MULTILINE)
+    assert [
+        f"{path.relative_to(ROOT)}: {found[0].strip()}"
+        for top in ("tests", "benchmarks", "tools")
+        for path in sorted((ROOT / top).rglob("*.py"))
+        for found in named.finditer(path.read_text(encoding="utf-8"))
+        if not (found[1] or "").startswith(".known")
+    ] == []
+
+
 def test_no_docstring_is_about_nobody_or_somebody_or_begins_with_take() -> None:
     """Such sentences hide who does what: name the client, the process, the viewer, or what the function returns."""
     root = Path(__file__).parents[2]

@@ -7,19 +7,14 @@ import json
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import pytest
 
-from strict_vendors import Served, running_vendor
+from strict_vendors import Refused, Request, Served, running_vendor, served
 from strict_vendors.known import bedrock as bedrocks
-from strict_vendors.serving import served
-from strict_vendors.vendor import Refused, Request
 from tests.app.gateway.running_gateway import RunningGateway, serving
 from tests.app.vendors.test_signed_loops import FIRST, PATHS, answered, gone_on
-
-if TYPE_CHECKING:
-    from strict_vendors.apis.messages import MessagesVendor
 
 Json = dict[str, Any]
 Gateway = tuple[RunningGateway, Served]
@@ -84,7 +79,7 @@ def with_second_result_shortened(body: Json) -> Json:
 
 def lost(vendor: Served) -> list[str]:
     """Return the thoughts that were sent, and that no model was shown, since this was asked."""
-    dropped = cast("MessagesVendor", vendor.vendor).dropped
+    dropped = cast("Any", vendor.vendor).dropped
     found = [f"{each.path} {each.reason}" for each in dropped]
     dropped.clear()
     return found

@@ -14,8 +14,7 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from strict_vendors import Served
-from strict_vendors.vendor import Request
+from strict_vendors import Request, Served
 from tests.app.gateway.running_gateway import RunningGateway, serving
 from tests.app.vendors.places import Place, gateway_before, standing_in
 from tests.app.vendors.test_signed_loops import PATHS, SCHEMA, answered, gone_on

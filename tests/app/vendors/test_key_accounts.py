@@ -11,10 +11,8 @@ from typing import Any
 
 import pytest
 
-from strict_vendors import Served
+from strict_vendors import Refused, Request, Served, served
 from strict_vendors.known.anthropic import Anthropic
-from strict_vendors.serving import served
-from strict_vendors.vendor import Refused, Request
 from tests.app.gateway.running_gateway import RunningGateway, read, serving
 from tests.app.vendors.test_edited_histories import begun, lost, thoughts
 from tests.app.vendors.test_signed_loops import PATHS, answered, gone_on
