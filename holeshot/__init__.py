@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from holeshot._racer import (
         Answer,
+        Api,
         ApiError,
         Attempt,
         Chunk,
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Answer",
+    "Api",
     "ApiError",
     "Attempt",
     "Chunk",

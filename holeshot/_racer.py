@@ -2,33 +2,42 @@
 
 import asyncio
 import os
-from collections import deque
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
 import msgspec
 
 from gateway.api.call_context import CallContext, ClientContext
 from gateway.api.call_runner import CallRunner
 from gateway.api.client import LOCAL
-from gateway.api.endpoints import read_chat
+from gateway.api.endpoint import Endpoint
+from gateway.api.endpoints import CHAT_ENDPOINT, MESSAGES_ENDPOINT, RESPONSES_ENDPOINT
 from gateway.api.json_body import Contents
 from gateway.api.plan_call import plan_call
 from gateway.api.request import ParsedRequest
 from gateway.app.engine import Engine, EngineRecorder, Runtime
 from gateway.core.calls import CallRecord
-from gateway.core.errors import ApiError, ClientDisconnected, InvalidRequest, ModelNotFound, ShuttingDown
+from gateway.core.errors import (
+    ApiError,
+    ClientDisconnected,
+    InvalidRequest,
+    ModelNotFound,
+    ResponseNotFound,
+    ShuttingDown,
+)
 from gateway.core.race_failures import RaceFailed
-from gateway.racing import Block, ClientSink, GatheringSink, Winner
+from gateway.racing import GatheringSink
 from gateway.settings import ConfigurationError, Problem, TracingSettings, load
 from gateway.tracing.tracing import Tracing
+from holeshot._running import BlockSink, RunningCall, Task, ended, result_of
 from providers import UpstreamError, encoded, events
 
 __all__ = [
     "Answer",
+    "Api",
     "ApiError",
     "Attempt",
     "Chunk",
@@ -45,8 +54,7 @@ __all__ = [
 Messages = str | Sequence[Mapping[str, Any]]
 _DONE = b"[DONE]"
 _SQLITE = b"SQLite format 3\0"  # the first bytes of a SQLite file
-_MOST_WAITING = 64  # events that the caller has not read; with more, the winner is read no further (backpressure)
-_T = TypeVar("_T")
+_TextOf = Callable[[Mapping[str, Any]], str]
 
 
 class Attempt(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,14 +68,14 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Chunk(msgspec.Struct, frozen=True):
-    """One event of an answer. ``data`` is OpenAI's ``chat.completion.chunk``; ``text`` what it adds to the answer."""
+    """One event of an answer. ``data`` is as its API has it (``chat.completion.chunk``), ``text`` what it adds."""
 
     text: str
     data: dict[str, Any]
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
-    """A whole answer. ``data`` is OpenAI's ``chat.completion``."""
+    """A whole answer. ``data`` is as its API has it (``chat.completion``)."""
 
     text: str
     data: dict[str, Any]
@@ -90,11 +98,10 @@ class Stream:
     cost_usd: float | None = None
     attempts: Sequence[Attempt] = ()
 
-    def __init__(self, racer: "Racer", request: ParsedRequest) -> None:
-        self._racer = racer
-        self._request = request
-        self._sink = _ChunkSink()
-        self._task: asyncio.Task[CallRecord] | None = None
+    def __init__(self, start: Callable[[], RunningCall], text_of: Callable[[Mapping[str, Any]], str]) -> None:
+        self._start = start
+        self._text_of = text_of
+        self._call: RunningCall | None = None
 
     async def __aiter__(self) -> AsyncIterator[Chunk]:
         """Make the call, and yield its chunks.
@@ -105,34 +112,61 @@ class Stream:
             RuntimeError: the stream has been read before.
 
         """
-        if self._task is not None:
+        if self._call is not None:
             raise RuntimeError("a stream is read once: call Racer.stream again")
-        sink = self._sink
-        task = self._task = self._racer.start_call(self._request, sink)
-        task.add_done_callback(sink.wake)
+        call = self._call = self._start()
         try:
-            while True:
-                while sink.waiting:
-                    data = sink.take()
-                    self.winner, self.ttft_s = sink.winner, sink.ttft_s
-                    yield Chunk(_text_of(data, "delta"), data)
-                if task.done():
-                    break
-                await sink.arrival()
-            self._note(_result(task))
-            if sink.error is not None:
-                raise sink.error
+            async for block in call.blocks():
+                if (winner := call.sink.winner) is not None:
+                    self.winner, self.ttft_s = winner.deployment, _seconds(winner.ttft_ms)
+                for event in events(block):
+                    if event.data and event.data.strip() != _DONE:
+                        data = msgspec.json.decode(event.data, type=dict[str, Any])
+                        yield Chunk(self._text_of(data), data)
         finally:
-            await self.aclose()
+            await call.aclose()
+            if (record := call.record) is not None:
+                self.attempts, self.cost_usd = _attempts(record), record.cost_usd
 
     async def aclose(self) -> None:
         """Cancel the call if it is still running, and wait until it has ended."""
-        if self._task is not None and not self._task.done():
-            self._task.cancel()
-            await asyncio.wait({self._task})
+        if self._call is not None:
+            await self._call.aclose()
 
-    def _note(self, record: CallRecord) -> None:
-        self.attempts, self.cost_usd = _attempts(record), record.cost_usd
+
+class Api:
+    """Another API of a ``Racer``, with the names of its vendor's SDK: ``create``, and ``stream`` for one that streams.
+
+    Its fields are that API's own; ``race`` is one, too.
+    """
+
+    def __init__(self, racer: "Racer", endpoint: Endpoint, text_of_event: _TextOf, text_of_answer: _TextOf) -> None:
+        self._racer = racer
+        self._endpoint = endpoint
+        self._text_of_event = text_of_event
+        self._text_of_answer = text_of_answer
+
+    def stream(self, *, model: str, **fields: Any) -> Stream:
+        """Return the answer as a stream of chunks, whose ``data`` are the events of this API.
+
+        Raises:
+            InvalidRequest: a field is wrong.
+
+        """
+        request = self._request(model, fields, stream=True)
+        return Stream(partial(self._racer.running, request), self._text_of_event)
+
+    async def create(self, *, model: str, **fields: Any) -> Answer:
+        """Return the whole answer; its ``data`` is as this API has it.
+
+        Raises:
+            ApiError: no provider answered, or the request is at fault.
+
+        """
+        return await self._racer.whole(self._request(model, fields, stream=False), self._text_of_answer)
+
+    def _request(self, model: str, fields: Mapping[str, Any], *, stream: bool) -> ParsedRequest:
+        return self._racer.read(self._endpoint, {"model": model, **_unstreamed(fields)}, stream=stream)
 
 
 class Racer:
@@ -170,9 +204,13 @@ class Racer:
             )
         self._ledger = None if ledger is None else _ledger_path(ledger)
         self._context: CallContext | None = None
-        self._calls: set[asyncio.Task[CallRecord]] = set()
+        self._calls: set[Task] = set()
         self._exit = AsyncExitStack()
         self._is_entered = self._is_closing = False
+        self.loop: asyncio.AbstractEventLoop | None = None  # in which it was entered
+        self._chat = Api(self, CHAT_ENDPOINT, partial(_of_chat, "delta"), partial(_of_chat, "message"))
+        self.responses = Api(self, RESPONSES_ENDPOINT, _responses_event, _responses_answer)
+        self.messages = Api(self, MESSAGES_ENDPOINT, _messages_event, _messages_answer)
 
     async def __aenter__(self) -> Self:
         """Open the ledger, if there is one, and the providers.
@@ -185,6 +223,7 @@ class Racer:
         if self._is_entered:
             raise RuntimeError("a Racer is entered once: make another one")
         self._is_entered = True
+        self.loop = asyncio.get_running_loop()
         runtime, settings = Runtime(), self._settings
         async with AsyncExitStack() as stack:
             ledger = None if self._ledger is None else await _open_ledger(self._ledger, runtime, stack)
@@ -229,7 +268,7 @@ class Racer:
             InvalidRequest: a field is wrong.
 
         """
-        return Stream(self, _chat_request(model, messages, fields, stream=True))
+        return self._chat.stream(model=model, messages=_as_messages(messages), **fields)
 
     async def complete(self, model: str, messages: Messages, **fields: Any) -> Answer:
         """Return the whole answer. The arguments are those of ``stream``.
@@ -238,20 +277,70 @@ class Racer:
             ApiError: no provider answered, or the request is at fault.
 
         """
-        request = _chat_request(model, messages, fields, stream=False)
+        return await self._chat.create(model=model, messages=_as_messages(messages), **fields)
+
+    def read(self, endpoint: Endpoint, fields: Mapping[str, Any], *, stream: bool) -> ParsedRequest:
+        """Return a request to an API. Internal to this package, as are the methods below.
+
+        Raises:
+            InvalidRequest: a field is wrong.
+
+        """
+        try:
+            written = encoded({**fields, "stream": stream})
+        except (TypeError, ValueError) as error:
+            raise InvalidRequest(f"the request cannot be written as JSON: {error}") from None
+        return self.parsed(endpoint, written, None)
+
+    def parsed(self, endpoint: Endpoint, body: bytes, race_header: str | None) -> ParsedRequest:
+        """Return the request that ``body`` is.
+
+        Raises:
+            InvalidRequest, ResponseNotFound: a field is wrong, or names what is not kept here.
+
+        """
+        request = endpoint.read(Contents.of(body), race_header, self._settings)
+        if request.runs_on:
+            raise InvalidRequest(
+                "a Racer answers nothing in the background: leave 'background' out", param="background"
+            )
+        if request.continues is not None and self._settings.provider_state != "any":
+            raise ResponseNotFound(
+                "a Racer keeps no responses: send the conversation so far as 'input'", param="previous_response_id"
+            )
+        return request
+
+    def running(self, request: ParsedRequest) -> RunningCall:
+        """Start a call whose answer streams."""
+        return RunningCall(partial(self._start, request))
+
+    async def gathered(self, request: ParsedRequest) -> tuple[GatheringSink, CallRecord]:
+        """Make a call whose answer comes whole; return what holds it, and its record.
+
+        Raises:
+            ApiError: no provider answered, or the request is at fault.
+
+        """
         sink = GatheringSink(request.dialect)
-        task = self.start_call(request, sink)
+        task = self._start(request, sink)
         try:
             await asyncio.wait({task})
         finally:
-            if not task.done():
-                task.cancel()
-                await asyncio.wait({task})
-        record = _result(task)
-        assert sink.winner is not None  # without a winner, _result has raised
+            await ended(task)
+        return sink, result_of(task)
+
+    async def whole(self, request: ParsedRequest, text_of: _TextOf) -> Answer:
+        """Return the whole answer to a request.
+
+        Raises:
+            ApiError: no provider answered, or the request is at fault.
+
+        """
+        sink, record = await self.gathered(request)
+        assert sink.winner is not None  # without a winner, its task has raised
         data = msgspec.json.decode(sink.body(), type=dict[str, Any])
         return Answer(
-            text=_text_of(data, "message"),
+            text=text_of(data),
             data=data,
             winner=sink.winner.deployment,
             ttft_s=_seconds(record.ttft_ms),
@@ -260,18 +349,23 @@ class Racer:
             call_id=record.id,
         )
 
-    def start_call(self, request: ParsedRequest, sink: "_ChunkSink | GatheringSink") -> "asyncio.Task[CallRecord]":
-        """Return the task of a call, whose answer goes to ``sink``. ``close`` cancels it. Internal to this module."""
+    @property
+    def models(self) -> Sequence[str]:
+        """The names of the models of its configuration."""
+        return tuple(self._settings.models)
+
+    def _start(self, request: ParsedRequest, sink: BlockSink | GatheringSink) -> Task:
+        """Return the task of a call, whose answer goes to ``sink``. ``close`` cancels it."""
         if self._context is None or self._is_closing:
             raise RuntimeError("a Racer is used inside of `async with`")
-        task = asyncio.get_running_loop().create_task(self._run(self._context, request, sink))
+        if (loop := asyncio.get_running_loop()) is not self.loop:
+            raise RuntimeError("a Racer is used in the event loop in which it was entered")
+        task = loop.create_task(self._run(self._context, request, sink))
         self._calls.add(task)
         task.add_done_callback(self._calls.discard)
         return task
 
-    async def _run(
-        self, context: CallContext, request: ParsedRequest, sink: "_ChunkSink | GatheringSink"
-    ) -> CallRecord:
+    async def _run(self, context: CallContext, request: ParsedRequest, sink: BlockSink | GatheringSink) -> CallRecord:
         client = ClientContext(client=LOCAL)
 
         plan = partial(plan_call, context, request, client)
@@ -282,7 +376,7 @@ class Racer:
         with context.fleet:
             runner = CallRunner(context, request.model, request.preferences, plan, cancelled_as=cancelled_as)
             await runner.begin()
-            run = partial(runner.stream, sink) if isinstance(sink, _ChunkSink) else partial(runner.gather, sink)
+            run = partial(runner.stream, sink) if isinstance(sink, BlockSink) else partial(runner.gather, sink)
             record = await runner.run(run)
         assert isinstance(record, CallRecord)  # only ``answer_here`` returns anything else
         return record
@@ -309,91 +403,18 @@ async def race(
         return await racer.complete(model, messages, **fields)
 
 
-class _ChunkSink(ClientSink):
-    """The sink of a ``Stream``: a bounded queue of chunks, between the race and the caller."""
-
-    streams = True
-    understands = False
-
-    def __init__(self) -> None:
-        self.waiting: deque[dict[str, Any]] = deque()
-        self.winner: str | None = None
-        self.ttft_s: float | None = None
-        self.error: UpstreamError | None = None
-        self._arrived, self._room = asyncio.Event(), asyncio.Event()
-
-    def take(self) -> dict[str, Any]:
-        """Return the next chunk of the queue."""
-        data = self.waiting.popleft()
-        if len(self.waiting) < _MOST_WAITING:
-            self._room.set()
-        return data
-
-    async def arrival(self) -> None:
-        """Wait for a chunk, or for the end of the call."""
-        self._arrived.clear()
-        await self._arrived.wait()
-
-    def wake(self, _: object = None) -> None:
-        """Wake the task that waits in ``arrival``."""
-        self._arrived.set()
-
-    async def begin(self, winner: Winner) -> None:
-        """Note the winner's deployment, and the time to first token."""
-        self.winner, self.ttft_s = winner.deployment, _seconds(winner.ttft_ms)
-
-    async def write(self, block: Block) -> None:
-        """Queue the block's events, and wait while the queue is full."""
-        self._add(block)
-        while len(self.waiting) >= _MOST_WAITING:
-            self._room.clear()
-            await self._room.wait()
-
-    async def end(self, last: Block) -> None:
-        """Queue the last events."""
-        self._add(last)
-
-    def keep_alive(self, every_s: float) -> None:
-        """Do nothing: there is no connection to keep open."""
-
-    async def close(self) -> None:
-        """Do nothing: there is no connection to close."""
-
-    async def fail(self, error: UpstreamError) -> None:
-        """Keep the error until the caller has read the chunks before it."""
-        self.error = error
-
-    def _add(self, block: Block) -> None:
-        if self.delivered is not None:
-            self.delivered.add(block.forward)
-        for event in events(block.forward):
-            if event.data and event.data.strip() != _DONE:
-                self.waiting.append(msgspec.json.decode(event.data, type=dict[str, Any]))
-        self._arrived.set()
+def _as_messages(messages: Messages) -> Sequence[Mapping[str, Any]]:
+    return [{"role": "user", "content": messages}] if isinstance(messages, str) else messages
 
 
-def _chat_request(model: str, messages: Messages, fields: Mapping[str, Any], *, stream: bool) -> ParsedRequest:
+def _unstreamed(fields: Mapping[str, Any]) -> Mapping[str, Any]:
     if "stream" in fields:
-        raise InvalidRequest("'stream' is not a field here: use Racer.stream or Racer.complete", param="stream")
-    prompt = [{"role": "user", "content": messages}] if isinstance(messages, str) else messages
-    body = {"model": model, "messages": prompt, **fields, "stream": stream}
-    try:
-        written = encoded(body)
-    except (TypeError, ValueError) as error:
-        raise InvalidRequest(f"the request cannot be written as JSON: {error}") from None
-    return read_chat(Contents.of(written), None)
-
-
-def _result(task: "asyncio.Task[_T]") -> _T:
-    """Return the result of an ended task, or raise its exception.
-
-    Raises:
-        ShuttingDown: the task was cancelled.
-
-    """
-    if task.cancelled():
-        raise ShuttingDown("the Racer was closed while this call ran")
-    return task.result()
+        raise InvalidRequest(
+            "'stream' is not a field here: use Racer.stream or Racer.complete, Racer.responses.stream or .create,"
+            " Racer.messages.stream or .create",
+            param="stream",
+        )
+    return fields
 
 
 def _attempts(record: CallRecord) -> Sequence[Attempt]:
@@ -413,12 +434,33 @@ def _seconds(milliseconds: float | None) -> float | None:
     return None if milliseconds is None else milliseconds / 1000
 
 
-def _text_of(data: Mapping[str, Any], part: str) -> str:
+# The text that an event adds, and that of a whole answer, by API.
+
+
+def _of_chat(part: str, data: Mapping[str, Any]) -> str:
     """Return the text of the first choice; "" if it has none."""
     for choice in data.get("choices") or ():
         text = (choice.get(part) or {}).get("content")
         return text if isinstance(text, str) else ""
     return ""
+
+
+def _responses_event(data: Mapping[str, Any]) -> str:
+    return str(data["delta"]) if data.get("type") == "response.output_text.delta" else ""
+
+
+def _responses_answer(data: Mapping[str, Any]) -> str:
+    parts = (part for item in data.get("output") or () for part in item.get("content") or ())
+    return "".join(part["text"] for part in parts if part.get("type") == "output_text")
+
+
+def _messages_event(data: Mapping[str, Any]) -> str:
+    is_delta = data.get("type") == "content_block_delta"
+    return str(data["delta"].get("text", "")) if is_delta else ""
+
+
+def _messages_answer(data: Mapping[str, Any]) -> str:
+    return "".join(block["text"] for block in data.get("content") or () if block.get("type") == "text")
 
 
 def _plain(sections: Mapping[str, Any] | None) -> dict[str, Any] | None:

@@ -8,41 +8,27 @@ import signal
 import sqlite3
 import sys
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, closing
+from contextlib import closing
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
 import holeshot
 from holeshot import Racer
-from providers.simulator.script import Delta, Done, Drop, Finish, Gate, Hang, RoleOnly, ScriptedProvider, Status, answer
+from providers.simulator.script import Delta, Done, Drop, Finish, Gate, Hang, RoleOnly, Status, answer
 from tests.patience import PATIENCE_S
+from tests.support.raced import Raced, two_providers
 
 ROOT = Path(__file__).parents[4]
-RACE = {"mode": "race", "width": 2, "audit_share": 0}
-
-
-class Raced(NamedTuple):
-    """Two providers, of which the second never answers, and the arguments that race them."""
-
-    fast: ScriptedProvider
-    slow: ScriptedProvider
-    arguments: dict[str, Any]
 
 
 @pytest.fixture
 async def raced(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Raced]:
     for name in [name for name in os.environ if name.startswith("HOLESHOT_")]:
         monkeypatch.delenv(name)
-    async with AsyncExitStack() as stack:
-        fast = await stack.enter_async_context(ScriptedProvider(answer("Hel", "lo", "!")))
-        slow = await stack.enter_async_context(ScriptedProvider([RoleOnly(), Hang()]))
-        fast.script = [Gate(slow.requested), *fast.script]
-        addresses = {"fast": fast.base_url, "slow": slow.base_url}
-        providers = {name: {"kind": "openai_compatible", "base_url": url} for name, url in addresses.items()}
-        models = {"chat": {"deployments": ["fast/m", "slow/m"], "race": RACE}}
-        yield Raced(fast, slow, {"providers": providers, "models": models})
+    async with two_providers() as found:
+        yield found
 
 
 async def test_chunks_arrive_and_the_loser_is_cut(raced: Raced) -> None:
@@ -66,6 +52,43 @@ async def test_a_whole_answer_has_its_text_and_who_won(raced: Raced) -> None:
 
 async def test_one_line_races(raced: Raced) -> None:
     assert (await holeshot.race("chat", "Why?", **raced.arguments)).text == "Hello!"
+
+
+APIS: dict[str, tuple[dict[str, Any], str, str]] = {
+    "responses": ({"input": "Why?"}, "response.completed", "response"),
+    "messages": ({"messages": [{"role": "user", "content": "Why?"}], "max_tokens": 9}, "message_stop", "message"),
+}
+
+
+@pytest.mark.parametrize("name", APIS)
+async def test_another_api_streams_its_own_events_and_gives_its_own_answer(raced: Raced, name: str) -> None:
+    fields, last, kind = APIS[name]
+    async with Racer(**raced.arguments) as racer:
+        api: holeshot.Api = getattr(racer, name)
+        stream = api.stream(model="chat", **fields)
+        chunks = [chunk async for chunk in stream]
+        told = await api.create(model="chat", **fields)
+
+    assert ("".join(chunk.text for chunk in chunks), chunks[-1].data["type"], stream.winner) == (
+        "Hello!",
+        last,
+        "fast/m",
+    )
+    assert (told.text, told.data.get("object", told.data.get("type")), told.winner) == ("Hello!", kind, "fast/m")
+
+
+@pytest.mark.parametrize(
+    ("fields", "why"),
+    [
+        ({"previous_response_id": "resp_1"}, "keeps no responses"),
+        ({"background": True}, "'background'"),
+        ({"stream": True}, r"Racer\.responses\.stream"),
+    ],
+)
+async def test_a_response_that_a_racer_cannot_give_is_refused(raced: Raced, fields: dict[str, Any], why: str) -> None:
+    async with Racer(**raced.arguments) as racer:
+        with pytest.raises(holeshot.ApiError, match=why):
+            await racer.responses.create(model="chat", input="Why?", **fields)
 
 
 async def test_leaving_the_loop_cuts_all_attempts(raced: Raced) -> None:
@@ -215,6 +238,8 @@ async def test_what_is_wrong_is_said(raced: Raced) -> None:
         assert [chunk async for chunk in stream]
         with pytest.raises(RuntimeError, match="read once"):
             [chunk async for chunk in stream]
+        with pytest.raises(RuntimeError, match="event loop in which it was entered"):
+            await asyncio.to_thread(asyncio.run, racer.complete("chat", "Why?"))
     with pytest.raises(RuntimeError, match="async with"):
         await racer.complete("chat", "Why?")
 
@@ -310,7 +335,7 @@ SAY = "print(*sorted(name for name in sys.modules if name.count('.') < 2))"
 
 async def test_importing_imports_no_engine(tmp_path: Path) -> None:
     out, errors = await _run(f"import holeshot; {SAY}", tmp_path)
-    assert (set(out.split()) & {"gateway", "providers", "asyncio", "msgspec"}, errors) == (set(), "")
+    assert (set(out.split()) & {"gateway", "providers", "asyncio", "msgspec", "openai", "httpx"}, errors) == (set(), "")
 
 
 async def test_a_first_race_imports_only_what_it_needs(raced: Raced, tmp_path: Path) -> None:
