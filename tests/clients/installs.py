@@ -78,5 +78,5 @@ def environment(home: Path, interpreter: str, node_environment: str) -> dict[str
         "LANG": "C.UTF-8",
         "PYTHONPATH": str(CHECKOUT),
         "PYTHONDONTWRITEBYTECODE": "1",
-        "HOLESHOT_CLIENTS_NODE": str(FOLDER / node_environment),
+        "CLIENTS_NODE": str(FOLDER / node_environment),
     }

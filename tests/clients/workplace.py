@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tests.clients.case import Failed
 
-NODE_PROGRAMS = Path(os.environ.get("HOLESHOT_CLIENTS_NODE", ".")) / "node_modules" / ".bin"
+NODE_PROGRAMS = Path(os.environ.get("CLIENTS_NODE", ".")) / "node_modules" / ".bin"
 CHARACTERS_OF_A_FAILURE = 1000
 
 

@@ -9,7 +9,7 @@ import { isDeepStrictEqual } from "node:util";
 const CASE_LIMIT_MS = 300_000; // it only ends what hangs
 const CHARACTERS_OF_A_FAILURE = 600;
 
-const FOLDER = process.env.HOLESHOT_CLIENTS_NODE;
+const FOLDER = process.env.CLIENTS_NODE;
 const require = createRequire(join(FOLDER, "package.json"));
 
 export const PNG_URL =
