@@ -19,6 +19,7 @@ from typer.main import get_command
 from gateway.cli.main import application
 from gateway.settings import Role, Settings, load
 from gateway.settings.loader import NOT_SETTINGS, PREFIX
+from providers.upstreams.extras import EXTRAS
 
 ROOT = Path(__file__).parents[2]
 COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text(encoding="utf-8"))
@@ -338,7 +339,7 @@ def normal(name: str) -> str:
 
 def test_what_builds_the_wheel_is_not_in_the_image() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-    extras = [name for names in project["project"]["optional-dependencies"].values() for name in names]
+    extras = [name for names in EXTRAS.values() for name in names]  # frameworks of programs are not in it
     tools = needed(project["dependency-groups"]["build"]) - needed([*project["project"]["dependencies"], *extras])
     [removed] = re.findall(r"/opt/holeshot/bin/pip uninstall --yes (.+)$", DOCKERFILE, re.MULTILINE)
 

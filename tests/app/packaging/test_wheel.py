@@ -65,7 +65,9 @@ def test_it_takes_no_name_but_its_own(wheel: Path) -> None:
 
 def test_its_types_can_be_read(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
-        assert {"holeshot/py.typed", "holeshot/__init__.py"} < set(archive.namelist())
+        names = set(archive.namelist())
+    adapters = {f"holeshot/{name}.py" for name in ("langchain", "livekit", "pipecat", "pydantic_ai")}
+    assert {"holeshot/py.typed", "holeshot/__init__.py", *adapters} < names
 
 
 def test_a_program_with_packages_of_the_same_names_is_told(installed: Path, elsewhere: Path) -> None:
