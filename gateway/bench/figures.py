@@ -334,6 +334,10 @@ METRICS: tuple[Metric, ...] = (
     Metric("ttft_p95_ms", "ms", "time to the first token, 95 of 100 are faster", less_is_better=True),
     Metric("ttft_p99_ms", "ms", "time to the first token, 99 of 100 are faster", less_is_better=True),
     Metric("ttft_answer_p50_ms", "ms", "time to the first token that is not reasoning, median", less_is_better=True),
+    Metric("sentence_p50_ms", "ms", "time to the first clause that can be spoken, median", less_is_better=True),
+    Metric("sentence_p95_ms", "ms", "time to the first clause, 95 of 100 are faster", less_is_better=True),
+    Metric("sentence_p99_ms", "ms", "time to the first clause, 99 of 100 are faster", less_is_better=True),
+    Metric("silence_p95_ms", "ms", "longest silence of a voice, 95 of 100 are shorter", less_is_better=True),
     Metric("decode_tps_p50", "tok/s", "tokens after the first over the time since, median", less_is_better=False),
     Metric("decode_tps_p05", "tok/s", "the same, 95 of 100 are faster", less_is_better=False),
     Metric("e2e_tps_p50", "tok/s", "all tokens over the whole time, median", less_is_better=False),
@@ -353,6 +357,7 @@ METRICS: tuple[Metric, ...] = (
     Metric("tokens_per_s", "tok/s", "tokens of all answers per second of its turns", less_is_better=False),
     Metric("requests_per_call", "number", "requests to providers for one call of a way", less_is_better=None),
     Metric("cost_per_1000_usd", "usd", "cost of 1,000 such requests", less_is_better=True),
+    Metric("cost_per_spoken_hour_usd", "usd", "cost of an hour of such speech", less_is_better=True),
 )
 
 QUANTILES: Mapping[str, tuple[Callable[[Sample], float | None], float]] = {
@@ -360,6 +365,10 @@ QUANTILES: Mapping[str, tuple[Callable[[Sample], float | None], float]] = {
     "ttft_p95_ms": (lambda sample: sample.ttft_ms, 0.95),
     "ttft_p99_ms": (lambda sample: sample.ttft_ms, 0.99),
     "ttft_answer_p50_ms": (lambda sample: sample.ttft_answer_ms, 0.5),
+    "sentence_p50_ms": (lambda sample: sample.sentence_ms, 0.5),
+    "sentence_p95_ms": (lambda sample: sample.sentence_ms, 0.95),
+    "sentence_p99_ms": (lambda sample: sample.sentence_ms, 0.99),
+    "silence_p95_ms": (lambda sample: sample.speech_pause_ms, 0.95),
     "decode_tps_p50": (lambda sample: sample.decode_tps, 0.5),
     "decode_tps_p05": (lambda sample: sample.decode_tps, 0.05),
     "e2e_tps_p50": (lambda sample: sample.e2e_tps, 0.5),
@@ -373,6 +382,7 @@ QUANTILES: Mapping[str, tuple[Callable[[Sample], float | None], float]] = {
 }
 _MS_PER_S = 1000.0
 _THOUSAND = 1000.0
+_HOUR_S = 3600.0
 
 
 class Cell(msgspec.Struct, frozen=True, kw_only=True):
@@ -447,6 +457,13 @@ def _figures(plan: Plan, samples: Sequence[Sample], draws: Draws, kind: str) -> 
     )
     figures["cost_per_1000_usd"] = draws.mean(
         [(sample.key.round, sample.cost_usd * _THOUSAND) for sample in samples if sample.cost_usd is not None]
+    )
+    figures["cost_per_spoken_hour_usd"] = draws.ratio(
+        [
+            (sample.key.round, sample.cost_usd * _HOUR_S, sample.spoken_s)
+            for sample in samples
+            if sample.cost_usd is not None and sample.spoken_s
+        ]
     )
     if plan.goal is not None:
         figures["goodput"] = draws.share(judged(plan.goal, samples))

@@ -12,12 +12,14 @@ from gateway.api.fitting import Question, fitted
 from gateway.api.json_body import Contents
 from gateway.api.request import ParsedRequest
 from gateway.bench.plan import Contender, Key, Plan, PromptKind, Sample, body, kind_of, salt
-from gateway.core.attempts import AnswerKind, AttemptRecord, AttemptStart, Outcome, Role
+from gateway.core.attempts import AnswerKind, AttemptRecord, AttemptStart, Outcome, Role, WinOn
 from gateway.core.calls import Call, Caller, Decision, Mode, Objective, Own, Rendered
 from gateway.core.errors import ApiError
 from gateway.fleet.models import Deployment
 from gateway.racing import (
     CUT_SHORT,
+    ENOUGH_WORDS,
+    SPOKEN_CHARS_S,
     AnswerStream,
     AttemptClocks,
     Ending,
@@ -90,6 +92,8 @@ async def measure(
             mode=Mode.SINGLE,
             objective=Objective.FIRST_TOKEN,
             answer_kind=AnswerKind.JSON if kind is PromptKind.JSON else AnswerKind.PLAIN,
+            win_on=WinOn.ANSWER if kind is PromptKind.JSON else WinOn.SENTENCE,  # so its first clause is looked for
+            sentence_words=ENOUGH_WORDS,
         ),
         Own(prompt_class=parsed.prompt_class, prompt_tokens=parsed.needs.prompt_tokens),
         rendered,
@@ -217,6 +221,9 @@ def _sample(
         connect_ms=record.connect_ms,
         ttft_ms=record.ttft_ms,
         ttft_answer_ms=record.ttft_answer_ms,
+        sentence_ms=record.sentence_ms,
+        speech_pause_ms=record.speech_pause_ms,
+        spoken_s=None if record.sentence_ms is None else round(_said(request.measurement) / SPOKEN_CHARS_S, 3),
         decode_tps=record.decode_tps,
         e2e_tps=record.e2e_tps,
         itl_p50_ms=record.itl_p50_ms,
@@ -235,6 +242,11 @@ def _sample(
         error_kind=record.error_kind,
         status_code=record.status_code,
     )
+
+
+def _said(measurement: Measurement) -> int:
+    """Return the characters of an answer that a voice says."""
+    return measurement.chars - measurement.reasoning_chars
 
 
 def _as_asked(kind: PromptKind, request: _Request) -> bool | None:

@@ -33,6 +33,9 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     connect_ms: float | None = None  # None: an open connection was used
     ttft_ms: float | None = None
     ttft_answer_ms: float | None = None
+    sentence_ms: float | None = None  # the first clause that can be spoken
+    speech_pause_ms: float | None = None  # the longest silence of a voice after that
+    spoken_s: float | None = None  # how long a voice takes to say the answer
     decode_tps: float | None = None
     e2e_tps: float | None = None
     itl_p50_ms: float | None = None
@@ -63,6 +66,8 @@ _MS = {"ms": 1.0, "s": 1000.0}
 _FIGURES: Mapping[str, tuple[Callable[[Sample], float | None], bool]] = {
     "ttft": (lambda sample: sample.ttft_ms, True),
     "answer": (lambda sample: sample.ttft_answer_ms, True),
+    "clause": (lambda sample: sample.sentence_ms, True),
+    "silence": (lambda sample: sample.speech_pause_ms, True),
     "total": (lambda sample: sample.total_ms, True),
     "gap": (lambda sample: sample.itl_max_ms, True),
     "itl": (lambda sample: sample.itl_p95_ms, True),
@@ -397,6 +402,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     url: str | None = None  # of the gateway it goes through; None: direct
     is_demo: bool = False  # the deployments are simulated
     prompts: OwnPrompts | None = None
+    voice: bool = False  # somebody listens: ways are raced so, and the report begins with what is heard
     raced: tuple[str, ...] = ()  # the deployments of the model whose ways are compared; empty: deployments are compared
 
     def kinds_of(self, contender: Contender) -> list[str]:

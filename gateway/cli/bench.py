@@ -105,8 +105,18 @@ def bench(  # noqa: PLR0917 - options are named on the command line
     ] = None,
     goal: Annotated[
         str | None,
-        typer.Option(help="What a good answer is like: ttft<500ms,tps>45; also answer, total, gap, itl, e2e."),
+        typer.Option(
+            help="What a good answer is like: ttft<500ms,tps>45; also answer, clause, silence, total, gap, itl, e2e."
+        ),
     ] = None,
+    voice: Annotated[
+        bool,
+        typer.Option(
+            "--voice",
+            help="Somebody listens: first clauses, silences and dollars per spoken hour; with --ways races as"
+            " `profile: voice` does.",
+        ),
+    ] = False,
     max_usd: Annotated[
         float | None, typer.Option("--max-usd", min=0, help="What it may cost at most. [default: 1.00]")
     ] = None,
@@ -157,6 +167,8 @@ def bench(  # noqa: PLR0917 - options are named on the command line
 
     Example: holeshot bench gpt-oss-120b --ways single,0.1,1.0 --for 1h --max-usd 2 --picture ways.svg
 
+    Example: holeshot bench gpt-oss-120b --ways single,1.0 --voice
+
     Example: holeshot bench gpt-oss-120b --yes --fail-if "ttft_p95_ms > 800" --junit bench.xml
     """
     from providers import has_scipy, how_to_install  # noqa: PLC0415 - only where it is needed
@@ -182,6 +194,7 @@ def bench(  # noqa: PLR0917 - options are named on the command line
         "--ways": ways,
         "--prompts": prompts,
         "--max-tokens": max_tokens,
+        "--voice": voice or None,
         "--journal": journal,
     }
     if as_json and as_csv:
@@ -204,7 +217,8 @@ def bench(  # noqa: PLR0917 - options are named on the command line
         deployments=tuple(deployment or ()),
         url=url,
         key=key,
-        kinds=_kinds(classes, prompts, of_ways),
+        kinds=_kinds("long_answer" if voice and classes is None else classes, prompts, of_ways),
+        voice=voice,
         rounds=rounds or _default_rounds(of_ways, for_),
         concurrencies=read_levels(concurrency),
         warm_up=2 if warm_up is None else warm_up,

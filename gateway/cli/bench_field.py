@@ -72,6 +72,7 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     most_tokens: int | None = None  # of any answer
     pace: Pace = AT_ONCE
     prompts: OwnPrompts | None = None
+    voice: bool = False  # somebody listens
 
 
 class Fielded(Protocol):
@@ -113,6 +114,7 @@ class Field(msgspec.Struct, frozen=True):
             goal=wanted.goal,
             url=None if wanted.url is None else shown_url(wanted.url),
             is_demo=self.is_demo,
+            voice=wanted.voice,
         )
         fitted = tuple(msgspec.structs.replace(each, leaves_out=self._left_out(plan, each)) for each in plan.contenders)
         return msgspec.structs.replace(plan, contenders=fitted)
@@ -548,6 +550,14 @@ def _estimate(plan: Plan, costs: Mapping[tuple[str, str], Cost]) -> _Estimate:
 _FIRST = ("ttft_p50_ms", "ttft_p95_ms", "decode_tps_p50", "e2e_tps_p50", "itl_p50_ms", "gap_p95_ms", "total_p50_ms")
 _SECOND = ("errors", "goodput", "goodput_per_s", "as_asked", "tokens_mean", "tokens_per_s", "cost_per_1000_usd")
 
+HEARD: Mapping[str, str] = {
+    "sentence_p50_ms": "first clause, ms: p50",
+    "sentence_p95_ms": "p95",
+    "sentence_p99_ms": "p99",
+    "silence_p95_ms": "longest silence, ms: p95",
+    "cost_per_spoken_hour_usd": "$ per spoken hour",
+}  # what a listener hears, and pays
+
 _WORDS = {"ttft": "first tokens", "decode_tps": "decoding", "total": "whole answers", "cost": "cost"}
 _BY_CLASS = ("ttft_p50_ms", "decode_tps_p50", "total_p50_ms", "errors")
 
@@ -561,6 +571,9 @@ def write_report(report: Report, journal: Path) -> None:
     for level in plan.concurrencies:
         of_level = [cell for cell in report.cells if cell.concurrency == level and cell.kind == ALL]
         at = f", {level} at a time" if len(plan.concurrencies) > 1 or level > 1 else ""
+        if plan.voice:
+            rows = [[labels[cell.deployment], cell.requests, *_row(cell, list(HEARD))] for cell in of_level]
+            write_table(("deployment", "requests", *HEARD.values()), rows, title=f"what a listener hears{at}")
         for names, title in ((_FIRST, f"all classes of prompts{at}"), (_SECOND, f"answers{at}")):
             known = [name for name in names if any(name in cell.figures for cell in of_level)]
             rows = [[labels[cell.deployment], cell.requests, *_row(cell, known)] for cell in of_level]

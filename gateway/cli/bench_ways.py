@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from gateway.api.json_body import CHARS_PER_TOKEN
 from gateway.api.request import ParsedRequest
 from gateway.app.gateway import Gateway
 from gateway.bench.figures import ALL, Cell
@@ -15,7 +16,7 @@ from gateway.bench.measuring import Measured, request_for
 from gateway.bench.plan import Contender, Key, Lengths, OwnPrompts, Plan, Sample, Way, expected_answer, read_way
 from gateway.bench.report import Report, few_calls, saved_up, shown
 from gateway.bench.running import Cost, cost_of
-from gateway.cli.bench_field import MOMENTS, Wanted, money, with_providers
+from gateway.cli.bench_field import HEARD, MOMENTS, Wanted, money, with_providers
 from gateway.cli.configuration import read_settings
 from gateway.cli.race_lanes import Lane, Lanes
 from gateway.cli.race_run import check_model, open_gateway, running_call
@@ -24,7 +25,16 @@ from gateway.core.errors import ApiError
 from gateway.core.modes import Mode
 from gateway.fleet.models import Deployment
 from gateway.ledger import LedgerError
-from gateway.settings import AlertSettings, ConfigurationError, ModelSettings, ProbeSettings, Settings
+from gateway.racing import SPOKEN_CHARS_S
+from gateway.settings import (
+    AlertSettings,
+    ConfigurationError,
+    ModelSettings,
+    ProbeSettings,
+    Profile,
+    RaceSettings,
+    Settings,
+)
 
 # A way has a name, estimates and a budget of its own, as if all calls of the model went that way: none learns from the
 # calls of another, nor takes its budget. The name is no other model's, so the calls are in the ledger, with their cost,
@@ -38,10 +48,13 @@ def name_of(model: str, way: str) -> str:
     return f"bench:{model}:{way}"
 
 
-def with_ways(settings: Settings, model: str, ways: Sequence[Way]) -> Settings:
-    """Return the settings with a model for each way, and without what would tell people of its calls."""
+def with_ways(settings: Settings, model: str, ways: Sequence[Way], *, voice: bool = False) -> Settings:
+    """Return the settings with a model for each way, and without what would tell people of its calls.
+
+    ``voice``: its calls are spoken to a listener.
+    """
     own = settings.models.get(model) or ModelSettings.model_validate({"deployments": model.split(",")})
-    made = {name_of(model, way.name): own.model_copy(update=_changed(own, way)) for way in ways}
+    made = {name_of(model, way.name): own.model_copy(update=_changed(own, way, voice=voice)) for way in ways}
     quiet = {
         "alerts": AlertSettings(enabled=False),
         "slo": {},
@@ -51,10 +64,14 @@ def with_ways(settings: Settings, model: str, ways: Sequence[Way]) -> Settings:
     return settings.model_copy(update={"models": {**settings.models, **made}, **quiet})
 
 
-def _changed(own: ModelSettings, way: Way) -> dict[str, object]:
+def _changed(own: ModelSettings, way: Way, *, voice: bool) -> dict[str, object]:
     race: dict[str, object] = {"mode": Mode.SINGLE, "budget": 0.0}
     if way.budget is not None:
         race = {"mode": Mode.AUTO, "budget": way.budget}
+    if voice:  # alone as raced: an answer that breaks is finished, and the first clause is what counts
+        said = {"mode": Mode.SINGLE} if way.budget is None else {}
+        spoken = RaceSettings.model_validate({"profile": Profile.VOICE, "budget": way.budget or 0.0, **said})
+        return {"race": spoken.model_copy(update={"audit_share": 0.0}), "fallbacks": ()}
     # Nothing is audited, as that costs and the other ways show what it would; and the calls are of one model alone.
     return {"race": own.race.model_copy(update={**race, "audit_share": 0.0}), "fallbacks": ()}
 
@@ -74,7 +91,7 @@ async def open_ways(wanted: Wanted, past: Plan | None) -> AsyncIterator["WaysFie
         try:
             if model not in settings.models:
                 await check_model(settings, model)
-            settings = with_ways(settings, model, ways)
+            settings = with_ways(settings, model, ways, voice=wanted.voice if past is None else past.voice)
         except ApiError as error:
             fail(str(error), MISUSED)
         number = len(settings.models[name_of(model, ways[0].name)].deployments)
@@ -128,6 +145,7 @@ class WaysField(msgspec.Struct, frozen=True):
             goal=wanted.goal,
             is_demo=self.is_demo,
             prompts=wanted.prompts,
+            voice=wanted.voice,
             raced=tuple(self.deployments),
         )
 
@@ -212,7 +230,10 @@ def _sample(
             failed[each.deployment] = failed.get(each.deployment, 0) + 1
     of_winner: dict[str, Any] = {}
     if winner is not None:
-        of_winner = {name: getattr(winner, name) for name in ("decode_tps", "itl_p50_ms", "itl_p95_ms", "itl_max_ms")}
+        of_winner = {name: getattr(winner, name) for name in _OF_WINNER}
+        if winner.sentence_ms is not None:  # it won by its clause, which was sent at once
+            spoken_s = winner.completion_tokens and winner.completion_tokens * CHARS_PER_TOKEN / SPOKEN_CHARS_S
+            of_winner |= {"sentence_ms": record.ttft_ms, "spoken_s": spoken_s}
     return Sample(
         key=key,
         sitting=sitting,
@@ -235,6 +256,9 @@ def _sample(
         status_code=record.status_code,
         **of_winner,
     )
+
+
+_OF_WINNER = ("decode_tps", "itl_p50_ms", "itl_p95_ms", "itl_max_ms", "speech_pause_ms")
 
 
 def _retry_after_s(problem: ApiError | None) -> float | None:
@@ -321,7 +345,7 @@ def write_ways(report: Report, journal: Path) -> None:
     for level in plan.concurrencies:
         of_level = [cell for cell in report.cells if cell.concurrency == level and cell.kind == ALL]
         at = f", {level} at a time" if len(plan.concurrencies) > 1 or level > 1 else ""
-        for title, names in _TABLES:
+        for title, names in (("what a listener hears", HEARD), *_TABLES) if plan.voice else _TABLES:
             rows = [[cell.deployment, cell.requests, *_row(cell, names)] for cell in of_level]
             write_table(("way", "calls", *names.values()), rows, title=f"{title}{at}")
     sure = [verdict for verdict in report.verdicts if verdict.is_shown]

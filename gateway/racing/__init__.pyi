@@ -61,6 +61,8 @@ from .sinks import Forward as Forward
 from .sinks import GatheringSink as GatheringSink
 from .sinks import Sink as Sink
 from .sinks import Winner as Winner
+from .speech import ENOUGH_WORDS as ENOUGH_WORDS
+from .speech import SPOKEN_CHARS_S as SPOKEN_CHARS_S
 from .timeouts import AttemptClocks as AttemptClocks
 from .timeouts import Pauses as Pauses
 from .timeouts import PausesByDeployment as PausesByDeployment

@@ -47,6 +47,7 @@ async def test_every_deployment_is_asked_the_same_and_the_report_is_json(field: 
     assert (a["deployment"], b["deployment"], a["requests"], b["requests"]) == ("a/m", "b/m", 6, 6)
     assert a["figures"]["tokens_mean"]["value"] == 2
     assert a["figures"]["goodput"]["value"] == 1
+    assert (a["figures"]["sentence_p50_ms"]["n"], a["figures"]["silence_p95_ms"]["value"]) == (3, None)
     for provider in (field.a, field.b):
         prompts = [each.body["messages"][0]["content"] for each in provider.received]
         assert len(prompts) == len(set(prompts)) == 7  # each with a salt of its own, one to warm up

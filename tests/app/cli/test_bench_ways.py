@@ -52,6 +52,20 @@ async def test_each_way_makes_the_same_calls_and_the_report_has_its_figures(fiel
         assert len(prompts) == len(set(prompts))  # no prompt cache knows one
 
 
+async def test_for_a_voice_all_ways_are_raced_as_for_a_listener_and_told_so(field: Field) -> None:
+    code, out, err = await field.bench("--ways", "single,1.0", "--warm-up", "0", "--calls", "4", "--voice", "--json")
+
+    assert code == 0, err
+    told = json.loads(out)
+    assert (told["plan"]["voice"], told["plan"]["kinds"]) == (True, ["long_answer"])
+    for sample in told["samples"]:
+        assert sample["sentence_ms"] == sample["ttft_ms"]
+        assert sample["speech_pause_ms"] >= 0
+        assert sample["spoken_s"] > 0
+    rows = sqlite3.connect(field.folder / "never.db").execute("select distinct win_on, profile from calls").fetchall()
+    assert rows == [("sentence", "voice")]
+
+
 async def test_its_calls_are_rows_that_can_be_left_out_and_no_model_of_the_gateway_has_them(field: Field) -> None:
     code, _, err = await field.bench(*QUICK)
 

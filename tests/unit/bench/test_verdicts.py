@@ -1,4 +1,4 @@
-from gateway.bench.figures import Draws
+from gateway.bench.figures import ALL, Draws, cells
 from gateway.bench.report import Verdict, as_csv, report, verdicts
 from tests.unit.bench.samples import GOAL, plan, run, sample
 
@@ -85,3 +85,16 @@ def test_every_figure_is_a_row_of_the_csv() -> None:
     assert head == "deployment,concurrency,class,metric,unit,n,value,low,high"
     assert any(row.startswith("a/m,1,all,ttft_p50_ms,ms,20,7") for row in rows)
     assert any(row.startswith("b/m,1,json,cost_per_1000_usd,usd,10,1,") for row in rows)
+
+
+def test_an_hour_of_speech_costs_what_its_answers_cost_by_their_length() -> None:
+    of = plan("a/m", kinds=("short",))
+    spoken = [
+        sample(each.key, sentence_ms=300.0, speech_pause_ms=0.0, spoken_s=10.0 if each.key.round % 2 else 30.0)
+        for each in run(of, {"a/m": 100.0})
+    ]
+    (cell,) = [each for each in cells(of, spoken, Draws(range(10), 1)) if each.kind == ALL]
+    hour = cell.figures["cost_per_spoken_hour_usd"]
+    assert hour.value is not None
+    assert abs(hour.value - 3600 * 0.001 / 20) < 1e-9
+    assert cell.figures["sentence_p50_ms"].value == 300.0
