@@ -1,11 +1,14 @@
-"""The Gemini API: generateContent and its stream, as strict as https://ai.google.dev/api says and its errors show."""
+"""The Gemini API: generateContent and interactions, as strict as https://ai.google.dev/api says and its errors show."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
-from strict_vendors.apis import gemini
+from msgspec import structs
+
+from strict_vendors.apis import gemini, interactions
 from strict_vendors.caches import Prefixes
 from strict_vendors.rules import google as rules
+from strict_vendors.rules import interactions as steps
 from strict_vendors.script import Asked, Broken, answered, tokens_of
 from strict_vendors.shapes import faults
 from strict_vendors.vendor import Refused, Reply, Request, Route, Vendor
@@ -17,6 +20,12 @@ _STATUS = {
     429: "RESOURCE_EXHAUSTED", 500: "INTERNAL", 503: "UNAVAILABLE", 504: "DEADLINE_EXCEEDED",
 }  # fmt: skip
 _MOST_STOPS = 5
+# https://github.com/allenhutchison/gemini-cli-deep-research/issues/73; of the others the SDK's tests have some
+# (tests/interactions/test_retry_options.py of google-genai 3.6.1), both read on 2026-11-29.
+_WORDS = {
+    400: "invalid_request", 401: "unauthenticated", 403: "permission_denied", 404: "not_found",
+    429: "too_many_requests", 500: "internal", 503: "unavailable",
+}  # fmt: skip
 
 
 class VENDOR(Vendor):
@@ -32,12 +41,14 @@ class VENDOR(Vendor):
         rules.THINKING,
         rules.MODELS,
         rules.KEYS,
+        steps.PAGE,
     )
 
     def __init__(self, seed: str = "", account: str = "") -> None:
         super().__init__(seed, account)
         self.prefixes = Prefixes(least=4096)  # of 3.x: ai.google.dev/gemini-api/docs/caching, read on 2026-11-29
         self.stored: list[Request] = []  # what is kept with its answer, for ``rules.STORED_DAYS``
+        self.interactions: dict[str, interactions.Kept] = {}
 
     def routes(self) -> Sequence[Route]:
         """Return its addresses, which both of its versions have."""
@@ -50,6 +61,10 @@ class VENDOR(Vendor):
                 ("POST", f"/{version}/models/{{model}}:countTokens", self._count),
                 ("GET", f"/{version}/models", self._models),
                 ("GET", f"/{version}/models/{{model}}", self._model),
+                ("POST", f"/{version}/interactions", self._interact),
+                ("GET", f"/{version}/interactions/{{id}}", self._interaction),
+                ("DELETE", f"/{version}/interactions/{{id}}", self._delete),
+                ("POST", f"/{version}/interactions/{{id}}/cancel", self._cancel),
             )
         ]
 
@@ -97,6 +112,8 @@ class VENDOR(Vendor):
         }
         if isinstance(refused, _Refused):
             error["details"] = refused.details
+        if self.seen and "/interactions" in self.seen[-1].path:
+            error = {"message": refused.message, "code": _WORDS.get(refused.status, "internal")}
         if refused.rule == "path":
             return Reply(b"", refused.status, content_type="text/html")
         return Reply({"error": error}, refused.status, content_type="application/json")
@@ -132,6 +149,61 @@ class VENDOR(Vendor):
         return Reply(
             blocks=blocks, breaks=given.cut, content_type="text/event-stream" if events else "application/json"
         )
+
+    def _interact(self, request: Request) -> Reply:
+        body = request.body if isinstance(request.body, dict) else {}
+        for fault in faults(steps.CREATE, body):
+            path = ".".join(map(str, fault.path))
+            said = f"Unknown parameter '{path}'." if fault.kind == "unknown" else f"Invalid value at '{path}'."
+            raise Refused(400, said, rule=f"field {fault.kind}", page=steps.PAGE, param=fault.field)
+        previous = body.get("previous_interaction_id")
+        kept = None if previous is None else self._kept(previous)
+        before = [] if kept is None else [*kept.before, *kept.body["steps"]]
+        given = [*before, *interactions.steps_of(body.get("input", []))]
+        for said, rule, page in interactions.wrong(body, given):
+            raise Refused(400, said, rule=rule, page=page)
+        self._model_or_agent(body)
+        asked = interactions.read(body, given)
+        asked = structs.replace(asked, turns=interactions.joined(asked.turns))
+        self._store(request)
+        said_now = answered(asked, self.failures)
+        answer = interactions.whole(asked, said_now, self.ids)
+        if body.get("store") is not False:
+            self.interactions[answer["id"]] = interactions.Kept(answer, given)
+        if body.get("background") and not asked.stream:
+            return Reply({**answer, "status": "in_progress", "steps": [], "usage": None})
+        if not asked.stream:
+            return Reply(answer, breaks=said_now.cut)
+        return Reply(blocks=interactions.stream(answer), breaks=said_now.cut, content_type="text/event-stream")
+
+    def _model_or_agent(self, body: Json) -> None:
+        if "agent" in body:
+            if body["agent"] not in steps.AGENTS:
+                raise Refused(404, f"Agent '{body['agent']}' not found.", rule="agent", page=steps.PAGE)
+            return
+        known = self._known(body["model"])
+        if (tokens := tokens_of(body)) > known.context:
+            said = f"The input token count ({tokens}) exceeds the maximum number of tokens allowed ({known.context})."
+            raise Refused(400, said, rule="context", page=rules.TOO_LONG)
+
+    def _kept(self, name: str) -> interactions.Kept:
+        if name not in self.interactions:
+            raise Refused(404, f"Interaction '{name}' not found.", rule="interaction not stored", page=steps.PAGE)
+        return self.interactions[name]
+
+    def _interaction(self, request: Request) -> Reply:
+        kept = self._kept(request.named["id"])
+        if request.query.get("stream") == "true":
+            return Reply(blocks=interactions.stream(kept.body), content_type="text/event-stream")
+        return Reply(kept.body)
+
+    def _cancel(self, request: Request) -> Reply:
+        return Reply({**self._kept(request.named["id"]).body, "status": "cancelled"})
+
+    def _delete(self, request: Request) -> Reply:
+        self._kept(request.named["id"])
+        del self.interactions[request.named["id"]]
+        return Reply({})
 
     def _store(self, request: Request) -> None:
         if request.body.get("store") is not False:
