@@ -10,7 +10,7 @@ from gateway.api.relayed_api import RelayedApi, counting_api
 from gateway.api.request import Decoders, ParsedRequest
 from gateway.core.errors import ApiError
 from gateway.settings import Settings
-from providers.dialects import PIVOT, Dialect, TokenCounting, raw_json
+from providers.dialects import PIVOT, Dialect, Recalling, TokenCounting, raw_json
 
 if TYPE_CHECKING:
     from aiohttp import web
@@ -61,7 +61,7 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     counted: tuple[str, ...] = ()  # its paths that count tokens; none: /v1/ and the dialect's, if it has one
     # Copies the parts of the URL that belong to the request into its fields; None: there are none.
     addressed: "Callable[[web.Request, Contents], Contents] | None" = None
-    recalls: bool = False  # whether requests name earlier answers, which the gateway may know
+    recalls: Recalling | None = None  # how requests name earlier answers, which the gateway may know
     counts: TokenCounting | None = None  # how it counts the tokens of a prompt, if it does nothing else
 
     @property
@@ -70,9 +70,9 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
         return (*self.routes, *self.streamed) or (f"/v1/{self.dialect.path}",)
 
     @property
-    def prefix(self) -> str:
-        """The prefix of all paths that have its errors."""
-        return self.below or self.paths[0]
+    def prefixes(self) -> tuple[str, ...]:
+        """The prefixes of all paths that have its errors."""
+        return self.paths if self.below is None else (self.below,)
 
     @property
     def counter(self) -> "Endpoint | None":

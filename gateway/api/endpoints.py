@@ -35,9 +35,11 @@ from providers import (
     runs_there,
 )
 from providers.dialects import (
+    AGENT,
     CHAT,
     COMPLETIONS,
     GEMINI,
+    INTERACTIONS,
     JSON_FORMATS,
     MESSAGES,
     RESPONSES,
@@ -45,6 +47,7 @@ from providers.dialects import (
     Malformed,
     camel,
     flattened,
+    flattened_interaction,
     raw_json,
     tools_of_items,
 )
@@ -474,7 +477,7 @@ RESPONSES_ENDPOINT = Endpoint(
     fields=_RESPONSES_DECODERS,
     description=_RESPONSES_DESCRIPTION,
     media=RESPONSES_MEDIA,
-    recalls=True,
+    recalls=RESPONSES.recalling,
 )
 
 
@@ -596,9 +599,131 @@ GEMINI_ENDPOINT = Endpoint(
 )
 
 
+# Reads requests for Google's interactions.
+
+INTERACTIONS_MEDIA = Media.of(
+    "image",
+    "audio",
+    "document|video",
+    text="user_input|model_output|thought|text|function_call|function_result|object|string",
+)
+_INTERACTIONS_LIMIT = INTERACTIONS.requests.parameters.answer_limits[0]
+_FORMAT = "response_format"
+
+_INTERACTIONS_DECODERS: Decoders = {
+    "stream": msgspec.json.Decoder(bool | None),
+    "store": msgspec.json.Decoder(bool | None),
+    "background": msgspec.json.Decoder(bool | None),
+    "previous_interaction_id": msgspec.json.Decoder(str | None),
+    "agent": msgspec.json.Decoder(str | None),
+    "tools": msgspec.json.Decoder(list[_Tool] | None),
+}
+
+
+def read_interaction(contents: Contents, race_header: str | None, *, store: bool) -> ParsedRequest:
+    """Read the body of a request for an interaction.
+
+    The API's default for ``store`` is true, which would forbid a race. As with Responses the gateway's default,
+    ``store``, is sent to the provider explicitly and reported in a response header; in the background and with agents
+    the provider's own default holds.
+
+    Raises:
+        InvalidRequest: a field is invalid or missing.
+
+    """
+    fields = contents.fields
+    is_agent = is_set(fields.get(AGENT))
+    if is_agent and not is_set(fields.get("model")):
+        fields["model"] = fields[AGENT]
+    model, race, preferences = read_common(contents, race_header)
+    try:
+        fields = flattened_interaction(fields)
+    except Malformed as error:
+        raise InvalidRequest(error.message, param=error.param) from None
+    continued = is_set(fields.get("previous_interaction_id"))
+    prompt = fields.get("input", msgspec.Raw(b"[]"))
+    if not continued:
+        prompt = required(fields, "input", "a text, a content, or an array of contents or steps")
+    found = decoded_fields(fields, _INTERACTIONS_DECODERS).get
+    runs_on, response_headers = bool(found("background")), {}
+    is_asked = found("store") is not None
+    keeps_default = runs_on or is_agent
+    if not is_asked and not keeps_default:
+        store = store or continued
+        fields["store"] = _TRUE if store else _FALSE
+        response_headers[STORE_HEADER] = "true" if store else "false"
+    stores = bool(found("store")) if is_asked else store or keeps_default
+    tools = found("tools") or ()
+    is_json = _FORMAT in fields and INTERACTIONS.requests.json_formats[_FORMAT](fields[_FORMAT]) is not None
+    limit = fields.get(_INTERACTIONS_LIMIT)
+    needs = needs_of(
+        prompt,
+        contents,
+        INTERACTIONS_MEDIA,
+        max_tokens=None if limit is None else least(decoded(_INTERACTIONS_LIMIT, limit, _numbers)),
+        tools=any(tool.type == "function" for tool in tools),
+        json_schema=is_json and b'"schema"' in bytes(fields[_FORMAT]),
+    )
+    return ParsedRequest(
+        dialect=INTERACTIONS,
+        model=model,
+        fields=fields,
+        size=contents.size,
+        values=contents.values,
+        needs=msgspec.structs.replace(needs, inline=False) if is_set(fields.get("cached_content")) else needs,
+        race=race,
+        preferences=preferences,
+        stream=bool(found("stream")),
+        stateful=stores
+        or continued
+        or keeps_default
+        or any(is_set(fields.get(name)) for name in _HOLDS)
+        or not all(tool.type == "function" for tool in tools)
+        or runs_there(fields),
+        for_program=bool(tools) or is_json,
+        continues=found("previous_interaction_id"),
+        runs_on=runs_on,
+        stores=stores,
+        unstored=not (is_asked or keeps_default or store),
+        response_headers=response_headers,
+    )
+
+
+_HOLDS = ("continuation_token", "environment", "webhook_config")  # of one provider, or what it calls once
+
+_INTERACTIONS_DESCRIPTION = Description(
+    id="createInteraction",
+    summary="Google's interactions",
+    prompt={
+        "type": ["string", "array", "object"],
+        "description": "A text, a content, or an array of contents or of steps.",
+    },
+    example={"input": "Say hello.", "store": False},
+    answer="Interaction",
+    events="Google's events, from `interaction.created` to `interaction.completed`, then `data: [DONE]`.",
+    optional_prompt=True,  # where it continues something
+    errors=(ResponseNotFound, NamesUnreachable),
+    headers={STORE_HEADER: "The value of `store` that was sent, as the request had none."},
+    error_schema="InteractionError",
+)
+
+INTERACTIONS_ENDPOINT = Endpoint(
+    dialect=INTERACTIONS,
+    read=lambda contents, race, settings: read_interaction(contents, race, store=settings.responses_store),
+    fields=_INTERACTIONS_DECODERS,
+    description=_INTERACTIONS_DESCRIPTION,
+    media=INTERACTIONS_MEDIA,
+    routes=(f"{GOOGLES}interactions", "/v1/interactions"),  # newer SDKs of Google's use the second
+    recalls=INTERACTIONS.recalling,
+)
+
+
 ENDPOINTS: Mapping[Dialect, Endpoint] = {
     each.dialect: each
-    for each in (CHAT_ENDPOINT, COMPLETIONS_ENDPOINT, MESSAGES_ENDPOINT, RESPONSES_ENDPOINT, GEMINI_ENDPOINT)
+    for each in (
+        *(CHAT_ENDPOINT, COMPLETIONS_ENDPOINT, MESSAGES_ENDPOINT, RESPONSES_ENDPOINT, GEMINI_ENDPOINT),
+        INTERACTIONS_ENDPOINT,
+    )
 }
 
 # Clients of Claude at Vertex AI ask the gateway in its place, by its paths: the model is in the address, and whether

@@ -39,7 +39,7 @@ from gateway.memory.answers import Remembering
 from gateway.overload.bodies import SEATED_BYTES, process_full
 from gateway.racing import GatheringSink, answers_asked, forget_prompt
 from providers import aside, events, finished
-from providers.dialects import StoredKind
+from providers.dialects import Recalling, StoredKind
 
 
 async def _large(sink: GatheringSink) -> bytes:
@@ -77,8 +77,8 @@ def answer_of(endpoint: Endpoint, make: "MakeAnswer") -> ClientHandler:
             parsed = await _read(endpoint, request, context, admitted)
         made_by: StoredAt | None = None
         if parsed.continues is not None:
-            made_by = await _stored_by(context, parsed.continues, client)
-            parsed = parsed if made_by else msgspec.structs.replace(parsed, converses="previous_response_id")
+            made_by = await _stored_by(context, parsed.continues, client, _recalling_of(parsed))
+            parsed = parsed if made_by else msgspec.structs.replace(parsed, converses=_recalling_of(parsed).previous)
         if parsed.may_name_stored:
             made_by = await _place_of(context, client, parsed, made_by)
         with context.fleet:
@@ -99,10 +99,10 @@ async def _read(endpoint: Endpoint, request: web.Request, context: Context, admi
     )
     if endpoint.addressed is not None:
         contents = endpoint.addressed(request, contents)
-    remembers, follows = endpoint.recalls and context.memory.is_on, None
-    if remembers:
+    remembers, follows = endpoint.recalls is not None and context.memory.is_on, None
+    if endpoint.recalls is not None and remembers:
         grow = partial(received.grow, context.bodies, client.name or address_of(request, context))
-        found = await recalled(context, client, contents, grow, endpoint.media)
+        found = await recalled(context, client, contents, grow, endpoint.media, endpoint.recalls)
         contents, follows = found.contents, found.follows
     is_long = contents.size > SEATED_BYTES
     began_s = context.services.clock() if is_long else 0.0
@@ -157,7 +157,7 @@ async def _place_of(
     named = await check_names(context, client, api, fields, before=made_by)
     found = made_by or named
     if found is None and parsed.stores:
-        found = await kept_at(context, client, parsed.fields.get(dialect.requests.prompt))
+        found = await kept_at(context, client, parsed.fields.get(dialect.requests.prompt), dialect.recalling)
     return found
 
 
@@ -169,7 +169,8 @@ def _remembered(
     is_kept = (parsed.unstored or parsed.stores) and not parsed.runs_on
     if not is_kept or parsed.continues is not None or parsed.converses is not None:
         return parsed
-    remembering = Remembering(context.memory, scope_of(client), fields.get(parsed.dialect.requests.prompt), follows)
+    prompt, recalling = fields.get(parsed.dialect.requests.prompt), _recalling_of(parsed)
+    remembering = Remembering(context.memory, scope_of(client), prompt, follows, recalling)
     if (size := remembering.counted_bytes) > 0:
         if bodies.size + size > bodies.most_bytes // 2:  # the rest is for the bodies of calls
             return parsed
@@ -197,8 +198,15 @@ def _answered(
 MakeAnswer = Callable[[Context, web.Request, ParsedRequest, ClientContext, StoredAt | None], "Responder"]
 
 
-async def _stored_by(context: Context, response_id: str, client: Client) -> StoredAt | None:
-    """Return the deployment that stores the response that a request continues; None if any response may be named.
+def _recalling_of(parsed: ParsedRequest) -> Recalling:
+    """Return how the API of a request names earlier answers, which this one does."""
+    recalling = parsed.dialect.recalling
+    assert recalling is not None
+    return recalling
+
+
+async def _stored_by(context: Context, response_id: str, client: Client, recalling: Recalling) -> StoredAt | None:
+    """Return the deployment that stores the answer that a request continues; None if any may be named.
 
     Raises:
         ResponseNotFound: the response was not made here, is too old, or belongs to another client.
@@ -215,11 +223,11 @@ async def _stored_by(context: Context, response_id: str, client: Client) -> Stor
         if allowed == "none":
             why = "cannot be continued here (provider_state: none)"
         raise ResponseNotFound(
-            f"the response {response_id!r} {why}, and {not_recent(context.settings)}: send"
+            f"the {recalling.noun} {response_id!r} {why}, and {not_recent(context.settings)}: send"
             " the conversation so far as 'input', or the first request again with 'store': true",
-            param="previous_response_id",
+            param=recalling.previous,
         )
-    return StoredAt(made_by.deployment, "previous_response_id", is_exact=True, key_name=made_by.key_name)
+    return StoredAt(made_by.deployment, recalling.previous, is_exact=True, key_name=made_by.key_name)
 
 
 class Responder:
@@ -420,7 +428,8 @@ class Responder:
         elif made_at.spoken_in(self._runner.call) is not self._parsed.dialect:
             names = {name: kind for name, kind in names.items() if kind is StoredKind.MESSAGE}
         elif self._parsed.stores:
-            await responses.keep(client, answer, deployment, key_name, made_at.tenant)
+            name = None if (known := self._parsed.dialect.recalling) is None else known.id_of(answer)
+            names = names if name is None else {name: StoredKind.RESPONSE, **names}
         else:  # its id names nothing at the provider, and what the gateway keeps of it in Redis is sealed with it
             names = {name: kind for name, kind in names.items() if kind is not StoredKind.RESPONSE}
         await responses.keep_all(client, names, deployment, key_name, made_at.tenant)

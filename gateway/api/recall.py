@@ -1,4 +1,4 @@
-"""A request of the Responses API, with what it names of recent answers put in the place of the names.
+"""A request with what it names of recent answers put in the place of the names: a response, or an interaction.
 
 It is then a request as any other: it names nothing that is stored anywhere, may be raced, and be translated.
 """
@@ -19,10 +19,10 @@ from gateway.api.provider_state import MOST_NAMES, StoredAt
 from gateway.core.errors import InvalidRequest, NamesUnreachable
 from gateway.memory.answers import Scope
 from providers import UNREADABLE, Steps, aside, encoded, finished
-from providers.dialects import id_of, is_bare, items_of, single_items
+from providers.dialects import Recalling, id_of, is_bare, single_items
 
 _T = TypeVar("_T")
-_PREVIOUS, _PROMPT = "previous_response_id", "input"
+_PROMPT = "input"  # of all APIs that have this
 # An item that stands for another one: by its type, or as it has nothing but an id.
 _NAMING = re.compile(
     rb'"(?:item_reference|reasoning|image_generation_call)"|\{\s*(?:"type"\s*:\s*null\s*,\s*)?"id"\s*:\s*"[^"]{1,500}"\s*[,}]'
@@ -52,12 +52,18 @@ class Recalled(msgspec.Struct, frozen=True):
     follows: str | None = None
 
 
-async def recalled(
-    context: Context, client: Client, contents: Contents, count: Callable[[int], None], media: Media | None
+async def recalled(  # noqa: PLR0917 - of one request
+    context: Context,
+    client: Client,
+    contents: Contents,
+    count: Callable[[int], None],
+    media: Media | None,
+    recalling: Recalling,
 ) -> Recalled:
     """Return a request with what it names of recent answers; what is not known of them stays.
 
-    ``count`` counts the bytes of the longer body; ``media``: what is looked for in it.
+    ``count`` counts the bytes of the longer body; ``media``: what is looked for in it; ``recalling``: how its API names
+    earlier answers.
 
     Raises:
         InvalidRequest: it goes on from an answer with something else than items.
@@ -65,11 +71,13 @@ async def recalled(
 
     """
     fields = contents.fields
-    raw = fields.get(_PREVIOUS)
-    previous = None if raw is None or not is_set(raw) else decoded(_PREVIOUS, raw, _optional_text)
+    raw = fields.get(recalling.previous)
+    previous = None if raw is None or not is_set(raw) else decoded(recalling.previous, raw, _optional_text)
     prompt = fields.get(_PROMPT)
     size = 0 if prompt is None else len(memoryview(prompt))
-    if prompt is None or size <= _SLICE_BYTES:  # nearly always: without a call
+    if not recalling.names_items:
+        names_items = False
+    elif prompt is None or size <= _SLICE_BYTES:  # nearly always: without a call
         names_items = prompt is not None and _NAMING.search(prompt) is not None
     else:
         names_items = await context.body_work.run(_naming_steps(prompt))
@@ -78,7 +86,7 @@ async def recalled(
     scope, before = scope_of(client), None
     if previous is not None:
         before = await context.memory.conversation(scope, previous)
-    items = await _items(prompt)
+    items = await _items(prompt, recalling)
     if items is None:
         if before is not None:
             raise InvalidRequest("'input' must be a string, or an array of items", param="input")
@@ -88,7 +96,7 @@ async def recalled(
     if before is None and not found:
         return Recalled(contents)
     said = [*(before or ()), *(found.get(at, item) for at, item in enumerate(items))]
-    changed = {name: value for name, value in fields.items() if before is None or name != _PREVIOUS}
+    changed = {name: value for name, value in fields.items() if before is None or name != recalling.previous}
     body = await _in_slices(context, _body_steps(changed, said), sum(map(len, said)))
     if len(body) > most_bytes(context):
         raise too_large(context)
@@ -118,9 +126,9 @@ async def _in_slices(context: Context, steps: Steps[_T], size: int) -> _T:
     return finished(steps) if size <= _SLICE_BYTES else await context.body_work.run(steps)
 
 
-async def _items(prompt: msgspec.Raw | None) -> list[bytes] | None:
+async def _items(prompt: msgspec.Raw | None, recalling: Recalling) -> list[bytes] | None:
     """Return each item of a prompt; None: it is neither a text nor an array."""
-    new = items_of(prompt)
+    new = recalling.items_of(prompt)
     if new is None:
         return None
     try:
@@ -193,15 +201,17 @@ async def _found(context: Context, client: Client, named: Sequence[tuple[int, st
     return known
 
 
-async def kept_at(context: Context, client: Client, prompt: msgspec.Raw | None) -> StoredAt | None:
+async def kept_at(
+    context: Context, client: Client, prompt: msgspec.Raw | None, recalling: Recalling | None
+) -> StoredAt | None:
     """Return where the items are stored that an input names only by their ids; None: that is not known.
 
     A provider that has another account does not find them.
     """
-    if prompt is None or context.settings.provider_state == "none":
+    if recalling is None or not recalling.names_items or prompt is None or context.settings.provider_state == "none":
         return None
     size = len(memoryview(prompt))
-    if not await _in_slices(context, _naming_steps(prompt), size) or (items := await _items(prompt)) is None:
+    if not await _in_slices(context, _naming_steps(prompt), size) or (items := await _items(prompt, recalling)) is None:
         return None
     named = await _in_slices(context, _named_steps(items), size)
     for _, name in named[: -_AT_ONCE - 1 : -1]:  # the latest first: it is what goes on

@@ -8,6 +8,7 @@ from gateway.api.endpoint import Description, Endpoint
 from gateway.api.json_body import JSON
 from gateway.api.relayed_api import FORM, RelayedApi
 from gateway.core.prompt_classes import MeasuredApi
+from providers.dialects import RESPONSES
 
 _ANY_BYTES = sys.maxsize
 _SHORT_SOUND_BYTES = 2**20  # of a file: about a minute
@@ -98,7 +99,7 @@ COMPACT = Endpoint(
         instead="ask it for a response that sums up the conversation, and go on from that text",
         gives=True,
     ),
-    recalls=True,
+    recalls=RESPONSES.recalling,
     description=Description(id="compactResponse", summary="A conversation made shorter"),
 )
 SPEECH = Endpoint(

@@ -5,6 +5,7 @@ import difflib
 import re
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from functools import partial
+from operator import itemgetter
 
 from aiohttp import HttpVersion11, web
 from aiohttp.hdrs import METH_ALL, METH_OPTIONS
@@ -30,7 +31,7 @@ from gateway.api.relayed_apis import (
 )
 from gateway.api.responses_socket import PATH as SOCKET_PATH
 from gateway.api.responses_socket import responses_socket
-from gateway.api.stored import conversation, kept_conversation, kept_response
+from gateway.api.stored import conversation, kept_answer, kept_conversation
 from gateway.api.told import error_body
 from gateway.core.errors import (
     ApiError,
@@ -49,7 +50,7 @@ from gateway.core.errors import (
 from gateway.keys.keys import SHARED
 from gateway.overload.bodies import process_full
 from providers import redact
-from providers.dialects import GEMINI, PIVOT, Dialect
+from providers.dialects import GEMINI, INTERACTIONS, PIVOT, RESPONSES, Dialect
 
 # Suggests the path that was meant when a request has an unknown one.
 
@@ -65,7 +66,15 @@ _NOT_OFFERED = (
     *("files", "fine_tuning", "fine-tunes", "live", "memory_stores", "messages/batches", "organization"),
     *("organizations", "projects", "realtime", "safety", "sessions", "skills", "threads", "tunnels", "uploads"),
     *("user_profiles", "vaults", "vector_stores", "videos", "webhook_endpoints", "webhook_event_types"),
-    *("auth_tokens", "cachedContents", "corpora", "credentials", "fileSearchStores", "interactions", "operations"),
+    *(
+        "auth_tokens",
+        "cachedContents",
+        "corpora",
+        "credentials",
+        "fileSearchStores",
+        "interactions/auth_tokens",
+        "operations",
+    ),
     *("triggers", "tunedModels", "upload", "voices", "webhooks"),
 )
 
@@ -193,13 +202,19 @@ _RACED: Mapping[str, Handler] = {
     **_GROQS_HANDLERS,
 }
 
+_kept_response, _kept_interaction = kept_answer(RESPONSES), kept_answer(INTERACTIONS)
 ROUTES = (
     *(_post(path, handler) for path, handler in _HANDLERS.items()),
     _get(SOCKET_PATH, responses_socket, allow_head=False),
-    _get("/v1/responses/{id}", kept_response),
-    _delete("/v1/responses/{id}", kept_response),
-    _get("/v1/responses/{id}/{rest:input_items}", kept_response),
-    _post("/v1/responses/{id}/{rest:cancel}", kept_response),
+    _get("/v1/responses/{id}", _kept_response),
+    _delete("/v1/responses/{id}", _kept_response),
+    _get("/v1/responses/{id}/{rest:input_items}", _kept_response),
+    _post("/v1/responses/{id}/{rest:cancel}", _kept_response),
+    *(
+        add(f"{path}/{{id}}{rest}", _kept_interaction)
+        for path in ENDPOINTS[INTERACTIONS].paths
+        for add, rest in ((_get, ""), (_delete, ""), (_post, "/{rest:cancel}"))
+    ),
     _post("/v1/conversations", conversation),
     *(
         add(f"/v1/conversations/{{id}}{rest}", conversation if add is _post else kept_conversation)
@@ -375,9 +390,16 @@ def _dialect(request: web.Request) -> Dialect:
 
 
 def _dialect_of(path: str) -> Dialect:
+    """Return the dialect of the API with the longest prefix of ``path``: Google's have one in common."""
     if path.startswith(DOORS_BEGIN):
         return DOOR_ENDPOINTS[0].dialect
-    return next((dialect for dialect, endpoint in ENDPOINTS.items() if path.startswith(endpoint.prefix)), PIVOT)
+    found = [
+        (len(prefix), dialect)
+        for dialect, endpoint in ENDPOINTS.items()
+        for prefix in endpoint.prefixes
+        if path.startswith(prefix)
+    ]
+    return max(found, key=itemgetter(0))[1] if found else PIVOT
 
 
 # The paths of calls that take JSON, with the dialect of their errors.

@@ -11,6 +11,7 @@ from urllib.parse import quote, unquote
 import msgspec
 from aiohttp import web
 from aiohttp.hdrs import METH_DELETE, METH_GET, METH_HEAD, METH_POST
+from aiohttp.typedefs import Handler
 
 from gateway.api import headers
 from gateway.api.admission import Admitted, admitted_call
@@ -22,7 +23,7 @@ from gateway.api.json_body import JSON, is_set, read_model
 from gateway.api.preferences import policy_violation
 from gateway.api.provider_state import Given, StoredAt, check_names, not_known, not_recent
 from gateway.api.recall import scope_of
-from gateway.api.stored_responses import InBackground, id_of_response
+from gateway.api.stored_responses import InBackground
 from gateway.api.told import broken
 from gateway.core.attempts import AttemptRecord, Outcome, Role, TokensSource
 from gateway.core.calls import TENANT, Call, CallRecord, Level, Maker, Mode, Objective
@@ -52,19 +53,34 @@ from providers import (
     events,
     step_by_step,
 )
-from providers.dialects import RESPONSES, answered_again
+from providers.dialects import DIALECTS, RESPONSES, Dialect, Recalling
 
-# /v1/responses/{id} and the paths below it: passed on to the provider that stores the response.
+# /v1/responses/{id}, /v1beta/interactions/{id} and the paths below: passed on to the provider that stores the answer.
 
 _CANCEL = "cancel"
-_RUNNING = frozenset({"queued", "in_progress"})
-_ENDS = frozenset({"response.completed", "response.incomplete", "response.failed", "response.cancelled"})
-_ENDING = re.compile(rb'"response\.(?:completed|incomplete|failed|cancelled)"')
+_KEY = "key"  # of the gateway, in the URLs of some of Google's clients
 ENDPOINT = "responses.retrieve"  # of the row with the cost of what ran in the background
 
 
-async def _kept_response(request: web.Request, admitted: Admitted) -> web.StreamResponse:
-    """Pass the request on to the deployment that stores the response, if it was made for this client.
+def kept_answer(dialect: Dialect) -> Handler:
+    """Return the handler of requests about one answer of an API that can name it."""
+    recalling = _recalling_of(dialect)
+
+    async def answer(request: web.Request, admitted: Admitted) -> web.StreamResponse:
+        return await _kept_answer(request, admitted, dialect, recalling)
+
+    return admitted_call(answer, runs_model=False)
+
+
+def _recalling_of(dialect: Dialect) -> Recalling:
+    assert dialect.recalling is not None
+    return dialect.recalling
+
+
+async def _kept_answer(
+    request: web.Request, admitted: Admitted, dialect: Dialect, recalling: Recalling
+) -> web.StreamResponse:
+    """Pass the request on to the deployment that stores the answer, if it was made for this client.
 
     One that no provider stores, or knows any more, is answered with as far as the gateway remembers it. With
     ``stream=true`` the events of one in the background go on, after ``starting_after``.
@@ -92,28 +108,34 @@ async def _kept_response(request: web.Request, admitted: Admitted) -> web.Stream
     with context.fleet:
         deployment = _deployment(context.fleet, made_by, client)
         if deployment is None or not deployment.upstream.can_fetch:
-            return _deleted(response_id) if was_known else await _remembered(context, client, request)
-        path = "/".join(part for part in ("responses", quote(response_id, safe=""), rest) if part)
-        method, query = _fetched_by(request), list(request.query.items())
+            return (
+                _deleted(recalling, response_id)
+                if was_known
+                else await _remembered(context, client, request, recalling)
+            )
+        path = "/".join(part for part in (recalling.path, quote(response_id, safe=""), rest) if part)
+        method, query = _fetched_by(request), [each for each in request.query.items() if each[0] != _KEY]
         if request.method != METH_GET or rest:
             query = _unstreamed(request)
         try:
             answer = await _asked(deployment, deployment.upstream.fetch(method, path, query))
         except UpstreamError as error:
             if _is_absent(error) and was_known:
-                return _deleted(response_id)
+                return _deleted(recalling, response_id)
             if _is_absent(error) and await context.memory.answer(scope_of(client), response_id) is not None:
-                return await _remembered(context, client, request)
-            raise _translated(deployment, response_id, error) from None
+                return await _remembered(context, client, request, recalling)
+            raise _translated(deployment, recalling, response_id, error) from None
         fields = {
             "content-type": JSON,
             "x-holeshot-provider": deployment.provider,
             "x-holeshot-deployment": deployment.name,
         }
         fields.update(headers.identifying(request_id or context.services.new_id()))
-        note_end = partial(_note_end, context, client, response_id, request_id, began_s)
+        note_end = partial(_note_end, context, client, recalling, response_id, request_id, began_s)
         if answer.rest is not None:
-            sink = _FollowingSink(request, fields, lambda ended: note_end(_paid(context, deployment, ended)))
+            sink = _FollowingSink(
+                request, fields, dialect, lambda ended: note_end(_paid(context, deployment, recalling, ended))
+            )
             own = [each.keepalive_s for each in context.fleet.models.values() if deployment.name in each.deployments]
             try:
                 return await sink.follow(deployment, answer.rest, min(filter(None, own), default=None))
@@ -121,7 +143,9 @@ async def _kept_response(request: web.Request, admitted: Admitted) -> web.Stream
                 await sink.stop()
                 await sink.note_end()
         found = (
-            _paid(context, deployment, answer.body) if rest == _CANCEL or (not rest and method == METH_GET) else None
+            _paid(context, deployment, recalling, answer.body)
+            if rest == _CANCEL or (not rest and method == METH_GET)
+            else None
         )
         await note_end(found)
     if found is not None and found.cost_usd is not None and method == METH_GET:
@@ -129,28 +153,22 @@ async def _kept_response(request: web.Request, admitted: Admitted) -> web.Stream
     return web.Response(body=answer.body, status=answer.status, headers=fields)
 
 
-kept_response = admitted_call(_kept_response, runs_model=False)
-
-
-class _End(msgspec.Struct):
-    type: str | None = None
-    response: msgspec.Raw = msgspec.Raw()
-
-
-_end = msgspec.json.Decoder(_End)
-
-
 class _FollowingSink(UnreadSink):
-    """Writes the events of a response in the background as they come, for a client that has lost its connection.
+    """Writes the events of an answer in the background as they come, for a client that has lost its connection.
 
     They may be silent for as long as it runs, and are not waited for beyond their client.
     """
 
     def __init__(
-        self, request: web.Request, response_headers: Mapping[str, str], note: Callable[[bytes], Awaitable[None]]
+        self,
+        request: web.Request,
+        response_headers: Mapping[str, str],
+        dialect: Dialect,
+        note: Callable[[bytes], Awaitable[None]],
     ) -> None:
-        """``note`` is told the response, once its end was seen, else nothing."""
+        """``note`` is told the answer, once its end was seen, else nothing; ``dialect``: in which it is read."""
         super().__init__(request, response_headers)
+        self._dialect, self._told_by = dialect, _recalling_of(dialect).ended
         self._ended = b""
         self._note: Callable[[bytes], Awaitable[None]] | None = note
 
@@ -186,8 +204,8 @@ class _FollowingSink(UnreadSink):
                     await self._send(block)
         except UpstreamError as error:
             deployment.hide_addresses(error)
-            last = broken(error, RESPONSES)
-            last = last if (number := RESPONSES.answers.numbered) is None else number(last, latest)
+            last = broken(error, self._dialect)
+            last = last if (number := self._dialect.answers.numbered) is None else number(last, latest)
         except (ClientGone, ConnectionError):
             raise ClientDisconnected("the client disconnected") from None
         finally:
@@ -198,26 +216,26 @@ class _FollowingSink(UnreadSink):
         return response
 
     def _look(self, block: bytes) -> None:
-        if _ENDING.search(block) is None:
+        if _MAY_END.search(block) is None:
             return
         for each in events(block):
-            with suppress(*UNREADABLE):
-                said = _end.decode(each.data)
-                if said.type in _ENDS:
-                    self._ended = bytes(said.response)
+            self._ended = self._told_by(each.data) or self._ended
+
+
+_MAY_END = re.compile(rb'"(?:response|interaction)\.(?:completed|incomplete|failed|cancelled)"')
 
 
 def _unstreamed(request: web.Request) -> list[tuple[str, str]]:
-    return [(name, value) for name, value in request.query.items() if name != "stream"]
+    return [(name, value) for name, value in request.query.items() if name not in {"stream", _KEY}]
 
 
-def _deleted(response_id: str) -> web.Response:
-    """Answer that the gateway has forgotten a response that no provider stores."""
-    return web.json_response({"id": response_id, "object": "response", "deleted": True})
+def _deleted(recalling: Recalling, response_id: str) -> web.Response:
+    """Answer that the gateway has forgotten an answer that no provider stores."""
+    return web.json_response(recalling.deleted(response_id))
 
 
-async def _remembered(context: Context, client: Client, request: web.Request) -> web.Response:
-    """Answer with a response that no provider stores, and that the gateway keeps for the next turn.
+async def _remembered(context: Context, client: Client, request: web.Request, recalling: Recalling) -> web.Response:
+    """Answer with an answer that no provider stores, and that the gateway keeps for the next turn.
 
     Raises:
         ResponseNotFound: it is not known, or what is asked of it is not kept.
@@ -227,23 +245,24 @@ async def _remembered(context: Context, client: Client, request: web.Request) ->
     response_id = request.match_info["id"]
     if request.query.get("stream") == "true":
         raise InvalidRequest(
-            "no provider has this response: only one in the background is streamed again; leave out 'stream'",
+            f"no provider has this {recalling.noun}: only one in the background is streamed again; leave out 'stream'",
             param="stream",
         )
     known = await context.memory.answer(scope_of(client), response_id)
     if known is None:
         raise ResponseNotFound(
-            f"the response {response_id!r} is not known here, or not to this key:"
+            f"the {recalling.noun} {response_id!r} is not known here, or not to this key:"
             f" {not_known(context.settings)}, and {not_recent(context.settings)}"
         )
     if _fetched_by(request) != METH_GET or "rest" in request.match_info:
         raise ResponseNotFound(
-            f"no provider stores the response {response_id!r}: of what the gateway keeps for the next turn, only"
-            f" GET /v1/responses/{response_id} can be asked; send 'store: true' with what is to be stored at a provider"
+            f"no provider stores the {recalling.noun} {response_id!r}: of what the gateway keeps for the next turn only"
+            f" GET /v1/{recalling.path}/{response_id} can be asked; send 'store: true' with what is to be stored at a"
+            " provider"
         )
     fields = {"content-type": JSON}
     fields.update(headers.identifying(headers.request_id(request.headers) or context.services.new_id()))
-    return web.Response(body=answered_again(*known), headers=fields)
+    return web.Response(body=recalling.answered_again(*known), headers=fields)
 
 
 def _fetched_by(request: web.Request) -> str:
@@ -289,10 +308,10 @@ def _is_absent(error: UpstreamError) -> bool:
     return error.kind.facts.is_absence or error.status == HTTPStatus.NOT_FOUND
 
 
-def _translated(deployment: Deployment, response_id: str, error: UpstreamError) -> ApiError:
+def _translated(deployment: Deployment, recalling: Recalling, response_id: str, error: UpstreamError) -> ApiError:
     if _is_absent(error):
         return ResponseNotFound(
-            f"{deployment.name} does not know the response {response_id!r} any more: {error.message}"
+            f"{deployment.name} does not know the {recalling.noun} {response_id!r} any more: {error.message}"
         )
     return _failed(deployment, error)
 
@@ -302,17 +321,11 @@ def _translated(deployment: Deployment, response_id: str, error: UpstreamError) 
 # count the difference.
 
 
-class _Said(msgspec.Struct):
-    status: str | None = None
-
-
-_said = msgspec.json.Decoder(_Said)
-
-
 async def begin_in_background(context: Context, call: Call, record: CallRecord | None, answer: bytes) -> None:
     """Remember what the call of a response that runs on was counted with, if its ``answer`` is only a beginning."""
     begun = None if record is None else next((each for each in record.attempts if each.is_begun), None)
-    response_id = id_of_response(answer)
+    recalling = call.asked.dialect.recalling
+    response_id = None if recalling is None else recalling.id_of(answer)
     if record is None or begun is None or response_id is None:
         return
     await context.responses.begin(
@@ -328,6 +341,7 @@ async def begin_in_background(context: Context, call: Call, record: CallRecord |
             size_class=call.own.prompt_class.size,
             tags=call.by.tags,
             deployment=begun.deployment if begun.learnt_as is None else None,  # else with its client's key
+            api=call.asked.dialect.name,
         ),
     )
 
@@ -339,12 +353,9 @@ def _counted_usd(begun: AttemptRecord) -> float | None:
     return begun.limit_usd if begun.counted_high_usd is None else begun.counted_high_usd
 
 
-def _paid(context: Context, deployment: Deployment, response: bytes) -> AttemptRecord | None:
-    """Return a stored response as an attempt with its cost; None until its usage is known."""
-    usage, said = None, _Said()
-    with suppress(UpstreamError, *UNREADABLE):
-        usage = RESPONSES.answers.read_event(b'{"type":"response.completed","response":%b}' % response, ()).usage
-        said = _said.decode(response)
+def _paid(context: Context, deployment: Deployment, recalling: Recalling, response: bytes) -> AttemptRecord | None:
+    """Return a stored answer as an attempt with its cost; None until its usage is known."""
+    status, usage = recalling.state_of(response)
     if usage is None:
         return None
     counts = msgspec.structs.asdict(usage)
@@ -362,7 +373,7 @@ def _paid(context: Context, deployment: Deployment, response: bytes) -> AttemptR
         outcome=Outcome.WON,
         is_extra=False,
         tokens_source=TokensSource.REPORTED,
-        finish_reason=said.status,
+        finish_reason=status,
         other_units=counts.pop("units"),
         **counts,
     )
@@ -372,13 +383,14 @@ def _paid(context: Context, deployment: Deployment, response: bytes) -> AttemptR
 async def _note_end(  # noqa: PLR0917 - what is known of both
     context: Context,
     client: Client,
+    recalling: Recalling,
     response_id: str,
     request_id: str | None,
     began_s: float,
     found: AttemptRecord | None,
 ) -> None:
     """Record the end of what ran in the background, if ``found`` is its first sight."""
-    if found is None or found.finish_reason in _RUNNING:
+    if found is None or found.finish_reason in recalling.running:
         return
     begun = await context.responses.end(client.name, response_id)
     if begun is not None:
@@ -395,25 +407,23 @@ async def look_again(context: Context, client: str | None, response_id: str, beg
         ApiError, UpstreamError: it cannot be asked now.
 
     """
-    began_s = context.services.clock()
+    began_s, recalling = context.services.clock(), _recalling_of(DIALECTS.get(begun.api or "", RESPONSES))
     with context.fleet:
         deployment = None if begun.deployment is None else _named(context.fleet, begun.deployment)
         if deployment is None or not deployment.upstream.can_fetch:
             raise ResponseNotFound("its provider is not configured now")
-        path = f"responses/{quote(response_id, safe='')}"
+        path = f"{recalling.path}/{quote(response_id, safe='')}"
         try:
             answer = await _asked(deployment, deployment.upstream.fetch(METH_GET, path, []))
         except UpstreamError as error:
             if _is_absent(error):
                 return None
             raise
-        found = _paid(context, deployment, answer.body)
+        found = _paid(context, deployment, recalling, answer.body)
     if found is None:
-        status = None
-        with suppress(*UNREADABLE):
-            status = _said.decode(answer.body).status
-        return False if status is None or status in _RUNNING else None  # what has failed may have no usage
-    if found.finish_reason in _RUNNING:
+        status, _ = recalling.state_of(answer.body)
+        return False if status is None or status in recalling.running else None  # what has failed may have no usage
+    if found.finish_reason in recalling.running:
         return False
     ended = await context.responses.end(client, response_id)
     if ended is not None:

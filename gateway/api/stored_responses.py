@@ -1,7 +1,6 @@
 """Which deployment made a client's stored response: only the provider that stores it can continue it."""
 
 import asyncio
-import re
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -24,7 +23,6 @@ LONGEST_TAKEN = 20_000  # characters of what is known of a response in the backg
 LONGEST_KEPT = 500  # characters of a name: of a longer one the hash is kept
 MOST_KEPT = 100_000  # responses in the memory of this replica
 
-_ID = re.compile(rb'"id"\s*:\s*"(resp[^"\\]{1,200})"')
 _PREFIX = "holeshot:response:"
 _BACKGROUND_PREFIX = "holeshot:background:"
 MAKERS_PREFIX = "holeshot:maker:"  # of reasoning, by its hash
@@ -116,12 +114,6 @@ class RunningOnDisk(NamesOnDisk, Protocol):
         """Store what is known of a response of ``client`` that runs on."""
 
 
-def id_of_response(answer: bytes) -> str | None:
-    """Return the id of the response whose JSON or events begin with ``answer``; None if it has none."""
-    found = _ID.search(answer)
-    return None if found is None else found[1].decode(errors="replace")
-
-
 class InBackground(msgspec.Struct, frozen=True):
     """A response that runs on in the background: what is known of it since its call has ended."""
 
@@ -134,6 +126,7 @@ class InBackground(msgspec.Struct, frozen=True):
     size_class: int
     tags: Mapping[str, str]
     deployment: str | None = None  # that runs it, where the gateway may ask for it by itself
+    api: str | None = None  # the name of the dialect whose answer it is; None: of Responses, by a version before
 
 
 class StoredResponses:
@@ -172,18 +165,6 @@ class StoredResponses:
         # What began before this process, by its attempt: limits count so many US dollars for each.
         self._left: dict[str, tuple[InBackground, float]] = {}
         self.on_left: Callable[[Collection[tuple[InBackground, float]]], None] | None = None
-
-    async def keep(
-        self,
-        client: str | None,
-        answer: bytes,
-        deployment: str,
-        key_name: str | None = None,
-        tenant: str | None = None,
-    ) -> None:
-        """Store who made the response of ``client`` whose JSON or events begin with ``answer``; see ``Maker``."""
-        if (name := id_of_response(answer)) is not None:
-            await self.keep_all(client, (name,), deployment, key_name, tenant)
 
     async def keep_all(
         self,

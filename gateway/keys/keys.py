@@ -245,7 +245,7 @@ C = TypeVar("C")
 RETRY_S = 2  # the database is polled each second
 GOOGLES = "/v1beta/"  # where the paths of Google's API begin
 SHARED = ("/v1/models", "/v1/decisions")  # paths of other APIs too, where its newer SDKs have theirs
-_MAY_HAVE_KEY = (GOOGLES, *SHARED)
+_MAY_HAVE_KEY = (GOOGLES, *SHARED, "/v1/interactions")
 
 
 def key_in(address: str) -> str:

@@ -224,6 +224,16 @@ def no_errors(revision: str) -> Sequence[str]:
     return next((each for since, each in NO_ERRORS_BEFORE.items() if revision and revision < since), rules.NO_ERRORS)
 
 
+# By revision the APIs that were raced before it: a new one is the last of ``rules.RACED``.
+RACED_BEFORE = {"0064": rules.RACED[:5]}
+
+
+def _raced_at(expression: str, revision: str) -> str:
+    """Return an expression with the APIs that were raced at a revision."""
+    before = next((each for since, each in RACED_BEFORE.items() if revision < since), rules.RACED)
+    return expression.replace(listed(rules.RACED), listed(before))
+
+
 def _before(revision: str, expression: str) -> str:
     for now, before in _BEFORE_STEPS[revision].items():
         expression = expression.replace(now, before)
@@ -373,14 +383,14 @@ class Summing:
 
     def _as_of(self, condition: str) -> str:
         changed = next((each for each in _BEFORE_STEPS if self._revision < each), None)
-        return condition if changed is None else _before(changed, condition)
+        return _raced_at(condition if changed is None else _before(changed, condition), self._revision)
 
     def _of_revision(self, sums: Mapping[str, str]) -> dict[str, str]:
         found = {name: each for name, each in sums.items() if SINCE.get(name, "") <= self._revision}
         for changed in sorted(BEFORE, reverse=True):
             if self._revision < changed:
                 found |= {name: each for name, each in BEFORE[changed].items() if name in found}
-        return found
+        return {name: _raced_at(each, self._revision) for name, each in found.items()}
 
     def _by_client(self, fresh: str, sums: Mapping[str, str]) -> str:
         who = "coalesce(f.client, '') as client, f.model as model"

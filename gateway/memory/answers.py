@@ -1,4 +1,4 @@
-"""What is kept of recent answers of the Responses API, in memory, so that later requests can name them.
+"""What is kept of recent responses and interactions, in memory, so that later requests can name them.
 
 Where no provider stores an answer (``store: false``, or a server of chat completions), its conversation goes on only if
 the gateway knows it. So it keeps the items of recent conversations, for the client that had them, bounded in bytes and
@@ -16,7 +16,7 @@ from gateway.memory.sealed import Link, SealedAnswers
 from gateway.overload.bodies import SEATED_BYTES
 from gateway.settings import ResponsesMemorySettings
 from providers import UNREADABLE, aside
-from providers.dialects import Heard, items_of, single_items
+from providers.dialects import Recalling, single_items
 
 _MIB = 2**20
 MOST_CONVERSATION_BYTES = 8 * _MIB  # a longer one is not kept
@@ -334,15 +334,22 @@ LONG_ANSWER_BYTES = 256 * 1024  # a longer one is read in a thread
 class Remembering:
     """What was asked, and what of the answer the next turn needs."""
 
-    def __init__(self, memory: AnswerMemory, scope: Scope, prompt: msgspec.Raw | None, follows: str | None) -> None:
+    def __init__(
+        self,
+        memory: AnswerMemory,
+        scope: Scope,
+        prompt: msgspec.Raw | None,
+        follows: str | None,
+        recalling: Recalling,
+    ) -> None:
         """``prompt``: the input, of which a copy is kept: the request forgets its own when its answer begins.
 
-        ``follows``: the answer whose conversation the gateway has put before it.
+        ``follows``: the answer whose conversation the gateway has put before it; ``recalling``: how its API is read.
         """
-        self.heard = Heard()
+        self.heard = recalling.heard()
         self._memory, self._scope, self._follows = memory, scope, follows
         size = 0 if prompt is None else len(memoryview(prompt))
-        self._asked = items_of(prompt) if size <= MOST_CONVERSATION_BYTES else None
+        self._asked = recalling.items_of(prompt) if size <= MOST_CONVERSATION_BYTES else None
 
     @property
     def size(self) -> int:

@@ -26,7 +26,7 @@ MOST_VALUE_BYTES = 2 * 2**20  # of one value, before it is encrypted
 _MOST_TEXT = 4 * (MOST_VALUE_BYTES + 1024) // 3
 MOST_LINKS = 8  # of a chain; the next one has the whole conversation again
 # Ids of vendors have 26 random characters or more. The ledger may have the first seven; nobody guesses the rest.
-_SECRET = re.compile(r"[a-z]+_.{24,500}", re.DOTALL)
+_SECRET = re.compile(r"[a-z]+\d*_.{24,500}", re.DOTALL)  # Google's begin with v1_
 _NONCE_BYTES = 12
 _VALUE_BYTES = 500  # what a value takes beside its bytes
 _AT_ONCE = 50  # values that are written together

@@ -459,9 +459,11 @@ class Settings(Section):
     # never reached a provider do not count.
     max_requests: Annotated[int, Field(ge=1, le=1000)] = MOST_OF_CALL
     client_timeouts: ClientTimeouts = ClientTimeouts()
-    # `store` in a /v1/responses request that does not set it: the API's own default, true, would prevent a race.
+    # `store` in a request for a response or an interaction that does not set it: the APIs' own default, true, would
+    # prevent a race.
     responses_store: bool = False
-    # Recent answers of /v1/responses that were not stored, kept for `previous_response_id` and `item_reference`.
+    # Recent responses and interactions that were not stored, kept for `previous_response_id`, `item_reference` and
+    # `previous_interaction_id`.
     responses_memory: ResponsesMemorySettings = ResponsesMemorySettings()
     response_ids_ttl_s: Seconds = 30 * 24 * 3600.0  # how long the provider of a stored response is known
     # What clients may name that a provider stores under the operator's key (files, conversations, items, …).

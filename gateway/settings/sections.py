@@ -217,7 +217,7 @@ class OverloadSettings(Section):
 
 
 class ResponsesMemorySettings(Section):
-    """What is kept of recent answers of the Responses API that no provider stores: later requests can name them.
+    """What is kept of recent responses and interactions that no provider stores: later requests can name them.
 
     Each process keeps them in memory, for the client that got them. ``off``, or ``max_mb: 0``: nothing is kept.
     """

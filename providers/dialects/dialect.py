@@ -15,6 +15,7 @@ from providers.dialects.continuing import Continuing
 from providers.dialects.events import CUT_SHORT, FILTERED, Chunk, Gathering, Pattern, Run
 from providers.dialects.histories import History
 from providers.dialects.meanings import OPENAI, Details
+from providers.dialects.recalling import Recalling
 from providers.dialects.sealed import Seal
 from providers.dialects.unshown import Unshown
 from providers.dialects.wording import Fields, Wording
@@ -452,6 +453,7 @@ class Dialect(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     pivoting: Pivoting | None = None  # None: it is chat itself, or cannot be translated
     untranslated: str | None = None  # why it cannot be translated
     counting: TokenCounting | None = None  # None: its API does not count
+    recalling: Recalling | None = None  # None: no request goes on from an answer before it
     headers: str = "openai-"  # how the names of its vendor's headers begin
     # From an error's HTTP status, type ("": by the status), message, request id and details to its body; None: OpenAI's
     # shape.

@@ -204,6 +204,17 @@ ASKED: Mapping[str, tuple[Place, ...]] = {
     ),
     # The second: of which tokens are counted.
     "gemini": (*_GOOGLES, *_within("generateContentRequest", _GOOGLES)),
+    "interactions": (
+        Place("previous_interaction_id", _K.RESPONSE),
+        Place("cached_content", _K.CACHE),
+        Place("environment", _K.CONTAINER),
+        Place("environment.environment_id", _K.CONTAINER),
+        Place("input[].**.uri", _K.FILE, form=_PRIVATE_URL),
+        Place("tools[].file_search_store_names[]", _K.STORE),
+        Place("tools[].vertex_ai_search_config.datastores[]", _K.STORE),
+        Place("tools[].vertex_ai_search_config.engine", _K.STORE),
+        Place("tools[].rag_store_config.rag_resources[].rag_corpus", _K.STORE),
+    ),
     "images/edits": (
         Place("image[].file_id", _K.FILE),
         Place("images[].file_id", _K.FILE),
@@ -215,6 +226,7 @@ ASKED: Mapping[str, tuple[Place, ...]] = {
 # Fields beside the prompt and the tools with such names; the rest of a request of text alone needs no search.
 NAMES_STORED = frozenset(
     {"cachedContent", "container", "conversation", "data_sources", "mcp_servers", "previous_response_id"}
+    | {"cached_content", "environment", "previous_interaction_id"}
     | {"diagnostics", "fallback_credit_token", "prompt_cache_options", "systemInstruction", "thread"}
 )
 # What one organisation alone has, and no operator shares: it is looked up even where there are no clients. With a
@@ -251,6 +263,12 @@ ANSWERED: Mapping[str, tuple[Place, ...]] = {
         *(Place(f"{before}stop_details.fallback_credit_token", _K.CREDIT) for before in ("", "message.", "delta.")),
         Place("content[].content.content[].file_id", _K.FILE),
         Place("content_block.content.content[].file_id", _K.FILE),
+    ),
+    "interactions": (
+        Place("id", _K.RESPONSE, lambda answer: "status" in answer),
+        Place("environment_id", _K.CONTAINER),
+        Place("interaction.id", _K.RESPONSE),
+        Place("interaction.environment_id", _K.CONTAINER),
     ),
 }
 

@@ -414,7 +414,7 @@ else:  # at run time, configurations are checked against the known names
 _USUAL: Mapping[ProviderKind, tuple[Api, ...]] = {
     "openai_compatible": ("chat", "completions", "embeddings"),
     "anthropic": ("messages",),
-    "gemini": ("gemini", "google_decisions"),
+    "gemini": ("gemini", "interactions", "google_decisions"),
     "bedrock": ("chat",),
     "invoke": ("messages",),
     "vertex": ("messages", "gemini"),

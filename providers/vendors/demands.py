@@ -36,7 +36,7 @@ class Demand(StrEnum):
 _PREFERENCES: Final = frozenset({
     # How hard, and in which way, to think; the last ones are vendors' own in chat.
     *("reasoning_effort", "reasoning", "thinking", "thinking_config", "output_config.effort", "thinking_budget"),
-    *("output_config.task_budget", "messages.output_config"),
+    *("output_config.task_budget", "messages.output_config", "thinking_level", "thinking_summaries"),
     *("enable_thinking", "include_reasoning", "reasoning_format", "shows_thoughts"),
     "reasoning_split",  # MiniMax's (platform.minimax.io/docs/api-reference/text-openai-api, read on 2026-11-29)
     *("chat_template_kwargs.enable_thinking", "chat_template_kwargs.thinking", "chat_template_args.enable_thinking"),
@@ -99,7 +99,7 @@ _DETAILS: Final = frozenset({"messages.content.image_url.detail", "input.content
 _LISTS: Final = ("input.", "messages.", "tools.")
 _NUMBER = re.compile(r"\[\d*\]")
 _HUMP = re.compile(r"(?<=[a-z0-9])[A-Z]")
-_CONFIG = "generationConfig."
+_CONFIG = re.compile(r"generation(?:C|_c)onfig\.")
 
 
 def demand_of(field: str, fields: Fields, unchosen: frozenset[str] = _NONE) -> Demand | None:
@@ -147,7 +147,9 @@ def demanded(losses: Iterable[Loss], fields: Fields, unchosen: frozenset[str] = 
 
 
 def _plain(field: str) -> str:
-    return _HUMP.sub(lambda hump: f"_{hump[0]}", _NUMBER.sub("", field).removeprefix(_CONFIG)).lower()
+    bare = _NUMBER.sub("", field)
+    config = _CONFIG.match(bare)
+    return _HUMP.sub(lambda hump: f"_{hump[0]}", bare if config is None else bare[config.end() :]).lower()
 
 
 def _is_within(name: str, names: frozenset[str]) -> bool:

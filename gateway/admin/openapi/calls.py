@@ -35,6 +35,7 @@ from gateway.api.call_runner import FALLBACK
 from gateway.api.context import LedgerUnavailable
 from gateway.api.counting import ESTIMATED
 from gateway.api.endpoint import Endpoint
+from gateway.api.endpoints import INTERACTIONS_ENDPOINT
 from gateway.api.headers import LOWERED, NARROWED, PLAN_HEADER
 from gateway.api.models import AnthropicModel, AnthropicModels, GoogleModel, GoogleModels, OpenAIModel, OpenAIModels
 from gateway.api.preferences import Provider
@@ -341,6 +342,19 @@ def _stored(method: str, rest: str, name: str, summary: str, access: Access) -> 
     )
 
 
+def _of_interactions(method: str, rest: str, name: str, summary: str, access: Access) -> Iterator[Operation]:
+    """Yield the same of an interaction, at both of its addresses."""
+    paths = INTERACTIONS_ENDPOINT.paths
+    for path in paths:
+        yield msgspec.structs.replace(
+            _stored(method, rest, f"{name}{_version(path, paths[0])}", summary, access),
+            asked=f"{method} {path}/{{id}}{rest}",
+            parameters=(*in_path("id", "The id of an interaction that was stored for this key."), CALL_HEADERS[0]),
+            description="Passed on to the deployment that stores it. No model is asked: this is not a call.",
+            error_schema="InteractionError",
+        )
+
+
 def _conversation(method: str, rest: str, name: str, summary: str) -> Operation:
     is_made, is_sent = not rest, method == "POST"
     described = {"id": "The id of a conversation that was made for this key.", "name": "The id of one of its items."}
@@ -442,6 +456,9 @@ OPERATIONS = (
     _stored("GET", "/input_items", "listInputItems", "The input of a stored response", CLIENT),
     _stored("POST", "/cancel", "cancelResponse", "Cancel a response that runs in the background", CALLER),
     _stored("DELETE", "", "deleteResponse", "Delete a stored response", CALLER),
+    *_of_interactions("GET", "", "getInteraction", "A stored interaction", CLIENT),
+    *_of_interactions("POST", "/cancel", "cancelInteraction", "Cancel one that runs in the background", CALLER),
+    *_of_interactions("DELETE", "", "deleteInteraction", "Delete a stored interaction", CALLER),
     _conversation("POST", "", "createConversation", "Make a conversation"),
     _conversation("GET", "/{id}", "getConversation", "A conversation"),
     _conversation("POST", "/{id}", "updateConversation", "Change what is noted of a conversation"),

@@ -395,6 +395,26 @@ class Response(msgspec.Struct):
     usage: TokenUsage | UnsetType | None = UNSET
 
 
+class InteractionUsage(msgspec.Struct):
+    """The tokens of an interaction."""
+
+    total_input_tokens: int
+    total_output_tokens: int
+    total_thought_tokens: int | UnsetType = UNSET
+    total_cached_tokens: int | UnsetType = UNSET
+
+
+class Interaction(msgspec.Struct):
+    """Google's interaction."""
+
+    id: str
+    status: str
+    steps: list[Object] | UnsetType = UNSET
+    object: str | UnsetType = UNSET
+    model: str | UnsetType = UNSET
+    usage: InteractionUsage | UnsetType | None = UNSET
+
+
 class Embedding(msgspec.Struct):
     """One vector: numbers, or their bytes in base64."""
 
@@ -463,11 +483,24 @@ class GeminiError(msgspec.Struct):
     error: GoogleError
 
 
+class ErrorWord(msgspec.Struct):
+    """What went wrong."""
+
+    code: Annotated[str, Meta(description="The word to decide on, as Google's interactions have it.")]
+    message: Happened
+
+
+class InteractionError(msgspec.Struct):
+    """An error in the format of Google's interactions."""
+
+    error: ErrorWord
+
+
 # By the names that the descriptions of endpoints have.
 FORMATS: Mapping[str, type[msgspec.Struct]] = {
     each.__name__: each
     for each in (
-        *(ChatCompletion, Completion, Message, GenerateContentResponse, Response, Embeddings),
-        *(Error, MessagesError, GeminiError),
+        *(ChatCompletion, Completion, Message, GenerateContentResponse, Interaction, Response, Embeddings),
+        *(Error, MessagesError, GeminiError, InteractionError),
     )
 }

@@ -24,6 +24,7 @@ from providers.dialects.dialect import (
     openai_tools,
 )
 from providers.dialects.reading import object_at
+from providers.dialects.recalling import Recalling
 from providers.dialects.responses.continuing import ResponseContinuing
 from providers.dialects.responses.events import (
     ENDING,
@@ -52,7 +53,17 @@ from providers.dialects.responses.request_from_chat import (
 from providers.dialects.responses.request_to_chat import to_chat
 from providers.dialects.responses.stream_from_chat import FromChat
 from providers.dialects.responses.stream_to_chat import ToChat
-from providers.dialects.responses.turns import place_of, with_thoughts, without_lost_thoughts
+from providers.dialects.responses.turns import (
+    Heard,
+    answered_again,
+    ended,
+    id_of_response,
+    items_of,
+    place_of,
+    state_of,
+    with_thoughts,
+    without_lost_thoughts,
+)
 from providers.dialects.unshown import unshown
 from providers.dialects.wording import SEALED, Fields, Loss, Malformed, Wording, raw_json
 from providers.models import traits_of
@@ -233,6 +244,19 @@ RESPONSES = Dialect(
         numbered=numbered,
     ),
     continuing=ResponseContinuing(),
+    recalling=Recalling(
+        noun="response",
+        path="responses",
+        previous="previous_response_id",
+        items_of=items_of,
+        heard=Heard,
+        answered_again=answered_again,
+        id_of=id_of_response,
+        ended=ended,
+        state_of=state_of,
+        deleted=lambda response_id: {"id": response_id, "object": "response", "deleted": True},
+        names_items=True,
+    ),
     pivoting=Pivoting(
         takes_signed=SEALED,
         names={

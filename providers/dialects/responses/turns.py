@@ -9,12 +9,14 @@ import msgspec
 from providers.bodies import as_utf8, encoded, events
 from providers.dialects.dialect import Habits
 from providers.dialects.reading import RawObject
-from providers.dialects.responses.events import ENDS
+from providers.dialects.recalling import MOST_ABOUT_BYTES, MOST_HEARD_BYTES
+from providers.dialects.responses.events import ENDS, read_event
 from providers.dialects.responses.fields import EventWriter, responses_usage, thinking_of
 from providers.dialects.responses.stream_from_chat import TRANSLATED, Echo
 from providers.dialects.unshown import Entry
 from providers.dialects.wording import Loss, Wording, decoded, googles, raw_json
-from providers.refusals import UNREADABLE
+from providers.models import Usage
+from providers.refusals import UNREADABLE, UpstreamError
 
 _TELLING = re.compile(rb'"type"\s*:\s*"response\.(?:created|completed|incomplete|output_item\.done)"')
 # Items whose ids are names only: another provider may refuse a foreign one.
@@ -69,8 +71,6 @@ _event = msgspec.json.Decoder(_Event)
 _response = msgspec.json.Decoder(_Response)
 _OVER = frozenset({"completed", "incomplete"})
 
-MOST_HEARD_BYTES = 8 * 2**20  # of an answer's items
-MOST_ABOUT_BYTES = 16 * 1024  # of what an answer says beside its items
 _NOT_ABOUT = frozenset({"output", "instructions", "tools"})  # items, and what the client sends with each request
 
 
@@ -162,6 +162,42 @@ def answered_again(about: bytes, items: Sequence[tuple[str | None, bytes]]) -> b
     """Return a response as it was answered, of what a ``Heard`` told of it; instructions and tools are not in it."""
     output = [raw if name is None else encoded({"id": name, **_item.decode(raw)}) for name, raw in items]
     return encoded({**_item.decode(about), "output": msgspec.Raw(b"[%b]" % b",".join(output))})
+
+
+# Of a stored response.
+
+_ID_OF_RESPONSE = re.compile(rb'"id"\s*:\s*"(resp[^"\\]{1,200})"')
+_ENDING = re.compile(rb'"response\.(?:completed|incomplete|failed|cancelled)"')
+_ENDS = frozenset({"response.completed", "response.incomplete", "response.failed", "response.cancelled"})
+
+
+def id_of_response(answer: bytes) -> str | None:
+    """Return the id of the response whose JSON or events begin with ``answer``; None if it has none."""
+    found = _ID_OF_RESPONSE.search(answer)
+    return None if found is None else found[1].decode(errors="replace")
+
+
+def ended(data: bytes) -> bytes | None:
+    """Return the response in the data of its last event; None: it is another event."""
+    if _ENDING.search(data) is None:
+        return None
+    try:
+        said = _event.decode(data)
+    except UNREADABLE:
+        return None
+    return bytes(said.response) if said.type in _ENDS else None
+
+
+def state_of(answer: bytes) -> tuple[str | None, Usage | None]:
+    """Return the status and the usage of a stored response, as far as it tells them."""
+    try:
+        status = _response.decode(answer).status
+    except UNREADABLE:
+        return None, None
+    try:
+        return status, read_event(b'{"type":"response.completed","response":%b}' % answer, ()).usage
+    except UpstreamError:
+        return status, None
 
 
 class _Named(msgspec.Struct, gc=False):

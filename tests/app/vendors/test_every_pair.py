@@ -18,7 +18,7 @@ from providers import events
 from providers.dialects import DIALECTS
 from strict_vendors import Served, running_vendor
 from tests.app.gateway.running_gateway import RunningGateway, serving
-from tests.app.vendors.test_signed_loops import FIRST, PATHS
+from tests.app.vendors.test_signed_loops import ALL_PATHS, FIRST
 from tests.support.searched import some
 
 Json = dict[str, Any]
@@ -29,6 +29,7 @@ VENDORS: Mapping[str, tuple[str, str | None, str]] = {
     "azure": ("azure", "azure", "gpt-4.1"),
     "anthropic": ("anthropic", "anthropic", "claude-haiku-4-5"),
     "google": ("google", "google", "gemini-3.5-flash"),
+    "interactions": ("google", "google", "gemini-3.6-flash"),
     "gemini": ("gemini", "gemini", "gemini-3.1-pro-preview"),
     "bedrock": ("bedrock", "bedrock_converse", "us.anthropic.claude-sonnet-4-5-20250929-v1:0"),
     "mistral": ("mistral", "mistral", "mistral-large-latest"),
@@ -41,7 +42,7 @@ VENDORS: Mapping[str, tuple[str, str | None, str]] = {
     "ollama": ("ollama", "ollama", "qwen3:8b"),
 }
 # These read each other's thoughts, though their stand-ins do not.
-ALIKE = ({"anthropic", "bedrock"},)
+ALIKE = ({"anthropic", "bedrock"}, {"google", "interactions"})
 PAIRS = [pair for pair in itertools.permutations(VENDORS, 2) if {*pair} not in ALIKE]
 # Pairs that were once refused.
 ALWAYS = [
@@ -59,6 +60,9 @@ ALWAYS = [
     ("ollama", "openai"),
     ("openai", "ollama"),
     ("ollama", "xai"),
+    ("interactions", "openai"),
+    ("anthropic", "interactions"),
+    ("gemini", "interactions"),
 ]
 # What is wished for in each API: the field, as it is told, its value, and what of it stands in what is sent.
 WISHES: Mapping[str, Mapping[str, tuple[Any, str]]] = {
@@ -74,6 +78,7 @@ WISHES: Mapping[str, Mapping[str, tuple[Any, str]]] = {
         "generationConfig.topP": (0.97, ": 0.97"),
         "generationConfig.mediaResolution": ("MEDIA_RESOLUTION_LOW", "MEDIA_RESOLUTION_LOW"),
     },
+    "interactions": {"generation_config.top_p": (0.97, ": 0.97"), "labels": ({"a": "u-1"}, "u-1")},
 }
 # Told as left out though it was sent: where a Claude at Bedrock is asked not to think on, it takes this after all.
 TOLD_TOO_MUCH = {("bedrock", "top_p")}
@@ -90,6 +95,7 @@ async def gateway(tmp_path: Path) -> AsyncIterator[tuple[RunningGateway, dict[st
             name: {"base_url": vendor.base_url, "api_key": vendor.key, "preset": VENDORS[name][1]}
             for name, vendor in vendors.items()
         }
+        providers["interactions"]["apis"] = ["interactions"]
         at = {name: f"{name}/{model}" for name, (_, _, model) in VENDORS.items()}
         models: Json = {name: {"deployments": [at[name]]} for name in VENDORS}
         for one, other in PAIRS:
@@ -110,7 +116,13 @@ class Talk:
     def __init__(self, running: RunningGateway, api: str, *, stream: bool) -> None:
         self.running, self.api, self.stream = running, api, stream
         self.body: Json = json.loads(json.dumps(FIRST[api]))
-        self.key = {"chat": "messages", "messages": "messages", "responses": "input", "gemini": "contents"}[api]
+        self.key = {
+            "chat": "messages",
+            "messages": "messages",
+            "responses": "input",
+            "interactions": "input",
+            "gemini": "contents",
+        }[api]
         self.body[self.key] = []
         self.dropped: dict[str, str | None] = {}  # by call
         for field, (value, _) in WISHES[api].items():
@@ -118,17 +130,18 @@ class Talk:
             self.body[outer] = {**self.body.get(outer, {}), inner: value} if inner else value
 
     def say(self, text: str) -> None:
-        said = (
-            {"role": "user", "parts": [{"text": text}]} if self.api == "gemini" else {"role": "user", "content": text}
-        )
-        self.body[self.key].append(said)
+        turns: Mapping[str, Json] = {
+            "gemini": {"role": "user", "parts": [{"text": text}]},
+            "interactions": {"type": "user_input", "content": [{"type": "text", "text": text}]},
+        }
+        self.body[self.key].append(turns.get(self.api, {"role": "user", "content": text}))
 
     async def ask(self, model: str, vendors: Mapping[str, Served]) -> str:
         """Ask, and take the answer and the results of its calls into the conversation; return who answered.
 
         Each wish was sent to it, or is told as left out.
         """
-        path = PATHS[self.api].format(model=model)
+        path = ALL_PATHS[self.api].format(model=model)
         path = path if self.stream else path.replace(":streamGenerateContent?alt=sse", ":generateContent")
         sent = self.body if self.api == "gemini" else {**self.body, "model": model, "stream": self.stream}
         async with self.running.post(sent, path=path) as response:
@@ -184,6 +197,13 @@ class Talk:
                     if each["type"] == "tool_use"
                 ]
                 history += [{"role": "user", "content": results}] if results else []
+            case "interactions":
+                history += answer["steps"]
+                history += [
+                    {"type": "function_result", "call_id": each["id"], "name": each["name"], "result": "rain"}
+                    for each in answer["steps"]
+                    if each["type"] == "function_call"
+                ]
             case _:
                 content = answer["candidates"][0]["content"]
                 history.append(content)
@@ -214,7 +234,7 @@ async def talked(
 
 
 @pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
-@pytest.mark.parametrize("api", PATHS)
+@pytest.mark.parametrize("api", ALL_PATHS)
 async def test_it_goes_on_without_a_refusal(
     gateway: tuple[RunningGateway, dict[str, Served]], api: str, stream: bool
 ) -> None:

@@ -33,7 +33,8 @@ class Place(NamedTuple):
 
 
 PLACES: Mapping[str, Place] = {
-    "gemini": Place("google", "google", "gemini-3.1-pro-preview"),
+    "gemini": Place("google", "google", "gemini-3.1-pro-preview", ("gemini",)),
+    "interactions": Place("google", "google", "gemini-3.1-pro-preview", ("interactions",), '"signature"'),
     "gemini-chat": Place("gemini", "gemini", "gemini-3.1-pro-preview", word="thought_signature"),
     "gemini-openrouter": Place(
         "openrouter", "openrouter", "google/gemini-3.1-pro-preview", ("chat",), "reasoning.encrypted"
@@ -56,6 +57,7 @@ PATHS = {
     "messages": "/v1/messages",
     "gemini": "/v1beta/models/{model}:streamGenerateContent?alt=sse",
 }
+ALL_PATHS = {**PATHS, "interactions": "/v1beta/interactions"}
 FIRST: Mapping[str, Json] = {
     "chat": {
         "messages": [{"role": "user", "content": SAID}],
@@ -79,6 +81,12 @@ FIRST: Mapping[str, Json] = {
         "contents": [{"role": "user", "parts": [{"text": SAID}]}],
         "tools": [{"functionDeclarations": [{"name": "look", "parametersJsonSchema": SCHEMA}]}],
         "generationConfig": {"thinkingConfig": {"includeThoughts": True, "thinkingLevel": "LOW"}},
+    },
+    "interactions": {
+        "input": [{"type": "user_input", "content": [{"type": "text", "text": SAID}]}],
+        "tools": [{"type": "function", "name": "look", "parameters": SCHEMA}],
+        "generation_config": {"thinking_summaries": "auto", "thinking_level": "low"},
+        "store": False,
     },
 }
 
@@ -108,6 +116,13 @@ def gone_on(api: str, body: Json, answer: Json) -> Json:
             ]
             turns = [{"role": "assistant", "content": answer["content"]}, {"role": "user", "content": results}]
             return {**body, "messages": [*body["messages"], *turns]}
+        case "interactions":
+            results = [
+                {"type": "function_result", "call_id": each["id"], "name": each["name"], "result": "rain"}
+                for each in answer["steps"]
+                if each["type"] == "function_call"
+            ]
+            return {**body, "input": [*body["input"], *answer["steps"], *results]}
     parts = [part for part in answer["candidates"][0]["content"]["parts"] if not part.get("thought")]
     calls = [part["functionCall"] for part in parts if "functionCall" in part]
     results = [{"functionResponse": {**_named(call), "response": {"output": "rain"}}} for call in calls]
@@ -141,7 +156,7 @@ async def gateway(tmp_path: Path) -> AsyncIterator[tuple[RunningGateway, dict[st
 
 async def answered(running: RunningGateway, api: str, model: str, body: Json, *, stream: bool) -> Json:
     """Return the whole answer."""
-    path = PATHS[api].format(model=model)
+    path = ALL_PATHS[api].format(model=model)
     path = path if stream else path.replace(":streamGenerateContent?alt=sse", ":generateContent")
     sent = body if api == "gemini" else {**body, "model": model, "stream": stream}
     async with running.post(sent, path=path) as response:
@@ -158,7 +173,7 @@ async def answered(running: RunningGateway, api: str, model: str, body: Json, *,
 
 
 @pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
-@pytest.mark.parametrize("api", PATHS)
+@pytest.mark.parametrize("api", ALL_PATHS)
 async def test_each_gets_its_own_back_and_no_others(
     gateway: tuple[RunningGateway, dict[str, Served]], api: str, stream: bool
 ) -> None:

@@ -25,9 +25,6 @@ from tests.patience import eventually, until
 from tests.services.limits.test_slots import STEADY
 from tests.support.servers import free_port
 
-CREATED = (
-    b'event: response.created\ndata: {"type":"response.created","response":{"id":"resp_1","object":"response"}}\n\n'
-)
 TTL_S = 60.0
 KEYS = ("key-of-one-organisation", "key-of-another-organisation")
 
@@ -41,14 +38,14 @@ async def nodes(redis_url: str) -> AsyncIterator[Nodes]:
 
 async def test_what_one_replica_answered_another_can_go_on_from(nodes: Nodes, redis: Redis) -> None:
     one, other = (StoredResponses(TTL_S, clock=lambda: 0.0, store=nodes) for _ in range(2))
-    await one.keep("ann", CREATED, "openai/gpt")
+    await one.keep_all("ann", ["resp_1"], "openai/gpt")
     assert await other.find("ann", "resp_1") == "openai/gpt"
     assert 0 < await redis.ttl((await redis.keys())[0]) <= TTL_S
 
 
 async def test_nobody_goes_on_from_another_clients_response(nodes: Nodes) -> None:
     one, other = (StoredResponses(TTL_S, clock=lambda: 0.0, store=nodes) for _ in range(2))
-    await one.keep("ann", CREATED, "openai/gpt")
+    await one.keep_all("ann", ["resp_1"], "openai/gpt")
     for replica in (one, other):
         assert await replica.find("bob", "resp_1") is None
         assert await replica.find(None, "resp_1") is None
@@ -58,7 +55,7 @@ async def test_nobody_goes_on_from_another_clients_response(nodes: Nodes) -> Non
 async def test_after_its_time_nobody_knows_it(redis: Redis) -> None:
     now_s = 0.0
     alone = StoredResponses(TTL_S, clock=lambda: now_s)
-    await alone.keep(None, b'{"id": "resp_1", "object": "response"}', "openai/gpt")
+    await alone.keep_all(None, ["resp_1"], "openai/gpt")
     now_s = TTL_S - 1
     assert await alone.find(None, "resp_1") == "openai/gpt"
     now_s = TTL_S
@@ -68,7 +65,7 @@ async def test_after_its_time_nobody_knows_it(redis: Redis) -> None:
 async def test_without_redis_the_replica_that_answered_still_knows() -> None:
     away = connect(f"redis://127.0.0.1:{free_port()}/0")
     replica = StoredResponses(TTL_S, clock=lambda: 0.0, store=away)
-    await replica.keep("ann", CREATED, "openai/gpt")
+    await replica.keep_all("ann", ["resp_1"], "openai/gpt")
     assert await replica.find("ann", "resp_1") == "openai/gpt"
     assert await replica.find("ann", "resp_2") is None
     await away.aclose()

@@ -94,7 +94,7 @@ async def test_a_response_is_known_to_all_replicas(cluster: RedisCluster) -> Non
     stores = [connect(cluster.url) for _ in range(2)]
     one, other = (StoredResponses(60.0, clock=lambda: 0.0, store=store) for store in stores)
     for number in range(9):
-        await one.keep("ann", b'{"id": "resp_%d", "object": "response"}' % number, "openai/gpt")
+        await one.keep_all("ann", [f"resp_{number}"], "openai/gpt")
         assert await other.find("ann", f"resp_{number}") == "openai/gpt"
     for store in stores:
         await store.aclose()

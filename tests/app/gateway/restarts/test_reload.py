@@ -88,7 +88,7 @@ async def test_how_long_ids_of_responses_are_known_changes_with_the_configuratio
     async with serve() as running:
         running.gateway.reload(read({**running.config, "response_ids_ttl_s": 1e-12}, running.folder))
         responses = running.gateway.context.responses
-        await responses.keep(None, b'{"id": "resp_1"}', "alpha/m")
+        await responses.keep_all(None, ["resp_1"], "alpha/m")
         assert await responses.find(None, "resp_1") is None
 
 

@@ -40,7 +40,7 @@ EXCEPTIONS: Mapping[str, frozenset[str]] = {
     "it is a protocol that Responses alone have": frozenset(
         {"gateway/api/responses_socket.py", "gateway/api/turns.py"}
     ),
-    "only answers of Responses are named by later requests": frozenset(
+    "later requests may name items of Responses, and not of interactions": frozenset(
         {"gateway/api/recall.py", "gateway/memory/answers.py"}
     ),
     "it reads chat in the shape of Responses or Messages": frozenset({"gateway/api/other_shapes.py"}),
@@ -78,7 +78,7 @@ def words() -> frozenset[str]:
 
 def mentions(code: str) -> Iterator[str]:
     """Yield each import from the folder of one dialect, and each string that is one's name, path or route."""
-    names, routes = words(), tuple(surface.prefix for surface in ENDPOINTS.values())
+    names, routes = words(), tuple(prefix for surface in ENDPOINTS.values() for prefix in surface.prefixes)
     for node in ast.walk(ast.parse(code)):
         match node:
             case ast.ImportFrom(module=str(module)):
@@ -94,7 +94,7 @@ def mentions(code: str) -> Iterator[str]:
 
 def test_nothing_else_mentions_a_dialect_by_name() -> None:
     found, written = set(), "|".join(map(re.escape, words()))
-    begun = "|".join(re.escape(surface.prefix) for surface in ENDPOINTS.values())
+    begun = "|".join(re.escape(prefix) for surface in ENDPOINTS.values() for prefix in surface.prefixes)
     may_mention = re.compile(rf"""{ROOM}|gateway\.api\.endpoints|["'](?:{written})["']|["'}}](?:{begun})""")
     for path in chain((CHECKOUT / "gateway").rglob("*.py"), (CHECKOUT / "providers").rglob("*.py")):
         name = path.relative_to(CHECKOUT).as_posix()
@@ -127,5 +127,6 @@ def test_every_dialect_has_its_surface_and_the_names_that_rows_and_files_have() 
         "responses": ("responses", "responses"),
         "messages": ("messages", "messages"),
         "gemini": ("models/{model}:streamGenerateContent", "generate_content"),
+        "interactions": ("interactions", "interactions"),
     }
     assert set(ENDPOINTS) == set(DIALECTS.values())

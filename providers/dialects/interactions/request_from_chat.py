@@ -1,0 +1,362 @@
+"""Translates a chat completion request into an interaction's."""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from providers.dialects.chat.forced_call import loses_format
+from providers.dialects.chat.searches import SEARCH_FIELD, search_in
+from providers.dialects.gemini.dialect import GeminiHabits, signature_of
+from providers.dialects.gemini.fields import HIGHER
+from providers.dialects.interactions.fields import IN_CONFIG, TIERS, is_said
+from providers.dialects.messages.fields import (
+    DEFAULTS,
+    arguments_at,
+    budget_of,
+    chosen_tool,
+    limit_of,
+    lose_rest_of_answer,
+    lose_stream_options,
+    request_of,
+    stops_of,
+)
+from providers.dialects.messages.request_from_chat import is_error
+from providers.dialects.reading import Object, RawObject, object_at, objects_at, raw_text_at, text_at
+from providers.dialects.wording import (
+    CACHE_REASON,
+    CANNOT_STOP_THINKING,
+    LEFT_OUT,
+    Losses,
+    Malformed,
+    Wording,
+    as_users,
+    decoded,
+    is_null,
+    is_string,
+    raw_json,
+    results_first,
+)
+
+_DATA_URL = re.compile(r"data:([\w.+-]+/[\w.+-]+);base64,(.*)", re.DOTALL)
+_API = "Google's Interactions API"
+_NO_FIELD = f"{_API} has no such field"
+
+
+class _Conversation:
+    """The steps so far, and the system prompt's texts."""
+
+    def __init__(self, losses: Losses) -> None:
+        self.system: list[str] = []
+        self.steps: list[Object] = []
+        self._losses = losses
+        self._names: dict[str, msgspec.Raw] = {}  # of functions, by the ids of their calls
+        self._lost_calls: set[str] = set()  # ids of calls that are of no function
+
+    def read(self, messages: Sequence[RawObject]) -> None:
+        """Translate all messages of a request.
+
+        Raises:
+            Malformed: one is not valid in chat.
+
+        """
+        role = ""
+        for number, message in results_first(messages):
+            path = f"messages[{number}]"
+            role = text_at(message, "role", path)
+            if role in {"system", "developer"}:
+                self._add_system(message, path)
+            elif role == "user":
+                self._losses.rest(message, ("role", "content"), path, _NO_FIELD)
+                if not is_said(message.get("content")):
+                    raise Malformed(f"'{path}.content' is required", f"{path}.content")
+                self._add("user_input", self._parts(message.get("content"), f"{path}.content"))
+            elif role == "assistant":
+                self._add_assistant(message, path)
+            elif role == "tool":
+                self._add_result(message, path)
+            else:
+                self._losses.add(path, f"{_API} has no role {role!r}")
+        if self.steps and self.steps[0]["type"] not in {"user_input", "function_result"}:
+            self.steps.insert(0, {"type": "user_input", "content": [{"type": "text", "text": LEFT_OUT}]})
+        if role == "assistant":
+            last = f"messages[{len(messages) - 1}]"
+            self._losses.add(last, f"{_API} does not promise to continue a model's last turn")
+
+    def _add(self, kind: str, content: list[Object]) -> None:
+        if content:
+            self.steps.append({"type": kind, "content": content})
+
+    def _add_system(self, message: RawObject, path: str) -> None:
+        self._losses.rest(message, ("role", "content"), path, _NO_FIELD)
+        parts = self._parts(message.get("content"), f"{path}.content", texts_only=True)
+        texts = [decoded(raw_json(part["text"]), str, path) for part in parts]
+        if not self.steps:
+            self.system += texts
+            return
+        reason = f"{_API} takes a system prompt only first: this one goes into the user's turn, in <system> tags"
+        self._losses.add(f"{path}.role", reason, hint=True)
+        self._add("user_input", [{"type": "text", "text": as_users(text)} for text in texts])
+
+    def _add_assistant(self, message: RawObject, path: str) -> None:
+        content, signature = message.get("content"), signature_of(message, path)
+        lose_rest_of_answer(
+            message,
+            path,
+            self._losses,
+            said=("role", "content", "tool_calls", "refusal", "extra_content"),
+            thoughts=() if signature is None else ("reasoning_details",),
+            unsigned=f"{_API} takes no thoughts that its model did not sign",
+            api=_API,
+        )
+        parts = self._parts(content, f"{path}.content", texts_only=True) if is_said(content) else []
+        if is_string(message.get("refusal")):
+            parts.append({"type": "text", "text": message["refusal"]})
+        if signature:
+            self.steps.append({"type": "thought", "signature": signature})
+        self._add("model_output", parts)
+        for number, call in enumerate(objects_at(message.get("tool_calls"), f"{path}.tool_calls")):
+            self._call(call, f"{path}.tool_calls[{number}]")
+
+    def _call(self, call: RawObject, at: str) -> None:
+        if (decoded(call.get("type"), str, f"{at}.type") or "function") != "function":
+            self._losses.add(at, f"{_API} has functions only")
+            self._lost_calls.add(text_at(call, "id", at))
+            return
+        function = object_at(call.get("function"), f"{at}.function")
+        arguments = arguments_at(function, f"{at}.function", self._losses, _API)
+        self._losses.rest(call, ("id", "type", "index", "function", "extra_content"), at, _NO_FIELD)
+        self._losses.rest(function, ("name", "arguments"), f"{at}.function", _NO_FIELD)
+        call_id, name = text_at(call, "id", at), raw_text_at(function, "name", f"{at}.function")
+        self._names[call_id] = name
+        if signature := signature_of(call, at):
+            self.steps.append({"type": "thought", "signature": signature})
+        self.steps.append({"type": "function_call", "id": call_id, "name": name, "arguments": arguments})
+
+    def _add_result(self, message: RawObject, path: str) -> None:
+        said = ("role", "content", "tool_call_id", "name", "is_error")  # the call has the name too
+        self._losses.rest(message, said, path, _NO_FIELD)
+        call_id = text_at(message, "tool_call_id", path)
+        if call_id in self._lost_calls:
+            self._losses.add(path, f"{_API} takes no result without its call")
+            return
+        if call_id not in self._names:
+            raise Malformed(f"'{path}.tool_call_id' is of no call before it", f"{path}.tool_call_id")
+        content = message.get("content")
+        result: Any = content if is_string(content) else self._parts(content, f"{path}.content")
+        step: Object = {"type": "function_result", "call_id": call_id, "name": self._names[call_id], "result": result}
+        self.steps.append({**step, "is_error": True} if is_error(message, path) else step)
+
+    def _parts(self, content: msgspec.Raw | None, path: str, *, texts_only: bool = False) -> list[Object]:
+        if content is None or is_null(content):
+            return []
+        if is_string(content):
+            return [{"type": "text", "text": content}] if bytes(memoryview(content)[:3]) != b'""' else []
+        parts: list[Object] = []
+        for number, part in enumerate(objects_at(content, path)):
+            at = f"{path}[{number}]"
+            kind = text_at(part, "type", at)
+            if kind in {"text", "refusal"}:
+                self._losses.rest(part, ("type", kind), at, _NO_FIELD)
+                parts.append({"type": "text", "text": raw_text_at(part, kind, at)})
+            elif texts_only:
+                self._losses.add(at, f"this is text only in {_API}")
+            else:
+                parts += self._media(part, kind, at)
+        return parts
+
+    def _media(self, part: RawObject, kind: str, at: str) -> list[Object]:
+        path = f"{at}.{kind}"
+        self._losses.rest(part, ("type", kind), at, _NO_FIELD)
+        inner = object_at(part.get(kind), path)
+        if kind == "input_audio":
+            self._losses.rest(inner, ("data", "format"), path, _NO_FIELD)
+            data, form = text_at(inner, "data", path), text_at(inner, "format", path)
+            return [{"type": "audio", "mime_type": f"audio/{form}", "data": data}]
+        if kind == "image_url":
+            self._losses.rest(inner, ("url", "detail"), path, _NO_FIELD)
+            if bytes(inner.get("detail", b"null")) not in {b"null", b'"auto"'}:
+                reason = f"{_API} has another scale for the details of pictures"
+                self._losses.add(f"{path}.detail", reason, hint=True)
+            url, own = text_at(inner, "url", path), "image"
+        elif kind == "file":
+            said = ("file_data", "file_url", "filename")
+            self._losses.rest(inner, said, path, "Google has no access to OpenAI's files")
+            if is_said(inner.get("filename")):
+                self._losses.add(f"{path}.filename", f"{_API} takes no names of files", hint=True)
+            address = decoded(inner.get("file_url"), str, f"{path}.file_url")
+            url = address or decoded(inner.get("file_data"), str, f"{path}.file_data") or ""
+            own = "document"
+        else:
+            self._losses.add(at, f"{_API} has no such content")
+            return []
+        found = _DATA_URL.fullmatch(url)
+        if found is not None:
+            mime = found[1].replace("image/jpg", "image/jpeg")
+            return [{"type": own, "mime_type": mime, "data": found[2]}]
+        if url.startswith("https://"):
+            return [{"type": own, "uri": url}]
+        self._losses.add(path, "Google takes pictures and files in base64, or at addresses with https")
+        return []
+
+
+_SAME: Sequence[str] = ("temperature", "top_p", "seed")
+_READ = frozenset({
+    *_SAME,
+    *("max_completion_tokens", "max_tokens", "messages", "model", "parallel_tool_calls", "reasoning_effort"),
+    *("response_format", "service_tier", "shows_thoughts", "stop", "store", "stream", "stream_options", "tool_choice"),
+    "tools",
+})  # fmt: skip
+_MOST_STOPS = 5  # stop sequences
+_HINTS: Mapping[str, str] = {
+    "metadata": f"{_API} has no metadata",
+    "prediction": f"{_API} takes no prediction",
+    "prompt_cache_key": CACHE_REASON,
+    "prompt_cache_options": CACHE_REASON,
+    "prompt_cache_retention": CACHE_REASON,
+    "user": f"{_API} takes no name of a user",
+}
+_FALSE = msgspec.Raw(b"false")
+
+
+def from_chat(fields: Mapping[str, msgspec.Raw], habits: GeminiHabits) -> Wording:
+    """Translate a chat completion request into an interaction's, for a model with these ``habits``.
+
+    Nothing of it is stored, unless the request says so: its next turn sends all again.
+
+    Raises:
+        Malformed: the request is not valid in chat.
+
+    """
+    losses = Losses()
+    asked, given = request_of(fields)
+    conversation = _Conversation(losses)
+    conversation.read(given)
+    if not conversation.steps:
+        losses.add("messages", f"{_API} needs more than a system prompt")
+    said: Object = {name: asked[name] for name in ("model", "stream") if name in asked}
+    said["input"] = conversation.steps
+    if conversation.system:
+        said["system_instruction"] = "\n\n".join(conversation.system)
+    said["store"] = asked["store"] if "store" in asked and is_said(asked["store"]) else _FALSE
+    if decoded(asked.get("n"), int, "n") not in {None, 1}:
+        losses.add("n", f"{_API} gives one answer")
+    asked.pop("n", None)
+    said.update({IN_CONFIG + name: asked[name] for name in _SAME if name in asked})
+    if (limit := limit_of(asked, losses, _API)) is not None:
+        said[IN_CONFIG + "max_output_tokens"] = limit
+    stops = stops_of(asked)
+    if len(stops) > _MOST_STOPS:
+        losses.add("stop", f"{_API} takes {_MOST_STOPS} stop sequences at most")
+    said.update({IN_CONFIG + "stop_sequences": stops[:_MOST_STOPS]} if stops else {})
+    said.update(_tier(asked, losses))
+    said.update(_tools(asked, losses))
+    if habits.searches and search_in(asked, losses, {}):
+        said["tools"] = [*said.get("tools", ()), {"type": "google_search"}]
+        del asked[SEARCH_FIELD]
+    said.update(_form(asked, losses, calls="tools" in said and not habits.levels))
+    said.update(_thinking(asked, losses, habits))
+    lose_stream_options(asked, losses, _NO_FIELD)
+    for name, value in asked.items():
+        if name not in _READ and bytes(value) not in DEFAULTS.get(name, ()):
+            losses.add(name, _HINTS.get(name, _NO_FIELD), hint=name in _HINTS)
+    return Wording({name: raw_json(value) for name, value in said.items()}, losses.met())
+
+
+def _thinking(asked: RawObject, losses: Losses, habits: GeminiHabits) -> Object:
+    effort = decoded(asked.get("reasoning_effort"), str, "reasoning_effort")
+    budget_of(asked)  # a budget stands for an effort, which is said
+    shows = {IN_CONFIG + "thinking_summaries": "auto"}
+    if effort is None:
+        return shows if "shows_thoughts" in asked else {}
+    level = HIGHER.get(effort, effort)
+    if level == "none":
+        losses.add("reasoning_effort", CANNOT_STOP_THINKING, hint=True)
+        level = habits.least if habits.least in _LEVELS else "minimal"
+        return {IN_CONFIG + "thinking_level": level}
+    if level not in _LEVELS:
+        losses.add("reasoning_effort", f"{_API} has no effort {effort!r}")
+        return {}
+    if effort in HIGHER:
+        losses.add("reasoning_effort", f"{_API} has no effort above {level!r}", hint=True)
+    if level == "minimal" and habits.least in _LEVELS:
+        level = habits.least
+    return {IN_CONFIG + "thinking_level": level, **shows}
+
+
+_LEVELS = frozenset({"minimal", "low", "medium", "high"})
+
+
+def _tier(asked: RawObject, losses: Losses) -> Object:
+    tier = decoded(asked.get("service_tier"), str, "service_tier")
+    if tier in TIERS:
+        return {"service_tier": TIERS[tier]}
+    if tier not in {None, "auto", "default"}:
+        losses.add("service_tier", f"{_API} has no service tier {tier!r}")
+    return {}
+
+
+def _tools(asked: RawObject, losses: Losses) -> Object:
+    declared: list[Object] = []
+    strict = False
+    for number, tool in enumerate(objects_at(asked.get("tools"), "tools")):
+        path = f"tools[{number}]"
+        kind = text_at(tool, "type", path)
+        if kind != "function":
+            losses.add(path, f"{_API} has no tool of type {kind!r}")
+            continue
+        at = f"{path}.function"
+        function = object_at(tool.get("function"), at)
+        one: Object = {"type": "function", "name": raw_text_at(function, "name", at)}
+        one |= {name: function[name] for name in ("description", "parameters") if is_said(function.get(name))}
+        strict = strict or bytes(function.get("strict", b"null")) == b"true"
+        losses.rest(tool, ("type", "function"), path, _NO_FIELD)
+        losses.rest(function, ("name", "description", "parameters", "strict"), at, _NO_FIELD)
+        declared.append(one)
+    if not declared:
+        if "tool_choice" in asked and bytes(asked["tool_choice"]) not in {b'"none"', b'"auto"'}:
+            losses.add("tool_choice", f"{_API} chooses among tools only")
+        return {}
+    decoded(asked.get("parallel_tool_calls"), bool, "parallel_tool_calls")  # of several calls the answer has the first
+    choice = _choice(asked, losses, strict=strict)
+    return {"tools": declared} if choice is None else {"tools": declared, IN_CONFIG + "tool_choice": choice}
+
+
+def _choice(asked: RawObject, losses: Losses, *, strict: bool) -> object:
+    chosen = chosen_tool(asked)
+    if isinstance(chosen, msgspec.Raw):
+        return {"allowed_tools": {"mode": "any", "tools": [chosen]}}
+    if chosen is None and "tool_choice" in asked:
+        choice, path = object_at(asked["tool_choice"], "tool_choice"), "tool_choice.allowed_tools"
+        allowed = object_at(choice.get("allowed_tools"), path)
+        mode = decoded(allowed.get("mode"), str, f"{path}.mode")
+        functions = [object_at(tool.get("function"), path) for tool in objects_at(allowed.get("tools"), path)]
+        names = [raw_text_at(function, "name", path) for function in functions if "name" in function]
+        if names and mode in {"auto", "required"}:
+            return {"allowed_tools": {"mode": "validated" if mode == "auto" else "any", "tools": names}}
+        losses.add("tool_choice", f"{_API} chooses among functions, by their names")
+        return None
+    if chosen in {None, "auto"}:
+        return "validated" if strict else None  # else a call need not match its schema
+    return "any" if chosen == "required" else "none"
+
+
+def _form(asked: RawObject, losses: Losses, *, calls: bool) -> Object:
+    """Return the field for the format; ``calls``: there are functions, beside which this model has none."""
+    form = object_at(asked.get("response_format"), "response_format")
+    kind = text_at(form, "type", "response_format") if form else "text"
+    if kind == "text":
+        return {}
+    if calls:
+        if not loses_format(asked, losses):
+            losses.add("response_format", "this model calls functions or answers as JSON, not both")
+        return {}
+    json: Object = {"type": "text", "mime_type": "application/json"}
+    if kind not in {"json_object", "json_schema"}:
+        losses.add("response_format", f"{_API} does not answer as {kind!r}")
+        return {}
+    path = "response_format.json_schema"
+    given = object_at(form.get("json_schema"), path)
+    losses.rest(given, ("name", "description", "schema", "strict"), path, _NO_FIELD)
+    return {"response_format": {**json, "schema": given["schema"]} if "schema" in given else json}

@@ -1,0 +1,476 @@
+"""Translates a stream of chat chunks into an interaction's events as it arrives, and these into chat chunks."""
+
+import time
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from providers.bodies import encoded, events
+from providers.dialects.chat.deltas import (
+    THINKS,
+    ChunkTranslation,
+    calls_in,
+    complaint,
+    delta_of,
+    googles_in,
+    pictures_in,
+    said_in,
+    signed_in,
+    sound_in,
+    split_data,
+    string,
+)
+from providers.dialects.chat.deltas import usage_in as usage_in_chunk
+from providers.dialects.chat.references import BESIDE, References, annotation, cited
+from providers.dialects.dialect import Offered, check_none
+from providers.dialects.events import CUT_SHORT, DONE, DONE_EVENT, FILTERED, SHORT, chat_reason, few
+from providers.dialects.interactions.events import (
+    ACTS,
+    COMPLETED,
+    CREATED,
+    CUT,
+    DELTA,
+    FAILED,
+    RUNNING,
+    START,
+    STATE,
+    STOP,
+    UsageTold,
+    failed,
+    started,
+    usage_of,
+)
+from providers.dialects.interactions.fields import ENDING, IN_CONFIG, event
+from providers.dialects.messages.streams import Call, Calls
+from providers.dialects.wording import SIGNED, arguments_object, extra_content, short_name, with_blocks
+from providers.models import Usage, completed, written_usage
+from providers.refusals import SURPRISES, ErrorKind, UpstreamError, error_in
+
+_decoder = msgspec.json.Decoder(dict[str, Any])
+_STATES: Mapping[str, str] = {**dict.fromkeys((*CUT_SHORT, *FILTERED), "incomplete")}  # any other becomes completed
+MADE = "v1_"  # how ids of interactions begin, Google's too
+
+
+class FromChat(ChunkTranslation):
+    """Translates one answer: every choice is a part of it, however the server numbers them.
+
+    A call is sent when it is complete: then its arguments are known to be an object, which clients need. Reasoning
+    becomes the summary of a thought if the client has not asked for none, or at the end if there is nothing else. What
+    only its maker can read of it is the signature of that thought. The text of a refusal becomes text.
+    """
+
+    def __init__(
+        self,
+        asked: Mapping[str, msgspec.Raw],
+        secrets: Sequence[str] = (),
+        *,
+        offered: Offered = lambda _: (),
+        utc_now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        new_id: Callable[[], str] = lambda: uuid.uuid4().hex,
+    ) -> None:
+        """``offered`` reads the tools of the request ``asked``; ``new_id`` makes ids where a server sends none."""
+        super().__init__(asked, secrets, offered=offered)
+        self._shows_thoughts = _shows_thoughts(asked)
+        self._names = _renamed(asked)
+        self._utc_now, self._new_id = utc_now, new_id
+        self._top: dict[str, Any] = {}
+        self._steps = 0
+        self._open: str | None = None  # the type of the step that is open
+        self._calls = Calls()
+        self._references = References()
+        self._signature = ""  # Google's, for the thought before what comes next
+        self._blocks: list[Mapping[str, Any]] = []  # what Anthropic's model has signed since the last thought
+        self._thought: list[str] = []  # the text of the next of them
+        self._hidden: list[str] = []  # thoughts that are not shown, while there is nothing else
+        self._reason: str | None = None
+
+    @property
+    def finishing(self) -> bool:
+        """Whether there was a finish reason, and the interaction has no end yet."""
+        return self._reason is not None and not self._ended
+
+    def end(self) -> bytes:
+        """Return the end of the interaction if the source sent a finish reason, but no [DONE].
+
+        Raises:
+            UpstreamError: it sent none, but an error by its message alone.
+
+        """
+        if self._reason is None:
+            self._errors.check()
+        said: list[bytes] = []
+        self._done(said)
+        return b"".join(said)
+
+    def _take(self, chunk: Mapping[str, Any], choices: Sequence[Mapping[str, Any]], said: list[bytes]) -> None:
+        if choices and not self._top:
+            self._begin(chunk, said)
+        if usage := usage_in_chunk(chunk):
+            self._counted.take(usage, chunk)
+        if not BESIDE.isdisjoint(chunk):
+            self._references.take(chunk)
+        for choice in choices:
+            if delta := delta_of(choice):
+                self._add(delta, said)
+            reason = choice.get("finish_reason")
+            if reason and isinstance(reason, str) and (self._reason is None or reason in SHORT):
+                self._reason = reason
+                self._calls.finish()
+                self._calls.check()
+            self._say_calls(said)
+
+    def _begin(self, chunk: Mapping[str, Any], said: list[bytes]) -> None:
+        named = string(chunk.get("id")) or self._new_id()
+        self._top = {
+            "id": named if named.startswith(MADE) else f"{MADE}{named}",
+            "object": "interaction",
+            "model": chunk.get("model") or "",
+        }
+        said.append(event(CREATED, {"interaction": {**self._top, "status": "in_progress", "created": self._now()}}))
+        said.append(event(STATE, {"interaction_id": self._top["id"], "status": "in_progress"}))
+
+    def _now(self) -> str:
+        return self._utc_now().strftime("%Y-%m-%dT%H:%M:%SZ")
+
+    def _add(self, delta: Mapping[str, Any], said: list[bytes]) -> None:
+        text = delta.get("content") or ""
+        thought, text = ("", text) if isinstance(text, str) and THINKS.isdisjoint(delta) else said_in(delta)
+        if thought or not THINKS.isdisjoint(delta):
+            self._think(thought, signed_in(delta), said)
+        if "extra_content" in delta or "reasoning_details" in delta:
+            self._signature = googles_in(delta) or self._signature
+        sound, transcript = sound_in(delta)
+        if text := text + (delta.get("refusal") or "") + transcript:
+            self._say({"type": "text", "text": text}, said)
+        for url in pictures_in(delta):
+            self._say(_picture(url), said)
+        if sound:
+            self._say({"type": "audio", "data": sound}, said)
+        if delta.get("annotations"):
+            self._cite(self._references.annotations_in(delta), said)
+        for piece in calls_in(delta) if delta.get("tool_calls") else ():
+            self._calls.add(piece, waits=True)
+        if len(self._calls):
+            self._hidden.clear()
+
+    def _think(self, thought: str, blocks: Sequence[Mapping[str, Any]], said: list[bytes]) -> None:
+        """Add a piece of thoughts, and Anthropic's blocks, whose text may have been streamed."""
+        if blocks and not (thought or self._thought):
+            thought = "".join(string(block.get("thinking")) for block in blocks)
+        elif thought:
+            self._thought.append(thought)
+        for block in blocks:
+            is_bare = block["type"] == SIGNED and not block.get("thinking")
+            self._blocks.append({**block, "thinking": "".join(self._thought)} if is_bare else block)
+            self._thought.clear()
+        if thought and self._shows_thoughts:
+            self._in("thought", said)
+            self._delta({"type": "thought_summary", "content": {"type": "text", "text": thought}}, said)
+        elif thought and not self._steps and self._open is None:
+            self._hidden.append(thought)
+
+    def _seal(self, signature: str, said: list[bytes]) -> None:
+        """Say what the thought before this was signed with, Google's ``signature`` or the blocks of another maker."""
+        if not signature and self._blocks:
+            signature = with_blocks(self._blocks)
+        self._blocks.clear()
+        if signature:
+            self._in("thought", said)
+            self._delta({"type": "thought_signature", "signature": signature}, said)
+            self._close(said)
+
+    def _say(self, delta: Mapping[str, Any], said: list[bytes]) -> None:
+        if self._open != "model_output":
+            signature, self._signature = self._signature, ""
+            self._seal(signature, said)
+        self._in("model_output", said)
+        self._hidden.clear()
+        self._delta(delta, said)
+
+    def _cite(self, annotations: Sequence[Mapping[str, Any]], said: list[bytes]) -> None:
+        """Add references to the open text; others have no place for them."""
+        pages = [each for each in map(cited, annotations) if each[0]]
+        if pages and self._open == "model_output":
+            given = [{"type": "url_citation", "url": url, "title": title or url} for url, title in pages]
+            self._delta({"type": "text_annotation_delta", "annotations": given}, said)
+
+    def _say_calls(self, said: list[bytes]) -> None:
+        is_over = self._reason is not None
+        while (current := self._calls.current()) is not None and self._calls.advance(finished=is_over):
+            if self._reason not in CUT_SHORT or current[1].is_whole():  # the limit may have cut off its arguments
+                self._say_call(current[1], said)
+
+    def _say_call(self, call: Call, said: list[bytes]) -> None:
+        arguments = arguments_object(call.take())
+        if arguments is None:
+            message = "called a tool with arguments that are no JSON object"
+            raise UpstreamError(ErrorKind.INVALID_RESPONSE, message)
+        name = self._names.get(call.name, call.name)
+        if call.has_none():
+            check_none(name, self._tools, self._offered)
+        signature, self._signature = call.signature or self._signature, ""
+        self._seal(signature, said)
+        self._close(said)
+        step = {"type": "function_call", "id": call.call_id or f"call_{self._new_id()}", "name": name, "arguments": {}}
+        self._begin_step(step, said)
+        if (written := bytes(arguments).decode()) != "{}":
+            self._delta({"type": "arguments_delta", "arguments": written}, said)
+        self._close(said)
+
+    def _in(self, kind: str, said: list[bytes]) -> None:
+        """Go on with the open step if it is of this kind, else with a new one."""
+        if self._open != kind:
+            self._close(said)
+            self._begin_step({"type": kind}, said)
+
+    def _begin_step(self, step: Mapping[str, Any], said: list[bytes]) -> None:
+        self._open = step["type"]
+        said.append(event(START, {"index": self._steps, "step": step}))
+
+    def _delta(self, delta: Mapping[str, Any], said: list[bytes]) -> None:
+        said.append(event(DELTA, {"index": self._steps, "delta": delta}))
+
+    def _close(self, said: list[bytes]) -> None:
+        if self._open is not None:
+            said.append(event(STOP, {"index": self._steps}))
+            self._open = None
+            self._steps += 1
+
+    def _done(self, said: list[bytes]) -> None:
+        if self._reason is None or self._ended:
+            return
+        self._ended = True
+        if self._references.beside:
+            self._cite(self._references.rest(), said)
+        if self._hidden and not self._steps and self._open is None:  # it would be empty
+            self._in("thought", said)
+            text = "".join(self._hidden)
+            self._delta({"type": "thought_summary", "content": {"type": "text", "text": text}}, said)
+        signature, self._signature = self._signature, ""
+        self._seal(signature, said)
+        self._close(said)
+        status = _STATES.get(self._reason) or (ACTS if len(self._calls) else "completed")
+        told = self._counted.told
+        usage = {} if told is None else {"usage": _usage(told)}
+        now = self._now()
+        over = {**self._top, "status": status, "created": now, "updated": now, **usage}
+        said.append(event(COMPLETED, {"interaction": over}))
+        said.append(ENDING)
+
+
+def _picture(url: str) -> dict[str, Any]:
+    if (picture := split_data(url)) is not None:
+        return {"type": "image", "mime_type": picture[0], "data": picture[1]}
+    return {"type": "image", "uri": url}
+
+
+def _shows_thoughts(asked: Mapping[str, msgspec.Raw]) -> bool:
+    return bytes(asked.get(IN_CONFIG + "thinking_summaries", b"")) == b'"auto"'
+
+
+def _renamed(asked: Mapping[str, msgspec.Raw]) -> Mapping[str, str]:
+    """Return the original names of functions by those that chat has, where they differ."""
+    try:
+        tools = msgspec.json.decode(asked.get("tools", b"null"), type=list[dict[str, Any]] | None) or []
+    except (msgspec.DecodeError, RecursionError):
+        return {}
+    names = [name for tool in tools if isinstance(name := tool.get("name"), str)]
+    return {other: name for name in names if (other := short_name(name)) != name}
+
+
+def _usage(usage: Usage) -> dict[str, Any]:
+    """Return chat's counts as Google's, whose answer excludes thoughts."""
+    prompt, answer, thoughts = usage.prompt_tokens or 0, usage.completion_tokens or 0, usage.reasoning_tokens or 0
+    return {
+        "total_input_tokens": prompt,
+        "total_cached_tokens": usage.cached_tokens or 0,
+        "total_output_tokens": max(answer - thoughts, 0),
+        "total_thought_tokens": thoughts,
+        "total_tokens": prompt + answer,
+    }
+
+
+# Translates an interaction's events into chat chunks as they arrive.
+
+
+class ToChat:
+    """Translates one answer. Thoughts become ``reasoning_content``, and their signature Google's field in chat.
+
+    A signature belongs to what follows it: the text of the message, or the call.
+    """
+
+    def __init__(
+        self,
+        secrets: Sequence[str] = (),
+        unix_s: Callable[[], float] = time.time,
+        new_id: Callable[[], str] = lambda: uuid.uuid4().hex,
+    ) -> None:
+        self._secrets = secrets
+        self._unix_s = unix_s
+        self._new_id = new_id
+        self._head: dict[str, Any] | None = None
+        self._kinds: dict[int, str] = {}  # of steps, by their index
+        self._calls: dict[int, tuple[int, list[str]]] = {}  # likewise: its number in chat, and whether it has arguments
+        self._signature = ""
+        self._usage: Usage | None = None
+        self._reason: str | None = None
+        self._ended = False
+
+    @property
+    def finishing(self) -> bool:
+        """Whether the interaction has its end, and [DONE] is still to come."""
+        return self._reason is not None and not self._ended
+
+    @property
+    def usage_so_far(self) -> Usage | None:
+        """The usage that the events have reported."""
+        return self._usage
+
+    def feed(self, block: bytes) -> bytes:
+        """Translate whole events; return the chunks.
+
+        Raises:
+            UpstreamError: an event is malformed, or is the provider's error.
+
+        """
+        said: list[bytes] = []
+        for arrived in events(block):
+            data = arrived.data.strip()
+            if data == DONE:
+                said.append(self.end())
+            elif data:
+                try:
+                    self._take(data, said)
+                except UpstreamError as error:
+                    raise error.after(said) from None
+                except SURPRISES as error:
+                    message = f"sent an event that interactions do not have: {type(error).__name__}"
+                    raise UpstreamError(ErrorKind.INVALID_RESPONSE, message).after(said) from None
+        return b"".join(said)
+
+    def end(self) -> bytes:
+        """Return the usage and [DONE], if the interaction has its end."""
+        if not self.finishing:
+            return b""
+        self._ended = True
+        told = self._usage
+        if told is None or (told.completion_tokens is None and told.prompt_tokens is None):
+            return DONE_EVENT
+        return self._chunk([], usage=written_usage(told)) + DONE_EVENT
+
+    def _take(self, data: bytes, said: list[bytes]) -> None:
+        fields = _decoder.decode(data)
+        if fields.get("error"):
+            raise error_in(data, self._secrets, otherwise=ErrorKind.STREAM_ERROR)
+        index = fields.get("index") or 0
+        if (told := fields.get("interaction")) is not None:
+            self._state(told, fields, data, said)
+        elif (step := fields.get("step")) is not None:
+            self._begin({}, said)
+            self._start(index, step, said)
+        elif (delta := fields.get("delta")) is not None:
+            self._begin({}, said)
+            self._delta(index, delta, said)
+        elif fields.get("event_type") == STOP:
+            self._stop(index, said)
+        elif fields.get("event_type") != STATE and (complained := complaint(data)):
+            said.append(complained)
+
+    def _begin(self, told: Mapping[str, Any], said: list[bytes]) -> None:
+        if self._head is None:
+            self._head = {
+                "id": told.get("id") or self._new_id(),
+                "object": "chat.completion.chunk",
+                "created": int(self._unix_s()),
+                "model": told.get("model") or "",
+            }
+            said.append(self._of_choice({"role": "assistant", "content": ""}))
+
+    def _state(self, told: Mapping[str, Any], fields: Mapping[str, Any], data: bytes, said: list[bytes]) -> None:
+        status = string(told.get("status"))
+        if told.get("usage"):
+            usage = usage_of(msgspec.convert(told["usage"], UsageTold), told.get("service_tier"))
+            self._usage = completed(usage, self._usage)
+        if status in FAILED:
+            raise failed(data, status, self._secrets)
+        self._begin(told, said)
+        if fields.get("event_type") != COMPLETED or self._reason is not None or status in RUNNING:
+            return
+        if self._signature:
+            said.append(self._of_choice(self._signed()))
+        reason = chat_reason("length" if status in CUT else "stop", calls=self._calls)
+        self._reason = reason
+        said.append(self._of_choice({}, reason))
+
+    def _start(self, index: int, step: Mapping[str, Any], said: list[bytes]) -> None:
+        kind = self._kinds[index] = string(step.get("type"))
+        if kind == "function_call":
+            number = len(few(self._calls, "calls"))
+            call_id = step.get("id") or f"call_{number}_{(self._head or {}).get('id')}"
+            arguments = started(step.get("arguments"))
+            self._calls[index] = number, [arguments] if arguments else []
+            function = {"name": string(step.get("name")), "arguments": arguments}
+            call = {"index": number, "id": call_id, "type": "function", "function": function, **self._signed()}
+            said.append(self._of_choice({"tool_calls": [call]}))
+        for content in step.get("content") or () if kind == "model_output" else ():
+            self._delta(index, content, said)
+        for content in step.get("summary") or () if kind == "thought" else ():
+            self._delta(index, {"type": "thought_summary", "content": content}, said)
+        if kind == "thought" and step.get("signature"):
+            self._signature = step["signature"]
+
+    def _stop(self, index: int, said: list[bytes]) -> None:
+        number, arguments = self._calls.get(index, (0, [""]))
+        if not arguments:
+            arguments.append("{}")
+            said.append(self._of_choice({"tool_calls": [{"index": number, "function": {"arguments": "{}"}}]}))
+
+    def _delta(self, index: int, delta: Mapping[str, Any], said: list[bytes]) -> None:
+        match delta.get("type"):
+            case "text" if text := delta.get("text"):
+                said.append(self._of_choice({"content": text, **self._signed()}))
+                if given := delta.get("annotations"):
+                    self._annotate(given, said)
+            case "thought_summary":
+                content = delta.get("content") or {}
+                if text := string(content.get("text")):
+                    said.append(self._of_choice({"reasoning_content": text}))
+            case "thought_signature":
+                self._signature = string(delta.get("signature"))
+            case "arguments_delta" if (piece := string(delta.get("arguments"))) and index in self._calls:
+                number, arguments = self._calls[index]
+                arguments.append(piece)
+                said.append(self._of_choice({"tool_calls": [{"index": number, "function": {"arguments": piece}}]}))
+            case "text_annotation_delta":
+                self._annotate(delta.get("annotations") or (), said)
+            case "image" | "audio":
+                said += [self._of_choice(each) for each in (self._file(delta),) if each]
+
+    def _file(self, delta: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a picture or a sound; nothing, if it has neither data nor an address."""
+        data = delta.get("data")
+        if delta.get("type") == "audio":
+            return {"audio": {"id": f"audio_{(self._head or {}).get('id')}", "data": data}} if data else {}
+        url = f"data:{delta.get('mime_type') or 'image/png'};base64,{data}" if data else string(delta.get("uri"))
+        return {"images": [{"type": "image_url", "image_url": {"url": url}}]} if url else {}
+
+    def _annotate(self, given: Sequence[Any], said: list[bytes]) -> None:
+        """Pass on the citations of pages: others have no place in chat."""
+        pages = [each for each in few(given, "references") if isinstance(each, dict) and each.get("url")]
+        if pages:
+            annotations = [annotation(string(each["url"]), each.get("title")) for each in pages]
+            said.append(self._of_choice({"annotations": annotations}))
+
+    def _signed(self) -> dict[str, Any]:
+        """Return the field with the signature of the thought before this, once."""
+        signature, self._signature = self._signature, ""
+        return extra_content(signature) if signature else {}
+
+    def _of_choice(self, delta: Mapping[str, Any], reason: str | None = None) -> bytes:
+        return self._chunk([{"index": 0, "delta": delta, "finish_reason": reason}])
+
+    def _chunk(self, choices: list[dict[str, Any]], **more: Any) -> bytes:
+        return b"data: " + encoded({**(self._head or {}), "choices": choices, **more}) + b"\n\n"

@@ -1,0 +1,50 @@
+"""How requests go on from an earlier answer, and ask for one again: what an API has of it, for those that have that."""
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+import msgspec
+
+from providers.models import Usage
+
+MOST_HEARD_BYTES = 8 * 2**20  # of an answer's items
+MOST_ABOUT_BYTES = 16 * 1024  # of what an answer says beside its items
+
+
+class Hearing(Protocol):
+    """Reads an answer for the parts of it that the next turn needs."""
+
+    id: str | None
+    is_over: bool  # whether the answer is complete, or was cut by a limit of its own
+    is_lost: bool  # whether its items were longer than is kept
+    about: bytes  # the answer, once it is over, without its items and what its client had sent; empty: too long
+
+    def take(self, block: bytes) -> None:
+        """Read whole events."""
+
+    def read(self, body: bytes) -> None:
+        """Read an answer that came whole."""
+
+    @property
+    def said(self) -> Sequence[tuple[str | None, bytes]]:
+        """The id of each item of the answer, None where they have none, and the item as input of the next turn."""
+
+
+class Recalling(msgspec.Struct, frozen=True, eq=False, kw_only=True):
+    """How one API names earlier answers. Where no provider stores them, the gateway remembers recent ones.
+
+    A conversation is a list of items: of Responses the items of ``input``, of interactions their steps.
+    """
+
+    noun: str  # what its answers are called in errors
+    path: str  # of the stored ones, at providers and at the gateway
+    previous: str  # the field of a request that names the answer before it
+    items_of: Callable[[msgspec.Raw | None], bytes | None]  # of a prompt, without brackets; None: it has none
+    heard: Callable[[], Hearing]
+    answered_again: Callable[[bytes, Sequence[tuple[str | None, bytes]]], bytes]  # from ``about`` and ``said``
+    id_of: Callable[[bytes], str | None]  # of the answer whose JSON or events begin so
+    ended: Callable[[bytes], bytes | None]  # from an event's data to the whole answer in it; None: it is not the last
+    state_of: Callable[[bytes], tuple[str | None, Usage | None]]  # the status and usage of a stored answer
+    deleted: Callable[[str], dict[str, object]]  # what is told of one that was deleted, by its id
+    running: frozenset[str] = frozenset({"queued", "in_progress"})
+    names_items: bool = False  # items have ids, by which later requests may name them
