@@ -22,12 +22,14 @@ class Lacking(StrEnum):
 
 # OpenAI of models that only Responses, chat or completions have (github.com/n8n-io/n8n/issues/18352,
 # diffbot/code-gpt-docs/issues/172, Laisky/one-api/issues/88), GitHub Copilot (decolua/9router/issues/1062,
-# caozhiyuan/copilot-api/issues/102), Azure (langgenius/dify-official-plugins/issues/2359); read on 2026-11-27.
+# caozhiyuan/copilot-api/issues/102), Azure (langgenius/dify-official-plugins/issues/2359); read on 2026-11-27. Google
+# (mlcommons/modelbench/issues/1655, read on 2026-11-29).
 _OF_MODEL = re.compile(
     r"only (?:supported|available) (?:in|on|via|with|through) (?:the )?/?v1/\w+"
     r"|not (?:a chat model|supported in the /?v1/)|is a chat model and not supported"
     r"|(?:not supported (?:with|by|in)|does not support) the (?:Responses|Chat Completions|Messages) API"
     r"|does not support (?:the )?(?:responses|chat.?completions|messages) API"
+    r"|only supports (?:the )?Interactions API"
     r"|not accessible via the \S+ endpoint"
     r"|^The requested operation is (?:unsupported|not supported)\.?$"
     r"|The \w+ operation does not work with the specified model",
@@ -39,13 +41,14 @@ _OF_TOOLS = re.compile(r"function tools .{0,80}not supported .{0,80}in /?v1/", r
 _OFFERED = re.compile(
     r"(?:only (?:supported|available) (?:in|on|via|with|through) (?:the )?|use |mean to use )[`'\"]?/?(?:v1/)?"
     r"(chat/completions|completions|responses|messages)\b"
-    r"|use the (Responses|Chat Completions|Messages) API",
+    r"|(?:use the|only supports(?: the)?) (Responses|Chat Completions|Messages|Interactions) API",
     re.IGNORECASE,
 )
 _DIALECT = {
     "chat/completions": "chat",
     "chat completions": "chat",
     "completions": "completions",
+    "interactions": "interactions",
     "responses": "responses",
     "messages": "messages",
 }

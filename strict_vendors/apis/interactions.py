@@ -39,8 +39,33 @@ def steps_of(given: Any) -> list[Json]:
     return list(given or ())
 
 
-def wrong(body: Json, steps: Sequence[Json]) -> Iterator[Wrong]:
-    """Yield what is wrong with a request whose conversation has these steps."""
+_OF_MODEL = frozenset({"model_output", "thought", "function_call"})
+
+
+def _unsigned(steps: Sequence[Json]) -> bool:
+    """Say whether a turn of the model's has calls, and no thought before them with a signature."""
+    is_signed = False
+    for step in steps:
+        if step["type"] not in _OF_MODEL:
+            is_signed = False
+        is_signed = is_signed or bool(step["type"] == "thought" and step.get("signature"))
+        if step["type"] == "function_call" and not is_signed:
+            return True
+    return False
+
+
+def _has_empty_required(schema: Any) -> bool:
+    if isinstance(schema, list):
+        return any(map(_has_empty_required, schema))
+    return isinstance(schema, dict) and (schema.get("required") == [] or any(map(_has_empty_required, schema.values())))
+
+
+def wrong(body: Json, steps: Sequence[Json], *, signs: bool) -> Iterator[Wrong]:
+    """Yield what is wrong with a request whose conversation has these steps; ``signs``: its model signs its calls."""
+    if signs and _unsigned(steps):
+        yield "Request contains an invalid argument.", "call without signature", interactions.REPLAYED
+    if any(_has_empty_required(each.get("parameters")) for each in body.get("tools", ())):
+        yield "Request contains an invalid argument.", "empty required", interactions.REPLAYED
     page = interactions.PAGE
     if ("model" in body) == ("agent" in body):
         yield "Exactly one of 'model' and 'agent' must be set.", "model or agent", page

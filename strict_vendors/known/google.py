@@ -160,7 +160,8 @@ class VENDOR(Vendor):
         kept = None if previous is None else self._kept(previous)
         before = [] if kept is None else [*kept.before, *kept.body["steps"]]
         given = [*before, *interactions.steps_of(body.get("input", []))]
-        for said, rule, page in interactions.wrong(body, given):
+        signs = body.get("model") in rules.KNOWN and rules.KNOWN[body["model"]].signs
+        for said, rule, page in interactions.wrong(body, given, signs=signs):
             raise Refused(400, said, rule=rule, page=page)
         self._model_or_agent(body)
         asked = interactions.read(body, given)

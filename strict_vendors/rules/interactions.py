@@ -9,6 +9,8 @@ PAGE = "https://ai.google.dev/gemini-api/docs/interactions"
 STREAMS = "https://ai.google.dev/gemini-api/docs/streaming"
 CALLS = "https://ai.google.dev/gemini-api/docs/function-calling"
 BACKGROUND = "https://ai.google.dev/gemini-api/docs/background-execution"
+REPLAYED = "https://github.com/earendil-works/pi/pull/2172"  # read on 2026-11-29
+ONLY_HERE = "https://github.com/mlcommons/modelbench/issues/1655"  # likewise
 AGENTS = ("deep-research-preview-04-2026", "antigravity-preview-09-2026")
 
 _signature = Text()

@@ -11,6 +11,7 @@ MODEL = "gemini-3.1-pro-preview"
 TOOL = {"type": "function", "name": "get_weather", "parameters": {"type": "object", "properties": {}}}
 CALL = {"type": "function_call", "id": "c1", "name": "get_weather", "arguments": {}}
 RESULT = {"type": "function_result", "call_id": "c1", "name": "get_weather", "result": "sunny"}
+SIGNED = {"type": "thought", "signature": "skip_thought_signature_validator"}
 USER = {"type": "user_input", "content": [{"type": "text", "text": "Hello"}]}
 
 
@@ -70,8 +71,10 @@ def test_what_runs_in_the_background_is_looked_at(google: Vendor) -> None:
         ({"given": []}, 400, "no input"),
         ({"background": True, "store": False}, 400, "background without store"),
         ({"given": [USER, RESULT]}, 400, "result without call"),
-        ({"given": [USER, CALL, USER]}, 400, "call without result"),
-        ({"given": [USER, CALL]}, 400, "call without result"),
+        ({"given": [USER, SIGNED, CALL, USER]}, 400, "call without result"),
+        ({"given": [USER, CALL, RESULT]}, 400, "call without signature"),
+        ({"tools": [{**TOOL, "parameters": {"type": "object", "required": []}}]}, 400, "empty required"),
+        ({"given": [USER, SIGNED, CALL]}, 400, "call without result"),
         ({"given": [USER, {"type": "thought", "signature": "Zm9yZWlnbg=="}, CALL, RESULT]}, 400, "foreign signature"),
         ({"given": [USER, {"type": "model_output", "content": []}]}, 400, "ends with the model"),
         ({"given": [{"type": "text"}]}, 400, "field missing"),

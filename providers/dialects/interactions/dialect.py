@@ -25,6 +25,7 @@ from providers.dialects.dialect import (
 )
 from providers.dialects.events import CUT_SHORT, learned
 from providers.dialects.gemini.dialect import GeminiHabits, habits_of
+from providers.dialects.gemini.fields import UNSIGNED
 from providers.dialects.interactions.events import (
     CUT,
     InteractionGathering,
@@ -42,6 +43,7 @@ from providers.dialects.interactions.fields import (
     is_said,
     items_of,
     step_objects,
+    with_signed_calls,
 )
 from providers.dialects.interactions.request_from_chat import from_chat
 from providers.dialects.interactions.request_to_chat import choice_of, to_chat
@@ -139,17 +141,31 @@ def _from_chat(fields: Fields, habits: Habits) -> Wording:
 
 
 _OF_OTHERS = "Google refuses the signatures of other models' thoughts"
+_UNSIGNED = f'"{UNSIGNED}"'.encode()
 _SIGNATURE = re.compile(rb'"signature"\s*:')
 
 
-def _without_foreign(fields: Fields, _: Habits) -> Wording:
+def _without_foreign(fields: Fields, habits: Habits) -> Wording:
     """Return a request without what Anthropic's models have signed; unchanged, if there is none.
+
+    Where the model signs its calls, those of other models have Google's word instead.
 
     Raises:
         Malformed: the conversation is not valid in interactions.
 
     """
-    return _without(fields, _OF_OTHERS, OURS) if OURS in bytes(fields.get("input", b"")) else Wording(fields)
+    raw = bytes(fields.get("input", b""))
+    wording = _without(fields, _OF_OTHERS, OURS) if OURS in raw else Wording(fields)
+    return _signed(wording) if habits.signs and b'"function_call"' in raw else wording
+
+
+def _signed(wording: Wording) -> Wording:
+    """Return a request in which each turn of the model's with a call has a signature; unchanged, if it has."""
+    steps = step_objects(wording.fields)
+    signed = with_signed_calls(steps)
+    if len(signed) == len(steps):
+        return wording
+    return Wording({**wording.fields, "input": raw_json(signed)}, wording.losses)
 
 
 def _without_signatures(fields: Fields) -> Wording:
@@ -159,7 +175,8 @@ def _without_signatures(fields: Fields) -> Wording:
         Malformed: the conversation is not valid in interactions.
 
     """
-    return _without(fields, BOUND_REASON, b"")
+    wording = _without(fields, BOUND_REASON, b"")
+    return _signed(wording) if wording.losses else wording
 
 
 def _without(fields: Fields, reason: str, begin: bytes) -> Wording:
@@ -170,7 +187,8 @@ def _without(fields: Fields, reason: str, begin: bytes) -> Wording:
     losses: list[Loss] = []
     for number, step in enumerate(step_objects(fields)):
         signature = step.get("signature")
-        if not is_said(signature) or not bytes(signature or b"").startswith(b'"' + begin):
+        own = bytes(signature or b"")
+        if not is_said(signature) or own == _UNSIGNED or not own.startswith(b'"' + begin):
             kept.append(step)
             continue
         losses.append(Loss(f"input[{number}].signature", reason, hint=True))

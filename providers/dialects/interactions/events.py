@@ -389,6 +389,9 @@ class _GatheredStep:
         return step
 
 
+_encoder = msgspec.json.Encoder(enc_hook=whole)
+
+
 class InteractionGathering(Gathering):
     """Makes one interaction of its events: its steps, and what its last event says of the whole."""
 
@@ -430,4 +433,4 @@ class InteractionGathering(Gathering):
         """Return the whole interaction as JSON."""
         steps = [self._steps[index].whole() for index in sorted(self._steps)]
         told = {"steps": steps} if steps or "steps" not in self._fields else {}
-        return msgspec.json.encode({**self._fields, **told}, enc_hook=whole)
+        return encoded({**self._fields, **told}, _encoder)

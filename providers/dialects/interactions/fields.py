@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from providers.bodies import encoded
+from providers.dialects.gemini.fields import UNSIGNED
 from providers.dialects.meanings import Details
 from providers.dialects.reading import RawObject, object_at
 from providers.dialects.wording import Fields, Malformed, is_null, is_string, raw_json
@@ -98,6 +99,53 @@ def items_of(prompt: msgspec.Raw | None) -> bytes | None:
     """Return the steps of an ``input``, as JSON without the brackets; None: it has none."""
     steps = steps_of(prompt)
     return None if steps is None else b",".join(steps)
+
+
+# Steps of the model. "Replayed model turns that contain function_call but no cryptographic thought signature cause 400
+# Invalid Argument"; a thought with Google's word before them is taken (github.com/earendil-works/pi/pull/2172, read on
+# 2026-11-29).
+_OF_MODEL = frozenset({"model_output", "thought", "function_call"})
+_UNSIGNED_THOUGHT: Mapping[str, Any] = {"type": "thought", "signature": UNSIGNED}
+
+
+def with_signed_calls(steps: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Return steps in which each turn of the model's with a call has a signature; its first step says if there is none.
+
+    A step's values may still be raw.
+    """
+    said: list[Mapping[str, Any]] = []
+    begun, is_signed = 0, False
+    for step in steps:
+        given = step.get("type", "")
+        kind = given if isinstance(given, str) else bytes(given).decode().strip('"')
+        if kind not in _OF_MODEL:
+            begun, is_signed = len(said) + 1, False
+        elif kind == "thought" and is_said_in(step, "signature"):
+            is_signed = True
+        elif kind == "function_call" and not is_signed:
+            said.insert(begun, _UNSIGNED_THOUGHT)
+            is_signed = True
+        said.append(step)
+    return said
+
+
+def is_said_in(step: Mapping[str, Any], name: str) -> bool:
+    """Whether a step has a field that is not null; its values may still be raw."""
+    value = step.get(name)
+    return bool(value) and not (isinstance(value, msgspec.Raw) and is_null(value))
+
+
+def without_empty_required(schema: Any) -> Any:
+    """Return a schema without lists of required properties that are empty: they are a 400 (likewise)."""
+    if isinstance(schema, list):
+        return [without_empty_required(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    return {
+        name: without_empty_required(value)
+        for name, value in schema.items()
+        if not (name == "required" and value == [])
+    }
 
 
 def step_objects(fields: Fields) -> list[RawObject]:

@@ -10,7 +10,13 @@ from providers.dialects.chat.forced_call import loses_format
 from providers.dialects.chat.searches import SEARCH_FIELD, search_in
 from providers.dialects.gemini.dialect import GeminiHabits, signature_of
 from providers.dialects.gemini.fields import HIGHER
-from providers.dialects.interactions.fields import IN_CONFIG, TIERS, is_said
+from providers.dialects.interactions.fields import (
+    IN_CONFIG,
+    TIERS,
+    is_said,
+    with_signed_calls,
+    without_empty_required,
+)
 from providers.dialects.messages.fields import (
     DEFAULTS,
     arguments_at,
@@ -236,7 +242,7 @@ def from_chat(fields: Mapping[str, msgspec.Raw], habits: GeminiHabits) -> Wordin
     if not conversation.steps:
         losses.add("messages", f"{_API} needs more than a system prompt")
     said: Object = {name: asked[name] for name in ("model", "stream") if name in asked}
-    said["input"] = conversation.steps
+    said["input"] = with_signed_calls(conversation.steps) if habits.signs else conversation.steps
     if conversation.system:
         said["system_instruction"] = "\n\n".join(conversation.system)
     said["store"] = asked["store"] if "store" in asked and is_said(asked["store"]) else _FALSE
@@ -310,6 +316,8 @@ def _tools(asked: RawObject, losses: Losses) -> Object:
         function = object_at(tool.get("function"), at)
         one: Object = {"type": "function", "name": raw_text_at(function, "name", at)}
         one |= {name: function[name] for name in ("description", "parameters") if is_said(function.get(name))}
+        if b'"required"' in bytes(one.get("parameters", b"")):
+            one["parameters"] = without_empty_required(decoded(one["parameters"], dict[str, Any], f"{at}.parameters"))
         strict = strict or bytes(function.get("strict", b"null")) == b"true"
         losses.rest(tool, ("type", "function"), path, _NO_FIELD)
         losses.rest(function, ("name", "description", "parameters", "strict"), at, _NO_FIELD)

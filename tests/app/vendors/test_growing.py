@@ -17,7 +17,7 @@ from msgspec import structs
 from strict_vendors import Request, Served
 from tests.app.gateway.running_gateway import RunningGateway, serving
 from tests.app.vendors.places import Place, gateway_before, standing_in
-from tests.app.vendors.test_signed_loops import PATHS, SCHEMA, answered, gone_on
+from tests.app.vendors.test_signed_loops import ALL_PATHS, PATHS, SCHEMA, answered, gone_on
 
 Json = dict[str, Any]
 Gateway = tuple[RunningGateway, dict[str, Served]]
@@ -32,6 +32,7 @@ PLACES: Mapping[str, Place] = {
     "messages": Place("anthropic", "anthropic", "claude-opus-5-5", "messages"),
     "older-messages": Place("anthropic", "anthropic", "claude-haiku-4-5", "messages"),
     "gemini": Place("google", "google", "gemini-3.1-pro-preview", "gemini"),
+    "interactions": Place("google", "google", "gemini-3.1-pro-preview", "interactions", says_api=True),
     "converse": Place("bedrock", "bedrock_converse", "us.anthropic.claude-haiku-4-5-20251001-v1:0", "converse"),
 }
 RACED = ("messages", "responses", "gemini", "chat")
@@ -39,6 +40,8 @@ RACED = ("messages", "responses", "gemini", "chat")
 
 def said(api: str, text: str) -> Json:
     """Return what a user says."""
+    if api == "interactions":
+        return {"type": "user_input", "content": [{"type": "text", "text": text}]}
     return {"role": "user", "parts": [{"text": text}]} if api == "gemini" else {"role": "user", "content": text}
 
 
@@ -57,13 +60,18 @@ def begun(api: str) -> Json:
         case "messages":
             tools = [{"name": name, "input_schema": SCHEMA} for name in ("look", "read")]
             return {"system": SYSTEM, "messages": [], "tools": tools, "max_tokens": 9000}
+        case "interactions":
+            tools = [{"type": "function", "name": name, "parameters": SCHEMA} for name in ("look", "read")]
+            return {"system_instruction": SYSTEM, "input": [], "tools": tools, "store": False}
         case _:
             tools = [{"name": name, "parametersJsonSchema": SCHEMA} for name in ("look", "read")]
             system = {"parts": [{"text": SYSTEM}]}
             return {"systemInstruction": system, "contents": [], "tools": [{"functionDeclarations": tools}]}
 
 
-PROMPTS = {"chat": "messages", "responses": "input", "messages": "messages", "gemini": "contents"}
+PROMPTS = {"chat": "messages", "responses": "input", "messages": "messages", "gemini": "contents"} | {
+    "interactions": "input"
+}
 
 
 def with_turn(api: str, body: Json, text: str) -> Json:
@@ -113,6 +121,9 @@ def hashed(api: str, body: Json) -> Iterator[str]:
         case "responses":
             head: list[Any] = [body.get("tools"), (body.get("text") or {}).get("format"), body.get("instructions")]
             turns = [(None, item) for item in blocks(body["input"])]
+        case "interactions":
+            head = [body.get("tools"), body.get("system_instruction")]
+            turns = [(None, step) for step in body["input"]]
         case "chat":
             head = [body.get("tools")]
             turns = [(None, {**each, "content": blocks(each.get("content"))}) for each in body["messages"]]
@@ -202,7 +213,7 @@ def gateway(
 
 @pytest.mark.parametrize("settings", [{}, {"cache_marks": "auto"}], ids=["plain", "marked"])
 @pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
-@pytest.mark.parametrize("api", PATHS)
+@pytest.mark.parametrize("api", ALL_PATHS)
 async def test_it_only_grows_at_its_end(
     tmp_path: Path, vendors: dict[str, Served], api: str, stream: bool, settings: Json
 ) -> None:
@@ -216,7 +227,7 @@ async def test_it_only_grows_at_its_end(
 
 
 @pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
-@pytest.mark.parametrize("api", PATHS)
+@pytest.mark.parametrize("api", ALL_PATHS)
 async def test_it_only_grows_at_the_end_where_it_is_raced(
     tmp_path: Path, vendors: dict[str, Served], api: str, stream: bool
 ) -> None:
@@ -248,23 +259,31 @@ async def test_what_is_dropped_or_refused_changes_nothing_of_it(
 
 
 @pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("responses", "previous_response_id", "function_call_output"),
+        ("interactions", "previous_interaction_id", "function_result"),
+    ],
+)
 async def test_it_grows_where_the_gateway_remembers_it(
-    tmp_path: Path, vendors: dict[str, Served], stream: bool
+    tmp_path: Path, vendors: dict[str, Served], names: tuple[str, str, str], stream: bool
 ) -> None:
+    api, previous, result = names
     async with gateway(tmp_path, vendors) as running:
         for name, place in PLACES.items():
-            body = {each: value for each, value in begun("responses").items() if each not in {"input", "store"}}
-            said: list[Json] = []
+            body = {each: value for each, value in begun(api).items() if each not in {"input", "store"}}
+            new: list[Json] = []
             for turn in range(TURNS):
-                said = [*said, {"role": "user", "content": f'Turn {turn}.\ncall: look {{"city": "{turn}"}}'}]
+                new = [*new, said(api, f'Turn {turn}.\ncall: look {{"city": "{turn}"}}')]
                 for _ in range(3):
-                    answer = await answered(running, "responses", name, {**body, "input": said}, stream=stream)
-                    body["previous_response_id"] = answer["id"]
-                    grown = gone_on("responses", {"input": []}, answer)["input"]
-                    said = [item for item in grown if item["type"] == "function_call_output"]
-                    if not said:
+                    answer = await answered(running, api, name, {**body, "input": new}, stream=stream)
+                    body[previous] = answer["id"]
+                    grown = gone_on(api, {"input": []}, answer)["input"]
+                    new = [item for item in grown if item["type"] == result]
+                    if not new:
                         break
-            assert "previous_response_id" in vendors[name].seen[-1].body or edits(place, vendors[name]) == [], name
+            assert previous in vendors[name].seen[-1].body or edits(place, vendors[name]) == [], name
 
 
 SHAPE = {**SCHEMA, "additionalProperties": False}

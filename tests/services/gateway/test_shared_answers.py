@@ -144,9 +144,10 @@ def sealed(nodes: Nodes, most_bytes: float = 2**20) -> SealedAnswers:
 
 
 async def test_an_id_that_can_be_guessed_is_not_shared(nodes: Nodes, redis: Redis) -> None:
-    for name in ("resp_1", "resp_123", "chatcmpl-42"):
+    for name in ("resp_1", "resp_123", "chatcmpl-42", "v1_chatcmpl-42"):
         assert not await sealed(nodes).put(ANN, name, Link([b"{}"]))
     assert not await redis.keys("*")
+    assert await sealed(nodes).put(ANN, f"v1_{ID}", Link([b"{}"]))  # as Google's interactions are called
 
 
 async def test_a_process_has_no_more_in_redis_than_it_may(nodes: Nodes, redis: Redis) -> None:

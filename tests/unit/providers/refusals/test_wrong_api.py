@@ -23,6 +23,7 @@ def refusal(message: str, status: int = 404, *names: str, kind: ErrorKind | None
     ("message", "status", "instead"),
     [
         ("This model is only supported in v1/responses and not in v1/chat/completions.", 404, "responses"),
+        ("This model only supports Interactions API.", 400, "interactions"),
         (
             NO_CHAT,
             404,
