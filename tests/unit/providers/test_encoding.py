@@ -65,9 +65,9 @@ PLACES: dict[str, tuple[str, str, str]] = {
         "masked_body(data, ['secret-secret-secret'])",
     ),
     "a response as it was answered": (
-        "from providers.dialects import answered_again",
+        "from providers.dialects import DIALECTS; recalling = DIALECTS['responses'].recalling",
         "item = b'{\"content\": ' + bytes(raw) + b'}'",
-        "answered_again(b'{}', [('m', item)])",
+        "recalling.answered_again(b'{}', [('m', item)])",
     ),
     "a request as it is sent": (
         UPSTREAM + "from providers.upstreams.http_upstream import streamed_body",
