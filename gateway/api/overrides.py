@@ -111,8 +111,12 @@ def withheld(model: Model, override: RaceOverride, client: Client) -> Sequence[s
     """
     if override.profile is None:
         return ()
-    wanted, given = model.under(override.profile).takeover.when, model.under(client.profile).takeover.when
-    return ("takeover",) if given is When.NEVER is not wanted and override.takeover is not False else ()
+    wanted, given = model.under(override.profile).takeover, model.under(client.profile).takeover
+    if override.takeover is False or wanted.when is When.NEVER:
+        return ()
+    if given.when is When.NEVER:
+        return ("takeover",)
+    return ("takeover.slow",) if given.slow is None is not wanted.slow else ()
 
 
 def _check(override: RaceOverride, client: Client) -> None:

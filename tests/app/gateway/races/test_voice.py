@@ -73,6 +73,7 @@ async def test_the_profile_in_a_file_is_all_of_it_and_a_request_gets_what_costs_
             MODEL: {"deployments": deployments, "race": alone},
             "asked": {"deployments": deployments, "race": {"mode": "single"}},
             "declines": {"deployments": deployments, "race": alone, "takeover": "never"},
+            "finishes": {"deployments": deployments, "race": {"mode": "single"}, "takeover": "always"},
         }
     }
     async with serve(breaks=broken, goes=answer("Anything", " else?"), config=config) as running:
@@ -85,8 +86,11 @@ async def test_the_profile_in_a_file_is_all_of_it_and_a_request_gets_what_costs_
             assert response.headers["x-holeshot-ignored"] == "takeover"
             assert "[DONE]" not in (await response.read()).decode()
         assert "[DONE]" not in await said(running, stream=True, provider=order, model="declines")
+        async with running.chat(stream=True, provider=order, model="finishes", race=said_itself) as response:
+            assert response.headers["x-holeshot-ignored"] == "takeover.slow"  # the operator did not set it
+            assert "[DONE]" in (await response.read()).decode()
         rows = await running.rows("select win_on, takeover, profile from calls order by id")
-        assert [row["takeover"] for row in rows] == ["finished", None, None]
+        assert [row["takeover"] for row in rows] == ["finished", None, None, "finished"]
         assert {(row["win_on"], row["profile"]) for row in rows} == {("sentence", "voice")}
 
 
