@@ -329,7 +329,8 @@ def _is_of_login(kind: object, settings: IssuerSettings, claims: Mapping[str, An
     if login is None or login.sends != "id" or (kind is not None and kind != "JWT"):
         return False
     audience = texts_of(claims.get("aud"))
-    is_mine = audience == [login.client_id] or (login.client_id in audience and claims.get("azp") == login.client_id)
+    made_for = claims.get("azp", login.client_id if len(audience) == 1 else None)
+    is_mine = login.client_id in audience and made_for == login.client_id
     return is_mine and "events" not in claims and claims.get("typ", "ID") == "ID"
 
 

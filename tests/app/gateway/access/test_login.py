@@ -173,6 +173,7 @@ async def test_where_access_tokens_are_opaque_the_id_token_counts_for_its_own_cl
         assert await asked(running, await laptop.token()) == 200
         for name, instead, status in (
             ("another client's", {"aud": "the-page"}, 401),
+            ("made for another", {"azp": "other"}, 401),
             ("of several, made for another", {"aud": [LAPTOP, "other"], "azp": "other"}, 401),
             ("of several, made for it", {"aud": [LAPTOP, "other"], "azp": LAPTOP}, 200),
             ("of a logout", {"events": {"http://schemas.openid.net/event/backchannel-logout": {}}}, 401),
