@@ -9,7 +9,9 @@ import os
 import shlex
 import subprocess
 import sys
+import tomllib
 from collections.abc import Callable, Mapping, Sequence
+from functools import reduce
 from pathlib import Path
 from typing import Any, Final
 
@@ -49,11 +51,10 @@ def undo(changes: Sequence[Change]) -> list[Change]:
                 undone += mine
             continue
         document = _load(Path(path))
-        for change in mine:
-            if _get(document, change.place) == change.after:
-                _put(document, change.place, change.before)
-                undone.append(change)
-        _save(Path(path), document)
+        still = [change for change in mine if _get(document, change.place) == change.after]
+        if still:
+            _save(Path(path), document, {change.place: change.before for change in still})
+        undone += still
     return undone
 
 
@@ -142,10 +143,9 @@ def _set(path: Path, settings: Settings) -> list[Change]:
     for place, value in settings.items():
         before = _get(document, place)
         if before != value:
-            _put(document, place, value)
             changes.append(Change(str(path), place, before, value))
     if changes:
-        _save(path, document)
+        _save(path, document, {change.place: change.after for change in changes})
     return changes
 
 
@@ -170,22 +170,49 @@ def _load(path: Path) -> Any:
     return found
 
 
-def _save(path: Path, document: Any) -> None:
+def _save(path: Path, document: Any, values: Settings) -> None:
+    """Write a document with these values.
+
+    Raises:
+        LoginError: it cannot be written, or would say something else: TOML has forms that its editor does not master.
+
+    """
+    wanted = _read(path, _text(path, document))
+    for place, value in values.items():
+        _put(document, place, value)
+        _put(wanted, place, value)
+    text = _text(path, document)
+    try:
+        is_right = _read(path, text) == wanted
+    except ValueError:
+        is_right = False
+    if not is_right:
+        raise LoginError(f"{path} has a form that cannot be changed, so nothing was written there: edit it by hand")
+    _write(path, text)
+
+
+def _text(path: Path, document: Any) -> str:
     if path.suffix == ".toml":
         import tomlkit  # noqa: PLC0415 - as above
 
-        _write(path, tomlkit.dumps(document))
-    else:
-        _write(path, json.dumps(document, indent=2, ensure_ascii=False) + "\n")
+        return tomlkit.dumps(document)
+    return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+
+
+def _read(path: Path, text: str) -> Any:
+    return tomllib.loads(text) if path.suffix == ".toml" else json.loads(text)
 
 
 def _write(path: Path, text: str) -> None:
     try:
+        path = path.resolve()  # a link to where the files of a home folder are kept stays one
         path.parent.mkdir(parents=True, exist_ok=True)
         fresh = path.with_name(f"{path.name}.{os.getpid()}")
+        mode = path.stat().st_mode & 0o777 if path.exists() else None
+        fresh.touch(mode=0o666 if mode is None else 0o600)  # such a file may have a key that others must not read
         fresh.write_text(text, encoding="utf-8")
-        if path.exists():
-            fresh.chmod(path.stat().st_mode & 0o777)
+        if mode is not None:
+            fresh.chmod(mode)
         fresh.replace(path)
     except OSError as error:
         raise LoginError(f"{path} cannot be written: {error.strerror}") from None
@@ -203,11 +230,11 @@ def _put(document: Any, place: Sequence[str], value: Any) -> None:
     """Set a value; None removes it, and the tables that it leaves empty."""
     *outer, last = place
     tables = [document]
-    for name in outer:
+    for number, name in enumerate(outer):
         if not isinstance(tables[-1].get(name), Mapping):
-            if value is None:
-                return
-            tables[-1][name] = {}
+            if value is not None:  # in one piece: what is added to a new table of TOML may be lost
+                tables[-1][name] = reduce(lambda inner, name: {name: inner}, reversed(place[number + 1 :]), value)
+            return
         tables.append(tables[-1][name])
     if value is not None:
         tables[-1][last] = value
