@@ -5,12 +5,14 @@ What providers do differently, by their documents (read on 2026-11-29): Google n
 ``audience``, Okta's ``slow_down`` comes without a new interval.
 """
 
+import base64
 import json
 import ssl
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping
+from math import inf
 from typing import Any, Final
 from urllib.parse import urlencode, urlsplit
 
@@ -189,9 +191,19 @@ def _tokens(provider: Provider, told: Mapping[str, Any], former: str | None, now
     fresh = told.get("refresh_token")
     return Tokens(
         token=token,
-        ends_at=now_s + _seconds(told.get("expires_in"), 300.0),
+        ends_at=now_s + min(_seconds(told.get("expires_in"), 300.0), _lasts_s(token) if name == "id_token" else inf),
         refresh_token=fresh if isinstance(fresh, str) and fresh else former,
     )
+
+
+def _lasts_s(token: str) -> float:
+    """Return how long an ID token is good: ``expires_in`` is the access token's (Entra's is 60 to 90 minutes)."""
+    try:
+        said = token.split(".")[1]
+        claims = json.loads(base64.urlsafe_b64decode(said + "=" * (-len(said) % 4)))
+        return max(0.0, float(claims["exp"] - claims["iat"]))  # this machine's clock may be wrong
+    except (ValueError, LookupError, TypeError):
+        return inf
 
 
 def _words(told: Mapping[str, Any]) -> str:
@@ -204,6 +216,16 @@ def _seconds(value: object, default: float) -> float:
         return max(0.0, float(value)) if isinstance(value, int | float | str) else default
     except ValueError:
         return default
+
+
+def ask(url: str, bearer: str) -> tuple[int, str]:
+    """Ask the gateway with a token; return status and text of its answer.
+
+    Raises:
+        LoginError: there is none.
+
+    """
+    return _send(url, None, "the gateway", {"authorization": f"Bearer {bearer}"})
 
 
 class _Unredirected(urllib.request.HTTPRedirectHandler):
@@ -224,7 +246,7 @@ def _post(url: str, body: str, whose: str) -> tuple[int, Mapping[str, Any]]:
     return status, _object(text)
 
 
-def _send(url: str, body: bytes | None, whose: str) -> tuple[int, str]:
+def _send(url: str, body: bytes | None, whose: str, more: Mapping[str, str] = {}) -> tuple[int, str]:
     """Send a request; return status and text of its answer.
 
     Raises:
@@ -234,7 +256,7 @@ def _send(url: str, body: bytes | None, whose: str) -> tuple[int, str]:
     parts = urlsplit(url)
     if parts.scheme != "https" and not (parts.scheme == "http" and parts.hostname in _LOOPBACK):
         raise LoginError(f"{url} is not an https:// address")
-    headers = {"accept": "application/json", "user-agent": "holeshot"}
+    headers = {"accept": "application/json", "user-agent": "holeshot", **more}
     asked = urllib.request.Request(url, data=body, headers=headers)  # noqa: S310 - its scheme is checked above
     context = urllib.request.HTTPSHandler(context=ssl.create_default_context())
     try:

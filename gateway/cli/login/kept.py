@@ -8,7 +8,8 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -93,17 +94,35 @@ def write(kept: Kept) -> None:
         raise LoginError(f"{path} cannot be written: {error.strerror}") from None
 
 
-def locked() -> Any:
-    """Return a lock that one process of this user holds at a time."""
-    from filelock import FileLock  # noqa: PLC0415 - of the extra ``login``; a token from the cache needs none
+@contextmanager
+def locked() -> Iterator[None]:
+    """Hold a lock that one process of this user holds at a time.
 
-    folder().mkdir(parents=True, exist_ok=True, mode=0o700)
-    return FileLock(folder() / "logins.lock", timeout=_LOCK_S)
+    Raises:
+        LoginError: another one holds it for too long, or the folder cannot be written.
+
+    """
+    from filelock import FileLock, Timeout  # noqa: PLC0415 - of the extra ``login``; a token from the cache needs none
+
+    lock = FileLock(folder() / "logins.lock", timeout=_LOCK_S)
+    try:
+        folder().mkdir(parents=True, exist_ok=True, mode=0o700)
+        lock.acquire()
+    except Timeout:
+        raise LoginError(f"another process holds {lock.lock_file}: try again") from None
+    except OSError as error:
+        raise LoginError(f"{folder()} cannot be written: {error.strerror}") from None
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def keep(url: str, provider: Provider, tokens: Tokens, now_s: float) -> bool:
     """Keep a sign-in; return whether its refresh token is in the keyring. Under ``locked``."""
     in_keyring = tokens.refresh_token is not None and _in_keyring(url, tokens.refresh_token)
+    if tokens.refresh_token is None:  # what an earlier sign-in left there would renew that one, perhaps another's
+        _asked(lambda keyring: keyring.delete_password(SERVICE, url))
     kept = read()
     kept.logins[url] = Login(
         provider, tokens.token, now_s, tokens.ends_at, None if in_keyring else tokens.refresh_token

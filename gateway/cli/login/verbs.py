@@ -3,7 +3,6 @@
 import json
 import sys
 import time
-import urllib.request
 import webbrowser
 from contextlib import suppress
 from importlib.util import find_spec
@@ -132,15 +131,12 @@ def _shown(value: Any) -> str:
 
 def _models(url: str, bearer: str) -> list[str]:
     """Return the models that this person may ask for; none where the gateway does not tell."""
-    asked = urllib.request.Request(f"{url}/v1/models", headers={"authorization": f"Bearer {bearer}"})  # noqa: S310 - as checked
     try:
-        with urllib.request.urlopen(asked, timeout=flow.TIMEOUT_S) as answer:  # noqa: S310 - likewise
-            return [each["id"] for each in json.loads(answer.read(flow.LARGEST))["data"]]
-    except urllib.error.HTTPError as error:
-        with error:
-            said = error.read(1000).decode(errors="replace")
-        say(f"signed in, but the gateway refuses the token ({error.code}): {said[:300]}", err=True)
-    except (OSError, ValueError, LookupError, TypeError):
+        status, text = flow.ask(f"{url}/v1/models", bearer)
+        if status == 200:  # noqa: PLR2004 - HTTP's OK
+            return [each["id"] for each in json.loads(text)["data"]]
+        say(f"signed in, but the gateway refuses the token ({status}): {text[:300]}", err=True)
+    except (flow.LoginError, ValueError, LookupError, TypeError):
         say("the gateway does not list its models now", err=True)
     return []
 

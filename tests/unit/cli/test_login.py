@@ -1,0 +1,168 @@
+"""``holeshot login``: what it does to the files of programs, and to whom it gives a token."""
+
+import asyncio
+import base64
+import json
+import stat
+import time
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import keyring
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+from keyring.backend import KeyringBackend
+
+from gateway.cli.login import flow, kept, programs
+
+URL = "https://llm.example.com"
+PROVIDER = flow.Provider("https://idp.example.com", "laptops", "https://idp.example.com/d", "https://idp.example.com/t")
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name in ("CODEX_HOME", "CLAUDE_CONFIG_DIR", "XDG_CONFIG_HOME"):
+        monkeypatch.setenv(name, str(tmp_path))
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "# mine\n[a]\nb = 1 # because\n[[hooks.x]]\ny = 1\n",
+        "model_providers = { x = { name = 'X' } }\nmodel = 'a'\n",
+        "[model_providers.holeshot]\nname = 'mine'\n[model_providers.holeshot.http_headers]\nA = 'b'\n",
+        "[model_providers.x]\nname = 'q'\n[profiles.b]\nmodel = 'm'\n[model_providers.y]\nname = 'z'\n",
+    ],
+)
+def test_codex_is_given_all_that_it_needs_however_its_file_is_written(home: Path, text: str) -> None:
+    path = home / "config.toml"
+    path.write_text(text)
+    changes = programs.write("codex", URL, ["holeshot"], [])
+    found = tomllib.loads(path.read_text())
+    assert found["model_provider"] == "holeshot"
+    mine = found["model_providers"]["holeshot"]
+    auth = {"command": "holeshot", "args": ["token", URL], "timeout_ms": 15_000, "refresh_interval_ms": 60_000}
+    assert {"name": "Holeshot", "base_url": f"{URL}/v1", "wire_api": "responses", "auth": auth}.items() <= mine.items()
+    assert programs.write("codex", URL, ["holeshot"], []) == []
+    programs.undo(changes)
+    assert tomllib.loads(path.read_text()) == tomllib.loads(text)
+
+
+def test_a_file_that_would_say_something_else_is_left_as_it_is(home: Path) -> None:
+    path = home / "config.toml"
+    text = "model_providers.x.name = 'X'\n[a]\nb = 1\n"
+    path.write_text(text)
+    with pytest.raises(flow.LoginError, match="edit it by hand"):
+        programs.write("codex", URL, ["holeshot"], [])
+    assert path.read_text() == text
+
+
+def test_a_link_stays_one_and_who_may_read_a_file_stays_so(home: Path) -> None:
+    kept_at, path = home / "dotfiles.json", home / "settings.json"
+    text = '{"a":  1}'
+    kept_at.write_text(text)
+    kept_at.chmod(0o600)
+    path.symlink_to(kept_at)
+    changes = programs.write("claude-code", URL, ["holeshot"], [])
+    assert path.is_symlink()
+    assert json.loads(kept_at.read_text())["env"]["ANTHROPIC_BASE_URL"] == URL
+    assert stat.S_IMODE(kept_at.stat().st_mode) == 0o600
+    programs.undo(changes)
+    assert path.is_symlink()
+    assert json.loads(kept_at.read_text()) == json.loads(text)
+    kept_at.write_text(text)
+    assert programs.undo(changes) == []
+    assert kept_at.read_text() == text
+
+
+# Tokens.
+
+
+def id_token(**claims: Any) -> str:
+    return f"e30.{base64.urlsafe_b64encode(json.dumps(claims).encode()).decode().rstrip('=')}.c2ln"
+
+
+@pytest.mark.parametrize(
+    ("sends", "token", "lasts_s"),
+    [
+        ("id", id_token(iat=9_000, exp=12_600), 3600.0),  # by a clock that is not this machine's
+        ("id", id_token(iat=9_000, exp=99_000), 5000.0),
+        ("id", "opaque", 5000.0),
+        ("access", id_token(iat=9_000, exp=12_600), 5000.0),
+    ],
+)
+async def test_an_id_token_is_good_for_as_long_as_it_says(sends: str, token: str, lasts_s: float) -> None:
+    async def answer(_: web.Request) -> web.Response:
+        told = {"access_token": token, "id_token": token, "token_type": "Bearer", "expires_in": 5000}
+        return web.json_response(told)
+
+    app = web.Application()
+    app.router.add_post("/t", answer)
+    async with TestServer(app) as server:
+        provider = flow.Provider("i", "laptops", "d", str(server.make_url("/t")), sends=sends)
+        tokens = await asyncio.to_thread(flow.renew, provider, "refresh", unix_clock=lambda: 0.0)
+    assert tokens.ends_at == lasts_s
+
+
+async def test_a_token_is_given_to_the_gateway_and_not_to_where_it_points() -> None:
+    seen: list[tuple[str, str | None]] = []
+
+    async def note(request: web.Request) -> web.Response:
+        seen.append((request.path, request.headers.get("authorization")))
+        raise web.HTTPFound("/elsewhere")
+
+    app = web.Application()
+    app.router.add_get("/{path}", note)
+    async with TestServer(app) as server:
+        status, _ = await asyncio.to_thread(flow.ask, str(server.make_url("/models")), "the-token")
+    assert (status, seen) == (302, [("/models", "Bearer the-token")])
+
+
+class Ring(KeyringBackend):
+    """A keyring in memory."""
+
+    priority = 1
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call] # keyring writes no types there
+        self.kept: dict[tuple[str, str], str] = {}
+
+    def get_password(self, service: str, username: str) -> str | None:
+        return self.kept.get((service, username))
+
+    def set_password(self, service: str, username: str, password: str) -> None:
+        self.kept[service, username] = password
+
+    def delete_password(self, service: str, username: str) -> None:
+        del self.kept[service, username]
+
+
+@pytest.fixture
+def ring() -> Iterator[Ring]:
+    before, made = keyring.get_keyring(), Ring()
+    keyring.set_keyring(made)
+    yield made
+    keyring.set_keyring(before)
+
+
+def test_a_sign_in_that_nothing_renews_is_not_renewed_as_the_one_before_it(home: Path, ring: Ring) -> None:
+    with kept.locked():
+        assert kept.keep(URL, PROVIDER, flow.Tokens("anns", 1.0, "renews-ann"), 0.0)
+    assert "renews-ann" not in (home / "holeshot" / "logins.json").read_text()
+    with kept.locked():
+        assert not kept.keep(URL, PROVIDER, flow.Tokens("bobs", 1.0, None), 0.0)
+    assert ring.kept == {}
+    with pytest.raises(flow.LoginError, match="nothing renews it"):
+        kept.fresh_token(URL, unix_clock=time.time)
+
+
+def test_a_folder_that_cannot_be_written_is_told(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (home / "file").touch()
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(home / "file"))
+    with pytest.raises(flow.LoginError, match="cannot be written"), kept.locked():
+        pass
