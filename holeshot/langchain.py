@@ -22,7 +22,9 @@ class ChatRaced(BaseChatOpenAI):  # type: ignore[misc] # mypy does not look into
     @model_validator(mode="before")
     @classmethod
     def _ask_the_racer(cls, values: dict[str, Any]) -> dict[str, Any]:
-        client = openai_client(values["racer"])
+        # ChatOpenAI takes it by both names; without one, the client's own counts.
+        wait_s = values.get("timeout", values.get("request_timeout"))
+        client = openai_client(values["racer"], **({} if wait_s is None else {"timeout": wait_s}))
         completions = client.chat.completions
         # In the place of the other client, too: without one, another would be made that asks OpenAI.
         clients = {

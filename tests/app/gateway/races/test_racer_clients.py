@@ -237,3 +237,7 @@ async def test_a_chain_may_be_run_in_another_thread(adapted: Callable[[str], Any
     ]
     with pytest.raises(RuntimeError, match="ainvoke"):
         model._generate(SAID)
+    for name in ("timeout", "request_timeout"):
+        hasty = type(model)(racer=model.racer, model="chat", **{name: 0.5})
+        assert hasty.root_async_client.timeout == 0.5
+    assert model.root_async_client.timeout == openai.DEFAULT_TIMEOUT
