@@ -12,6 +12,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping
+from http.client import HTTPException
 from math import inf
 from typing import Any, Final
 from urllib.parse import urlencode, urlsplit
@@ -258,14 +259,16 @@ def _send(url: str, body: bytes | None, whose: str, more: Mapping[str, str] = {}
         raise LoginError(f"{url} is not an https:// address")
     headers = {"accept": "application/json", "user-agent": "holeshot", **more}
     asked = urllib.request.Request(url, data=body, headers=headers)  # noqa: S310 - its scheme is checked above
-    context = urllib.request.HTTPSHandler(context=ssl.create_default_context())
+    handlers: list[Any] = [_Unredirected, urllib.request.HTTPSHandler(context=ssl.create_default_context())]
+    if parts.scheme == "http":  # a proxy of the network must neither see it, nor could it reach this machine
+        handlers.append(urllib.request.ProxyHandler({}))
     try:
-        with urllib.request.build_opener(_Unredirected, context).open(asked, timeout=TIMEOUT_S) as answer:
+        with urllib.request.build_opener(*handlers).open(asked, timeout=TIMEOUT_S) as answer:
             return answer.status, answer.read(LARGEST).decode(errors="replace")
     except urllib.error.HTTPError as error:
         with error:
             return error.code, error.read(LARGEST).decode(errors="replace")
-    except (OSError, ValueError) as error:
+    except (OSError, HTTPException, ValueError) as error:
         reason = getattr(error, "reason", error)
         raise LoginError(f"{whose} cannot be reached ({type(reason).__name__})") from None
 

@@ -109,7 +109,9 @@ async def test_an_id_token_is_good_for_as_long_as_it_says(sends: str, token: str
     assert tokens.ends_at == lasts_s
 
 
-async def test_a_token_is_given_to_the_gateway_and_not_to_where_it_points() -> None:
+async def test_a_token_is_given_to_the_gateway_and_not_to_where_it_points(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")  # nor to a proxy, where the gateway is on this machine
+    monkeypatch.delenv("no_proxy", raising=False)
     seen: list[tuple[str, str | None]] = []
 
     async def note(request: web.Request) -> web.Response:
@@ -140,6 +142,18 @@ class Ring(KeyringBackend):
 
     def delete_password(self, service: str, username: str) -> None:
         del self.kept[service, username]
+
+
+async def test_what_answers_with_no_http_is_told_in_a_line() -> None:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readline()
+        writer.write(b"SSH-2.0-x\r\n")
+        writer.close()
+
+    async with await asyncio.start_server(answer, "127.0.0.1") as server:
+        port = server.sockets[0].getsockname()[1]
+        with pytest.raises(flow.LoginError, match="cannot be reached"):
+            await asyncio.to_thread(flow.provider_of, f"http://127.0.0.1:{port}")
 
 
 @pytest.fixture
