@@ -13,6 +13,7 @@ from gateway.settings.deployment import Price as ConfiguredPrice
 from gateway.settings.model import ModelSettings, Settings
 from gateway.settings.vendor_models import proposed_models
 from providers import (
+    CLAUDES,
     UNLISTED,
     Api,
     Capabilities,
@@ -32,11 +33,22 @@ from providers import (
 from providers.dialects import DIALECTS
 
 Catalog = Mapping[str, Vendor]
+# Chat in OpenAI's words at Microsoft Foundry (…/openai/v1, …/models), and at Vertex AI (…/endpoints/openapi).
+_OPENAIS = re.compile(r"/(?:endpoints|models|openai|openapi)(?:/|$)")
 
 
 def vendor_of(name: str, provider: ProviderSettings, catalog: Catalog) -> Vendor | None:
-    """Return the catalog row for provider ``name``: that of its preset, else of its name."""
-    return catalog.get(provider.preset or name)
+    """Return the catalog row for provider ``name``: that of its preset, else of its name.
+
+    Sellers of Claude at an address of one's own have other APIs beside it: a provider that has the name of such a row,
+    and the kind or the address of another API, is not the row's.
+    """
+    row = catalog.get(provider.preset or name)
+    if row is None or provider.preset is not None or row.base_url is not None or row.kind not in CLAUDES:
+        return row
+    if provider.kind is not None:
+        return row if provider.kind == row.kind else None
+    return None if _OPENAIS.search(urlsplit(provider.base_url or "").path) else row
 
 
 def kind_of(name: str, provider: ProviderSettings, catalog: Catalog) -> ProviderKind:

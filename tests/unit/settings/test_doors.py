@@ -4,14 +4,16 @@ from pathlib import Path
 
 import pytest
 
-from gateway.settings import ConfigurationError, Settings, load
+from gateway.settings import ConfigurationError, Settings, kind_of, load, vendor_of
+from providers import load_catalog
 
 KEYS = {"ANTHROPIC_API_KEY": "k"}
+VERTEX = "https://us-east5-aiplatform.googleapis.com/v1/projects/p/locations/us-east5"
 PROVIDERS = """
 providers:
   anthropic:
   foundry: { base_url: "https://r.services.ai.azure.com/anthropic/v1", api_key: k }
-  vertex: { base_url: "https://us-east5-aiplatform.googleapis.com/v1/projects/p/locations/us-east5", api_key: k }
+  vertex: { base_url: "VERTEX", api_key: k }
   mantle: { preset: bedrock_mantle, base_url: "https://bedrock-mantle.us-east-1.api.aws/anthropic/v1", api_key: k }
   frankfurt: { preset: bedrock_invoke, base_url: "https://bedrock-runtime.eu-central-1.amazonaws.com", api_key: k }
   oregon: { preset: bedrock_converse, base_url: "https://bedrock-runtime.us-west-2.amazonaws.com", api_key: k }
@@ -20,7 +22,7 @@ providers:
   databricks: { base_url: "https://w.cloud.databricks.com/serving-endpoints", api_key: k }
   hopper: { api_key: k }
   groq: { api_key: k }
-"""
+""".replace("VERTEX", VERTEX)
 
 
 def read(text: str, folder: Path) -> Settings:
@@ -83,3 +85,29 @@ def test_what_a_door_does_not_have_is_told_with_what_it_has(tmp_path: Path) -> N
 def test_other_models_have_names_at_their_sellers_too(tmp_path: Path) -> None:
     settings = read("models:\n  gpt-oss-120b: { deployments: [groq] }\n", tmp_path)
     assert settings.models["gpt-oss-120b"].deployments[0].deployment == "groq/openai/gpt-oss-120b"
+
+
+@pytest.mark.parametrize(
+    ("name", "provider", "kind"),
+    [
+        ("foundry", 'base_url: "https://r.services.ai.azure.com/openai/v1"', "openai_compatible"),
+        ("foundry", 'base_url: "https://r.services.ai.azure.com/models"', "openai_compatible"),
+        ("foundry", 'base_url: "https://g.example.com/v1", kind: openai_compatible', "openai_compatible"),
+        ("foundry", 'base_url: "https://r.services.ai.azure.com/anthropic/v1"', None),
+        ("foundry", 'base_url: "https://g.example.com/v1", kind: anthropic', None),
+        ("vertex", f'base_url: "{VERTEX}/endpoints/openapi"', "openai_compatible"),
+        ("vertex", f'base_url: "{VERTEX}/publishers/google", kind: gemini', "gemini"),
+        ("vertex", f'base_url: "{VERTEX}"', None),
+        ("vertex", f'base_url: "{VERTEX}/endpoints/openapi", preset: vertex_openai', None),
+    ],
+)
+def test_a_server_of_another_api_is_no_door_by_its_name_alone(
+    name: str, provider: str, kind: str | None, tmp_path: Path
+) -> None:
+    """Such files are older than the doors. ``kind``: of a provider whose vendor is not known; None: it has a row."""
+    path, catalog = tmp_path / "gateway.yaml", load_catalog()
+    path.write_text(f"providers: {{ {name}: {{ {provider}, api_key: k }} }}\n", encoding="utf-8")
+    own = load(path, {}).providers[name]
+    row = vendor_of(name, own, catalog)
+    assert (row is None) == (kind is not None)
+    assert kind_of(name, own, catalog) == (kind or catalog[own.preset or name].kind)
