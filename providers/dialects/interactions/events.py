@@ -282,6 +282,7 @@ def _kept(value: Any, struct: Any) -> Any:
 
 _objects = msgspec.json.Decoder(RawObject)
 _lists = msgspec.json.Decoder(list[RawObject] | None)
+_raws = msgspec.json.Decoder(msgspec.Raw)
 _NOTHING = msgspec.Raw(b"null")
 _ERRORS = (msgspec.Raw(b'"failed"'), msgspec.Raw(b'"cancelled"'))
 
@@ -383,13 +384,18 @@ class _GatheredStep:
             step = {**step, "summary" if step.get("type") == "thought" else "content": self._contents}
         if written := "".join(self._arguments):
             try:
-                step = {**step, "arguments": msgspec.json.decode(written)}
+                step = {**step, "arguments": _raws.decode(written)}  # numbers keep their digits
             except UNREADABLE:  # a limit has cut them off
                 step = {**step, "arguments": step.get("arguments") or {}}
         return step
 
 
 _encoder = msgspec.json.Encoder(enc_hook=whole)
+
+
+def _index_of(said: Mapping[str, Any]) -> int:
+    """Return the number of an event's step; the first one's, as of ``fitted``, if it has none."""
+    return fit(said.get("index"), int) or 0
 
 
 class InteractionGathering(Gathering):
@@ -413,9 +419,9 @@ class InteractionGathering(Gathering):
             if told := said.get("interaction"):
                 self._fields.update({name: value for name, value in told.items() if value is not None})
             elif (step := said.get("step")) is not None:
-                few(self._steps, "steps")[said.get("index") or 0] = _GatheredStep(step)
+                few(self._steps, "steps")[_index_of(said)] = _GatheredStep(step)
             elif (delta := said.get("delta")) is not None:
-                self._step(said.get("index") or 0).take(delta)
+                self._step(_index_of(said)).take(delta)
         except SURPRISES as error:
             message = f"sent an event that interactions do not have: {type(error).__name__}"
             raise UpstreamError(ErrorKind.INVALID_RESPONSE, message) from None

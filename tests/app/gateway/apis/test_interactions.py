@@ -452,3 +452,15 @@ async def test_what_chat_lacks_keeps_a_deployment_out_or_is_named(serve: Serve) 
         assert (status, "response_modalities" in said["error"]["message"]) == (400, True)
         async with running.chat() as response:
             assert response.status == 200
+
+
+async def test_steps_are_gathered_whatever_their_numbers_are_and_arguments_keep_their_digits(serve: Serve) -> None:
+    call = {**CALL, "deltas": [{"type": "arguments_delta", "arguments": '{"x":1.10,"y":1e400}'}]}
+    said = streamed(HELLO, call, status="requires_action")
+    odd = said.replace(b'"index": 0, "delta"', b'"index": "0", "delta"', 1)
+    assert odd != said
+    async with serve(alpha=[Raw(odd, token=True)], **GOOGLE) as running:
+        async with running.post({"model": MODEL, **ASK, "store": False}, path=PATH) as response:
+            got = await response.read()
+        assert (response.status, text_of(json.loads(got))) == (200, "Hello"), got
+        assert b'"arguments":{"x":1.10,"y":1e400}' in got
