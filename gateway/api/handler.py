@@ -170,7 +170,7 @@ def _remembered(
     if not is_kept or parsed.continues is not None or parsed.converses is not None:
         return parsed
     prompt, recalling = fields.get(parsed.dialect.requests.prompt), _recalling_of(parsed)
-    remembering = Remembering(context.memory, scope_of(client), prompt, follows, recalling)
+    remembering = Remembering(context.memory, scope_of(client, recalling), prompt, follows, recalling)
     if (size := remembering.counted_bytes) > 0:
         if bodies.size + size > bodies.most_bytes // 2:  # the rest is for the bodies of calls
             return parsed

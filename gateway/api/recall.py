@@ -40,9 +40,10 @@ _NOTHING = (b"", b"null", b'""')
 _optional_text = msgspec.json.Decoder(str | None)
 
 
-def scope_of(client: Client) -> Scope:
-    """Return the scope of a client's answers: no other client finds them."""
-    return Scope(client.name, "" if client.tenant is None else " ".join(sorted(client.tenant.digests)))
+def scope_of(client: Client, recalling: Recalling) -> Scope:
+    """Return the scope of a client's answers in one API: no other client finds them."""
+    tenant = "" if client.tenant is None else " ".join(sorted(client.tenant.digests))
+    return Scope(client.name, tenant, recalling.kept_as)
 
 
 class Recalled(msgspec.Struct, frozen=True):
@@ -83,7 +84,7 @@ async def recalled(  # noqa: PLR0917 - of one request
         names_items = await context.body_work.run(_naming_steps(prompt))
     if previous is None and not names_items:
         return Recalled(contents)
-    scope, before = scope_of(client), None
+    scope, before = scope_of(client, recalling), None
     if previous is not None:
         before = await context.memory.conversation(scope, previous)
     items = await _items(prompt, recalling)
@@ -92,7 +93,7 @@ async def recalled(  # noqa: PLR0917 - of one request
             raise InvalidRequest("'input' must be a string, or an array of items", param="input")
         return Recalled(contents)
     named = await _in_slices(context, _named_steps(items), size) if names_items else ()
-    found = await _found(context, client, named) if named else {}
+    found = await _found(context, scope, named) if named else {}
     if before is None and not found:
         return Recalled(contents)
     said = [*(before or ()), *(found.get(at, item) for at, item in enumerate(items))]
@@ -187,9 +188,8 @@ def _named(item: bytes) -> str | None:
         return None
 
 
-async def _found(context: Context, client: Client, named: Sequence[tuple[int, str]]) -> dict[int, bytes]:
+async def _found(context: Context, scope: Scope, named: Sequence[tuple[int, str]]) -> dict[int, bytes]:
     """Return the items that are known, by the place where they are named."""
-    scope = scope_of(client)
     known: dict[int, bytes] = {}
     for first in range(0, min(MOST_NAMES, len(named)), _AT_ONCE):
         part = named[first : min(MOST_NAMES, first + _AT_ONCE)]

@@ -97,12 +97,12 @@ async def _kept_answer(
     began_s = context.services.clock()
     response_id, rest = request.match_info["id"], request.match_info.get("rest", "")
     deletes = request.method == METH_DELETE and not rest
-    was_known = deletes and await context.memory.forget(scope_of(client), response_id)
+    was_known = deletes and await context.memory.forget(scope_of(client, recalling), response_id)
     made_by = None
     try:
         made_by = await context.responses.maker(client.name, response_id)
     except NamesUnreachable:
-        if not was_known and await context.memory.answer(scope_of(client), response_id) is None:
+        if not was_known and await context.memory.answer(scope_of(client, recalling), response_id) is None:
             raise
     request_id = headers.request_id(request.headers)
     with context.fleet:
@@ -122,7 +122,7 @@ async def _kept_answer(
         except UpstreamError as error:
             if _is_absent(error) and was_known:
                 return _deleted(recalling, response_id)
-            if _is_absent(error) and await context.memory.answer(scope_of(client), response_id) is not None:
+            if _is_absent(error) and await context.memory.answer(scope_of(client, recalling), response_id) is not None:
                 return await _remembered(context, client, request, recalling)
             raise _translated(deployment, recalling, response_id, error) from None
         fields = {
@@ -248,7 +248,7 @@ async def _remembered(context: Context, client: Client, request: web.Request, re
             f"no provider has this {recalling.noun}: only one in the background is streamed again; leave out 'stream'",
             param="stream",
         )
-    known = await context.memory.answer(scope_of(client), response_id)
+    known = await context.memory.answer(scope_of(client, recalling), response_id)
     if known is None:
         raise ResponseNotFound(
             f"the {recalling.noun} {response_id!r} is not known here, or not to this key:"

@@ -33,6 +33,7 @@ class Scope(msgspec.Struct, frozen=True):
 
     client: str | None
     tenant: str = ""
+    api: str = ""  # whose answers they are besides, as an answer of one API is none of another; empty: of Responses
 
 
 Said = Sequence[tuple[str | None, bytes]]  # the items of an answer as they are sent again, with their ids

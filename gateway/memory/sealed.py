@@ -43,6 +43,10 @@ class Owner(Protocol):
     def tenant(self) -> str:
         """The digests of the keys that it brings."""
 
+    @property
+    def api(self) -> str:
+        """The API that it is an answer of; empty: Responses."""
+
 
 class Link(msgspec.Struct, frozen=True, omit_defaults=True):
     """A part of a conversation: what came after the answer ``parent``."""
@@ -187,6 +191,6 @@ def _derived(owner: Owner, text: str) -> tuple[str, bytes]:
     from cryptography.hazmat.primitives.hashes import SHA256  # noqa: PLC0415 - likewise
     from cryptography.hazmat.primitives.kdf.hkdf import HKDF  # noqa: PLC0415 - likewise
 
-    whose = msgspec.json.encode([owner.client, owner.tenant])
+    whose = msgspec.json.encode([owner.client, owner.tenant, *([owner.api] if owner.api else ())])
     made = HKDF(SHA256(), 64, salt=None, info=b"holeshot answer " + whose).derive(text.encode(errors="replace"))
     return PREFIX + made[:32].hex(), made[32:]

@@ -47,4 +47,5 @@ class Recalling(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     state_of: Callable[[bytes], tuple[str | None, Usage | None]]  # the status and usage of a stored answer
     deleted: Callable[[str], dict[str, object]]  # what is told of one that was deleted, by its id
     running: frozenset[str] = frozenset({"queued", "in_progress"})
+    kept_as: str = ""  # in the gateway's memory, where no answer of another API is found; empty: as ever, Responses
     names_items: bool = False  # items have ids, by which later requests may name them

@@ -267,6 +267,7 @@ INTERACTIONS = Dialect(
     recalling=Recalling(
         noun="interaction",
         path="interactions",
+        kept_as="interactions",
         previous="previous_interaction_id",
         items_of=items_of,
         heard=HeardInteraction,
