@@ -131,8 +131,8 @@ async def test_an_api_that_only_others_have_is_refused_with_those_there_are(serv
     async with serve() as running, running.post({}, path=path) as response:
         error = await refused(running, response, 404, f"{path!r} is of an API that this gateway does not have")
         there = (
-            "chat, completions, messages, responses, models, embeddings, moderations, rerank, decisions, audio, images,"
-            " conversations"
+            "chat, completions, messages, responses, models, interactions, embeddings, moderations, rerank, decisions,"
+            " audio, images, conversations"
         )
         assert error["message"].endswith(f"; below /v1 it has {there}")
 
