@@ -71,7 +71,7 @@ CUT: Mapping[str, Json] = {
 KNOWN = {"not taken: include"}  # Groq's, learnt once
 THOUGHTS_NEEDED = {"deepseek", "moonshot"}  # they get a placeholder for the thoughts of another's call, and it is told
 # In its own API each says itself how a history begins.
-OWN = {("messages", "anthropic"), ("gemini", "google")}
+OWN = {("messages", "anthropic"), ("gemini", "google"), ("gemini", "interactions")}
 
 
 def without_instructions(body: Json) -> Json:
