@@ -119,7 +119,7 @@ MOST_PAYERS = 50_000  # those that have used most; each is some hundred bytes of
 _PAYERS = """
 select client, {team} as team, {end_user} as end_user, {sums}
 from calls
-where started_at >= {since} and started_at < {until} and (cost_usd > 0 or completion_tokens > 0)
+where started_at >= {since} and started_at < {until} and (cost_usd > 0 or {tokens} > 0)
   and ({team} is not null or {end_user} is not null)
 group by 1, 2, 3
 order by 4 desc
@@ -157,7 +157,7 @@ async def used_by_payers(database: Database, since_s: Iterable[float], until: da
             for start in starts
             for amount in ("cost_usd", _TOKENS)
         )
-        sql = _PAYERS.format(**names, sums=sums, since=starts[0], most=MOST_PAYERS)
+        sql = _PAYERS.format(**names, sums=sums, tokens=_TOKENS, since=starts[0], most=MOST_PAYERS)
         for client, team, end_user, *amounts in (await queries.run(database, sql, timeout_s=TIMEOUT_S)).rows:
             found += [
                 Used(each_s, float(usd), float(tokens), client=client, team=team, end_user=end_user)

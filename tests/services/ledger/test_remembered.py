@@ -129,11 +129,22 @@ async def test_what_teams_and_end_users_used_before_the_start_is_read_from_rows(
     of_day, of_month = (window(now.timestamp()).starts_s for window in (day, month))
     asked = [of_day, of_month] if whole_month else [of_day]
     found = await used_by_payers(ledger_url, asked, now)
-    used = {(each.end_user, each.since_s): (each.team, each.usd, each.tokens) for each in found}
-    assert used == {
+    told = {(each.end_user, each.since_s): (each.team, each.usd, each.tokens) for each in found}
+    assert told == {
         ("ann", of_day): ("research", 0.75, 30.0),
         ("bob", of_day): (None, 0.125, 15.0),
         **(
             {("ann", of_month): ("research", 2.75, 45.0), ("bob", of_month): (None, 0.125, 15.0)} if whole_month else {}
         ),
     }
+
+
+async def test_teams_and_end_users_go_on_from_tokens_of_prompts_that_cost_nothing(
+    ledger_url: str, tmp_path: Path
+) -> None:
+    now = datetime(2026, 11, 17, 12, tzinfo=UTC)
+    who = {"team": "research", "end_user": "ann"}
+    vectors = replace(call(started_at=now - timedelta(hours=1)), tags=who, cost_usd=None, prompt_tokens=10)
+    await stored(ledger_url, tmp_path, [replace(vectors, completion_tokens=None)])
+    (found,) = await used_by_payers(ledger_url, [day(now.timestamp()).starts_s], now)
+    assert (found.end_user, found.usd, found.tokens) == ("ann", 0.0, 10.0)
