@@ -188,7 +188,7 @@ class Gateway:
             self.steering,
             self.leases,
             spending,
-            teams=lambda: self.context.admission.teams,
+            teams=self._teams,
             payer_of=lambda: self.context.fleet.payer_of,
             zones=lambda: Zones(self.context.settings.limits_zone, self.context.admission.zones),
             has_answered=lambda: self.context.fleet.has_answered,
@@ -502,6 +502,11 @@ class Gateway:
         if address is None:
             return self._reports
         return self._reports_of(address, Reader(address, is_replica=True), runtime)
+
+    def _teams(self) -> dict[str, str]:
+        """Return the team of each client all of whose calls are of it."""
+        people = self.context.settings.clients_of_people
+        return {client: team for client, team in self.context.admission.teams.items() if client not in people}
 
     def _reports_of(self, address: Address, reader: Reader, runtime: Runtime) -> LedgerReports:
         return LedgerReports(

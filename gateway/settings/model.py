@@ -522,6 +522,12 @@ class Settings(Section):
         )
 
     @property
+    def clients_of_people(self) -> frozenset[str]:
+        """The clients whose calls may be of other teams than their own: those of the people whom a token names."""
+        people = (each for each in self.issuers.values() if each.teams or each.team)
+        return frozenset(each.client for each in people if each.client is not None)
+
+    @property
     def zones(self) -> dict[str, str]:
         """The zone of each client that has one of its own."""
         return {name: each.limits_zone for name, each in self.clients.items() if each.limits_zone is not None}

@@ -6,9 +6,11 @@ import pytest
 from structlog.typing import EventDict
 
 from gateway.ledger import prepare_schema
+from tests.app.gateway.key_desk import bearer
 from tests.app.gateway.limits.test_payers import configured, told
 from tests.app.gateway.races.test_objectives import KEY
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve, single
+from tests.identity import AUDIENCE, Identity
 
 CALLS = 6
 
@@ -77,6 +79,21 @@ async def test_what_a_team_has_spent_by_a_key_that_was_removed_still_counts_afte
     config["clients"] = {"another": config["clients"]["team"]}
     async with serve(alpha=None, config=config, key=KEY) as running:
         assert (await told(running, max_tokens=1)).startswith("429: the team 'research' has ")
+
+
+async def test_what_a_token_s_people_have_spent_counts_in_their_own_team_after_a_start(serve: Serve) -> None:
+    config = configured(teams={"research": {"usd_per_day": 1.0}, "platform": {"usd_per_day": 1.0}}, **DOLLAR)
+    async with Identity() as issuer:
+        people = {"client": "team", "teams": {"groups": {"eng": "platform"}}}
+        config["issuers"] = {"company": {"issuer": issuer.url, "audience": AUDIENCE, **people}}
+        ann = bearer(issuer.token(groups=["eng"]))
+        async with serve(alpha=None, config=config, key=KEY) as running:
+            assert await told(running, ann, max_tokens=1) == ""
+        async with serve(alpha=None, config=config, key=KEY) as running:
+            assert (await told(running, ann, max_tokens=1)).startswith("429: the team 'platform' has ")
+            assert await told(running, max_tokens=1) == ""  # of its client's own team, which had spent nothing
+        async with serve(alpha=None, config=config, key=KEY) as running:
+            assert (await told(running, max_tokens=1)).startswith("429: the team 'research' has ")
 
 
 async def test_a_start_says_whether_the_database_answered(serve: Serve, tmp_path: Any) -> None:
