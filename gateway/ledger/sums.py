@@ -272,7 +272,8 @@ BEFORE = {
 # of these instead, so that a client's ids in a tag cost no more than they did.
 MOST_VALUES = 1000
 MOST_PAIRS = 10_000
-# What each client, team, end user and model has used in all. Clients name end users, so those beyond so many have none.
+# What each client, team, end user and model has used in all. Clients name end users, so those beyond so many have none:
+# what they use is their client's and team's.
 TOTALS_SINCE = "0062"
 MOST_TOTALS = 100_000
 LONGEST_PAIR = 256  # characters, as the gateway takes them: a key of an index has an end
@@ -524,14 +525,18 @@ class Summing:
         named = ", ".join(f"{each} as {name}" for each, name in zip(who, keys.split(", "), strict=True))
         found = f"select {named}, coalesce({usd}, 0) as usd, coalesce({tokens}, 0) as tokens from {rows}"
         there = " and ".join(f"t.{name} = each.{name}" for name in keys.split(", "))
-        is_kept = (
-            f"(each.end_user = '' or exists (select 1 from used_totals as t where {there}) "
-            f"or (select count(*) from used_totals) < {MOST_TOTALS})"
+        has_own = (
+            f"each.end_user = '' or exists (select 1 from used_totals as t where {there}) "
+            f"or (select count(*) from used_totals) < {MOST_TOTALS}"
+        )
+        counted = (
+            f"select client, team, case when {has_own} then end_user else '' end as end_user, model, usd, tokens "
+            f"from ({found}) as each where each.usd > 0 or each.tokens > 0"
         )
         added = (
-            f"insert into used_totals ({keys}, usd, tokens) select {keys}, sum(each.usd), sum(each.tokens) "
-            f"from ({found}) as each where (each.usd > 0 or each.tokens > 0) and {is_kept} "
-            f"group by {keys} order by {keys} on conflict ({keys}) do update set "
+            f"insert into used_totals ({keys}, usd, tokens) select {keys}, sum(usd), sum(tokens) "
+            f"from ({counted}) as counted where true group by {keys} order by {keys} "
+            f"on conflict ({keys}) do update set "
             "usd = used_totals.usd + excluded.usd, tokens = used_totals.tokens + excluded.tokens"
         )
         return [added]

@@ -1,6 +1,7 @@
 """A gateway that starts knows what the ledger remembers."""
 
 from datetime import UTC, datetime, timedelta
+from math import inf
 from pathlib import Path
 from random import Random
 from statistics import fmean
@@ -8,11 +9,13 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
+from sqlalchemy import text
 
 from gateway.core.calls import CallRecord, Objective
 from gateway.core.prompt_classes import answer_class
-from gateway.ledger import SchemaOutdatedError
-from gateway.ledger.store import STREAMS, remembered, text_gaps
+from gateway.ledger import Finished, SchemaOutdatedError, create_engine
+from gateway.ledger.inserts import insert
+from gateway.ledger.store import STREAMS, SqlStore, remembered, text_gaps
 from gateway.ledger.used import used_by_payers
 from gateway.limits.windows import day, month
 from gateway.settings import RaceSettings
@@ -148,3 +151,31 @@ async def test_teams_and_end_users_go_on_from_tokens_of_prompts_that_cost_nothin
     await stored(ledger_url, tmp_path, [replace(vectors, completion_tokens=None)])
     (found,) = await used_by_payers(ledger_url, [day(now.timestamp()).starts_s], now)
     assert (found.end_user, found.usd, found.tokens) == ("ann", 0.0, 10.0)
+
+
+# As many as may have one.
+_FULL = {
+    "sqlite": "with recursive n(i) as (select 1 union all select i + 1 from n where i < 100000) "
+    "insert into used_totals select 'other', '', i, '', 0.5, 0 from n",
+    "postgresql": "insert into used_totals "
+    "select 'other', '', i::text, '', 0.5, 0 from generate_series(1, 100000) as n(i)",
+}
+
+
+async def test_end_users_beyond_those_that_have_a_total_count_in_their_clients_and_teams(ledger_url: str) -> None:
+    now = datetime(2026, 11, 17, 12, tzinfo=UTC)
+    engine, store = create_engine(ledger_url), SqlStore(ledger_url)
+    for number, name in enumerate(("ann", "bob", "ann")):
+        at = now - timedelta(hours=5 - number)
+        tags, own = {"team": "research", "end_user": name}, won(new_id(), started_at=at, cost_usd=1.0)
+        record = replace(call(own, started_at=at), client="app", tags=tags, cost_usd=1.0)
+        await insert(engine, [Finished(record)])
+        assert [each.usd for each in await store.used([-inf], now) if each.client == "app"] == [1.0 + number]
+        if not number:
+            async with engine.begin() as connection:
+                await connection.execute(text(_FULL[engine.dialect.name]))
+    of_payers = await store.used_by_payers([-inf], now)
+    await store.aclose()
+    await engine.dispose()
+    told = {(each.team, each.end_user): each.usd for each in of_payers if each.client == "app"}
+    assert told == {("research", "ann"): 2.0, ("research", None): 1.0}
