@@ -131,6 +131,11 @@ CALLS: tuple[tuple[str, dict[str, Any]], ...] = (
     (f"/v1/models/{MODEL}:generateContent", {"contents": TURNS}),
     (f"/v1/models/{MODEL}:streamGenerateContent", {"contents": TURNS}),
     (f"/v1/models/{MODEL}:countTokens", {"contents": TURNS}),
+    *(
+        (path, {"model": model, "input": "Hello"})
+        for path in ("/v1/interactions", "/v1beta/interactions")
+        for model in (MODEL, OTHER, "no-such-model")
+    ),
     ("/v1/embeddings", {"model": OTHER, "input": "Hello"}),
     ("/v1/embeddings", {"model": OTHER}),
     ("/v1/moderations", {"model": OTHER, "input": "Hello"}),
@@ -164,6 +169,11 @@ STORED = (
     ("GET", "/v1/conversations/conv_of_nobody/items"),
     ("GET", "/v1/conversations/conv_of_nobody/items/msg_1"),
     ("DELETE", "/v1/conversations/conv_of_nobody/items/msg_1"),
+    *(
+        (method, f"{path}/v1_of_nobody{below}")
+        for path in ("/v1/interactions", "/v1beta/interactions")
+        for method, below in (("GET", ""), ("POST", "/cancel"), ("DELETE", ""))
+    ),
 )
 FORGOTTEN = "/admin/facts/of_nobody"
 KEYS: tuple[tuple[str, str, Any], ...] = (
