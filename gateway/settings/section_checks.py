@@ -130,17 +130,22 @@ def check_issuers(settings: Settings) -> Iterator[Complaint]:
             )
 
 
-# Issuers at which anybody can have an account, each with the claim that names whose it is.
+# Issuers at which anybody can have an account, each with the claims that name whose it is: one must be required.
 # developers.google.com/identity/openid-connect/openid-connect (2026-11-29): `hd` is the organization's domain.
 # learn.microsoft.com/entra/identity-platform/id-token-claims-reference (2026-11-29): `tid`; that of personal accounts.
-_OF_EVERYBODY = {
-    "https://accounts.google.com": "hd",
-    "accounts.google.com": "hd",
-    "https://login.microsoftonline.com/9188040d-6c67-4c5b-b112-36a304b66dad/v2.0": "tid",
-    "https://login.microsoftonline.com/common/v2.0": "tid",
-    "https://login.microsoftonline.com/organizations/v2.0": "tid",
-    "https://login.microsoftonline.com/consumers/v2.0": "tid",
-    "https://login.microsoftonline.com/{tenantid}/v2.0": "tid",
+# docs.github.com/actions/reference/security/oidc, docs.gitlab.com/ci/secrets/id_token_authentication: any workflow of
+# anybody has a token, for the audience that it asks for.
+_GOOGLE, _MICROSOFT = ("hd",), ("tid",)
+_OF_EVERYBODY: Mapping[str, Sequence[str]] = {
+    "https://accounts.google.com": _GOOGLE,
+    "accounts.google.com": _GOOGLE,
+    "https://login.microsoftonline.com/9188040d-6c67-4c5b-b112-36a304b66dad/v2.0": _MICROSOFT,
+    "https://login.microsoftonline.com/common/v2.0": _MICROSOFT,
+    "https://login.microsoftonline.com/organizations/v2.0": _MICROSOFT,
+    "https://login.microsoftonline.com/consumers/v2.0": _MICROSOFT,
+    "https://login.microsoftonline.com/{tenantid}/v2.0": _MICROSOFT,
+    "https://token.actions.githubusercontent.com": ("repository_owner", "repository_owner_id", "repository"),
+    "https://gitlab.com": ("namespace_path", "namespace_id", "project_path", "project_id"),
 }
 
 
@@ -152,11 +157,11 @@ def _check_people(place: Place, issuer: IssuerSettings, settings: Settings) -> I
         return
     if issuer.clients:
         yield Complaint((*place, "clients"), "and client contradict: keep one of them")
-    tenant = _OF_EVERYBODY.get(issuer.issuer)
-    if tenant is not None and tenant not in issuer.requires:
+    tenants = _OF_EVERYBODY.get(issuer.issuer, ())
+    if tenants and not any(each in issuer.requires for each in tenants):
         yield Complaint(
             (*place, "requires"),
-            f"must name your company's `{tenant}`: anybody can have an account at this issuer, and would be"
+            f"must name your company's `{tenants[0]}`: anybody can have an account at this issuer, and would be"
             f" {issuer.client!r}",
         )
     client = settings.clients.get(issuer.client)

@@ -108,6 +108,14 @@ WITH_TEAMS = "teams: { platform: { end_users: {} } }\npage: { signing_key: '" + 
             "issuer: https://login.microsoftonline.com/common/v2.0, audience: gateway, client: app",
             "requires: must name your company's `tid`",
         ),
+        (
+            "issuer: https://token.actions.githubusercontent.com, audience: gateway, client: app",
+            "requires: must name your company's `repository_owner`",
+        ),
+        (
+            "issuer: https://gitlab.com, audience: gateway, client: app, requires: { ref_protected: true }",
+            "requires: must name your company's `namespace_path`",
+        ),
     ],
 )
 def test_who_would_let_strangers_in_or_names_nobody_is_told(problems: Problems, text: str, said: str) -> None:
@@ -120,5 +128,8 @@ def test_people_of_a_company_need_no_more_than_this(loaded: Callable[..., Settin
     assert (issuer.client, issuer.end_user, issuer.teams) == ("app", "sub", {"groups": {"eng": "platform"}})
     google = "issuer: https://accounts.google.com, audience: gateway, client: app, requires: { hd: example.com }"
     assert loaded(issuers(google)).issuers["company"].requires == {"hd": "example.com"}
+    owned = "requires: { repository_owner_id: 42 }"
+    github = f"issuer: https://token.actions.githubusercontent.com, audience: gateway, client: app, {owned}"
+    assert loaded(issuers(github)).issuers["company"].client == "app"
     [problem] = problems(issuers(f"{COMPANY}, client: app, end_user: sub"))
     assert "end_user: needs end_users" in problem
