@@ -140,6 +140,7 @@ async def test_what_ended_does_not_count(monkeypatch: pytest.MonkeyPatch) -> Non
             places = await names.of(asyncio.get_running_loop(), "pods.example", 80).found()
             assert [each.used for each in places] == [4, 4]
             for line in listening[0].lines:
+                await line.made.wait()
                 line.close()
             await until(lambda: [each.used for each in places] == [0, 4])
         assert [each.used for each in places] == [0, 0]
