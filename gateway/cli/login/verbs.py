@@ -11,9 +11,10 @@ from typing import Annotated, Any
 import typer
 
 from gateway.cli.login import flow, kept, programs
-from gateway.cli.terminal import FAILED, MISUSED, say
+from gateway.cli.terminal import MISUSED, fail, say
+from providers import how_to_install
 
-_NEEDED = {"oauthlib": "oauthlib", "keyring": "keyring", "filelock": "filelock", "tomlkit": "tomlkit"}
+_NEEDED = ("filelock", "keyring", "oauthlib", "tomlkit")  # of the extra ``login``
 
 
 def login(
@@ -39,9 +40,9 @@ def login(
     url = url.rstrip("/").removesuffix("/v1")
     for asked in (write, undo):
         if asked is not None and asked not in programs.PROGRAMS:
-            _fail(f"{asked!r} is not one of {', '.join(programs.PROGRAMS)}", MISUSED)
-    if missing := [package for module, package in _NEEDED.items() if find_spec(module) is None]:
-        _fail(f"`login` needs packages that are not here: run `{sys.executable} -m pip install {' '.join(missing)}`")
+            fail(f"{asked!r} is not one of {', '.join(programs.PROGRAMS)}", MISUSED)
+    if not all(map(find_spec, _NEEDED)):
+        fail(f"`login` needs packages that are not here: {how_to_install('login')}")
     try:
         if undo is not None:
             _undo(undo)
@@ -52,9 +53,9 @@ def login(
             if write is not None:
                 _write(write, url)
     except flow.LoginError as error:
-        _fail(str(error))
+        fail(str(error))
     except KeyboardInterrupt:
-        _fail("stopped: nobody has signed in")
+        fail("stopped: nobody has signed in")
 
 
 def token(
@@ -69,7 +70,7 @@ def token(
     try:
         print(kept.fresh_token(None if url is None else url.rstrip("/").removesuffix("/v1")))  # noqa: T201 - a program reads it
     except flow.LoginError as error:
-        _fail(str(error))
+        fail(str(error))
 
 
 def _sign_in(url: str, *, browser: bool) -> None:
@@ -139,8 +140,3 @@ def _models(url: str, bearer: str) -> list[str]:
     except (flow.LoginError, ValueError, LookupError, TypeError):
         say("the gateway does not list its models now", err=True)
     return []
-
-
-def _fail(message: str, code: int = FAILED) -> None:
-    say(f"holeshot: {message}", err=True)
-    raise typer.Exit(code)
