@@ -106,6 +106,8 @@ async def test_every_command_that_is_printed_at_the_start_works_as_it_is_printed
     assert "race_value" in printed[-1]
     assert not note.exists()
     note.write_bytes(left)  # as after a kill
+    (folder.path / "config").mkdir()
+    (folder.path / "config" / "gateway.yaml").write_text("port: 9\n", encoding="utf-8")  # somebody may have 4000
     code, said = await folder.run("holeshot leaderboard")
     assert code == 1
     assert re.search(r"the gateway at http://127.0.0.1:\d+ has ended \(process \d+\); this asks", said)
