@@ -392,10 +392,10 @@ async def _note_end(  # noqa: PLR0917 - what is known of both
     """Record the end of what ran in the background, if ``found`` is its first sight."""
     if found is None or found.finish_reason in recalling.running:
         return
-    begun = await context.responses.end(client.name, response_id)
-    if begun is not None:
-        levels = context.payers.levels(client)
-        _record_end(context, client.name, begun, found, began_s, request_id=request_id, levels=levels)
+    row_of = partial(_row_of_end, context, client.name, found, began_s, request_id)
+    ended = await context.responses.end(client.name, response_id, row_of)
+    if ended is not None:
+        _record_end(context, *ended, found, context.payers.levels(client))
 
 
 async def look_again(context: Context, client: str | None, response_id: str, begun: InBackground) -> bool | None:
@@ -425,26 +425,21 @@ async def look_again(context: Context, client: str | None, response_id: str, beg
         return False if status is None or status in recalling.running else None  # what has failed may have no usage
     if found.finish_reason in recalling.running:
         return False
-    ended = await context.responses.end(client, response_id)
+    row_of = partial(_row_of_end, context, client, found, began_s, None)
+    ended = await context.responses.end(client, response_id, row_of)
     if ended is not None:
-        _record_end(context, client, ended, found, began_s)
+        _record_end(context, *ended, found)
     return True
 
 
 def _record_end(
-    context: Context,
-    client: str | None,
-    begun: InBackground,
-    ended: AttemptRecord,
-    began_s: float,
-    *,
-    request_id: str | None = None,
-    levels: Sequence[Level] = (),
+    context: Context, begun: InBackground, row: CallRecord, ended: AttemptRecord, levels: Sequence[Level] = ()
 ) -> None:
-    """Write the row of the end of what had ``begun``, and let limits count its cost instead of what they have.
+    """Write the ``row`` of the end of what had ``begun``, and let limits count its cost instead of what they have.
 
     ``levels``: of its client.
     """
+    context.services.recorder.call_finished(row)
     usd = ended.limit_usd if ended.cost_usd is None else ended.cost_usd
     if usd is not None and begun.counted_usd is not None and not context.responses.settle_left(begun, usd):
         payer = Payer(begun.ran_as, begun.ran_as)
@@ -453,6 +448,17 @@ def _record_end(
             payer = Payer(model.name, model.payer or model.name, model.use_limits, model.dearest, model.zone)
         more_usd = usd - begun.counted_usd
         context.limits.correct(begun.owners, payer, more_usd, since_s=begun.since_s, levels=levels)
+
+
+def _row_of_end(  # noqa: PLR0917 - what is known of both
+    context: Context,
+    client: str | None,
+    ended: AttemptRecord,
+    began_s: float,
+    request_id: str | None,
+    begun: InBackground,
+) -> CallRecord:
+    """Return the row of the end of what had ``begun``."""
     is_own = ended.learnt_as is None  # the operator's key has paid
     attempt = msgspec.structs.replace(
         ended,
@@ -463,45 +469,43 @@ def _record_end(
         size_class=begun.size_class,
         status_code=200,
     )
-    context.services.recorder.call_finished(
-        CallRecord(
-            id=ended.call_id,
-            started_at=ended.started_at,
-            client=client,
-            model=begun.model,
-            endpoint=ENDPOINT,
-            streamed=False,
-            mode=Mode.SINGLE,
-            objective=Objective.FIRST_TOKEN,
-            prompt_class=encoded_class(PromptClass(MeasuredApi.WHOLE, begun.size_class)),
-            replica=context.replica,
-            region=context.settings.region,
-            request_id=request_id,
-            answered_model=None if begun.ran_as == begun.model else begun.ran_as,
-            launched=1,
-            extras=0,
-            winner_attempt_id=attempt.id,
-            status_code=200,
-            error_kind=None,
-            ttft_ms=None,
-            total_ms=(context.services.clock() - began_s) * 1000,
-            overhead_ms=None,
-            prompt_tokens=attempt.prompt_tokens,
-            completion_tokens=attempt.completion_tokens,
-            reasoning_tokens=attempt.reasoning_tokens,
-            cached_tokens=attempt.cached_tokens,
-            cache_write_tokens=attempt.cache_write_tokens,
-            cost_usd=attempt.cost_usd if is_own else 0.0,
-            cost_low_usd=attempt.cost_low_usd if is_own else 0.0,
-            cost_high_usd=attempt.cost_high_usd if is_own else 0.0,
-            cache_saved_usd=attempt.cache_saved_usd if is_own else None,
-            api=ENDPOINT,
-            size_class=begun.size_class,
-            tokens_source=attempt.tokens_source,
-            finish_reason=attempt.finish_reason,
-            tags=begun.tags,
-            attempts=(attempt,),
-        )
+    return CallRecord(
+        id=ended.call_id,
+        started_at=ended.started_at,
+        client=client,
+        model=begun.model,
+        endpoint=ENDPOINT,
+        streamed=False,
+        mode=Mode.SINGLE,
+        objective=Objective.FIRST_TOKEN,
+        prompt_class=encoded_class(PromptClass(MeasuredApi.WHOLE, begun.size_class)),
+        replica=context.replica,
+        region=context.settings.region,
+        request_id=request_id,
+        answered_model=None if begun.ran_as == begun.model else begun.ran_as,
+        launched=1,
+        extras=0,
+        winner_attempt_id=attempt.id,
+        status_code=200,
+        error_kind=None,
+        ttft_ms=None,
+        total_ms=(context.services.clock() - began_s) * 1000,
+        overhead_ms=None,
+        prompt_tokens=attempt.prompt_tokens,
+        completion_tokens=attempt.completion_tokens,
+        reasoning_tokens=attempt.reasoning_tokens,
+        cached_tokens=attempt.cached_tokens,
+        cache_write_tokens=attempt.cache_write_tokens,
+        cost_usd=attempt.cost_usd if is_own else 0.0,
+        cost_low_usd=attempt.cost_low_usd if is_own else 0.0,
+        cost_high_usd=attempt.cost_high_usd if is_own else 0.0,
+        cache_saved_usd=attempt.cache_saved_usd if is_own else None,
+        api=ENDPOINT,
+        size_class=begun.size_class,
+        tokens_source=attempt.tokens_source,
+        finish_reason=attempt.finish_reason,
+        tags=begun.tags,
+        attempts=(attempt,),
     )
 
 

@@ -11,7 +11,7 @@ from urllib.parse import quote
 import msgspec
 import structlog
 
-from gateway.core.calls import Maker
+from gateway.core.calls import CallRecord, Maker
 from gateway.core.errors import NamesUnreachable
 from providers import UNREADABLE
 
@@ -98,8 +98,12 @@ class NamesOnDisk(Protocol):
 
         """
 
-    async def take(self, client: str | None, name: str) -> str | None:
-        """Return what is known of a name, to one of all that ask, and forget it.
+    async def take(
+        self, client: str | None, name: str, row_of: Callable[[str], CallRecord | None]
+    ) -> CallRecord | None:
+        """Forget what is known of a name, and return the row that ``row_of`` makes of it, to one of all that ask.
+
+        That row is written, also if this process is killed now.
 
         Raises:
             NamesUnreachable: where they are does not answer.
@@ -216,19 +220,22 @@ class StoredResponses:
         while len(self._begun) > MOST_KEPT:
             self._begun.popitem(last=False)
 
-    async def end(self, client: str | None, response_id: str) -> InBackground | None:
-        """Return what is known of a response in the background, to the first of all replicas that see its end.
+    async def end(
+        self, client: str | None, response_id: str, row_of: Callable[[InBackground], CallRecord]
+    ) -> tuple[InBackground, CallRecord] | None:
+        """Return what is known of a response in the background, and the row of its end, to one of all that see that.
 
         None: it did not run in the background, another replica has seen its end, or where that is known is away.
         """
         own = self._begun.pop((client, response_id), None)
         if self._begun_on_disk is not None:
-            return await self._ended(self._begun_on_disk, client, response_id, own)
+            return await self._ended(self._begun_on_disk, client, response_id, own, row_of)
         if self._background is None or (own is not None and not own[2]):
-            return None if own is None or self._clock() >= own[1] else own[0]
+            return None if own is None or self._clock() >= own[1] else (own[0], row_of(own[0]))
         try:
             known = await self._background.take(_key(client, response_id))
-            return None if known is None else msgspec.json.decode(known, type=InBackground)
+            begun = None if known is None else msgspec.json.decode(known, type=InBackground)
+            return None if begun is None else (begun, row_of(begun))
         except UNREADABLE:  # Redis has other writers
             return None
         except Exception as error:  # noqa: BLE001 - Redis clients raise many types; the answer must not fail
@@ -243,20 +250,30 @@ class StoredResponses:
         client: str | None,
         response_id: str,
         own: tuple[InBackground, float, bool] | None,
-    ) -> InBackground | None:
+        row_of: Callable[[InBackground], CallRecord],
+    ) -> tuple[InBackground, CallRecord] | None:
         """Return what ``end`` does, without Redis."""
+        read: list[InBackground] = []
+
+        def row_of_known(known: str) -> CallRecord | None:
+            try:
+                read.append(msgspec.json.decode(known, type=InBackground))
+            except UNREADABLE:  # of a later version
+                return None
+            return row_of(read[0])
+
         try:
-            known = await on_disk.take(client, response_id)
-            begun = None if known is None else msgspec.json.decode(known, type=InBackground)
+            row = await on_disk.take(client, response_id, row_of_known)
         except NamesUnreachable:
             if own is not None:
                 self._begun[client, response_id] = own  # the next look tells it
             return None
-        except UNREADABLE:  # of a later version
+        if row is None:
             return None
-        if begun is None or own is not None or begun.counted_usd is None or begun.attempt_id in self._left:
-            return begun
-        return msgspec.structs.replace(begun, counted_usd=0.0)  # another process has counted it
+        begun = read[0]
+        if own is not None or begun.counted_usd is None or begun.attempt_id in self._left:
+            return begun, row
+        return msgspec.structs.replace(begun, counted_usd=0.0), row  # another process has counted it
 
     def count_left(self, begun: Iterable[InBackground]) -> None:
         """Let limits count what ran on before this process began, as they would if it had counted its beginning."""

@@ -96,7 +96,7 @@ def sql(
       and of calls and attempts rollup_...
     Views: leaderboard, samples, throughput_5m, load_5m, load_peaks,
       tag_differences, speed_by_hour, speed_days, rollup_pending,
-      client_usage_by_month, team_usage_by_month
+      client_usage_by_month, team_usage_by_month, end_user_usage_by_month
     Views of all time, and in brackets of the last hour, day or month:
       race_value (_1h, _24h, _30d), throughput (_1h, _24h, _30d),
       provider_errors (_24h, _30d), client_usage (_24h, _30d), slo (_30d),

@@ -99,6 +99,13 @@ class StoredName(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defau
             " it; null of names, and once its end is seen."
         ),
     ] = None
+    ended: Annotated[
+        str | None,
+        Column(
+            "Of a response in the background whose end was just seen: its row, as JSON, until that is in `calls`. So a"
+            " process that is killed in between loses none: another writes it, within a minute."
+        ),
+    ] = None
 
 
 class Unended(NamedTuple):

@@ -17,10 +17,12 @@ from uuid import UUID
 
 from sqlalchemy import select, update
 
+from gateway.core.calls import CallRecord
 from gateway.core.errors import NamesUnreachable
 from gateway.core.records import StoredName, Unended
 from gateway.ledger.connections import Database, OwnConnection
 from gateway.ledger.database import CLOSE_TIMEOUT_S
+from gateway.ledger.ends import kept_end
 from gateway.ledger.errors import LedgerError
 from gateway.ledger.tables import stored_names
 
@@ -97,8 +99,13 @@ class LedgerNames:
             )
         return found
 
-    async def take(self, client: str | None, name: str) -> str | None:
-        """Return what is known of a name, to one of all processes that ask, and forget it; None: nothing is.
+    async def take(
+        self, client: str | None, name: str, row_of: Callable[[str], CallRecord | None]
+    ) -> CallRecord | None:
+        """Forget what is known of a name, and return the row that ``row_of`` makes of it, to one of all that ask.
+
+        None: nothing is known, or ``row_of`` makes nothing of it. In the same transaction the row is kept beside the
+        name, until ``Ledger.adopt`` finds it among the calls: so it is written, however soon this process is killed.
 
         Raises:
             NamesUnreachable: the database is away.
@@ -115,10 +122,13 @@ class LedgerNames:
             raise NamesUnreachable(str(error)) from error
         async with self._database.open(WITHIN_S, writes=True) as connection:
             known: str | None = await connection.scalar(select(row.known).where(*is_there))
-            ended = {"known": "", "sealed": None, "ask_at": None}
+            written = None if known is None else row_of(known)
+            if written is None:
+                return None
+            ended = {"known": "", "sealed": None, "ask_at": None, "ended": kept_end(written)}
             taken = await connection.execute(update(stored_names).where(*is_there).values(ended))
             await connection.commit()
-        return known if taken.rowcount == 1 else None
+        return written if taken.rowcount == 1 else None
 
     async def unended(self) -> list[Unended]:
         """Return what was told to run on, by whatever process, and has not ended: the newest.

@@ -57,6 +57,7 @@ VIEWS: Mapping[str, tuple[str, str]] = {
     **_each("client_usage"),
     "client_usage_by_month": ("client_usage_by_month", ""),
     "team_usage_by_month": ("team_usage_by_month", ""),
+    "end_user_usage_by_month": ("end_user_usage_by_month", ""),
     **_each("tag_values", ("1h", "24h")),
     "tag_differences": ("tag_differences", ""),
     **_each("cache_value", SPANS),
@@ -76,7 +77,12 @@ VIEWS: Mapping[str, tuple[str, str]] = {
     "rollup_pending": ("rollup_pending", ""),
 }
 # The revision that a view came with, if not the first, and the one that it went with.
-SINCE: dict[str, str] = {"would_win_24h": "0052", "client_usage_by_month": "0053", "team_usage_by_month": "0053"}
+SINCE: dict[str, str] = {
+    "would_win_24h": "0052",
+    "client_usage_by_month": "0053",
+    "team_usage_by_month": "0053",
+    "end_user_usage_by_month": "0065",
+}
 UNTIL: Mapping[str, str] = dict.fromkeys(  # nobody read these, and another view or its rows answer the same
     (
         *("slo_1h", "slo_24h", "provider_errors_1h", "client_usage_1h", "tag_values_1h", "tag_values_24h"),

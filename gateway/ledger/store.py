@@ -1,15 +1,15 @@
 """The ledger's interface to its database: stores rows, reads sums."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from math import inf
 from typing import Any, Protocol
 
 from sqlalchemy import Row, TextClause, text
 
-from gateway.core.calls import HourlySum, Spent, Used
+from gateway.core.calls import CallRecord, HourlySum, Spent, Used
 from gateway.core.records import PROBES
-from gateway.ledger import folding, inserts, queries, retention
+from gateway.ledger import ends, folding, inserts, queries, retention
 from gateway.ledger.connections import (
     Database,
     engine_of,
@@ -285,6 +285,12 @@ class Store(Protocol):
 
         """
 
+    async def kept_ends(self) -> tuple[dict[str, CallRecord], list[str]]:
+        """Return the kept rows of ends that are not among the calls, by name, and the names of those that are."""
+
+    async def forget_ends(self, names: Collection[str]) -> None:
+        """Keep the rows of these names' ends no longer."""
+
     async def aclose(self) -> None:
         """Close all connections."""
 
@@ -374,6 +380,14 @@ class SqlStore:
     async def text_gaps(self, now: datetime) -> dict[str, list[float]]:
         """Return how long streams paused within their text."""
         return await text_gaps(self._database, now)
+
+    async def kept_ends(self) -> tuple[dict[str, CallRecord], list[str]]:
+        """Return the kept rows of ends, and the names of those that are stored."""
+        return await ends.kept_ends(self._engine)
+
+    async def forget_ends(self, names: Collection[str]) -> None:
+        """Keep these no longer."""
+        await ends.forget_ends(self._engine, names)
 
     async def aclose(self) -> None:
         """Dispose of the engine."""

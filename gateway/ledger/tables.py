@@ -195,6 +195,7 @@ stored_names = Table(
     *_of(StoredName),
     Index("stored_names_expires_at", "expires_at"),
     Index("stored_names_running", "expires_at", **where("sealed is not null")),
+    Index("stored_names_ended", "id", **where("ended is not null")),
 )
 
 # A row for each probe, stored before it is sent.

@@ -17,6 +17,7 @@ from gateway.core.log import StandingFault
 from gateway.core.records import OutageRecord, RefusalRecord, StoredName
 from gateway.core.tasks import pause
 from gateway.ledger.connections import Database
+from gateway.ledger.ends import AFTER
 from gateway.ledger.entries import Shippable
 from gateway.ledger.errors import DatabaseUnreachableError, LedgerError
 from gateway.ledger.folders import LOCK_NAME, folder_name, segment_path
@@ -513,7 +514,23 @@ class Ledger:
 
         """
         await adopt(self._spool_dir, self._shipper, None if self.clickhouse is None else self.clickhouse.queue)
+        await self._write_ends()
         self._adopted.set()
+
+    async def _write_ends(self) -> None:
+        """Write the rows of ends whose processes were killed before they could; those that are written are forgotten.
+
+        At a start all of them, so that limits go on from what they cost: a row that is written twice is stored once.
+        """
+        kept, written = await self._store.kept_ends()
+        before = self.clock.now() - AFTER
+        for name, row in kept.items():
+            if not self._adopted.is_set() or row.started_at < before:
+                self.call_finished(row)
+                written.append(name)
+        if written:
+            await self.flush()
+            await self._store.forget_ends(written)
 
     async def adopted(self) -> None:
         """Wait until the spools of dead workers are in SQL; a ledger that was not started does not."""

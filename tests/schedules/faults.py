@@ -321,7 +321,7 @@ RESTARTS = {
     ),
     "responses that run in the background": (
         "the same, and what limits count; the gateway asks until it sees the end, which is a row with the cost",
-        "of more than 1,000 the oldest wait for their client's look; a kill between an end and its row loses that",
+        "of more than 1,000 the oldest wait for their client's look; no end that was seen, after a `kill -9` neither",
         "log `responses.left_running`",
         "app/gateway/responses/test_kept_over_restarts.py",
     ),

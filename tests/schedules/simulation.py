@@ -11,7 +11,7 @@ import os
 import sys
 import tempfile
 import weakref
-from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from datetime import UTC, datetime
@@ -139,6 +139,11 @@ class MemoryStore:
 
     async def text_gaps(self, now: datetime) -> dict[str, list[float]]:
         return {}
+
+    async def kept_ends(self) -> tuple[dict[str, CallRecord], list[str]]:
+        return {}, []
+
+    async def forget_ends(self, names: Collection[str]) -> None: ...
 
     async def aclose(self) -> None:
         self.closed = True

@@ -15,6 +15,7 @@ import pytest
 from redis.asyncio import Redis
 
 from gateway.api.stored_responses import InBackground, StoredResponses
+from gateway.core.calls import CallRecord
 from gateway.limits import level_of_key
 from gateway.topology.nodes import Nodes, connect
 from providers.simulator.script import Raw, Status
@@ -24,6 +25,7 @@ from tests.app.gateway.running_gateway import MODEL, RunningGateway, serving
 from tests.patience import eventually, until
 from tests.services.limits.test_slots import STEADY
 from tests.support.servers import free_port
+from tests.unit.ledger.records import raced_call
 
 TTL_S = 60.0
 KEYS = ("key-of-one-organisation", "key-of-another-organisation")
@@ -126,22 +128,30 @@ async def test_another_replica_sends_a_conversation_to_the_key_that_made_its_rea
         assert other["beta"].received[0].headers["authorization"] == used
 
 
+END = raced_call()
+
+
+def row_of(begun: InBackground) -> CallRecord:
+    assert begun == BEGUN
+    return END
+
+
 BEGUN = InBackground("a", MODEL, MODEL, 0.0, 0.1, ("client:ann",), 0, {"job": "night"})
 
 
 async def test_the_end_of_a_response_in_the_background_is_told_to_one_replica_once(nodes: Nodes) -> None:
     one, other = (StoredResponses(TTL_S, clock=lambda: 0.0, store=nodes) for _ in range(2))
     await one.begin("ann", "resp_1", BEGUN)
-    assert await other.end("bob", "resp_1") is None
-    assert await other.end("ann", "resp_1") == BEGUN
-    assert (await other.end("ann", "resp_1"), await one.end("ann", "resp_1")) == (None, None)
+    assert await other.end("bob", "resp_1", row_of) is None
+    assert await other.end("ann", "resp_1", row_of) == (BEGUN, END)
+    assert [await each.end("ann", "resp_1", row_of) for each in (other, one)] == [None, None]
 
 
 async def test_the_end_is_told_by_whoever_is_asked_first_if_redis_was_away_at_the_beginning(nodes: Nodes) -> None:
     away = connect(f"redis://127.0.0.1:{free_port()}/0")
     replica = StoredResponses(TTL_S, clock=lambda: 0.0, store=away)
     await replica.begin("ann", "resp_1", BEGUN)
-    assert [await replica.end("ann", "resp_1") for _ in range(2)] == [BEGUN, None]
+    assert [await replica.end("ann", "resp_1", row_of) for _ in range(2)] == [(BEGUN, END), None]
     await away.aclose()
 
 

@@ -226,7 +226,9 @@ async def test_what_an_audited_loser_costs_after_its_call_is_in_what_clients_use
 
 
 @pytest.mark.parametrize("is_wide", [False, True])
-async def test_what_a_team_has_paid_is_one_figure_wherever_it_is_told(ledger_url: str, *, is_wide: bool) -> None:
+async def test_what_a_team_or_an_end_user_has_paid_is_one_figure_wherever_it_is_told(
+    ledger_url: str, *, is_wide: bool
+) -> None:
     """Of all attempts, also of those that ended after their call, and of calls whose clients left."""
     at = datetime.now(UTC).replace(hour=0, minute=1, second=0)
     made: list[Entry] = []
@@ -234,7 +236,7 @@ async def test_what_a_team_has_paid_is_one_figure_wherever_it_is_told(ledger_url
     for number in range(4):
         facts: dict[str, Any] = {"started_at": at, "model": "llama", "client": "anna"}
         call_id = new_id()
-        tags = {"team": "search", "variant": "x" * 300 if is_wide else "a"}
+        tags = {"team": "search", "end_user": "abc", "variant": "x" * 300 if is_wide else "a"}
         winner = won(call_id, 2, cost_usd=1.0, **facts)
         has_left = {"status_code": 499, "error_kind": "client_disconnected"} if number == 3 else {}
         made.append(Finished(call(winner, cost_usd=1.0, tags=tags, **facts, **has_left)))
@@ -242,13 +244,15 @@ async def test_what_a_team_has_paid_is_one_figure_wherever_it_is_told(ledger_url
         late.append(Audited(call_id, (loser,)))
     await store(ledger_url, made, late)
     assert bool(await wide(ledger_url)) == is_wide
-    (month,) = await asked(ledger_url, "select * from team_usage_by_month")
-    assert (month["month"], month["team"], month["n"], month["n_failed"]) == (f"{at:%Y-%m}", "search", 4, 0)
-    assert month["cost_usd"] == WITHIN(6.0)
+    for who, name in (("team", "search"), ("end_user", "abc")):
+        (month,) = await asked(ledger_url, f"select * from {who}_usage_by_month")
+        assert (month["month"], month[who], month["n"], month["n_failed"]) == (f"{at:%Y-%m}", name, 4, 0)
+        assert month["cost_usd"] == WITHIN(6.0)
     reader = Reader(ledger_url)
     assert (await history.spent_by_teams(reader, datetime.now(UTC)))["search"] == WITHIN((6.0, 6.0))
-    (team,) = (await history.payers(reader, Window.DAY, datetime.now(UTC))).rows
-    assert (team["team"], team["cost_usd"]) == ("search", WITHIN(6.0))
+    team, end_user = (await history.payers(reader, Window.DAY, datetime.now(UTC))).rows
+    assert [each["cost_usd"] for each in (team, end_user)] == WITHIN([6.0, 6.0])
+    assert (team["team"], end_user["end_user"]) == ("search", "abc")
     await reader.aclose()
     if not is_wide:
         sql = "select n_cost * cost_mean_usd as usd from tag_values_30d where tag = 'team'"

@@ -106,7 +106,7 @@ async def test_both_databases_have_the_same_tables_and_views_with_the_same_colum
         *("outages_30d", "regions_1h", "regions_24h"),
         *(f"{view}{window}" for view, windows in WINDOWED.items() for window in windows),
         *("tag_differences", "load_5m", "load_peaks", "gaps_24h", "cache_latency_24h", "would_win_24h"),
-        *("client_usage_by_month", "team_usage_by_month"),
+        *("client_usage_by_month", "team_usage_by_month", "end_user_usage_by_month"),
         *("rollup_periods", "rollup_series", "rollup_attempts", "rollup_errors", "rollup_histograms", "rollup_calls"),
         *("rollup_tags", "rollup_wide_tags", "target_counts", "used_totals"),
     }

@@ -9,6 +9,7 @@ from typing import Any
 
 import asyncpg
 import pytest
+from msgspec.structs import replace
 
 from gateway.core.errors import NamesUnreachable
 from gateway.core.ids import new_id
@@ -19,6 +20,8 @@ from tests.unit.ledger.records import NOON, raced_call
 
 DAY_S = 86_400.0
 KNOWN = '{"deployment":"openai/gpt"}'
+END = raced_call()
+ROW = {KNOWN: END}
 
 
 @asynccontextmanager
@@ -93,16 +96,72 @@ async def test_what_is_taken_is_taken_once_by_one_process_also_where_its_spool_i
     ledger_url: str, tmp_path: Path
 ) -> None:
     async with process(ledger_url, tmp_path) as (ledger, one), process(ledger_url, tmp_path, "two") as (_, two):
-        one.tell("ann", ["resp_1"], "{}")  # it need not be in SQL yet
-        assert await one.take("ann", "resp_1") == "{}"
-        assert [await each.take("ann", "resp_1") for each in (one, two)] == [None, None]
-        one.tell("ann", ["resp_1"], "{}")
+        one.tell("ann", ["resp_1"], KNOWN)  # it need not be in SQL yet
+        read: list[str] = []
+        assert await one.take("ann", "resp_1", read.append) is None  # nothing comes of it, so that it stays
+        assert await one.take("ann", "resp_1", ROW.__getitem__) is END
+        assert [await each.take("ann", "resp_1", ROW.__getitem__) for each in (one, two)] == [None, None]
+        one.tell("ann", ["resp_1"], KNOWN)
         await ledger.flush()
-        assert [await each.take("ann", "resp_1") for each in (two, one)] == [None, None]
-        one.tell("ann", ["resp_2"], "{}")
+        assert [await each.take("ann", "resp_1", ROW.__getitem__) for each in (two, one)] == [None, None]
+        one.tell("ann", ["resp_2"], KNOWN)
         await ledger.flush()
-        found = await asyncio.gather(*(each.take("ann", "resp_2") for each in (one, two, one, two)))
-        assert sorted(found, key=str) == [None, None, None, "{}"]
+        found = await asyncio.gather(*(each.take("ann", "resp_2", ROW.__getitem__) for each in (one, two, one, two)))
+        assert sorted(found, key=str)[1:] == [None, None, None]
+        assert read == [KNOWN]
+
+
+async def test_the_row_of_an_end_is_written_once_by_who_saw_it_or_else_by_whoever_comes_next(
+    ledger_url: str, tmp_path: Path
+) -> None:
+    """Its process is killed right after it has taken the end: before or after it has spooled the row."""
+    now = NOON
+
+    async def kept() -> int:
+        return len(await asked(ledger_url, "select id from stored_names where ended is not null"))
+
+    async def rows() -> list[Any]:
+        each = await asked(ledger_url, "select cost_usd, tags from calls")
+        return [*each, len(await asked(ledger_url, "select id from attempts"))]
+
+    async with process(ledger_url, tmp_path, now=lambda: now) as (ledger, names):
+        names.tell_running("ann", "resp_1", KNOWN)
+        names.tell_running("ann", "resp_2", KNOWN)
+        await ledger.flush()
+    async with (
+        process(ledger_url, tmp_path, "next", now=lambda: now) as (running, _),
+        process(ledger_url, tmp_path, "killed", now=lambda: now) as (killed, taking),
+    ):
+        await running.adopt()
+        assert await taking.take("ann", "resp_1", ROW.__getitem__) is END
+        await running.adopt()  # by the look of it that process is about to spool it
+        assert (await kept(), await rows()) == (1, [0])
+        now = END.started_at + timedelta(seconds=31)
+        await running.adopt()
+        assert await kept() == 0
+        written = await rows()
+        assert (len(written), written[-1]) == (2, len(END.attempts))
+        killed.call_finished(END)  # it was slow, and lived
+        await killed.flush()
+        assert await rows() == written
+        other = replace(END, id=new_id(), attempts=())
+        assert await taking.take("ann", "resp_2", lambda _: other) is other
+        killed.call_finished(other)
+        await killed.flush()
+        await running.adopt()  # it is among the calls
+        assert (await kept(), len(await asked(ledger_url, "select id from calls"))) == (0, 2)
+
+
+async def test_a_start_waits_for_the_rows_of_ends_that_were_taken_before(ledger_url: str, tmp_path: Path) -> None:
+    async with process(ledger_url, tmp_path) as (ledger, names):
+        names.tell_running("ann", "resp_1", KNOWN)
+        await ledger.flush()
+        assert await names.take("ann", "resp_1", ROW.__getitem__) is END
+    async with process(ledger_url, tmp_path, "next") as (ledger, names):
+        await ledger.start()
+        await ledger.adopted()  # limits go on from what the database tells then
+        (row,) = await asked(ledger_url, "select cost_usd from calls")
+        assert row["cost_usd"] == pytest.approx(END.cost_usd)
 
 
 async def test_what_runs_on_is_found_with_its_name_by_who_has_the_key_and_asked_for_by_one_of_all(
@@ -134,13 +193,13 @@ async def test_what_runs_on_is_found_with_its_name_by_who_has_the_key_and_asked_
         now = NOON + timedelta(seconds=61)
         assert await three.claim(one, 60.0)
         assert await two.is_unended(one)
-        assert await three.take("ann", "resp_1") == "{}"
+        assert await three.take("ann", "resp_1", lambda _: END) is END
         assert not await two.is_unended(one)
         now = NOON + timedelta(hours=1)
         assert not await two.claim(one, 60.0)
         await two.leave(found["resp_2"].id)
         assert await three.unended() == []
-        assert await three.take(None, "resp_2") == "{}"
+        assert await three.take(None, "resp_2", lambda _: END) is END
 
 
 async def test_a_killed_process_has_told_them(ledger_url: str, tmp_path: Path) -> None:
@@ -158,9 +217,9 @@ async def test_a_killed_process_has_told_them(ledger_url: str, tmp_path: Path) -
 async def test_while_the_database_is_away_nobody_says_that_a_name_is_unknown(tmp_path: Path) -> None:
     url = f"sqlite+aiosqlite:///{tmp_path / 'none.db'}"
     async with process(url, tmp_path) as (_, names):
-        for asking in (names.ask, names.take):
+        for asking in (names.ask("ann", "resp_1"), names.take("ann", "resp_1", ROW.get)):
             with pytest.raises(NamesUnreachable):
-                await asking("ann", "resp_1")
+                await asking
 
 
 async def test_names_go_a_day_after_they_have_expired_and_the_oldest_of_too_many(

@@ -31,6 +31,7 @@ WORDS = frozenset(
             "replica",
             "region",
             "team",
+            "end_user",
             "tag",
             "value",
             "a",

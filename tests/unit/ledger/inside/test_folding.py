@@ -1,12 +1,12 @@
 """When a process adds up new rows: the one that did so the last time goes on, others wait until it seems to be gone."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
 
 import pytest
 from structlog.testing import capture_logs
 
-from gateway.core.calls import HourlySum, Spent, Used
+from gateway.core.calls import CallRecord, HourlySum, Spent, Used
 from gateway.ledger import DatabaseUnreachableError, Retention
 from gateway.ledger.entries import Entry
 from gateway.ledger.folding import FULL, Folded
@@ -72,6 +72,11 @@ class Notes:
 
     async def text_gaps(self, now: datetime) -> dict[str, list[float]]:
         return {}
+
+    async def kept_ends(self) -> tuple[dict[str, CallRecord], list[str]]:
+        return {}, []
+
+    async def forget_ends(self, names: Collection[str]) -> None: ...
 
     async def aclose(self) -> None: ...
 
