@@ -1,5 +1,6 @@
 """The forge's workflow files, held against its schema and against what they call."""
 
+import os
 import re
 import subprocess
 import sys
@@ -93,6 +94,35 @@ def test_what_is_made_is_a_verb_of_the_makefile(name: str) -> None:
         verb for step in steps(read(name)) for verb in re.findall(r"^make ([a-z-]+)", step.get("run", ""), re.MULTILINE)
     }
     assert made <= verbs
+
+
+@pytest.mark.parametrize(("seed", "drawn"), [("7", "7"), ("", r"20\d{6}")], ids=["given", "of the day"])
+def test_each_night_all_is_searched_and_a_find_fails_and_is_kept(tmp_path: Path, seed: str, drawn: str) -> None:
+    workflow = read("search")
+    assert next(iter(workflow.values()))
+    (job,) = workflow["jobs"].values()
+    assert job["strategy"]["matrix"]["what"] == ["all", "search"]
+    run, kept = job["steps"][-2:]
+    assert (kept["if"], kept["with"]["path"]) == ("${{ !success() }}", "found.txt")
+    make = tmp_path / "make"
+    make.write_text('#!/bin/sh\necho "made $*"\nexit 2\n', encoding="utf-8")
+    make.chmod(0o755)
+    env = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "WHAT": "search", "SEED": seed, "GITHUB_SHA": "abc"}
+    assert job["defaults"] == {"run": {"shell": "bash"}}
+    command = [
+        "bash",
+        "--noprofile",
+        "--norc",
+        "-eo",
+        "pipefail",
+        "-c",
+        run["run"],
+    ]  # as the forge's page on shells says
+    ended = subprocess.run(command, cwd=tmp_path, env=env, check=False, capture_output=True)
+    assert ended.returncode == 2
+    again, made = (tmp_path / "found.txt").read_text(encoding="utf-8").splitlines()
+    assert re.fullmatch(f"git checkout abc && make test WHAT=search SEED={drawn} SECONDS=3600", again)
+    assert made == again.partition("&& ")[2].replace("make", "made", 1)
 
 
 @pytest.mark.parametrize("path", ACTIONS, ids=lambda path: path.parent.name)
