@@ -24,14 +24,12 @@ from gateway.api.purse import Allowance, Purse
 from gateway.core.calls import Call, CallRecord
 from gateway.core.errors import ApiError, ClientDisconnected, InternalError, NoDeploymentFits, NothingEnabled
 from gateway.core.race_failures import (
-    AllRateLimited,
     NotAsked,
     RaceFailed,
     RejectedByProvider,
     all_cooling,
     all_failed,
     race_failed,
-    told_of,
 )
 from gateway.fleet.fleet import Fleet
 from gateway.fleet.models import Model
@@ -51,6 +49,7 @@ from gateway.racing import (
     Stopped,
     Unanswered,
     delivered_of,
+    has_next,
     room_for,
     within_room,
 )
@@ -287,6 +286,8 @@ class _Roomy(NamedTuple):
 class CallRunner:
     """One call, over all the models it tries. The caller must hold a lease of ``context.fleet`` until it ends."""
 
+    _last: Sequence[tuple[str, ApiError]] = ()  # the models of the last race that have failed, with their errors
+
     def __init__(
         self,
         context: CallContext,
@@ -320,6 +321,7 @@ class CallRunner:
         self.open_call: OpenCall
         self.response_headers = self._fallbacks.response_headers  # besides those of the answer
         self._limit_headers: dict[str, str] = {}  # with the remaining amounts of limits
+        self.failed: list[tuple[str, ApiError]] = []  # the models that could not answer, with their errors
         self._failed: list[tuple[str, Unanswered]] = []  # the models of a race that have failed, in this order
         self._raced: dict[str, PlannedCall] = {}  # the plans of a race in which several models take part
         self._roomy: _Roomy | None = None  # whoever has most room for the answer, of those that refused for that
@@ -362,10 +364,10 @@ class CallRunner:
         try:
             if is_counted(self.planned.call, self.planned.model):
                 await self._hold()
-            failed: list[tuple[str, ApiError]] = []  # the models that could not answer, with their errors
             while isinstance(ending := await run(self.planned), Unanswered):
-                if not (await self._goes_on(failed) or await self._waits(failed) or await self._asks_for_less(failed)):
-                    return self._refusal(all_failed(failed, self.purse.kept_out))
+                self._note_failures()
+                if not await has_next(self):
+                    return self._refusal(all_failed(self.failed, self.purse.kept_out))
         except ApiError:
             raise
         except asyncio.CancelledError:  # between two models or two parts of an answer; otherwise it is recorded already
@@ -528,51 +530,41 @@ class CallRunner:
                 self.response_headers.update(self._limit_headers)
                 return
 
-    async def _advance(self, errors: Sequence[tuple[str, ApiError]]) -> bool:
-        """Move on to the next model whose limits allow the call; return whether there is one."""
-        while (following := await self._fallbacks.following(errors)) is not None:
+    def _note_failures(self) -> None:
+        """Note why the models of the last race have failed."""
+        plans = {self.planned.model.name: self.planned, **self._raced}
+        self._last = [(name, self._total_failure(plans[name], its)) for name, its in self._failed]
+        self.failed += self._last
+        for name, its in self._failed:
+            self._find_room(plans[name], its)
+
+    # What the rungs of the ladder use.
+
+    @property
+    def own(self) -> str | None:
+        """The model that was asked for; None: it cannot be used."""
+        return self._fallbacks.own
+
+    def turn_s(self, model: str, wait_s: float) -> float:
+        """Return when it is this call's turn to ask ``model``, which is free in ``wait_s``."""
+        return self._context.steering.turn_s(model, wait_s)
+
+    async def use_next(self) -> bool:
+        """Go on with the next model that limits and money allow; return whether there is one."""
+        while (following := await self._fallbacks.following(self._last)) is not None:
             if await self.purse.holds(following):
                 self.use(following)
                 return True
         return False
 
-    async def _goes_on(self, failed: list[tuple[str, ApiError]]) -> bool:
-        """Add why the models of the last race have failed; return whether another one is to be asked."""
-        plans = {self.planned.model.name: self.planned, **self._raced}
-        errors = [(name, self._total_failure(plans[name], its)) for name, its in self._failed]
-        failed += errors
-        for name, its in self._failed:
-            self._find_room(plans[name], its)
-        if self.open_call.filtered > 1 or self.open_call.sent.left <= 0:  # two filters, or as many as it may ask
-            return False
-        return await self._advance(errors)
-
-    async def _waits(self, failed: list[tuple[str, ApiError]]) -> bool:
-        """Wait until the asked model's first deployment is free, if all are limited and it said so; return whether.
-
-        No attempt runs meanwhile; it is within what calls wait for a seat. Then that model is asked once more, by one
-        call after the other.
-        """
-        own = dict(failed).get(self._fallbacks.own or "")  # none: it could not be asked, and still cannot
-        if own is None or any(type(error) is not AllRateLimited for _, error in failed):
-            return False
-        open_call, services = self.open_call, self._services
-        wait_s = cast("AllRateLimited", own).free_in_s
-        left_s = services.seats.queue_timeout_s - open_call.waited_s
-        if self.call.deadline_at is not None:
-            left_s = min(left_s, self.call.deadline_at - services.clock())
-        if wait_s is None or wait_s > left_s:
-            return False
-        wait_s = min(left_s, self._context.steering.turn_s(self._fallbacks.own or "", wait_s))
-        await asyncio.sleep(wait_s)
-        open_call.waited_s += wait_s
-        open_call.unasked_since = services.clock()  # the wait is none of our own time
+    async def use_own(self) -> bool:
+        """Go on with the model that was asked for, planned once more; return whether limits and money allow it."""
         planned = await self._fallbacks.again()
         if planned is None or not await self.purse.holds(planned):
             return False
-        failed.clear()
+        self.failed.clear()
         self.planned = planned
-        open_call.continue_as(planned.call)
+        self.open_call.continue_as(planned.call)
         self.response_headers.update(self._limit_headers)
         return True
 
@@ -587,15 +579,10 @@ class CallRunner:
             if room > (0 if self._roomy is None else self._roomy.tokens):
                 self._roomy = _Roomy(planned, call, name, room)
 
-    async def _asks_for_less(self, failed: list[tuple[str, ApiError]]) -> bool:
-        """Ask the roomiest deployment once more, for as many tokens as fit beside the prompt; return whether it is.
-
-        All have refused what was asked for, and a shorter answer is better than none.
-        """
+    async def use_roomiest(self) -> bool:
+        """Go on with who has most room beside the prompt, for as much as fits; return whether there is one, once."""
         roomy = self._roomy
-        if roomy is None or self._is_asked_for_less or self.open_call.sent.left <= 0:
-            return False
-        if told_of(failed).meaning is not Meaning.TOO_LONG:
+        if roomy is None or self._is_asked_for_less:
             return False
         self._is_asked_for_less = True
         planned = roomy.planned
@@ -605,12 +592,13 @@ class CallRunner:
         planned = msgspec.structs.replace(planned, call=call, plan=planned.plan.in_another_form(roomy.deployment))
         if not await self.purse.holds(planned):
             return False
-        failed[:] = [each for each in failed if each[0] != planned.model.name]
+        self.failed[:] = [each for each in self.failed if each[0] != planned.model.name]
         self.use(planned)
         return True
 
     def _refusal(self, error: ApiError) -> "web.Response":
         """Record the call, which no model has answered; return the response of ``answer_here``, or raise ``error``."""
+        self.failed, self._last = [], ()  # its frames refer to this
         error.headers.update({"x-holeshot-call-id": self.call.by.id, **self.response_headers})
         if (own := self._answer_here(error)) is not None:
             own.headers.update(error.headers)

@@ -22,6 +22,7 @@ from .delivered import ClientSink as ClientSink
 from .delivered import Delivered as Delivered
 from .delivered import delivered_of as delivered_of
 from .events import EVENTS as EVENTS
+from .ladder import has_next as has_next
 from .launches import EXTRA_ROLES as EXTRA_ROLES
 from .measurement import LEAST_BUCKET as LEAST_BUCKET
 from .measurement import Measurement as Measurement

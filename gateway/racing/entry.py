@@ -18,7 +18,8 @@ from gateway.racing.attempt import Attempt, AttemptState, Bid, Reading
 from gateway.racing.attempts import Attempts
 from gateway.racing.call import OpenCall, Unanswered
 from gateway.racing.hold import Held, Hold
-from gateway.racing.launches import LaunchSchedule, Replacements
+from gateway.racing.ladder import AFTER_INVALID, MODEL, another_deployment, goes_on, without_thoughts
+from gateway.racing.launches import LaunchSchedule, SeatWait
 from gateway.racing.measurement import milliseconds
 from gateway.racing.other_forms import Again, Reworded, without_reasoning
 from gateway.racing.reader import Block
@@ -117,13 +118,13 @@ class Entry:
             clock=services.clock,
             may_launch=may_launch,
             launch=lambda launch: self.guarded(lambda: self.attempts.launch(launch)),
-            on_no_slot=self._replace,
+            on_no_slot=lambda: another_deployment(self),
             lines=services.seats.lines,
             on_slot_refused=on_slot_refused,
             sent=race.open_call.sent,
             loop=self.loop,
         )
-        self._made_replacements: Replacements | None = None
+        self._seat_wait: SeatWait | None = None
         decode_s = {} if call.how.win_on is WinOn.VALID else plan.decode_s  # VALID: bids have whole answers
         self.hold: Hold[Attempt] = Hold(
             decode_s,
@@ -247,7 +248,7 @@ class Entry:
         """Wait until only attempts with empty or invalid answers are left."""
         self.hold.failed(attempt, self.attempts.others(attempt))  # no attempt is held to wait for an empty answer
         if attempt.flaw() is not None and self.phase is Phase.RUNNING:
-            self._add_one()
+            another_deployment(self) if self._schedule.is_in_turn else self.ask_beside()
         await self.attempts.wait_until_last(attempt, self.loop)
 
     async def complete(self, last: Block) -> None:
@@ -345,9 +346,9 @@ class Entry:
         ):
             return  # the call did not wait for it
         is_paid = error.kind is ErrorKind.INVALID_ANSWER and not error.is_unpaid
-        is_replaced = self._add_one() if is_paid else self._replace()
-        if not is_replaced and not self.attempts.active:
-            self.fail()
+        rungs = AFTER_INVALID if is_paid and not self._schedule.is_in_turn else MODEL
+        if not goes_on(self, rungs) and not self.attempts.active:
+            self._leave_unanswered()
         elif was_ahead and self.attempts.active:
             self._schedule.schedule_rescues()
         if self.race.winner is None:
@@ -377,7 +378,7 @@ class Entry:
         sent = open_call.sent
         # Where it is not the first model, which launches fewer than these.
         most = None if not sent.number else min(sent.left, 1) if open_call.filtered else sent.left
-        if not self.attempts.begin(self._schedule.open(most)) and not self._replacements.line_up():
+        if not self.attempts.begin(self._schedule.open(most)) and not self.wait_for_seat():
             self.fail()
 
     def guarded(self, act: Callable[[], object]) -> None:
@@ -387,43 +388,54 @@ class Entry:
         except Exception as defect:  # noqa: BLE001 - whatever it is
             self.race.crash(defect)
 
+    # What the rungs of the ladder use.
+
     @property
-    def _replacements(self) -> Replacements:
-        """Replaces failed attempts. Created on first use."""
-        if self._made_replacements is None:
-            self._made_replacements = Replacements(
+    def is_asked(self) -> bool:
+        """Whether any of its attempts may still answer."""
+        return bool(self.attempts.active)
+
+    def next_deployment(self) -> str | None:
+        """Return the next candidate that has a free seat, which is none any more; None if there is none."""
+        return self._schedule.next()
+
+    def is_late(self, deployment: str) -> bool:
+        """Whether it is too late to ask ``deployment``."""
+        return self.attempts.is_late(deployment)
+
+    def wait_for_seat(self) -> bool:
+        """Wait for the first seat of those that are full; return whether there are any."""
+        if self._seat_wait is None:
+            self._seat_wait = SeatWait(
                 self.open_call, self._schedule, self.attempts, fail=self.fail, guarded=self.guarded, loop=self.loop
             )
-        return self._made_replacements
+        return self._seat_wait.line_up()
 
-    def _add_one(self) -> bool:
-        """Launch one more attempt beside an invalid answer: an extra one from the budget, or the next one in order."""
-        if self._schedule.is_in_turn:
-            return self._replace()
+    def ask(self, deployment: str) -> None:
+        """Ask ``deployment`` in place of what has failed."""
+        self.attempts.launch_next(deployment)
+
+    def ask_beside(self) -> bool:
+        """Ask one more from the budget; return whether there is one."""
         return self.attempts.launch_extra(self._schedule.beside(Role.HEDGE))
 
-    def _replace(self) -> bool:
-        return self._replacements.replace()
-
-    def _ask_without_reasoning(self) -> bool:
-        """Ask once more without the reasoning that no key could read; return whether an attempt was launched.
-
-        Each deployment that refused it may be asked so, one after the other. Where a client has edited its history that
-        is what stood behind the edit.
-        """
+    def bound(self) -> tuple[str, Reworded] | None:
+        """Return the first that has refused reasoning, each once, and the request without that; None: there is none."""
         asked = self.open_call.left_out
         refused = (each for each in self.failures if each[1].is_bound and each[0] not in asked)
         if (first := next(refused, None)) is None:
-            return False
+            return None
         name, error = first
         deployment = next(each.deployment for each in self.attempts.all if each.deployment.name == name)
-        if (reworded := without_reasoning(self.call, deployment, error.edited_from or 0)) is None:
-            return False
-        asked.add(name)
-        self._use(reworded, name)
+        reworded = without_reasoning(self.call, deployment, error.edited_from or 0)
+        return None if reworded is None else (name, reworded)
+
+    def allow(self, deployment: str, reworded: Reworded) -> None:
+        """Make ``deployment`` a candidate once more, for this request."""
+        self.open_call.left_out.add(deployment)
+        self._use(reworded, deployment)
         self._schedule.unlimit()
-        self._schedule.add(name)
-        return self._replace()
+        self._schedule.add(deployment)
 
     def _use(self, reworded: Reworded, deployment: str) -> None:
         """Ask ``deployment`` with another request from now on."""
@@ -433,9 +445,11 @@ class Entry:
             self.open_call.continue_as(self.call)
 
     def fail(self) -> None:
-        """Leave the race: no attempt has answered, and no candidate is left."""
-        if self._ask_without_reasoning():
-            return
+        """Leave the race: no attempt has answered, and no candidate is left; unless the last rung of a model is."""
+        if not without_thoughts(self):
+            self._leave_unanswered()
+
+    def _leave_unanswered(self) -> None:
         self.open_call.services.outbox.drain()
         # The others tell more than what one key, or one short deployment, refuses; those that nobody can use do not.
         failures = [each for each in self.failures if not each[1].is_of_one_deployment]
@@ -449,8 +463,8 @@ class Entry:
         """Cancel pending launches and the wait for a seat."""
         if self._schedule.pending or self._schedule.withheld is not None:
             self._schedule.close()
-        if self._made_replacements is not None:
-            self._made_replacements.leave()
+        if self._seat_wait is not None:
+            self._seat_wait.leave()
 
     def give_way(self, *, runs_on: bool) -> None:
         """Leave the race: an answer of another model has won. ``runs_on``: the primary is audited."""
@@ -469,8 +483,8 @@ class Entry:
         self.failures.clear()
         self._schedule.forget()
         self.hold.forget()
-        if self._made_replacements is not None:
-            self._made_replacements.forget()
+        if self._seat_wait is not None:
+            self._seat_wait.forget()
         self.attempts.forget()
 
     def _win(self, attempt: Attempt, now: float) -> None:

@@ -9,7 +9,7 @@ from gateway.core.attempts import AnswerKind, AttemptRecord, Outcome, Role
 from gateway.core.tasks import retrieve
 from gateway.racing.answer import AnswerStream, request_of, translated
 from gateway.racing.attempt import Answer, Attempt, AttemptState
-from gateway.racing.ladder import BY_UPSTREAM, LADDER, Refused, climbed
+from gateway.racing.ladder import BY_UPSTREAM, DEPLOYMENT, Refused, climbed
 from gateway.racing.measurement import FOR_S, NONE, UNKNOWN, Measurement
 from gateway.racing.other_forms import Again, accepted, asked_whole, facts_of
 from gateway.racing.plausibility import most_tokens
@@ -101,7 +101,7 @@ class Events:
         return exchange, answer
 
     async def instead(self, attempt: Attempt, error: UpstreamError) -> tuple[Again | None, UpstreamError]:
-        """Go down the ladder; once something of an answer has come, or it is watched, as far as upstreams choose."""
+        """Go up the ladder; once something of an answer has come, or it is watched, as far as upstreams choose."""
         has_begun = attempt.state is not AttemptState.ASKED or attempt.measurement.meaningful
         call = attempt.entry.call
 
@@ -112,7 +112,7 @@ class Events:
             )
 
         reword = attempt.entry.open_call.services.forms.reword
-        return await climbed(Refused(attempt, call, error, request, reword), BY_UPSTREAM if has_begun else LADDER)
+        return await climbed(Refused(attempt, call, error, request, reword), BY_UPSTREAM if has_begun else DEPLOYMENT)
 
     def record(self, attempt: Attempt, ending: Ending, judgement: Judgement) -> AttemptRecord:
         """Return the record of an attempt that has ended, without its cost."""

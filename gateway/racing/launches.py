@@ -296,11 +296,11 @@ class LaunchSchedule:
             self.schedule_rescues()
 
 
-# Replaces a failed attempt by the next candidate, or by the first that gets a free seat.
+# Waits for a seat where those who may still be asked are full.
 
 
-class Replacements:
-    """Replaces the failed attempts of one race, and waits for seats. ``fail`` is called if none is free in time."""
+class SeatWait:
+    """The wait of one race for the first free seat. ``fail`` is called if none is free in time."""
 
     __slots__ = ("_attempts", "_fail", "_guarded", "_loop", "_open_call", "_schedule", "_wait")
 
@@ -321,17 +321,7 @@ class Replacements:
         self._fail: Callable[[], None] | None = fail
         self._guarded: Callable[[Callable[[], object]], None] | None = guarded
         self._loop = loop
-        self._wait: Wait | None = None  # for a seat; made when first needed
-
-    def replace(self) -> bool:
-        """Launch the next candidate in place of a failed attempt, or wait for a seat; return whether either is done."""
-        name = self._schedule.next()
-        if name is None:
-            return self.line_up()
-        if self._attempts.is_late(name):
-            return False
-        self._attempts.launch_next(name)
-        return True
+        self._wait: Wait | None = None  # made when first needed
 
     def line_up(self) -> bool:
         """Wait for the first free seat of any remaining deployment; return whether an attempt runs or waits."""
