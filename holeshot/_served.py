@@ -42,9 +42,9 @@ class Events:
                 latest = block
                 yield block
         except UpstreamError as error:
-            yield self._numbered(broken(error, self._dialect), latest)
+            yield self._numbered(broken(error, self._dialect, None), latest)
         except ApiError as error:
-            yield self._numbered(failure(error, self._dialect), latest)
+            yield self._numbered(failure(error, self._dialect, None), latest)
 
     async def aclose(self) -> None:
         """End the call."""

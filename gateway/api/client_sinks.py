@@ -165,7 +165,8 @@ class StreamingSink(HttpSink, ClientSink):
 
     async def fail(self, error: UpstreamError) -> None:
         """End the response with an error event, so that SDKs raise instead of accepting half an answer."""
-        await self._finish(self._numbered(broken(error, self._call.asked.dialect), RaceFailed.status))
+        told = broken(error, self._call.asked.dialect, self._request_id)
+        await self._finish(self._numbered(told, RaceFailed.status))
 
     async def refused(self, error: ApiError) -> bool:
         """Send an error of the gateway as an event if the response has begun; return whether it has."""
@@ -173,7 +174,8 @@ class StreamingSink(HttpSink, ClientSink):
         if self.response is None:
             return False
         with suppress(ClientGone):
-            await self._finish(self._numbered(failure(error, self._call.asked.dialect), error.status_code))
+            told = failure(error, self._call.asked.dialect, self._request_id)
+            await self._finish(self._numbered(told, error.status_code))
         return True
 
     async def refused_by(self, answer: bytes) -> None:
@@ -183,6 +185,10 @@ class StreamingSink(HttpSink, ClientSink):
             if self.response is None:
                 await self._prepare({"x-holeshot-call-id": self._call.by.id})
             await self._finish(answer)
+
+    @property
+    def _request_id(self) -> str:
+        return self._call.by.envelope.request_id or self._call.by.id
 
     def _numbered(self, failure: bytes, status: int) -> bytes:
         """Return an error's event with its number. Over HTTP its ``status`` is not told: the response has another."""

@@ -204,7 +204,7 @@ class _FollowingSink(UnreadSink):
                     await self._send(block)
         except UpstreamError as error:
             deployment.hide_addresses(error)
-            last = broken(error, self._dialect)
+            last = broken(error, self._dialect, None)
             last = last if (number := self._dialect.answers.numbered) is None else number(last, latest)
         except (ClientGone, ConnectionError):
             raise ClientDisconnected("the client disconnected") from None

@@ -39,25 +39,26 @@ def error_body(error: ApiError, dialect: Dialect, request_id: str | None) -> byt
     return dialect.error_body(error.status_code, type_, message, request_id, _details(error, telling))
 
 
-def failure(error: ApiError, dialect: Dialect) -> bytes:
+def failure(error: ApiError, dialect: Dialect, request_id: str | None) -> bytes:
     """Return the event of ``error`` for a response that has begun."""
     telling = _telling(error.meaning, dialect)
     if telling is None:
-        return dialect.answers.failure(error.kind, error.message, ())
+        return dialect.answers.failure(error.kind, error.message, (), request_id)
     _, message = error.said()
     own = error.code_there if isinstance(error, RejectedByProvider) else None
     kind = _kept(telling, own) or telling.code or telling.type
-    return dialect.answers.failure(kind, telling.message(message, error.lengths), _details(error, telling))
+    return dialect.answers.failure(kind, telling.message(message, error.lengths), _details(error, telling), request_id)
 
 
-def broken(error: UpstreamError, dialect: Dialect) -> bytes:
+def broken(error: UpstreamError, dialect: Dialect, request_id: str | None) -> bytes:
     """Return the event of a provider's ``error``, at which the response breaks off."""
     telling = _telling(meaning_of(error), dialect)
     if telling is None:
         said = f"{_FAILED}: {error.message}" if error.kind in _SILENT else error.message
-        return dialect.answers.failure(error.kind, said, ())
+        return dialect.answers.failure(error.kind, said, (), request_id)
     kind = _kept(telling, *error.names) or telling.code or telling.type
-    return dialect.answers.failure(kind, telling.message(error.message), telling.details(error.retry_after_s))
+    details = telling.details(error.retry_after_s)
+    return dialect.answers.failure(kind, telling.message(error.message), details, request_id)
 
 
 def _kept(telling: Telling, *codes: str | None) -> str | None:

@@ -392,7 +392,8 @@ class AnswerFormat(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     events_of_answer: Callable[[bytes, Sequence[str]], bytes]  # from a whole JSON answer and the secrets to mask
     gathering: Callable[[], Gathering]
     ending: bytes  # the last event, sent where a provider stops after the finish reason
-    failure: Callable[[str, str, Details], bytes]  # from an error's kind, message and details to its event
+    # From an error's kind, message and details, and the request's id where it is known, to its event.
+    failure: Callable[[str, str, Details, str | None], bytes]
     numbered: Callable[[bytes, bytes], bytes] | None = None  # from a failure and the events before it; None: no numbers
     keep_alive: bytes = b": keep-alive\n\n"  # sent while a client waits for the first event
     cut_short: frozenset[str] = CUT_SHORT  # finish reasons: a limit was reached

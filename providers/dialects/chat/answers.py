@@ -45,7 +45,7 @@ _STOP = msgspec.Raw(b'"stop"')
 _CHUNK = msgspec.Raw(b'"chat.completion.chunk"')
 
 
-def failure(kind: str, message: str, _: Details = ()) -> bytes:
+def failure(kind: str, message: str, _: Details = (), __: str | None = None) -> bytes:
     """Return the event of an error; no [DONE] follows, so that SDKs raise instead of returning half an answer."""
     body = {"message": message, "type": "upstream_error", "param": None, "code": kind}
     return b"data: " + msgspec.json.encode({"error": body}) + b"\n\n"

@@ -76,9 +76,15 @@ def event(fields: Mapping[str, Any]) -> bytes:
     return b"data: " + msgspec.json.encode(fields) + b"\r\n\r\n"
 
 
-def failure(kind: str, message: str, details: Details = ()) -> bytes:
-    """Return the event of an error of this kind of ours, or with this word of Google's for its status."""
-    return event({"error": _error(_STATUS_OF_KIND.get(kind, 500), message, details)})
+def failure(kind: str, message: str, details: Details = (), _: str | None = None) -> bytes:
+    """Return the event of an error of this kind of ours, or with this word of Google's for its status.
+
+    @ai-sdk/google skips an event that has nothing but an error, and takes the stream's end for the answer's: opencode
+    goes on with half an answer. At a feedback that is no object it raises, with all of the event in its words, by which
+    opencode asks again (1.18.33). Others take an empty text for none: Gemini CLI 0.61, pi 1.6.0, google-genai for
+    Python. All were tried on 2026-11-30.
+    """
+    return event({"error": _error(_STATUS_OF_KIND.get(kind, 500), message, details), "promptFeedback": ""})
 
 
 class _Call(msgspec.Struct, gc=False):

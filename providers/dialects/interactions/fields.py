@@ -219,7 +219,7 @@ def event(kind: str, fields: Mapping[str, Any]) -> bytes:
 ENDING = b"event: done\ndata: [DONE]\n\n"
 
 
-def failure(kind: str, message: str, details: Details = ()) -> bytes:
+def failure(kind: str, message: str, details: Details = (), _: str | None = None) -> bytes:
     """Return the event of an error of this kind of ours, or with this word for its status."""
     del details
     status = _STATUS_OF_KIND.get(kind, HTTPStatus.INTERNAL_SERVER_ERROR)

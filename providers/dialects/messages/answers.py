@@ -58,10 +58,16 @@ def event(type_: str, fields: Mapping[str, Any]) -> bytes:
 ENDING = event("message_stop", {})
 
 
-def failure(kind: str, message: str, details: Details = ()) -> bytes:
-    """Return the event of an error of this kind of ours, or of Anthropic's; SDKs raise an exception for it."""
+def failure(kind: str, message: str, details: Details = (), request_id: str | None = None) -> bytes:
+    """Return the event of an error of this kind of ours, or of Anthropic's; SDKs raise an exception for it.
+
+    Anthropic's have the request's id: platform.claude.com/docs/en/api/errors. Qwen Code asks for the rest of an answer
+    that breaks off only if the error has one: packages/core/src/utils/retryErrorClassification.ts of
+    https://github.com/QwenLM/qwen-code, in its 0.24.4, read on 2026-11-30.
+    """
     more = {"details": details[0]} if details else {}
-    return event("error", {"error": {"type": type_of_kind(kind), "message": message, **more}})
+    named = {} if request_id is None else {"request_id": request_id}
+    return event("error", {"error": {"type": type_of_kind(kind), "message": message, **more}, **named})
 
 
 def events_of_answer(body: bytes, secrets: Sequence[str] = ()) -> bytes:

@@ -256,13 +256,26 @@ def upstream_error(error: Mapping[str, Any], secrets: Sequence[str]) -> Upstream
     return error_in(msgspec.json.encode({"error": error}), secrets, otherwise=ErrorKind.STREAM_ERROR)
 
 
-def failure(kind: str, message: str, _: Details = ()) -> bytes:
+# Codes of answers that break off without a word of their provider's. Where the connection itself breaks, as it does
+# directly, programs ask again by Node's codes, and look for them here, too: opencode (1.18.33, in its program), and
+# Qwen Code (packages/core/src/core/stream-transport-retry.ts of https://github.com/QwenLM/qwen-code, in its 0.24.4),
+# which asks again behind the first text by no other. Read on 2026-11-30.
+_CODES_OF_KIND: Mapping[str, str] = {
+    ErrorKind.DISCONNECTED: "ECONNRESET",
+    ErrorKind.UPSTREAM_TRUNCATED: "ECONNRESET",
+    ErrorKind.STALL_TIMEOUT: "ETIMEDOUT",
+    ErrorKind.TOTAL_TIMEOUT: "ETIMEDOUT",
+    ErrorKind.INVALID_RESPONSE: "server_error",
+}
+
+
+def failure(kind: str, message: str, _: Details = (), __: str | None = None) -> bytes:
     """Return the event of an error. It has the code and the message twice: at its top level, and in ``error``.
 
     The API documents the first form and sends the second; OpenAI's SDKs raise only at the second. Codex looks for the
     codes by which it goes on in ``response.failed`` alone (codex-rs/codex-api/src/sse/responses.rs).
     """
-    facts = {"code": kind, "message": message, "param": None}
+    facts = {"code": _CODES_OF_KIND.get(kind, kind), "message": message, "param": None}
     event = {"type": "error", "sequence_number": 0, **facts, "error": {"type": "upstream_error", **facts}}
     told = b"event: error\ndata: " + msgspec.json.encode(event) + b"\n\n"
     if kind not in CODES:

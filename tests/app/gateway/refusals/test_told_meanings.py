@@ -255,6 +255,12 @@ async def test_an_answer_that_breaks_off_says_why(serve: Serve, name: str, api: 
 # packages/ai/src/utils/retry.ts of https://github.com/earendil-works/pi, 1.6.0, and "server error" in opencode 1.18.33,
 # tried on 2026-11-29.
 SILENT: Mapping[str, Step] = {"it is cut": Drop(), "it ends too early": Delta(" world")}
+# Beside the words, by API, the event in which the error is: what else programs look for is in ``failure`` of each API.
+IN_EVENT: Mapping[str, Mapping[str, Any]] = {
+    "messages": {"request_id": "my-request"},
+    "responses": {"code": "ECONNRESET"},
+    "gemini": {"promptFeedback": ""},
+}
 
 
 @pytest.mark.parametrize("api", ASKED)
@@ -262,26 +268,33 @@ SILENT: Mapping[str, Step] = {"it is cut": Drop(), "it ends too early": Delta(" 
 async def test_an_answer_that_breaks_off_without_a_word_is_told_so_that_programs_ask_again(
     serve: Serve, name: str, api: str
 ) -> None:
-    error = await broken_off(serve, api, SILENT[name])
-    assert error["message"].startswith("server error: ")
+    event = await event_of_break(serve, api, SILENT[name])
+    assert event["error"]["message"].startswith("server error: ")
+    more = IN_EVENT.get(api, {})
+    assert {each: event[each] for each in more} == more
 
 
 async def broken_off(serve: Serve, api: str, *steps: Step) -> Mapping[str, Any]:
     """Return the error that a client is told in a stream, behind its first words."""
+    return (await event_of_break(serve, api, *steps))["error"]  # type: ignore[no-any-return] # an object
+
+
+async def event_of_break(serve: Serve, api: str, *steps: Step) -> Mapping[str, Any]:
+    """Return the event of that error."""
     go = asyncio.Event()
     path, fields = ASKED[api]
     url = path.format(model=MODEL, method="streamGenerateContent") + "?alt=sse" * (api == "gemini")
     body = fields | ({} if api == "gemini" else {"model": MODEL, "stream": True})
     async with (
         serve(alpha=[RoleOnly(), Delta("Hello"), Gate(go), *steps], config=single()) as running,
-        running.http.post(running.url + url, json=body) as response,
+        running.http.post(running.url + url, json=body, headers={"x-request-id": "my-request"}) as response,
     ):
         await response.content.readline()
         go.set()
         text = await response.text()
     events = [json.loads(each) for each in re.findall(r"^data: (\{.*\})\r?$", text, re.MULTILINE)]
-    [error] = [each["error"] for each in events if each.get("error")]
-    return error  # type: ignore[no-any-return] # an object
+    [event] = [each for each in events if each.get("error")]
+    return event  # type: ignore[no-any-return] # an object
 
 
 # What waits, and what ends.

@@ -84,7 +84,7 @@ class EchoGathering(Gathering):
         return msgspec.json.encode({"text": "".join(self._bits), **self._end})
 
 
-def failure(kind: str, message: str, _: Details = ()) -> bytes:
+def failure(kind: str, message: str, _: Details = (), __: str | None = None) -> bytes:
     return event(error={"code": kind, "message": message})
 
 
