@@ -35,7 +35,7 @@ from gateway.racing import (
 )
 from gateway.settings import Settings
 from gateway.steering import REFRESH_EVERY_S, MemoryBoard, Outages, Spending, Steering, Strikes
-from providers.http import Batches, Connecting, TlsContexts
+from providers.http import ALONE, Connecting, TlsContexts
 
 if TYPE_CHECKING:
     from gateway.ledger import Ledger, Store
@@ -103,14 +103,14 @@ class Engine:
         strikes: Strikes | None = None,
         board: "RedisBoard | None" = None,
         lateness: "Lateness | None" = None,
-        batches: Batches | None = None,
+        connecting: Connecting = ALONE,
         outages: Outages | None = None,
         watch: UnrecordedEvents | None = None,
         own_key: str = "",
     ) -> None:
         """Build the fleet of ``settings``. Parts that are not given are in memory, and of this engine alone.
 
-        ``lateness`` measures the delay of the event loop, and ``batches`` says how long answers rest while it is busy.
+        ``lateness`` measures the delay of the event loop; ``connecting`` is how connections to providers are made.
         ``own_key``: what is sealed with where the settings have no secret.
 
         Raises:
@@ -122,7 +122,6 @@ class Engine:
         self.attempts = attempts or AttemptTasks[Attempt]()
         self.outbox = outbox = outbox or Outbox()
         self.tasks = BackgroundTasks()
-        connecting = Connecting(tls=runtime.tls, batches=batches)
         self.fleets = Fleets(runtime.open_upstream, self.tasks, connecting, own_key)
         self.steering = Steering(
             board or MemoryBoard(),

@@ -64,6 +64,7 @@ from gateway.tracing.tracing import Tracing
 from gateway.watching.logs import CallLog
 from gateway.watching.metrics import Metrics, add_process_figures
 from providers import load_catalog
+from providers.http import Connecting
 
 if TYPE_CHECKING:
     from gateway.admin.answers import Stores
@@ -174,7 +175,7 @@ class Gateway:
             strikes=strikes,
             board=self.redis_board,
             lateness=intake.delay,
-            batches=intake.batches,
+            connecting=Connecting(tls=runtime.tls, batches=intake.batches),
             outages=self.outages,
             watch=UnrecordedEvents(self.metrics.call_waited, self.metrics.launch_refused),
             own_key=own_key,

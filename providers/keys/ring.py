@@ -24,7 +24,7 @@ from providers.http import SendCount
 from providers.keys.availability import Availability, Readiness, Waits
 from providers.keys.each import step_by_step
 from providers.models import Listing
-from providers.refusals import ErrorKind, Facts, UpstreamError, headroom, learnt_of
+from providers.refusals import About, ErrorKind, Facts, UpstreamError, headroom, learnt_of
 
 # The names of a provider's keys in the ledger: they distinguish the keys, and are not secret.
 
@@ -398,7 +398,7 @@ class KeyRing:
             try:
                 return await key.upstream.fetch(method, path, query)
             except UpstreamError as error:
-                if error.kind not in {ErrorKind.NOT_FOUND, ErrorKind.PROVIDER_AUTH}:
+                if error.kind.facts.about is not About.OPERATOR:
                     raise
                 unknown = unknown or error
         assert unknown is not None  # a ring has keys

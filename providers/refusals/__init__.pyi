@@ -12,6 +12,7 @@ from .error_bodies import says_error as says_error
 from .errors import FAILED as FAILED
 from .errors import SURPRISES as SURPRISES
 from .errors import UNREADABLE as UNREADABLE
+from .errors import About as About
 from .errors import ErrorKind as ErrorKind
 from .errors import UpstreamError as UpstreamError
 from .errors import identifier as identifier
