@@ -1,6 +1,7 @@
 """What operators' handlers answer, as structs: handlers encode them, and /openapi.json is made from them."""
 
 from collections.abc import Mapping
+from enum import StrEnum
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -10,7 +11,6 @@ from gateway.alerts.alert import Building
 from gateway.core.reports import HeatMetric, Instant, ListedCall, Window
 from gateway.core.targets import SQL, Shown
 from gateway.limits import Standing
-from gateway.settings import Role
 from gateway.steering import Leaderboard, Row
 
 AnyRow = Annotated[dict[str, Any], Meta(description="All columns of its table: docs/sql.md.")]
@@ -135,11 +135,20 @@ class Readiness(Stores, frozen=True, kw_only=True):
 # The session: who looks, and at which gateway.
 
 
+class VisitorRole(StrEnum):
+    """What a visitor of the page may see and do."""
+
+    PERSON = "person"
+    VIEWER = "viewer"
+    OPERATOR = "operator"
+    ADMIN = "admin"
+
+
 class User(msgspec.Struct, frozen=True):
     """Who looks."""
 
     name: str | None
-    role: Role
+    role: Annotated[VisitorRole, Meta(description="`person`: who sees their own calls alone.")]
 
 
 class ReplicaState(msgspec.Struct, frozen=True):
@@ -472,6 +481,32 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True):
         float | None,
         Meta(description="How far behind the replica of `reports_database_url` is; null without one."),
     ]
+    sql: SQL
+
+
+class OwnUsed(msgspec.Struct, frozen=True, kw_only=True):
+    """What a person has used, and how fast it was."""
+
+    model: Annotated[str | None, Meta(description="Null: all of them.")]
+    calls: int
+    failed: int
+    prompt_tokens: int | None
+    completion_tokens: int | None
+    cost_usd: float | None
+    ttft_p50_ms: float | None
+    ttft_p95_ms: float | None
+    decode_p50_tps: float | None
+    decode_p05_tps: Annotated[float | None, Meta(description="What 95 % of the answers reach.")]
+
+
+class OwnUsage(msgspec.Struct, frozen=True, kw_only=True):
+    """A person's usage in a window, in all and by model, and the limits that are theirs alone."""
+
+    client: str
+    team: str | None
+    end_user: Annotated[str, Meta(description="The keyed hash, as in the tag `end_user`.")]
+    data: Annotated[list[OwnUsed], Meta(description="All first, then each model; empty without calls.")]
+    limits: list[Standing]
     sql: SQL
 
 

@@ -26,7 +26,7 @@ from gateway.admin.queries import (
     position,
     written,
 )
-from gateway.admin.visitors import admit_visitor
+from gateway.admin.visitors import admit_reader, admit_visitor
 from gateway.alerts.alert import Alert
 from gateway.api.context import CONTEXT
 from gateway.core.errors import InvalidRequest
@@ -71,8 +71,8 @@ class CallsQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 async def list_calls(request: web.Request) -> web.Response:
-    """Return a page of calls."""
-    admit_visitor(request)
+    """Return a page of calls; a person sees their own."""
+    own = admit_reader(request)
     query = parse_query(request, CallsQuery)
     window = query.window or (Window.DAY if query.request_id is None else None)
     table = await request.app[OPERATIONS].reports.calls(
@@ -89,6 +89,7 @@ async def list_calls(request: web.Request) -> web.Response:
             error=query.error,
             request_id=query.request_id,
             attempts=query.attempts,
+            own=own,
         )
     )
     rows, more = table.rows[: query.limit], len(table.rows) > query.limit
@@ -97,18 +98,24 @@ async def list_calls(request: web.Request) -> web.Response:
 
 
 async def get_call(request: web.Request) -> web.Response:
-    """Return one call.
+    """Return one call; to a person one of their own.
 
     Raises:
-        CallNotFound: there is none with this id.
+        CallNotFound: there is none with this id, or it is another person's.
 
     """
-    admit_visitor(request)
+    own = admit_reader(request)
     parse_query(request, NoQuery)
-    found = await request.app[OPERATIONS].reports.call(request.match_info["id"])
+    found = await request.app[OPERATIONS].reports.call(request.match_info["id"], own)
     if found is None:
         raise CallNotFound("no call has this id: ids are in the header x-holeshot-call-id, and in GET /api/calls")
+    if own is not None:
+        for attempt in found.attempts:
+            attempt.update(dict.fromkeys(_OPERATORS))
     return answer(request, found)
+
+
+_OPERATORS = ("key_name", "in_flight")  # columns of attempts that tell of keys and of others' calls
 
 
 def _tag(text: str | None) -> tuple[str, str] | None:

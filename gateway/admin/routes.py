@@ -204,6 +204,7 @@ ROUTES = (
     _route("GET", "/api/alerts", reports.alerts),
     _route("GET", "/api/usage", usage.usage),
     _route("GET", "/api/teams", usage.teams),
+    _route("GET", "/api/own", usage.own),
     _route("GET", "/api/configuration", configuration.configuration),
     *_keys("/api/keys", Later("gateway.admin.keys", "FOR_PAGE")),
     _route("GET", "/api/calls", reports.list_calls),

@@ -20,9 +20,10 @@ from aiohttp import web
 
 from gateway import __version__
 from gateway.api.client import Client
-from gateway.api.sessions import BACK, made_for, person_of
+from gateway.api.sessions import BACK, made_for, made_for_own, own_of, person_of
 from gateway.core.errors import ApiError, SignInRefused, SignInUnavailable
-from gateway.settings import Role, SignInSettings, is_safe_url
+from gateway.core.reports import Own
+from gateway.settings import IssuerSettings, Role, SignInSettings, is_safe_url
 
 if TYPE_CHECKING:
     from gateway.keys.issuers import Issuer, Web
@@ -49,6 +50,16 @@ class Begun(msgspec.Struct, frozen=True):
     cookie: str
 
 
+class People(msgspec.Struct, frozen=True):
+    """The people of an issuer, who see their own calls: whose they are is as for their tokens.
+
+    ``own``: of the issuer's client, by the team and the name of one of its end users.
+    """
+
+    issuer: IssuerSettings
+    own: Callable[[str, str | None, str], Own | None]
+
+
 class SignIn:
     """Signs people in at the configured provider. ``secret``, never empty, is the key that signs cookies."""
 
@@ -62,7 +73,9 @@ class SignIn:
         self._issuer: Issuer | None = None
         self._failed_at: float | None = None
 
-    async def begin(self, settings: SignInSettings, public_url: str, secret: bytes) -> Begun:
+    async def begin(
+        self, settings: SignInSettings, public_url: str, secret: bytes, *, people: People | None = None
+    ) -> Begun:
         """Return where to sign in.
 
         Raises:
@@ -71,7 +84,7 @@ class SignIn:
         """
         metadata = await self._metadata(settings)
         ends_at = int(self._unix_clock()) + MOST_S
-        cookie = _signed(_key(settings, secret), f"{_text(secrets.token_bytes(32))}.{ends_at}")
+        cookie = _signed(_key(settings, secret, people), f"{_text(secrets.token_bytes(32))}.{ends_at}")
         verifier = _derived(cookie, "verifier")
         asked = {
             "response_type": "code",
@@ -92,14 +105,19 @@ class SignIn:
         secret: bytes,
         cookies: Sequence[str],
         answer: Mapping[str, str],
+        *,
+        people: People | None = None,
     ) -> str:
         """Return the session's cookie of the person whom the provider has sent back with ``answer``.
+
+        ``people``: who none of the groups lets in sees their own calls, if they are one of these.
 
         Raises:
             SignInRefused, SignInUnavailable: there is none.
 
         """
-        begun = self._begun(settings, secret, cookies, answer.get("state", ""))
+        key = _key(settings, secret, people)
+        begun = self._begun(key, cookies, answer.get("state", ""))
         metadata = await self._metadata(settings)
         said = answer.get("iss")
         is_said = metadata.get("authorization_response_iss_parameter_supported") is True
@@ -111,16 +129,43 @@ class SignIn:
             raise SignInRefused("the provider has sent no code: begin again")
         tokens = await self._exchanged(settings, metadata, answer["code"], _derived(begun, "verifier"), public_url)
         claims = await self._identified(settings, tokens, _derived(begun, "nonce"))
-        claims, name = await self._with_groups(settings, metadata, claims, tokens), name_of(claims)
+        claims = await self._completed(settings, _needed(settings, people), metadata, claims, tokens)
+        name = name_of(claims)
         try:
             role = role_of(settings, claims)
         except SignInRefused as error:
+            if people is not None:
+                cookie = self._own(people, claims, name, key)
+                # Event page.signed_in_for_own: A person of `page.people` signed in to the page at the provider, to see
+                # their own calls.
+                # Do: Nothing.
+                structlog.get_logger().info("page.signed_in_for_own", name=name)
+                return cookie
             error.person = name, tuple(sorted(each for each in groups_of(settings, claims) if each.isprintable()))
             raise
         # Event page.signed_in: A person signed in to the page at the provider, with this `role`.
         # Do: Nothing.
         structlog.get_logger().info("page.signed_in", name=name, role=str(role))
-        return made_for(name, role, _key(settings, secret), self._unix_clock())
+        return made_for(name, role, key, self._unix_clock())
+
+    def _own(self, people: People, claims: Mapping[str, Any], name: str, key: bytes) -> str:
+        """Return the cookie of one of an issuer's people.
+
+        Raises:
+            SignInRefused: this one is none of them.
+
+        """
+        from gateway.keys.tokens import check_claims, end_user_of, team_of  # noqa: PLC0415 - 9 MB, few have a provider
+
+        try:
+            check_claims(people.issuer, claims)
+            team, end_user = team_of(people.issuer, claims), end_user_of(people.issuer, claims)
+            own = people.own(people.issuer.client or "", team, end_user or "")
+        except ApiError as error:
+            raise SignInRefused(f"you cannot see your calls here: {error.message}") from None
+        if own is None:
+            raise SignInRefused("your calls cannot be told from others': ask the operator")
+        return made_for_own(name, own, key, self._unix_clock())
 
     async def leaving(self, settings: SignInSettings, public_url: str) -> str | None:
         """Return the address that ends the session at the provider too; None if it has none."""
@@ -137,19 +182,25 @@ class SignIn:
         if self._web is not None:
             await self._web.aclose()
 
-    def visitor(self, settings: SignInSettings, secret: bytes, cookies: Sequence[str]) -> Client | None:
-        """Return the person who has signed in, by the cookies of a request."""
-        found = person_of(cookies, _key(settings, secret), self._unix_clock())
-        if found is None:
+    def visitor(
+        self, settings: SignInSettings, secret: bytes, cookies: Sequence[str], *, people: People | None = None
+    ) -> tuple[Client, Own | None] | None:
+        """Return the person who has signed in, by a request's cookies, and whose calls they see; None: all."""
+        key, now = _key(settings, secret, people), self._unix_clock()
+        found = person_of(cookies, key, now)
+        if found is not None:
+            return Client(name=f"{PEOPLE}{found[0]}", role=found[1], adhoc=False, max_width=_WIDTH), None
+        own = None if people is None else own_of(cookies, key, now)
+        if own is None:
             return None
-        return Client(name=f"{PEOPLE}{found[0]}", role=found[1], adhoc=False, max_width=_WIDTH)
+        return Client(name=f"{PEOPLE}{own[0]}", role=Role.CLIENT, adhoc=False, max_width=1), own[1]
 
-    def _begun(self, settings: SignInSettings, secret: bytes, cookies: Sequence[str], state: str) -> str:
+    def _begun(self, key: bytes, cookies: Sequence[str], state: str) -> str:
         for cookie in cookies:
             read = _SEED.fullmatch(cookie)
             if (
                 read is not None
-                and hmac.compare_digest(_signed(_key(settings, secret), read[1]), cookie)
+                and hmac.compare_digest(_signed(key, read[1]), cookie)
                 and self._unix_clock() < int(read[3])
                 and hmac.compare_digest(_derived(cookie, "state").encode(), state.encode(errors="replace"))
             ):
@@ -240,19 +291,20 @@ class SignIn:
             raise SignInRefused("the ID token is of another sign-in (nonce): begin again")
         return claims
 
-    async def _with_groups(
+    async def _completed(
         self,
         settings: SignInSettings,
+        needed: Sequence[str],
         metadata: Mapping[str, Any],
         claims: Mapping[str, Any],
         tokens: Mapping[str, Any],
     ) -> Mapping[str, Any]:
-        """Return the claims with groups: from the ID token, else from the userinfo endpoint."""
+        """Return the claims with those that are needed: from the ID token, else from the userinfo endpoint."""
         from gateway.keys.issuers import IssuerError  # noqa: PLC0415 - likewise
 
         access = tokens.get("access_token")
-        has_groups = settings.groups in claims or _are_elsewhere(settings, claims)
-        if has_groups or not isinstance(access, str) or "userinfo_endpoint" not in metadata:
+        has_all = all(each in claims for each in needed) or _are_elsewhere(settings, claims)
+        if has_all or not isinstance(access, str) or "userinfo_endpoint" not in metadata:
             return claims
         try:
             web_, _ = self._provider(settings)
@@ -260,7 +312,7 @@ class SignIn:
             found = await web_.get(address, {"authorization": f"Bearer {access}"})
         except (IssuerError, ValueError) as error:
             raise _away(str(error)) from None
-        return found if found.get("sub") == claims["sub"] else claims
+        return {**found, **claims} if found.get("sub") == claims["sub"] else claims
 
 
 def role_of(settings: SignInSettings, claims: Mapping[str, Any]) -> Role:
@@ -287,6 +339,14 @@ def role_of(settings: SignInSettings, claims: Mapping[str, Any]) -> Role:
     if groups.intersection(settings.viewers):
         return Role.VIEWER
     raise SignInRefused("none of your groups may look at this page: ask the operator")
+
+
+def _needed(settings: SignInSettings, people: People | None) -> Sequence[str]:
+    """Return the claims that say who a person is, and what they may see."""
+    if people is None:
+        return (settings.groups,)
+    verified = ("email_verified",) if people.issuer.end_user == "email" else ()
+    return (settings.groups, people.issuer.end_user or "sub", *verified, *people.issuer.teams)
 
 
 def groups_of(settings: SignInSettings, claims: Mapping[str, Any]) -> set[str]:
@@ -359,12 +419,15 @@ def _are_elsewhere(settings: SignInSettings, claims: Mapping[str, Any]) -> bool:
     return bool(claims.get("hasgroups")) or (isinstance(names, dict) and settings.groups in names)
 
 
-def _key(settings: SignInSettings, secret: bytes) -> bytes:
-    """Return the key that signs cookies; it changes with the configured provider and groups."""
-    said = (
+def _key(settings: SignInSettings, secret: bytes, people: People | None) -> bytes:
+    """Return the key that signs cookies; it changes with the configured provider, its groups and its people."""
+    said: tuple[object, ...] = (
         *(settings.issuer, settings.client_id, settings.groups),
         *(settings.viewers, settings.operators, settings.admins),
     )
+    if people is not None:
+        issuer = people.issuer
+        said += (issuer.client, issuer.end_user, issuer.teams, issuer.team, issuer.requires, issuer.deny)
     return hmac.digest(secret, b"holeshot sign-in" + msgspec.json.encode(said), "sha256")
 
 

@@ -10,7 +10,7 @@ from gateway.admin import answers
 from gateway.admin.keys import CLIENTS_A_TURN
 from gateway.admin.operations import OPERATIONS
 from gateway.admin.queries import WindowQuery, answer, parse_query
-from gateway.admin.visitors import admit_visitor
+from gateway.admin.visitors import admit_person, admit_visitor
 from gateway.api.client import Client
 from gateway.api.context import CONTEXT, Context
 from gateway.core.calls import Level
@@ -74,6 +74,31 @@ def _spent(limit: str, spent: tuple[float, float] | None) -> float:
     """Return the ledger's figure, of all processes: a process that just began, or has no calls, knows less."""
     day_usd, month_usd = spent or (0.0, 0.0)
     return day_usd if limit == "usd_per_day" else month_usd
+
+
+# GET /api/own: the usage of one person, who asks.
+
+
+async def own(request: web.Request) -> web.Response:
+    """Return what the person who asks has used, in all and by model, and how fast it was."""
+    whose = admit_person(request)
+    query = parse_query(request, WindowQuery)
+    context = request.app[CONTEXT]
+    table = await request.app[OPERATIONS].reports.own_usage(whose, query.window)
+    known = context.admission.keys.table.named(whose.client)
+    client = None if known is None else known.client
+    level = None if client is None else context.payers.level_of(client, whose)
+    return answer(
+        request,
+        answers.OwnUsage(
+            client=whose.client,
+            team=whose.team,
+            end_user=whose.end_user,
+            data=[answers.OwnUsed(**row) for row in table.rows if row["calls"]],
+            limits=[] if level is None else context.limits.standings(level),
+            sql=table.sql,
+        ),
+    )
 
 
 # GET /api/teams: the usage of each team and its end users.

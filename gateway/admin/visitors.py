@@ -16,10 +16,11 @@ from gateway import __version__
 from gateway.admin import answers
 from gateway.admin.operations import OPERATIONS
 from gateway.admin.queries import answer
-from gateway.admin.sign_in import COOKIE, MOST_S, home, page_of, sent_to
+from gateway.admin.sign_in import COOKIE, MOST_S, People, home, page_of, sent_to
 from gateway.api.auth import (
     FORWARDED_FOR,
     READING,
+    TOKEN,
     VISITOR,
     Trust,
     demand_local_host,
@@ -27,7 +28,7 @@ from gateway.api.auth import (
     read_address,
     sent_key,
 )
-from gateway.api.client import Client
+from gateway.api.client import Client, person_of
 from gateway.api.context import CONTEXT, Context
 from gateway.api.endpoints import CHAT_ENDPOINT
 from gateway.api.handler import answering
@@ -52,12 +53,14 @@ from gateway.core.errors import (
     UnsupportedMediaType,
 )
 from gateway.core.modes import SAID
-from gateway.core.reports import Reports, ReportsUnreachable, ReportTooSlow
+from gateway.core.reports import Own, Reports, ReportsUnreachable, ReportTooSlow
+from gateway.fleet.models import Model
 from gateway.keys.keys import RETRY_S
 from gateway.settings import Role, SignInSettings
 from providers import UNREADABLE
 from providers.simulator.persona import are_demo
 
+OWN: web.RequestKey[Own] = web.RequestKey("holeshot.own", Own)  # of who has signed in to see their own calls alone
 FORWARDED_PROTO = "x-forwarded-proto"
 SSO = "sso:"  # prefix of names given by a proxy, so that none equals a client's
 _SSO_WIDTH = 2  # the default for clients
@@ -77,7 +80,7 @@ def admit_visitor(request: web.Request, *, admin: bool = False, takes: Sequence[
         ApiError: as for ``Admission.admit``.
 
     """
-    client = admit_caller(request, takes)
+    client = _admitted(request, takes)
     if client.role is Role.CLIENT:
         raise Forbidden("this needs the key of an admin, an operator or a viewer: set 'role: viewer' for a client")
     if admin and client.role is not Role.ADMIN:
@@ -85,13 +88,61 @@ def admit_visitor(request: web.Request, *, admin: bool = False, takes: Sequence[
     return client
 
 
+def admit_reader(request: web.Request) -> Own | None:
+    """Return whose calls alone the sender may see: those of one person; None: an admin, an operator, or a viewer.
+
+    Raises:
+        ApiError: as for ``admit_visitor``, but that some clients see their own calls.
+
+    """
+    client = _admitted(request)
+    return None if client.role is not Role.CLIENT else _own(request, client)
+
+
+def admit_person(request: web.Request) -> Own:
+    """Return whose calls the sender sees, who is one person.
+
+    Raises:
+        ApiError: it is none, or as for ``admit_visitor``.
+
+    """
+    return _own(request, _admitted(request))
+
+
+def _own(request: web.Request, client: Client) -> Own:
+    """Return whose calls a person sees: one that has signed in for these, or sends a token of ``page.people``.
+
+    Raises:
+        Forbidden: it is none.
+
+    """
+    own: Own | None = request.get(OWN)
+    context, token = request.app[CONTEXT], request.get(TOKEN)
+    if own is None and token is not None and token.issuer in context.settings.page.people:
+        own = context.payers.own(client)
+    if own is None:
+        raise Forbidden(
+            "this needs the key of an admin, an operator or a viewer, or the account of one of page.people, who see"
+            " their own calls"
+        )
+    return own
+
+
 def admit_caller(request: web.Request, takes: Sequence[str] = (JSON,)) -> Client:
     """Return the client that sends the request, with any role; a viewer only reads.
 
     Raises:
+        Forbidden: it has signed in to see its own calls.
         ApiError: as for ``admit_visitor``.
 
     """
+    client = _admitted(request, takes)
+    if OWN in request:
+        raise Forbidden("who sees their own calls here makes them with a program: sign in there with `holeshot login`")
+    return client
+
+
+def _admitted(request: web.Request, takes: Sequence[str] = (JSON,)) -> Client:
     demand_own_page(request)
     admission = request.app[CONTEXT].admission
     if admission.keys.table.is_required and sent_key(request):
@@ -173,7 +224,10 @@ def _signed_in(request: web.Request) -> tuple[Client, bytes | None]:
     people = _people(request)
     person = _person(request, people) if people else None
     if person is not None:
-        return person, None
+        client, own = person
+        if own is not None:
+            request[OWN] = own
+        return client, None
     named = _named_by_proxy(request, context)
     if isinstance(named, Client):
         return named, None
@@ -193,13 +247,32 @@ def _people(request: web.Request) -> list[str]:
     return presented(request.headers.getall("cookie", ()), PERSON)
 
 
-def _person(request: web.Request, cookies: Sequence[str]) -> Client | None:
-    """Return the person signed in at the provider; None if the session is over, or no provider is set any more."""
+def _person(request: web.Request, cookies: Sequence[str]) -> tuple[Client, Own | None] | None:
+    """Return the person signed in at the provider, and whose calls they see, None: all.
+
+    None: the session is over, or no provider is set any more.
+    """
     context, operations = request.app[CONTEXT], request.app[OPERATIONS]
     settings = context.settings.page.sign_in
     if settings is None:
         return None
-    return operations.sign_in().visitor(settings, secret_of(context.settings, operations.signing_key), cookies)
+    secret = secret_of(context.settings, operations.signing_key)
+    return operations.sign_in().visitor(settings, secret, cookies, people=_people_of(context))
+
+
+def _people_of(context: Context) -> People | None:
+    """Return the people who sign in to see their own calls; None: there are none."""
+    issuer = context.settings.people_of_page
+    if issuer is None:
+        return None
+
+    def own(name: str, team: str | None, end_user: str) -> Own | None:
+        known = context.admission.keys.table.named(name)
+        if known is None or known.client is None:
+            return None
+        return context.payers.own(person_of(known.client, team, end_user))
+
+    return People(issuer, own)
 
 
 def _named_by_proxy(request: web.Request, context: Context) -> Client | str:
@@ -251,21 +324,23 @@ async def get_session(request: web.Request) -> web.Response:
 
     """
     try:
-        client = admit_visitor(request)
+        client = _admitted(request)
     except Unauthorized as error:
         refused = NotSignedIn(error.message) if isinstance(error, NoKey) else error
         if request.app[CONTEXT].settings.page.sign_in is not None:
             refused.headers[_SIGN_IN_HEADER] = f"api/{START}"
         raise refused from None
     context = request.app[CONTEXT]
+    own = None if client.role is not Role.CLIENT else _own(request, client)
     state = request.app[OPERATIONS].readiness()
     table = context.admission.keys.table
-    models = sorted(context.fleet.models.values(), key=lambda each: -len(each.deployments))
+    seen = _models(context, own)
+    models = sorted(seen, key=lambda each: -len(each.deployments))
     database_url = context.settings.database_url.get_secret_value()
     return answer(
         request,
         answers.Session(
-            user=answers.User(client.name, client.role),
+            user=answers.User(client.name, answers.VisitorRole("person" if own is not None else client.role)),
             authentication="key" if table.is_required else "none",
             trusted_header=client.name is not None and client.name.startswith(SSO),
             sign_in=context.settings.page.sign_in is not None,
@@ -276,18 +351,28 @@ async def get_session(request: web.Request) -> web.Response:
                 database="sqlite" if database_url.startswith("sqlite") else "postgresql",
                 database_ok=state.database.connected,
                 clock_off_s=abs(state.clock.ahead_s or 0.0) if state.clock.is_off else None,
-                replica=await _replica(request.app[OPERATIONS].reports),
+                replica=None if own is not None else await _replica(request.app[OPERATIONS].reports),
                 redis=state.redis is not None and state.redis.connected,
             ),
             modes={str(mode): said.title for mode, said in SAID.items()},
             demo=are_demo(context.settings.providers),
-            models=list(context.fleet.models),
+            models=[each.name for each in seen],
             deployments=list(dict.fromkeys(name for each in models for name in each.deployments)),
-            clients=sorted(table.names),
-            payers=context.payers.is_used,
-            calls_ever=await request.app[OPERATIONS].reports.has_calls(),
+            clients=sorted(table.names) if own is None else [],
+            payers=context.payers.is_used and own is None,
+            calls_ever=None if own is not None else await request.app[OPERATIONS].reports.has_calls(),
         ),
     )
+
+
+def _models(context: Context, own: Own | None) -> list[Model]:
+    """Return the models that a visitor sees: all, or those that a person may use."""
+    models = list(context.fleet.models.values())
+    if own is None:
+        return models
+    known = context.admission.keys.table.named(own.client)
+    client = None if known is None else known.client
+    return [each for each in models if client is not None and client.may_use(each.name)]
 
 
 async def create_session(request: web.Request) -> web.Response:
@@ -346,7 +431,8 @@ async def begin_sign_in(request: web.Request) -> web.Response:
     settings, url, secret = _provider(request)
     demand_own_page(request)
     try:
-        begun = await request.app[OPERATIONS].sign_in().begin(settings, url, secret)
+        people = _people_of(request.app[CONTEXT])
+        begun = await request.app[OPERATIONS].sign_in().begin(settings, url, secret, people=people)
     except SignInUnavailable as error:
         return _not_signed_in(request, error, url)
     return sent_to(begun.location, _cookie(request, COOKIE, begun.cookie, MOST_S, same_site="Lax"))
@@ -362,8 +448,9 @@ async def end_sign_in(request: web.Request) -> web.Response:
     settings, url, secret = _provider(request)
     answer = {name: values[0] for name in _OF_ANSWERS if len(values := request.query.getall(name, [])) == 1}
     cookies = presented(request.headers.getall("cookie", ()), COOKIE)
+    people = _people_of(request.app[CONTEXT])
     try:
-        made = await request.app[OPERATIONS].sign_in().end(settings, url, secret, cookies, answer)
+        made = await request.app[OPERATIONS].sign_in().end(settings, url, secret, cookies, answer, people=people)
     except (SignInRefused, SignInUnavailable) as error:
         return _not_signed_in(request, error, url)
     return sent_to(

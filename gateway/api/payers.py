@@ -15,6 +15,7 @@ import msgspec
 from gateway.api.client import Client
 from gateway.core.calls import Level
 from gateway.core.errors import KeyUnusable
+from gateway.core.reports import Own
 from gateway.limits import level_of_end_user, level_of_key, level_of_team
 from gateway.settings import EndUserSettings, Settings, signing_secret
 from providers import UNREADABLE
@@ -116,6 +117,12 @@ class EndUsers:
             found = self._known[scoped] = end_user, level
         return found
 
+    def level_of(self, end_user: str) -> Level:
+        """Return the level of the end user with this hash."""
+        name = self.named.get(end_user)
+        limits = self._limits if name is None else self._named[name]
+        return level_of_end_user(self._scope, end_user, limits, self._zone)
+
 
 class EndUser(msgspec.Struct, frozen=True):
     """Finds the end user of one request. ``said``: the name from its key or header; None if neither has one.
@@ -182,6 +189,26 @@ class Payers:
 
         """
         return self._of(client)[1]
+
+    def own(self, client: Client) -> Own | None:
+        """Return whose calls a client's person sees: its own; None if it is no person, or people are not told apart.
+
+        Raises:
+            KeyUnusable: the person's team is not configured.
+
+        """
+        users = self._of(client)[2]
+        if users is None or client.name is None or client.end_user is None:
+            return None
+        return Own(client.name, client.team, users.level(client.end_user)[0])
+
+    def level_of(self, client: Client, own: Own) -> Level | None:
+        """Return the level of a person, whose ``client`` is as the configuration has it; None if it has no limits."""
+        try:
+            users = self._of(msgspec.structs.replace(client, team=own.team))[2]
+        except KeyUnusable:  # its team is not configured any more
+            return None
+        return None if users is None else users.level_of(own.end_user)
 
     def tags(self, tags: Mapping[str, str]) -> Mapping[str, str]:
         """Return the ``tags`` of a client without ``team`` and ``end_user``, which only the gateway sets."""

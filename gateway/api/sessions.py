@@ -5,7 +5,7 @@ a key derived from the hash of the visitor's key. Nothing is stored. So it is go
 knows the visitor's key, and at none from the moment in which that key is replaced, revoked or expired.
 
 The cookie of a person is ``ROLE.NAME.END.SIGNATURE``, signed with a key derived from the settings of the sign-in: it is
-good until these change.
+good until these change. Who sees their own calls alone has no role: ``own.NAME AND WHOSE.END.SIGNATURE``.
 """
 
 import hmac
@@ -14,8 +14,12 @@ from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+import msgspec
+
+from gateway.core.reports import Own
 from gateway.keys.table import KeyTable, Known
 from gateway.settings import Role, Settings, signing_secret
+from providers import encoded
 
 START, BACK = "sign-in", "signed-in"  # the paths of signing in to the page, below /api
 NAME = "holeshot-session"
@@ -23,8 +27,10 @@ LIFETIME_S = 12 * 3600
 _COOKIE = re.compile(r"([\w-]{16})\.([0-9]{1,11})\.[\w-]{43}", re.ASCII)
 _LONGEST = 100  # characters
 PERSON = "holeshot-person"
-_LONGEST_PERSON = 700  # a name of a hundred characters, each of four bytes
+_LONGEST_PERSON = 3500  # a name of a hundred characters, each of four bytes, and the names of a client and a team
 _PERSON = re.compile(r"((viewer|operator|admin)\.([\w-]{1,540})\.([0-9]{1,11}))\.[\w-]{43}", re.ASCII)
+_OWN = re.compile(r"(own\.([\w-]{1,3400})\.([0-9]{1,11}))\.[\w-]{43}", re.ASCII)
+_own = msgspec.json.Decoder(tuple[str, Own])
 
 
 class Sessions:
@@ -83,6 +89,20 @@ def person_of(cookies: Sequence[str], key: bytes, unix_s: float) -> tuple[str, R
         read = _PERSON.fullmatch(cookie)
         if read is not None and hmac.compare_digest(_signed(key, read[1]), cookie) and unix_s < int(read[4]):
             return urlsafe_b64decode(read[3] + "=" * (-len(read[3]) % 4)).decode(), Role(read[2])
+    return None
+
+
+def made_for_own(name: str, own: Own, key: bytes, unix_s: float) -> str:
+    """Return the cookie's value for a person who has signed in to see their own calls; ``key`` signs it."""
+    return _signed(key, f"own.{_text(encoded((name, own)))}.{int(unix_s) + LIFETIME_S}")
+
+
+def own_of(cookies: Sequence[str], key: bytes, unix_s: float) -> tuple[str, Own] | None:
+    """Return the name of the person who sees their own calls by one of ``cookies``, and whose these are."""
+    for cookie in cookies:
+        read = _OWN.fullmatch(cookie)
+        if read is not None and hmac.compare_digest(_signed(key, read[1]), cookie) and unix_s < int(read[3]):
+            return _own.decode(urlsafe_b64decode(read[2] + "=" * (-len(read[2]) % 4)))
     return None
 
 

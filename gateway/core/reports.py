@@ -99,6 +99,23 @@ class Position(msgspec.Struct, frozen=True):
     id: str
 
 
+class Own(msgspec.Struct, frozen=True):
+    """Whose calls alone a person sees: those of an end user of a client, within a team if it has one."""
+
+    client: str
+    team: str | None
+    end_user: str  # the keyed hash, as rows have it
+
+    @property
+    def tags(self) -> dict[str, str | None]:
+        """The tags that all of these calls have; None: they lack it."""
+        return {"team": self.team, "end_user": self.end_user}
+
+    def has(self, client: str | None, tags: Mapping[str, str] | None) -> bool:
+        """Whether the call of this client with these tags is one of them."""
+        return client == self.client and all((tags or {}).get(name) == value for name, value in self.tags.items())
+
+
 class CallsWanted(msgspec.Struct, frozen=True, kw_only=True):
     """Which calls are listed. ``window`` None: of all time; ``client`` "": calls without a client.
 
@@ -117,6 +134,7 @@ class CallsWanted(msgspec.Struct, frozen=True, kw_only=True):
     error: str | None = None
     request_id: str | None = None
     attempts: bool = False
+    own: Own | None = None  # of these the others select some
 
 
 class HistoryWanted(msgspec.Struct, frozen=True, kw_only=True):
@@ -224,7 +242,7 @@ class Reports(Protocol):
     async def calls(self, wanted: CallsWanted) -> Table:
         """Return a page of calls, the newest first, and one more than its limit if there are more."""
 
-    async def call(self, call_id: str) -> FoundCall | None:
+    async def call(self, call_id: str, own: Own | None = None) -> FoundCall | None:
         """Return one call; None if it is unknown."""
 
     async def has_calls(self) -> bool | None:
@@ -259,6 +277,9 @@ class Reports(Protocol):
 
         Rows of end users have an ``end_user``, and without a team the ``client`` whose key they used.
         """
+
+    async def own_usage(self, own: Own, window: Window) -> Table:
+        """Return the usage and the speed of one person's calls: of all (``model`` null), and of each model."""
 
     async def sums_trail_s(self) -> float | None:
         """Return the age of the oldest row that is in no sum yet, in seconds; 0: there is none, None: not known."""

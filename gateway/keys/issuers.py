@@ -307,6 +307,19 @@ def has_value(value: object, wanted: bool | int | str, *, words: bool = False) -
     return text in plain or text in texts_of(value, words=words)
 
 
+def are_left_out(claims: Mapping[str, Any], name: str) -> bool:
+    """Whether a token says that it has this claim elsewhere, as it is too long: Entra's overage of groups.
+
+    learn.microsoft.com/entra/identity-platform/access-token-claims-reference (2026-11-30): `_claim_names`, or
+    `hasgroups` in the implicit flow.
+    """
+    if name in claims:
+        return False
+    elsewhere = claims.get("_claim_names")
+    is_said = name == "groups" and bool(claims.get("hasgroups"))
+    return is_said or (isinstance(elsewhere, dict) and name in elsewhere)
+
+
 def instant_of(claims: Mapping[str, Any], name: str, default: float | None = None) -> float | None:
     """Return a claim as an instant in seconds since 1970; None if it is invalid."""
     value = claims.get(name, default)

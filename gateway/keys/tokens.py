@@ -22,7 +22,18 @@ from gateway.core.errors import (
     SignerUnknown,
     WrongKey,
 )
-from gateway.keys.issuers import Issuer, TokenError, Web, has_value, instant_of, signed, text_of, texts_of, unverified
+from gateway.keys.issuers import (
+    Issuer,
+    TokenError,
+    Web,
+    are_left_out,
+    has_value,
+    instant_of,
+    signed,
+    text_of,
+    texts_of,
+    unverified,
+)
 from gateway.keys.keys import RETRY_S
 from gateway.keys.table import Ended, KeyTable, Known
 from gateway.settings import IssuerSettings, Role
@@ -239,17 +250,13 @@ class Tokens(Generic[C]):
             raise WrongKey("the token has no `exp`, or its `exp` or `nbf` is not a number")
         if now < start - settings.leeway_s:
             raise WrongKey("the token is not valid yet (`nbf`)")
-        for claim, wanted in settings.requires.items():
-            if not has_value(claims.get(claim), wanted, words=claim in {"scope", "scp"}):
-                raise WrongKey(f"the token's `{claim}` lacks what this gateway requires")
-        subject, token_id = text_of(claims, "sub"), text_of(claims, "jti")
-        if _is_denied(settings, subject, token_id):
-            raise WrongKey("the token is denied: ask the operator")
+        check_claims(settings, claims)
         client = settings.client or self._client_named(settings, texts_of(claims.get(settings.claim)))
         if now >= end + settings.leeway_s:
             raise _expired(client, end + settings.leeway_s, "this token")
         ends_at, is_chosen = end + settings.leeway_s, bool(settings.clients) and settings.client is None
-        team, end_user = _team_of(settings, claims), _end_user_of(settings, claims)
+        team, end_user = team_of(settings, claims), end_user_of(settings, claims)
+        subject, token_id = text_of(claims, "sub"), text_of(claims, "jti")
         return Token(name, subject, token_id, client, is_chosen, ends_at, team=team, end_user=end_user)
 
     def _client_named(self, settings: IssuerSettings, values: list[str]) -> str:
@@ -266,11 +273,25 @@ class Tokens(Generic[C]):
         return client
 
 
-def _team_of(settings: IssuerSettings, claims: Mapping[str, Any]) -> str | None:
+def check_claims(settings: IssuerSettings, claims: Mapping[str, Any]) -> None:
+    """Check what an issuer's settings require of a token, and that it is not denied.
+
+    Raises:
+        WrongKey: it lacks something, or is denied.
+
+    """
+    for claim, wanted in settings.requires.items():
+        if not has_value(claims.get(claim), wanted, words=claim in {"scope", "scp"}):
+            raise WrongKey(f"the token's `{claim}` lacks what this gateway requires")
+    if _is_denied(settings, text_of(claims, "sub"), text_of(claims, "jti")):
+        raise WrongKey("the token is denied: ask the operator")
+
+
+def team_of(settings: IssuerSettings, claims: Mapping[str, Any]) -> str | None:
     """Return the team of a token's person; None: its issuer's people have none.
 
     Raises:
-        WrongKey: they have, and this one has no group of one.
+        WrongKey: they have, and this one has no group of one, or so many that the token leaves them out.
 
     """
     for claim, teams in settings.teams.items():
@@ -278,13 +299,18 @@ def _team_of(settings: IssuerSettings, claims: Mapping[str, Any]) -> str | None:
         for group, team in teams.items():
             if group in groups:
                 return team
+    if any(are_left_out(claims, claim) for claim in settings.teams):
+        raise WrongKey(
+            "the token leaves out its groups, as there are too many: ask the operator to have the issuer send only"
+            " those that are assigned to this application"
+        )
     if settings.teams and settings.team is None:
         named = " or ".join(f"`{claim}`" for claim in settings.teams)
         raise WrongKey(f"the token's {named} has no group that may use this gateway: ask the operator")
     return settings.team
 
 
-def _end_user_of(settings: IssuerSettings, claims: Mapping[str, Any]) -> str | None:
+def end_user_of(settings: IssuerSettings, claims: Mapping[str, Any]) -> str | None:
     """Return who a token's person is; None: its issuer's people are not told apart.
 
     Raises:

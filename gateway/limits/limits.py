@@ -315,7 +315,8 @@ class Limits:
 
     def standings(self, level: Level) -> list[Standing]:
         """Return the usage of a level's limits. Leases nothing, so other processes' usage may be unknown."""
-        unix_s, account, limits = self._unix_clock(), self._accounts.get(level.owner), level.limits
+        accounts = self._end_users if level.is_of_body else self._accounts
+        unix_s, account, limits = self._unix_clock(), accounts.get(level.owner), level.limits
         quotas = {} if account is None else {quota.name: quota for quota in account.quotas(unix_s)}
         unasked = 0.0 if self._leases.sees_all else None
         found = []

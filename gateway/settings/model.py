@@ -166,6 +166,7 @@ class PageSettings(Section):
 
     public_url: str | None = None  # the gateway's URL for browsers, with its prefix; sign_in needs it
     sign_in: SignInSettings | None = None
+    people: tuple[str, ...] = ()  # of ``issuers``: whose people see their own calls, by a token or by ``sign_in``
     trusted_header: TrustedHeader | None = None
     # Sessions are signed with a key derived from the hash of the visitor's key and this, the same in all replicas.
     # Default: the database's password, with SQLite a random key in a file beside it. So the hashes alone are not enough
@@ -526,6 +527,13 @@ class Settings(Section):
         """The clients whose calls may be of other teams than their own: those of the people whom a token names."""
         people = (each for each in self.issuers.values() if each.teams or each.team)
         return frozenset(each.client for each in people if each.client is not None)
+
+    @property
+    def people_of_page(self) -> IssuerSettings | None:
+        """The issuer whose people see their own calls after ``page.sign_in``; None: they do by tokens alone."""
+        named = (self.issuers.get(name) for name in self.page.people)
+        address = None if self.page.sign_in is None else self.page.sign_in.issuer
+        return next((each for each in named if each is not None and each.issuer == address), None)
 
     @property
     def zones(self) -> dict[str, str]:

@@ -210,6 +210,7 @@ def check_page(settings: Settings) -> Iterator[Complaint]:
             f"is shorter than {_SHORTEST} characters, so it could be guessed: use `openssl rand -hex 32`",
         )
     yield from _check_sign_in(settings)
+    yield from _check_own(settings)
     trusted = settings.page.trusted_header
     if trusted is None:
         return
@@ -249,8 +250,12 @@ def _check_sign_in(settings: Settings) -> Iterator[Complaint]:
     yield from _unsafe(place, issuer=sign_in.issuer)
     if "openid" not in sign_in.scopes:
         yield Complaint((*place, "scopes"), "lacks openid: without it no provider says who signs in")
-    if not (sign_in.viewers or sign_in.operators or sign_in.admins):
-        yield Complaint(place, "lets nobody in: list groups under viewers, operators or admins")
+    if not (sign_in.viewers or sign_in.operators or sign_in.admins or settings.people_of_page):
+        yield Complaint(
+            place,
+            "lets nobody in: list groups under viewers, operators or admins, or this issuer's entry of issuers under"
+            " page.people",
+        )
     is_sqlite = settings.database_url.get_secret_value().startswith("sqlite")
     if not is_sqlite and not signing_secret(settings):
         yield Complaint(
@@ -258,6 +263,18 @@ def _check_sign_in(settings: Settings) -> Iterator[Complaint]:
             "is missing, and database_url has no password to use instead: sessions of sign_in could be forged. Set one"
             " (`openssl rand -hex 32`), the same in all replicas",
         )
+
+
+def _check_own(settings: Settings) -> Iterator[Complaint]:
+    """Yield the problems of ``page.people``: who sees their own calls must be told apart from all others."""
+    for index, name in enumerate(settings.page.people):
+        place: Place = ("page", "people", index)
+        issuer = settings.issuers.get(name)
+        if issuer is None:
+            yield Complaint(place, f"there is no issuer {name!r}; {nearest(name, settings.issuers)}")
+        elif issuer.client is None or issuer.end_user is None:
+            words = f"{name!r} must have client and end_user: else nobody's calls can be told from another's"
+            yield Complaint(place, words)
 
 
 def doubtful_page(settings: Settings) -> Iterator[str]:

@@ -12,6 +12,8 @@ from gateway.admin.openapi.operation import (
     CALLER,
     CALLING_VISITOR,
     CLIENT,
+    PERSON,
+    READER,
     VIEWER,
     VISITOR,
 )
@@ -27,7 +29,8 @@ errors, and as a page at `/docs`. [The read API](#the-read-api) has examples of 
 - **Keys**: `authorization: Bearer hs-…`, `x-api-key` as Anthropic's SDKs send it, or `x-goog-api-key` as Google's do.
   These two count beside an `authorization` that is no key of the gateway: a proxy may have put its own there.
   Without `clients:` in the configuration, programs on this machine need none. In brackets stands whose key a route
-  needs: *any*, a *caller's* (not a viewer's), a *viewer's* (an operator's or an admin's, too), an *admin's*, or *none*;
+  needs: *any*, a *caller's* (not a viewer's), a *viewer's* (an operator's or an admin's, too), an *admin's*,
+  a *person's* (who sees their own calls alone), or *none*;
   *or session*: the page's sign-in will do.
 - **`/api/keys`** is `/admin/keys` for the page's session.
 - **Errors** have the format of the API that is called; [errors](errors.md) says what to do about each.
@@ -41,6 +44,8 @@ _NEEDS: Mapping[str, str] = {
     VIEWER.words: "viewer",
     ADMIN.words: "admin",
     VISITOR.words: "viewer or session",
+    READER.words: "viewer, person or session",
+    PERSON.words: "person or session",
     ADMIN_VISITOR.words: "admin or session",
     CALLING_VISITOR.words: "caller or session",
 }

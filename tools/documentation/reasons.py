@@ -532,6 +532,10 @@ REASONS: Mapping[str, Reasons] = {
     },
     "PageSettings": {
         "public_url": "Where browsers find the gateway. Providers send people back to `api/signed-in` below it.",
+        "people": (
+            "Issuers (of `issuers`) whose people see their own calls: with a token, and on the page after `sign_in` at"
+            " the same issuer. They need `client` and `end_user` ([keys](../keys.md#people-and-their-own-calls))."
+        ),
         "signing_key": "Signs the page's cookies. The same in all replicas ([security](../security.md)).",
     },
     "TrustedHeader": {

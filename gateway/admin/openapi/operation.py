@@ -61,6 +61,15 @@ ADMIN = Access("Needs the key of an admin, if clients are configured.", *_WITH_K
 VISITOR = Access(
     "Needs the session or the key of an admin, an operator or a viewer, if clients are configured.", *_WITH_SESSION
 )
+READER = Access(
+    "Needs the session or the key of an admin, an operator or a viewer, or of a person (`page.people`), who sees their"
+    " own calls alone, if clients are configured.",
+    *_WITH_SESSION,
+)
+PERSON = Access(
+    "Needs the session or the token of a person: of an issuer that `page.people` names.",
+    *_WITH_SESSION,
+)
 ADMIN_VISITOR = Access("Needs the session or the key of an admin, if clients are configured.", *_WITH_SESSION)
 CALLING_VISITOR = Access(
     "Needs a session or a key that may make calls, if clients are configured: not a viewer's.", *_WITH_SESSION

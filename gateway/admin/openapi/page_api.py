@@ -21,6 +21,8 @@ from gateway.admin.openapi.operation import (
     EVENTS,
     JSON,
     OBJECT,
+    PERSON,
+    READER,
     VIEWER,
     VISITOR,
     Answer,
@@ -250,7 +252,10 @@ def _figures(
     takes: tuple[Made, ...] = (),
 ) -> Operation:
     said = {200: Answer("The figures.", {JSON: shown}, ("etag",)), 304: UNCHANGED}
-    return Operation(f"GET /api/{path}", name, summary, Tag.PAGE_API, VISITOR, said, takes, raises)
+    return Operation(f"GET /api/{path}", name, summary, Tag.PAGE_API, _SEEN_BY.get(path, VISITOR), said, takes, raises)
+
+
+_SEEN_BY = {"session": READER, "calls": READER, "calls/{id}": READER, "own": PERSON}  # others: by those who see all
 
 
 def _report(path: str, name: str, summary: str, shown: Any, query: type[msgspec.Struct]) -> Operation:
@@ -315,6 +320,9 @@ OPERATIONS = (
     _figures("alerts", "getAlerts", "What is wrong now, and what was", answers.Alerts, InvalidRequest),
     _report("usage", "getUsage", "What each client has used, and its limits", answers.Usage, WindowQuery),
     _report("teams", "getTeams", "What each team and its end users have used", answers.Teams, WindowQuery),
+    _report(
+        "own", "getOwnUsage", "What the person who asks has used, and how fast it was", answers.OwnUsage, WindowQuery
+    ),
     _figures(
         "configuration",
         "getConfiguration",

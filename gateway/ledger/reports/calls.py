@@ -8,11 +8,12 @@ from typing import Any
 from gateway.core.attempts import AttemptRecord
 from gateway.core.calls import CallRecord, CallStart
 from gateway.core.columns import names_of
-from gateway.core.reports import OF_WINNER, CallsWanted, Ended, FoundCall, Table, Window
+from gateway.core.reports import OF_WINNER, CallsWanted, Ended, FoundCall, Own, Table, Window
 from gateway.core.rules import CLIENT_LEFT
 from gateway.ledger.entries import ATTEMPT_COLUMNS, CALL_COLUMNS, Audited, Finished, Shippable
 from gateway.ledger.reports import reader as shapes
 from gateway.ledger.reports.reader import Reader, Words, conditions
+from gateway.ledger.sums import all_cost
 
 _OF_CALL, _OF_ATTEMPT = names_of(CallRecord, "listed"), names_of(AttemptRecord, "listed")
 _OUR_VERSION = 7  # of UUIDs
@@ -64,11 +65,19 @@ async def exist(reader: Reader, unshipped: Iterable[Shippable]) -> bool:
 
 
 async def found(
-    reader: Reader, unshipped: Iterable[Shippable], running: CallStart | None, call_id: str
+    reader: Reader,
+    unshipped: Iterable[Shippable],
+    running: CallStart | None,
+    call_id: str,
+    *,
+    own: Own | None = None,
 ) -> FoundCall | None:
-    """Return one call; None if neither memory nor the ledger has it. ``running``: its start if it has not ended."""
+    """Return one call; None if neither memory nor the ledger has it, or it is none of ``own``.
+
+    ``running``: its start if it has not ended.
+    """
     there = f"= '{call_id}'{_around(reader.words, call_id)}"
-    call_sql = f"select * from calls where id {there}"  # noqa: S608 - a UUID
+    call_sql = " and ".join((f"select * from calls where id {there}", *_of_own(reader.words, own)))  # noqa: S608 - a UUID
     sql = f"select * from attempts where call_id {there} order by number"  # noqa: S608 - a UUID
     late: list[dict[str, Any]] = []
     finished: CallRecord | None = None
@@ -77,6 +86,9 @@ async def found(
             finished = entry.call
         elif isinstance(entry, Audited) and entry.call_id == call_id:
             late += [shapes.of_record(attempt, ATTEMPT_COLUMNS) for attempt in entry.attempts]
+    known = finished or running
+    if known is not None and own is not None and not own.has(known.client, known.tags):
+        return None
     if finished is not None:
         attempts = [*(shapes.of_record(each, ATTEMPT_COLUMNS) for each in finished.attempts), *late]
         call = shapes.of_record(finished, CALL_COLUMNS)
@@ -98,6 +110,60 @@ async def by_region(reader: Reader, window: Window) -> Table:
     """Return the calls of an hour or a day by model and region."""
     sql = f"select * from regions_{window} order by model, region"  # noqa: S608 - our own values
     return Table(shapes.rows(await reader.run(sql)), sql)
+
+
+async def used_by(reader: Reader, own: Own, since: datetime) -> Table:
+    """Return what one person has used, and how fast it was: of all models (null), and of each, the most used first.
+
+    A quantile is a call's own value: the least that so many calls do not exceed; of speed, that so many reach.
+    """
+    words = reader.words
+    which = "\n    and ".join([f"started_at >= {words.instant(since)}", *_of_own(words, own)])
+    places = ",\n    ".join(
+        f"row_number() over (partition by model order by {name} is null, {name}) as {name}_place,"
+        f" count({name}) over (partition by model) as {name}_n"
+        for name in ("ttft_ms", "decode_tps")
+    )
+    quantiles = ", ".join(
+        f"min({name}) filter (where {name}_place >= {share} * {name}_n and {name} is not null) as {column}"
+        for column, name, share in _QUANTILES
+    )
+    sql = f"""\
+with mine as (
+  select
+    c.model, c.ttft_ms, winner.decode_tps, c.prompt_tokens, c.completion_tokens, c.error_kind, c.status_code,
+    {all_cost(words, "c.cost_usd")} as cost_usd
+  from (
+    select * from calls
+    where {which}
+  ) as c
+  left join attempts as winner on {_WINNER[words.is_postgres].replace("calls.", "c.")}
+),
+listed as (
+  select * from mine
+  union all
+  select null, ttft_ms, decode_tps, prompt_tokens, completion_tokens, error_kind, status_code, cost_usd from mine
+),
+placed as (
+  select *, {places}
+  from listed
+)
+select
+  model, count(*) as calls, count(*) filter (where {conditions()["failed"]}) as failed,
+  cast(sum(prompt_tokens) as bigint) as prompt_tokens, cast(sum(completion_tokens) as bigint) as completion_tokens,
+  sum(cost_usd) as cost_usd, {quantiles}
+from placed
+group by model
+order by model is not null, count(*) desc, model"""  # noqa: S608 - values are quoted by ``Words``
+    return Table(shapes.rows(await reader.run(sql)), sql)
+
+
+_QUANTILES = (
+    ("ttft_p50_ms", "ttft_ms", 0.5),
+    ("ttft_p95_ms", "ttft_ms", 0.95),
+    ("decode_p50_tps", "decode_tps", 0.5),
+    ("decode_p05_tps", "decode_tps", 0.05),
+)
 
 
 def _list_sql(words: Words, wanted: CallsWanted, since: datetime | None, limit: int) -> str:
@@ -130,6 +196,7 @@ _WINNER = {
 def _conditions(words: Words, wanted: CallsWanted, since: datetime | None) -> list[str]:
     """Return the SQL condition for wanted calls; ``_fits`` is its counterpart for records."""
     found = [] if since is None else [f"started_at >= {words.instant(since)}"]
+    found += _of_own(words, wanted.own)
     if (after := wanted.after) is not None:
         at = words.instant(after.started_at)
         found += [f"started_at <= {at}", f"(started_at < {at} or id < {words.text(after.id)})"]
@@ -153,6 +220,17 @@ def _conditions(words: Words, wanted: CallsWanted, since: datetime | None) -> li
     return found
 
 
+def _of_own(words: Words, own: Own | None) -> list[str]:
+    """Return the SQL conditions for one person's calls; ``Own.has`` is their counterpart. None: those of all."""
+    if own is None:
+        return []
+    tags = own.tags.items()
+    return [
+        f"client = {words.text(own.client)}",
+        *(f"{words.tag(name)} is null" if value is None else words.has_tag(name, value) for name, value in tags),
+    ]
+
+
 _ENDED = {
     Ended.OK: "error_kind is null",
     Ended.FAILED: conditions()["failed"],
@@ -171,6 +249,7 @@ def _fits(wanted: CallsWanted, since: datetime | None, call: CallRecord) -> bool
         and wanted.model in {None, call.model}
         and wanted.client in {None, call.client or ""}
         and (wanted.tag is None or call.tags.get(wanted.tag[0]) == wanted.tag[1])
+        and (wanted.own is None or wanted.own.has(call.client, call.tags))
         and wanted.error in {None, call.error_kind}
         and wanted.request_id in {None, call.request_id}
         and (wanted.slower_than_ms is None or waited_ms > wanted.slower_than_ms)

@@ -25,6 +25,7 @@ from gateway.core.reports import (
     HeatWanted,
     History,
     HistoryWanted,
+    Own,
     ReplayWanted,
     ReportsUnreachable,
     ReportTooSlow,
@@ -252,13 +253,13 @@ class LedgerReports:
         since = None if wanted.window is None else self._minute() - wanted.window.length
         return await calls.listed(self._reader, self._unshipped(), wanted, since)
 
-    async def call(self, call_id: str) -> FoundCall | None:
-        """Return one call."""
+    async def call(self, call_id: str, own: Own | None = None) -> FoundCall | None:
+        """Return one call; with ``own`` if it is one of these."""
         try:
             call_id = str(uuid.UUID(call_id))
         except ValueError:
             return None
-        return await calls.found(self._reader, self._unshipped(), self._running(call_id), call_id)
+        return await calls.found(self._reader, self._unshipped(), self._running(call_id), call_id, own=own)
 
     async def has_calls(self) -> bool | None:
         """Return whether there has ever been a call."""
@@ -309,6 +310,11 @@ class LedgerReports:
         """Return the usage of teams and of their end users."""
         now = self._minute()
         return await self._kept.get(("payers", window, now), lambda: history.payers(self._reader, window, now))
+
+    async def own_usage(self, own: Own, window: Window) -> Table:
+        """Return the usage and the speed of one person's calls."""
+        now = self._minute()
+        return await self._kept.get((own, window, now), lambda: calls.used_by(self._reader, own, now - window.length))
 
     async def sums_trail_s(self) -> float | None:
         """Return the age of the oldest row that is not in the sums."""

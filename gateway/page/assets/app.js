@@ -11,14 +11,16 @@ import { view as login } from "./views/login.js";
 import { Traffic } from "./views/parts/demo.js";
 
 // One line for each view: `views/NAME.js`. With `one`, `#/NAME/ID` opens that view instead. Those `under` another one have
-// no entry of their own in the menu: they stand beside it, above what is shown.
+// no entry of their own in the menu: they stand beside it, above what is shown. A person who sees their own calls alone has
+// those that are `own`: true, or "only", which nobody else has.
 const VIEWS = {
+  own: { title: "Your use", group: "Yours", own: "only" },
   live: { title: "Live", group: "Now" },
   leaderboard: { title: "Leaderboard", group: "Now" },
   playground: { title: "Playground", group: "Now" },
   alerts: { title: "Alerts", group: "Now" },
   targets: { title: "Targets", under: "alerts" },
-  calls: { title: "Calls", group: "Past", one: "call" },
+  calls: { title: "Calls", group: "Past", one: "call", own: true },
   refusals: { title: "Refusals", under: "calls" },
   history: { title: "History", group: "Past" },
   worth: { title: "What racing saved", group: "Past" },
@@ -51,11 +53,11 @@ async function show() {
   fold(true);
   const wanted = name || home();
   main.dataset.view = wanted;
-  if (!Object.hasOwn(VIEWS, wanted)) {
+  if (!Object.hasOwn(VIEWS, wanted) || !isOpen(VIEWS[wanted])) {
     mark(null);
     entitle("Not found");
     fill(main, h("header", { class: "head" }, h("h1", {}, "Not found")), h("div", { class: "card" },
-      empty(`There is no view called ${wanted}`, "The menu has all there are.", h("a", { class: "button", href: to(home()) }, "Open Live"))));
+      empty(`There is no view called ${wanted}`, "The menu has all there are.", h("a", { class: "button", href: to(home()) }, `Open ${VIEWS[home()].title}`))));
     return;
   }
   const { one, under } = VIEWS[wanted];
@@ -98,7 +100,18 @@ function family(entry) {
 }
 
 function isSeen(view) {
+  if (isPerson() ? !view.own : view.own === "only") return false;
   return !(view.admin && session.user.role !== "admin") && !(view.payers && !session.payers); // no teams nor end users are configured
+}
+
+/** Whether a view can be shown to this visitor: one that is not in their menu says what it is for. */
+function isOpen(view) {
+  return isPerson() ? Boolean(view.own) : view.own !== "only";
+}
+
+/** Whether who has signed in sees their own calls alone. */
+function isPerson() {
+  return session?.user?.role === "person";
 }
 
 /** Have the links to other views take the filters along. */
@@ -122,14 +135,14 @@ function filtered() {
 }
 
 function home() {
-  return Object.keys(VIEWS)[0];
+  return Object.keys(VIEWS).find((each) => isSeen(VIEWS[each]));
 }
 
 /** Where Ctrl-K goes: every view, and each model in those that show one. */
 function places() {
   if (!session) return [];
   const seen = Object.keys(VIEWS).filter((each) => isSeen(VIEWS[each]));
-  const ofModels = ["live", "leaderboard", "calls", "history"].flatMap((each) =>
+  const ofModels = ["live", "leaderboard", "calls", "history"].filter((each) => isSeen(VIEWS[each])).flatMap((each) =>
     session.models.map((model) => ({ words: `${VIEWS[each].title} of ${model}`, href: to(each, [], { model }) })));
   return [...seen.map((each) => ({ words: VIEWS[each].title, href: to(each) })), ...ofModels];
 }
@@ -146,9 +159,10 @@ async function start() {
     return;
   }
   deal(session.deployments ?? []);
-  if (session.demo && session.models.length && session.user.role !== "viewer") session.traffic = new Traffic(session.models[0]);
+  if (session.demo && session.models.length && !["viewer", "person"].includes(session.user.role)) session.traffic = new Traffic(session.models[0]);
   menu.hidden = false;
   fill(find, finder());
+  document.querySelector(".brand").setAttribute("href", to(home()));
   navigation();
   tools();
   window.addEventListener("hashchange", turned);
@@ -203,8 +217,8 @@ function tools() {
   const theme = h("select", { "aria-label": "Theme", onchange: () => dress(theme.value) },
     [["", "System theme"], ["light", "Light"], ["dark", "Dark"]].map(([value, words]) =>
       h("option", { value, selected: value === (document.documentElement.dataset.theme ?? "") }, words)));
-  fill(document.getElementById("tools"), alarms(session),
-    h("span", {}, `${user?.name ?? "local"} · ${user?.role ?? "admin"}`),
+  fill(document.getElementById("tools"), isPerson() ? null : alarms(session),
+    h("span", {}, isPerson() ? user.name : `${user?.name ?? "local"} · ${user?.role ?? "admin"}`),
     h("span", { title: `replica ${replica}` }, `Holeshot ${version}`),
     h("button", { type: "button", class: "quiet", "aria-keyshortcuts": "?", onclick: keys }, "Shortcuts ", h("kbd", {}, "?")),
     theme,

@@ -124,3 +124,33 @@ def test_signing_in_needs_what_verifies_tokens(problems: Problems, monkeypatch: 
     monkeypatch.setitem(sys.modules, "jwt", None)  # as if it were not installed
     [problem] = problems(f"{CLIENTS}page: {{ {AT_HOME}, {SIGN_IN} }}\n")
     assert how_to_install("oidc") in problem
+
+
+WITH_PEOPLE = (
+    "clients: { dev: {}, boss: { key_sha256: '" + "0" * 64 + "', role: admin } }\nend_users: {}\n"
+    "issuers: { company: { issuer: 'https://idp.example.com', audience: api, client: dev, %s } }\n"
+    "page: { signing_key: kkkkkkkkkkkkkkkk, people: [%s]%s }\n"
+)
+OF_PEOPLE = ", public_url: 'https://llm.example.com', sign_in: { issuer: 'https://%s.example.com', client_id: page }"
+
+
+@pytest.mark.parametrize(
+    ("entry", "people", "more", "said"),
+    [
+        ("end_user: sub", "company", "", None),
+        ("end_user: sub", "company", OF_PEOPLE % "idp", None),  # no group gives more
+        ("end_user: sub", "company", OF_PEOPLE % "other", "lets nobody in"),
+        ("end_user: sub", "compnay", "", "there is no issuer 'compnay'; did you mean 'company'?"),
+        ("end_user: null", "company", "", "must have client and end_user"),
+    ],
+)
+def test_people_who_see_their_own_calls_are_those_of_an_issuer_that_tells_them_apart(
+    request: pytest.FixtureRequest, entry: str, people: str, more: str, said: str | None
+) -> None:
+    problems, loaded = request.getfixturevalue("problems"), request.getfixturevalue("loaded")
+    text = WITH_PEOPLE % (entry, people, more)
+    if said is None:
+        assert (loaded(text).people_of_page is not None) is bool(more)
+        return
+    [problem] = problems(text)
+    assert said in problem

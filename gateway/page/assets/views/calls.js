@@ -46,7 +46,8 @@ export function view(root, params, session, address) {
   let timer = null;
   let asking = null;
 
-  const grid = table(COLUMNS, { caption: "Calls, newest first", key: (call) => call.id, link: (call) => to("calls", [call.id]), stacks: true });
+  const isOwn = session?.user?.role === "person"; // who sees their own calls alone
+  const grid = table(isOwn ? COLUMNS.filter(({ title }) => title !== "Client") : COLUMNS, { caption: "Calls, newest first", key: (call) => call.id, link: (call) => to("calls", [call.id]), stacks: true });
   const form = h("form", { class: "controls filters", role: "search", "aria-label": "Filter calls", onsubmit: (event) => event.preventDefault() });
   const copy = copies(() => sql, "Copy SQL");
   const trouble = h("div");
@@ -61,7 +62,7 @@ export function view(root, params, session, address) {
     fill(form,
       windowChoice(query.window, (value) => change("window", value)),
       selects("Model", known(session?.models, query.model), query.model, (value) => change("model", value), "All models"),
-      selects("Client", known(session?.clients, query.client), query.client, (value) => change("client", value), "All clients"),
+      isOwn ? null : selects("Client", known(session?.clients, query.client), query.client, (value) => change("client", value), "All clients"),
       choice("Outcome", { "": "All", ok: "Answered", failed: "Failed", rejected: "Request was wrong", left: "Client left" }, query.outcome ?? "", (value) => change("outcome", value)),
       h("details", { open: matchMedia(WIDE).matches || TYPED.some((name) => query[name]) }, h("summary", {}, "More filters"), h("div", { class: "controls" },
         typed("Slower than", "slower_than_ms", { type: "number", min: "0", step: "50", placeholder: "ms" }),
@@ -207,7 +208,7 @@ export function view(root, params, session, address) {
     if (FILTERS.some((name) => query[name])) {
       return empty(query.request_id ? "No such call" : `No such call in ${windowWords(query.window)}`, "Take a longer time, or fewer filters.", h("button", { type: "button", onclick: clear }, "Clear filters"));
     }
-    return empty(`No calls in ${windowWords(query.window)}`, "Send one, or take a longer time.", h("a", { class: "button", href: to("playground") }, "Playground"));
+    return empty(`No calls in ${windowWords(query.window)}`, "Send one, or take a longer time.", isOwn ? null : h("a", { class: "button", href: to("playground") }, "Playground"));
   }
 
   function seen() {

@@ -52,7 +52,7 @@ async def test_an_unknown_name_in_a_query_is_a_400_that_names_the_nearest(serve:
 
 
 # Tested elsewhere: what each shows depends on who asks, or, of a sign-in, nobody is known yet.
-OTHERS = {"/api/session", "/api/playground", "/api/live", "/api/sign-in", "/api/signed-in"}
+OTHERS = {"/api/session", "/api/playground", "/api/live", "/api/sign-in", "/api/signed-in", "/api/own"}
 
 
 async def test_every_endpoint_of_the_api_is_closed_to_clients_and_only_keys_to_viewers_and_operators(
