@@ -24,6 +24,7 @@ from .bodies.sse import sent_forms as sent_forms
 from .bodies.sse import separators as separators
 from .bodies.sse import set_apart as set_apart
 from .bodies.surrogates import HalfCharacters as HalfCharacters
+from .exchange.betas import IN_BODY as IN_BODY
 from .exchange.betas import is_demanded as is_demanded
 from .exchange.betas import quotable as quotable
 from .exchange.forms import concerns as concerns

@@ -307,6 +307,14 @@ def _invalid(problem: str) -> InvalidRequest:
     return InvalidRequest(f"{TENANT_KEYS}: {problem}", param=TENANT_KEYS)
 
 
+_NO_KEY = "send your gateway key as 'authorization: Bearer hs-…' (api_key in the SDKs)"
+_SIGNED = "AWS4-HMAC-SHA256"
+_NO_SIGNATURES = (
+    "signatures of AWS are not checked here: send your gateway key as 'authorization: Bearer hs-…'"
+    " (AWS_BEARER_TOKEN_BEDROCK in the SDKs and in Claude Code), or as x-api-key beside the signature"
+)
+
+
 class Admission:
     """Admits requests by their key; if keys are not required, only from programs on this machine."""
 
@@ -440,7 +448,8 @@ class Admission:
             return self.local, None
         key = sent_key(request)
         if not key:
-            raise NoKey("send your gateway key as 'authorization: Bearer hs-…' (api_key in the SDKs)")
+            is_signed = request.headers.get("authorization", "").startswith(_SIGNED)
+            raise NoKey(_NO_SIGNATURES if is_signed else _NO_KEY)
         try:
             return self._held(key)
         except (WrongKey, KeysNotLoaded) as error:

@@ -99,6 +99,9 @@ class CallContext:
 NO_LEVELS: Sequence[Level] = ()
 
 
+_LISTS = frozenset({"anthropic-beta"})
+
+
 class ClientContext(msgspec.Struct, frozen=True, kw_only=True):
     """The client of a call, and the data of its request besides the body."""
 
@@ -113,6 +116,17 @@ class ClientContext(msgspec.Struct, frozen=True, kw_only=True):
     end_user: EndUser | None = None  # finds the end user in the body; None: end users have no limits
     parent: TraceContext | None = None  # the client's trace; None: none, or calls are not traced
     received_at: float | None = None  # when the body was complete, monotonic seconds; None: now
+
+    def with_headers(self, more: Mapping[str, str]) -> "ClientContext":
+        """Return it with ``more`` headers of the client's; a list of words has each once."""
+        headers = dict(self.envelope.headers)
+        for name, value in more.items():
+            if name in _LISTS:
+                words = map(str.strip, f"{headers.get(name, '')},{value}".split(","))
+                value = ", ".join(dict.fromkeys(filter(None, words)))  # noqa: PLW2901 - both say what is asked for
+            headers[name] = value
+        envelope = msgspec.structs.replace(self.envelope, headers=headers)
+        return msgspec.structs.replace(self, envelope=envelope)
 
     def caller(self, context: CallContext, fields: Mapping[str, msgspec.Raw], session: str | None) -> Caller:
         """Return by whom a call with these ``fields`` is, from now on.

@@ -13,6 +13,7 @@ from gateway.api.bodies import LARGE_BYTES
 from gateway.api.context import CONTEXT, Context, Phase
 from gateway.api.keep_alive import COMMENT, TAIL_BYTES, KeepAlive, is_between
 from gateway.api.provider_state import Given
+from gateway.api.request import Written
 from gateway.api.told import broken, failure
 from gateway.core.calls import Call, Maker
 from gateway.core.errors import ApiError, ClientDisconnected
@@ -20,6 +21,7 @@ from gateway.core.race_failures import RaceFailed
 from gateway.memory.answers import Remembering
 from gateway.racing import Block, ClientGone, ClientSink, Forward, RelayedExchange, Winner
 from providers import UpstreamError, events
+from providers.dialects import in_frame
 
 Keep = Callable[[bytes, Maker], Awaitable[None]]
 Forget = Callable[[Call], None]
@@ -282,6 +284,28 @@ class ArraySink(StreamingSink):
                 self._is_open = True
         return bytes(said)
 
+
+class FramedSink(StreamingSink):
+    """Writes the data of events in frames of AWS's, as Bedrock's InvokeModel does, and an error as an exception."""
+
+    content_type = "application/vnd.amazon.eventstream"
+
+    async def begin(self, winner: Winner) -> None:
+        """Prepare the response's headers. Events are never forwarded as they are."""
+        await super().begin(winner)
+
+    async def _send(self, block: bytes) -> None:
+        if frames := self._frames(block):
+            await super()._send(frames)
+
+    async def _finish(self, last: bytes) -> None:
+        await super()._finish(self._frames(last))
+
+    def _frames(self, block: bytes) -> bytes:
+        return b"".join(in_frame(event.data) for event in events(block) if event.data)
+
+
+SINKS: Mapping[Written, type[StreamingSink]] = {Written.ARRAY: ArraySink, Written.FRAMES: FramedSink}
 
 # Answers that pass unread: as they arrive, or whole, behind headers that say what they have cost.
 

@@ -36,6 +36,7 @@ class Description(msgspec.Struct, frozen=True, kw_only=True):
     errors: tuple[type[ApiError], ...] = ()  # beyond those of every raced call
     headers: Mapping[str, str] = {}  # of answers, with their descriptions, beyond those of every raced call
     error_schema: str = "Error"
+    streamed_as: str | None = None  # the media type of a streamed answer that is no events
 
 
 def _unread(contents: Contents, race_header: str | None, settings: Settings) -> ParsedRequest:

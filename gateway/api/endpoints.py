@@ -13,6 +13,7 @@ from gateway.api.request import (
     Decoders,
     Needs,
     ParsedRequest,
+    Written,
     decoded_fields,
     needs_of,
     read_common,
@@ -567,7 +568,7 @@ def read_gemini(contents: Contents, race_header: str | None, _: object = None) -
         race=race,
         preferences=preferences,
         stream=stream,
-        is_array=stream and is_array,
+        written=Written.ARRAY if stream and is_array else Written.EVENTS,
         # All other tools are run by the provider: they search or spend, so such calls are never duplicated.
         stateful=bool(kinds - BY_GOOGLES_CLIENTS) or runs_there(contents.fields),
         for_program=bool(tools) or is_json,
@@ -725,40 +726,3 @@ ENDPOINTS: Mapping[Dialect, Endpoint] = {
         INTERACTIONS_ENDPOINT,
     )
 }
-
-# Clients of Claude at Vertex AI ask the gateway in its place, by its paths: the model is in the address, and whether
-# the answer streams; the version is in the body. They are answered as any clients of that API. Source: lib/vertex/
-# _client.py of Anthropic's SDK 2.14 for Python, read on 2026-11-29.
-
-DOORS_BEGIN = "/v1/projects/"
-_AT_VERTEX = f"{DOORS_BEGIN}{{project}}/locations/{{location}}/publishers/anthropic/models"
-_STREAMED_THERE = ":streamRawPredict"
-_SNAPSHOT = re.compile(r"@(?:default|latest|20\d{6})$")  # of a model's name there
-_VERSION = "anthropic_version"
-
-
-def _without_version(_: object, contents: Contents) -> Contents:
-    fields = {name: value for name, value in contents.fields.items() if name != _VERSION}
-    return msgspec.structs.replace(contents, fields=fields)
-
-
-def _of_vertex(request: "web.Request", contents: Contents) -> Contents:
-    """Return the body as the maker's own API has it, with what the address says."""
-    said = {
-        "model": raw_json(_SNAPSHOT.sub("", request.match_info["model"])),
-        "stream": _TRUE if request.path.endswith(_STREAMED_THERE) else _FALSE,
-    }
-    return _without_version(request, msgspec.structs.replace(contents, fields={**contents.fields, **said}))
-
-
-_COUNTER = MESSAGES_ENDPOINT.counter
-assert _COUNTER is not None
-DOOR_ENDPOINTS: tuple[Endpoint, ...] = (
-    msgspec.structs.replace(_COUNTER, routes=(f"{_AT_VERTEX}/count-tokens:rawPredict",), addressed=_without_version),
-    msgspec.structs.replace(
-        MESSAGES_ENDPOINT,
-        routes=(f"{_AT_VERTEX}/{{model:.+}}:rawPredict",),
-        streamed=(f"{_AT_VERTEX}/{{model:.+}}{_STREAMED_THERE}",),
-        addressed=_of_vertex,
-    ),
-)

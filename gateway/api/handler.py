@@ -16,7 +16,7 @@ from gateway.api.bodies import LARGE_BYTES, address_of, read_contents
 from gateway.api.call_context import ClientContext
 from gateway.api.call_runner import CallRunner, cause_of
 from gateway.api.client import Client
-from gateway.api.client_sinks import CONTENT_TYPE, ArraySink, PassingSink, StreamingSink, is_plain
+from gateway.api.client_sinks import CONTENT_TYPE, SINKS, PassingSink, StreamingSink, is_plain
 from gateway.api.context import CONTEXT, Context, Phase
 from gateway.api.endpoint import Endpoint
 from gateway.api.endpoints import THREAD
@@ -79,6 +79,8 @@ def answer_of(endpoint: Endpoint, make: "MakeAnswer") -> ClientHandler:
         if parsed.continues is not None:
             made_by = await _stored_by(context, parsed.continues, client, _recalling_of(parsed))
             parsed = parsed if made_by else msgspec.structs.replace(parsed, converses=_recalling_of(parsed).previous)
+        if parsed.headers:
+            client_context = client_context.with_headers(parsed.headers)
         if parsed.may_name_stored:
             made_by = await _place_of(context, client, parsed, made_by)
         with context.fleet:
@@ -312,7 +314,7 @@ class Responder:
 
     def _sink(self, call: Call) -> StreamingSink:
         keep, runner = self._keep if self._given is not None else None, self._runner
-        make = ArraySink if self._parsed.is_array else self.streaming
+        make = SINKS.get(self._parsed.written, self.streaming)
         sink = make(self._request, call, runner.response_headers, keep, self._forget)
         sink.given = self._given
         if self._parsed.remembering is not None:

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping
+from enum import Enum, auto
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -87,6 +88,14 @@ class Needs(msgspec.Struct, frozen=True):
         return not (self.tools or self.json_schema or self.vision or self.audio or self.documents)
 
 
+class Written(Enum):
+    """How a streamed answer is written."""
+
+    EVENTS = auto()
+    ARRAY = auto()  # the events' data are the elements of one JSON array
+    FRAMES = auto()  # each event's data is in a frame of AWS's
+
+
 class ParsedRequest(Asked, frozen=True, kw_only=True):
     """A request for an answer: in any dialect, or of an API whose answers pass unread."""
 
@@ -97,7 +106,8 @@ class ParsedRequest(Asked, frozen=True, kw_only=True):
     needs: Needs
     race: RaceOverride
     preferences: Preferences
-    is_array: bool = False  # the stream's events are sent as the elements of one JSON array
+    written: Written = Written.EVENTS
+    headers: Mapping[str, str] = {}  # of its API, which its body says
     for_program: bool = False  # tools or JSON: the reader is a program that needs the whole answer
     continues: str | None = None  # the id of the stored response that it continues
     follows: Maker | None = None  # who may have stored the answer that the gateway has put before it

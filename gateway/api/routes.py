@@ -19,8 +19,9 @@ from gateway.api.auth import FORWARDED_FOR, Trust
 from gateway.api.bodies import DRAINED_S, answer_first, withhold_continue
 from gateway.api.context import CONTEXT, Context, Phase
 from gateway.api.counting import counting
+from gateway.api.doors import DOOR_ENDPOINTS, TOLD_AS, error_headers
 from gateway.api.endpoint import Endpoint
-from gateway.api.endpoints import DOOR_ENDPOINTS, DOORS_BEGIN, ENDPOINTS
+from gateway.api.endpoints import ENDPOINTS
 from gateway.api.handler import LAST_WORD_S, answering
 from gateway.api.json_body import JSON
 from gateway.api.models import dialect_of, get_model, list_models
@@ -114,7 +115,7 @@ def _bare(words: Sequence[str]) -> list[str]:
 # CORS: lets web pages of the configured origins call the APIs, each with a key of its own, never with cookies.
 
 # The APIs; pages for operators and health checks are not for other web pages.
-PATHS = ("/v1/", "/v1beta/", "/v2/", "/openai/v1/")
+PATHS = ("/v1/", "/v1beta/", "/v2/", "/openai/v1/", "/model/")
 METHODS = "GET, POST, DELETE"
 MAX_AGE_S = 7200  # browsers ask again after this; they cache it for a day at most, Chrome for two hours
 _FIELD = re.compile("[a-z0-9-]{1,100}")
@@ -202,6 +203,9 @@ _RACED: Mapping[str, Handler] = {
     **_GROQS_HANDLERS,
 }
 
+# Clients of Claude at clouds.
+_DOORS: Mapping[str, Handler] = {path: _handler(api) for api in DOOR_ENDPOINTS for path in api.paths}
+
 _kept_response, _kept_interaction = kept_answer(RESPONSES), kept_answer(INTERACTIONS)
 ROUTES = (
     *(_post(path, handler) for path, handler in _HANDLERS.items()),
@@ -225,13 +229,10 @@ ROUTES = (
     _get("/v1/models/{id:.+}", get_model),
     _get("/v1beta/models", list_models),
     _get("/v1beta/models/{id:.+}", get_model),
+    *(_post(path, handler) for path, handler in _DOORS.items()),
 )
-# Clients of Claude at Vertex AI.
-_DOORS: Mapping[str, Handler] = {path: _handler(api) for api in DOOR_ENDPOINTS for path in api.paths}
-
 # Other names of some of those; /openapi.json has each once.
 ALIASES = (
-    *(_post(path, handler) for path, handler in _DOORS.items()),
     *(_post(path, handler) for path, handler in _GROQS_HANDLERS.items()),
     _get(f"{_GROQS}/v1/models", list_models),
     _get(f"{_GROQS}/v1/models/{{id:.+}}", get_model),
@@ -378,7 +379,9 @@ def _response(request: web.Request, error: ApiError) -> web.Response:
     request_id = headers.request_id(request.headers) or error.headers.get("x-holeshot-call-id")
     if request_id is not None:
         error.headers.update(headers.identifying(request_id))
-    body = error_body(error, _dialect(request), request_id)
+    dialect = _dialect(request)
+    body = error_body(error, dialect, request_id)
+    error.headers.update(error_headers(dialect, error.status_code))
     return web.Response(body=body, status=error.status_code, content_type="application/json", headers=error.headers)
 
 
@@ -391,9 +394,8 @@ def _dialect(request: web.Request) -> Dialect:
 
 def _dialect_of(path: str) -> Dialect:
     """Return the dialect of the API with the longest prefix of ``path``: Google's have one in common."""
-    if path.startswith(DOORS_BEGIN):
-        return DOOR_ENDPOINTS[0].dialect
-    found = [
+    found = [(len(prefix), dialect) for prefix, dialect in TOLD_AS.items() if path.startswith(prefix)]
+    found += [
         (len(prefix), dialect)
         for dialect, endpoint in ENDPOINTS.items()
         for prefix in endpoint.prefixes
@@ -406,7 +408,7 @@ def _dialect_of(path: str) -> Dialect:
 CALLS: Mapping[str, Dialect] = (
     {path: _dialect_of(path) for api in APIS if api.relayed is None or JSON in api.relayed.takes for path in api.paths}
     | dict.fromkeys(_GROQS_HANDLERS, PIVOT)
-    | dict.fromkeys(_DOORS, DOOR_ENDPOINTS[0].dialect)
+    | {path: _dialect_of(path) for path in _DOORS}
 )
 
 
@@ -417,7 +419,7 @@ def dialect_of_call(path: str, fields: Mapping[str, str]) -> Dialect:
 
 _MODELS = "/v1/models"
 _OF_MODELS = ("/v1/models/", "/v1beta/models/")
-_OFFERED = ", ".join(dict.fromkeys(route.path.split("/")[2] for route in ROUTES))
+_OFFERED = ", ".join(dict.fromkeys(route.path.split("/")[2] for route in ROUTES if route.path not in _DOORS))
 _NO_ROUTE = (404, 405)
 _LONGEST_PATH = 200  # characters of an unknown path: the client chose it
 [_CHAT] = ENDPOINTS[PIVOT].paths

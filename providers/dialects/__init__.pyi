@@ -36,6 +36,7 @@ from .dialect import TokenCounting as TokenCounting
 from .dialect import Translation as Translation
 from .dialect import requires_some as requires_some
 from .doors import DOORS as DOORS
+from .doors import in_frame as in_frame
 from .events import DONE as DONE
 from .events import SAME_CALL as SAME_CALL
 from .events import WHOLE_CALL as WHOLE_CALL

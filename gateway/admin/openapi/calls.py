@@ -34,6 +34,7 @@ from gateway.api.auth import TENANT_KEYS
 from gateway.api.call_runner import FALLBACK
 from gateway.api.context import LedgerUnavailable
 from gateway.api.counting import ESTIMATED
+from gateway.api.doors import DOOR_ENDPOINTS
 from gateway.api.endpoint import Endpoint
 from gateway.api.endpoints import INTERACTIONS_ENDPOINT
 from gateway.api.headers import LOWERED, NARROWED, PLAN_HEADER
@@ -169,12 +170,18 @@ OWN_FIELDS: Mapping[str, Made] = {
 
 
 _NAMED = re.compile(r"\{(\w++)[^{}]*\}")  # a part of a route, with its pattern
-_IN_THE_ADDRESS = in_path("model", "A model's name; slashes need no escape.")
+_IN_THE_ADDRESS = {"model": "A model's name; slashes need no escape."}
+_ANY_NAME = "Of a cloud, in whose place the gateway is asked: any word."
 
 
 def _described(route: str) -> str:
     """Return a route as OpenAPI writes it."""
     return _NAMED.sub(r"{\1}", route)
+
+
+def _in_the_address(route: str) -> tuple[Made, ...]:
+    names = [found[1] for found in _NAMED.finditer(route)]
+    return tuple(each for name in names for each in in_path(name, _IN_THE_ADDRESS.get(name, _ANY_NAME)))
 
 
 def operations(endpoint: Endpoint) -> Iterator[Operation]:
@@ -209,6 +216,8 @@ def _raced(endpoint: Endpoint, path: str) -> Operation:
     about = f"The answer. {api.events}" if is_addressed else f"The answer; with `stream: true` as events. {api.events}"
     whole = Object if api.answer is None else FORMATS[api.answer]
     content = {JSON: list[whole] if streams else whole, EVENTS: str}  # type: ignore[valid-type]
+    if api.streamed_as is not None:
+        content = {api.streamed_as: str} if streams else {JSON: whole}
     return Operation(
         f"POST {route}",
         f"{api.id}{'Streamed' if streams else ''}{_version(path, endpoint.paths[0])}",
@@ -216,7 +225,7 @@ def _raced(endpoint: Endpoint, path: str) -> Operation:
         Tag.RACED,
         CALLER,
         {200: Answer(about, content, (*_OF_CALLS, *api.headers))},
-        (*_IN_THE_ADDRESS, *CALL_HEADERS) if is_addressed else CALL_HEADERS,
+        (*_in_the_address(route), *CALL_HEADERS),
         (*OF_CALLS, *api.errors),
         body({JSON: sent}, api.example if is_addressed else {"model": "demo-chat", **api.example}),
         "Raced as the model's settings, the key's profile and this request say: the first meaningful token wins, and"
@@ -311,7 +320,7 @@ def _counting(endpoint: Endpoint, path: str) -> Operation:
                 (*_OF_CALLS, ESTIMATED),
             )
         },
-        (*_IN_THE_ADDRESS, *CALL_HEADERS) if is_addressed else CALL_HEADERS,
+        (*_in_the_address(route), *CALL_HEADERS),
         OF_CALLS,
         body(
             {
@@ -450,7 +459,7 @@ _GOOGLES_MODEL = msgspec.structs.replace(
 )
 
 OPERATIONS = (
-    *chain.from_iterable(map(operations, APIS)),
+    *chain.from_iterable(map(operations, (*APIS, *DOOR_ENDPOINTS))),
     _SOCKET,
     _stored("GET", "", "getResponse", "A stored response", CLIENT),
     _stored("GET", "/input_items", "listInputItems", "The input of a stored response", CLIENT),

@@ -505,11 +505,17 @@ class InteractionError(msgspec.Struct):
     error: ErrorWord
 
 
+class BedrockError(msgspec.Struct):
+    """An error in the format of Amazon Bedrock, whose kind is in the header ``x-amzn-errortype``."""
+
+    message: Happened
+
+
 # By the names that the descriptions of endpoints have.
 FORMATS: Mapping[str, type[msgspec.Struct]] = {
     each.__name__: each
     for each in (
         *(ChatCompletion, Completion, Message, GenerateContentResponse, Interaction, Response, Embeddings),
-        *(Error, MessagesError, GeminiError, InteractionError),
+        *(Error, MessagesError, GeminiError, InteractionError, BedrockError),
     )
 }

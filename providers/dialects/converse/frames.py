@@ -1,4 +1,4 @@
-"""Decodes AWS event streams (``application/vnd.amazon.eventstream``), the binary format of ConverseStream's answers.
+"""Reads and writes AWS event streams (``application/vnd.amazon.eventstream``), the binary format of Bedrock's answers.
 
 A message is its length and that of its headers (4 bytes each, big-endian), the CRC-32 of these 8 bytes, headers,
 payload, and the CRC-32 of all before it. A header is a name (its length in a byte), a type, and a value.
@@ -13,6 +13,7 @@ import msgspec
 from providers.refusals import ErrorKind, UpstreamError
 
 _PRELUDE = Struct("!III")
+_LENGTHS = Struct("!II")
 _CRC = Struct("!I")
 _AROUND_BYTES = _PRELUDE.size + _CRC.size
 _LARGEST_HEADERS_BYTES = 128 * 1024  # the format's limits
@@ -79,6 +80,17 @@ class Frames:
             if len(self._headers) < _KEPT:
                 self._headers[raw] = known
         return known
+
+
+def framed(payload: bytes, headers: Mapping[str, str]) -> bytes:
+    """Return one message, with headers that are strings."""
+    said = b"".join(
+        b"%c%b%c%b%b" % (len(name), name.encode(), _STRING, len(value).to_bytes(2), value.encode())
+        for name, value in headers.items()
+    )
+    lengths = _LENGTHS.pack(len(payload) + len(said) + _AROUND_BYTES, len(said))
+    message = b"".join((lengths, _CRC.pack(crc32(lengths)), said, payload))
+    return message + _CRC.pack(crc32(message))
 
 
 def headers_in(raw: bytes) -> Mapping[str, str]:

@@ -17,7 +17,7 @@ from providers.refusals import UNREADABLE, ErrorKind, UpstreamError, error_in, k
 
 # Anthropic's errors: their types, the mapping to our kinds, and an error's body.
 
-_STATUS_OF_TYPE: Mapping[str, int] = {
+STATUS_OF_TYPE: Mapping[str, int] = {
     "invalid_request_error": 400,
     "authentication_error": 401,
     "billing_error": 402,
@@ -31,7 +31,7 @@ _STATUS_OF_TYPE: Mapping[str, int] = {
     "overloaded_error": 529,
 }
 _TYPE_OF_STATUS: Mapping[int, str] = {
-    **{status: type_ for type_, status in _STATUS_OF_TYPE.items()},
+    **{status: type_ for type_, status in STATUS_OF_TYPE.items()},
     408: "timeout_error",
     424: "api_error",  # the gateway's configuration is wrong, not the request
     503: "overloaded_error",
@@ -59,12 +59,12 @@ def type_of_status(status: int) -> str:
 
 def type_of_kind(kind: str) -> str:
     """Return Anthropic's error type for one of our kinds, or for itself; api_error if there is none."""
-    return kind if kind in _STATUS_OF_TYPE else _TYPE_OF_KIND.get(kind, "api_error")
+    return kind if kind in STATUS_OF_TYPE else _TYPE_OF_KIND.get(kind, "api_error")
 
 
 def error_body(status: int, type_: str, message: str, request_id: str | None, details: Details = ()) -> bytes:
     """Return an error's body in Anthropic's shape. A ``type_`` that is not Anthropic's gives way to the status's."""
-    told = type_ if type_ in _STATUS_OF_TYPE else type_of_status(status)
+    told = type_ if type_ in STATUS_OF_TYPE else type_of_status(status)
     error: dict[str, object] = {"type": told, "message": message}
     if more := details[0] if details else _details_of_thread(status, message):
         error["details"] = more
@@ -97,7 +97,7 @@ def error_of_event(data: bytes, secrets: Sequence[str], *, otherwise: ErrorKind)
         event = msgspec.json.decode(data, type=_ErrorEvent)
     except UNREADABLE:
         event = _ErrorEvent()
-    status = _STATUS_OF_TYPE.get((event.error and event.error.type) or "")
+    status = STATUS_OF_TYPE.get((event.error and event.error.type) or "")
     if status is None:
         return error_in(data, secrets, otherwise=otherwise)
     error = error_in(data, secrets, otherwise=kind_of_status(status))

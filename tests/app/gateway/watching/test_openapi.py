@@ -43,6 +43,7 @@ BODIES: dict[str, Any] = {
     "messages/count_tokens": {"input_tokens": 9},
     "responses/input_tokens": {"object": "response.input_tokens", "input_tokens": 9},
 }
+VERTEX = "/v1/projects/p/locations/l/publishers/anthropic/models"
 APIS = ["completions", "messages", "responses", "embeddings", "moderations", "rerank", "audio", "images"]
 
 # What is asked, as (method, path, body): the paths of the description are found by their form.
@@ -136,6 +137,17 @@ CALLS: tuple[tuple[str, dict[str, Any]], ...] = (
         for path in ("/v1/interactions", "/v1beta/interactions")
         for model in (MODEL, OTHER, "no-such-model")
     ),
+    *(
+        (f"{VERTEX}/{name}", {"messages": PROMPT, "model": OTHER, "max_tokens": 9})
+        for name in (f"{OTHER}:rawPredict", "no-such-model:rawPredict", "count-tokens:rawPredict")
+    ),
+    *(
+        (f"/model/{model}/invoke", {"messages": PROMPT, "max_tokens": 9})
+        for model in (MODEL, OTHER, "anthropic.no-such-model")
+    ),
+    (f"{VERTEX}/{OTHER}:streamRawPredict", {"messages": PROMPT, "max_tokens": 9}),
+    (f"/model/{OTHER}/invoke-with-response-stream", {"messages": PROMPT, "max_tokens": 9}),
+    (f"/model/{OTHER}/invoke-with-response-stream", {"messages": PROMPT}),
     ("/v1/embeddings", {"model": OTHER, "input": "Hello"}),
     ("/v1/embeddings", {"model": OTHER}),
     ("/v1/moderations", {"model": OTHER, "input": "Hello"}),
@@ -322,6 +334,7 @@ async def test_whoever_has_no_key_is_refused_as_described(serve: Serve) -> None:
                 .replace("{name}", "x")
                 .replace("{model}", "x")
                 .replace("{path}", "style.css")
+                .replace("{project}/locations/{location}", "p/locations/l")
             )
             kind = next(iter(operation.body["content"])) if operation.body else "application/json"
             options: dict[str, Any] = {"data": b"{}", "headers": {"content-type": kind}}
