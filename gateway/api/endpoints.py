@@ -9,6 +9,7 @@ import msgspec
 from gateway.api import other_shapes
 from gateway.api.endpoint import Description, Endpoint
 from gateway.api.json_body import CHARS_PER_TOKEN, Contents, Media, decoded, is_set, least
+from gateway.api.nulls import SEARCHED_FOR_NULLS, leave_out_nulls
 from gateway.api.request import (
     Decoders,
     Needs,
@@ -102,6 +103,11 @@ def read_chat(contents: Contents, race_header: str | None, _: object = None) -> 
     if "messages" not in fields and is_set(fields.get("input")):
         lost += other_shapes.from_responses(fields, contents.values)
     messages = required_messages(fields)
+    if contents.size <= SEARCHED_FOR_NULLS:
+        said = bytes(messages) + bytes(fields.get("tools", b""))
+        if b'":null' in said or b'": null' in said:
+            leave_out_nulls(fields)
+            messages = fields["messages"]
     found = decoded_fields(fields, _DECODERS).get
     tools = found("tools") or ()
     if tools and any(tool.name is not None and (tool.type is None or tool.type in BY_CLIENTS) for tool in tools):

@@ -193,6 +193,10 @@ TOO_DEEP = "the body is nested too deeply"
 _SHORTEST_FIELD = len('"":1,')
 _COUNTED_BYTES = 64 * 1024  # for smaller bodies, counting colons is cheaper than counting fields
 _NULL = msgspec.Raw(b"null")
+# Elsewhere a null says as much as no field, and vendors refuse it (OpenAI ``tools``, Groq ``function_call``). This
+# may be null by Mistral's description, for no system prompt of its own: docs.mistral.ai/api, in what
+# docs.rs/crate/mistral-openapi-client 0.1.0 was made from, read on 2026-11-30.
+_SAID_BY_NULL = frozenset({"prompt_mode"})
 _TOP = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _MODEL = msgspec.json.Decoder(str | None)  # made once: building a decoder costs more than decoding a value
 
@@ -237,7 +241,7 @@ def check_text(body: bytes) -> None:
 
 
 def read_fields(body: bytes) -> dict[str, msgspec.Raw]:
-    """Return the top level of a JSON object. The body must have passed ``check_text``.
+    """Return the top level of a JSON object, without nulls. The body must have passed ``check_text``.
 
     Raises:
         InvalidRequest: it is not JSON, not an object, or has too many fields (counted before they are all read).
@@ -246,13 +250,16 @@ def read_fields(body: bytes) -> dict[str, msgspec.Raw]:
     size = len(body)
     few = size <= MOST_FIELDS * _SHORTEST_FIELD or (size <= _COUNTED_BYTES and body.count(b":") <= MOST_FIELDS)
     try:
-        return _TOP.decode(body) if few else _counted_fields(body)
+        fields = _TOP.decode(body) if few else _counted_fields(body)
     except msgspec.ValidationError:
         raise InvalidRequest("the body must be a JSON object") from None
     except msgspec.DecodeError as error:
         raise InvalidRequest(f"the body is not valid JSON: {error}") from None
     except RecursionError:
         raise InvalidRequest(TOO_DEEP) from None
+    if _NULL not in fields.values():
+        return fields
+    return {name: raw for name, raw in fields.items() if raw != _NULL or name in _SAID_BY_NULL}
 
 
 class _Name(str):

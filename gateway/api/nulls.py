@@ -1,0 +1,59 @@
+"""Nulls in the messages and the tools of a chat request, as SDKs write an answer down that is sent again.
+
+They say as much as no field, and vendors refuse them: OpenAI a ``tool_calls`` or a ``name``, Groq a ``function_call``.
+"""
+
+import msgspec
+
+from providers import UNREADABLE
+from providers.dialects import raw_json
+
+Fields = dict[str, msgspec.Raw]
+
+_WRITTEN = (b'":null', b'": null')
+_OF_TOOLS = (b'"description', b'"parameters', b'"strict')  # in a schema, anything may be null
+SEARCHED_FOR_NULLS = 2**20  # bytes of a body: it is searched, and read, in one go
+_BACKSLASH = ord("\\")
+_NULL = msgspec.Raw(b"null")
+_OBJECTS = msgspec.json.Decoder(list[Fields])
+_OBJECT = msgspec.json.Decoder(Fields)
+
+
+def leave_out_nulls(fields: Fields) -> None:
+    """Leave out what is null in the messages and the tools of a chat request with these ``fields``."""
+    if _has_nulls(bytes(fields["messages"]), (b'"content',), are_named=False):
+        _change(fields, "messages", ("tool_calls",))
+    if "tools" in fields and _has_nulls(bytes(fields["tools"]), _OF_TOOLS, are_named=True):
+        _change(fields, "tools", ())
+
+
+def _has_nulls(said: bytes, names: tuple[bytes, ...], *, are_named: bool) -> bool:
+    """Whether a member is null that has one of these ``names``, or that has none; not of a text, which is escaped."""
+    for written in _WRITTEN:
+        at = said.find(written)
+        while at >= 0:
+            if said[at - 1] != _BACKSLASH and said.endswith(names, 0, at) is are_named:
+                return True
+            at = said.find(written, at + 1)
+    return False
+
+
+def _change(fields: Fields, name: str, lists: tuple[str, ...]) -> None:
+    try:
+        said = [_without(each) for each in _OBJECTS.decode(fields[name])]
+        for each in said:
+            for inner in lists:
+                if inner in each:
+                    each[inner] = raw_json([_without(call) for call in _OBJECTS.decode(each[inner])])
+    except UNREADABLE:
+        return  # the provider reports the error in its own words
+    fields[name] = raw_json(said)
+
+
+def _without(holder: Fields) -> Fields:
+    """Return a message, a call or a tool without what is null in it, and in its function."""
+    kept = {name: value for name, value in holder.items() if value != _NULL or name == "content"}
+    if "function" in kept:
+        inner = _OBJECT.decode(kept["function"])
+        kept["function"] = raw_json({name: value for name, value in inner.items() if value != _NULL})
+    return kept
