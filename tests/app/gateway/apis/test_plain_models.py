@@ -211,16 +211,41 @@ async def test_a_limit_below_the_maximum_stays_where_another_parameter_is_lowere
         assert running["alpha"].received[0].body["max_tokens"] == 100
 
 
-@pytest.mark.parametrize("path", [CHAT, RESPONSES])
-async def test_where_a_limit_need_not_be_set_a_longer_one_is_refused_as_before(serve: Serve, path: str) -> None:
-    name = {CHAT: "max_completion_tokens", RESPONSES: "max_output_tokens"}[path]
-    prompt = {"messages": TURN} if path == CHAT else {"input": "Hi"}
-    config = deployments("chat", {"capabilities": {"max_output_tokens": 100}})
-    async with serve(alpha=None, config=config) as running:
-        async with running.post({"model": MODEL, name: 1000, **prompt}, path=path) as response:
-            assert response.status == 400
-            assert "answers with at most 100 tokens, not 1000" in await response.text()
-        assert not running["alpha"].received
+# And in the others, where the limit is a maximum: who gives all of it comes first, and if nobody does, fewer are asked.
+
+
+def limited(path: str, most: int) -> dict[str, Any]:
+    name = {CHAT: "max_completion_tokens", RESPONSES: "max_output_tokens"}
+    if path == GEMINI:
+        return {**BODIES[path], "generationConfig": {"maxOutputTokens": most}}
+    return {**BODIES[path], name[path]: most}
+
+
+@pytest.mark.parametrize("api", APIS.values())
+@pytest.mark.parametrize("path", [CHAT, RESPONSES, GEMINI])
+async def test_of_those_whose_answers_are_shorter_than_allowed_as_much_as_they_give_is_asked(
+    serve: Serve, path: str, api: str
+) -> None:
+    config = deployments(api, {"capabilities": {"max_output_tokens": 100}})
+    async with serve(alpha=SCRIPTS[api], config=config) as running:
+        for most in (1000, 1000, 90):
+            async with running.post(limited(path, most), path=path) as response:
+                assert response.status == 200, await response.text()
+                assert ("x-holeshot-lowered" in response.headers) is (most == 1000)
+        sent = [json.dumps(each.body) for each in running["alpha"].received]
+        assert all(": 100" in each and "1000" not in each for each in sent[:2])
+        assert ": 90" in sent[2]
+
+
+@pytest.mark.parametrize("path", [CHAT, RESPONSES, GEMINI])
+async def test_who_gives_all_of_it_is_asked_for_all_of_it(serve: Serve, path: str) -> None:
+    items = ({"capabilities": {"max_output_tokens": 100}}, {"capabilities": {"max_output_tokens": 2000}})
+    config = deployments("chat", *items)
+    async with serve(alpha=SCRIPTS["chat"], beta=SCRIPTS["chat"], config=config) as running:
+        async with running.post(limited(path, 1000), path=path) as response:
+            assert (response.status, response.headers["x-holeshot-provider"]) == (200, "beta")
+            assert "x-holeshot-lowered" not in response.headers
+        assert running["alpha"].received == []
 
 
 # Thinking that nobody signed, sent back to one who signs.
