@@ -575,12 +575,12 @@ class CallRunner:
         if call.own.kind is None:
             return
         for name, error in ending.failures:
-            room = room_for(call, planned.model.deployments[name], error) if error.is_too_long else 0
+            room = room_for(call, planned.model.deployments[name], error) if error.is_of_size else 0
             if room > (0 if self._roomy is None else self._roomy.tokens):
                 self._roomy = _Roomy(planned, call, name, room)
 
     async def use_roomiest(self) -> bool:
-        """Go on with who has most room beside the prompt, for as much as fits; return whether there is one, once."""
+        """Go on with who gives the longest answer beside the prompt, for as much; return whether there is one, once."""
         roomy = self._roomy
         if roomy is None or self._is_asked_for_less:
             return False

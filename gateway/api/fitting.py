@@ -14,6 +14,7 @@ from gateway.core.errors import ApiError, InvalidRequest, NoDeploymentFits
 from gateway.fleet.models import Deployment
 from gateway.settings import DataPolicy
 from providers import (
+    ANSWER,
     SEARCHING,
     Demand,
     Kind,
@@ -87,7 +88,7 @@ class Fitting(msgspec.Struct, frozen=True):
     rendered: dict[str, Rendered]  # deployment → how the request is sent to it, if that differs from the client's
     second: dict[str, str] = {}  # deployment → why it is asked only where no other can be
     lesser: list[str] = []  # deployments that do not take a preference: of equals, the others come first
-    rooms: dict[str, int] = {}  # deployment → the tokens that fit beside the prompt, where more are asked for
+    rooms: dict[str, int] = {}  # deployment → the tokens that it has for an answer, where more are asked for
 
     def sent_to(self, deployment: str, fields: Fields) -> Fields:
         """Return the fields that ``deployment`` is sent of a request that has these ``fields``."""
@@ -110,6 +111,10 @@ class _RefusedLength(_Unfit):
     """A prompt of this length was refused there, of which nothing else is known."""
 
 
+class _TooShort(_Unfit):
+    """Only its longest answer is the reason: the client allows a longer one."""
+
+
 class Question(msgspec.Struct, frozen=True):
     """The parts of a request that decide which deployments can answer it."""
 
@@ -123,6 +128,7 @@ class Question(msgspec.Struct, frozen=True):
     unstored: bool = False  # see ``ParsedRequest.unstored``
     served: frozenset[str] = frozenset()  # fields whose loss harms nobody: the gateway does what they ask for
     is_to_be_stored: bool = False  # by its provider, as the gateway keeps nothing of it
+    shortens: bool = False  # where no deployment gives as long an answer as is allowed, a shorter one is asked for
     client: str | None = None  # whose request it is: what refusals have taught may hold for it alone
 
     @property
@@ -158,10 +164,11 @@ def fitted(question: Question, deployments: Iterable[Deployment]) -> Fitting:
             fitting.deployments.append(deployment)
             if (learnt := deployment.learnt) is not None and learnt.steers:
                 _note_size(deployment, question, fitting)
-    too_long = unfit.get(_TooLong, [])
-    if not fitting.deployments:  # the refused ones say so in their own words
-        long_enough = (*_nearly_long_enough(too_long, needs), *unfit.get(_RefusedLength, ()))
-        for deployment in long_enough:
+    too_long, too_short = unfit.get(_TooLong, []), unfit.get(_TooShort, []) if question.shortens else []
+    if not fitting.deployments:  # a shorter answer is better than none, and the refused ones say so in their own words
+        fitting.rooms.update((each.name, each.capabilities.max_output_tokens or 0) for each in too_short)
+        after_all = too_short or (*_nearly_long_enough(too_long, needs), *unfit.get(_RefusedLength, ()))
+        for deployment in after_all:
             fitting.deployments.append(deployment)
             del excluded[deployment.name]
     if not fitting.deployments:
@@ -534,7 +541,7 @@ def _check_length(deployment: Deployment, question: Question, *, is_ceiling: boo
         )
     most = capabilities.max_output_tokens
     if not is_ceiling and most is not None and needs.max_tokens is not None and needs.max_tokens > most:
-        raise _Unfit(f"answers with at most {most} tokens, not {needs.max_tokens}")
+        raise _TooShort(f"answers with at most {most} tokens, not {needs.max_tokens}")
 
 
 def _note_size(deployment: Deployment, question: Question, fitting: Fitting) -> None:
@@ -552,6 +559,8 @@ def _note_size(deployment: Deployment, question: Question, fitting: Fitting) -> 
     for fact in () if learnt is None else learnt.of(deployment.model, question.client):
         if fact.kind is Kind.SIZE and amount(fact.field, fields, formats) > fact.tokens:
             fitting.second[name] = f"has refused {fact.words}"
+            if fact.field == ANSWER:
+                fitting.rooms[name] = min(fact.tokens, fitting.rooms.get(name, fact.tokens))
         elif fact.kind is Kind.LEAST and asked is not None and asked < fact.tokens:
             fitting.lesser.append(name)
 

@@ -198,6 +198,7 @@ class ResolvedModel:
             parsed.unstored,
             self._served(),
             is_to_be_stored,
+            not self.model.fallbacks,  # which may give all of it
             self._client,
         )
         try:

@@ -18,7 +18,7 @@ import msgspec
 from gateway.core.attempts import Role
 from gateway.core.calls import Call
 from gateway.core.errors import ApiError
-from gateway.core.race_failures import AllRateLimited, told_of
+from gateway.core.race_failures import AllRateLimited, RejectedByProvider, told_of
 from gateway.racing.call import OpenCall
 from gateway.racing.other_forms import (
     After,
@@ -33,7 +33,7 @@ from gateway.racing.other_forms import (
     unforced_after,
     whole_after,
 )
-from providers import ErrorKind, Meaning, UpstreamError, refuses_forced_calls
+from providers import ANSWER, ErrorKind, Meaning, UpstreamError, refuses_forced_calls
 
 # 1. The same deployment.
 
@@ -210,7 +210,7 @@ class OfModels(Protocol):
         """Go on with the model that was asked for, planned once more; return whether limits and money allow it."""
 
     async def use_roomiest(self) -> bool:
-        """Go on with who has most room beside the prompt, for as much as fits; return whether there is one, once."""
+        """Go on with who gives the longest answer beside the prompt, for as much; return whether there is one, once."""
 
 
 CallRung = Callable[[OfModels], Awaitable[bool]]  # returns whether a model is to be asked
@@ -245,8 +245,10 @@ async def once_free(of: OfModels) -> bool:
 
 
 async def a_shorter_answer(of: OfModels) -> bool:
-    """Ask for as much as fits beside the prompt, as all have refused what was asked for: it is better than none."""
-    if of.open_call.sent.left <= 0 or told_of(of.failed).meaning is not Meaning.TOO_LONG:
+    """Ask for as much as one of those gives that have all refused what was asked for: it is better than none."""
+    told = told_of(of.failed)
+    is_limit = isinstance(told, RejectedByProvider) and told.limit is not None and told.limit.what == ANSWER
+    if of.open_call.sent.left <= 0 or not (is_limit or told.meaning is Meaning.TOO_LONG):
         return False
     return await of.use_roomiest()
 

@@ -1,4 +1,4 @@
-"""How much a request has of what vendors limit: tools, pictures, bytes."""
+"""How much a request has of what vendors limit: tools, pictures, bytes, tokens of an answer."""
 
 import re
 from collections.abc import Mapping
@@ -7,7 +7,7 @@ from typing import Final
 import msgspec
 
 from providers.dialects import RequestFormat
-from providers.refusals import BYTES, PICTURE_BYTES, PICTURES, SURPRISES, TOOLS
+from providers.refusals import ANSWER, BYTES, PICTURE_BYTES, PICTURES, SURPRISES, TOOLS
 
 _PICTURE: Final = re.compile(rb'"type"\s*:\s*"(?:image|image_url|input_image)"|"(?:inlineData|inline_data)"')
 _NOTHING: Final = msgspec.Raw()
@@ -15,8 +15,8 @@ _NOTHING: Final = msgspec.Raw()
 
 def amount(what: str, fields: Mapping[str, msgspec.Raw], formats: RequestFormat) -> int:
     """Return how much of it a request with these ``fields`` has; 0 where that is not known."""
-    if what == BYTES:
-        return sum(map(len, fields.values()))
+    if what in {BYTES, ANSWER}:
+        return sum(map(len, fields.values())) if what == BYTES else formats.parameters.limit_in(fields) or 0
     if what == TOOLS:
         try:
             return sum(len(list(read(fields[name]))) for name, read in formats.tools.items() if name in fields)

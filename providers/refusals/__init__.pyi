@@ -47,6 +47,7 @@ from .rules import refuses_to_stream as refuses_to_stream
 from .rules import room_beside as room_beside
 from .too_long import UNKNOWN_LENGTHS as UNKNOWN_LENGTHS
 from .too_long import Lengths as Lengths
+from .vendor_limits import ANSWER as ANSWER
 from .vendor_limits import BYTES as BYTES
 from .vendor_limits import PICTURE_BYTES as PICTURE_BYTES
 from .vendor_limits import PICTURES as PICTURES

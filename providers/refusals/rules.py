@@ -13,6 +13,7 @@ import msgspec
 from providers.refusals.errors import SURPRISES, UNREADABLE, UpstreamError, kinds
 from providers.refusals.learnt import LEAST_ROOM, Fact, Kind
 from providers.refusals.too_long import is_too_long
+from providers.refusals.vendor_limits import longest_in
 
 _Q = r"['\"`]?"
 _FIELD = r"(?P<field>[A-Za-z_][\w.\[\]/-]{0,99})"
@@ -318,21 +319,6 @@ _OF_REQUESTS = re.compile(
     re.IGNORECASE,
 )
 
-# Of the longest answer, with it. It is said by OpenAI (enoch3712/ExtractThinker/issues/346), by Groq
-# (khoj-ai/khoj/issues/1236), by Anthropic (platform.claude.com/docs/en/api/messages), by DeepSeek
-# (deepseek-ai/DeepSeek-V3/issues/69), by Alibaba (musistudio/claude-code-router/issues/1327), by ByteDance
-# (yiliqi78/TOKENICODE/issues/3), by Bedrock (aws-samples/generative-ai-use-cases/issues/594), by Google, which says
-# what is too many (BerriAI/litellm/pull/10548), and by proxies (neavo/KeywordGacha/issues/111).
-_LONGEST_ANSWERS = re.compile(
-    r"max_tokens: \d{1,9} > (\d{3,9}), which is the maximum|supports at most (\d{3,9}) completion tokens"
-    r"|max_(?:completion_)?tokens[`'\"]? must be less than or equal to [`'\"]?(\d{3,9})"
-    r"|range of max_(?:completion_)?tokens (?:is|should be) \[\d{1,3}, ?(\d{3,9})\]"
-    r"|max_(?:completion_|output_)?tokens[`'\"]?\W.{0,80}\bexpected a value <= (\d{3,9})"
-    r"|max_(?:completion_)?tokens \(current value: \d{1,9}\) must be between \d{1,3} and (\d{3,9})"
-    r"|maximum tokens you requested exceeds the model limit of (\d{3,9})"
-    r"|maxOutputTokens value of \d{1,9} but the supported range is from 1 \(inclusive\) to (?P<below>\d{3,9}) \(excl",
-    re.IGNORECASE,
-)
 # Of the least: Azure, in chat (dotnet/extensions/issues/6945), and OpenRouter, which asks its vendors in Responses
 # (vectorize-io/hindsight/issues/58); read on 2026-11-29.
 _LEAST_ANSWERS = re.compile(
@@ -449,7 +435,7 @@ def read(refusal: UpstreamError) -> Reading:
         of_thinking=thinking is not None,
         of_thinking_here=thinking is not None and _CONDITION.match(text, thinking.end()) is not None,
         of_effort=_OF_EFFORT.search(text) is not None,
-        longest=_longest_in(text),
+        longest=longest_in(text),
         least=_least_in(text),
         room=room,
         holds=holds,
@@ -492,13 +478,6 @@ def _forced_in(text: str) -> str:
     if _OF_FORCED.search(text) is None:
         return ""
     return "enable_thinking" if _BY_A_FLAG.search(text) else "thinking"
-
-
-def _longest_in(text: str) -> int:
-    found = _LONGEST_ANSWERS.search(text)
-    if found is None:
-        return 0
-    return int(next(filter(None, found.groups()))) - (found["below"] is not None)
 
 
 def _least_in(text: str) -> int:
@@ -556,8 +535,12 @@ def held_of(refusal: UpstreamError, fields: Mapping[str, msgspec.Raw]) -> Fact |
 
 
 def room_of(refusal: UpstreamError, fields: Mapping[str, msgspec.Raw]) -> int:
-    """Return how many tokens of an answer fit beside the prompt of ``fields``, by its ``refusal``; 0: it is unknown."""
-    return room_beside(read(refusal), fields)
+    """Return how many tokens of an answer its ``refusal`` of ``fields`` leaves, beside the prompt or at most.
+
+    0: it is unknown.
+    """
+    reading = read(refusal)
+    return reading.longest or room_beside(reading, fields)
 
 
 def _named(text: str, param: str) -> Iterator[Refused]:

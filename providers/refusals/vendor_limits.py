@@ -1,7 +1,7 @@
-"""One vendor's limits on a request: how many tools, pictures, pages or bytes. Others take more: a table of their words.
+"""One vendor's limits on a request: how many tools, pictures, pages, bytes or tokens of an answer, by their words.
 
-Such a refusal is not the client's mistake: the other deployments and the fallbacks are asked. How long a prompt is in
-tokens is in ``too_long.py``.
+Others take more, so such a refusal is not the client's mistake: the other deployments and the fallbacks are asked. How
+long a prompt is in tokens is in ``too_long.py``.
 """
 
 import re
@@ -12,6 +12,7 @@ import msgspec
 from providers.refusals.too_long import is_too_long
 
 TOOLS, PICTURES, PICTURE_BYTES, BYTES = "tools", "pictures", "bytes of a picture", "bytes"
+ANSWER: Final = "tokens of an answer"
 OTHER: Final = "size"  # what is not counted here: pages, pixels, the length of a text
 
 
@@ -119,6 +120,21 @@ RULES: Final = (
         f"Alibaba: github.com/QwenLM/qwen-code/issues/1082, {_READ}",
     ),
 )
+# Of the longest answer. It is said by OpenAI (enoch3712/ExtractThinker/issues/346), by Groq
+# (khoj-ai/khoj/issues/1236), by Anthropic (platform.claude.com/docs/en/api/messages), by DeepSeek
+# (deepseek-ai/DeepSeek-V3/issues/69), by Alibaba (musistudio/claude-code-router/issues/1327), by ByteDance
+# (yiliqi78/TOKENICODE/issues/3), by Bedrock (aws-samples/generative-ai-use-cases/issues/594), by Google, which says
+# what is too many (BerriAI/litellm/pull/10548), and by proxies (neavo/KeywordGacha/issues/111).
+_LONGEST_ANSWERS: Final = re.compile(
+    r"max_tokens: \d{1,9} > (\d{3,9}), which is the maximum|supports at most (\d{3,9}) completion tokens"
+    r"|max_(?:completion_)?tokens[`'\"]? must be less than or equal to [`'\"]?(\d{3,9})"
+    r"|range of max_(?:completion_)?tokens (?:is|should be) \[\d{1,3}, ?(\d{3,9})\]"
+    r"|max_(?:completion_|output_)?tokens[`'\"]?\W.{0,80}\bexpected a value <= (\d{3,9})"
+    r"|max_(?:completion_)?tokens \(current value: \d{1,9}\) must be between \d{1,3} and (\d{3,9})"
+    r"|maximum tokens you requested exceeds the model limit of (\d{3,9})"
+    r"|maxOutputTokens value of \d{1,9} but the supported range is from 1 \(inclusive\) to (?P<below>\d{3,9}) \(excl",
+    re.IGNORECASE,
+)
 _PATTERNS: Final = tuple((rule.what, re.compile(rule.words, re.IGNORECASE | re.DOTALL)) for rule in RULES)
 _LONGEST: Final = 4096  # characters of a message that are searched
 _TOO_LARGE: Final = 413
@@ -127,9 +143,19 @@ _TOO_LARGE: Final = 413
 def limit_of(status: int | None, said: str) -> Limit | None:
     """Return the limit that a refusal in these words is about; None: it is about another thing."""
     text = said[:_LONGEST]
+    if tokens := longest_in(text.replace("\\", "")):
+        return Limit(ANSWER, tokens)
     for what, words in _PATTERNS:
         if (found := words.search(text)) is not None:
             groups = found.groupdict()
             most = groups.get("most") or groups.get("limit")
             return Limit(what, None if most is None else int(most.replace(",", "")))
     return Limit(BYTES) if status == _TOO_LARGE and not is_too_long(text) else None
+
+
+def longest_in(text: str) -> int:
+    """Return how many tokens an answer has at most, by a refusal in these words; 0: they do not say."""
+    found = _LONGEST_ANSWERS.search(text)
+    if found is None:
+        return 0
+    return int(next(filter(None, found.groups()))) - (found["below"] is not None)

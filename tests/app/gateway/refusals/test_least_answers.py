@@ -593,3 +593,76 @@ async def test_the_room_beside_a_prompt_that_was_not_counted_is_estimated(serve:
         first, second = (limit_of(each.body) for each in running["alpha"].received)
         assert first == 32_000
         assert second > 28_000
+
+
+# More than the model writes at most, whatever the prompt.
+
+TOO_MANY = "max_completion_tokens is too large: 64000. This model supports at most 16384 completion tokens"  # OpenAI
+GROQS = (  # which speaks of the context, and is about the answer alone: khoj-ai/khoj/issues/1236
+    "`max_tokens` must be less than or equal to `16384`, the maximum value for `max_tokens` is less than the"
+    " `context_window` for this model"
+)
+
+
+def at_most(tokens: int, said: str = TOO_MANY) -> Any:
+    said = said.replace("16384", str(tokens))
+    return lambda body: refused(said) if limit_of(body) > tokens else ANSWERS["chat"]
+
+
+@pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
+@pytest.mark.parametrize("said", [TOO_MANY, GROQS], ids=["OpenAI", "Groq"])
+@pytest.mark.parametrize("client", ["chat", "gemini", "responses"])
+async def test_as_many_are_asked_as_the_model_writes_and_one_refusal_teaches_it(
+    serve: Serve, client: str, said: str, stream: bool
+) -> None:
+    async with serve(alpha=None, config={"providers": {"alpha": speaking("chat")}}) as running:
+        running["alpha"].answers = at_most(16_384, said)
+        for _ in range(2):
+            status, headers, body = await asked(running, client, 64_000, stream=stream)
+            assert (status, headers.get("x-holeshot-lowered")) == (200, CLIENTS[client][2]), body
+        assert [limit_of(each.body) for each in running["alpha"].received] == [64_000, 16_384, 16_384]
+        status, headers, _ = await asked(running, client, 9_000, stream=stream)
+        assert (status, headers.get("x-holeshot-lowered")) == (200, None)
+
+
+@pytest.mark.parametrize("race", SEVERAL)
+@pytest.mark.parametrize("client", ["chat", "gemini", "responses"])
+async def test_who_writes_that_much_is_asked_first_and_of_those_that_do_not_the_one_that_writes_most(
+    serve: Serve, client: str, race: str
+) -> None:
+    async with serve(alpha=None, beta=None, config=servers(SEVERAL[race])) as running:
+        running.prefer("alpha", "beta")
+        running["alpha"].answers = at_most(16_384)
+        running["beta"].answers = lambda _: ANSWERS["chat"]
+        for _ in range(3):
+            status, headers, body = await asked(running, client, 64_000, stream=True)
+            assert (status, headers["x-holeshot-deployment"], headers.get("x-holeshot-lowered")) == (
+                200,
+                "beta/m",
+                None,
+            ), body
+        assert len(running["alpha"].received) == 1
+        running["beta"].answers = at_most(32_768)
+        status, headers, body = await asked(running, client, 64_000, stream=True)
+        assert (status, headers["x-holeshot-deployment"]) == (200, "beta/m"), body
+        assert headers["x-holeshot-lowered"] == CLIENTS[client][2]
+        assert limit_of(running["beta"].received[-1].body) == 32_768
+
+
+async def test_a_fallback_that_writes_that_much_is_asked_for_all_of_it(serve: Serve) -> None:
+    config = servers({"mode": "single"}, other={"deployments": ["gamma/m"]})
+    config["models"][MODEL] |= {"deployments": ["alpha/m"], "fallbacks": ["other"]}
+    async with serve(alpha=None, gamma=None, config=config) as running:
+        running["alpha"].answers = at_most(16_384)
+        running["gamma"].answers = lambda _: ANSWERS["chat"]
+        status, headers, _ = await asked(running, "chat", 64_000, stream=True)
+        assert (status, headers["x-holeshot-fallback"], headers.get("x-holeshot-lowered")) == (200, "other", None)
+
+
+async def test_a_shorter_answer_that_is_refused_too_is_told_in_the_vendors_words(serve: Serve) -> None:
+    async with serve(alpha=None, config={"providers": {"alpha": speaking("chat")}}) as running:
+        running["alpha"].answers = lambda _: refused(TOO_MANY)
+        status, _, body = await asked(running, "chat", 64_000, stream=True)
+        assert (status, b"supports at most 16384" in body) == (400, True)
+        assert b"context_length" not in body
+        assert len(running["alpha"].received) == 2
