@@ -29,6 +29,7 @@ from gateway.core.errors import (
     WrongKey,
 )
 from gateway.core.tasks import pause
+from gateway.fleet.fleet import Callers
 from gateway.fleet.tenants import KEY, TenantKeys
 from gateway.keys.keys import RETRY_S, Keys, key_in
 from gateway.keys.table import Known
@@ -334,12 +335,22 @@ class Admission:
         self.tokens = tokens
         self._table = keys.table
         self.sessions = Sessions(keys.table, keys.unix_clock)
+        self._callers: tuple[object, Callers] = (None, ())
         self.local = Client(limits=anonymous.by_name)  # any program on this machine, if no keys are required
 
     @property
     def teams(self) -> dict[str, str]:
         """The teams of all clients that have keys, by the client's name."""
         return {each.name: each.team for each in self._table.holders if each.name and each.team}
+
+    @property
+    def callers(self) -> Callers:
+        """The profiles of all clients that have one, with the models that they may use. Kept until a key changes."""
+        known = self._table.known
+        if self._callers[0] is not known:
+            found = {(each.profile, each.models) for each in self._table.holders if each.profile is not None}
+            self._callers = known, frozenset(found)
+        return self._callers[1]
 
     @property
     def zones(self) -> dict[str, str]:

@@ -20,7 +20,7 @@ from gateway.core.log import get_logger
 from gateway.core.prompt_classes import PromptClass
 from gateway.core.records import ProbeBook
 from gateway.core.tasks import BackgroundTasks
-from gateway.fleet.fleet import Fleet, OpenUpstream
+from gateway.fleet.fleet import Callers, Fleet, OpenUpstream
 from gateway.limits import Leases, Limits, OwnShare
 from gateway.racing import (
     Attempt,
@@ -168,11 +168,14 @@ class Engine:
             forms=OtherForms(self._rewording),
         )
 
-    def start(self) -> None:
-        """Import and fetch what providers need, and keep the standings up to date."""
+    def start(self, callers: Callable[[], Callers] = tuple) -> None:
+        """Import and fetch what providers need, and keep the standings up to date, and connections open.
+
+        ``callers``: the clients that are known now.
+        """
         self.fleets.warm_up(self.fleet)
         self.tasks.start(self._keep_fresh())
-        self.tasks.start(self.fleets.stay_connected(lambda: self.fleet))
+        self.tasks.start(self.fleets.stay_connected(lambda: self.fleet, callers))
 
     def build(self, settings: Settings) -> Fleet:
         """Return the fleet of another configuration, for ``replace``.

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from gateway.api.sessions import secret_of
 from gateway.core.log import get_logger
 from gateway.core.tasks import BackgroundTasks
-from gateway.fleet.fleet import Fleet, OpenUpstream
+from gateway.fleet.fleet import Callers, Fleet, OpenUpstream
 from gateway.settings import ConfigurationError, Datasheets, Problem, ProviderSettings, Settings
 from providers import (
     FORGOTTEN,
@@ -260,10 +260,10 @@ class Fleets:
         for upstream in {each.upstream for each in deployments if each.upstream.needs_warming}:
             self._tasks.start(upstream.warm_up())
 
-    async def stay_connected(self, fleet: Callable[[], Fleet]) -> None:
+    async def stay_connected(self, fleet: Callable[[], Fleet], callers: Callable[[], Callers]) -> None:
         """Have a connection open to each deployment that wants it (``race.keep_connected``), until cancelled."""
         while True:
-            for upstream in fleet().to_keep_connected():
+            for upstream in fleet().to_keep_connected(callers()):
                 connect(upstream)
             await asyncio.sleep(CONNECTED_S)
 

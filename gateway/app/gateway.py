@@ -335,7 +335,7 @@ class Gateway:
         if self.live_sharing is not None:
             await self.live_sharing.start()
         self.tracing.start()
-        self.engine.start()
+        self.engine.start(lambda: self.context.admission.callers)
         self.probes.start()
         self._tasks.start(self._history.load_pauses(self.context.services.pauses))
         self.operations.alerts.start()

@@ -31,6 +31,7 @@ from gateway.settings import (
     Timeouts,
     apis_at,
     bills_on,
+    is_covered,
     is_pattern,
     keeps_requests,
     kind_of,
@@ -64,6 +65,9 @@ from providers import (
     traits_of,
 )
 from providers.dialects import DIALECTS, PIVOT, Dialect, Seal
+
+# The profiles of clients, and the models that each may use; None: all.
+Callers = Collection[tuple[Profile | None, frozenset[str] | None]]
 
 # A comma list of models as one model: all their deployments, with the strictest of their limits.
 
@@ -458,11 +462,12 @@ class Fleet:
         vendors = filter(None, map(self._resolver.vendor, settings.providers))
         self.has_free = any(each.is_free for each in configured) or any(each.quirks.free for each in vendors)
 
-    def to_keep_connected(self) -> Collection[Upstream]:
+    def to_keep_connected(self, callers: Callers = ()) -> Collection[Upstream]:
         """Return the upstreams to which a connection is to be open, for the calls of models or of clients."""
-        profiles = {each.profile for each in self._settings.clients.values()}
-        as_asked = (model.under(profile) for model in self.models.values() for profile in {None, *profiles})
-        wanted = (model for model in as_asked if model.race.keep_connected)
+        wanted = [model for model in self.models.values() if model.race.keep_connected]
+        for profile, models in callers:
+            may_ask = (model for name, model in self.models.items() if models is None or is_covered(name, models))
+            wanted += [model for model in may_ask if model.under(profile).race.keep_connected]
         return {each.upstream for model in wanted for each in model.deployments.values()}
 
     def find(self, name: str, *, adhoc: bool) -> Model:

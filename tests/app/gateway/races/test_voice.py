@@ -1,12 +1,14 @@
 """The first clause that can be spoken wins, over real sockets."""
 
 import asyncio
+from collections.abc import Collection
 from typing import Any
 
 import pytest
 
 from providers.simulator.script import Delta, Done, Drop, Finish, Gate, Hang, Raw, answer
-from tests.app.gateway.races.test_objectives import KEY, client
+from tests.app.gateway.key_desk import Desk, in_database, sha256
+from tests.app.gateway.races.test_objectives import KEY
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve
 
 VOICE: dict[str, Any] = {"models": {MODEL: {"race": {"mode": "race", "win_on": "sentence"}}}}
@@ -162,6 +164,22 @@ async def test_a_connection_is_open_before_the_first_call(serve: Serve) -> None:
 
 
 async def test_where_a_client_listens_all_that_it_may_ask_stay_connected(serve: Serve) -> None:
-    async with serve(alpha=None, beta=None, config=client(profile="voice"), key=KEY) as running:
-        fleet = running.gateway.context.fleet
-        assert set(fleet.to_keep_connected()) == {each.upstream for each in fleet.models[MODEL].deployments.values()}
+    """Of the file, and of the database while the gateway runs, until its key is revoked."""
+    config = in_database(team={"key_sha256": sha256(KEY), "profile": "voice", "models": [MODEL]})
+    config["models"] = {MODEL: {"deployments": ["alpha/m"]}, "other": {"deployments": ["beta/m"]}}
+    async with serve(alpha=None, beta=None, config=config) as running:
+        desk, context = Desk(running), running.gateway.context
+        alpha, beta = (context.fleet.models[name].deployments for name in (MODEL, "other"))
+
+        def connected() -> set[Any]:
+            return {each.provider for each in (*alpha.values(), *beta.values()) if each.upstream in kept()}
+
+        def kept() -> Collection[Any]:
+            return context.fleet.to_keep_connected(context.admission.callers)
+
+        assert connected() == {"alpha"}
+        await desk.create("speaks", profile="voice", models=["other"])
+        assert connected() == {"alpha", "beta"}
+        await desk.create("reads", profile="chat")
+        assert (await desk.ask("DELETE", "/speaks")).status == 200
+        assert connected() == {"alpha"}
