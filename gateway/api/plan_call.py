@@ -131,7 +131,8 @@ async def plan_call(
         fitting = await _fitting(context, resolved, client_context, fleet, index, vectors)
         is_alone = len(fitting.deployments) == 1 < len(found.deployments) and relayed is None
         model = _not_against_itself(resolved.model) if is_alone else resolved.model
-        known = Decided.of(model, shape_of(resolved.parsed), fitting, race_asked)
+        given = found.under(client.profile).race
+        known = Decided.of(model, shape_of(resolved.parsed), fitting, race_asked, given)
         if shape is not None:
             keep(fleet, client, shape, known, fitting)
     model, sent = known.model, parsed if resolved is None else resolved.parsed

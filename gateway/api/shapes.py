@@ -127,8 +127,13 @@ class Decided(msgspec.Struct, frozen=True):
     terms: Terms  # of all requests of this shape: each adds its own
 
     @classmethod
-    def of(cls, model: Model, shape: Shape, fitting: Fitting, race_asked: RaceSettings) -> "Decided":
-        """Return what is decided of requests of a ``shape`` which these deployments can answer."""
+    def of(
+        cls, model: Model, shape: Shape, fitting: Fitting, race_asked: RaceSettings, given: RaceSettings
+    ) -> "Decided":
+        """Return what is decided of requests of a ``shape`` which these deployments can answer.
+
+        ``given``: the settings of the operator for its client.
+        """
         how = decide(model, shape)
         terms = Terms(
             how.objective,
@@ -147,6 +152,7 @@ class Decided(msgspec.Struct, frozen=True):
             learnt_as=None if model.tenant is None else model.learnt_as,
             ttft_s=model.ttft_s,
             spoken=how.win_on is WinOn.SENTENCE,
+            speaks_unasked=given.win_on is not WinOn.SENTENCE,
         )
         return cls(model, tuple(map(_name, fitting.deployments)), how, terms)
 

@@ -73,6 +73,7 @@ class Terms(msgspec.Struct, frozen=True):
     learnt_as: Mapping[str, str] | None = None  # by deployment: the name of what the client's own key shows of it
     ttft_s: Mapping[str, float] = {}  # by deployment: the time-out of its first token, before which a rescue must come
     spoken: bool = False  # the first clause counts, and somebody listens
+    speaks_unasked: bool = False  # as the request says, not the operator: who is asked sooner for it is extra
     demands: Demands = NO_DEMANDS
 
 

@@ -403,7 +403,10 @@ class Draft:
         A call in such trouble needs another attempt anyway, so rescues are not extra; if no other is left, the
         ``reserve`` is better than waiting.
         """
-        rescue_s = self._rescue_s()
+        rescue_s, soon_s = self._rescue_s(), self._soon_s()
+        is_extra = self._terms.speaks_unasked and not self._is_spent
+        if soon_s is not None and not self._terms.speaks_unasked:
+            rescue_s, is_extra = min(rescue_s, soon_s), False
         spares = self._spare[:_RESCUES]
         if len(spares) < _RESCUES and reserve:
             more = [each for each in reserve if each is not self._primary]
@@ -413,6 +416,9 @@ class Draft:
         if not spares and self._terms.spoken and len(self.launches) > 1 and self._primary.tier < Tier.FULL:
             # All run, and are late: another draw of each is sooner than any of them.
             spares = [self._primary, *[each for each in self._others if each not in self._spare]][:_RESCUES]
+        if is_extra and soon_s is not None and soon_s < rescue_s and spares:
+            first, *spares = spares
+            self._launch(first, soon_s, Role.HEDGE, Why.RESCUE)
         for number, spare in enumerate(spares or (self._lineup.tripped and self._last_resort()), start=1):
             self._launch(spare, number * rescue_s, Role.FAILOVER, Why.RESCUE)
         return rescue_s
@@ -426,14 +432,20 @@ class Draft:
         hangs_s = self._primary.estimate.hangs_s
         if self._why is Why.TRIAL:
             hangs_s = min(TRIAL_HEDGED_S, hangs_s)
-        if self._terms.spoken and len(self.launches) > 1:
-            # The others run beside it: that all are so late is rare, and a caller hears the silence.
-            usual_s = RESCUE_SPOKEN_FACTOR * self._primary.estimate.quantile_s(RESCUE_SPOKEN_QUANTILE)
-            hangs_s = min(hangs_s, max(RESCUE_MIN_S, usual_s) + max(map(_delay, self.launches)))
         # Else a model that thinks as long as its time-out would end before another is asked beside it.
         if (in_time_s := RESCUE_IN_TIME * self._terms.ttft_s.get(self._primary.deployment, inf)) < hangs_s:
             return min(hangs_s, max(RESCUE_MIN_S, in_time_s))
         return hangs_s
+
+    def _soon_s(self) -> float | None:
+        """Return when a listener's call that has several attempts needs one more, in seconds; None for other calls.
+
+        The others run beside the primary: that all are so late is rare, and a caller hears the silence.
+        """
+        if not self._terms.spoken or len(self.launches) == 1:
+            return None
+        usual_s = RESCUE_SPOKEN_FACTOR * self._primary.estimate.quantile_s(RESCUE_SPOKEN_QUANTILE)
+        return max(RESCUE_MIN_S, usual_s) + max(map(_delay, self.launches))
 
     def audit(self, share: float) -> None:
         """Draw whether attempts that start at once are watched to their first token if they lose.

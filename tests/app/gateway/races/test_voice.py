@@ -96,6 +96,34 @@ async def test_the_profile_in_a_file_is_all_of_it_and_a_request_gets_what_costs_
         assert {(row["win_on"], row["profile"]) for row in rows} == {("sentence", "voice")}
 
 
+@pytest.mark.parametrize(("model", "role"), [("given", "failover"), ("asked", "hedge")])
+async def test_who_is_asked_once_more_as_all_are_late_is_extra_if_the_request_alone_says_voice(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch, model: str, role: str
+) -> None:
+    for name in ("RESCUE_MIN_S", "RESCUE_SPOKEN_FACTOR"):
+        monkeypatch.setattr(f"gateway.steering.planner.{name}", 0.02)
+    deployments = ["alpha/m", "beta/m"]
+    config = {
+        "models": {
+            "given": {"deployments": deployments, "race": {"profile": "voice"}},
+            "asked": {"deployments": deployments},
+        }
+    }
+    asked = 0
+
+    def again(_: Any) -> Any:
+        nonlocal asked
+        asked += 1
+        return [Hang()] if asked <= 2 else answer("It is noon. Anything else?")
+
+    async with serve(alpha=None, beta=None, config=config) as running:
+        running["alpha"].answers = running["beta"].answers = again
+        async with running.chat(stream=True, model=model, race="voice") as response:
+            assert "noon" in (await response.read()).decode()
+        rows = await running.rows("select role from attempts where outcome = 'won'")
+        assert [row["role"] for row in rows] == [role]
+
+
 async def test_what_is_not_spoken_is_raced_by_the_profile_as_before(serve: Serve) -> None:
     script = [Delta('{"a":'), Delta(" 1}"), Finish(), Done()]
     config = {"models": {MODEL: {"race": {"profile": "voice"}}}}

@@ -61,6 +61,7 @@ def planned(
     ttft_s: Mapping[str, float] = MappingProxyType({}),
     demands: Demands = NO_DEMANDS,
     spoken: bool = False,
+    unasked: bool = False,
     **race: float,
 ) -> Plan:
     """Plan a call; by default no draw explores, and none races but when the budget makes it certain.
@@ -68,7 +69,7 @@ def planned(
     The deployments always take the same time, so a race saves nothing; by default that is no reason against it.
     """
     settings = RaceSettings.model_validate({"mode": mode, "budget": budget, "worth_ms": 0, **race})
-    terms = Terms(objective, prompt_tokens, ttft_s=ttft_s, spoken=spoken, demands=demands)
+    terms = Terms(objective, prompt_tokens, ttft_s=ttft_s, spoken=spoken, speaks_unasked=unasked, demands=demands)
     return plan(line_up(candidates), settings, terms, Means(tokens), random=Draws(*draws), now_s=0.0)
 
 
@@ -401,3 +402,12 @@ def test_where_somebody_listens_two_that_are_both_late_are_joined_soon_by_anothe
     # Alone it is asked again by nobody, and another as late as ever: its own lateness is not rare.
     alone = rescues(B, C, spoken=True, mode=Mode.SINGLE)
     assert alone == rescues(B, C, spoken=False, mode=Mode.SINGLE) != []
+    # What a request asks for by itself the budget pays: refused, or without one, it comes when the call hangs.
+    own = planned(B, C, D, mode=Mode.RACE, spoken=True, unasked=True)
+    assert [(each.deployment, each.delay_s, each.role) for each in own.launches[2:]] == [
+        ("d", pytest.approx(soon_s), Role.HEDGE)
+    ]
+    assert own.rescue_s == B.estimate.hangs_s > soon_s
+    spent = planned(B, C, D, mode=Mode.RACE, spoken=True, unasked=True, budget=0.0)
+    assert [each.role for each in spent.launches] == [Role.PRIMARY, *[Role.FAILOVER] * 2]
+    assert spent.rescue_s == B.estimate.hangs_s
