@@ -20,6 +20,7 @@ from gateway.steering.constants import (
     HEADROOM_LOW,
     HEADROOM_WEIGHT_MIN,
     HEDGE_SHARE,
+    LATE_SHARE,
     LINEUPS_KEPT,
     LINEUPS_WARM_S,
     LINEUPS_WARMED,
@@ -115,7 +116,7 @@ def candidates(
     first_token: mean TTFT / (1 - error rate) x crowding + scarcity price + stalls; completion: + answer tokens /
     (tok/s) instead of stalls; reading: + the reader's waits for later tokens (``_after_s``). Under ``cost`` those
     expected to keep ``ttft_ms`` and ``min_tok_s`` are ranked by cost, then by time to first token. With a deadline or
-    under ``cost`` the others are ranked by how late they should be: a goal that none meets must do no harm.
+    under ``cost`` the others are ranked by how much they should miss them: a goal that none meets must do no harm.
     """
     objective = terms.objective
     answer_tokens = expected_tokens(standings, terms)
@@ -128,6 +129,11 @@ def candidates(
     alike = weights is _NONE and canaries is _NONE
     more = (RACED_WHOLE_SHARE - WHOLE_SHARE) * weighed_share(race, terms)
     made = []
+    least = 0.0
+    if race.ttft_ms is not None:
+        all_of = (estimates.get(name, unseen) for name in conditions)
+        missed = [each.later_than(race.ttft_ms / 1000) for each in all_of if _is_late(each, race)]
+        least = min(missed, default=0.0)
     for name, condition in conditions.items():
         estimate = estimates.get(name, unseen)
         decode_s = answer_tokens / estimate.decode_tps
@@ -138,7 +144,10 @@ def candidates(
         tier = _tier(name, estimate, condition, race, terms) if choosy else Tier.FREE
         usd = rank_usd = costs.get(name, 0.0)
         if timed and tier is Tier.MISSES:
-            rank_usd, score_s = 0.0, _late_s(estimate, race, answer_tokens) * condition.crowding + condition.price_s
+            rank_usd, score_s = (
+                0.0,
+                _late_s(estimate, race, answer_tokens, least) * condition.crowding + condition.price_s,
+            )
         weight, canary = (1.0, 0.0) if alike else (weights.get(name, 1.0), canaries.get(name, 0.0))
         found = Candidate(name, estimate, condition, score_s, tier, rank_usd, weight, canary, usd, after_s, raced_s)
         made.append(found)
@@ -181,18 +190,30 @@ def _tier(name: str, estimate: Estimate, condition: Condition, race: RaceSetting
         return Tier.FLAWED
     if race.min_tok_s is not None and estimate.slower_than(race.min_tok_s):
         return Tier.MISSES
-    # A deployment with few samples looks like the others: even if those miss the goal, it must be tried.
-    if race.ttft_ms is not None and estimate.events >= COLD_EVENTS:
-        late = estimate.quantile_s(MEETS_QUANTILE) > race.ttft_ms / 1000
-        return Tier.MISSES if late else Tier.FREE
-    return Tier.FREE
+    return Tier.MISSES if _is_late(estimate, race) else Tier.FREE
 
 
-def _late_s(estimate: Estimate, race: RaceSettings, answer_tokens: float) -> float:
-    """Return by how much the answer should miss ``ttft_ms`` and ``min_tok_s``, in seconds; never 0."""
+def _is_late(estimate: Estimate, race: RaceSettings) -> bool:
+    """Whether a deployment is too often later than the deadline.
+
+    One with few samples looks like the others: even if those miss the goal, it must be tried.
+    """
+    if race.ttft_ms is None or estimate.events < COLD_EVENTS:
+        return False
+    return estimate.quantile_s(MEETS_QUANTILE) > race.ttft_ms / 1000
+
+
+def _late_s(estimate: Estimate, race: RaceSettings, answer_tokens: float, least: float) -> float:
+    """Return by how much the answer should miss ``ttft_ms`` and ``min_tok_s``, in seconds; never 0.
+
+    A first token that is late has missed the deadline, by however much. So it counts as the deadline itself, where it
+    would not be late at the best, which is late in the share ``least`` of calls, and its lateness counts in part: else
+    one that is always a little late would come before one that is in time in most calls.
+    """
     late_s = _LEAST_LATE_S
     if race.ttft_ms is not None:
-        late_s += estimate.late_s(race.ttft_ms / 1000)
+        goal_s = race.ttft_ms / 1000
+        late_s += goal_s * max(0.0, estimate.later_than(goal_s) - least) + LATE_SHARE * estimate.late_s(goal_s)
     if race.min_tok_s is not None:
         late_s += max(0.0, answer_tokens / estimate.decode_tps - answer_tokens / race.min_tok_s)
     return late_s

@@ -83,6 +83,7 @@ EXPLORE_NEW_SHARE = 0.25
 EXPLORE_HARM_S = 0.02
 EXPLORE_SHARE = 0.02  # tuned: of calls try, in a spare slot, the deployment not asked for longest
 MEETS_QUANTILE = 0.9  # judgement: nine of ten first tokens must come within ttft_ms; the hedge is for the tenth
+LATE_SHARE = 0.25  # world bimodal, tight: of the seconds beyond a deadline, beside the share of calls that miss it
 # judgement: below this share of a rate limit the draw weight falls in proportion
 HEADROOM_LOW = 0.2
 HEADROOM_WEIGHT_MIN = 0.02  # bound: not 0: the figure may be outdated

@@ -100,8 +100,8 @@ async def test_the_profile_in_a_file_is_all_of_it_and_a_request_gets_what_costs_
 async def test_who_is_asked_once_more_as_all_are_late_is_extra_if_the_request_alone_says_voice(
     serve: Serve, monkeypatch: pytest.MonkeyPatch, model: str, role: str
 ) -> None:
-    for name in ("RESCUE_MIN_S", "RESCUE_SPOKEN_FACTOR"):
-        monkeypatch.setattr(f"gateway.steering.planner.{name}", 0.02)
+    monkeypatch.setattr("gateway.steering.planner.RESCUE_MIN_S", 0.02)
+    monkeypatch.setattr("gateway.steering.planner.RESCUE_SPOKEN_FACTOR", 0.02)
     deployments = ["alpha/m", "beta/m"]
     config = {
         "models": {
