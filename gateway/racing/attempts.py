@@ -140,6 +140,11 @@ class Attempts:
         """The attempts that may answer, or do."""
         return [attempt for attempt in self.all if attempt.state in ACTIVE]
 
+    def spoke_at(self) -> float | None:
+        """Return when the attempt that has begun to speak last did so; None if none that runs has."""
+        begun = (attempt.measurement.answer_at for attempt in self.active)
+        return max((at for at in begun if at is not None), default=None)
+
     @property
     def asked(self) -> set[str]:
         """The deployments that had an attempt."""

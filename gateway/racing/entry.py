@@ -122,6 +122,7 @@ class Entry:
             lines=services.seats.lines,
             on_slot_refused=on_slot_refused,
             sent=race.open_call.sent,
+            spoke_at=self.attempts.spoke_at,
             loop=self.loop,
         )
         self._seat_wait: SeatWait | None = None

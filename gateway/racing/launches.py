@@ -16,7 +16,7 @@ from gateway.racing.attempts import Attempts
 from gateway.racing.call import OpenCall
 from gateway.racing.seats import Line
 from gateway.racing.timeouts import Timer, Timers
-from gateway.steering import STRATEGIES, Launch, Plan
+from gateway.steering import STRATEGIES, Launch, Plan, Speaking
 from providers import OfCall
 
 if TYPE_CHECKING:
@@ -49,8 +49,11 @@ class LaunchSchedule:
         lines: Mapping[str, Line],
         on_slot_refused: Callable[[Launch], None],
         sent: OfCall,
+        spoke_at: Callable[[], float | None] = lambda: None,
     ) -> None:
+        """``spoke_at`` returns when the attempt that began last has begun to speak; None if none has."""
         self._plan = plan
+        self._spoke_at: Callable[[], float | None] | None = spoke_at
         self._sent = sent
         self._clock = clock
         self._may_launch = may_launch
@@ -106,7 +109,7 @@ class LaunchSchedule:
 
     def forget(self) -> None:
         """Release the callbacks: the race is over."""
-        self._launch = self._on_no_slot = None
+        self._launch = self._on_no_slot = self._spoke_at = None
 
     def add(self, deployment: str) -> None:
         """Add ``deployment`` as the last candidate."""
@@ -288,12 +291,25 @@ class LaunchSchedule:
         self.pending = [pending for pending in self.pending if pending[1] is not launch]
         if self._launch is None or self._on_no_slot is None or self._sent.left <= 0:
             return
+        if launch.speaking is not None and self._waits(launch, launch.speaking):
+            return
         if self._allowed(launch):
             self._launch(launch)
         elif launch.role not in EXTRA_ROLES and not self._has_room(launch.deployment):
             self._on_no_slot()
         if launch.role is Role.FAILOVER and not self.pending:
             self.schedule_rescues()
+
+    def _waits(self, launch: Launch, speaking: Speaking) -> bool:
+        """Start the timer of a launch once more if an attempt has begun to speak; return whether it was started."""
+        spoke_at = None if self._spoke_at is None else self._spoke_at()
+        if spoke_at is None:
+            return False
+        delay_s = max(speaking.at_s, spoke_at - self._began + speaking.after_s)
+        if delay_s <= self._clock() - self._began:
+            return False
+        self._start_timer(msgspec.structs.replace(launch, delay_s=delay_s, speaking=None))
+        return True
 
 
 # Waits for a seat where those who may still be asked are full.

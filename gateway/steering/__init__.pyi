@@ -37,6 +37,7 @@ from .outages import Strikes as Strikes
 from .plans import Explanation as Explanation
 from .plans import Launch as Launch
 from .plans import Plan as Plan
+from .plans import Speaking as Speaking
 from .plans import Start as Start
 from .redis_board import STRIKES_KEY as STRIKES_KEY
 from .redis_board import RedisBoard as RedisBoard

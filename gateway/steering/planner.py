@@ -28,12 +28,15 @@ from gateway.steering.constants import (
     RESCUE_MIN_S,
     RESCUE_SPOKEN_FACTOR,
     RESCUE_SPOKEN_QUANTILE,
+    SPOKEN_CLAUSE_TOKENS,
+    SPOKEN_HEDGED_PART,
+    SPOKEN_LEAD_TOKENS,
     TRIAL_HEDGED_S,
     WORTH_HELD,
 )
 from gateway.steering.demands import NO_DEMANDS, Demands
 from gateway.steering.health import HealthState, probe_limit_s
-from gateway.steering.plans import Launch, Offer, Plan, Why
+from gateway.steering.plans import Launch, Offer, Plan, Speaking, Why
 from gateway.steering.strategies import STRATEGIES, Start
 from gateway.steering.worth import best, floor_s, may_race, offers, worth_s
 
@@ -158,6 +161,8 @@ class Draft:
             number = max(means.configured, len(lineup.candidates)) - len(lineup.canaries)
             self.add_late_and_raced(alone=not self._others and number <= 1)
         rescue_s = self.add_rescues(lineup.reserve) if demands.rescued else None
+        if self._terms.spoken and len(self.launches) > 1:
+            self.heed_speakers()
         self.audit(race.audit_share)
         return rescue_s
 
@@ -440,12 +445,27 @@ class Draft:
     def _soon_s(self) -> float | None:
         """Return when a listener's call that has several attempts needs one more, in seconds; None for other calls.
 
-        The others run beside the primary: that all are so late is rare, and a caller hears the silence.
+        The others run beside the primary: that all are so late is rare, and a caller hears the silence. Beside a hedge
+        it is rarer: that started as the primary was late.
         """
         if not self._terms.spoken or len(self.launches) == 1:
             return None
-        usual_s = RESCUE_SPOKEN_FACTOR * self._primary.estimate.quantile_s(RESCUE_SPOKEN_QUANTILE)
-        return max(RESCUE_MIN_S, usual_s) + max(map(_delay, self.launches))
+        hedged_s: float = max(map(_delay, self.launches))
+        usual_s = self._primary.estimate.quantile_s(RESCUE_SPOKEN_QUANTILE)
+        return max(RESCUE_MIN_S, usual_s if hedged_s else RESCUE_SPOKEN_FACTOR * usual_s) + hedged_s
+
+    def heed_speakers(self) -> None:
+        """Have what starts late start sooner while the others are silent, and later where one has begun to speak.
+
+        A clause is missing long after its first word is. And an attempt that has begun seldom needs another beside it.
+        """
+        token_s = 1.0 / self._primary.estimate.decode_tps
+        lead_s, after_s = SPOKEN_LEAD_TOKENS * token_s, SPOKEN_CLAUSE_TOKENS * token_s
+        for number, each in enumerate(self.launches):
+            if each.why in _WHEN_LATE and (delay_s := each.delay_s) > 0:
+                self.launches[number] = msgspec.structs.replace(
+                    each, delay_s=delay_s - min(lead_s, delay_s / 2), speaking=Speaking(delay_s, after_s)
+                )
 
     def audit(self, share: float) -> None:
         """Draw whether attempts that start at once are watched to their first token if they lose.
@@ -487,7 +507,8 @@ class Draft:
     def late(self) -> Start:
         """Return the start of a hedge that the budget pays for: of an answer that is read not in more than a tenth."""
         if self._terms.spoken and self.race.mode is Mode.HEDGE:
-            return self._late_s(min(1.0, self.race.budget)), Why.LATE
+            # Of some of these calls somebody speaks by then, which takes no hedge.
+            return self._late_s(min(1.0, SPOKEN_HEDGED_PART * self.race.budget)), Why.LATE
         return self._late_s((1.0 - hedge_quantile(self.race.budget)) * self._terms.hedged_part), Why.LATE
 
     def _late_s(self, share: float) -> float:
@@ -520,6 +541,7 @@ NOT_WORTH_IT = "no extra attempt: none should save time that is worth more than 
 NOT_HEDGED = "no hedge: any other, if it were first, would give the answer too late"
 _RACED = frozenset({Why.WIDTH, Why.BUDGET})
 _WORTH_LESS = frozenset({Why.SLOWER, Why.WORTH})
+_WHEN_LATE = frozenset({Why.LATE, Why.RESCUE, *_WORTH_LESS})  # by the primary's quantiles, not by the operator's word
 _TRIALS = frozenset({Why.PROBE, Why.FLAWED})  # of deployments that should not be as good
 
 

@@ -121,6 +121,13 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     fallback: str | None = None  # the model that is asked then, where the call may fall back
 
 
+class Speaking(msgspec.Struct, frozen=True):
+    """When a launch is due where an attempt has begun to speak: mostly its first clause is there soon."""
+
+    at_s: float  # after the call began, at the soonest
+    after_s: float  # likewise, after the attempt that began last
+
+
 class Launch(msgspec.Struct, frozen=True):
     """An attempt that starts ``delay_s`` after the call began, unless the call is over by then."""
 
@@ -131,6 +138,7 @@ class Launch(msgspec.Struct, frozen=True):
     why: Why | None = None  # the rule behind it
     watch_s: float | None = None  # how long an audited loser is watched, since its launch; None: the default
     weight: float = 1.0  # first tokens that its own counts as, if its deployment is as usual again
+    speaking: Speaking | None = None  # None: whether anybody speaks matters not
 
     @classmethod
     def to_compare(cls, deployment: str) -> "Launch":

@@ -2,8 +2,15 @@
 
 from random import Random
 
-from gateway.core.attempts import WinOn
+import msgspec
+import pytest
+
+from gateway.core.attempts import Role, WinOn
+from gateway.steering import Speaking
 from tests.unit.racing.inside.spoken_clauses import FIRST_S, Figures, Text, ask, drawn, text
+from tests.unit.racing.test_race import answers, hangs
+from tests.unit.racing.track import Timetable, Track
+from tests.unit.racing.virtual_time import run
 
 
 def test_a_text_can_be_spoken_once_its_first_clause_has_ended() -> None:
@@ -25,3 +32,26 @@ def test_nobody_who_falls_silent_wins_unless_a_clause_was_there_before() -> None
     assert all(one <= other + 1e-6 for one, other in zip(by_sentence.spoken_s, by_token.spoken_s, strict=True))
     assert by_sentence.heard >= 40
     assert by_sentence.early == 0
+
+
+@pytest.mark.parametrize(
+    ("primary", "asked_s"),
+    [
+        (hangs("first"), 0.8),  # silent: at once
+        (answers("first", 0.7, "It ", "is. ", "Yes?"), None),  # has begun, and has its clause within the time of one
+        (answers("first", 0.3, "It ", "is. ", gap=9.0), 1.0),  # began, and dribbles: when others have theirs
+        (answers("first", 0.75, "It ", "is. ", gap=9.0), 1.15),  # has just begun: after the time of a clause
+        (answers("first", 0.9, "It ", "is. ", gap=9.0), 0.8),  # began too late
+    ],
+)
+def test_a_hedge_waits_for_who_has_begun_to_speak_and_no_longer_for_who_is_silent(
+    primary: Timetable, asked_s: float | None
+) -> None:
+    launches = [("first", 0.0, Role.PRIMARY), ("second", 0.8, Role.HEDGE)]
+    track = Track(primary, answers("second", 0.1, "So it is. ", "Yes."), launches=launches, win_on=WinOn.SENTENCE)
+    own, hedge = track.plan.launches
+    hedge = msgspec.structs.replace(hedge, speaking=Speaking(at_s=1.0, after_s=0.4))
+    track.plan = msgspec.structs.replace(track.plan, launches=(own, hedge))
+    record = run(track.run())
+    offsets = [each.launch_offset_ms for each in record.attempts if each.deployment == "second"]
+    assert offsets == ([] if asked_s is None else [pytest.approx(1000 * asked_s)])

@@ -389,15 +389,23 @@ def test_where_somebody_listens_two_that_are_both_late_are_joined_soon_by_anothe
         made = planned(*candidates, mode=mode, spoken=spoken)
         return [(each.deployment, each.delay_s) for each in made.launches if each.role is Role.FAILOVER]
 
-    soon_s = 1.25 * B.estimate.quantile_s(0.75)
-    assert rescues(B, C, spoken=True) == [("b", pytest.approx(soon_s)), ("c", pytest.approx(2 * soon_s))]
-    assert rescues(B, C, D, spoken=True) == [("d", pytest.approx(soon_s))]
+    # Each is due sooner by a few of its tokens, and as said where somebody has begun to speak.
+    token_s = 1 / B.estimate.decode_tps
+    sooner_s, soon_s = 8 * token_s, 1.25 * B.estimate.quantile_s(0.75)
+    assert rescues(B, C, spoken=True) == [
+        ("b", pytest.approx(soon_s - sooner_s)),
+        ("c", pytest.approx(2 * soon_s - sooner_s)),
+    ]
+    assert rescues(B, C, D, spoken=True) == [("d", pytest.approx(soon_s - sooner_s))]
     assert rescues(B, C, spoken=False) == []
+    last = planned(B, C, D, mode=Mode.RACE, spoken=True).launches[-1]
+    assert last.speaking is not None
+    assert (last.speaking.at_s, last.speaking.after_s) == pytest.approx((soon_s, 15 * token_s))
     # Beside a hedge it waits for that, which comes as late as the budget pays for in each call.
     hedged = planned(B, C, mode=Mode.HEDGE, budget=0.3, spoken=True)
-    hedge_s = B.estimate.quantile_s(0.7)
-    assert [each.delay_s for each in hedged.launches[1:3]] == [
-        pytest.approx(hedge_s), pytest.approx(min(B.estimate.hangs_s, soon_s + hedge_s))
+    hedge_s = B.estimate.quantile_s(1 - 0.3 * 1.2)
+    assert [each.delay_s + sooner_s for each in hedged.launches[1:3]] == [
+        pytest.approx(hedge_s), pytest.approx(min(B.estimate.hangs_s, soon_s / 1.25 + hedge_s))
     ]  # fmt: skip
     # Alone it is asked again by nobody, and another as late as ever: its own lateness is not rare.
     alone = rescues(B, C, spoken=True, mode=Mode.SINGLE)
@@ -405,7 +413,7 @@ def test_where_somebody_listens_two_that_are_both_late_are_joined_soon_by_anothe
     # What a request asks for by itself the budget pays: refused, or without one, it comes when the call hangs.
     own = planned(B, C, D, mode=Mode.RACE, spoken=True, unasked=True)
     assert [(each.deployment, each.delay_s, each.role) for each in own.launches[2:]] == [
-        ("d", pytest.approx(soon_s), Role.HEDGE)
+        ("d", pytest.approx(soon_s - sooner_s), Role.HEDGE)
     ]
     assert own.rescue_s == B.estimate.hangs_s > soon_s
     spent = planned(B, C, D, mode=Mode.RACE, spoken=True, unasked=True, budget=0.0)
