@@ -23,6 +23,9 @@ TIMEOUT_S: Final = 10.0  # of one request
 LARGEST: Final = 1024 * 1024
 _SLOWER_S = 5.0  # RFC 8628, 3.5: what ``slow_down`` adds
 _INTERVAL_S = 5.0  # RFC 8628, 3.2: where none is said
+_LEAST_S = 1.0  # between two questions, where the provider says that there need be no pause
+_BUSY = 429  # and what is above 499: the provider cannot answer now, which says nothing of the sign-in
+_FAILED = 500
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
@@ -132,6 +135,10 @@ def wait(
         try:
             status, text = _send(provider.token_endpoint, body.encode(), provider.issuer)
         except LoginError:  # RFC 8628, 3.5: a time-out is asked again, later and later
+            pause_s += _SLOWER_S
+            continue
+        pause_s = max(_LEAST_S, pause_s)
+        if status == _BUSY or status >= _FAILED:
             pause_s += _SLOWER_S
             continue
         try:

@@ -21,6 +21,7 @@ from gateway.cli.login.flow import LoginError, Provider, Tokens, renew
 T = TypeVar("T")
 SERVICE: Final = "holeshot"  # in the keyring
 _PATIENCE_S = 3.0  # for the keyring: one without a session to ask in may wait for ever
+_HANGS_S = 60.0  # so long it is not asked again: each of several programs would wait
 _LOCK_S = 60.0  # for another process that renews
 _EARLY_S = 60.0  # before its end a token is renewed, or in its last tenth
 
@@ -49,9 +50,10 @@ class Login(msgspec.Struct, frozen=True):
 
 
 class Kept(msgspec.Struct):
-    """The whole file."""
+    """The whole file. ``keyring_hung_at``: Unix seconds; 0: it answered last."""
 
     logins: dict[str, Login] = {}
+    keyring_hung_at: float = 0.0
     changes: dict[str, list[Change]] = {}  # by the program
 
 
@@ -118,12 +120,16 @@ def locked() -> Iterator[None]:
         lock.release()
 
 
-def keep(url: str, provider: Provider, tokens: Tokens, now_s: float) -> bool:
-    """Keep a sign-in; return whether its refresh token is in the keyring. Under ``locked``."""
-    in_keyring = tokens.refresh_token is not None and _in_keyring(url, tokens.refresh_token)
+def keep(url: str, provider: Provider, tokens: Tokens, now_s: float, *, in_file: bool = False) -> bool:
+    """Keep a sign-in; return whether its refresh token is in the keyring. Under ``locked``.
+
+    ``in_file``: the keyring is not asked, as it did not take the one before.
+    """
+    in_keyring = not in_file and tokens.refresh_token is not None and _in_keyring(url, tokens.refresh_token)
     if tokens.refresh_token is None:  # what an earlier sign-in left there would renew that one, perhaps another's
         _asked(lambda keyring: keyring.delete_password(SERVICE, url))
     kept = read()
+    kept.keyring_hung_at = 0.0
     kept.logins[url] = Login(
         provider, tokens.token, now_s, tokens.ends_at, None if in_keyring else tokens.refresh_token
     )
@@ -155,17 +161,19 @@ def fresh_token(url: str | None, *, unix_clock: Callable[[], float] = time.time)
     if login.is_fresh(unix_clock()):
         return login.token
     with locked():
-        url, login = _login(read().logins, url)
+        kept = read()
+        url, login = _login(kept.logins, url)
         if login.is_fresh(unix_clock()):
             return login.token
-        refresh_token = login.refresh_token or _asked(lambda keyring: keyring.get_password(SERVICE, url))
+        refresh_token = login.refresh_token or _from_keyring(url, kept, unix_clock())
         if not refresh_token:
             raise LoginError(f"the token for {url} has ended, and nothing renews it: run `holeshot login {url}`")
         try:
             tokens = renew(login.provider, refresh_token, unix_clock=unix_clock)
         except LoginError as error:
             raise LoginError(f"{error}: run `holeshot login {url}`") from None
-        keep(url, login.provider, tokens, unix_clock())  # before it is used: the former may be good no more
+        # Before it is used: the former may be good no more.
+        keep(url, login.provider, tokens, unix_clock(), in_file=login.refresh_token is not None)
     return tokens.token
 
 
@@ -181,21 +189,42 @@ def _login(logins: Mapping[str, Login], url: str | None) -> tuple[str, Login]:
 
 def _in_keyring(url: str, secret: str) -> bool:
     """Store a secret in the system's keyring; return whether it is there."""
-    _asked(lambda keyring: keyring.set_password(SERVICE, url, secret))
-    return _asked(lambda keyring: keyring.get_password(SERVICE, url)) == secret
+    if not _asked(lambda keyring: keyring.set_password(SERVICE, url, secret)):
+        return False
+    return _asked(lambda keyring: keyring.get_password(SERVICE, url)) == [secret]
 
 
-def _asked(ask: Callable[[Any], T]) -> T | None:
-    """Ask the keyring, for a few seconds; None: there is none, or it does not answer."""
-    answers: list[T] = []
+def _from_keyring(url: str, kept: Kept, now_s: float) -> str | None:
+    """Return what renews a sign-in, from the system's keyring; None: it does not have it. Under ``locked``.
+
+    Raises:
+        LoginError: it does not answer, or did not a moment ago.
+
+    """
+    hangs = 0.0 <= now_s - kept.keyring_hung_at < _HANGS_S
+    found = None if hangs else _asked(lambda keyring: keyring.get_password(SERVICE, url))
+    if found is None:
+        if not hangs:
+            kept.keyring_hung_at = now_s
+            write(kept)
+        raise LoginError(
+            "the system's keyring, which has what renews the sign-in, does not answer: unlock it, or run"
+            f" `holeshot login {url}`, which then keeps that in a file"
+        )
+    return found[0] if found else None
+
+
+def _asked(ask: Callable[[Any], T]) -> list[T] | None:
+    """Ask the keyring, for a few seconds; return its answer, none if it has failed. None: it does not answer."""
+    answers: list[list[T]] = []
 
     def run() -> None:
         try:
             import keyring  # noqa: PLC0415 - of the extra ``login``
 
-            answers.append(ask(keyring))
+            answers.append([ask(keyring)])
         except Exception:  # noqa: BLE001 - each backend raises its own; a file does as well
-            return
+            answers.append([])
 
     thread = threading.Thread(target=run, daemon=True)
     thread.start()

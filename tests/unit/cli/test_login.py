@@ -4,13 +4,15 @@ import asyncio
 import base64
 import json
 import stat
+import threading
 import time
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import keyring
+import msgspec
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
@@ -173,6 +175,103 @@ def test_a_sign_in_that_nothing_renews_is_not_renewed_as_the_one_before_it(home:
     assert ring.kept == {}
     with pytest.raises(flow.LoginError, match="nothing renews it"):
         kept.fresh_token(URL, unix_clock=time.time)
+
+
+class Hanging(Ring):
+    """A keyring that nobody unlocks, from some time on. ``asked``: how often it was asked."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked, self.is_locked, self.unlocked = 0, True, threading.Event()
+
+    def get_password(self, service: str, username: str) -> str | None:
+        self.asked += 1
+        if self.is_locked:
+            self.unlocked.wait()
+        return super().get_password(service, username)
+
+    def set_password(self, service: str, username: str, password: str) -> None:
+        self.asked += 1
+        if self.is_locked:
+            self.unlocked.wait()
+        super().set_password(service, username, password)
+
+
+@pytest.fixture
+def hanging(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hanging]:
+    before, made = keyring.get_keyring(), Hanging()
+    monkeypatch.setattr(kept, "_PATIENCE_S", 0.01)
+    keyring.set_keyring(made)
+    yield made
+    made.unlocked.set()
+    keyring.set_keyring(before)
+
+
+async def test_a_keyring_that_hangs_at_a_sign_in_is_asked_once_and_not_again_by_its_tokens(
+    home: Path, hanging: Hanging
+) -> None:
+    async def answer(_: web.Request) -> web.Response:
+        return web.json_response({"access_token": "second", "refresh_token": "renews-ann-again"})
+
+    app = web.Application()
+    app.router.add_post("/token", answer)
+    async with TestServer(app) as server:
+        provider = msgspec.structs.replace(PROVIDER, token_endpoint=str(server.make_url("/token")))
+        with kept.locked():
+            assert not kept.keep(URL, provider, flow.Tokens("first", 1.0, "renews-ann"), 0.0)
+        assert hanging.asked == 1
+        assert await asyncio.to_thread(kept.fresh_token, URL) == "second"
+    assert hanging.asked == 1
+    assert "renews-ann-again" in (home / "holeshot" / "logins.json").read_text()
+
+
+def test_a_keyring_that_hangs_later_is_told_and_remembered_for_a_minute(home: Path, hanging: Hanging) -> None:
+    hanging.is_locked = False
+    with kept.locked():
+        assert kept.keep(URL, PROVIDER, flow.Tokens("first", 1.0, "renews-ann"), 0.0)
+    hanging.is_locked, asked = True, hanging.asked
+    for now_s, more in ((1000.0, 1), (1059.0, 1), (1061.0, 2)):
+        with pytest.raises(flow.LoginError, match="does not answer: unlock it"):
+            kept.fresh_token(URL, unix_clock=lambda now_s=now_s: now_s)  # type: ignore[misc] # a default binds it
+        assert hanging.asked == asked + more
+
+
+POLLS: Mapping[str, tuple[Mapping[str, Any], list[tuple[int, str]], list[float]]] = {  # the device, answers, and pauses
+    "no interval": ({}, [(200, "")], [5.0]),
+    "no pause": ({"interval": 0}, [(400, "authorization_pending")] * 2 + [(200, "")], [0.0, 1.0, 1.0]),
+    "slow down": ({"interval": 2}, [(400, "slow_down"), (400, "authorization_pending"), (200, "")], [2.0, 7.0, 7.0]),
+    "away": ({"interval": 1}, [(503, "<html>"), (500, "server_error"), (429, ""), (200, "")], [1.0, 6.0, 11.0, 16.0]),
+}
+
+
+@pytest.mark.parametrize(("device", "answers", "pauses"), POLLS.values(), ids=POLLS)
+async def test_a_provider_is_asked_as_often_as_it_says_and_one_that_fails_ends_no_sign_in(
+    device: Mapping[str, Any], answers: list[tuple[int, str]], pauses: list[float]
+) -> None:
+    told = iter(answers)
+
+    async def answer(request: web.Request) -> web.Response:
+        if request.path == "/device":
+            return web.json_response({"device_code": "d", "user_code": "u", "verification_uri": "https://x/", **device})
+        status, error = next(told)
+        body = {"access_token": "the-token"} if status == 200 else {"error": error}
+        if error == "<html>":
+            return web.Response(status=status, text=error)
+        return web.json_response(body, status=status)
+
+    slept: list[float] = []
+    app = web.Application()
+    app.router.add_post("/{path}", answer)
+    async with TestServer(app) as server:
+        url = str(server.make_url("")).rstrip("/")
+        provider = msgspec.structs.replace(
+            PROVIDER, device_endpoint=f"{url}/device", token_endpoint=f"{url}/token", sends="access"
+        )
+        begun = await asyncio.to_thread(flow.begin, provider)
+        tokens = await asyncio.to_thread(
+            flow.wait, provider, begun, sleep=slept.append, clock=lambda: 0.0, unix_clock=lambda: 0.0
+        )
+    assert (tokens.token, slept) == ("the-token", pauses)
 
 
 def test_a_folder_that_cannot_be_written_is_told(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
