@@ -4,11 +4,14 @@ import math
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import zip_longest
+from math import inf
 from typing import Protocol, TypeVar
+from zoneinfo import ZoneInfo
 
 import msgspec
 
 from gateway.alerts.alert import AlertKind, Condition, Figure, Severity, SourceUnavailable, key_of
+from gateway.core.calls import NearLimit
 from gateway.core.errors import ApiError
 from gateway.core.targets import Burn
 
@@ -396,6 +399,7 @@ HOUR, DAY, WEEK, MONTH, TOTAL = "usd_per_hour", "usd_per_day", "usd_per_week", "
 _WORDS = {HOUR: "this hour", DAY: "today", WEEK: "this week", MONTH: "this month", TOTAL: "in all"}
 _SUMMED = (DAY, MONTH)  # of which the ledger's sums tell, in UTC
 _ALL_CLIENTS = "all"
+_FIRST = datetime(2000, 1, 1, tzinfo=UTC)  # earlier than any call
 
 Spent = Mapping[str | None, tuple[float, float]]  # US dollars of this UTC day and month, by client
 
@@ -559,7 +563,7 @@ def _began(name: str, now: datetime) -> datetime:
     hour = now.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
     day = hour.replace(hour=0)
     began = {HOUR: hour, DAY: day, WEEK: day - timedelta(days=day.weekday()), MONTH: day.replace(day=1)}
-    return began.get(name, datetime(2000, 1, 1, tzinfo=UTC))
+    return began.get(name, _FIRST)
 
 
 def _window(name: str, now: datetime) -> str:
@@ -586,31 +590,40 @@ class NearSource:
 
     def __init__(
         self,
-        near: Callable[[float], Sequence[tuple[str, str, str, float, float]]],
+        near: Callable[[float], Sequence[NearLimit]],
         *,
         share: Callable[[], float],
-        utc_now: Callable[[], datetime],
     ) -> None:
-        """``near`` returns who has used this share of a limit: whose, the limit, its window, US dollars, the limit."""
+        """``near`` returns the limits of which this share is used."""
         self._near = near
         self._share = share
-        self._utc_now = utc_now
 
     async def conditions(self) -> Sequence[Condition]:
         """Return one condition for each limit that is near."""
-        now = self._utc_now()
         return [
             Condition(
                 kind=AlertKind.SPENDING,
-                subject=f"{owner}/{name}/{window}",
+                subject=f"{each.owner}/{each.name}/{each.window}",
                 severity=Severity.TICKET,
-                summary=f"{owner.replace(':', ' ', 1).capitalize()}: ${used_usd:.2f} spent {_WORDS[name]},"
-                f" of a limit of ${limit_usd:.2f}",
-                figures={"used_usd": round(used_usd, 6), "limit_usd": limit_usd, "limit": name},
-                sql=_evidence(owner, _began(name, now)),
+                summary=f"{each.owner.replace(':', ' ', 1).capitalize()}: ${each.used_usd:.2f} spent"
+                f" {_WORDS[each.name]}, of a limit of ${each.limit_usd:.2f}{_new_at(each)}",
+                figures={"used_usd": round(each.used_usd, 6), "limit_usd": each.limit_usd, "limit": each.name},
+                sql=_evidence(each.owner, _instant(each.starts_s)),
             )
-            for owner, name, window, used_usd, limit_usd in self._near(self._share())
+            for each in self._near(self._share())
         ]
+
+
+def _new_at(limit: NearLimit) -> str:
+    """Return when a limit's next window begins, in its own zone, as it ends a sentence; of a total nothing."""
+    if limit.ends_s == inf:
+        return ""
+    at = datetime.fromtimestamp(limit.ends_s, ZoneInfo(limit.zone))
+    return f", which is new at {at:%Y-%m-%d %H:%M} {limit.zone}"
+
+
+def _instant(unix_s: float) -> datetime:
+    return _FIRST if unix_s == -inf else datetime.fromtimestamp(unix_s, UTC)
 
 
 def _evidence(owner: str, since: datetime) -> str:

@@ -33,6 +33,7 @@ from gateway.app.engine import Runtime
 from gateway.app.gauges import TargetFigures
 from gateway.app.prober import Prober, SpentToday
 from gateway.app.recorders import ProbeRecorder
+from gateway.core.calls import NearLimit
 from gateway.core.records import NotProbed, ProbeBook
 from gateway.core.reports import Reports
 from gateway.core.targets import Target
@@ -186,10 +187,10 @@ def _sources(
     )
     sources.append(CachedSource(of_end_users, every_s=_SQL_EVERY_S, clock=runtime.clock))
 
-    def near_of_others(share: float) -> Sequence[tuple[str, str, str, float, float]]:
+    def near_of_others(share: float) -> Sequence[NearLimit]:
         return context().limits.near(share)
 
-    of_others = NearSource(near_of_others, share=lambda: current().spending_share, utc_now=runtime.utc_now)
+    of_others = NearSource(near_of_others, share=lambda: current().spending_share)
     sources.append(CachedSource(of_others, every_s=_SQL_EVERY_S, clock=runtime.clock))
     of_sql: list[Source] = []
     burns = BurnSource(reports.burns, least_bad=lambda: current().burn_least_bad)

@@ -536,6 +536,19 @@ class Used(msgspec.Struct, frozen=True, gc=False):
     model: str | None = None  # of all clients, also as a fallback
 
 
+class NearLimit(msgspec.Struct, frozen=True, gc=False):
+    """A limit in dollars of which much is used: whose it is, its name, and its window in its zone."""
+
+    owner: str
+    name: str
+    window: str
+    starts_s: float  # Unix seconds; -inf: a total's
+    ends_s: float  # inf: a total's
+    zone: str
+    used_usd: float
+    limit_usd: float
+
+
 class Recorder(Protocol):
     """Receives the events of calls: ledger, leaderboard, metrics and log, combined in ``gateway/app/recorders.py``.
 

@@ -13,7 +13,7 @@ from math import inf
 import msgspec
 
 from gateway.core.attempts import AttemptRecord, Outcome, TokensSource
-from gateway.core.calls import CallRecord, Level, Used
+from gateway.core.calls import CallRecord, Level, NearLimit, Used
 from gateway.limits.accounts import BEFORE_BODY, Account
 from gateway.limits.admission import Admission, Wanted, is_left_beside, settle, without_dollars
 from gateway.limits.admission import hold as hold_all
@@ -329,6 +329,11 @@ class Limits:
             found.append(Standing(name, limit, taken, resets_in_s))
         return found
 
+    def counted(self) -> frozenset[str]:
+        """Return the keys of the quotas that count here what is used, as their limits are set."""
+        accounts = (*self._accounts.values(), *self._end_users.values(), *self._models.values())
+        return frozenset(quota.key for account in accounts for quota in account.listed)
+
     def model_dollars(self) -> dict[str, float]:
         """Return the US dollars left today of each model with a limit, by the payer's name; only of models called."""
         unix_s = self._unix_clock()
@@ -365,16 +370,14 @@ class Limits:
             if quota.name in DOLLARS and 0.0 < share * quota.limit <= quota.elsewhere.used + quota.used
         ]
 
-    def near(self, share: float) -> list[tuple[str, str, str, float, float]]:
-        """Return the clients, teams and models that have used so much of a limit in dollars, as this process knows.
+    def near(self, share: float) -> list[NearLimit]:
+        """Return the limits in dollars of which clients, teams and models have used so much, as this process knows.
 
-        Each by the owner of its account, the limit's and its window's name, with the dollars used, and those of the
-        limit. Not of UTC days and months that the
-        ledger tells of all processes.
+        Not those of UTC days and months, of which the ledger tells what all processes have used.
         """
         unix_s = self._unix_clock()
         return [
-            (account.owner, quota.name, quota.window.name, used_usd, quota.limit)
+            NearLimit(account.owner, quota.name, *_window_of(quota), account.zone, used_usd, quota.limit)
             for accounts, told in ((self._accounts, SUMMED), (self._models, SUMMED - {"usd_per_month"}))
             for account in accounts.values()
             for quota in account.quotas(unix_s)
@@ -535,6 +538,10 @@ class Limits:
         dearest = None if (payer := self._payers.get(model)) is None else payer.dearest
         usd = cost_usd(dearest, attempt.prompt_tokens, attempt.completion_tokens or 0) or 0.0
         return usd if attempt.limit_usd is None else max(usd, attempt.limit_usd)
+
+
+def _window_of(quota: Quota) -> tuple[str, float, float]:
+    return quota.window.name, quota.window.starts_s, quota.window.ends_s
 
 
 # What was used before the start, by quota.

@@ -5,8 +5,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from gateway.alerts.alert import Event
-from gateway.alerts.sources import EndUserSource, Spenders, SpendingSource, Thresholds, model_sql, team_sql
-from gateway.limits import Limits, OwnShare, Payer, Use, level_of_end_user, level_of_key
+from gateway.alerts.sources import EndUserSource, NearSource, Spenders, SpendingSource, Thresholds, model_sql, team_sql
+from gateway.limits import Limits, OwnShare, Payer, Use, level_of_end_user, level_of_key, level_of_team
 from tests.unit.alerts.world import RESOLVE_AFTER_S, World
 from tests.unit.limits.inside.test_limits import attempt, record
 
@@ -96,3 +96,24 @@ async def test_limits_know_which_end_users_have_used_most_of_theirs() -> None:
             limits.call_finished(record(user, attempt(usd), tokens=(1, 1)))
     assert limits.end_users_near(0.4) == [("client:app:ann", "usd_per_day", 0.5, 1.0)]
     assert limits.end_users_near(0.8) == []
+
+
+async def test_a_limit_of_another_zone_or_window_is_told_with_the_end_of_its_window_in_that_zone() -> None:
+    def clock() -> float:
+        return NOW.timestamp()
+
+    limits = Limits(OwnShare(1, clock=clock, unix_clock=clock), unix_clock=clock, clock=clock)
+    named = {"usd_per_hour": 1.0, "usd_per_day": 1.0, "usd_per_week": 1.0, "usd_per_month": 1.0, "usd_total": 1.0}
+    levels = [level_of_key("app", named, "Asia/Kolkata"), level_of_team("a", {"usd_per_day": 1.0})]
+    await limits.hold("1", levels, Payer("llama", "llama"), Use(usd=0.9))
+    limits.call_finished(record("1", attempt(0.9), tokens=(1, 1)))
+    found = await NearSource(limits.near, share=lambda: 0.8).conditions()
+    words = {str(each.figures["limit"]): each.summary.partition(", of a limit of $1.00")[2] for each in found}
+    assert words == {  # of the team's day the ledger tells
+        "usd_per_hour": ", which is new at 2026-11-29 18:30 Asia/Kolkata",
+        "usd_per_day": ", which is new at 2026-11-30 00:00 Asia/Kolkata",
+        "usd_per_week": ", which is new at 2026-11-30 00:00 Asia/Kolkata",
+        "usd_per_month": ", which is new at 2026-12-01 00:00 Asia/Kolkata",
+        "usd_total": "",
+    }
+    assert found[1].summary.startswith("Client app: $0.90 spent today, of a limit")
