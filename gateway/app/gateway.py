@@ -20,6 +20,7 @@ from gateway.api.payers import Payers
 from gateway.api.refusals import RefusalMinutes, Refusals
 from gateway.api.stored_responses import MAKERS_PREFIX, RedisNames, StoredResponses
 from gateway.api.vectors import VectorComparisons
+from gateway.app.added_limits import Lasting, lasting_limits
 from gateway.app.background import alerts, prober, slowdown_watch, target_watch
 from gateway.app.engine import Engine, Runtime, UnrecordedEvents
 from gateway.app.gauges import add_budgets, add_gauges, add_health, readiness
@@ -101,6 +102,7 @@ class Gateway:
     """A gateway without its server: build it, ``start`` it, serve ``application``, ``close`` it."""
 
     _names_on_disk: Sequence[LedgerNames] = ()  # without Redis
+    _lasting: frozenset[Lasting] | None = None  # the limits that are there, once it runs
     _ledgers: LedgersOnRedis | None = None  # with it
 
     def __init__(self, settings: Settings, runtime: Runtime | None = None) -> None:
@@ -329,6 +331,8 @@ class Gateway:
             await asyncio.wait({self._tasks.start(self._history.count_spooled())}, timeout=SPOOL_WITHIN_S)
         elif settings.counts_use and left is not None:
             await left.counted()
+        self._lasting = lasting_limits(settings, self.context.admission)
+        self.context.admission.keys.on_changed = self._count_added
         await self.leases.start()
         if self.redis_board is not None:
             await self.redis_board.start()
@@ -478,13 +482,7 @@ class Gateway:
             # Do: Nothing.
             get_logger().info("configuration.logins_renewed", settings=renewed)
         self.tracing.configure(settings)
-        before = self.context.settings
-        is_of_other_zones = (settings.limits_zone, settings.zones) != (before.limits_zone, before.zones)
         self.context.settings = settings
-        if settings.counts_use and (is_of_other_zones or not before.counts_use):
-            self._tasks.start(self._history.retry_spending(after_s=0.0))
-        if settings.limits_of_payers and (is_of_other_zones or settings.limits_of_payers - before.limits_of_payers):
-            self._tasks.start(self._history.load_payers(settings.limits_of_payers))
         self.context.payers = Payers(settings)
         self.context.fleet = new
         self.context.intake.configure(settings.overload)
@@ -496,7 +494,22 @@ class Gateway:
         self.context.admission = admission.reloaded(settings.clients, settings.anonymous, tokens, providers)
         if tokens is not None:
             tokens.fetch()
+        self._count_added()
         self.engine.replace(settings, new)
+
+    def _count_added(self) -> None:
+        """Have limits that are new, or of another zone, count what was used before: after each change of them.
+
+        The database's keys tell of theirs within seconds.
+        """
+        before, settings = self._lasting, self.context.settings
+        if before is None:  # the start counts those that are there
+            return
+        self._lasting = lasting_limits(settings, self.context.admission)
+        added = self._lasting - before
+        if added:
+            names = settings.limits_of_payers if any(each.is_of_payers for each in added) else ()
+            self._tasks.start(self._history.count_added(self.context.limits.counted(), names))
 
     def _reports_for_page(self, address: Address | None, runtime: Runtime) -> LedgerReports:
         """Return the reports for people, which may read a replica; those for alerts and metrics read the primary."""

@@ -159,6 +159,7 @@ class StartupHistory:
         self._by_quota: Mapping[str, float] = {}
         self._of_payers: Mapping[str, float] = {}
         self._in_background: Mapping[str, float] = {}
+        self._adding = asyncio.Lock()
         self._is_told = False  # by the database, what clients have used
         self._zones = zones
         self._attempts: int | None = None
@@ -298,6 +299,41 @@ class StartupHistory:
             await asyncio.sleep(after_s)
             after_s = _PAYERS_AGAIN_S
 
+    async def count_added(self, counted: Collection[str], names: Collection[str]) -> None:
+        """Let limits that are set or changed at run time go on from what was used before in their windows.
+
+        Calls that run now count at those that were set when they began. ``counted``: the keys of the quotas that count
+        since the start, so that nothing is to be added to them. ``names``: the limits of teams and end users, if any
+        of these are new.
+        """
+        unix_s, until, payers_used = self._unix_clock(), self._ledger.clock.now(), list[Used]()
+        async with self._adding:  # what is set later counts what this finds
+            while True:
+                try:
+                    zones = self._zones()
+                    used = await self._ledger.used(began_s(zones, unix_s), until)
+                    if names:
+                        payers_used = await self._ledger.used_by_payers(began_s(zones, unix_s, names), until)
+                except LedgerError as error:
+                    # Event limits.not_counted_before: A limit was set at run time, and what was used before in its
+                    # window could not be read yet, so that it may allow too much. It is tried again.
+                    # Do: Make the database reachable.
+                    _log.warning("limits.not_counted_before", error=str(error))
+                else:
+                    teams, payer_of = self._teams(), self._payer_of()
+                    found = used_by_quota(used, unix_s, teams, payer_of, zones)
+                    if not self._is_told:  # there was no limit before
+                        self._spending.recollect(await self._ledger.spent(), unix_s, payer_of)
+                        self._is_told = True
+                    self._by_quota = _with(self._by_quota, found, counted)
+                    if names:
+                        found = used_by_quota(payers_used, unix_s, teams, zones=zones)
+                        self._of_payers = _with(self._of_payers, found, counted)
+                    self._count()
+                    return
+                end_if_cancelled()
+                await asyncio.sleep(_SPENDING_RETRY_S)
+
     async def retry_spending(self, after_s: float = _SPENDING_RETRY_S) -> None:
         """Try in ``after_s`` seconds, and again until the database answers."""
         while True:
@@ -306,6 +342,14 @@ class StartupHistory:
                 return
             end_if_cancelled()
             after_s = _SPENDING_RETRY_S
+
+
+def _with(before: Mapping[str, float], found: Mapping[str, float], counted: Collection[str]) -> dict[str, float]:
+    """Return what was used by the key of the quota: of those that count already as before, of others as found now."""
+    return {
+        **{key: amount for key, amount in found.items() if key not in counted},
+        **{key: amount for key, amount in before.items() if key in counted},
+    }
 
 
 # Probes are recorded by steering, by metrics of attempts and in the ledger's attempts, not where calls, clients or

@@ -285,6 +285,7 @@ class Keys(Generic[C]):
         self._watch = None if store is None else KeyWatch(store, self.table, clock)
         self._uses = None if store is None else KeyUses(store, utc_now)
         self._expiry = Expiry(self.table, unix_clock)
+        self.on_changed: Callable[[], None] = lambda: None  # the table is another
         self.used: Callable[[str], None] = (lambda _: None) if self._uses is None else self._uses.ids.add
 
     @property
@@ -294,12 +295,16 @@ class Keys(Generic[C]):
 
     async def start(self) -> None:
         """Read the keys of the database, for at most some seconds, and poll for changes from now on."""
-        self.table.on_changed = self._expiry.arm
+        self.table.on_changed = self._changed
         self._expiry.arm()
         if self._watch is not None:
             await self._watch.start()
         if self._uses is not None:
             self._uses.start()
+
+    def _changed(self) -> None:
+        self._expiry.arm()
+        self.on_changed()
 
     async def close(self) -> None:
         """Stop, and write the last uses of keys."""

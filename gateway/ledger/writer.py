@@ -590,25 +590,36 @@ class Ledger:
         now = self.clock.now()
         return await self._store.spent(now, self._began(now))
 
-    async def used(self, since_s: Sequence[float]) -> list[Used]:
+    async def used(self, since_s: Sequence[float], until: datetime | None = None) -> list[Used]:
         """Return what clients and models had used since each instant when this process began, as ``spent``.
 
+        ``until``: by then, instead; the rows of this process that wait are stored before.
+
         Raises:
             LedgerError: the database is away, or its schema is older.
 
         """
         await self.adopted()
-        return await self._store.used(since_s, self._began(self.clock.now()))
+        return await self._store.used(since_s, await self._stored(until))
 
-    async def used_by_payers(self, since_s: Sequence[float]) -> list[Used]:
+    async def used_by_payers(self, since_s: Sequence[float], until: datetime | None = None) -> list[Used]:
         """Return what teams and end users had used since each instant when this process began, as ``spent``.
 
+        ``until``: as for ``used``.
+
         Raises:
             LedgerError: the database is away, or its schema is older.
 
         """
         await self.adopted()
-        return await self._store.used_by_payers(since_s, self._began(self.clock.now()))
+        return await self._store.used_by_payers(since_s, await self._stored(until))
+
+    async def _stored(self, until: datetime | None) -> datetime:
+        """Return ``until`` once the rows of ended calls are stored; None: when this process began."""
+        if until is None:
+            return self._began(self.clock.now())
+        await self.flush()
+        return until
 
     async def spooled(self, since_s: Sequence[float]) -> Spooled:
         """Return what the rows have used that other processes left on this disk, also some that SQL has already."""

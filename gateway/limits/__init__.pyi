@@ -20,6 +20,7 @@ from .shared_leases import USUAL as USUAL
 from .shared_leases import SharedLeases as SharedLeases
 from .shared_leases import Times as Times
 from .windows import DOLLARS as DOLLARS
+from .windows import REMEMBERED as REMEMBERED
 from .windows import SUMMED as SUMMED
 from .windows import UTC_ZONE as UTC_ZONE
 from .windows import Zones as Zones

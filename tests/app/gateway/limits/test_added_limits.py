@@ -1,0 +1,69 @@
+"""A limit that is set while the gateway runs counts what was used before in its window, once."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from gateway.limits import level_of_key
+from tests.app.gateway.key_desk import Desk, bearer, in_database
+from tests.app.gateway.limits.test_payers import configured, told
+from tests.app.gateway.races.test_objectives import KEY
+from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve, read
+from tests.patience import until
+
+ADDED: dict[str, tuple[Callable[[dict[str, Any], dict[str, Any]], object], str, str]] = {  # to what, whose, the error
+    "client": (lambda config, more: config["clients"]["team"].update(more), "client:team", "this key has"),
+    "team": (lambda config, more: config["teams"]["research"].update(more), "team:research", "the team 'research' has"),
+    "end user": (lambda config, more: config["end_users"].update(more), "user:team:research:{}", "this end user has"),
+    "model": (lambda config, more: config["models"][MODEL].update(more), f"model:{MODEL}", f"the model '{MODEL}' has"),
+}
+
+
+async def used(running: RunningGateway) -> int:
+    rows = await running.rows("select prompt_tokens + completion_tokens as n from calls where status_code = 200")
+    return sum(row["n"] for row in rows)
+
+
+@pytest.mark.parametrize("limit", ["tokens_per_week", "tokens_total"])
+@pytest.mark.parametrize(("add", "owner", "said"), ADDED.values(), ids=ADDED)
+async def test_a_limit_that_a_reload_adds_counts_what_was_used_before(
+    serve: Serve, add: Callable[..., object], owner: str, said: str, limit: str
+) -> None:
+    deployment = {"deployment": "alpha/m", "price_per_mtok": {"input": 1, "output": 2}}
+    config = configured(end_users={}, models={MODEL: {"deployments": [deployment]}})
+    async with serve(alpha=None, config=config, key=KEY) as running:
+        assert [await told(running, user="ann") for _ in range(2)] == ["", ""]
+        before = await used(running)
+        [row] = await running.rows("select tags ->> 'end_user' as end_user from calls limit 1")
+        iso = datetime.now(UTC).isocalendar()
+        window = {"tokens_per_week": f"{iso.year}-W{iso.week:02}", "tokens_total": "total"}[limit]
+        whose = f"{owner.format(row['end_user'])}:{limit}:{window}"
+        add(running.config, {limit: before - 1})
+        running.gateway.reload(read(running.config, running.folder))
+        leases = running.gateway.leases
+        await until(lambda: leases.recollected(whose) == before)
+        assert (await told(running, user="ann")).startswith(f"429: {said} ")
+        add(running.config, {limit: 100 * before})
+        running.gateway.reload(read(running.config, running.folder))
+        assert [await told(running, user="ann") for _ in range(2)] == ["", ""]
+        if owner == "client:team":
+            [standing] = running.gateway.context.limits.standings(level_of_key("team", {limit: 100.0 * before}))
+            assert standing.used == await used(running)  # once
+
+
+async def test_a_limit_that_an_admin_adds_to_a_key_counts_what_was_used_before(serve: Serve) -> None:
+    async with serve(alpha=None, config=in_database()) as running:
+        desk = Desk(running)
+        key = await desk.create("app")
+        for _ in range(2):
+            async with running.chat(bearer(key)) as response:
+                assert response.status == 200
+                await response.read()
+        before = await used(running)
+        assert (await desk.ask("PATCH", "/app", {"tokens_total": before - 1})).status == 200
+        leases = running.gateway.leases
+        await until(lambda: leases.recollected("client:app:tokens_total:total") == before)
+        async with running.chat(bearer(key)) as response:
+            assert response.status == 429
