@@ -144,6 +144,9 @@ class EntryHandle(Protocol[Attempt_contra]):
     def ask_again(self, attempt: Attempt_contra, again: Again) -> bool:
         """Ask the deployment of ``attempt`` again in another form; return whether it was."""
 
+    def keeps_last_for_another(self) -> bool:
+        """Whether the one request that the call may still make is for another deployment, as there is one."""
+
     def client_gone(self, attempt: Attempt_contra) -> None:
         """End the race: the client has disconnected."""
 
@@ -633,7 +636,8 @@ class Attempt:
         except UpstreamError as useless:  # its last events do not continue the answer
             error = useless.without_frames()
         again, error = await self.entry.reading.instead(self, error)
-        if again is not None and not self.sendings.may_be_repeated(error, NOT_AGAIN):
+        is_last = again is not None and not self.sendings.may_be_repeated(error, NOT_AGAIN)
+        if again is not None and (is_last or self.entry.keeps_last_for_another()):
             again = None
         self.again, error = again, recorded(error, again)
         self.failed_at, was_in_race = now, self.state is not AttemptState.WATCHED

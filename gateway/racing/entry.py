@@ -332,6 +332,10 @@ class Entry:
         self.guarded(lambda: self.attempts.launch_again(attempt, again.role))
         return True
 
+    def keeps_last_for_another(self) -> bool:
+        """Whether the one request that the call may still make is for another deployment, as there is one."""
+        return self.open_call.sent.left == 1 and self._schedule.has_more
+
     def _answers_beside(self, failed: Attempt) -> bool:
         """Whether another was asked beside ``failed``, which was silent. If the winner is silent, replace its rival."""
         if self.race.winner is not None and self.race.winner.still:

@@ -74,6 +74,11 @@ class LaunchSchedule:
         return self._left == 0 or self._sent.left <= 0
 
     @property
+    def has_more(self) -> bool:
+        """Whether there are deployments that may be asked in place of one that has failed."""
+        return not self.is_over and bool(self.pending or self._candidates)
+
+    @property
     def is_in_turn(self) -> bool:
         """Whether deployments are tried one after the other, so that the next one is not an extra attempt."""
         return STRATEGIES[self._plan.mode].in_turn

@@ -46,7 +46,6 @@ from providers import (
 )
 from providers.dialects import Dialect, Malformed, Wording, as_call, named_in
 
-MOST_TAUGHT = 6  # forms that are tried after errors within answers, each as the last was about another field
 _DIGEST_CHARS = 16
 _TOLD = "told in its answer"
 _LONGEST_NAMED = 200  # characters
@@ -202,8 +201,7 @@ def _agains(attempt: Asked) -> Iterator[Again]:
 
 def taught_after(attempt: Asked, call: Call, error: UpstreamError, request: Requested) -> Again | None:
     """Return the form that an ``error`` within an answer tells of, of which nothing has come."""
-    tried = sum(bool(again.facts) and again.role is Role.FORM for again in _agains(attempt))
-    if attempt.start.continues is not None or tried >= MOST_TAUGHT:
+    if attempt.start.continues is not None:
         return None
     found = taught(attempt.deployment.upstream, request(), error)
     if not found or call.asked.stateful:  # then the next request is sent so

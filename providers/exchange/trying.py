@@ -31,7 +31,6 @@ from providers.refusals import (
 )
 
 _T = TypeVar("_T")
-MOST_FORMS = 6  # that are tried after the usual one, each as the last refusal was about another field
 _REFUSING = frozenset({500, 501})  # statuses with which some servers refuse what others refuse with 400
 _OF_THE_API = frozenset({Lacking.MODEL, Lacking.TOOLS})  # in another, it loses nothing
 _COMMON = frozenset({"index", "name", "phase", "response", "scope", "ttl"})  # words of any refusal
@@ -44,7 +43,7 @@ class Tried(msgspec.Struct, eq=False):
     facts: Facts  # these, and what the refusals have taught
     first: UpstreamError  # as it was
     last: str = ""  # why it was refused last, for the log and the page
-    forms: int = 0  # after the first one
+    is_again: bool = False  # whether it was sent in a second form
     is_of_must: bool = False  # whether it was refused for what it may not lose
 
     @property
@@ -135,11 +134,11 @@ def refused(
         is_other = not say(facts).is_as(sent)
         tried.facts, tried.last = facts, why_of(refusal)
         tried.is_of_must = tried.is_of_must or any(fact.kind is Kind.BETA for fact in found)
-        if is_other and tried.forms < MOST_FORMS:
+        if is_other:
             _suppose(learnt, request, tried.new, refusal)
             is_once = request.once and is_to_be_kept(request.fields)  # then the next one is sent so
             if not is_once and sendings.may_be_repeated(refusal, "another form was not sent"):
-                tried.forms += 1
+                tried.is_again = True
                 refusal.has_another_form = True
                 sendings.trying(learnt, tried)
                 return refusal
@@ -153,7 +152,7 @@ def refused(
         changed = [fact for fact in tried.new if mentions(refusal, _names(fact))]
         unchanged = [fact for fact in tried.new if _names(fact) and fact not in changed]
         _suppose(learnt, request, unchanged, refusal)
-        if tried.forms:
+        if tried.is_again:
             learnt.forget(request.model, [fact for fact in tried.new if fact not in unchanged], client)
             refusal = tried.first if changed else refusal
     refusal.is_declined = refusal.is_declined or tried.is_of_must  # another provider may know the beta

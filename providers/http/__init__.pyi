@@ -17,4 +17,5 @@ from .message import Head as Head
 from .message import Request as Request
 from .message import Response as Response
 from .message import checked as checked
+from .sendings import OfCall as OfCall
 from .sendings import SendCount as SendCount

@@ -187,18 +187,19 @@ class ErrorKind(StrEnum):
         Facts(words="rate limited", about=About.LIMIT, status=429, is_billed=False, is_of_nobody=True),
     )
     # Means: The provider limits or refuses one of several keys (`attempts.status_code` says how). The next one was
-    # asked at once, as an attempt of its own with the role `key`.
+    # asked at once, as an attempt of its own with the role `key`; not in place of a loser that was only watched.
     # Do: Nothing, if it is now and then. Of a key that is always refused, see `key_name`, and correct or remove it.
     KEY_REFUSED = (
         "key_refused",
-        Facts(words="one key was refused, so another was asked", about=About.STEP, is_billed=False),
+        Facts(words="one key was refused, and its provider has another", about=About.STEP, is_billed=False),
     )
     # Means: The provider refuses something of the request that it may do without, and names it. It was asked again at
     # once without that, or with another value, as an attempt of its own with the role `form`. The next requests go so.
+    # A loser that was only watched is not sent again.
     # Do: Nothing. `x-holeshot-dropped` names to the client what was left out of what it had asked for.
     FORM_REFUSED = (
         "form_refused",
-        Facts(words="one form of the request was refused, so another was sent", about=About.STEP, is_billed=False),
+        Facts(words="one form of the request was refused, and there is another", about=About.STEP, is_billed=False),
     )
     # Means: The provider says that the request is wrong (400, 413, 422; 403 if it flagged the text; 404 of what it
     # names), or has no room for its tier. One other is asked, or all if it is too large for a minute, too long for this

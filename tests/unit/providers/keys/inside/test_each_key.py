@@ -8,7 +8,7 @@ import pytest
 from gateway.api.vectors import _embedded
 from gateway.cli.live import _ask_for_a_token
 from gateway.fleet.models import Clocks, Deployment
-from providers import OfCall, step_by_step
+from providers import MOST_OF_CALL, OfCall, step_by_step
 from providers.exchange import Request, Upstream
 from providers.http import SendCount
 from providers.keys import KeyRing, RotatedKey
@@ -130,3 +130,14 @@ async def test_an_error_that_is_not_about_keys_is_the_last_and_the_next_request_
             await step_by_step(partial(upstream.stream, request), request.sendings)
         assert [key.asked for key in keys] == asked
         assert not request.sendings.tried
+
+
+async def test_of_no_call_it_is_as_many_requests_as_a_call_may_make_and_its_error_says_so() -> None:
+    keys = {f"key-{number}": OneKey(f"key-{number}", can_fetch=True) for number in range(MOST_OF_CALL + 9)}
+    for key in keys.values():
+        key.error = limited(30)
+    upstream, request = KeyRing("acme", [*keys], keys.__getitem__, clock=lambda: 1000.0), Request("m", {})
+    with pytest.raises(UpstreamError) as raised:
+        await step_by_step(partial(upstream.stream, request), request.sendings)
+    assert raised.value.message.endswith("has made 25 requests, its max_requests)")
+    assert sum(key.asked for key in keys.values()) == MOST_OF_CALL
