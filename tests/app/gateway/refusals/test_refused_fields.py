@@ -270,17 +270,20 @@ async def test_parameters_are_left_out_one_by_one_where_the_operator_allows_it(s
             assert len(running["alpha"].received) == 3  # without a preference each
 
 
-async def test_more_fields_than_forms_are_tried_are_learnt_over_several_calls(serve: Serve) -> None:
+@pytest.mark.parametrize("most", [10, 7])
+async def test_more_fields_than_a_call_may_make_requests_are_learnt_over_several_calls(serve: Serve, most: int) -> None:
     names = [f"field_{number}" for number in range(9)]
     deployment = {"deployment": "alpha/m", "drop_params": True}
     asked = {"messages": QUESTION, **dict.fromkeys(names, 1)}
-    async with serve(alpha=None, config={"models": {MODEL: {"deployments": [deployment]}}}) as running:
+    config = {"models": {MODEL: {"deployments": [deployment]}}, "max_requests": most}
+    async with serve(alpha=None, config=config) as running:
         running["alpha"].answers = refusing(*names)
-        assert (await told(running, asked))[0] == 400
-        assert len(running["alpha"].received) == 7
+        if most == 7:
+            assert (await told(running, asked))[0] == 400
+            assert len(running["alpha"].received) == 7
         assert await told(running, asked) == (200, ", ".join(names))
         assert await told(running, asked) == (200, ", ".join(names))
-        assert len(running["alpha"].received) == 7 + 4 + 1
+        assert len(running["alpha"].received) == (7 + 4 + 1 if most == 7 else 10 + 1)
 
 
 async def test_a_limit_is_sent_by_the_name_that_the_model_takes_and_nobody_loses_it(serve: Serve) -> None:
