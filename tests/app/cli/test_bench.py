@@ -217,6 +217,21 @@ async def test_a_first_key_that_is_refused_is_followed_by_the_next(field: Field,
     assert first not in others
 
 
+async def test_a_form_that_is_refused_is_followed_by_another(field: Field) -> None:
+    refused = (
+        "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead."
+    )
+    field.a.once([Status(400, {"error": {"message": refused, "type": "invalid_request_error"}})])
+
+    code, out, err = await field.bench(*QUICK, "--json")
+
+    assert code == 0, err
+    [a] = [cell for cell in json.loads(out)["cells"] if cell["kind"] == "all" and cell["deployment"] == "a/m"]
+    assert a["figures"]["errors"]["value"] == 0
+    first, *others = ["max_completion_tokens" in each.body for each in field.a.received]
+    assert (first, {*others}) == (False, {True})
+
+
 async def test_json_that_is_nested_too_deeply_to_be_read_is_not_as_asked(field: Field) -> None:
     field.a.script = [Delta("[" * 20_000), *ANSWER[2:]]
 

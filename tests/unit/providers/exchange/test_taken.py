@@ -1,13 +1,16 @@
 """A request that is refused for its form: one at a time, what was tried is kept, and the next one is sent so."""
 
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
 import msgspec
 import pytest
 
+from gateway.api.vectors import _embedded
 from gateway.cli.live import _ask_for_a_token
+from gateway.fleet.models import Clocks, Deployment
 from providers import OfCall, step_by_step
 from providers.dialects import CHAT
 from providers.exchange import Asked, Exchange, Request, Sent, Upstream, UpstreamAnswer, adapted, taken
@@ -106,6 +109,30 @@ async def test_check_live_goes_the_same_way() -> None:
     strict = Strict("max_tokens")
     assert await _ask_for_a_token(strict, "m", ("chat",)) == (True, None)
     assert len(strict.sent) == 2
+
+
+async def test_vectors_are_compared_in_the_form_that_is_taken() -> None:
+    strict = Strict("encoding_format")
+    clocks = Clocks(connect_s=5.0, ttft_s=60.0, stall_s=60.0, total_s=None)
+    deployment = Deployment(
+        name="a/m", provider="a", model="m", upstream=strict, clocks=clocks, price=None,
+        bills_after_disconnect=None, extra_body={}, upstream_stream=True,
+    )  # fmt: skip
+    with pytest.raises(ValueError, match=r"data|vectors"):  # the stand-in's answer has none
+        await _embedded(deployment)
+    assert len(strict.sent) == 2
+    assert strict.learnt.of("m") == (fact("encoding_format"),)
+
+
+async def test_what_is_kept_at_its_provider_is_asked_once_and_the_next_time_in_the_form_that_is_taken() -> None:
+    """As a request to a stored object is."""
+    strict = Strict("verbosity")
+    for forms in ([FIELDS], [FIELDS, FIELDS[1:]]):
+        asked = request(*FIELDS, once=True)
+        asked.fields["store"] = msgspec.Raw(b"true")  # type: ignore[index] # a dict
+        with suppress(UpstreamError):
+            await step_by_step(partial(strict.send, "responses", asked), asked.sendings)
+        assert strict.sent == forms
 
 
 async def test_one_request_is_one_form_and_its_error_tells_of_another_and_what_it_taught_is_supposed() -> None:
