@@ -92,8 +92,8 @@ REASONS: Mapping[str, Reasons] = {
         ),
         "max_requests": (
             "How many requests one call makes at most, whatever its deployments, keys, forms and fallbacks. Those that"
-            " found no connection do not count. A ring of more keys than this is not tried to its end: the last request is"
-            " another deployment's, where there is one."
+            " found no connection do not count. A ring of more keys than this is not tried to its end: the last request"
+            " is another deployment's, where there is one."
         ),
         "tags_from_metadata": (
             "Keys of a request's `metadata` that become tags of its call, unless `x-holeshot-tags` has them. All of"
