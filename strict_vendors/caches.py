@@ -6,6 +6,7 @@ Nothing shorter than a model's least is kept. It is kept as long as the vendor i
 
 import hashlib
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -17,6 +18,9 @@ _LEAST: Mapping[str, int] = {
     "fable": 512, "mythos": 512,
 }  # fmt: skip
 _USUAL_LEAST = 1024
+
+
+Json = dict[str, Any]
 
 
 class Block(NamedTuple):
@@ -35,6 +39,17 @@ class Used(NamedTuple):
 
 
 NONE_USED = Used()
+_BREAKS = re.compile(r"gpt-(?:5\.[6-9]|[6-9])")
+
+
+def breaks(model: str) -> bool:
+    """Whether a model of OpenAI's reads its cache up to marks alone."""
+    return _BREAKS.match(model) is not None
+
+
+def is_marked(parts: Any) -> bool:
+    """Whether the last part of a message has OpenAI's mark."""
+    return isinstance(parts, list) and bool(parts) and "prompt_cache_breakpoint" in parts[-1]
 
 
 class Prefixes:
@@ -49,6 +64,14 @@ class Prefixes:
         self._whole = whole
         self._kept: set[tuple[str, bytes]] = set()
 
+    def of_openai(self, body: Json, blocks: Iterable[tuple[Block, int]]) -> Used:
+        """Return what a prompt counts for at OpenAI, by the rules of its model."""
+        if not breaks(body["model"]):
+            return Used(self.read(body["model"], blocks))
+        return self.used(
+            body["model"], blocks, implicit=(body.get("prompt_cache_options") or {}).get("mode") != "explicit"
+        )
+
     def read(self, model: str, blocks: Iterable[tuple[Block, int]]) -> int:
         """Return how many tokens of a prompt are cached, and keep all of it."""
         digest, tokens, read, places = hashlib.sha256(), 0, 0, list[tuple[str, bytes]]()
@@ -60,6 +83,24 @@ class Prefixes:
                 read = tokens
         self._kept.update(places[-1:] if self._whole else places)
         return read
+
+    def used(self, model: str, blocks: Iterable[tuple[Block, int]], *, implicit: bool = True) -> Used:
+        """Return what a prompt counts for where it is read up to a mark alone, or to the newest turn of another one.
+
+        OpenAI's from GPT-5.6 on: https://developers.openai.com/api/docs/guides/prompt-caching, read on 2026-11-30.
+        """
+        digest, tokens = hashlib.sha256(), 0
+        ends: list[tuple[tuple[str, bytes], int, bool]] = []
+        for block, its in blocks:
+            digest.update(json.dumps(block.said, sort_keys=True).encode())
+            tokens += its
+            ends.append(((model, digest.digest()), tokens, block.is_marked))
+        kept = [end for end in ends if end[1] >= self._least]
+        read = max((size for place, size, _ in kept if place in self._kept), default=0)
+        marked = [end for end in kept if end[2] or (implicit and end is ends[-1])][-4:]
+        written = max((size for _, size, _ in marked), default=0)
+        self._kept.update(place for place, _, _ in marked)
+        return Used(read, max(0, written - read), tokens - max(read, written))
 
 
 class Caches:

@@ -390,6 +390,8 @@ class _Translations:
             takes_thoughts=deployment.takes_thoughts,
             takes_unsigned=deployment.takes_unsigned,
             takes_marks=deployment.takes_marks,
+            # What is marked stands in the input.
+            instructions_last=deployment.traits.breakpoints and deployment.marks_from is not None,
             takes_signed=deployment.takes_signed,
             beyond=deployment.beyond,
             reads_bills=deployment.vendor == "anthropic",

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping
-from enum import Enum, auto
+from enum import IntEnum, auto
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -88,7 +88,7 @@ class Needs(msgspec.Struct, frozen=True):
         return not (self.tools or self.json_schema or self.vision or self.audio or self.documents)
 
 
-class Written(Enum):
+class Written(IntEnum):  # which has a hash in C
     """How a streamed answer is written."""
 
     EVENTS = auto()

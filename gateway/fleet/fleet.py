@@ -319,14 +319,14 @@ class Resolver:
         )
 
     def _marked(self, deployment: Deployment) -> Deployment:
-        """Return a deployment that is told what to cache, if it is a Claude at a vendor that takes such marks.
+        """Return a deployment that is told what to cache: a Claude, or a GPT with breakpoints, where marks are taken.
 
         Not one whose requests get a mark of the operator's: with four others that is one too many.
         """
         kind = kind_of(deployment.provider, self._settings.providers[deployment.provider], self._catalog)
-        is_claude = deployment.traits.family == "claude"
-        is_told = "cache_control" in deployment.extra_body
-        if not is_claude or is_told or not (kind in CLAUDES or (kind == "bedrock" and deployment.takes_marks)):
+        takes_claudes = kind in CLAUDES or (kind == "bedrock" and deployment.takes_marks)
+        takes = deployment.traits.breakpoints or (deployment.traits.family == "claude" and takes_claudes)
+        if not takes or not _TOLD.isdisjoint(deployment.extra_body):
             return deployment
         return msgspec.structs.replace(deployment, marks_from=deployment.traits.marks_from)
 
@@ -752,6 +752,7 @@ def _owners_first(name: str, providers: Iterable[str]) -> list[str]:
 # not permitted" (platform.claude.com/docs/en/api/versioning, read on 2026-11-29). Others ask for an older one. What it
 # does not take of a conversation its dialect knows (``for_newest_version``).
 _NEWEST_VERSION = "2026-10-21"
+_TOLD = frozenset({"cache_control", "prompt_cache_options"})  # what to cache, by the operator
 _SAMPLING = frozenset({"temperature", "top_k", "top_p"})
 
 

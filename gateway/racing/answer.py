@@ -49,7 +49,8 @@ def request_of(
         if field is not None and fields.get(field, _UNSAID) == _UNSAID:
             fields, added = {**fields, field: deployment.store}, added | {field}
     if deployment.marks_from is not None and rendered.marks is not None:
-        with_marks = spoken.requests.with_marks
+        requests = spoken.requests
+        with_marks = requests.with_breakpoints if deployment.traits.breakpoints else requests.with_marks
         fields = fields if with_marks is None else with_marks(fields, deployment.marks_from, rendered.marks)
     apart = rendered.apart
     if apart is not None:  # with all that is added here

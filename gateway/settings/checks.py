@@ -105,9 +105,10 @@ def doubtful(settings: Settings) -> Iterator[str]:
             continue
         yield from _lonely_canaries(name, enabled)
         if model.cache_marks is not None and not any(
-            traits_of(each.same_as or each.deployment).family == "claude" for each in enabled
+            (traits := traits_of(each.same_as or each.deployment, "openai")).family == "claude" or traits.breakpoints
+            for each in enabled
         ):
-            yield f"model {name!r}: cache_marks does nothing here: it is for deployments of Claude"
+            yield f"model {name!r}: cache_marks does nothing here: it is for Claude, and for GPT from 5.6 to 6.1"
         longest_s = max(_ttft_timeout_s(settings, model, deployment) for deployment in enabled)
         if model.keepalive_s is not None and model.keepalive_s > longest_s:
             yield (

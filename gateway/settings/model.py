@@ -273,7 +273,7 @@ class ModelSettings(UseLimits):
     keepalive_s: Seconds | None = None  # signs of life in silence; the first commits the status
     defaults: dict[str, object] = {}  # parameters of requests that do not set them: {temperature: 0.2}
     maximums: dict[str, Annotated[float, Field(ge=0)]] = {}  # maximums of such parameters: {max_tokens: 4000}
-    cache_marks: Literal["auto"] | None = None  # auto: Claude is told to cache what lasts, if the client tells nothing
+    cache_marks: Literal["auto"] | None = None  # auto: who takes marks is told what lasts, if the client tells nothing
     probes: bool | None = None  # whether its quiet deployments are probed; None: as ``probes.enabled`` says
     system_prefix: str | None = None  # put before every request's own system prompt
 

@@ -66,6 +66,48 @@ def _marked(fields: Fields, least: int, lasting: Lasting) -> Fields:
     return said
 
 
+def with_breakpoints(fields: Fields, least: int, lasting: Lasting) -> Fields:
+    """Return a request of chat or Responses for OpenAI with a mark behind the instructions, if these last.
+
+    What OpenAI writes by itself ends at the newest turn. From GPT-5.6 on it reads no shorter beginning of that, so what
+    many conversations begin with is read by others only where it is marked. The turns need no marks, and a mark costs
+    nothing more: what is before the newest turn is written with or without it (developers.openai.com/api/docs/guides/
+    prompt-caching, read on 2026-11-30).
+    """
+    prompt = "messages" if "messages" in fields else "input"
+    if prompt not in fields or _OPTIONS in fields or _BREAKPOINTS in bytes(fields[prompt]):
+        return fields
+    try:
+        return _broken(fields, prompt, least * _TOKEN_BYTES, lasting)
+    except UNREADABLE:  # the provider reports the error; or the input is a text
+        return fields
+
+
+_OPTIONS, _BREAKPOINT = "prompt_cache_options", "prompt_cache_breakpoint"
+_BREAKPOINTS = b'"prompt_cache_breakpoint"'
+_EXPLICIT = msgspec.Raw(b'{"mode":"explicit"}')
+
+
+def _broken(fields: Fields, prompt: str, least: int, lasting: Lasting) -> Fields:
+    turns = _listed(fields[prompt])
+    led = next((place for place, turn in enumerate(turns) if _role_of(turn) not in _INSTRUCTIONS), len(turns))
+    end = sum(len(fields.get(name, b"")) for name in ("tools", "instructions")) + sum(map(len, turns[:led]))
+    if not led or end < least or not lasting.has(end):
+        return fields
+    said = _object.decode(turns[led - 1])
+    content = said.get("content", msgspec.Raw(b"[]"))
+    if bytes(content).lstrip().startswith(b"["):
+        parts = _listed(content)
+        if not parts:
+            return fields
+        parts[-1] = raw_json({**_object.decode(parts[-1]), _BREAKPOINT: _EXPLICIT})
+    else:
+        kind = "text" if prompt == "messages" else "input_text"
+        parts = [raw_json({"type": kind, "text": content, _BREAKPOINT: _EXPLICIT})]
+    turns[led - 1] = raw_json({**said, "content": raw_json(parts)})
+    return {**fields, prompt: raw_json(turns)}
+
+
 class _Turn(msgspec.Struct):
     role: str | None = None
 

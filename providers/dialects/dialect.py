@@ -349,6 +349,8 @@ class RequestFormat(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     without_reasoning_from: Callable[[Fields, int], Wording] | None = None
     # Marks what a vendor is to cache, from so many tokens on, where the client marks nothing. None: nothing is marked.
     with_marks: Callable[[Fields, int, Lasting], Fields] | None = None
+    # The same with OpenAI's own marks. None: it has none.
+    with_breakpoints: Callable[[Fields, int, Lasting], Fields] | None = None
     # What call of a tool a request forces; None: none can force one.
     forced: Callable[[Fields], Forced | None] | None = None
     choice_of_tools: str = "tool_choice"  # the field that says so

@@ -53,6 +53,7 @@ class Traits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     signs: bool = False  # it signs, or encrypts, its thoughts, and refuses those of others
     bound: frozenset[Bound] = frozenset()
     marks_from: int = 1024  # tokens: a shorter beginning is not cached, where what to cache is marked
+    breakpoints: bool = False  # what it caches ends where a request has OpenAI's marks, or by itself at the newest turn
     # Made of the others, once for all calls.
     takes_forced: bool = True  # a request may force a call of a tool, if need be without thinking
     takes_none: bool = False  # what becomes of an effort of none is known: it does not think, or as little as it can

@@ -14,7 +14,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from strict_vendors.caches import Block
+from strict_vendors.caches import Block, is_marked
 from strict_vendors.models import Model
 from strict_vendors.script import tokens_of
 from strict_vendors.vendor import Json
@@ -94,7 +94,7 @@ def blocks_to_cache(body: Json, model: Model, items: Sequence[Json]) -> Iterator
     if instructions and not is_bound(model):
         yield Block(["instructions", instructions], is_marked=False), tokens_of(instructions)
     for item in items:
-        yield Block(_said(item), is_marked=False), tokens_of(_text(item))
+        yield Block(_said(item), is_marked(item.get("content"))), tokens_of(_text(item))
 
 
 def _user(body: Json) -> str:

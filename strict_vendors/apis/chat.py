@@ -8,7 +8,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
-from strict_vendors.caches import Block
+from strict_vendors.caches import NONE_USED, Block, Used, is_marked
 from strict_vendors.models import Model, Models
 from strict_vendors.script import Asked, Given, Said, Tool, answered, tokens_of
 from strict_vendors.shapes import Fault, Record
@@ -22,7 +22,19 @@ def blocks_to_cache(body: Json) -> Iterator[tuple[Block, int]]:
     """Yield the blocks of a prompt in the order in which they are cached, each with its tokens."""
     yield Block(["tools", body.get("tools") or []], is_marked=False), 0
     for message in body["messages"]:
-        yield Block([message["role"], message], is_marked=False), tokens_of(text_of(message.get("content")))
+        said = {**message, "content": _unmarked(message.get("content"))}
+        yield (
+            Block([message["role"], said], is_marked(message.get("content"))),
+            tokens_of(text_of(message.get("content"))),
+        )
+
+
+def _unmarked(content: Any) -> Any:
+    if isinstance(content, str):
+        return [{"type": "text", "text": content}]
+    if not isinstance(content, list):
+        return content
+    return [{name: value for name, value in part.items() if name != "prompt_cache_breakpoint"} for part in content]
 
 
 class ChatVendor(Vendor):
@@ -53,7 +65,7 @@ class ChatVendor(Vendor):
         asked = self.read(body, model)
         self.check_length(body, model, asked)
         given = answered(asked, self.failures)
-        writing = Writing(self, asked, given, cached=self.cached(body))
+        writing = Writing(self, asked, given, used=self.used(body))
         if asked.stream:
             return Reply(blocks=as_data(writing.events()), breaks=given.cut)
         return Reply(writing.whole(), breaks=given.cut)
@@ -196,9 +208,9 @@ class ChatVendor(Vendor):
 
     # How it reads and answers.
 
-    def cached(self, body: Json) -> int:
-        """Return how many tokens of a prompt are in its cache, and keep the prompt there."""
-        return 0
+    def used(self, body: Json) -> Used:
+        """Return what of a prompt is in its cache, and keep the prompt there."""
+        return NONE_USED
 
     def thinks(self, body: Json, model: Model) -> bool:
         """Say whether the model thinks about this request."""
@@ -261,9 +273,10 @@ class ChatVendor(Vendor):
 class Writing:
     """One answer as chat completions."""
 
-    def __init__(self, vendor: ChatVendor, asked: Asked, given: Given, *, cached: int = 0) -> None:
+    def __init__(self, vendor: ChatVendor, asked: Asked, given: Given, *, used: Used = NONE_USED) -> None:
         self._vendor, self._asked, self._given = vendor, asked, given
-        self._cached = min(cached, given.tokens_in)
+        self._cached = min(used.read, given.tokens_in)
+        self._written = min(used.written, given.tokens_in - self._cached)
         self._id = vendor.ids.next("chatcmpl-", 29, LETTERS)
         self._calls = [vendor.ids.next(*vendor.call_ids) for _ in given.calls]
 
@@ -313,11 +326,12 @@ class Writing:
         """Return what the call counts for."""
         given = self._given
         answer = given.tokens_out * (self._asked.body.get("n") or 1)
+        written = {"cache_write_tokens": self._written} if self._written else {}
         return {
             "prompt_tokens": given.tokens_in,
             "completion_tokens": answer,
             "total_tokens": given.tokens_in + answer,
-            "prompt_tokens_details": {"cached_tokens": self._cached, "audio_tokens": 0},
+            "prompt_tokens_details": {"cached_tokens": self._cached, "audio_tokens": 0, **written},
             "completion_tokens_details": {
                 "reasoning_tokens": given.tokens_of_thoughts,
                 "audio_tokens": 0,

@@ -29,7 +29,7 @@ class ChatLike(ChatVendor):
         """Answer a chat completion."""
         asked, model = self.admitted(request)
         given = self.told(answered(asked, self.failures), model)
-        writing = Writing(self, asked, given, cached=self.cached(request.body))
+        writing = Writing(self, asked, given, used=self.used(request.body))
         if not asked.stream:
             return Reply(self.finished(_without(writing.whole(), self.lacks), given), breaks=given.cut)
         chunks = [_without(chunk, self.lacks) for chunk in writing.events()]

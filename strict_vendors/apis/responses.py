@@ -11,7 +11,7 @@ import msgspec
 from strict_vendors.apis import bound_reasoning
 from strict_vendors.apis.chat import CREATED, ChatVendor
 from strict_vendors.apis.kept import Kept, KeptResponse, Seal, as_items, check_history, resolved
-from strict_vendors.caches import Prefixes
+from strict_vendors.caches import NONE_USED, Prefixes, Used
 from strict_vendors.models import Model
 from strict_vendors.rules.responses import CONVERSATION, MOVED, RESPONSES
 from strict_vendors.schemas import STRICT_PAGE, plain_faults, strict_faults
@@ -90,7 +90,7 @@ class ResponsesVendor(ChatVendor):
             asked,
             answer,
             made=(lambda said: bound_reasoning.made(body, model, [*items, *said])) if drops else None,
-            cached=self.prefixes.read(body["model"], bound_reasoning.blocks_to_cache(body, model, items)),
+            used=self.prefixes.of_openai(body, bound_reasoning.blocks_to_cache(body, model, items)),
             told=[each.told for each in lost] if drops else None,
         )
         response = writing.response(writing.items, done=True)
@@ -469,11 +469,11 @@ class Written:
         given: Given,
         *,
         made: Callable[[Sequence[Json]], bound_reasoning.Made] | None = None,
-        cached: int = 0,
+        used: Used = NONE_USED,
         told: Sequence[Json] | None = None,
     ) -> None:
         self._vendor, self._asked, self._given = vendor, asked, given
-        self._made, self._cached, self._told = made, min(cached, given.tokens_in), told
+        self._made, self._used, self._told = made, used, told
         self._body: Json = asked.body
         self._id = vendor.ids.next("resp_", _HEX)
         self.items = self._items()
@@ -519,9 +519,7 @@ class Written:
             "top_logprobs": body.get("top_logprobs") or 0,
             "top_p": body.get("top_p", 1.0),
             "truncation": body.get("truncation") or "disabled",
-            "usage": _usage(given.tokens_in, given.tokens_out, given.tokens_of_thoughts, self._cached)
-            if done
-            else None,
+            "usage": _usage(given.tokens_in, given.tokens_out, given.tokens_of_thoughts, self._used) if done else None,
             **({} if self._told is None else {"input_transformations": list(self._told)}),
             "user": body.get("user"),
             "metadata": body.get("metadata") or {},
@@ -769,10 +767,12 @@ def _shell(tools: Sequence[Json]) -> Literal["", "client", "vendor"]:
     return ""
 
 
-def _usage(tokens_in: int, tokens_out: int, thought: int, cached: int = 0) -> Json:
+def _usage(tokens_in: int, tokens_out: int, thought: int, used: Used = NONE_USED) -> Json:
+    read = min(used.read, tokens_in)
+    written = min(used.written, tokens_in - read)
     return {
         "input_tokens": tokens_in,
-        "input_tokens_details": {"cached_tokens": cached},
+        "input_tokens_details": {"cached_tokens": read, **({"cache_write_tokens": written} if written else {})},
         "output_tokens": tokens_out,
         "output_tokens_details": {"reasoning_tokens": thought},
         "total_tokens": tokens_in + tokens_out,

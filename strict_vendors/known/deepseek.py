@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 from strict_vendors.apis.chat import asked_tokens, blocks_to_cache
 from strict_vendors.apis.chat_like import ChatLike
 from strict_vendors.apis.messages import MessagesVendor
-from strict_vendors.caches import Prefixes
+from strict_vendors.caches import Prefixes, Used
 from strict_vendors.models import Model, Models, alike
 from strict_vendors.rules import deepseek as rules
 from strict_vendors.script import Asked, Broken, Given
@@ -45,9 +45,9 @@ class VENDOR(ChatLike):
         super().__init__(seed, account)
         self.prefixes = Prefixes(least=64, whole=True)  # api-docs.deepseek.com/guides/kv_cache, read on 2026-11-29
 
-    def cached(self, body: Json) -> int:
-        """Return how many tokens of a prompt are in its cache: of earlier prompts that are its beginning as a whole."""
-        return self.prefixes.read(body["model"], blocks_to_cache(body))
+    def used(self, body: Json) -> Used:
+        """Return what of a prompt is in its cache: of earlier prompts that are its beginning as a whole."""
+        return Used(self.prefixes.read(body["model"], blocks_to_cache(body)))
 
     def routes(self) -> Sequence[Route]:
         """Return its addresses: with or without a version, and those of its beta."""

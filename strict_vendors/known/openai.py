@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 from strict_vendors.apis.chat import blocks_to_cache
 from strict_vendors.apis.responses import ResponsesVendor
+from strict_vendors.caches import Used
 from strict_vendors.models import Model
 from strict_vendors.rules.openai import CHAT, EMBEDDINGS, MODELS
 from strict_vendors.schemas import STRICT_PAGE, plain_faults, strict_faults
@@ -34,9 +35,9 @@ class OpenAI(ResponsesVendor):
         """Return the routes of embeddings too."""
         return [*super().routes(), ("POST", f"{self.base}/embeddings", self.embed)]
 
-    def cached(self, body: Json) -> int:
-        """Return how many tokens of a prompt are in its cache: of the same tools, and the same messages from the first."""
-        return self.prefixes.read(body["model"], blocks_to_cache(body))
+    def used(self, body: Json) -> Used:
+        """Return what of a prompt is in its cache: of the same tools, and the same messages from the first."""
+        return self.prefixes.of_openai(body, blocks_to_cache(body))
 
     def embed(self, request: Request) -> Reply:
         """Answer a request of embeddings."""

@@ -304,7 +304,8 @@ REASONS: Mapping[str, Reasons] = {
         "maximums": "The largest values that requests may use, such as `{max_tokens: 8000}`.",
         "probes": "Whether its quiet deployments are probed. Not set: `probes.enabled`.",
         "cache_marks": (
-            "`auto`: Claude, at Anthropic's API and at Bedrock's Converse, is told to cache what was asked before,"
+            "`auto`: Claude, at Anthropic's API and at Bedrock's Converse, and GPT from 5.6 to 6.1 are told to cache"
+            " what was asked before,"
             " where the client tells it nothing ([when, and what it costs](../guides/coding-agents.md#cache-marks))."
         ),
         "system_prefix": "Put before the system prompt of each request.",

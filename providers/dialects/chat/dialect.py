@@ -7,7 +7,7 @@ from functools import partial
 import msgspec
 
 from providers.dialects import events
-from providers.dialects.cache_marks import with_marks
+from providers.dialects.cache_marks import with_breakpoints, with_marks
 from providers.dialects.chat.allowed_tools import offering_those_alone
 from providers.dialects.chat.answers import ENDING, ChatGathering, events_of_answer, failure
 from providers.dialects.chat.continuing import EFFORTS, ChatContinuing, repairs_of
@@ -113,6 +113,7 @@ CHAT = Dialect(
         custom_names=custom_names,
         as_functions=as_functions,
         with_marks=with_marks,
+        with_breakpoints=with_breakpoints,
         with_history=chat_history,
         without_sealed=without_sealed,
         without_bound_reasoning=without_bound_reasoning,

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from providers.dialects.cache_marks import with_breakpoints
 from providers.dialects.chat.forced_call import AS_AUTO, NO_TEXT, forced_among, schema_of
 from providers.dialects.chat.one_call import wants_one_call
 from providers.dialects.dialect import (
@@ -113,7 +114,7 @@ def _habits_of(model: str, _: int | None, habits: Habits) -> Habits:
     return msgspec.structs.replace(
         habits,
         signs=traits.family == "gpt",
-        instructions_last=traits.instructions_last,
+        instructions_last=habits.instructions_last or traits.instructions_last,
         takes_forced=habits.takes_forced,
         forbids_calls=habits.forbids_calls,
         takes_none=habits.takes_none,
@@ -225,6 +226,7 @@ RESPONSES = Dialect(
         unforced=_asked_for_json,
         without_foreign_thoughts=without_lost_thoughts,
         with_thoughts=with_thoughts,
+        with_breakpoints=with_breakpoints,
         with_history=responses_history,
         without_bound_reasoning=without_bound_reasoning,
         without_reasoning_of=without_bound_reasoning,

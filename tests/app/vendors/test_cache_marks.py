@@ -184,6 +184,44 @@ async def counted(running: RunningGateway) -> Told:
     return Told(prompt, read, written, prompt - 0.9 * read + 0.25 * written)
 
 
+OPENAIS = {"input": 4.0, "output": 20.0, "cached_input": 0.4, "cache_write": 5.0}
+
+
+@pytest.mark.parametrize("api", ["chat", "responses", "messages"])
+async def test_openai_reads_of_other_conversations_what_is_marked_and_bills_what_it_writes(
+    tmp_path: Path, api: str
+) -> None:
+    found = dict[str, Told]()
+    for name, more in {"plain": {}, "marked": {"cache_marks": "auto"}}.items():
+        (folder := tmp_path / name).mkdir()
+        async with running_vendor("openai") as vendor:
+            deployment = {"deployment": "openai/gpt-5.6", "price_per_mtok": OPENAIS, "drop_params": True}
+            async with serving(
+                folder,
+                {"unused": None},
+                providers={"openai": {"base_url": vendor.base_url, "api_key": vendor.key}},
+                models={"m": {"deployments": [deployment], **ALONE, **more}},
+                clients={name: {"key_sha256": sha256(f"hs-{name}")} for name in set(PEOPLE.values())},
+            ) as running:
+                for turn in range(3):
+                    for session in PEOPLE:
+                        path, body = APIS[api](session, turn)
+                        if api == "responses":
+                            body["input"] = [_text("developer", body.pop("instructions")), *body["input"]]
+                        await ask(running, api, session, (path, body))
+                found[name] = await counted(running)
+                [row] = await running.rows("select sum(cost_usd) usd, sum(completion_tokens) told from attempts")
+            assert vendor.said == ""
+            sent = [json.dumps(each.body).count('"prompt_cache_breakpoint"') for each in vendor.seen]
+            assert set(sent) == ({0} if name == "plain" else {0, 1}), sent
+        used = found[name]
+        usd = 4.0 * (used.prompt - used.read - used.written) + 0.4 * used.read + 5.0 * used.written
+        assert row["usd"] == pytest.approx((usd + 20.0 * row["told"]) / 1e6)
+        assert used.written > 0
+    assert found["marked"].read > found["plain"].read, found
+    assert found["marked"].cost < found["plain"].cost, found
+
+
 def marks(vendor: Served) -> list[int]:
     """Return how many marks each request has that came."""
     bodies = [json.dumps(each.body) for each in vendor.seen]

@@ -104,6 +104,8 @@ def test_comments_are_sent_while_anybody_may_still_begin(loaded: Load) -> None:
     [
         ("ollama/x", True),
         ("ollama/claude-sonnet-5", False),
+        ("ollama/gpt-5.6", False),
+        ("ollama/gpt-5.5", True),
         ("{ deployment: ollama/x, same_as: claude-opus-5 }", False),
     ],
 )

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from providers.dialects import Lasting, converse_from_chat
-from providers.dialects.cache_marks import with_marks
+from providers.dialects.cache_marks import with_breakpoints, with_marks
 from providers.models import traits_of
 
 LONG = "Be brief and polite. " * 250  # 5 KB
@@ -154,3 +154,44 @@ def test_in_chat_the_marks_become_converses() -> None:
 )
 def test_each_model_has_its_least(model: str, least: int) -> None:
     assert traits_of(model).marks_from == least
+
+
+BREAK = {"mode": "explicit"}
+LED = [said("system", LONG), said("user", "One")]
+
+
+@pytest.mark.parametrize(
+    ("body", "content"),
+    [
+        ({"messages": LED}, [{"type": "text", "text": LONG, "prompt_cache_breakpoint": BREAK}]),
+        (
+            {"input": [said("developer", [{"type": "input_text", "text": LONG}]), said("user", "One")]},
+            [{"type": "input_text", "text": LONG, "prompt_cache_breakpoint": BREAK}],
+        ),
+        (
+            {"input": [said("developer", LONG)]},
+            [{"type": "input_text", "text": LONG, "prompt_cache_breakpoint": BREAK}],
+        ),
+        ({"messages": LED, "prompt_cache_options": {"mode": "explicit"}}, LONG),
+        ({"messages": [*LED, said("user", [{"type": "text", "text": "x", "prompt_cache_breakpoint": BREAK}])]}, LONG),
+        ({"messages": [said("system", "Short."), said("user", LONG)]}, "Short."),
+        ({"messages": [said("user", LONG)]}, LONG),
+        ({"messages": [said("system", []), said("user", LONG)], "tools": [TOOL]}, []),
+    ],
+)
+def test_openais_mark_stands_behind_the_instructions(body: dict[str, Any], content: Any) -> None:
+    found = with_breakpoints(raw(**body), 1024, ALL)
+    [turn, *_] = json.loads(bytes(found.get("messages") or found["input"]))
+    assert turn["content"] == content
+    assert with_breakpoints(raw(**body), 1024, Lasting(10, goes_on=True)) == raw(**body)
+
+
+def test_an_input_that_is_a_text_has_no_mark() -> None:
+    body = raw(input="One", instructions=LONG)
+    assert with_breakpoints(body, 1024, ALL) == body
+
+
+def test_gpt_from_5_6_on_takes_marks_at_openai_while_its_reasoning_is_not_bound_to_what_is_before_it() -> None:
+    names = ("gpt-5.5", "gpt-5.6-sol", "gpt-6-astra", "gpt-6.1-terra", "gpt-6.2-sol")
+    assert [traits_of(name, "openai").breakpoints for name in names] == [False, True, True, True, False]
+    assert not traits_of("gpt-5.6", "openrouter").breakpoints
