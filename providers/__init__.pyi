@@ -45,6 +45,10 @@ from .exchange.multipart import Steps as Steps
 from .exchange.multipart import finished as finished
 from .exchange.multipart import form_steps as form_steps
 from .exchange.multipart import read_form as read_form
+from .exchange.prefill import NO_PREFILL as NO_PREFILL
+from .exchange.prefill import last_turn as last_turn
+from .exchange.prefill import may_begin as may_begin
+from .exchange.prefill import told_to_go_on as told_to_go_on
 from .exchange.quotes import VendorsWords as VendorsWords
 from .exchange.quotes import mark as mark
 from .exchange.sizes import amount as amount

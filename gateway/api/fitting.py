@@ -15,6 +15,7 @@ from gateway.fleet.models import Deployment
 from gateway.settings import DataPolicy
 from providers import (
     ANSWER,
+    NO_PREFILL,
     SEARCHING,
     Demand,
     Kind,
@@ -23,9 +24,12 @@ from providers import (
     amount,
     fitted_to,
     is_demanded,
+    last_turn,
+    may_begin,
     of_loss,
     only_offered,
     size_of,
+    told_to_go_on,
 )
 from providers.dialects import (
     AS_CALL,
@@ -225,6 +229,11 @@ class _Translations:
         return names is not None and bool(names(self._fields))
 
     @cached_property
+    def may_begin(self) -> bool:
+        """Whether the request may begin its answer."""
+        return may_begin(self._fields, self._dialect.requests)
+
+    @cached_property
     def has_other_tools(self) -> bool:
         """Whether the request has tools of agents that servers with functions alone pass over, or refuse."""
         has_other_tools = self._dialect.requests.has_other_tools
@@ -290,6 +299,8 @@ class _Translations:
 
     def _ruled(self, deployment: Deployment, spoken: Dialect, wording: Wording, fitting: Fitting) -> Wording:
         """Return a request as the model's traits say that it takes it."""
+        if not deployment.traits.prefill and self.may_begin:
+            wording = self._going_on(spoken, wording)
         if deployment.traits.is_usual:
             return wording
         wording = self._calmed(deployment.traits, spoken, wording)
@@ -356,6 +367,14 @@ class _Translations:
         unforced = spoken.requests.unforced if spoken is self._dialect else None  # else it was said in translating
         forced = msgspec.structs.replace(self.forced, as_json=traits.forced_tools != "auto")
         return wording if unforced is None else unforced(wording, forced)
+
+    def _going_on(self, spoken: Dialect, wording: Wording) -> Wording:
+        """Return a request that begins its answer, for a model that would refuse it: its user asks for the rest."""
+        fields, places = told_to_go_on(dict(wording.fields), spoken.requests)
+        if not places:
+            return wording
+        loss = Loss(last_turn(self._fields, self._dialect.requests), NO_PREFILL, nearly=True)
+        return msgspec.structs.replace(wording, fields=fields, losses=(*wording.losses, loss))
 
     def _kept(self, deployment: Deployment, spoken: Dialect, wording: Wording, fitting: Fitting) -> None:
         """Note where a vendor does not do what a request says about keeping it, or must not."""

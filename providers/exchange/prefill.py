@@ -1,5 +1,6 @@
 """A request that begins its answer, for a model that continues none: its user asks for the rest, behind that."""
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,6 +16,11 @@ _GO_ON: Mapping[str, Any] = {
 }
 
 
+NO_PREFILL = "this model continues no answer that the request begins (sent: that the user asks for it)"
+_ROLE = b'"role"'
+_OF_MODEL = re.compile(rb'"role"\s*:\s*"(?:assistant|model)"')
+
+
 class _Turn(msgspec.Struct):
     role: str
     content: Any = None
@@ -23,6 +29,20 @@ class _Turn(msgspec.Struct):
 
 _turns = msgspec.json.Decoder(list[msgspec.Raw])
 _turn = msgspec.json.Decoder(_Turn)
+
+
+def may_begin(fields: Fields, formats: RequestFormat) -> bool:
+    """Whether the last turn of a request may be its model's: one look at its end."""
+    prompt = bytes(fields.get(formats.prompt, b""))
+    return _OF_MODEL.match(prompt, max(prompt.rfind(_ROLE), 0)) is not None
+
+
+def last_turn(fields: Fields, formats: RequestFormat) -> str:
+    """Return where the last turn of a request is."""
+    try:
+        return f"{formats.prompt}[{len(_turns.decode(fields.get(formats.prompt, b''))) - 1}]"
+    except UNREADABLE:
+        return formats.prompt
 
 
 def told_to_go_on(fields: dict[str, msgspec.Raw], formats: RequestFormat) -> tuple[dict[str, msgspec.Raw], list[str]]:

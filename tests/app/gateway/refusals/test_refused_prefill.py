@@ -64,8 +64,46 @@ async def test_who_continues_is_sent_what_was_begun_and_no_more(serve: Serve, ap
         assert running["alpha"].received[-1].body["messages"] == [QUESTION, BEGUN]
 
 
+CALL: Json = {"type": "tool_use", "id": "toolu_1", "name": "f", "input": {}}
+SAYING: Json = {**CALL, "input": {"role": "assistant"}}
+TOOLS: Json = {
+    "max_tokens": 99,
+    "messages": [
+        QUESTION,
+        {"role": "assistant", "content": [SAYING]},
+        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "toolu_1", "content": "done"}]},
+    ],
+}
+
+
+async def test_of_a_family_that_continues_nothing_this_is_known_before_a_refusal(serve: Serve) -> None:
+    """Models and Vertex AI's names of them; who continues comes first."""
+    config = {"providers": {name: {"apis": ["messages"]} for name in ("alpha", "beta")}}
+    models: Json = {
+        MODEL: {"deployments": ["alpha/claude-opus-5-5", "alpha/anthropic/claude-sonnet-4-6@20260101"]},
+        "mixed": {"deployments": ["alpha/claude-opus-5-5", "beta/claude-haiku-4-5"]},
+    }
+    models |= {name: {**each, "race": {"mode": "single"}} for name, each in models.items()}
+    async with serve(alpha=None, beta=None, config={**config, "models": models}) as running:
+        running["alpha"].answers, running["beta"].answers = server("messages"), lambda _: ANSWERS["messages"]
+        for begun in (BEGUN, IN_PARTS):
+            for stream in (False, True):
+                running.prefer("alpha")
+                assert await said(running, "messages", begun, stream=stream) == (200, "messages[1]")
+                before, asks = running["alpha"].received[-1].body["messages"][-2:]
+                assert (before, asks["role"]) == (begun, "user")
+        assert len(running["alpha"].received) == 4
+        # Who begins none is asked as ever, whatever a call says.
+        async with running.post({"model": MODEL, **TOOLS}, path=PATHS["messages"]) as response:
+            assert (response.status, response.headers.get("x-holeshot-dropped")) == (200, None)
+        assert running["alpha"].received[-1].body["messages"] == TOOLS["messages"]
+        body = {"model": "mixed", "max_tokens": 99, "messages": [QUESTION, BEGUN]}
+        async with running.post(body, path=PATHS["messages"]) as response:
+            assert (response.status, response.headers.get("x-holeshot-dropped")) == (200, None)
+        assert [each.body["messages"][-1] for each in running["beta"].received] == [BEGUN]
+
+
 async def test_a_call_without_its_result_is_no_beginning(serve: Serve) -> None:
-    call = {"type": "tool_use", "id": "toolu_1", "name": "f", "input": {}}
     async with serve(alpha=refused(WORDS["messages"]), config=AT["messages"]) as running:
-        assert await said(running, "messages", {"role": "assistant", "content": [call]}) == (400, "")
+        assert await said(running, "messages", {"role": "assistant", "content": [CALL]}) == (400, "")
         assert len(running["alpha"].received) == 1
