@@ -71,19 +71,30 @@ from rollup_attempts as r join rollup_series as s on s.id = r.series_id
 where s.api <> '{probes}' and {within} group by s.model
 """
 OWN = conditions()["own"]
+_MODEL = "coalesce(model, (select calls.model from calls where calls.id = attempts.call_id), '')"  # as the sums have it
 _TOKENS = "coalesce(prompt_tokens, 0) + coalesce(completion_tokens, 0)"
-# Totals have no windows: what began later is taken off.
+# Totals have no windows: what began later is taken off, unless it is not in them yet. That is one statement, thus of
+# one snapshot, so it makes no difference which rows are added up meanwhile.
 _TOTALS = """
 select {place} as place, case when model = '' then client end as client, case when model <> '' then model end as model,
   coalesce(sum(usd), 0) as usd, coalesce(sum(tokens), 0) as tokens
 from (
   select client, model, usd, tokens from used_totals
-  union all select coalesce(client, ''), '', -cost_usd, -({tokens}) from calls where started_at >= {until}
-  union all select '', model, -cost_usd, case when outcome = 'won' then -({tokens}) else 0 end from attempts
-    where started_at >= {until} and model is not null and api <> '{probes}' and {own}
+  union all select coalesce(client, ''), '', -cost_usd, -({tokens}) from calls
+    where started_at >= {until} and not {new_calls}
+  union all select '', {model}, -cost_usd, case when outcome = 'won' then -({tokens}) else 0 end from attempts
+    where started_at >= {until} and coalesce(api, '') <> '{probes}' and {own}
+      and not {new_attempts}
 ) as each_one
 group by 2, 3
 """
+
+
+def _is_new(words: Words, table: str) -> str:
+    """Return the condition for a row of ``calls`` or ``attempts`` that is in no sum yet."""
+    kind = "is_call" if table == "calls" else "not is_call"
+    notes = f"rollup_fresh as new where {kind} and" if words.is_postgres else f"rollup_fresh_{table} as new where"
+    return f"exists (select 1 from {notes} new.id = {table}.id)"  # noqa: S608 - our own names
 
 
 async def used(database: Database, since_s: Sequence[float], until: datetime) -> list[Used]:
@@ -97,7 +108,10 @@ async def used(database: Database, since_s: Sequence[float], until: datetime) ->
     for place, each_s in enumerate(since_s):
         if each_s == -inf:
             written = words.instant(until)
-            parts.append(_TOTALS.format(place=place, until=written, tokens=_TOKENS, probes=PROBES, own=OWN))
+            new = {f"new_{table}": _is_new(words, table) for table in ("calls", "attempts")}
+            parts.append(
+                _TOTALS.format(place=place, until=written, tokens=_TOKENS, model=_MODEL, probes=PROBES, own=OWN, **new)
+            )
             continue
         within = _within(words, datetime.fromtimestamp(each_s, UTC), until.astimezone(UTC))
         if within != "false":
@@ -131,7 +145,7 @@ from (
   select client, team, end_user, usd, tokens from used_totals where team <> '' or end_user <> ''
   union all
   select coalesce(client, ''), coalesce({team}, ''), coalesce({end_user}, ''), -cost_usd, -({tokens})
-  from calls where started_at >= {until} and ({team} is not null or {end_user} is not null)
+  from calls where started_at >= {until} and ({team} is not null or {end_user} is not null) and not {new_calls}
 ) as each_one
 group by 1, 2, 3
 order by 4 desc
@@ -165,7 +179,7 @@ async def used_by_payers(database: Database, since_s: Iterable[float], until: da
                 if usd or tokens
             ]
     if -inf in since_s:
-        sql = _PAYERS_TOTALS.format(**names, tokens=_TOKENS, most=MOST_PAYERS)
+        sql = _PAYERS_TOTALS.format(**names, tokens=_TOKENS, most=MOST_PAYERS, new_calls=_is_new(words, "calls"))
         found += [
             Used(
                 -inf,

@@ -16,7 +16,7 @@ from gateway.core.prompt_classes import answer_class
 from gateway.ledger import Finished, SchemaOutdatedError, create_engine
 from gateway.ledger.inserts import insert
 from gateway.ledger.store import STREAMS, SqlStore, remembered, text_gaps
-from gateway.ledger.used import used_by_payers
+from gateway.ledger.used import used, used_by_payers
 from gateway.limits.windows import day, month
 from gateway.settings import RaceSettings
 from gateway.steering import MemoryBoard, Steering, Terms
@@ -179,3 +179,24 @@ async def test_end_users_beyond_those_that_have_a_total_count_in_their_clients_a
     await engine.dispose()
     told = {(each.team, each.end_user): each.usd for each in of_payers if each.client == "app"}
     assert told == {("research", "ann"): 2.0, ("research", None): 1.0}
+
+
+async def test_a_total_is_that_of_an_instant_whether_later_calls_are_added_up_yet_or_not(ledger_url: str) -> None:
+    now = datetime(2026, 11, 17, 12, tzinfo=UTC)
+    engine, store = create_engine(ledger_url), SqlStore(ledger_url)
+    tags = {"team": "research", "end_user": "ann"}
+
+    async def ends(at: datetime) -> None:
+        attempt = won(new_id(), started_at=at, cost_usd=1.0)
+        await insert(engine, [Finished(replace(call(attempt, started_at=at), client="app", tags=tags, cost_usd=1.0))])
+
+    await ends(now - timedelta(hours=1))
+    await store.fold_all()
+    await ends(now + timedelta(minutes=1))  # Postgres has noted its rows, and added up none
+    for _ in range(2):
+        told = {each.client or each.model: each.usd for each in await used(ledger_url, [-inf], now)}
+        assert told == {"app": 1.0, MODEL: 1.0}
+        assert [(each.end_user, each.usd) for each in await used_by_payers(ledger_url, [-inf], now)] == [("ann", 1.0)]
+        await store.fold_all()
+    await store.aclose()
+    await engine.dispose()
