@@ -13,7 +13,9 @@ BEFORE_BODY = frozenset({"max_parallel", "rpm"})  # held before the body of a re
 class Account:
     """The quotas of one owner, replaced as their windows end."""
 
-    def __init__(self, owner: str) -> None:
+    def __init__(self, owner: str, former: Mapping[str, float] = {}) -> None:
+        """``former``: what an account of this owner had used here, by the keys of the quotas."""
+        self._former = former
         self.owner = owner  # "client:my-app", "team:research", "model:fast"
         self.above: tuple[str, ...] = ()  # of a client: the other owners charged for its last call (its team)
         self.limits: Mapping[str, float] = {}
@@ -59,6 +61,17 @@ class Account:
             for quota in self._quotas.values()
         )
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether no call holds or waits for any of it."""
+        return all(quota.held < ROUNDING and quota.waiting < ROUNDING for quota in self._quotas.values())
+
+    @property
+    def used(self) -> dict[str, float]:
+        """What was used here in the windows of the limits, by the keys of the quotas."""
+        quotas = (quota for quota in self._quotas.values() if quota.name != "max_parallel")
+        return {quota.key: quota.used for quota in quotas if quota.used >= ROUNDING}
+
     def begin_windows(self, unix_s: float) -> None:
         """Begin the windows around ``unix_s``."""
         for name, limit in self.limits.items():
@@ -74,7 +87,8 @@ class Account:
                     before.set_limit(limit)
                     self._quotas[name] = before
                 else:
-                    self._quotas[name] = Quota(self.owner, name, limit, window)
+                    made = self._quotas[name] = Quota(self.owner, name, limit, window)
+                    made.used = self._former.get(made.key, 0.0)
                 if quota is not None:
                     self._replaced[name] = quota
         self._quotas_end = False

@@ -8,6 +8,7 @@ after another. A limit of tokens can be exceeded by the running calls' usage bey
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from math import inf
 
 import msgspec
@@ -69,7 +70,9 @@ def level_of_end_user(scope: str, end_user: str, limits: Mapping[str, float], zo
 
 _CLIENT = "client:"
 _END_USER = "user:"
-MOST_END_USERS = 10_000  # with their own account in a process; further ones of a team or key share one
+MOST_END_USERS = 10_000  # with an account in a process; what others have used is kept, and theirs is made again
+MOST_PARKED = 100_000  # of those; each is some hundred bytes
+_PARKED_AT_ONCE = 500
 
 
 MOST_PAYERS = 4_096  # models: clients may name any list of deployments
@@ -160,6 +163,7 @@ class Limits:
         self._end_users: dict[str, Account] = {}
         self._swept_s = -inf  # when unused accounts of end users may be dropped again
         self.sharing = 0  # calls of end users that had to share an account
+        self._parked: dict[str, Mapping[str, float]] = {}  # by owner, the oldest first: what was used, by its key
         self._models: dict[str, Account] = {}  # by the payer's name
         self._payers: dict[str, Payer] = {}  # by model; kept for audited losers, which end after their call
 
@@ -517,7 +521,10 @@ class Limits:
         return account
 
     def _end_user_account(self, owner: str) -> Account:
-        """Return a new account of an end user; if there are too many, the shared one of its team or key."""
+        """Return a new account of an end user, which goes on from what it had used.
+
+        If there are too many, and of all of them calls run now, it is the shared one of its team or key.
+        """
         if len(self._end_users) >= MOST_END_USERS:
             unix_s = self._unix_clock()
             if unix_s >= self._swept_s:
@@ -525,11 +532,25 @@ class Limits:
                 for name in [name for name, each in self._end_users.items() if each.is_over(unix_s)]:
                     for quota in self._end_users.pop(name).listed:
                         self._leases.forget(quota)
+            if len(self._end_users) >= MOST_END_USERS:
+                self._park()
         if len(self._end_users) < MOST_END_USERS:
-            return Account(owner)
+            return Account(owner, self._parked.pop(owner, {}))
         self.sharing += 1
         shared = f"{owner.rpartition(':')[0]}:others"
         return self._end_users.get(shared) or Account(shared)
+
+    def _park(self) -> None:
+        """Keep of some accounts, of which no call runs, only what was used in windows that last: the oldest first."""
+        idle = (account for account in self._end_users.values() if account.is_idle)
+        for account in list(islice(idle, _PARKED_AT_ONCE)):
+            del self._end_users[account.owner]
+            for quota in account.listed:
+                self._leases.forget(quota)
+            if used := account.used:
+                self._parked[account.owner] = used
+        while len(self._parked) > MOST_PARKED:
+            del self._parked[next(iter(self._parked))]
 
     def _cost_usd(self, attempt: AttemptRecord, model: str) -> float:
         """Return what an attempt cost; without a price, as its vendor's or its model's dearest."""

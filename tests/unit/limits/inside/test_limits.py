@@ -543,25 +543,43 @@ async def test_a_new_quota_does_not_take_longer_the_more_there_are() -> None:
     assert looked < 2 * 2_000
 
 
-async def test_end_users_beyond_the_most_share_one_account_until_others_are_over(
+async def test_end_users_beyond_the_most_keep_limits_of_their_own_whoever_else_calls(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(limits, "MOST_END_USERS", 3)
+    process, own = Process(), {"rpm": 2.0, "tokens_total": 100.0}
+    users = [level_of_end_user("client:team", f"u{number}", own) for number in range(8)]
+    for tokens in (60, 40):
+        for user in users:
+            process.end(await process.begin({}, user, tokens=10.0), tokens=(tokens, 0))
+    for user in users:
+        with pytest.raises(LimitReached, match=r"^this end user has reached its limit of 2 requests a minute"):
+            await process.begin({}, user, tokens=10.0)
+    process.clock.now_s += 60.0
+    for user in users:
+        with pytest.raises(LimitReached, match=r"^this end user has reached its limit of 100 tokens in all"):
+            await process.begin({}, user, tokens=10.0)
+    assert process.limits.sharing == 0
+    assert len(process.leases._kept) <= 3 * len(own)
+
+
+async def test_only_while_calls_of_as_many_end_users_run_further_ones_share_an_account(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(limits, "MOST_END_USERS", 3)
     process = Process()
 
-    async def call(user: str) -> None:
-        process.end(await process.begin({}, level_of_end_user("client:team", user, {"rpm": 1.0})))
+    async def begin(user: str) -> str:
+        return await process.begin({}, level_of_end_user("client:team", user, {"max_parallel": 1.0}))
 
-    for user in ("u1", "u2", "u3", "u4"):
-        await call(user)
+    running = [await begin(user) for user in ("u1", "u2", "u3", "u4")]
     with pytest.raises(LimitReached, match=r"^this end user"):
-        await call("u5")  # has the same account as u4
+        await begin("u5")  # has the same account as u4
     assert process.limits.sharing == 2
-    process.clock.now_s += 60.0
-    for user in ("u5", "u6"):
-        await call(user)
-    with pytest.raises(LimitReached):
-        await call("u6")
+    for each in running:
+        process.end(each)
+    for user in ("u5", "u6", "u7", "u8"):
+        process.end(await begin(user))
     assert process.limits.sharing == 2
 
 
