@@ -117,8 +117,8 @@ bench_fleet = $(BIN)/python -m benchmarks.fleet
 bench_failover = $(BIN)/python -m benchmarks.failover $(if $(JSON),--json,--write)
 # embeddings alone, hedged and raced where one request in a hundred takes 17 s (13 minutes; CALLS=1000: one)
 bench_short = $(BIN)/python -m benchmarks.short $(if $(CALLS),--calls $(CALLS)) $(if $(JSON),--json)
-# when the voice begins and falls silent at providers that are late, dribble, crawl and reset (five minutes; CALLS=60: one)
-bench_voice = $(BIN)/python -m benchmarks.voice $(if $(CALLS),--calls $(CALLS)) $(if $(JSON),--json)
+# when the voice begins and falls silent at providers that are late, dribble, crawl and reset (five minutes; CALLS=60: one; SEED=7: other draws)
+bench_voice = $(BIN)/python -m benchmarks.voice $(if $(CALLS),--calls $(CALLS)) $(if $(SEED),--seed $(SEED)) $(if $(JSON),--json)
 # simulate the steering policy against others (twenty minutes of one core; see benchmarks/steering)
 bench_steering = $(BIN)/python -m benchmarks.steering
 # 100,000 calls, one in twenty with a fault: does the gateway keep anything of them? (five minutes; COUNT=20000)

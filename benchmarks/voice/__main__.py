@@ -1,6 +1,6 @@
 """Callers listen to answers of two providers that are late, dribble, crawl and reset: when does the voice begin?
 
-    python -m benchmarks.voice [--calls 300] [--setups voice] [--json]
+    python -m benchmarks.voice [--calls 300] [--seed 1] [--setups voice] [--json]
 
 One gateway in its own process, two scripted providers for each cell, real sockets. A first token takes 0.55 s in the
 median (lognormal, sigma 0.3), a word 25 ms, an answer has five sentences. Of the requests to each provider, by itself,
@@ -118,10 +118,10 @@ def row(setup: str, heard: Sequence[Heard], *, continues: bool, asked: int, in_l
 class Cell:
     """A setup at two providers of its own."""
 
-    def __init__(self, number: int, setup: str, *, continues: bool) -> None:
+    def __init__(self, number: int, setup: str, *, continues: bool, seed: str) -> None:
         self.name, self.setup, self.continues = f"cell{number}", setup, continues
         self.providers = {
-            name: Provider(name, NAMES, continues=continues, seed=f"{name} {continues}") for name in NAMES
+            name: Provider(name, NAMES, continues=continues, seed=f"{seed}{name} {continues}") for name in NAMES
         }
 
     def model(self) -> Mapping[str, Any]:
@@ -131,10 +131,10 @@ class Cell:
         return {"deployments": deployments, **SETUPS[self.setup].model}
 
 
-async def all_rows(names: Sequence[str], calls: int, folder: Path) -> list[Row]:
-    """Run every setup at both kinds of servers, all beside each other."""
+async def all_rows(names: Sequence[str], calls: int, folder: Path, seed: str = "") -> list[Row]:
+    """Run every setup at both kinds of servers, all beside each other. ``seed``: of the providers' draws."""
     pairs = [(name, continues) for name in names for continues in (True, False)]
-    cells = [Cell(number, name, continues=continues) for number, (name, continues) in enumerate(pairs)]
+    cells = [Cell(number, name, continues=continues, seed=seed) for number, (name, continues) in enumerate(pairs)]
     async with AsyncExitStack() as stack:
         urls = {}
         for cell in cells:
@@ -188,7 +188,7 @@ def _cells(row: Row) -> Sequence[str]:
 
 def told(run: Run) -> Told:
     named = [name for name in SETUPS if not run.options.setups or name in run.options.setups]
-    rows = asyncio.run(all_rows(named, run.options.calls, run.folder))
+    rows = asyncio.run(all_rows(named, run.options.calls, run.folder, run.options.seed))
     columns = ("setup", "servers", "p50 s", "p95 s", "p99 s", "silent > 1 s", "p99 s", "requests", "cut", "unanswered")
     caption = "First clause: p50, p95, p99. Silence after it: share of calls over 1 s, p99."
     grid = Grid("The voice begins, and falls silent", columns, [_cells(row) for row in rows], words=2, caption=caption)
@@ -198,6 +198,7 @@ def told(run: Run) -> Told:
 def main() -> None:
     parser = command("voice", __doc__)
     parser.add_argument("--calls", type=int, default=CALLS, help="of each cell")
+    parser.add_argument("--seed", default="", help="other draws of the providers")
     parser.add_argument("--setups", nargs="+", default=[], choices=[*SETUPS], help="only these")
     carry_out(parser, told)
 
