@@ -108,8 +108,8 @@ RESCUE_SPOKEN_FACTOR = 1.25  # judgement: times that: then all are late, and a c
 # judgement: of the primary's decoding: so much sooner another is asked where nobody has begun to speak
 SPOKEN_LEAD_TOKENS = 8.0
 SPOKEN_CLAUSE_TOKENS = 15.0  # judgement: likewise: who has begun has a clause by then, of ten words
-# judgement: of the budget: hedges that would be due by first clauses; a fifth is not needed, as somebody speaks
-SPOKEN_HEDGED_PART = 1.2
+# judgement: of the budget: hedges that would be due by first clauses; some are not needed, as somebody speaks
+SPOKEN_HEDGED_PART = 1.1
 RESCUE_UNKNOWN_S = 7.3  # bound: twice the fixed prior's q95: latest rescue where nothing is known, or some hang
 LATE_FACTOR = 3.0  # judgement: times the q90 of first tokens: then another model is asked beside
 LATE_QUANTILE = 0.9  # judgement: the q95 collapses where one attempt in twenty hangs

@@ -409,9 +409,11 @@ class Draft:
         ``reserve`` is better than waiting.
         """
         rescue_s, soon_s = self._rescue_s(), self._soon_s()
+        every_s = rescue_s
         is_extra = self._terms.speaks_unasked and not self._is_spent
         if soon_s is not None and not self._terms.speaks_unasked:
-            rescue_s, is_extra = min(rescue_s, soon_s), False
+            rescue_s = min(rescue_s, soon_s)
+            every_s = rescue_s - self._hedged_s() if rescue_s == soon_s else rescue_s
         spares = self._spare[:_RESCUES]
         if len(spares) < _RESCUES and reserve:
             more = [each for each in reserve if each is not self._primary]
@@ -424,8 +426,8 @@ class Draft:
         if is_extra and soon_s is not None and soon_s < rescue_s and spares:
             first, *spares = spares
             self._launch(first, soon_s, Role.HEDGE, Why.RESCUE)
-        for number, spare in enumerate(spares or (self._lineup.tripped and self._last_resort()), start=1):
-            self._launch(spare, number * rescue_s, Role.FAILOVER, Why.RESCUE)
+        for number, spare in enumerate(spares or (self._lineup.tripped and self._last_resort())):
+            self._launch(spare, rescue_s + number * every_s, Role.FAILOVER, Why.RESCUE)
         return rescue_s
 
     def _last_resort(self) -> Sequence[Candidate]:
@@ -450,21 +452,28 @@ class Draft:
         """
         if not self._terms.spoken or len(self.launches) == 1:
             return None
-        hedged_s: float = max(map(_delay, self.launches))
+        hedged_s = self._hedged_s()
         usual_s = self._primary.estimate.quantile_s(RESCUE_SPOKEN_QUANTILE)
         return max(RESCUE_MIN_S, usual_s if hedged_s else RESCUE_SPOKEN_FACTOR * usual_s) + hedged_s
+
+    def _hedged_s(self) -> float:
+        """Return when the last of the attempts so far starts, while the others are silent, in seconds; 0 if all did."""
+        return max(each.delay_s - self._lead_s(each.delay_s) for each in self.launches)
+
+    def _lead_s(self, delay_s: float) -> float:
+        """Return how much sooner a listener's call starts an attempt while the others are silent."""
+        return min(SPOKEN_LEAD_TOKENS / self._primary.estimate.decode_tps, delay_s / 2)
 
     def heed_speakers(self) -> None:
         """Have what starts late start sooner while the others are silent, and later where one has begun to speak.
 
         A clause is missing long after its first word is. And an attempt that has begun seldom needs another beside it.
         """
-        token_s = 1.0 / self._primary.estimate.decode_tps
-        lead_s, after_s = SPOKEN_LEAD_TOKENS * token_s, SPOKEN_CLAUSE_TOKENS * token_s
+        after_s = SPOKEN_CLAUSE_TOKENS / self._primary.estimate.decode_tps
         for number, each in enumerate(self.launches):
             if each.why in _WHEN_LATE and (delay_s := each.delay_s) > 0:
                 self.launches[number] = msgspec.structs.replace(
-                    each, delay_s=delay_s - min(lead_s, delay_s / 2), speaking=Speaking(delay_s, after_s)
+                    each, delay_s=delay_s - self._lead_s(delay_s), speaking=Speaking(delay_s, after_s)
                 )
 
     def audit(self, share: float) -> None:
