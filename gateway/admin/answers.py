@@ -189,7 +189,7 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
         list[str], Meta(description="Those of one model together, the models with the most first: the page's colours.")
     ]
     clients: list[str]
-    payers: Annotated[bool, Meta(description="Whether there are `teams`, or limits of `end_users`.")]
+    payers: Annotated[bool, Meta(description="Whether there are `teams`, or limits of `end_users` or of models.")]
     calls_ever: Annotated[
         bool | None, Meta(description="Whether there has ever been a call; null: the database cannot say.")
     ]
@@ -468,6 +468,13 @@ class TeamLimits(msgspec.Struct, frozen=True):
     limits: list[Standing]
 
 
+class ModelLimits(msgspec.Struct, frozen=True):
+    """A model with limits of its own, of all who call it."""
+
+    model: str
+    limits: list[Standing]
+
+
 class Usage(msgspec.Struct, frozen=True, kw_only=True):
     """What each client has used, and its limits."""
 
@@ -476,6 +483,7 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True):
         list[TeamLimits],
         Meta(description="Of the configuration; what they used is in `GET /api/teams`."),
     ]
+    models: Annotated[list[ModelLimits], Meta(description="Those that have limits of their own.")]
     sums_trail_s: float | None
     replica_lag_s: Annotated[
         float | None,
@@ -521,6 +529,7 @@ class EndUserUsed(msgspec.Struct, frozen=True, kw_only=True):
     prompt_tokens: int | None
     completion_tokens: int | None
     cost_usd: float | None
+    limits: list[Standing]
 
 
 class TeamUsed(msgspec.Struct, frozen=True, kw_only=True):
@@ -538,8 +547,9 @@ class TeamUsed(msgspec.Struct, frozen=True, kw_only=True):
     dearest: Annotated[list[EndUserUsed], Meta(description="The ten end users that cost most.")]
 
 
-class Teams(msgspec.Struct, frozen=True):
-    """What each team and its end users have used."""
+class Teams(msgspec.Struct, frozen=True, kw_only=True):
+    """What each team and its end users have used, and models of their own limits."""
 
     data: list[TeamUsed]
+    models: Annotated[list[ModelLimits], Meta(description="Those that have limits of their own.")]
     sql: Annotated[SQL | None, Meta(description="Null where there are neither teams nor limits of end users.")]

@@ -1,4 +1,4 @@
-"""GET /api/usage and /api/teams: what clients, teams and end users have used, and the rest of their limits."""
+"""GET /api/usage and /api/teams: what clients, teams, end users and models have used, and the rest of their limits."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -15,7 +15,9 @@ from gateway.api.client import Client
 from gateway.api.context import CONTEXT, Context
 from gateway.core.calls import Level
 from gateway.core.reports import Reports, Table
-from gateway.limits import SUMMED, UTC_ZONE, Standing, level_of_key
+from gateway.limits import SUMMED, UTC_ZONE, Standing, level_of_key, level_of_model
+
+_DAY = "usd_per_day"
 
 
 async def usage(request: web.Request) -> web.Response:
@@ -32,10 +34,11 @@ async def usage(request: web.Request) -> web.Response:
     used = (answers.Used(**row, limits=_limits(context, clients.get(name), spent)) for name, row in rows.items())
     data = await context.body_work.pieces(used, CLIENTS_A_TURN)
     teams = [answers.TeamLimits(name, limits) for name, limits in (await _teams(context, reports)).items()]
+    models = await _models(context, reports)
     trails_s, lag_s = await reports.sums_trail_s(), await reports.replica_lag_s()
     return answer(
         request,
-        answers.Usage(data=data, teams=teams, sums_trail_s=trails_s, replica_lag_s=lag_s, sql=table.sql),
+        answers.Usage(data=data, teams=teams, models=models, sums_trail_s=trails_s, replica_lag_s=lag_s, sql=table.sql),
     )
 
 
@@ -61,6 +64,27 @@ async def _teams(context: Context, reports: Reports) -> dict[str, list[Standing]
     return {name: _stands(context, team, spent.get(name)) for name, team in teams}
 
 
+async def _models(context: Context, reports: Reports) -> list[answers.ModelLimits]:
+    """Return the models that have limits of their own, each with the used part."""
+    zone = context.settings.limits_zone
+    limited = {each.name: each.use_limits for each in context.fleet.models.values() if each.use_limits}
+    spent = await spent_by_models(context, reports) if any(_DAY in each for each in limited.values()) else {}
+    found = (
+        answers.ModelLimits(name, _stands(context, level_of_model(name, limits, zone), spent.get(name)))
+        for name, limits in limited.items()
+    )
+    return await context.body_work.pieces(found, CLIENTS_A_TURN)
+
+
+async def spent_by_models(context: Context, reports: Reports) -> Mapping[str | None, tuple[float, float]]:
+    """Return what models have spent today, each with what it pays for as the first of a list; they have no months."""
+    found: dict[str | None, tuple[float, float]] = {}
+    for model, usd in (await reports.spent_by_models()).items():
+        payer = context.fleet.payer_of(model)
+        found[payer] = (found.get(payer, (0.0, 0.0))[0] + usd, 0.0)
+    return found
+
+
 def _stands(context: Context, level: Level, spent: tuple[float, float] | None) -> list[Standing]:
     return [
         msgspec.structs.replace(each, used=max(each.used or 0.0, _spent(each.limit, spent)))
@@ -73,7 +97,7 @@ def _stands(context: Context, level: Level, spent: tuple[float, float] | None) -
 def _spent(limit: str, spent: tuple[float, float] | None) -> float:
     """Return the ledger's figure, of all processes: a process that just began, or has no calls, knows less."""
     day_usd, month_usd = spent or (0.0, 0.0)
-    return day_usd if limit == "usd_per_day" else month_usd
+    return day_usd if limit == _DAY else month_usd
 
 
 # GET /api/own: the usage of one person, who asks.
@@ -105,7 +129,7 @@ async def own(request: web.Request) -> web.Response:
 
 
 async def teams(request: web.Request) -> web.Response:
-    """Return the teams that called, the most expensive first, then those that did not; empty where there are no teams.
+    """Return the teams that called, the most expensive first, then those that did not, and models with limits.
 
     ``team`` null: keys without a team, in calls that named an end user.
     """
@@ -117,15 +141,20 @@ async def teams(request: web.Request) -> web.Response:
     rows = {row["team"]: _without(row, "end_user", "client") for row in table.rows if row["end_user"] is None}
     rows |= {name: {"team": name} for name in configured if name not in rows}
     end_users: dict[str | None, list[answers.EndUserUsed]] = {name: [] for name in rows}
+    clients = _clients(context)
     for row in table.rows:
         if row["end_user"] is not None and row["team"] in end_users:
             name = payers.name_of(row["end_user"], row["team"], row["client"])
-            end_users[row["team"]].append(answers.EndUserUsed(**_without(row, "team", "end_users"), name=name))
+            level = payers.level_of_end_user(row["end_user"], row["team"], clients.get(row["client"]))
+            limits = [] if level is None else context.limits.standings(level)
+            said = _without(row, "team", "end_users")
+            end_users[row["team"]].append(answers.EndUserUsed(**said, name=name, limits=limits))
     data = [
         answers.TeamUsed(**row, configured=name in configured, limits=configured.get(name, []), dearest=end_users[name])
         for name, row in rows.items()
     ]
-    return answer(request, answers.Teams(data, table.sql or None))
+    models = await _models(context, reports)
+    return answer(request, answers.Teams(data=data, models=models, sql=table.sql or None))
 
 
 def _without(row: Mapping[str, Any], *names: str) -> dict[str, Any]:

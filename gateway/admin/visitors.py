@@ -359,7 +359,7 @@ async def get_session(request: web.Request) -> web.Response:
             models=[each.name for each in seen],
             deployments=list(dict.fromkeys(name for each in models for name in each.deployments)),
             clients=sorted(table.names) if own is None else [],
-            payers=context.payers.is_used and own is None,
+            payers=own is None and (context.payers.is_used or any(each.use_limits for each in seen)),
             calls_ever=None if own is not None else await request.app[OPERATIONS].reports.has_calls(),
         ),
     )

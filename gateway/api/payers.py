@@ -175,11 +175,22 @@ class Payers:
 
         ``client`` is used if there is no team.
         """
-        scope = (level_of_key(client, {}) if team is None else level_of_team(team, {})).owner
+        scope = _scope_of(team, client)
         if scope not in self._names:
-            users = self._of_teams.get(team) if team is not None else self._of_keys(scope, self._zone)
+            users = self._users_of(team, client)
             self._names[scope] = {} if users is None else users.named
         return self._names[scope].get(end_user)
+
+    def level_of_end_user(self, end_user: str, team: str | None, client: Client | None) -> Level | None:
+        """Return the level of the end user with this hash; None: there are no limits of end users there."""
+        zone = self._zone if client is None else client.zone or self._zone
+        users = self._users_of(team, None if client is None else client.name, zone)
+        return None if users is None else users.level_of(end_user)
+
+    def _users_of(self, team: str | None, client: str | None, zone: str | None = None) -> EndUsers | None:
+        if team is not None:
+            return self._of_teams.get(team)
+        return self._of_keys(_scope_of(team, client), zone or self._zone)
 
     def levels(self, client: Client) -> Sequence[Level]:
         """Return the levels known before the body is read: the key's and its team's; none if neither has limits.
@@ -255,6 +266,10 @@ class Payers:
 
     def _of_keys(self, scope: str, zone: str) -> EndUsers | None:
         return None if self._end_users is None else EndUsers(scope, self._end_users, self._secret, self._ids, zone)
+
+
+def _scope_of(team: str | None, client: str | None) -> str:
+    return (level_of_key(client, {}) if team is None else level_of_team(team, {})).owner
 
 
 def named_in(fields: Mapping[str, msgspec.Raw]) -> str | None:

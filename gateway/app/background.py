@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 import msgspec
 
 from gateway import __version__
+from gateway.admin.usage import spent_by_models
 from gateway.alerts.alert import AlertKind, Book, Severity, Source
 from gateway.alerts.alerts import Alerts, Delivery, Watch
 from gateway.alerts.asking import CachedSource, PatientSource
@@ -172,7 +173,7 @@ def _sources(
                 team_sql,
             ),
             Spenders(
-                "model", lambda: _limits_of_models(context()), lambda: _spent_by_models(context(), reports), model_sql
+                "model", lambda: _limits_of_models(context()), lambda: spent_by_models(context(), reports), model_sql
             ),
         ),
     )
@@ -210,15 +211,6 @@ def _sources(
 def _limits_of_models(context: Context) -> Mapping[str, Mapping[str, float]]:
     models = context.settings.models if context.settings.limits_zone == UTC_ZONE else {}
     return {name: {DAY: each.usd_per_day} for name, each in models.items() if each.usd_per_day is not None}
-
-
-async def _spent_by_models(context: Context, reports: LedgerReports) -> Mapping[str | None, tuple[float, float]]:
-    """Return what models have spent today, each with what it pays for as the first of a list; they have no months."""
-    found: dict[str | None, tuple[float, float]] = {}
-    for model, usd in (await reports.spent_by_models()).items():
-        payer = context.fleet.payer_of(model)
-        found[payer] = (found.get(payer, (0.0, 0.0))[0] + usd, 0.0)
-    return found
 
 
 def _limits(context: Context) -> Mapping[str | None, Mapping[str, float]]:

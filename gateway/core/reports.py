@@ -297,6 +297,9 @@ class Reports(Protocol):
     async def spent_by_teams(self) -> Mapping[str | None, tuple[float, float]]:
         """Return the same for teams, by their tag; only answered calls count."""
 
+    async def spent_by_models(self) -> Mapping[str, float]:
+        """Return what attempts for models have cost in this UTC day, US dollars."""
+
     async def alerts(self) -> Table:
         """Return the open alerts and the newest closed ones, each with the number of messages sent."""
 

@@ -6,6 +6,7 @@ from .limits import Standing as Standing
 from .limits import Use as Use
 from .limits import level_of_end_user as level_of_end_user
 from .limits import level_of_key as level_of_key
+from .limits import level_of_model as level_of_model
 from .limits import level_of_team as level_of_team
 from .limits import spent_by_owners as spent_by_owners
 from .limits import used_by_quota as used_by_quota

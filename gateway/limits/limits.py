@@ -50,7 +50,7 @@ def owner_of_team(team: str) -> str:
 
 def owner_of_model(model: str) -> str:
     """Return the owner of a model's account."""
-    return f"model:{model}"
+    return f"{_MODEL}{model}"
 
 
 def level_of_key(client: str | None, limits: Mapping[str, float], zone: str = UTC_ZONE) -> Level:
@@ -63,12 +63,18 @@ def level_of_team(team: str, limits: Mapping[str, float], zone: str = UTC_ZONE) 
     return Level(owner_of_team(team), f"the team {team!r}", limits, zone=zone)
 
 
+def level_of_model(model: str, limits: Mapping[str, float], zone: str = UTC_ZONE) -> Level:
+    """Return the level of a model's own limits, by the name of who pays for it."""
+    return Level(owner_of_model(model), f"the model {model!r}", limits, zone=zone)
+
+
 def level_of_end_user(scope: str, end_user: str, limits: Mapping[str, float], zone: str = UTC_ZONE) -> Level:
     """Return the level of an end user of a team or key: ``scope`` is its owner."""
     return Level(f"{_END_USER}{scope}:{end_user}", "this end user", limits, is_of_body=True, zone=zone)
 
 
 _CLIENT = "client:"
+_MODEL = "model:"
 _END_USER = "user:"
 MOST_END_USERS = 10_000  # with an account in a process; what others have used is kept, and theirs is made again
 MOST_PARKED = 100_000  # of those; each is some hundred bytes
@@ -319,8 +325,7 @@ class Limits:
 
     def standings(self, level: Level) -> list[Standing]:
         """Return the usage of a level's limits. Leases nothing, so other processes' usage may be unknown."""
-        accounts = self._end_users if level.is_of_body else self._accounts
-        unix_s, account, limits = self._unix_clock(), accounts.get(level.owner), level.limits
+        unix_s, account, limits = self._unix_clock(), self._known(level.owner), level.limits
         quotas = {} if account is None else {quota.name: quota for quota in account.quotas(unix_s)}
         unasked = 0.0 if self._leases.sees_all else None
         found = []
@@ -337,6 +342,11 @@ class Limits:
         """Return the keys of the quotas that count here what is used, as their limits are set."""
         accounts = (*self._accounts.values(), *self._end_users.values(), *self._models.values())
         return frozenset(quota.key for account in accounts for quota in account.listed)
+
+    def _known(self, owner: str) -> Account | None:
+        """Return the account of an owner of any kind, if one has called."""
+        model = owner.removeprefix(_MODEL) if owner.startswith(_MODEL) else None
+        return self._accounts.get(owner) or self._end_users.get(owner) or (self._models.get(model) if model else None)
 
     def model_dollars(self) -> dict[str, float]:
         """Return the US dollars left today of each model with a limit, by the payer's name; only of models called."""

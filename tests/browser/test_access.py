@@ -1,6 +1,8 @@
 """Who may look: signing in and out, viewers, and a key that ends while its page is open."""
 
+import re
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -9,6 +11,9 @@ from gateway.core.errors import SignInRefused
 from gateway.settings import Profile, Role
 from tests.browser.visit import Visit
 from tests.support.browser.installation import KEYS, Installation
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Route
 
 WRONG = "hs-nobody-has-this"
 
@@ -182,7 +187,21 @@ def test_a_new_key_is_copied_also_where_browsers_have_no_clipboard(
     assert other.evaluate("() => navigator.clipboard.readText()") == key
 
 
-def test_a_viewer_sees_what_teams_and_their_end_users_used(guarded: Installation, visit: Callable[..., Visit]) -> None:
+def test_a_viewer_sees_what_teams_end_users_and_models_used(guarded: Installation, visit: Callable[..., Visit]) -> None:
+    def limit(route: "Route") -> None:
+        response = route.fetch()
+        told = response.json()
+        assert told["models"] == []  # those of this installation have none
+        standings = [
+            {"limit": "usd_per_day", "of": 4.0, "used": 3.5, "resets_in_s": 60.0},
+            {"limit": "tokens_total", "of": 9e6, "used": None, "resets_in_s": None},
+        ]
+        told["models"] = [{"model": "limited", "limits": standings}]
+        [ann] = [each for team in told["data"] for each in team["dearest"] if each["name"] == "ann"]
+        assert [each["limit"] for each in ann["limits"]] == ["rpm"]
+        ann["limits"] = [{**ann["limits"][0], "used": 150.0}, {"limit": "tpm", "of": 9.0, "used": 1.0}]
+        route.fulfill(response=response, json=told)
+
     for user in ("ann", "somebody@example.com"):
         assert guarded.call(key=KEYS["app"], user=user) == 200
     guarded.await_rows("select id from calls where tags like '%end_user%'", 2)
@@ -190,11 +209,16 @@ def test_a_viewer_sees_what_teams_and_their_end_users_used(guarded: Installation
         seen = visit(guarded, dark=dark, width=width)
         seen.sign_in(KEYS["guest"])
         seen.page.wait_for_selector("#navigation a[href='#/teams']", state="attached")
+        seen.page.route("**/api/teams?*", limit)
         page = seen.open("teams")
         page.get_by_role("cell", name="ann").or_(page.get_by_role("rowheader", name="ann")).first.wait_for()
         told = page.locator("main").inner_text()
         assert "research" in told
         assert "of 600" in told
+        assert "150 of 200" in told  # of what an end user has used, what is nearest to its limit
+        card = page.locator("section.client", has=page.get_by_role("heading", name="limited", exact=True))
+        assert re.search(r"\$3\.50? of \$4", card.inner_text())
+        assert "at most" in card.inner_text()
         assert "somebody" not in page.content()
         assert seen.axe() == []
         assert seen.overflow_px() <= 0

@@ -319,7 +319,7 @@ OPERATIONS = (
     _report("regions", "getRegions", "Calls by the region that served them", answers.Regions, RegionsQuery),
     _figures("alerts", "getAlerts", "What is wrong now, and what was", answers.Alerts, InvalidRequest),
     _report("usage", "getUsage", "What each client has used, and its limits", answers.Usage, WindowQuery),
-    _report("teams", "getTeams", "What each team and its end users have used", answers.Teams, WindowQuery),
+    _report("teams", "getTeams", "What teams, end users and models have used", answers.Teams, WindowQuery),
     _report(
         "own", "getOwnUsage", "What the person who asks has used, and how fast it was", answers.OwnUsage, WindowQuery
     ),

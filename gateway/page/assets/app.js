@@ -26,7 +26,7 @@ const VIEWS = {
   worth: { title: "What racing saved", group: "Past" },
   replay: { title: "What if", under: "worth" },
   keys: { title: "Keys", group: "Access", admin: true },
-  teams: { title: "Teams", under: "keys", payers: true },
+  teams: { title: "Teams and models", under: "keys", payers: true },
   configuration: { title: "Configuration", group: "Access" },
 };
 const CARRIED = ["model", "client", "deployment", "window"]; // filters that go along to other views

@@ -1,4 +1,4 @@
-// Teams and their end users: what each has used, and what is left of a team's limits.
+// Teams and their end users, and models with limits of their own: what each has used, and what is left.
 
 import { get } from "../lib/api.js";
 import { fill, h } from "../lib/dom.js";
@@ -6,7 +6,7 @@ import { copiesSql } from "../lib/figures.js";
 import { count, counted, usd } from "../lib/format.js";
 import { empty, watching } from "../lib/states.js";
 import { table } from "../lib/table.js";
-import { meters } from "./parts/limits.js";
+import { fullest, meters } from "./parts/limits.js";
 import { key, redraw } from "./parts/redraw.js";
 import { askedWindow, windowChoice, windowWords } from "./parts/windows.js";
 
@@ -18,6 +18,7 @@ const COLUMNS = [
   { title: "Failed", right: true, cell: (each) => count(each.failed) },
   { title: "Tokens", right: true, cell: (each) => count(tokens(each)) },
   { title: "Cost", right: true, cell: (each) => usd(each.cost_usd) },
+  { title: "Fullest limit", right: true, cell: (each) => fullest(each.limits) },
 ];
 
 /** Show them in `root` until closed. */
@@ -25,14 +26,15 @@ export function view(root, params, session, address) {
   let window = askedWindow(address);
   const sql = h("span");
   const place = h("div");
-  fill(root, h("header", { class: "head" }, h("h1", {}, "Teams"), h("div", { class: "controls" }, windowChoice(window, change), sql)), place);
+  fill(root, h("header", { class: "head" }, h("h1", {}, "Teams and models"), h("div", { class: "controls" }, windowChoice(window, change), sql)), place);
   const kept = watching(place, (signal) => get("teams", { window }, { signal }), show, { everyMs: EVERY_MS });
 
   function show(found, body) {
     if (found.sql && sql.dataset.sql !== found.sql) fill(sql, copiesSql(found.sql));
     sql.dataset.sql = found.sql ?? "";
-    redraw(body, found.data.length ? found.data.map((team, at) => card(team, `team-${at}`, window))
-      : [empty("No teams", "Neither teams nor limits of end users are configured (teams:, end_users:), or no call has named any.")]);
+    const cards = [...found.data.map((team, at) => card(team, `team-${at}`, window)), ...found.models.map((model, at) => ofModel(model, `model-${at}`))];
+    redraw(body, cards.length ? cards
+      : [empty("No teams", "Neither teams nor limits of end users or models are configured (teams:, end_users:, models:), or no call has named any.")]);
   }
 
   function change(chosen) {
@@ -48,6 +50,12 @@ function card(team, id, window) {
     h("header", {}, h("h2", { id }, team.team ?? "Keys without a team"), team.configured || team.team === null ? null : h("span", { class: "chip" }, "not configured any more"), h("p", {}, about(team, window))),
     team.configured ? h("div", { class: "inside" }, meters(team.limits)) : null,
     team.dearest.length ? endUsers(team) : h("p", { class: "inside soft" }, "Its calls named no end users."));
+}
+
+function ofModel({ model, limits }, id) {
+  return h("section", { class: "card client", "aria-labelledby": id },
+    h("header", {}, h("h2", { id }, model), h("span", { class: "chip" }, "model"), h("p", {}, "Of all who call it")),
+    h("div", { class: "inside" }, meters(limits)));
 }
 
 function about(team, window) {

@@ -238,7 +238,7 @@ def test_mistakes_are_told(serve: Serve, tmp_path: Any, changed: dict[str, Any],
     assert complaint in str(caught.value).replace(": needs", " needs").replace(": must", " must")
 
 
-async def test_the_api_says_what_teams_and_their_end_users_have_used_and_names_only_configured_ones(
+async def test_the_api_says_what_teams_end_users_and_models_have_used_and_names_only_configured_ones(
     serve: Serve,
 ) -> None:
     config = client(team="research", usd_per_day=5)
@@ -248,9 +248,19 @@ async def test_the_api_says_what_teams_and_their_end_users_have_used_and_names_o
     }
     config |= {
         "page": SECRET,
-        "teams": {"research": {"rpm": 100, "usd_per_day": 9, "end_users": {"named": {"big": {"rpm": 50}}}}, "idle": {}},
+        "teams": {
+            "research": {"rpm": 100, "usd_per_day": 9, "end_users": {"usd_per_day": 3, "named": {"big": {"rpm": 50}}}},
+            "idle": {},
+        },
         "end_users": {"named": {"huge": {"rpm": 70}}},
-        "models": {MODEL: {"deployments": [{"deployment": "alpha/m", "price_per_mtok": {"input": 1, "output": 2}}]}},
+        "models": {
+            MODEL: {
+                "deployments": [{"deployment": "alpha/m", "price_per_mtok": {"input": 1, "output": 2}}],
+                "usd_per_day": 7,
+                "tokens_per_month": 10_000,
+            },
+            "free": {"deployments": ["alpha/m2"]},
+        },
     }
     async with serve(alpha=None, config=config, key=KEY) as running:
         eye = {"authorization": "Bearer hs-eye"}
@@ -262,6 +272,8 @@ async def test_the_api_says_what_teams_and_their_end_users_have_used_and_names_o
         await tags(running)
         async with running.get("/api/teams?window=1h", headers=eye) as response:
             found = msgspec.json.decode(await response.read())
+        async with running.get("/api/usage?window=1h", headers=eye) as response:
+            assert [each["model"] for each in msgspec.json.decode(await response.read())["models"]] == [MODEL]
         async with running.get("/api/session", headers=eye) as response:
             assert msgspec.json.decode(await response.read())["payers"] is True
         rows = await running.rows("select tags, cost_usd, prompt_tokens, completion_tokens from calls order by id")
@@ -280,6 +292,24 @@ async def test_the_api_says_what_teams_and_their_end_users_have_used_and_names_o
     assert (loose["team"], loose["configured"], loose["limits"]) == (None, False, [])
     assert (huge["name"], huge["client"], huge["calls"]) == ("huge", "loose", 1)
     assert (idle["team"], idle["calls"], idle["dearest"], idle["configured"]) == ("idle", 0, [], True)
+    for each in research["dearest"]:
+        [limit] = each["limits"]
+        own = (
+            {"rpm": (50, {0, 1, 2})}
+            if each["name"] == "big"
+            else {"usd_per_day": (3, [pytest.approx(each["cost_usd"])])}
+        )
+        assert (limit["of"], limit["used"] in own[limit["limit"]][1]) == (own[limit["limit"]][0], True)
+    [model] = found["models"]
+    usd, tokens = (
+        sum(row["cost_usd"] for row in rows),
+        sum(row["prompt_tokens"] + row["completion_tokens"] for row in rows),
+    )
+    assert model["model"] == MODEL
+    assert {each["limit"]: (each["of"], each["used"]) for each in model["limits"]} == {
+        "usd_per_day": (7, pytest.approx(usd)),
+        "tokens_per_month": (10_000, tokens),
+    }
 
 
 async def test_a_gateway_without_teams_and_end_users_says_so_and_reads_nothing(serve: Serve) -> None:
@@ -287,6 +317,6 @@ async def test_a_gateway_without_teams_and_end_users_says_so_and_reads_nothing(s
         async with running.chat({"x-holeshot-tags": "team=mine"}) as response:
             await response.read()
         async with running.get("/api/teams") as response:
-            assert msgspec.json.decode(await response.read()) == {"data": [], "sql": None}
+            assert msgspec.json.decode(await response.read()) == {"data": [], "models": [], "sql": None}
         async with running.get("/api/session") as response:
             assert msgspec.json.decode(await response.read())["payers"] is False

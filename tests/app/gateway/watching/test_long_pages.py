@@ -26,6 +26,7 @@ PAGES: dict[str, dict[str, str]] = {
     "/api/configuration": {},
     "/api/keys": {},
     "/api/usage": {},
+    "/api/teams": {},
     "/v1/models": {},
     "/v1/models?limit=1000": ANTHROPICS,
     "/v1/models?": GOOGLES,
@@ -40,7 +41,8 @@ async def test_a_turn_of_the_loop_has_a_small_part_of_a_page(serve: Serve) -> No
 
 async def _turns(serve: Serve) -> dict[str, list[int]]:
     """Return the Python calls of each turn while each page is read."""
-    deployments = [{"deployments": [f"alpha/m-{each}", f"beta/m-{each}"]} for each in range(MANY)]
+    limit = {"tokens_per_day": 1_000_000}
+    deployments = [{"deployments": [f"alpha/m-{each}", f"beta/m-{each}"], **limit} for each in range(MANY)]
     config: dict[str, Any] = {
         "models": {f"model-{each}": model for each, model in enumerate(deployments)},
         "clients": {

@@ -34,3 +34,11 @@ export function meters(limits) {
         left ? h("small", {}, ` new in ${span(left)}`) : null));
   }));
 }
+
+/** The fullest of limits whose use is known, in words; null if none has been used. */
+export function fullest(limits) {
+  const [each] = limits.filter(({ used, of }) => used && of).sort((a, b) => b.used / b.of - a.used / a.of);
+  if (!each) return null;
+  const [, words, , figure] = LIMITS.find(([name]) => name === each.limit);
+  return h("span", { class: each.used >= each.of ? "bad" : null }, `${figure(each.used)} of ${figure(each.of)}`, h("small", { class: "soft" }, ` ${words}`));
+}
