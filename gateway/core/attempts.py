@@ -45,6 +45,7 @@ class Role(StrEnum):
     API = "api"  # of the same deployment, which takes this request but refused the API that it was asked in
     FORM = "form"  # of the same deployment, without what it named as what it does not take, or with another value
     KEY = "key"  # of the same deployment, with another of its provider's keys
+    BARE = "bare"  # of a deployment that has refused reasoning that it cannot read: without that, as no other is left
 
 
 class Narrowed(StrEnum):
@@ -172,7 +173,9 @@ class AttemptStart(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
         Column(
             "Why it was launched: `primary`, `race`, `hedge`, `failover`, `fallback`, `explore`, `probe`, "
             "`takeover`, `whole` (again, without streaming), `api` (again, in another API), `form` (again, "
-            "without what its provider named, or not so) or `key` (again, with another of its provider's keys).",
+            "without what its provider named, or not so), `key` (again, with another of its provider's keys) or `bare` "
+            "(again, without reasoning that it cannot read, as no other was left). What a fallback begins with after a "
+            "failure is planned like any first attempt: `primary`.",
             traced=True,
             listed=True,
         ),
@@ -205,7 +208,7 @@ class AttemptStart(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     replaces: Annotated[
         str | None,
         Column(
-            "The attempt whose request it repeats at the same deployment, in its seat; its `role` says why.",
+            "The attempt whose request it repeats at the same deployment; its `role` says why.",
             sql=Sql.UUID,
             listed=True,
         ),
@@ -213,8 +216,8 @@ class AttemptStart(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     counts_as: Annotated[
         Role | None,
         Column(
-            "Of roles `key` and `form`: as which `role` its figures count. That is the one of the attempt that was "
-            "refused first; `failover` where that was a primary that did not start with its call. Null of other roles.",
+            "Of roles `key`, `form` and `bare`: as which `role` its figures count. That is the one of the attempt that "
+            "was refused first; `failover` of `bare`, and of a primary that did not start with its call. Else null.",
         ),
     ] = None
 

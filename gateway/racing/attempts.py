@@ -210,7 +210,8 @@ class Attempts:
         if first.role is Role.TAKEOVER:  # every attempt of this plan continues an answer
             self.launch(msgspec.structs.replace(first, deployment=name))
         elif self.all:
-            self.launch(Launch(deployment=name, delay_s=0.0, role=Role.FAILOVER))
+            is_bare = name in self._open_call.left_out and self._last_at(name) is not None
+            self.launch(Launch(deployment=name, delay_s=0.0, role=Role.BARE if is_bare else Role.FAILOVER))
         else:
             self.begin([Launch(name, 0.0, first.role, first.audited)])
 
@@ -345,7 +346,7 @@ class Attempts:
             now=now,
             audited=launch.audited,
             weight=launch.weight,
-            refused=None if refused is None else refused.start,
+            refused=None if refused is None and launch.role is not Role.BARE else self._refused_by(launch, refused),
         )
         open_call.sent.number += 1
         attempt = Attempt(self._entry, deployment, start, now, refused)
@@ -357,6 +358,13 @@ class Attempts:
             attempt.seat = Seat(line)
         self.all.append(attempt)
         return attempt
+
+    def _refused_by(self, launch: Launch, refused: Attempt | None) -> AttemptStart | None:
+        return self._last_at(launch.deployment) if refused is None else refused.start
+
+    def _last_at(self, name: str) -> AttemptStart | None:
+        """Return the last attempt at the deployment ``name`` so far; None: there was none."""
+        return next((each.start for each in reversed(self.all) if each.deployment.name == name), None)
 
     def _ask(self, attempts: Sequence[Attempt]) -> None:
         """Start the tasks of attempts. The launches are reported once all requests are on their way."""

@@ -158,7 +158,7 @@ class OpenCall:
             services.outbox.drain()
         self.launched += 1
         rendered = call.rendered.get(deployment.name) if call.rendered else None
-        is_extra = self.running > 0 and refused is None
+        is_extra = self.running > 0 and (refused is None or role is Role.BARE)
         if is_extra:
             self.extras += 1
         start = AttemptStart(  # not by name: with more than fifteen names CPython would make a dict of them first
@@ -181,7 +181,7 @@ class OpenCall:
         )
         if refused is None:
             return start
-        counts_as = None
+        counts_as = Role.FAILOVER if role is Role.BARE else None
         if role in REPEATING:
             counts_as = refused.counts_as or refused.role
             if counts_as is Role.PRIMARY and refused.counts_as is None and refused.number > 1:

@@ -157,6 +157,8 @@ async def test_between_tools_a_request_is_refused_once_and_loses_only_what_stood
     await answered(running, api, "claude-sonnet-5-5", body, stream=True)
     assert (len(vendor.refusals), thoughts(vendor.seen[-1].body)) == (2, 0)
     assert len(vendor.seen) == STEPS + 4
+    again = await running.rows("select role, counts_as, is_extra, replaces is null from attempts where number > 1")
+    assert [tuple(each.values()) for each in again] == [("bare", "failover", 0, 0)] * 2
     learnt = running.gateway.engine.fleets.learnt("anthropic")
     assert learnt is None or learnt.models == {}
 
