@@ -196,6 +196,7 @@ async def text_gaps(database: Database, now: datetime) -> dict[str, list[float]]
 # Of its own: one ships rows, one those of a dead worker, one adds up. One more is opened while it prunes.
 CONNECTIONS = 3
 _NOW = text("select clock_timestamp() as now")
+_HAS_ROWS = text("select exists (select 1 from attempts) or exists (select 1 from rollup_attempts) as has_rows")
 # One whose clock is ahead has rows from the future; one whose clock is behind has none of the last minute.
 _OTHERS = text("""
 select exists (
@@ -355,11 +356,11 @@ class SqlStore:
 
     async def remembered(self, now: datetime) -> list[HourlySum]:
         """Return the sums of the last day."""
-        return await remembered(self._database, now)
+        return await remembered(self._database, now) if await self._has_rows() else []
 
     async def lately(self, now: datetime, until: datetime) -> dict[str, dict[int, dict[str, float]]]:
         """Return the board's counts of the last ten minutes."""
-        return await lately(self._database, now, until)
+        return await lately(self._database, now, until) if await self._has_rows() else {}
 
     async def spent(self, now: datetime, until: datetime) -> list[Spent]:
         """Return what racing has added, also if the previous gateway was killed with rows that are in no sum."""
@@ -379,7 +380,11 @@ class SqlStore:
 
     async def text_gaps(self, now: datetime) -> dict[str, list[float]]:
         """Return how long streams paused within their text."""
-        return await text_gaps(self._database, now)
+        return await text_gaps(self._database, now) if await self._has_rows() else {}
+
+    async def _has_rows(self) -> bool:
+        """Whether there is anything to remember: each report on SQLite has a connection that reads the whole schema."""
+        return bool((await self._first(_HAS_ROWS, {})).has_rows)
 
     async def kept_ends(self) -> tuple[dict[str, CallRecord], list[str]]:
         """Return the kept rows of ends, and the names of those that are stored."""

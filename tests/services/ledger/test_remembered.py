@@ -14,6 +14,7 @@ from sqlalchemy import text
 from gateway.core.calls import CallRecord, Objective
 from gateway.core.prompt_classes import answer_class
 from gateway.ledger import Finished, SchemaOutdatedError, create_engine
+from gateway.ledger.errors import QueryError
 from gateway.ledger.inserts import insert
 from gateway.ledger.store import STREAMS, SqlStore, remembered, text_gaps
 from gateway.ledger.used import used, used_by_payers
@@ -21,6 +22,7 @@ from gateway.limits.windows import day, month
 from gateway.settings import RaceSettings
 from gateway.steering import MemoryBoard, Steering, Terms
 from tests.services.ledger.test_leaderboard import stored, traffic
+from tests.support.ledgers import lay, plain
 from tests.unit.ledger.records import call, new_id, won
 
 MODEL = "llama"
@@ -55,6 +57,30 @@ async def test_a_gateway_that_starts_judges_deployments_by_the_hours_before(ledg
     assert sum(each.n for each in sums if each.model == MODEL and each.metric == "ttft") == sum(
         map(len, took_ms.values())
     )
+
+
+async def test_of_a_ledger_without_rows_nothing_more_is_asked(tmp_path: Path) -> None:
+    now = datetime.now(UTC)
+    lay(plain(), tmp_path / "ledger.db")  # it has not the view of what is asked
+    url = f"sqlite:///{tmp_path}/ledger.db"
+    store = SqlStore(url)
+    assert (await store.remembered(now), await store.lately(now, now), await store.text_gaps(now)) == ([], {}, {})
+    await stored(url, tmp_path, streams("quick/x", now, 8_000.0))
+    with pytest.raises(QueryError, match="samples"):
+        await store.lately(now, now)
+    await store.aclose()
+
+
+async def test_a_ledger_whose_rows_are_gone_remembers_by_its_sums(ledger_url: str, tmp_path: Path) -> None:
+    now, store, engine = datetime.now(UTC), SqlStore(ledger_url), create_engine(ledger_url)
+    await stored(ledger_url, tmp_path, traffic(Random(3), now - timedelta(hours=3), 50, raced=0.0))
+    sums = await store.remembered(now)
+    assert sums
+    async with engine.begin() as connection:
+        await connection.execute(text("delete from attempts"))
+    assert await store.remembered(now) == sums
+    await store.aclose()
+    await engine.dispose()
 
 
 async def test_what_is_older_than_a_day_is_not_remembered(ledger_url: str, tmp_path: Path) -> None:
