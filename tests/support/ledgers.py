@@ -11,6 +11,7 @@ from functools import cache
 from pathlib import Path
 
 from gateway.ledger import migrate
+from tests.patience import PATIENCE_S
 
 _ASKED = ("rollup_pending", "gaps_24h")
 
@@ -26,10 +27,10 @@ def migrated() -> Path:
 
 @cache
 def plain() -> Path:
-    """Return the file of a ledger without views, but the two that a gateway asks: to add up, and for gaps.
+    """Return the file of a ledger without views, but the two that a gateway asks, and which adds nothing up.
 
-    Each connection reads the texts of all views there are: most of what one costs, and half of what a gateway's test
-    took. Who asks for one that is not there fails.
+    Each connection reads the texts of all views and triggers there are: most of what one costs, and more than half of
+    what a gateway's test took. Who asks for a view that is not there fails; for sums see ``settle``.
     """
     path = _folder() / "plain.db"
     shutil.copy(migrated(), path)
@@ -37,8 +38,41 @@ def plain() -> Path:
         for (name,) in connection.execute("select name from sqlite_master where type = 'view'").fetchall():
             if name not in _ASKED:
                 connection.execute(f"drop view {name}")
+        _replace(connection, _NOTHING)
         connection.execute("vacuum")
     return path
+
+
+def settle(path: Path, *, counts: bool = False) -> bool:
+    """Have a plain ledger that has rows add them up, all of them, as somebody reads their sums.
+
+    ``counts``: one without rows, too. Return whether it still is plain.
+    """
+    with closing(sqlite3.connect(path, timeout=PATIENCE_S)) as connection:
+        if not connection.execute("select 1 from sqlite_master where sql = ?", [_NOTHING]).fetchone():
+            return False
+        if not (counts or connection.execute("select 1 from attempts limit 1").fetchone()):
+            return True
+        _replace(connection, _adding_up())
+        connection.execute("delete from rollup_pending")
+        connection.commit()
+    return False
+
+
+_NOTHING = "CREATE TRIGGER roll_up instead of delete on rollup_pending begin select 1; end"
+
+
+@cache
+def _adding_up() -> str:
+    with closing(sqlite3.connect(migrated())) as connection:
+        return str(connection.execute("select sql from sqlite_master where name = 'roll_up'").fetchone()[0])
+
+
+def _replace(connection: sqlite3.Connection, trigger: str) -> None:
+    """Put another trigger, which runs where rows are added up, in the place of the one that is there."""
+    connection.execute("drop trigger roll_up")
+    connection.execute(trigger)
+    connection.commit()
 
 
 def lay(file: Path, path: Path) -> None:

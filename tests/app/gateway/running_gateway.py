@@ -2,6 +2,7 @@
 
 import asyncio
 import io
+import re
 import sqlite3
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -27,13 +28,19 @@ from gateway.settings import RaceSettings, Settings, load
 from gateway.steering import EXPLORE_NEW_SHARE, event, event_field
 from providers.simulator.script import Gate, ScriptedProvider, Step, answer
 from tests.patience import PATIENCE_S
-from tests.support.ledgers import lay, plain
+from tests.support.ledgers import lay, plain, settle
 
 if TYPE_CHECKING:
     from gateway.limits import Times
 
 MODEL = "llama"  # the one model, with a deployment at every provider
 PROMPT: Sequence[Any] = ({"role": "user", "content": "Say hello."},)
+
+
+# Which settings and tables are of sums, and which paths are not: the ledger of most tests adds nothing up.
+_COUNTED = re.compile("usd|tokens_per|target|alert|webhook")
+_SUMS = re.compile("rollup_|target_counts|used_totals")
+_WITHOUT_SUMS = ("/v1", "/health", "/metrics", "/live")
 
 
 class Incurious(Random):
@@ -57,8 +64,10 @@ class RunningGateway:
         providers: Mapping[str, ScriptedProvider],
         http: aiohttp.ClientSession,
         key: str,
+        plain_ledger: Path | None = None,
     ) -> None:
         self.gateway = gateway
+        self._plain_ledger = plain_ledger
         self.connections = connections
         self.config = config
         self.folder = folder
@@ -106,7 +115,14 @@ class RunningGateway:
         return self.post(chat_body(**fields), headers=headers or {})
 
     def get(self, path: str, **options: Any) -> Any:
+        if not path.startswith(_WITHOUT_SUMS):
+            self._settle()
         return self.http.get(self.url + path, **options)
+
+    def _settle(self) -> None:
+        """Have the ledger add up its rows, if it does not yet: sums are about to be read."""
+        if self._plain_ledger is not None and not settle(self._plain_ledger):
+            self._plain_ledger = None
 
     def prefer(self, *providers: str, model: str = MODEL, name_there: str = "m", first_s: float = 0.02) -> None:
         """Teach the leaderboard who is fast, in this order and in every way, so that the next plan is known.
@@ -131,6 +147,8 @@ class RunningGateway:
     async def rows(self, query: str) -> list[dict[str, Any]]:
         """Return what the ledger in SQLite answers once all that was recorded is in it."""
         await self.gateway.ledger.flush()
+        if _SUMS.search(query):
+            self._settle()
         return [dict(row) for row in self._ledger.execute(query)]
 
     async def attempts(self) -> list[tuple[str, str, str]]:
@@ -228,6 +246,11 @@ async def serving(
         if "database_url" not in settings:
             lay(plain(), folder / "holeshot.db")
         config = configuration(folder, {name: each.base_url for name, each in providers.items()}, **settings)
+        database = str(config["database_url"])
+        file = Path(database.removeprefix("sqlite:///")) if database.startswith("sqlite:///") else None
+        is_plain = (
+            file is not None and file.is_file() and settle(file, counts=_COUNTED.search(str(settings)) is not None)
+        )
         unix_clock = _since_a_full_minute() if in_one_minute else unix_clock
         runtime = Runtime(
             random=random or Incurious(),
@@ -254,6 +277,7 @@ async def serving(
             providers=providers,
             http=http,
             key=key,
+            plain_ledger=file if is_plain else None,
         )
         stack.push_async_callback(running.close)
         yield running
