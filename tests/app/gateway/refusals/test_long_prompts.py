@@ -50,7 +50,7 @@ async def test_the_third_is_asked_where_two_are_too_short_and_alone_from_then_on
     serve: Serve, mode: str, *, stream: bool
 ) -> None:
     async with serve(alpha=None, beta=None, gamma=None, delta=None, config=config(mode)) as running:
-        running.prefer("alpha", "beta", "gamma", "delta")
+        running.prefer("alpha", "beta", "gamma", "delta", first_s=5.0)  # none is late on a busy machine
         limit(running, "alpha", "beta", "gamma")
         for number in range(2):
             async with running.chat(messages=LONG, stream=stream) as response:
@@ -70,7 +70,7 @@ async def test_a_length_is_learnt_from_an_error_within_an_answer_too(
     said = "This model's maximum context length is 1024 tokens. However, your messages resulted in 2001."
     event = Raw(b"data: " + json.dumps({"error": {"message": said, **code}}).encode() + b"\n\n")
     async with serve(alpha=None, beta=None, gamma=None, delta=None, config=config("single")) as running:
-        running.prefer("alpha", "beta", "gamma", "delta")
+        running.prefer("alpha", "beta", "gamma", "delta", first_s=5.0)  # none is late on a busy machine
         for name in ("alpha", "beta", "gamma"):
             running[name].answers = lambda body: [event] if len(json.dumps(body)) > 4000 else answer("Hello")
         for number in range(2):
@@ -86,7 +86,7 @@ async def test_a_length_is_learnt_from_an_error_within_an_answer_too(
 async def test_the_longest_is_asked_next_and_those_that_are_no_longer_not_at_all(serve: Serve) -> None:
     settings = config("single", alpha=8000, beta=8000, gamma=16000, delta=32000)
     async with serve(alpha=None, beta=None, gamma=None, delta=None, config=settings) as running:
-        running.prefer("alpha", "beta", "gamma", "delta")
+        running.prefer("alpha", "beta", "gamma", "delta", first_s=5.0)  # none is late on a busy machine
         limit(running, "alpha", "beta", "gamma")
         async with running.chat(messages=LONG) as response:
             assert response.status == 200
@@ -106,7 +106,7 @@ async def test_where_all_are_too_short_the_vendors_words_are_told_each_time(serv
 
 async def test_where_the_longest_is_down_that_is_told_and_not_the_length(serve: Serve) -> None:
     async with serve(alpha=None, beta=[Status(503)], gamma=None, delta=None, config=config("single")) as running:
-        running.prefer("alpha", "beta", "gamma", "delta")
+        running.prefer("alpha", "beta", "gamma", "delta", first_s=5.0)  # none is late on a busy machine
         limit(running, "alpha", "gamma", "delta")
         async with running.chat(messages=LONG) as response:
             assert response.status == 502
@@ -143,7 +143,7 @@ async def test_a_short_prompt_that_is_refused_for_something_else_keeps_no_others
     asked, status, said = OTHERWISE_LONG[why]
     refusal = Status(status, {"error": {"message": said, "type": "invalid_request_error"}})
     async with serve(alpha=None, beta=None, gamma=None, delta=None, config=config("single")) as running:
-        running.prefer("alpha", "beta", "gamma", "delta")
+        running.prefer("alpha", "beta", "gamma", "delta", first_s=5.0)  # none is late on a busy machine
         is_odd = "max_tokens" in asked
         running["alpha"].answers = lambda body: (
             [refusal] if (body.get("max_tokens") if is_odd else "image_url" in json.dumps(body)) else answer("Hello")
