@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.settings import ConfigurationError, Settings, kind_of, load, vendor_of
+from gateway.settings import ConfigurationError, Settings, apis_at, kind_of, load, vendor_of
 from providers import load_catalog
 
 KEYS = {"ANTHROPIC_API_KEY": "k"}
@@ -111,3 +111,21 @@ def test_a_server_of_another_api_is_no_door_by_its_name_alone(
     row = vendor_of(name, own, catalog)
     assert (row is None) == (kind is not None)
     assert kind_of(name, own, catalog) == (kind or catalog[own.preset or name].kind)
+
+
+@pytest.mark.parametrize(
+    ("provider", "deployment", "has"),
+    [
+        ("databricks", "databricks/databricks-claude-sonnet-5-5", True),
+        ("databricks", "databricks/databricks-gpt-oss-120b", False),
+        ("databricks", "{ deployment: databricks/my-endpoint, same_as: claude-sonnet-5-5 }", True),
+        ("claude_here", "claude_here/databricks-gpt-oss-120b", False),  # what a provider is called says nothing
+    ],
+)
+def test_an_api_that_a_vendor_has_for_claudes_alone_is_told_by_the_model(
+    tmp_path: Path, provider: str, deployment: str, *, has: bool
+) -> None:
+    row = '  claude_here: { base_url: "https://w.cloud.databricks.com/serving-endpoints", api_key: k }\n'
+    settings = read(f"{row}models: {{ m: {{ deployments: [{deployment}] }} }}\n", tmp_path)
+    [item], provided = settings.models["m"].deployments, settings.providers[provider]
+    assert ("messages" in apis_at(item, provided, vendor_of(provider, provided, load_catalog()))) is has
