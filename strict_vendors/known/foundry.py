@@ -25,10 +25,11 @@ class VENDOR(Anthropic):
         if self.key not in {headers.get("x-api-key"), headers.get("api-key"), token}:
             said = "Access denied due to invalid subscription key or wrong API endpoint."
             raise Refused(401, said, kind="authentication_error", rule="key", page=_PAGE)
-        super().admit(_with_key(request, self.key))
+        super().admit(with_key(request, self.key))
 
 
-def _with_key(request: Request, key: str) -> Request:
+def with_key(request: Request, key: str) -> Request:
+    """Return a request as it is asked of Anthropic itself."""
     return Request(
         request.method, request.path, {**request.headers, "x-api-key": key}, request.query, request.body, request.named
     )

@@ -17,8 +17,11 @@ DOORS = {
     "anthropic": ("anthropic", "claude-opus-4-6"),
     "foundry": ("foundry", "claude-opus-4-6"),
     "vertex": ("vertex", "claude-opus-4-6@default"),
+    "claude_aws": ("claude_aws", "claude-opus-4-6"),
+    "claude_google": ("claude_google", "claude-opus-4-6"),
     "invoke": ("bedrock_invoke", "global.anthropic.claude-opus-4-6-v1"),
 }
+NEEDED = {"claude_aws": {"anthropic-workspace-id": "wrkspc_1"}}
 TOOL: Json = {"name": "read", "input_schema": {"type": "object", "properties": {"path": {"type": "string"}}}}
 
 
@@ -54,7 +57,10 @@ async def place(tmp_path: Path) -> AsyncIterator[Place]:
             name: {"preset": DOORS[name][0], "base_url": door.base_url, "api_key": door.key}
             for name, door in doors.items()
         }
-        models: Json = {name: {"deployments": [f"{name}/{model}"]} for name, (_, model) in DOORS.items()}
+        models: Json = {
+            name: {"deployments": [{"deployment": f"{name}/{model}", "extra_headers": NEEDED.get(name, {})}]}
+            for name, (_, model) in DOORS.items()
+        }
         models["claude"] = {"deployments": [each["deployments"][0] for each in models.values()]}
         running = await stack.enter_async_context(
             serving(tmp_path, {"unused": None}, providers=providers, models=models)
@@ -103,6 +109,10 @@ async def test_one_conversation_goes_through_all_doors_with_its_thoughts(place: 
             {"role": "user", "content": [*results, {"type": "text", "text": "call: read {}"}]},
         ]
     place.all_took()
+    rows = await place.running.rows(
+        "select provider, count(*) n, count(cost_usd) priced from attempts group by provider"
+    )
+    assert {row["provider"]: (row["n"], row["priced"]) for row in rows} == dict.fromkeys(DOORS, (2, 2))
     for served in place.doors.values():
         sent = [
             block for turn in served.seen[-1].body["messages"] for block in turn["content"] if isinstance(block, dict)
