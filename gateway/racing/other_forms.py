@@ -444,8 +444,22 @@ def without_reasoning(call: Call, deployment: Deployment, edited_from: int = 0) 
 
 
 def _as_reworded(call: Call, deployment: Deployment, wording: Wording) -> Reworded:
-    lost = (*call.rendered.get(deployment.name, AS_ASKED).dropped, *(loss.field for loss in wording.losses))
+    told = call.rendered.get(deployment.name, AS_ASKED).dropped
+    if told:  # what was lost beside the reasoning may be taken without it
+        was, still = (_lost_there(call, deployment, sent) for sent in (call.sent_to(deployment.name), wording.fields))
+        told = tuple(field for field in told if field not in was or field in still)
+    lost = (*told, *(loss.field for loss in wording.losses))
     return Reworded(deployment.spoken_in(call), wording.fields, lost)
+
+
+def _lost_there(call: Call, deployment: Deployment, fields: Mapping[str, msgspec.Raw]) -> frozenset[str]:
+    """Return what the upstream of ``deployment`` cannot say of a request of ``fields``, as the client names it."""
+    spoken, asked = deployment.spoken_in(call), call.asked
+    try:
+        losses = deployment.upstream.losses(spoken, deployment.model, fields)
+    except Malformed:  # the provider reports the error in its own words
+        return frozenset()
+    return frozenset(named_in(asked.dialect, spoken, asked.fields, loss.field) for loss in losses)
 
 
 def _without_reasoning(call: Call, deployment: Deployment, edited_from: int = 0) -> Wording | None:
