@@ -198,6 +198,7 @@ from .vendors.hosted import BY_CLIENTS as BY_CLIENTS
 from .vendors.hosted import BY_CLIENTS_ANYWHERE as BY_CLIENTS_ANYWHERE
 from .vendors.hosted import BY_CLIENTS_IN as BY_CLIENTS_IN
 from .vendors.hosted import BY_GOOGLES_CLIENTS as BY_GOOGLES_CLIENTS
+from .vendors.hosted import COMPACTING as COMPACTING
 from .vendors.hosted import SEARCH_NAMES as SEARCH_NAMES
 from .vendors.hosted import SEARCHING as SEARCHING
 from .vendors.hosted import has_hosted as has_hosted

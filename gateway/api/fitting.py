@@ -193,6 +193,7 @@ class _Translations:
         self._fields = question.fields
         self._known: dict[object, Wording] = {}
         self._with_limit = question.dialect.requests.with_limit
+        self._may_sum_up = question.dialect.requests.asks_for_summary is not None
         self._limited: dict[int, tuple[Fields, tuple[str, ...]]] = {}
 
     @property
@@ -239,6 +240,11 @@ class _Translations:
         has_other_tools = self._dialect.requests.has_other_tools
         return has_other_tools is not None and has_other_tools(self._fields)
 
+    def _sums_up(self, deployment: Deployment) -> bool:
+        """Whether the conversation is to be compacted, which the model of ``deployment`` does in words alone."""
+        is_asked = self._dialect.requests.asks_for_summary
+        return not deployment.compacts and is_asked is not None and is_asked(self._fields)
+
     def fit(self, deployment: Deployment, fitting: Fitting) -> None:
         """Add ``deployment`` to ``fitting``, with its translated request and the fields left out."""
         usual = deployment.spoken_to(self._dialect)
@@ -247,9 +253,10 @@ class _Translations:
         spoken = deployment.asked_in(self._dialect, tools=self._question.needs.tools, client=self._question.client)
         if (
             spoken is self._dialect
-            and deployment.functions_only
-            and self.has_other_tools
             and PIVOT in deployment.speaks
+            and (
+                (deployment.functions_only and self.has_other_tools) or (self._may_sum_up and self._sums_up(deployment))
+            )
         ):
             spoken = PIVOT
         fields, lowered = self._within(deployment)

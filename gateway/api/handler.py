@@ -17,9 +17,10 @@ from gateway.api.call_context import ClientContext
 from gateway.api.call_runner import CallRunner, cause_of
 from gateway.api.client import Client
 from gateway.api.client_sinks import CONTENT_TYPE, SINKS, PassingSink, StreamingSink, is_plain
+from gateway.api.compacting import all_compact, as_compacted, as_question
 from gateway.api.context import CONTEXT, Context, Phase
 from gateway.api.endpoint import Endpoint
-from gateway.api.endpoints import THREAD
+from gateway.api.endpoints import THREAD, read_response
 from gateway.api.json_body import JSON
 from gateway.api.overrides import HEADER, NOTHING, RaceOverride, read_deadlines, tightened
 from gateway.api.plan_call import plan_call
@@ -112,7 +113,11 @@ async def _read(endpoint: Endpoint, request: web.Request, context: Context, admi
         parsed = endpoint.read(contents, request.headers.get(HEADER), settings)
     else:
         default = partial(default_model, relayed, context.fleet, client)
+        asked = msgspec.structs.replace(contents, fields=dict(contents.fields)) if relayed.by_summary else contents
         parsed = read_json(relayed, contents, request.headers.get(HEADER), default)
+        if relayed.by_summary and not all_compact(context.fleet, parsed.model):
+            parsed = read_response(as_question(asked), request.headers.get(HEADER), store=False)
+            parsed, remembers = msgspec.structs.replace(parsed, compacted=True), False
     if is_long:
         context.body_work.turns.note("request", began_s)
     if relayed is None or not parsed.stateful:
@@ -375,6 +380,8 @@ class Responder:
         fields.update(self._runner.response_headers)
         fields.update(self._cost(record))
         body = await _large(sink) if sink.is_long else sink.body()
+        if self._parsed.compacted:
+            body = as_compacted(body, self._parsed.fields["input"])
         if self._given is not None:
             self._given.add(body)
             await self._keep(body, Maker(sink.winner.deployment, sink.winner.key_name))

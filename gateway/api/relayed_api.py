@@ -32,6 +32,7 @@ class RelayedApi(msgspec.Struct, frozen=True, kw_only=True):
     is_indexed: bool = False  # its answers are kept beside earlier ones, so all must be made by the same model
     begins: Mapping[str, bytes] = {}  # how the JSON of a field begins: [ or {
     instead: str = ""  # what a client can ask for at a deployment that lacks it; "": nothing
+    by_summary: bool = False  # at a model without it, whoever answers is asked for a summary
     gives: bool = False  # later requests may name what its answers name
 
     @property

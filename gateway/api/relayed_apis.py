@@ -96,7 +96,7 @@ COMPACT = Endpoint(
         path="responses/compact",
         api="responses",
         takes_extra_body=False,  # it accepts only a few of the fields for answers
-        instead="ask it for a response that sums up the conversation, and go on from that text",
+        by_summary=True,
         gives=True,
     ),
     recalls=RESPONSES.recalling,

@@ -119,6 +119,7 @@ class ParsedRequest(Asked, frozen=True, kw_only=True):
     remembering: "Remembering | None" = None  # the gateway keeps its answer, if no provider does
     cache_key: str | None = None  # the client's key for prompts with the same prefix
     response_headers: Mapping[str, str] = {}  # report what the gateway changed
+    compacted: bool = False  # the answer is a summary, which is told as one of a conversation made shorter
     scan_media: MediaScan | None = None  # of a large prompt whose answer passes unread
 
     @property

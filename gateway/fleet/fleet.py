@@ -46,6 +46,7 @@ from gateway.settings import (
 )
 from providers import (
     CLAUDES,
+    COMPACTING,
     Api,
     Datasheet,
     Price,
@@ -294,6 +295,7 @@ class Resolver:
             takes_signed=vendor.quirks.signer(model) if vendor is not None else "",
             beyond=vendor.quirks.beyond_chat(model) if vendor is not None else frozenset(),
             refuses_storing=vendor is not None and vendor.quirks.refuses_storing,
+            compacts=vendor is None or vendor.name in COMPACTING,
             functions_only=vendor is not None and vendor.quirks.functions_only,
             # Models without a cache have no price of one, and refuse marks.
             takes_marks=vendor is not None

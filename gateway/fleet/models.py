@@ -91,6 +91,7 @@ class Deployment(MaskedRecord, frozen=True):
     takes_signed: str = ""  # in chat, its model reads the thoughts that this vendor has signed
     beyond: frozenset[str] = frozenset()  # what it takes though chat has no place for it, as in ``Habits``
     refuses_storing: bool = False  # in Responses it answers no request that says ``store: true``
+    compacts: bool = True  # in Responses it may make a conversation shorter, in an item of its own
     functions_only: bool = False  # in Responses it takes no other tools
     takes_marks: bool = False  # in chat, Messages' marks of what to cache mean the same to it
     cache_keys: frozenset[str] = frozenset()  # the dialects in which its vendor takes a ``prompt_cache_key``

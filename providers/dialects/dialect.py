@@ -374,6 +374,8 @@ class RequestFormat(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     custom_names: Callable[[Fields], frozenset[str]] | None = None
     # Says such tools as functions, for a server that has no others. None: all have them.
     as_functions: Callable[[Wording], Wording] | None = None
+    # Whether a request asks for nothing but a summary of its conversation. None: none can.
+    asks_for_summary: Callable[[Fields], bool] | None = None
     # Whether a request has other tools than functions that its client runs, or calls of such. None: none can.
     has_other_tools: Callable[[Fields], bool] | None = None
     # Adapts a conversation to what a provider accepts in a history. None: providers accept it alike.

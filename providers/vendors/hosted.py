@@ -121,6 +121,9 @@ MODELS: Final = (
 
 # The vendors whose models search by a tool in their own APIs, as the pages above say.
 SEARCHING: Final = frozenset({"anthropic", "google", "openai", "vertex_ai", "xai"})
+# And whose Responses compact: developers.openai.com/api/docs/guides/compaction, and of Azure's Codex's source
+# (``supports_remote_compaction``). Read on 2026-11-29.
+COMPACTING: Final = frozenset({"azure", "openai"})
 FIELD_NAMES: Final = frozenset(each.place[0] for each in FIELDS)
 SEARCH_NAMES: Final = frozenset(each.place[0] for each in FIELDS if each.searches)
 _OF_FUNCTIONS: Final = frozenset({"function", "name"})  # that have no type

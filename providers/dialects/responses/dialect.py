@@ -26,6 +26,7 @@ from providers.dialects.dialect import (
 )
 from providers.dialects.reading import object_at
 from providers.dialects.recalling import Recalling
+from providers.dialects.responses.compacting import compacts
 from providers.dialects.responses.continuing import ResponseContinuing
 from providers.dialects.responses.events import (
     ENDING,
@@ -222,6 +223,7 @@ RESPONSES = Dialect(
         one_call=wants_one_call,
         custom_names=custom_names,
         has_other_tools=has_other_tools,
+        asks_for_summary=compacts,
         forced=_forced,
         unforced=_asked_for_json,
         without_foreign_thoughts=without_lost_thoughts,

@@ -84,6 +84,7 @@ _CALLS = frozenset({"function_call", "custom_tool_call"})  # of the client's own
 _BUILT_IN = frozenset(
     {"apply_patch_call", "computer_call", "local_shell_call", "shell_call"}
 )  # which it may run as well
+_COMPACTION = "compaction"  # all of an answer that was asked for it
 _HOSTED = "container_reference"  # a shell's environment at the provider
 _SEARCHED = ("tool_search_call", "client")  # it may be the client's or the provider's
 _CALL = b'"function_call"'
@@ -200,13 +201,17 @@ def _read_other(data: bytes, event: _Event, secrets: Sequence[str]) -> Chunk:
             name = added.name or ""
             tools = ((event.output_index or 0, ""),) if added.type in _CALLS else ()
             names = (name,) if name and added.type in _CALLS else ()
-            said = bool(name) or added.is_built_in
+            said = bool(name) or added.is_built_in or added.type == _COMPACTION
             return Chunk(data, meaningful=said, answer=said, text_chars=len(name), tools=tools, names=names)
         case "response.output_item.done":
             item = lenient(event.item, _Item)
             if item.type == "function_call" and item.arguments:
                 return Chunk(data, tools=((event.output_index or 0, written_arguments(item.arguments)),), whole=True)
-            is_seen = item.is_built_in or (item.type == "image_generation_call" and bool(item.result))
+            is_seen = (
+                item.is_built_in
+                or item.type == _COMPACTION
+                or (item.type == "image_generation_call" and bool(item.result))
+            )
         case "response.function_call_arguments.done" if event.arguments:
             return Chunk(data, tools=((event.output_index or 0, written_arguments(event.arguments)),), whole=True)
         case _:

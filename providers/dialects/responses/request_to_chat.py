@@ -20,6 +20,8 @@ from providers.dialects.responses.built_in import (
     chosen,
     result_of,
 )
+from providers.dialects.responses.compacting import ASK, NO_COMPACTION, compacts
+from providers.dialects.responses.compacting import opened as opened_summary
 from providers.dialects.responses.fields import (
     CHANGING_NOTHING,
     all_tools,
@@ -35,6 +37,7 @@ from providers.dialects.wording import (
     SEE_BELOW,
     SHOWN_LATER,
     Calls,
+    Loss,
     Losses,
     Malformed,
     Wording,
@@ -58,7 +61,7 @@ ChatPart = dict[str, Any]
 Content = msgspec.Raw | list[ChatPart]
 
 _OF_BUILT_IN = CALLS | RESULTS
-_FUNCTION_CALL = msgspec.Raw(b'"function_call"')
+_FUNCTION_CALL, _TRIGGER = msgspec.Raw(b'"function_call"'), msgspec.Raw(b'"compaction_trigger"')
 _SPEAKERS = frozenset({"user", "system", "developer"})
 _TEXT = frozenset({"type", "text"})
 _THOUGHTS = ("content", "summary")  # of reasoning
@@ -105,11 +108,20 @@ class Conversation:
     the message with the calls.
     """
 
-    def __init__(self, losses: Losses, *, thoughts: bool = False, signed: str = "", elsewhere: bool = False) -> None:
+    def __init__(
+        self,
+        losses: Losses,
+        *,
+        thoughts: bool = False,
+        signed: str = "",
+        elsewhere: bool = False,
+        is_summed_up: bool = False,
+    ) -> None:
         """``thoughts``: earlier reasoning is kept; ``signed``: that which has a signature of this vendor's.
 
-        ``elsewhere``: items before these are at a provider.
+        ``elsewhere``: items before these are at a provider. ``is_summed_up``: its last item asks for a summary.
         """
+        self._is_summed_up = is_summed_up
         self._calls = Calls(elsewhere=elsewhere)
         self.updates: dict[str, RawObject] = {}  # what items have changed of the request's fields
         self._answered: list[tuple[str, str]] = []  # ids of the calls that have results, and where
@@ -153,6 +165,15 @@ class Conversation:
             self._shown, self._shown_at = [], []
         self._show()
         self._said.append(self._losses.places.put({"role": role, "content": content}, path, places))
+
+    def instead(self, item: RawObject, path: str) -> msgspec.Raw | None:
+        """Return what stands in place of a summary of ours, or of what asks for one; None: it is another item."""
+        if item.get("type") != _TRIGGER:
+            return opened_summary(item)
+        if not self._is_summed_up:
+            return None
+        self._losses.note([Loss(path, NO_COMPACTION, nearly=True)])
+        return ASK
 
     def add(self, item: RawObject, path: str) -> None:
         """Add the item at ``path``.
@@ -646,7 +667,7 @@ LOGPROBS = "message.output_text.logprobs"
 _OF_COMPACTION: Mapping[str, str] = {
     "compaction": "only the vendor that compacted the conversation can read this summary: ask a model of that vendor,"
     " or send the conversation itself",
-    "compaction_trigger": "no other API compacts a conversation: ask for a response that sums it up, and go on from it",
+    "compaction_trigger": "it asks for a summary of all before it, so it is the last item",
 }
 _LOST: Mapping[str, tuple[str, bytes]] = {  # the reason, and the value that is the default
     "previous_response_id": ("chat completions keep no earlier responses", b"null"),
@@ -684,11 +705,13 @@ def to_chat(
     """
     asked, losses = present(fields), Losses(once=True, beyond=beyond, changing_nothing=CHANGING_NOTHING)
     said: dict[str, Any] = said_of(asked, *SHARED)
-    stored = any(name in fields for name in ELSEWHERE)
-    conversation = Conversation(losses, thoughts=thoughts, signed=signed, elsewhere=stored)
+    stored, is_summed_up = any(name in fields for name in ELSEWHERE), compacts(fields)
+    conversation = Conversation(losses, thoughts=thoughts, signed=signed, elsewhere=stored, is_summed_up=is_summed_up)
     said["messages"] = _messages(asked, conversation, optional=stored)
     for name, changed in conversation.updates.items():
         asked[name] = raw_json({**object_at(asked.get(name), name), **changed})
+    if is_summed_up:
+        asked = {name: value for name, value in asked.items() if name != "text"} | {"tool_choice": _NONE}
     said |= _tools(asked, all_tools(fields), losses)
     if "max_output_tokens" in asked:
         said["max_completion_tokens"] = asked["max_output_tokens"]
@@ -716,7 +739,10 @@ def _messages(asked: RawObject, conversation: Conversation, *, optional: bool) -
         conversation.say("user", given, "input")
     else:
         for path, item in each_at(given, "input"):
-            conversation.add(item, path)
+            if (told := conversation.instead(item, path)) is not None:
+                conversation.say("user", told, path)
+            else:
+                conversation.add(item, path)
     conversation.check_results()
     return conversation.messages
 

@@ -30,6 +30,7 @@ from providers.dialects.events import CUT_SHORT, DONE, FILTERED, Run, few, joine
 from providers.dialects.messages.streams import Call, Calls
 from providers.dialects.reading import RawObject
 from providers.dialects.responses.built_in import SHELL, BuiltIn
+from providers.dialects.responses.compacting import closed, compacts
 from providers.dialects.responses.fields import (
     EventWriter,
     all_tools,
@@ -40,7 +41,7 @@ from providers.dialects.responses.fields import (
 )
 from providers.dialects.wording import OF_CALL, OF_TEXT, REDACTED, UniqueIds, arguments_object, decoded
 from providers.models import Usage
-from providers.refusals import UNREADABLE
+from providers.refusals import UNREADABLE, ErrorKind, UpstreamError
 
 # The output items of a response while they are streamed, each with its events in the API's order.
 
@@ -543,6 +544,7 @@ class FromChat:
             ids=ids,
             references=self._references,
         )
+        self._summary: list[str] | None = [] if compacts(asked) else None  # in place of an answer
         self._is_cut = False  # more of a call's argument is to come: what is beside it waits
         self._waiting: list[tuple[dict[str, Any], Any]] = []  # deltas, and their log probabilities
         self._echo: Echo | None = None  # None until the first chunk
@@ -615,12 +617,44 @@ class FromChat:
         for choice in choices:  # parts of the one answer, however the server numbers them
             delta = delta_of(choice)
             if isinstance(delta, dict):
-                if self._is_cut or delta.get("tool_calls"):
+                if self._summary is not None:
+                    self._sum_up(delta, self._summary)
+                elif self._is_cut or delta.get("tool_calls"):
                     self._hear_calls(delta, choice.get("logprobs"))
                 else:
                     self._hear(delta, choice.get("logprobs"))
             if reason := string(choice.get("finish_reason")):
                 self._finish(reason)
+
+    def _sum_up(self, delta: dict[str, Any], summary: list[str]) -> None:
+        """Keep a piece of a summary, and say that there is one: its client reads none of it."""
+        text = delta.get("content") or ""
+        if text and (not isinstance(text, str) or not THINKS.isdisjoint(delta)):
+            _, text = said_in(delta)
+        if not text:
+            return
+        if not summary:
+            self._writer.say("response.output_item.added", output_index=0, item=self._compaction(""))
+        summary.append(text)
+        self._writer.say("response.compaction.compacting", output_index=0, item_id=self._compaction("")["id"])
+
+    def _compaction(self, summary: str) -> Item:
+        content = closed(summary) if summary else ""
+        return {"id": f"cmp_{self._items.stem}_0", "type": "compaction", "encrypted_content": content}
+
+    def _summed_up(self, summary: Sequence[str]) -> list[Item]:
+        """End the item of a summary, the only one; return it.
+
+        Raises:
+            UpstreamError: there is none (invalid_answer).
+
+        """
+        text = "".join(summary).strip()
+        if not text:
+            raise UpstreamError(ErrorKind.INVALID_ANSWER, "wrote no summary of the conversation")
+        item = self._compaction(text)
+        self._writer.say("response.output_item.done", output_index=0, item=item)
+        return [item]
 
     def _finish(self, reason: str) -> None:
         if self._finish_reason is not None and reason not in _INCOMPLETE:
@@ -722,7 +756,7 @@ class FromChat:
         why = _INCOMPLETE.get(self._finish_reason or "")
         self._items.close_all("completed" if why is None else "incomplete")
         facts = {
-            "output": self._items.output,
+            "output": self._items.output if self._summary is None else self._summed_up(self._summary),
             "usage": None if self._usage is None else responses_usage(self._usage),
         }
         if why is None:

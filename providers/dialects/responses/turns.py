@@ -10,6 +10,7 @@ from providers.bodies import as_utf8, encoded, events
 from providers.dialects.dialect import Habits
 from providers.dialects.reading import RawObject
 from providers.dialects.recalling import MOST_ABOUT_BYTES, MOST_HEARD_BYTES
+from providers.dialects.responses.compacting import MARK, opened
 from providers.dialects.responses.events import ENDS, read_event
 from providers.dialects.responses.fields import EventWriter, responses_usage, thinking_of
 from providers.dialects.responses.stream_from_chat import TRANSLATED, Echo
@@ -23,6 +24,7 @@ _TELLING = re.compile(rb'"type"\s*:\s*"response\.(?:created|completed|incomplete
 _ID_IS_NAME = frozenset({"message", "function_call", "custom_tool_call", "reasoning", "shell_call", "apply_patch_call"})
 _EMPTY = (b"", b"null", b"[]", b'""')
 _REASONING, _ASSISTANT = b'"reasoning"', b'"assistant"'
+_MESSAGE, _USER = msgspec.Raw(b'"message"'), msgspec.Raw(b'"user"')
 
 _item = msgspec.json.Decoder(RawObject)
 _items = msgspec.json.Decoder(list[msgspec.Raw])
@@ -266,7 +268,7 @@ def place_of(entry: Entry) -> str:
 
 
 def without_lost_thoughts(fields: Mapping[str, msgspec.Raw], habits: Habits) -> Wording:
-    """Return a Responses request without reasoning that its provider would not find; unchanged, if there is none.
+    """Return a Responses request without reasoning that its provider would not find, and with our summaries as text.
 
     For a model that gives none in words, also without what others have given so, and without what Codex keeps of an
     answer that broke off: "Item 'rs_…' of type 'reasoning' was provided without its required following item", 400
@@ -279,7 +281,8 @@ def without_lost_thoughts(fields: Mapping[str, msgspec.Raw], habits: Habits) -> 
     raw = bytes(fields.get("input", b""))
     may_lack = _REASONING in raw and bytes(fields.get("store", b"")) == b"false"
     is_in_words = habits.signs and _IN_WORDS in raw  # "Invalid 'input[1].content': array too long. Expected … 0"
-    if _MARK not in raw and not may_lack and not is_in_words and _THINKING.search(raw) is None:
+    has_summary = MARK in raw
+    if _MARK not in raw and not has_summary and not may_lack and not is_in_words and _THINKING.search(raw) is None:
         return Wording(fields)
     items = decoded(fields["input"], list[RawObject], "input")
     broken = _of_broken(items) if may_lack and habits.signs else ()
@@ -293,7 +296,9 @@ def without_lost_thoughts(fields: Mapping[str, msgspec.Raw], habits: Habits) -> 
             has_lost = False
         encrypted = item.get("encrypted_content") if is_reasoning else None
         is_signed = thinking_of(encrypted, "") is not None or bool(googles(encrypted)[1])
-        if is_signed or bytes(memoryview(item.get("id", b""))[: len(_MARK)]) == _MARK:
+        if has_summary and (told := opened(item)) is not None:
+            kept.append({"type": _MESSAGE, "role": _USER, "content": told})
+        elif is_signed or bytes(memoryview(item.get("id", b""))[: len(_MARK)]) == _MARK:
             losses.append(Loss(f"input[{number}]", _OF_OTHERS, hint=True))
         elif is_in_words and is_reasoning and bytes(item.get("content", b"")) not in _EMPTY:
             losses.append(Loss(f"input[{number}]", _OF_OTHERS, hint=True))
@@ -307,7 +312,7 @@ def without_lost_thoughts(fields: Mapping[str, msgspec.Raw], habits: Habits) -> 
             kept.append({name: value for name, value in item.items() if name != "id"})
         else:
             kept.append(item)
-    return Wording({**fields, "input": raw_json(kept)}, tuple(losses)) if losses else Wording(fields)
+    return Wording({**fields, "input": raw_json(kept)}, tuple(losses)) if losses or has_summary else Wording(fields)
 
 
 def _of_broken(items: Sequence[RawObject]) -> frozenset[int]:

@@ -1,0 +1,47 @@
+"""``POST /v1/responses/compact`` where not every deployment has it: the model that answers sums up."""
+
+from typing import Any
+
+import msgspec
+
+from gateway.api.json_body import Contents
+from gateway.fleet.fleet import Fleet
+from providers.dialects import items_of, joined, raw_json
+
+_TRIGGER = b'{"type":"compaction_trigger"}'
+_FALSE = msgspec.Raw(b"false")
+_NOT_ASKED = frozenset({"background", "stream", "text"})
+_OBJECT = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_ITEMS = msgspec.json.Decoder(list[dict[str, Any]])
+
+
+def all_compact(fleet: Fleet, model: str) -> bool:
+    """Whether all deployments of ``model`` and of its fallbacks may compact by themselves, or there is no such model.
+
+    Others are asked for a response, in which those that can compact too, and come first.
+    """
+    found = fleet.known(model)
+    if found is None:
+        return True
+    every = [found, *filter(None, (fleet.known(each.model) for each in found.fallbacks))]
+    return all("responses" in each.apis and each.compacts for of in every for each in of.deployments.values())
+
+
+def as_question(contents: Contents) -> Contents:
+    """Return a request to compact as one for a response that does nothing else."""
+    items = items_of(contents.fields.get("input"))
+    if items is None:
+        return contents  # what is wrong is told where it is read
+    given = {name: value for name, value in contents.fields.items() if name not in _NOT_ASKED}
+    return msgspec.structs.replace(
+        contents, fields={**given, "input": msgspec.Raw(b"[%b]" % joined(items, _TRIGGER)), "store": _FALSE}
+    )
+
+
+def as_compacted(response: bytes, given: msgspec.Raw) -> bytes:
+    """Return a ``response`` with a summary in the form of OpenAI's: behind what the user has said in ``given``."""
+    said = _OBJECT.decode(response)
+    users = [item for item in _ITEMS.decode(given) if item.get("role") == "user"]
+    told = {name: said[name] for name in ("id", "created_at", "usage") if name in said}
+    output = [*({"type": "message", **item} for item in users), *_ITEMS.decode(said["output"])]
+    return bytes(raw_json({"object": "response.compaction", **told, "output": output}))
