@@ -27,7 +27,9 @@ def _data(draw: random.Random, depth: int = 2) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for word in draw.sample(WORDS, 4):
         value = draw.choice(VALUES)
-        found[word] = draw.choice([value, [value], {word: value}, _data(draw, depth - 1) if depth else value])
+        chosen = draw.randrange(4)  # what is not chosen is not made: it would be nearly all
+        within = _data(draw, depth - 1) if depth and chosen == 3 else value
+        found[word] = ([value], {word: value}, value, within)[chosen]
     return found
 
 
