@@ -20,11 +20,11 @@ _STATUS = {
     429: "RESOURCE_EXHAUSTED", 500: "INTERNAL", 503: "UNAVAILABLE", 504: "DEADLINE_EXCEEDED",
 }  # fmt: skip
 _MOST_STOPS = 5
-# https://github.com/allenhutchison/gemini-cli-deep-research/issues/73; of the others the SDK's tests have some
-# (tests/interactions/test_retry_options.py of google-genai 3.6.1), both read on 2026-11-29.
+# https://ai.google.dev/gemini-api/docs/api-errors, read on 2026-11-30, up to 429; of the others the SDK's tests have some
+# (tests/interactions/test_retry_options.py of google-genai 3.6.1), read on 2026-11-29.
 _WORDS = {
-    400: "invalid_request", 401: "unauthenticated", 403: "permission_denied", 404: "not_found",
-    429: "too_many_requests", 500: "internal", 503: "unavailable",
+    400: "invalid_request", 401: "authentication", 403: "permission_denied", 404: "not_found",
+    429: "rate_limit_exceeded", 500: "internal", 503: "unavailable",
 }  # fmt: skip
 
 

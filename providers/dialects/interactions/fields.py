@@ -161,20 +161,22 @@ def step_objects(fields: Fields) -> list[RawObject]:
     return [object_at(msgspec.Raw(step), f"input[{number}]") for number, step in enumerate(steps)]
 
 
-# Errors: a word and a message, {"error": {"code": "invalid_request", "message": …}}. Words as in
-# github.com/allenhutchison/gemini-cli-deep-research/issues/73 and the tests of google-genai 3.6.1
-# (tests/interactions/test_retry_options.py, test_automatic_continuation.py), read on 2026-11-29; where none is known,
-# Google's words for HTTP's statuses in lower case. Its SDKs go by the status.
+# Errors: a word and a message, {"error": {"code": "invalid_request", "message": …}}. Words up to 429 as in
+# ai.google.dev/gemini-api/docs/api-errors, read on 2026-11-30; the rest of that page was not found, so the others are
+# Google's words for HTTP's statuses in lower case. Its SDKs go by the status. Words of before are those of
+# github.com/allenhutchison/gemini-cli-deep-research/issues/73 and the tests of google-genai 3.6.1.
 
 _WORDS: Mapping[int, str] = {
     400: "invalid_request",
-    401: "unauthenticated",
+    401: "authentication",
+    402: "payment_required",
     403: "permission_denied",
     404: "not_found",
     409: "aborted",
+    416: "out_of_range",
     422: "invalid_request",
     424: "failed_precondition",
-    429: "too_many_requests",
+    429: "rate_limit_exceeded",
     499: "cancelled",
     500: "internal",
     502: "unavailable",
@@ -184,6 +186,11 @@ _WORDS: Mapping[int, str] = {
 _STATUS_OF_KIND: Mapping[str, int] = {  # all others are errors of the gateway or the provider
     **{kind: kind.status for kind in ErrorKind if kind.status is not None},
     **{word: status for status, word in reversed([*_WORDS.items()])},
+    "model_not_found": 404,
+    "parameter_unknown": 400,
+    "quota_exceeded": 429,
+    "too_many_requests": 429,  # of before
+    "unauthenticated": 401,  # likewise
     "INVALID_ARGUMENT": 400,
     "RESOURCE_EXHAUSTED": 429,
     "UNAVAILABLE": 503,

@@ -447,10 +447,10 @@ async def test_a_refusal_of_googles_keeps_its_words_and_a_failure_is_an_event(se
         last = datas(said)[-1]
         assert (last["event_type"], last["error"]["code"]) == ("error", "internal")
     async with serve(
-        alpha=[Status(429, {"error": {"code": "too_many_requests", "message": "quota"}})], **GOOGLE
+        alpha=[Status(429, {"error": {"code": "rate_limit_exceeded", "message": "quota"}})], **GOOGLE
     ) as running:
         status, said = await asked(running, **ASK)
-        assert (status, said["error"]["code"]) == (429, "too_many_requests")
+        assert (status, said["error"]["code"]) == (429, "rate_limit_exceeded")
 
 
 async def test_a_server_of_googles_kind_without_interactions_is_asked_in_its_other_api(serve: Serve) -> None:
