@@ -89,6 +89,7 @@ _ITEMS: Mapping[str | None, tuple[str, ...]] = {
 _OF_OPENAI = frozenset({
     *("web_search_call", "file_search_call", "image_generation_call", "code_interpreter_call", "program"),
     *("program_output", "mcp_list_tools", "mcp_call", "mcp_approval_request", "mcp_approval_response"),
+    "compaction_trigger",  # of an earlier turn
 })  # fmt: skip
 _PARTS: Mapping[str | None, tuple[str, ...]] = {
     "input_text": ("text",),
@@ -667,7 +668,7 @@ LOGPROBS = "message.output_text.logprobs"
 _OF_COMPACTION: Mapping[str, str] = {
     "compaction": "only the vendor that compacted the conversation can read this summary: ask a model of that vendor,"
     " or send the conversation itself",
-    "compaction_trigger": "it asks for a summary of all before it, so it is the last item",
+    "compaction_trigger": "the summary that it asked for is behind it",
 }
 _LOST: Mapping[str, tuple[str, bytes]] = {  # the reason, and the value that is the default
     "previous_response_id": ("chat completions keep no earlier responses", b"null"),

@@ -11,6 +11,7 @@ from providers.dialects import RESPONSES as DIALECT
 from providers.simulator.script import Raw, Status
 from tests.app.gateway.apis.test_demands_everywhere import at
 from tests.app.gateway.apis.test_plain_models import MESSAGES, RESPONSES, SCRIPTS, TURN
+from tests.app.gateway.responses.test_responses_socket import connected
 from tests.app.gateway.rules.asking import named
 from tests.app.gateway.running_gateway import MODEL, Serve
 
@@ -151,3 +152,19 @@ async def test_its_maker_is_asked_where_there_is_one(serve: Serve) -> None:
         async with running.post(asked, path=RESPONSES) as response:
             assert (response.status, response.headers["x-holeshot-provider"]) == (200, "beta")
         assert running["beta"].received[0].body["input"][0] == SEALED
+
+
+async def test_on_a_websocket_a_turn_sums_up_what_was_said_before_it(serve: Serve) -> None:
+    config = at("chat")
+    config["models"][MODEL]["race"] = {"mode": "single"}
+    async with serve(alpha=SCRIPTS["chat"], config=config) as running, connected(running) as client:
+        first = await client.turn("Hi, I am Ann.")
+        summed = await client.turn([TRIGGER], previous_response_id=first["id"])
+        [item] = summed["output"]
+        assert summary_of(item).startswith("Hello")
+        await client.turn([item, *TURN])
+        await client.turn("And?", previous_response_id=summed["id"])
+        asked = [json.dumps(each.body) for each in running["alpha"].received]
+        assert "I am Ann." in asked[1]
+        assert "I am Ann." not in asked[2]
+        assert all("Go on from here" in each for each in asked[2:])
