@@ -97,7 +97,7 @@ from .models.usage import OFF_PEAK as OFF_PEAK
 from .models.usage import STANDARD as STANDARD
 from .models.usage import Cost as Cost
 from .models.usage import Price as Price
-from .models.usage import Reported as Reported
+from .models.usage import ReportedUsage as ReportedUsage
 from .models.usage import Usage as Usage
 from .models.usage import cache_saved_usd as cache_saved_usd
 from .models.usage import completed as completed
@@ -128,8 +128,8 @@ from .refusals.learnt import LONGEST_NAME as LONGEST_NAME
 from .refusals.learnt import Fact as Fact
 from .refusals.learnt import Facts as Facts
 from .refusals.learnt import Kind as Kind
-from .refusals.learnt import Known as Known
 from .refusals.learnt import Learnt as Learnt
+from .refusals.learnt import ListedFact as ListedFact
 from .refusals.learnt import Met as Met
 from .refusals.learnt import learnt_of as learnt_of
 from .refusals.meanings import Meaning as Meaning
@@ -148,7 +148,7 @@ from .refusals.rules import refuses_to_stream as refuses_to_stream
 from .refusals.rules import room_of as room_of
 from .refusals.rules import size_of as size_of
 from .refusals.too_long import UNKNOWN_LENGTHS as UNKNOWN_LENGTHS
-from .refusals.too_long import Lengths as Lengths
+from .refusals.too_long import StatedLengths as StatedLengths
 from .refusals.too_long import stated_lengths as stated_lengths
 from .refusals.too_long import stated_limit as stated_limit
 from .refusals.vendor_limits import ANSWER as ANSWER

@@ -25,7 +25,7 @@ from benchmarks.harness.command import Run, Told, carry_out, command
 from benchmarks.harness.report import Grid, bad
 from benchmarks.ledger.rows import fill_by_shipping, fill_postgres, ship
 from benchmarks.ledger.starts import GOAL, Starts, measured_starts
-from gateway.core.reports import By, CallsWanted, Ended, HeatMetric, HeatWanted, HistoryWanted, Window
+from gateway.core.reports import By, CallEnd, CallsWanted, HeatMetric, HeatWanted, HistoryWanted, Window
 from gateway.ledger import LedgerReports, Reader, Replays, create_engine, fold_all, is_sqlite, migrate, queries
 from tests.support.measured.servers import ROOT
 from tests.support.servers import postgres
@@ -244,7 +244,7 @@ async def asked(reports: LedgerReports) -> Mapping[str, Ask]:
         "calls?client=client-1": calls(client="client-1"),
         "calls?deployment=provider-1/m": calls(deployment="provider-1/m"),
         "calls?tag=variant:a": calls(tag=("variant", "a")),
-        "calls?outcome=failed": calls(outcome=Ended.FAILED),
+        "calls?outcome=failed": calls(outcome=CallEnd.FAILED),
         "calls?error=all_failed": calls(error="all_failed"),
         "calls?slower_than_ms=490": calls(slower_than_ms=490.0),
         "calls?request_id=req-77 (of all time)": calls(None, request_id="req-77"),

@@ -16,7 +16,7 @@ from yarl import URL
 from benchmarks.harness import machine
 from benchmarks.harness.report import Row, row, skipped
 from benchmarks.speed.scenarios import Effort
-from providers.http import Client, Connecting, Request, Response
+from providers.http import Connecting, HttpClient, HttpRequest, Response
 from tests.support.measured import gateways
 from tests.support.measured.gateways import MeasuredServers
 from tests.support.measured.nginx import Missing
@@ -49,7 +49,7 @@ def rows(measured: MeasuredServers, effort: Effort) -> Iterator[Row]:
 
 async def bytes_per_stream(port: int) -> float:
     """Open the streams, each having had its first token, and return what one of them holds."""
-    client = Client(
+    client = HttpClient(
         URL(f"https://127.0.0.1:{port}"),
         headers={"content-type": "application/json"},
         connecting=Connecting(versions="2"),
@@ -57,7 +57,7 @@ async def bytes_per_stream(port: int) -> float:
     head = client.head("POST", f"/held{gateways.PATH}", {})
 
     async def opened() -> Response:
-        response = await client.send(Request(head, (), _BODY), _CONNECT_S)
+        response = await client.send(HttpRequest(head, (), _BODY), _CONNECT_S)
         await response.read()
         return response
 

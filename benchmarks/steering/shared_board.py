@@ -13,7 +13,7 @@ from gateway.steering.constants import FLUSH_S
 from gateway.steering.counts import Counts
 
 if TYPE_CHECKING:
-    from gateway.steering.outages import Report
+    from gateway.steering.outages import OutageReport
 
 
 class Store:
@@ -21,7 +21,7 @@ class Store:
 
     def __init__(self) -> None:
         self.slots = Slots()
-        self.reports: dict[Strikes, Report] = {}
+        self.reports: dict[Strikes, OutageReport] = {}
 
 
 class SharedBoard:

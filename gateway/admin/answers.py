@@ -10,7 +10,7 @@ from msgspec import Meta
 from gateway.alerts.alert import Building
 from gateway.core.reports import HeatMetric, Instant, ListedCall, Window
 from gateway.core.targets import SQL, Shown
-from gateway.limits import Standing
+from gateway.limits import LimitStanding
 from gateway.steering import Leaderboard, Row
 
 AnyRow = Annotated[dict[str, Any], Meta(description="All columns of its table: docs/sql.md.")]
@@ -458,21 +458,21 @@ class Used(msgspec.Struct, frozen=True, kw_only=True):
     completion_tokens: int | None = None
     cost_usd: float | None = None
     duplicate_cost_usd: float | None = None
-    limits: list[Standing]
+    limits: list[LimitStanding]
 
 
 class TeamLimits(msgspec.Struct, frozen=True):
     """A team of the configuration."""
 
     team: str
-    limits: list[Standing]
+    limits: list[LimitStanding]
 
 
 class ModelLimits(msgspec.Struct, frozen=True):
     """A model with limits of its own, of all who call it."""
 
     model: str
-    limits: list[Standing]
+    limits: list[LimitStanding]
 
 
 class Usage(msgspec.Struct, frozen=True, kw_only=True):
@@ -514,7 +514,7 @@ class OwnUsage(msgspec.Struct, frozen=True, kw_only=True):
     team: str | None
     end_user: Annotated[str, Meta(description="The keyed hash, as in the tag `end_user`.")]
     data: Annotated[list[OwnUsed], Meta(description="All first, then each model; empty without calls.")]
-    limits: list[Standing]
+    limits: list[LimitStanding]
     sql: SQL
 
 
@@ -529,7 +529,7 @@ class EndUserUsed(msgspec.Struct, frozen=True, kw_only=True):
     prompt_tokens: int | None
     completion_tokens: int | None
     cost_usd: float | None
-    limits: list[Standing]
+    limits: list[LimitStanding]
 
 
 class TeamUsed(msgspec.Struct, frozen=True, kw_only=True):
@@ -542,7 +542,7 @@ class TeamUsed(msgspec.Struct, frozen=True, kw_only=True):
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
     cost_usd: float | None = None
-    limits: list[Standing]
+    limits: list[LimitStanding]
     end_users: Annotated[int, Meta(description="How many called.")] = 0
     dearest: Annotated[list[EndUserUsed], Meta(description="The ten end users that cost most.")]
 

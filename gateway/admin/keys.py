@@ -21,7 +21,7 @@ from gateway.api.context import CONTEXT, Context
 from gateway.api.json_body import JSON, NO_TEXT, TOO_DEEP
 from gateway.core.errors import ClientNotFound, Forbidden, InvalidRequest, UnsupportedMediaType
 from gateway.keys import changes
-from gateway.keys.stored import Change, Decide, NewKey, check_name, client_settings, new_key, shown_stored
+from gateway.keys.stored import Decide, KeyChange, NewKey, check_name, client_settings, new_key, shown_stored
 from gateway.settings import nearest
 from providers import encoded
 
@@ -216,7 +216,7 @@ def _who(admin: Client) -> str:
     return admin.name or "local"
 
 
-async def _change(context: Context, admin: Client, name: str, decide: Decide) -> Change:
+async def _change(context: Context, admin: Client, name: str, decide: Decide) -> KeyChange:
     return await context.admission.keys.change(name, decide, who=_who(admin))
 
 
@@ -225,7 +225,7 @@ def _checked(context: Context, fields: Mapping[str, Any]) -> Any:
     return client_settings(fields, models=known.models, providers=known.providers, teams=known.teams)
 
 
-def _described(context: Context, change: Change, key: NewKey | None = None) -> dict[str, Any]:
+def _described(context: Context, change: KeyChange, key: NewKey | None = None) -> dict[str, Any]:
     """Return the client after a change; ``key`` is its new one."""
     left = [row for row in change.rows if row.revoked_at is None]
     shown = shown_stored(change.name, left, context.admission.keys.utc_now())

@@ -9,8 +9,8 @@ import msgspec
 from aiohttp import web
 from aiohttp.hdrs import METH_HEAD
 
-from gateway.alerts.alerts import Alerts
-from gateway.api.context import CONTEXT, Phase
+from gateway.alerts.alerts import AlertTasks
+from gateway.api.context import CONTEXT, GatewayPhase
 from gateway.core.errors import NotFound
 from gateway.core.reports import Reports
 from gateway.live.live import Live
@@ -29,7 +29,7 @@ class Operations(msgspec.Struct, frozen=True, kw_only=True):
 
     reports: Reports
     live: Live
-    alerts: Alerts
+    alerts: AlertTasks
     readiness: "Callable[[], Stores]"
     render_metrics: Callable[[], Awaitable[tuple[Sequence[bytes], str]]]
     signing_key: str
@@ -83,7 +83,7 @@ async def ready(request: web.Request) -> web.Response:
     accepts = not (is_unrecorded and context.settings.ledger.required)
     if not context.admission.keys.table.is_loaded:
         status, accepts = "keys_not_loaded", False
-    if context.phase is not Phase.SERVING:
+    if context.phase is not GatewayPhase.SERVING:
         status, accepts = "stopping", False
     body = msgspec.json.encode(Readiness(status=status, **msgspec.structs.asdict(readiness)))
     return web.Response(body=body, content_type="application/json", status=200 if accepts else 503)

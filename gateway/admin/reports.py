@@ -32,9 +32,9 @@ from gateway.api.context import CONTEXT
 from gateway.core.errors import InvalidRequest
 from gateway.core.reports import (
     By,
+    CallEnd,
     CallNotFound,
     CallsWanted,
-    Ended,
     HeatMetric,
     HeatWanted,
     HistoryWanted,
@@ -60,7 +60,7 @@ class CallsQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     model: str | None = None
     client: str | None = None
     tag: str | None = None  # name:value
-    outcome: Ended | None = None
+    outcome: CallEnd | None = None
     slower_than_ms: Annotated[float, msgspec.Meta(ge=0, le=1e9)] | None = None
     error: str | None = None
     request_id: str | None = None

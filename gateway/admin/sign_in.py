@@ -22,8 +22,8 @@ from gateway import __version__
 from gateway.api.client import Client
 from gateway.api.sessions import BACK, made_for, made_for_own, own_of, person_of
 from gateway.core.errors import ApiError, SignInRefused, SignInUnavailable
-from gateway.core.reports import Own
-from gateway.settings import IssuerSettings, Role, SignInSettings, is_safe_url
+from gateway.core.reports import SoleUser
+from gateway.settings import ClientRole, IssuerSettings, SignInSettings, is_safe_url
 
 if TYPE_CHECKING:
     from gateway.keys.issuers import Issuer, Web
@@ -57,7 +57,7 @@ class People(msgspec.Struct, frozen=True):
     """
 
     issuer: IssuerSettings
-    own: Callable[[str, str | None, str], Own | None]
+    own: Callable[[str, str | None, str], SoleUser | None]
 
 
 class SignIn:
@@ -184,7 +184,7 @@ class SignIn:
 
     def visitor(
         self, settings: SignInSettings, secret: bytes, cookies: Sequence[str], *, people: People | None = None
-    ) -> tuple[Client, Own | None] | None:
+    ) -> tuple[Client, SoleUser | None] | None:
         """Return the person who has signed in, by a request's cookies, and whose calls they see; None: all."""
         key, now = _key(settings, secret, people), self._unix_clock()
         found = person_of(cookies, key, now)
@@ -193,7 +193,7 @@ class SignIn:
         own = None if people is None else own_of(cookies, key, now)
         if own is None:
             return None
-        return Client(name=f"{PEOPLE}{own[0]}", role=Role.CLIENT, adhoc=False, max_width=1), own[1]
+        return Client(name=f"{PEOPLE}{own[0]}", role=ClientRole.CLIENT, adhoc=False, max_width=1), own[1]
 
     def _begun(self, key: bytes, cookies: Sequence[str], state: str) -> str:
         for cookie in cookies:
@@ -315,7 +315,7 @@ class SignIn:
         return {**found, **claims} if found.get("sub") == claims["sub"] else claims
 
 
-def role_of(settings: SignInSettings, claims: Mapping[str, Any]) -> Role:
+def role_of(settings: SignInSettings, claims: Mapping[str, Any]) -> ClientRole:
     """Return the role granted by a person's groups.
 
     Raises:
@@ -333,11 +333,11 @@ def role_of(settings: SignInSettings, claims: Mapping[str, Any]) -> Role:
     if not groups:
         raise SignInRefused(f"the provider says nothing of groups (claim {settings.groups!r}): ask the operator")
     if groups.intersection(settings.admins):
-        return Role.ADMIN
+        return ClientRole.ADMIN
     if groups.intersection(settings.operators):
-        return Role.OPERATOR
+        return ClientRole.OPERATOR
     if groups.intersection(settings.viewers):
-        return Role.VIEWER
+        return ClientRole.VIEWER
     raise SignInRefused("none of your groups may look at this page: ask the operator")
 
 

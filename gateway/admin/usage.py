@@ -15,7 +15,7 @@ from gateway.api.client import Client
 from gateway.api.context import CONTEXT, Context
 from gateway.core.calls import Level
 from gateway.core.reports import Reports, Table
-from gateway.limits import SUMMED, UTC_ZONE, Standing, level_of_key, level_of_model
+from gateway.limits import SUMMED, UTC_ZONE, LimitStanding, level_of_key, level_of_model
 
 _DAY = "usd_per_day"
 
@@ -50,14 +50,16 @@ def _clients(context: Context) -> dict[str | None, Client]:
     return {client.name: client for client in admission.keys.table.holders}
 
 
-def _limits(context: Context, client: Client | None, spent: Mapping[str | None, tuple[float, float]]) -> list[Standing]:
+def _limits(
+    context: Context, client: Client | None, spent: Mapping[str | None, tuple[float, float]]
+) -> list[LimitStanding]:
     if client is None:
         return []
     zone = client.zone or context.settings.limits_zone
     return _stands(context, level_of_key(client.name, client.limits, zone), spent.get(client.name))
 
 
-async def _teams(context: Context, reports: Reports) -> dict[str, list[Standing]]:
+async def _teams(context: Context, reports: Reports) -> dict[str, list[LimitStanding]]:
     """Return the configured teams, each with the used part of its limits."""
     teams = context.payers.teams
     spent = await reports.spent_by_teams() if any(SUMMED & each.limits.keys() for _, each in teams) else {}
@@ -85,7 +87,7 @@ async def spent_by_models(context: Context, reports: Reports) -> Mapping[str | N
     return found
 
 
-def _stands(context: Context, level: Level, spent: tuple[float, float] | None) -> list[Standing]:
+def _stands(context: Context, level: Level, spent: tuple[float, float] | None) -> list[LimitStanding]:
     return [
         msgspec.structs.replace(each, used=max(each.used or 0.0, _spent(each.limit, spent)))
         if each.limit in SUMMED and level.zone == UTC_ZONE

@@ -33,7 +33,7 @@ from gateway.api.context import CONTEXT, Context
 from gateway.api.endpoints import CHAT_ENDPOINT
 from gateway.api.handler import answering
 from gateway.api.json_body import JSON
-from gateway.api.refusals import Refused
+from gateway.api.refusals import RefusedRequest
 from gateway.api.sessions import LIFETIME_S, NAME, PERSON, START, presented, secret_of
 from gateway.core.errors import (
     ApiError,
@@ -53,14 +53,16 @@ from gateway.core.errors import (
     UnsupportedMediaType,
 )
 from gateway.core.modes import SAID
-from gateway.core.reports import Own, Reports, ReportsUnreachable, ReportTooSlow
+from gateway.core.reports import Reports, ReportsUnreachable, ReportTooSlow, SoleUser
 from gateway.fleet.models import Model
 from gateway.keys.keys import RETRY_S
-from gateway.settings import Role, SignInSettings
+from gateway.settings import ClientRole, SignInSettings
 from providers import UNREADABLE
 from providers.simulator.persona import are_demo
 
-OWN: web.RequestKey[Own] = web.RequestKey("holeshot.own", Own)  # of who has signed in to see their own calls alone
+OWN: web.RequestKey[SoleUser] = web.RequestKey(
+    "holeshot.own", SoleUser
+)  # of who has signed in to see their own calls alone
 FORWARDED_PROTO = "x-forwarded-proto"
 SSO = "sso:"  # prefix of names given by a proxy, so that none equals a client's
 _SSO_WIDTH = 2  # the default for clients
@@ -81,14 +83,14 @@ def admit_visitor(request: web.Request, *, admin: bool = False, takes: Sequence[
 
     """
     client = _admitted(request, takes)
-    if client.role is Role.CLIENT:
+    if client.role is ClientRole.CLIENT:
         raise Forbidden("this needs the key of an admin, an operator or a viewer: set 'role: viewer' for a client")
-    if admin and client.role is not Role.ADMIN:
+    if admin and client.role is not ClientRole.ADMIN:
         raise Forbidden("this needs the key of an admin: set 'role: admin' for a client")
     return client
 
 
-def admit_reader(request: web.Request) -> Own | None:
+def admit_reader(request: web.Request) -> SoleUser | None:
     """Return whose calls alone the sender may see: those of one person; None: an admin, an operator, or a viewer.
 
     Raises:
@@ -96,10 +98,10 @@ def admit_reader(request: web.Request) -> Own | None:
 
     """
     client = _admitted(request)
-    return None if client.role is not Role.CLIENT else _own(request, client)
+    return None if client.role is not ClientRole.CLIENT else _own(request, client)
 
 
-def admit_person(request: web.Request) -> Own:
+def admit_person(request: web.Request) -> SoleUser:
     """Return whose calls the sender sees, who is one person.
 
     Raises:
@@ -109,14 +111,14 @@ def admit_person(request: web.Request) -> Own:
     return _own(request, _admitted(request))
 
 
-def _own(request: web.Request, client: Client) -> Own:
+def _own(request: web.Request, client: Client) -> SoleUser:
     """Return whose calls a person sees: one that has signed in for these, or sends a token of ``page.people``.
 
     Raises:
         Forbidden: it is none.
 
     """
-    own: Own | None = request.get(OWN)
+    own: SoleUser | None = request.get(OWN)
     context, token = request.app[CONTEXT], request.get(TOKEN)
     if own is None and token is not None and token.issuer in context.settings.page.people:
         own = context.payers.own(client)
@@ -247,7 +249,7 @@ def _people(request: web.Request) -> list[str]:
     return presented(request.headers.getall("cookie", ()), PERSON)
 
 
-def _person(request: web.Request, cookies: Sequence[str]) -> tuple[Client, Own | None] | None:
+def _person(request: web.Request, cookies: Sequence[str]) -> tuple[Client, SoleUser | None] | None:
     """Return the person signed in at the provider, and whose calls they see, None: all.
 
     None: the session is over, or no provider is set any more.
@@ -266,7 +268,7 @@ def _people_of(context: Context) -> People | None:
     if issuer is None:
         return None
 
-    def own(name: str, team: str | None, end_user: str) -> Own | None:
+    def own(name: str, team: str | None, end_user: str) -> SoleUser | None:
         known = context.admission.keys.table.named(name)
         if known is None or known.client is None:
             return None
@@ -331,7 +333,7 @@ async def get_session(request: web.Request) -> web.Response:
             refused.headers[_SIGN_IN_HEADER] = f"api/{START}"
         raise refused from None
     context = request.app[CONTEXT]
-    own = None if client.role is not Role.CLIENT else _own(request, client)
+    own = None if client.role is not ClientRole.CLIENT else _own(request, client)
     state = request.app[OPERATIONS].readiness()
     table = context.admission.keys.table
     seen = _models(context, own)
@@ -365,7 +367,7 @@ async def get_session(request: web.Request) -> web.Response:
     )
 
 
-def _models(context: Context, own: Own | None) -> list[Model]:
+def _models(context: Context, own: SoleUser | None) -> list[Model]:
     """Return the models that a visitor sees: all, or those that a person may use."""
     models = list(context.fleet.models.values())
     if own is None:
@@ -391,7 +393,7 @@ async def create_session(request: web.Request) -> web.Response:
     if not context.admission.keys.table.is_required:
         raise InvalidRequest("no 'clients:' are configured, so no sign-in is needed")
     digest = digest_of(await _sent_key(request, context))
-    if context.admission.holder(digest).role is Role.CLIENT:
+    if context.admission.holder(digest).role is ClientRole.CLIENT:
         raise Forbidden("the page needs the key of an admin, an operator or a viewer: set 'role: viewer' for a client")
     return _with_cookie(
         request,
@@ -474,7 +476,7 @@ def _not_signed_in(request: web.Request, error: ApiError, url: str) -> web.Respo
     peer = trust.named(request.remote, request.headers.getall(FORWARDED_FOR, ()))
     resource = request.match_info.route.resource
     endpoint = None if resource is None else resource.canonical
-    context.refusals.add_error(error, lambda: Refused(peer, request.method, endpoint))
+    context.refusals.add_error(error, lambda: RefusedRequest(peer, request.method, endpoint))
     response = page_of(error, url)
     response.headers["set-cookie"] = _cookie(request, COOKIE, "", 0, same_site="Lax")
     return response

@@ -40,7 +40,7 @@ class AlertKind(StrEnum):
     LENGTHS_CHANGED = "lengths_changed"  # a model's prompts or answers are longer or shorter than in the week before
 
 
-class Condition(msgspec.Struct, frozen=True, kw_only=True):
+class AlertCondition(msgspec.Struct, frozen=True, kw_only=True):
     """A problem that exists now. ``key`` names the incident: the same one in every replica and after a restart."""
 
     kind: AlertKind
@@ -96,7 +96,7 @@ class Source(Protocol):
     def kinds(self) -> Collection[AlertKind]:
         """The kinds of conditions that it reports completely."""
 
-    async def conditions(self) -> Sequence[Condition]:
+    async def conditions(self) -> Sequence[AlertCondition]:
         """Return the conditions that hold now.
 
         Raises:
@@ -105,7 +105,7 @@ class Source(Protocol):
         """
 
 
-class Scope(StrEnum):
+class AlertScope(StrEnum):
     """The processes among which an incident has one alert."""
 
     ALL = "all"  # all replicas
@@ -126,7 +126,7 @@ class Alert(msgspec.Struct, frozen=True, kw_only=True):
     seen_at: datetime  # when its condition last held, in any process
     resolved_at: datetime | None = None
     replica: str  # the one that opened it
-    scope: Scope = Scope.ALL
+    scope: AlertScope = AlertScope.ALL
 
     @property
     def key(self) -> str:
@@ -134,7 +134,7 @@ class Alert(msgspec.Struct, frozen=True, kw_only=True):
         return key_of(self.kind, self.subject)
 
 
-class Event(StrEnum):
+class AlertEvent(StrEnum):
     """What a message reports."""
 
     OPENED = "alert.opened"
@@ -142,18 +142,18 @@ class Event(StrEnum):
     TEST = "alert.test"
 
 
-class Message(msgspec.Struct, frozen=True, kw_only=True):
+class AlertMessage(msgspec.Struct, frozen=True, kw_only=True):
     """One message to one webhook: a row of ``alert_messages``."""
 
     id: str  # the webhook-id, the same in every attempt
     alert: Alert
     webhook: str  # its name in the settings
-    event: Event
+    event: AlertEvent
     created_at: datetime
     tries: int = 0  # failed attempts so far
 
 
-class Delivery(msgspec.Struct, frozen=True):
+class DeliveryResult(msgspec.Struct, frozen=True):
     """The result of an attempt to deliver a message."""
 
     ok: bool
@@ -210,13 +210,15 @@ class Book(Protocol):
 
     async def take_due(
         self, now: datetime, *, lease: timedelta, webhooks: Collection[str], most: int = MESSAGES_AT_ONCE
-    ) -> list[Message]:
+    ) -> list[AlertMessage]:
         """Return ``most`` of the messages that are due, or fewer, each to one caller within ``lease``.
 
         Those of a process that died become due again. The message of an end is due only after that of the beginning.
         """
 
-    async def settle(self, message: Message, delivery: Delivery, *, at: datetime, retry_at: datetime | None) -> None:
+    async def settle(
+        self, message: AlertMessage, delivery: DeliveryResult, *, at: datetime, retry_at: datetime | None
+    ) -> None:
         """Store the result of an attempt; ``retry_at`` None: it was the last one."""
 
     async def aclose(self) -> None:

@@ -13,19 +13,19 @@ import structlog
 from gateway.alerts.alert import (
     MESSAGES_AT_ONCE,
     Alert,
+    AlertCondition,
     AlertKind,
+    AlertMessage,
+    AlertScope,
     Book,
     BookAway,
     Building,
-    Condition,
-    Message,
-    Scope,
     Severity,
     Source,
     SourceUnavailable,
     kind_of,
 )
-from gateway.alerts.alert import Delivery as Result
+from gateway.alerts.alert import DeliveryResult as Result
 from gateway.alerts.asking import PatientSource
 from gateway.alerts.memory_book import MemoryBook
 from gateway.alerts.sender import Sender, SendResult
@@ -137,9 +137,9 @@ class Watch:
         ]
         return sorted(left, key=lambda each: each.opens_in_s)
 
-    async def _ask(self) -> tuple[dict[str, Condition], set[AlertKind]]:
+    async def _ask(self) -> tuple[dict[str, AlertCondition], set[AlertKind]]:
         """Return the conditions by key, and the kinds whose conditions are unknown now."""
-        seen: dict[str, Condition] = {}
+        seen: dict[str, AlertCondition] = {}
         unknown: set[AlertKind] = set()
         for source in self._sources:
             try:
@@ -163,7 +163,7 @@ class Watch:
         book: Book,
         alerts: Sequence[Alert],
         resolvable: Sequence[Alert],
-        seen: Mapping[str, Condition],
+        seen: Mapping[str, AlertCondition],
         unknown: Collection[AlertKind],
     ) -> None:
         """Open and resolve alerts in ``book``; ``alerts`` are all known ones, ``resolvable`` those of this book."""
@@ -192,8 +192,8 @@ class Watch:
         known = self._unseen_since_s.get(alert.key)
         return known if known is not None and known[0] == alert.seen_at else (alert.seen_at, now_s)
 
-    async def _open(self, book: Book, condition: Condition, now: datetime) -> None:
-        scope = Scope.PROCESS if book is self._own else Scope.ALL
+    async def _open(self, book: Book, condition: AlertCondition, now: datetime) -> None:
+        scope = AlertScope.PROCESS if book is self._own else AlertScope.ALL
         condition = _again(condition, self._before(condition.key), now)
         alert = _alert(condition, self._new_id(), now, self._replica, scope)
         if not await book.open(alert, self._webhooks(alert.severity)):
@@ -278,7 +278,7 @@ class Watch:
             )
 
 
-def _again(condition: Condition, before: Alert | None, now: datetime) -> Condition:
+def _again(condition: AlertCondition, before: Alert | None, now: datetime) -> AlertCondition:
     """Return the condition; if the same incident has only just ended, its summary says so."""
     if before is None or before.resolved_at is None or now - before.resolved_at > AGAIN:
         return condition
@@ -290,7 +290,7 @@ def _again(condition: Condition, before: Alert | None, now: datetime) -> Conditi
     )
 
 
-def _building(condition: Condition, now: datetime, held_s: float) -> Building:
+def _building(condition: AlertCondition, now: datetime, held_s: float) -> Building:
     return Building(
         key=condition.key,
         kind=condition.kind,
@@ -304,7 +304,7 @@ def _building(condition: Condition, now: datetime, held_s: float) -> Building:
     )
 
 
-def _alert(condition: Condition, alert_id: str, now: datetime, replica: str, scope: Scope) -> Alert:
+def _alert(condition: AlertCondition, alert_id: str, now: datetime, replica: str, scope: AlertScope) -> Alert:
     return Alert(
         id=alert_id,
         kind=condition.kind,
@@ -320,7 +320,9 @@ def _alert(condition: Condition, alert_id: str, now: datetime, replica: str, sco
     )
 
 
-def _is_covered(condition: Condition, seen: Mapping[str, Condition], alerts: Sequence[Alert], now: datetime) -> bool:
+def _is_covered(
+    condition: AlertCondition, seen: Mapping[str, AlertCondition], alerts: Sequence[Alert], now: datetime
+) -> bool:
     """Whether another alert reports the same, is about to, or has just done so."""
     other = None if condition.covered_by is None else seen.get(condition.covered_by)
     return (other is not None and other.opens) or any(
@@ -341,7 +343,9 @@ LEASE = timedelta(seconds=60)  # longer than an attempt: after it, the process i
 class MessageSender(Protocol):
     """Sends a message once."""
 
-    async def send(self, webhook: WebhookSettings, message: Message, also: Sequence[Message] = ()) -> SendResult:
+    async def send(
+        self, webhook: WebhookSettings, message: AlertMessage, also: Sequence[AlertMessage] = ()
+    ) -> SendResult:
         """Send it, with what ``also`` waits gathered in it, and return the result."""
 
 
@@ -360,7 +364,7 @@ PATIENT_TRIES = 3  # so often a message is tried again when the receiver said, t
 SHORTEST_S = 1.0  # between two requests to such a receiver
 
 
-class Pace(msgspec.Struct):
+class ReceiverPace(msgspec.Struct):
     """When a receiver that takes few may be sent the next request, and how many seconds apart they are."""
 
     next_at: datetime
@@ -386,7 +390,7 @@ class Delivery:
         self._utc_now = utc_now
         self._random = random
         self._listener = listener
-        self._paces: dict[str, Pace] = {}  # by the name of a webhook
+        self._paces: dict[str, ReceiverPace] = {}  # by the name of a webhook
 
     @property
     def due_in_s(self) -> float:
@@ -406,13 +410,13 @@ class Delivery:
             for book, messages in due:
                 sending.create_task(self._send(book, messages, webhooks[messages[0].webhook]))
 
-    async def _due(self, name: str, webhook: WebhookSettings) -> list[tuple[Book, list[Message]]]:
+    async def _due(self, name: str, webhook: WebhookSettings) -> list[tuple[Book, list[AlertMessage]]]:
         """Return what to send to a webhook now: the messages of each request, with their book."""
         pace, now = self._paces.get(name), self._utc_now()
         if pace is not None and now < pace.next_at:
             return []
         is_gathered = webhook.format in GATHERED
-        due: list[tuple[Book, list[Message]]] = []
+        due: list[tuple[Book, list[AlertMessage]]] = []
         for book in self._books:
             if due and (pace is not None or is_gathered):
                 break
@@ -424,19 +428,19 @@ class Delivery:
             del self._paces[name]
         return due
 
-    async def _send(self, book: Book, messages: Sequence[Message], webhook: WebhookSettings) -> None:
+    async def _send(self, book: Book, messages: Sequence[AlertMessage], webhook: WebhookSettings) -> None:
         first, *also = messages
         delivery = (await self._sender.send(webhook, first, also)).delivery
         pace, now = self._paces.get(first.webhook), self._utc_now()
         if delivery.wait_s is not None:
             every_s = max(SHORTEST_S, delivery.wait_s)
-            self._paces[first.webhook] = Pace(now + timedelta(seconds=every_s), every_s)
+            self._paces[first.webhook] = ReceiverPace(now + timedelta(seconds=every_s), every_s)
         elif pace is not None:
             pace.next_at = now + timedelta(seconds=pace.every_s)
         for message in messages:
             await self._settle(book, message, delivery)
 
-    async def _settle(self, book: Book, message: Message, delivery: Result) -> None:
+    async def _settle(self, book: Book, message: AlertMessage, delivery: Result) -> None:
         last = delivery.ok or delivery.final or message.tries >= len(RETRIES_S)
         now = self._utc_now()
         retry_at = None if last else now + self._wait(message.tries, delivery.wait_s)
@@ -477,7 +481,7 @@ DELIVER_S = 10.0
 _log = structlog.get_logger(__name__)
 
 
-class Alerts:
+class AlertTasks:
     """Owns the tasks; ``close`` ends them. Messages that were not delivered stay in the book."""
 
     def __init__(

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable, Collection, Sequence
 
-from gateway.alerts.alert import AlertKind, Condition, Source, SourceUnavailable
+from gateway.alerts.alert import AlertCondition, AlertKind, Source, SourceUnavailable
 
 PATIENT_S = 1.0  # for an answer; what is wrong besides is told meanwhile
 
@@ -16,14 +16,14 @@ class CachedSource:
         self._every_s = every_s
         self._clock = clock
         self._read_at_s: float | None = None
-        self._cached: Sequence[Condition] | None = None
+        self._cached: Sequence[AlertCondition] | None = None
 
     @property
     def kinds(self) -> Collection[AlertKind]:
         """The kinds of the source."""
         return self._source.kinds
 
-    async def conditions(self) -> Sequence[Condition]:
+    async def conditions(self) -> Sequence[AlertCondition]:
         """Return the source's conditions, from the cache if they were read recently."""
         if self._read_at_s is None or self._clock() - self._read_at_s >= self._every_s:
             self._read_at_s = self._clock()
@@ -44,15 +44,15 @@ class PatientSource:
         self._source = source
         self._is_away = is_away
         self._patient_s = patient_s
-        self._asking: asyncio.Task[Sequence[Condition]] | None = None
-        self._latest: Sequence[Condition] | None = None
+        self._asking: asyncio.Task[Sequence[AlertCondition]] | None = None
+        self._latest: Sequence[AlertCondition] | None = None
 
     @property
     def kinds(self) -> Collection[AlertKind]:
         """The kinds of the source."""
         return self._source.kinds
 
-    async def conditions(self) -> Sequence[Condition]:
+    async def conditions(self) -> Sequence[AlertCondition]:
         """Return the source's conditions; where it is slow, those of the last time, and the new ones the next time."""
         if self._is_away():
             raise SourceUnavailable("the database does not answer")
@@ -73,5 +73,5 @@ class PatientSource:
             self._asking.cancel()
             await asyncio.gather(self._asking, return_exceptions=True)
 
-    async def _ask(self) -> Sequence[Condition]:
+    async def _ask(self) -> Sequence[AlertCondition]:
         return await self._source.conditions()

@@ -19,11 +19,11 @@ from gateway.alerts.slowdowns import (
     HOUR_S,
     SPEEDS,
     WINDOW_S,
-    Change,
     Happened,
     Metric,
-    Past,
+    PastSlowdown,
     Slowdown,
+    SlowdownChange,
     Windows,
 )
 from gateway.core.errors import ApiError
@@ -48,10 +48,10 @@ class SlowdownBook(Protocol):
     async def resign(self) -> None:
         """Let another process look at once."""
 
-    async def store(self, change: Change) -> bool:
+    async def store(self, change: SlowdownChange) -> bool:
         """Store a begin or an end; return False if it was there already."""
 
-    async def past(self, since: datetime) -> list[Past]:
+    async def past(self, since: datetime) -> list[PastSlowdown]:
         """Return slowdowns that went on since then, the oldest first."""
 
     async def windows(self, length_s: int, since_s: int, until_s: int) -> Windows:
@@ -109,7 +109,7 @@ class Detection:
                     await self._book.resign()
             await self._book.aclose()
 
-    async def look(self) -> list[Change]:
+    async def look(self) -> list[SlowdownChange]:
         """Look once, if this process is elected; return the slowdowns that began or ended."""
         now_s = int(self._unix_clock())
         try:
@@ -131,7 +131,7 @@ class Detection:
         self._problem = None
         return changes
 
-    async def _look(self, now_s: int) -> list[Change]:
+    async def _look(self, now_s: int) -> list[SlowdownChange]:
         if self._leaves() or not await self._book.elected(datetime.fromtimestamp(now_s, UTC), _LEASE):
             self._state = None
             return []
@@ -157,9 +157,9 @@ class Detection:
         for past in await self._book.past(datetime.fromtimestamp(first_s, UTC)):
             # Also one of a model without calls since then: nobody else would end it.
             watch = models.setdefault(past.slowdown.model, ModelWatch(past.slowdown.model))
-            watch.take(Change(Happened.BEGAN, past.slowdown))
+            watch.take(SlowdownChange(Happened.BEGAN, past.slowdown))
             if past.ended_s is not None:
-                watch.take(Change(Happened.ENDED, past.slowdown, past.ended_s))
+                watch.take(SlowdownChange(Happened.ENDED, past.slowdown, past.ended_s))
         return state
 
     async def _measure(self, models: dict[str, ModelWatch], days: Windows) -> None:
@@ -199,7 +199,7 @@ class Detection:
                 await asyncio.to_thread(watch.conclude, now_s)
                 state.concluded_s[model] = now_s
 
-    async def _add(self, state: DetectorState, now_s: int) -> list[Change]:
+    async def _add(self, state: DetectorState, now_s: int) -> list[SlowdownChange]:
         """Add the windows that are final, and preview those whose rows may still be incomplete."""
         until_s = (now_s - GRACE_S) // WINDOW_S * WINDOW_S
         final_s = until_s - LATE_S
@@ -220,7 +220,7 @@ class Detection:
         state.windows_until_s = max(state.windows_until_s, final_s)
         return changes
 
-    def _log_change(self, change: Change) -> None:
+    def _log_change(self, change: SlowdownChange) -> None:
         slowdown = change.slowdown
         facts = {"model": slowdown.model, "deployment": slowdown.deployment, "metric": str(slowdown.metric)}
         began_at = datetime.fromtimestamp(slowdown.began_s, UTC).isoformat()

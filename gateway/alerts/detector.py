@@ -11,19 +11,19 @@ from typing import ClassVar, TypeVar
 
 import msgspec
 
-from gateway.alerts.levels import DAYS, Hour, Level, Peers, Profile, Yardstick, together
+from gateway.alerts.levels import DAYS, FactorLevel, Hour, LevelProfile, PeerChanges, Yardstick, together
 from gateway.alerts.slowdowns import (
     DAY_S,
     HOUR_S,
     SPEEDS,
     WINDOW_S,
+    AttemptTally,
     AttemptWindow,
-    Change,
-    Ending,
     Happened,
     Metric,
     Slowdown,
-    Tally,
+    SlowdownChange,
+    SlowdownEnd,
 )
 
 # The error rate of a deployment, its dispersion, and the likelihood ratio of a window.
@@ -42,7 +42,7 @@ class Rate(msgspec.Struct, frozen=True):
     dispersion: float
 
     @classmethod
-    def of(cls, hours: Sequence[Tally]) -> "Rate | None":
+    def of(cls, hours: Sequence[AttemptTally]) -> "Rate | None":
         """Return the rate of past hours; None if they are too few."""
         n, errors = sum(one.n for one in hours), sum(one.errors for one in hours)
         if n < _RATES_FEW:
@@ -59,7 +59,7 @@ class Rate(msgspec.Struct, frozen=True):
         usual = min(MOST, self.share + max(0.0, beyond))
         return usual, min((1.0 + usual) / 2, max(WORSE * usual, usual + LEAST))
 
-    def ratio(self, seen: Tally, beyond: float) -> float:
+    def ratio(self, seen: AttemptTally, beyond: float) -> float:
         """Return the logarithm of the likelihood ratio of the worse share to the usual one."""
         usual, worse = self.worse(beyond)
         gained = seen.errors * log(worse / usual) + (seen.n - seen.errors) * log((1 - worse) / (1 - usual))
@@ -75,7 +75,7 @@ ENOUGH = log(8640 * 4 * 3)
 SHARE = 3  # no window adds more than a third of it, so events within two windows raise no alarm
 
 
-class Evidence:
+class ShiftEvidence:
     """The evidence that values are about ``shift`` too large; all in natural logarithms."""
 
     __slots__ = ("limit", "n", "other", "shift", "since_s", "sum", "weight", "weighted")
@@ -92,9 +92,9 @@ class Evidence:
         self.since_s: int | None = None  # when the first of the windows that made up the sum began
         self.weight = self.weighted = self.other = self.n = 0.0
 
-    def copy(self) -> "Evidence":
+    def copy(self) -> "ShiftEvidence":
         """Return an independent copy."""
-        new = Evidence(self.shift, self.limit)
+        new = ShiftEvidence(self.shift, self.limit)
         new.sum, new.since_s = self.sum, self.since_s
         new.weight, new.weighted, new.other, new.n = self.weight, self.weighted, self.other, self.n
         return new
@@ -159,8 +159,8 @@ class MetricWatch:
 
     def __init__(self, model: str, deployment: str, metric: Metric) -> None:
         self._key = (model, deployment, metric)
-        self._evidence: list[Evidence] = []
-        self._back = Evidence(0.0, BACK)
+        self._evidence: list[ShiftEvidence] = []
+        self._back = ShiftEvidence(0.0, BACK)
         self._last_s = 0  # start of the newest window
         self._since_s = 0  # earlier windows do not count
         self.open: Slowdown | None = None
@@ -182,15 +182,15 @@ class MetricWatch:
         self._since_s = max(self._since_s, at_s)
         self._forget()
 
-    def look_at(self, now_s: int) -> Change | None:
+    def look_at(self, now_s: int) -> SlowdownChange | None:
         """Return the end of a slowdown whose deployment has no more calls, or that has become usual."""
         if self.open is None:
             return None
         last_s = max(self._last_s + WINDOW_S, self.open.noticed_s)
         if now_s - last_s >= SILENT_S:
-            return self._end(last_s, Ending.NO_CALLS)
+            return self._end(last_s, SlowdownEnd.NO_CALLS)
         if now_s - self.open.began_s >= SETTLED_S:
-            return self._end(now_s, Ending.NEW_USUAL)
+            return self._end(now_s, SlowdownEnd.NEW_USUAL)
         return None
 
     def _counts(self, start_s: int) -> bool:
@@ -200,7 +200,7 @@ class MetricWatch:
         self._last_s = max(self._last_s, start_s)
         return True
 
-    def _begin(self, found: Evidence, noticed_s: int, log_ratio: float, error: float) -> Change:
+    def _begin(self, found: ShiftEvidence, noticed_s: int, log_ratio: float, error: float) -> SlowdownChange:
         model, deployment, metric = self._key
         slowdown = Slowdown(
             model=model,
@@ -214,20 +214,20 @@ class MetricWatch:
             n=round(found.n),
         )
         self.began(slowdown)
-        return Change(Happened.BEGAN, slowdown)
+        return SlowdownChange(Happened.BEGAN, slowdown)
 
-    def _is_back(self, start_s: int) -> Change | None:
+    def _is_back(self, start_s: int) -> SlowdownChange | None:
         if not self._back.is_enough:
             return None
-        return self._end(start_s if self._back.since_s is None else self._back.since_s, Ending.AS_USUAL)
+        return self._end(start_s if self._back.since_s is None else self._back.since_s, SlowdownEnd.AS_USUAL)
 
-    def _end(self, at_s: int, ending: Ending) -> Change | None:
+    def _end(self, at_s: int, ending: SlowdownEnd) -> SlowdownChange | None:
         slowdown = self.open
         if slowdown is None:
             return None
         at_s = max(at_s, slowdown.noticed_s)
         self.ended(at_s)
-        return Change(Happened.ENDED, slowdown, at_s, ending)
+        return SlowdownChange(Happened.ENDED, slowdown, at_s, ending)
 
     def _forget(self) -> None:
         for one in (*self._evidence, self._back):
@@ -245,14 +245,16 @@ class ErrorWatch(MetricWatch):
 
     def __init__(self, model: str, deployment: str) -> None:
         super().__init__(model, deployment, Metric.ERRORS)
-        self._evidence = [Evidence(0.0)]
-        self._back = Evidence(0.0, BACK)
+        self._evidence = [ShiftEvidence(0.0)]
+        self._back = ShiftEvidence(0.0, BACK)
 
     def copy(self) -> "ErrorWatch":
         """Return an independent copy."""
         return self._copied(ErrorWatch(*self._key[:2]))
 
-    def add(self, start_s: int, seen: Tally, rate: Rate, beyond: float, *, history_s: float) -> Change | None:
+    def add(
+        self, start_s: int, seen: AttemptTally, rate: Rate, beyond: float, *, history_s: float
+    ) -> SlowdownChange | None:
         """Add a window, in which peers failed by ``beyond`` more than usual; return the begin or end it causes."""
         if seen.n <= 0.0 or not self._counts(start_s):
             return None
@@ -277,7 +279,7 @@ _SPEED_WATCH_OTHER = 4.0  # evidence that the other comparison needs; chance alo
 _BLURRED = 6.0  # times the variance: with such imprecise peers, it is compared with its own past only
 
 
-class Compared(msgspec.Struct, frozen=True):
+class Deviation(msgspec.Struct, frozen=True):
     """A window's value minus the expected one, in natural logarithms, and its variance if nothing has changed.
 
     ``beside``: the same minus its peers' at that time, and its variance; None: the peers' is unknown.
@@ -307,14 +309,14 @@ class SpeedWatch(MetricWatch):
 
     def __init__(self, model: str, deployment: str, metric: Metric) -> None:
         super().__init__(model, deployment, metric)
-        self._evidence = [Evidence(log(factor)) for factor in FACTORS]
-        self._back = Evidence(log(FACTORS[0]), BACK)
+        self._evidence = [ShiftEvidence(log(factor)) for factor in FACTORS]
+        self._back = ShiftEvidence(log(FACTORS[0]), BACK)
 
     def copy(self) -> "SpeedWatch":
         """Return an independent copy."""
         return self._copied(SpeedWatch(*self._key))
 
-    def add(self, seen: Compared, *, history_s: float) -> Change | None:
+    def add(self, seen: Deviation, *, history_s: float) -> SlowdownChange | None:
         """Add a window; return the begin or end that it causes."""
         if not self._counts(seen.start_s):
             return None
@@ -341,16 +343,16 @@ _FEW = 5.0  # values; with fewer, a level is imprecise, and kept within a factor
 _BOUND = 1.0
 
 
-class Deployment:
+class WatchedDeployment:
     """One deployment of a model. Levels are logarithms, larger is worse."""
 
     def __init__(self, model: str, name: str) -> None:
         self.name = name
         self.yardsticks: dict[Metric, Yardstick] = {}
-        self.hours: dict[Metric, dict[int, Level]] = {metric: {} for metric in SPEEDS}
-        self.tallies: dict[int, Tally] = {}
-        self.profiles: dict[Metric, Profile] = {}
-        self.peers: dict[Metric, Peers] = {}
+        self.hours: dict[Metric, dict[int, FactorLevel]] = {metric: {} for metric in SPEEDS}
+        self.tallies: dict[int, AttemptTally] = {}
+        self.profiles: dict[Metric, LevelProfile] = {}
+        self.peers: dict[Metric, PeerChanges] = {}
         self.rate: Rate | None = None
         self.speed_watches = {metric: SpeedWatch(model, name, metric) for metric in SPEEDS}
         self.error_watch = ErrorWatch(model, name)
@@ -360,7 +362,7 @@ class Deployment:
         """Its watches by metric."""
         return {**self.speed_watches, Metric.ERRORS: self.error_watch}
 
-    def levels(self, window: AttemptWindow) -> dict[Metric, Level]:
+    def levels(self, window: AttemptWindow) -> dict[Metric, FactorLevel]:
         """Return the known levels of a window."""
         found = {}
         for metric, histogram in window.histograms.items():
@@ -368,7 +370,7 @@ class Deployment:
             level = None if yardstick is None else yardstick.level(histogram)
             if level is not None:
                 sign = _SLOWER_IS[metric]
-                found[metric] = level if sign > 0 else Level(-level.log_ratio, level.variance, level.n)
+                found[metric] = level if sign > 0 else FactorLevel(-level.log_ratio, level.variance, level.n)
         return found
 
     def learn(self, hour: AttemptWindow) -> None:
@@ -390,7 +392,7 @@ class Deployment:
                 for start_s in sorted(levels)
                 if not _is_within(start_s, apart.get(metric, ()))
             ]
-            profile = Profile.of(usual, now_s)
+            profile = LevelProfile.of(usual, now_s)
             if profile is None:
                 self.profiles.pop(metric, None)
             else:
@@ -425,13 +427,13 @@ class ModelWatch:
 
     def __init__(self, model: str) -> None:
         self.model = model
-        self.deployments: dict[str, Deployment] = {}
-        self._past: list[Change] = []  # the ends of slowdowns
+        self.deployments: dict[str, WatchedDeployment] = {}
+        self._past: list[SlowdownChange] = []  # the ends of slowdowns
 
-    def deployment(self, name: str) -> Deployment:
+    def deployment(self, name: str) -> WatchedDeployment:
         """Return the deployment; a new one is added."""
         if name not in self.deployments:
-            self.deployments[name] = Deployment(self.model, name)
+            self.deployments[name] = WatchedDeployment(self.model, name)
         return self.deployments[name]
 
     def conclude(self, now_s: int) -> None:
@@ -442,18 +444,18 @@ class ModelWatch:
         for metric in SPEEDS:
             self._compare(metric)
 
-    def add(self, start_s: int, windows: Mapping[str, AttemptWindow]) -> list[Change]:
+    def add(self, start_s: int, windows: Mapping[str, AttemptWindow]) -> list[SlowdownChange]:
         """Add the five-minute windows that began at ``start_s``, by deployment; return the changes."""
         for name in windows:
             self.deployment(name)
         return self._noted([*self._add_speeds(start_s, windows), *self._add_errors(start_s, windows)])
 
-    def look_at(self, now_s: int) -> list[Change]:
+    def look_at(self, now_s: int) -> list[SlowdownChange]:
         """Return the ends of slowdowns that are over without further calls."""
         changes = [watch.look_at(now_s) for one in self.deployments.values() for watch in one.watches.values()]
         return self._noted([change for change in changes if change is not None])
 
-    def preview(self, windows: Iterable[tuple[int, Mapping[str, AttemptWindow]]]) -> list[Change]:
+    def preview(self, windows: Iterable[tuple[int, Mapping[str, AttemptWindow]]]) -> list[SlowdownChange]:
         """Return the changes that these windows, in order of time, would cause. They may be added later, completed."""
         kept = [(one, one.speed_watches, one.error_watch) for one in self.deployments.values()]
         past = list(self._past)
@@ -466,7 +468,7 @@ class ModelWatch:
         self._past = past
         return changes
 
-    def take(self, change: Change) -> None:
+    def take(self, change: SlowdownChange) -> None:
         """Apply a change that was detected by a preview, or before a restart."""
         slowdown = change.slowdown
         watch = self.deployment(slowdown.deployment).watches[slowdown.metric]
@@ -482,7 +484,7 @@ class ModelWatch:
         found = [watch.open for one in self.deployments.values() for watch in one.watches.values()]
         return [slowdown for slowdown in found if slowdown is not None]
 
-    def _noted(self, changes: list[Change]) -> list[Change]:
+    def _noted(self, changes: list[SlowdownChange]) -> list[SlowdownChange]:
         self._past += [change for change in changes if change.happened is Happened.ENDED]
         return changes
 
@@ -510,21 +512,21 @@ class ModelWatch:
                 level = together(hours[start_s] for hours in others if start_s in hours)
                 if level is not None:
                     peers[start_s] = level
-            found = Peers.of(left[name], peers) if peers else None
+            found = PeerChanges.of(left[name], peers) if peers else None
             if found is None:
                 one.peers.pop(metric, None)
             else:
                 one.peers[metric] = found
 
-    def _add_speeds(self, start_s: int, windows: Mapping[str, AttemptWindow]) -> list[Change]:
-        beyond: dict[Metric, dict[str, Level]] = {metric: {} for metric in SPEEDS}
+    def _add_speeds(self, start_s: int, windows: Mapping[str, AttemptWindow]) -> list[SlowdownChange]:
+        beyond: dict[Metric, dict[str, FactorLevel]] = {metric: {} for metric in SPEEDS}
         for name, window in windows.items():
             one = self.deployments[name]
             for metric, level in one.levels(window).items():
                 profile = one.profiles.get(metric)
                 if profile is not None:
                     value = tamed(level.log_ratio - profile.expected(start_s + 150), level.n)
-                    beyond[metric][name] = Level(value, level.variance, level.n)
+                    beyond[metric][name] = FactorLevel(value, level.variance, level.n)
         changes = []
         for metric, found in beyond.items():
             usual = {name: level for name, level in found.items() if self._watch(name, metric).open is None}
@@ -544,7 +546,7 @@ class ModelWatch:
     def _watch(self, name: str, metric: Metric) -> SpeedWatch:
         return self.deployments[name].speed_watches[metric]
 
-    def _add_errors(self, start_s: int, windows: Mapping[str, AttemptWindow]) -> list[Change]:
+    def _add_errors(self, start_s: int, windows: Mapping[str, AttemptWindow]) -> list[SlowdownChange]:
         changes = []
         for name, window in windows.items():
             one = self.deployments[name]
@@ -570,11 +572,13 @@ class ModelWatch:
         return (errors - expected) / n if n else 0.0
 
 
-def _compared(start_s: int, one: Deployment, metric: Metric, own: Level, peers: Level | None) -> Compared:
+def _compared(
+    start_s: int, one: WatchedDeployment, metric: Metric, own: FactorLevel, peers: FactorLevel | None
+) -> Deviation:
     """Return a window's level compared with the peers' and with its own past."""
     known = one.peers.get(metric)
     if peers is None or known is None:
-        return Compared(start_s, own.log_ratio, own.variance + one.profiles[metric].variance, own.n)
+        return Deviation(start_s, own.log_ratio, own.variance + one.profiles[metric].variance, own.n)
     itself = known.without(own, peers)
     beside = (own.log_ratio - peers.log_ratio, own.variance + peers.variance + known.beside)
-    return Compared(start_s, itself.log_ratio, itself.variance + known.itself, own.n, beside)
+    return Deviation(start_s, itself.log_ratio, itself.variance + known.itself, own.n, beside)

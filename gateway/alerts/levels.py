@@ -29,7 +29,7 @@ _PRIOR = 0.25  # values added at each quartile, if some are cut: if all are cut,
 _BINS = HIGHEST - LOWEST + 1
 
 
-class Level(msgspec.Struct, frozen=True):
+class FactorLevel(msgspec.Struct, frozen=True):
     """The logarithm of the factor, its variance by chance alone, and the number of its values."""
 
     log_ratio: float
@@ -77,7 +77,7 @@ class Yardstick(msgspec.Struct, frozen=True):
         low = self.below[whole]
         return low + (position - whole) * (self.below[whole + 1] - low)
 
-    def level(self, histogram: Histogram) -> Level | None:
+    def level(self, histogram: Histogram) -> FactorLevel | None:
         """Return the level of a window's values; None without values."""
         seen = [(bucket + 0.5, n) for bucket, n in histogram.seen.items()]
         cut = [(bucket + 0.5, n) for bucket, n in histogram.cut.items()]
@@ -99,7 +99,9 @@ class Yardstick(msgspec.Struct, frozen=True):
         slope += number * self.steepness
         if slope <= 0.0 or thinned <= 0.0:
             return None
-        return Level(shift * STEP, spread / (slope * slope) / thinned * STEP * STEP, answers + sum(n for _, n in cut))
+        return FactorLevel(
+            shift * STEP, spread / (slope * slope) / thinned * STEP * STEP, answers + sum(n for _, n in cut)
+        )
 
     def _excess(self, seen: list[tuple[float, float]], cut: list[tuple[float, float]], shift: float) -> float:
         """Return the sum of scores: above zero if the values, divided by the shift, are still larger than usual."""
@@ -176,10 +178,10 @@ class Hour(msgspec.Struct, frozen=True):
     """The level of one hour, by its start in unix seconds."""
 
     start_s: int
-    level: Level
+    level: FactorLevel
 
 
-class Profile(msgspec.Struct, frozen=True):
+class LevelProfile(msgspec.Struct, frozen=True):
     """The expected levels, and the variance of five minutes around them, besides chance.
 
     ``variance`` is for sums over many windows: as residuals are correlated over hours, it is larger than that of one
@@ -189,7 +191,7 @@ class Profile(msgspec.Struct, frozen=True):
     by_hour: tuple[float, ...]  # 168, from Thursday midnight on, where unix time begins
     variance: float
     history_s: int
-    left: dict[int, Level]  # by hour: the residual, which the expectation does not explain
+    left: dict[int, FactorLevel]  # by hour: the residual, which the expectation does not explain
 
     def expected(self, at_s: float) -> float:
         """Return the expected level at an instant, interpolated between the two nearest hours."""
@@ -199,7 +201,7 @@ class Profile(msgspec.Struct, frozen=True):
         return here + (position - whole) * (there - here)
 
     @classmethod
-    def of(cls, hours: Sequence[Hour], now_s: float) -> "Profile | None":
+    def of(cls, hours: Sequence[Hour], now_s: float) -> "LevelProfile | None":
         """Return the profile of past hours, the oldest first; None if they are too few."""
         hours = [hour for hour in hours if now_s - DAYS * DAY_S <= hour.start_s <= now_s - HOUR_S]
         if len(hours) < FEW_HOURS:
@@ -221,7 +223,7 @@ class Profile(msgspec.Struct, frozen=True):
         alone = [value / (1.0 - min(leverage, 0.8)) for value, leverage in zip(alone, leverages, strict=True)]
         variance = _variance(alone, hours)
         kept = {
-            hour.start_s: Level(value, hour.level.variance, hour.level.n)
+            hour.start_s: FactorLevel(value, hour.level.variance, hour.level.n)
             for value, hour in zip(alone, hours, strict=True)
         }
         return cls(by_hour, variance, int(now_s - hours[0].start_s), kept)
@@ -303,7 +305,7 @@ _FEW_HOURS = 6
 _USUAL_LUCK = 2.0  # standard deviations; if peers are faster than usual by more, the excess is not shared
 
 
-class Peers(msgspec.Struct, frozen=True):
+class PeerChanges(msgspec.Struct, frozen=True):
     """How a deployment and its peers changed together in the past.
 
     ``common``: the covariance of an hour; ``moves``: the variance of the peers' hour, without chance. ``beside``: the
@@ -317,7 +319,7 @@ class Peers(msgspec.Struct, frozen=True):
     itself: float
 
     @classmethod
-    def of(cls, own: Mapping[int, Level], peers: Mapping[int, Level]) -> "Peers | None":
+    def of(cls, own: Mapping[int, FactorLevel], peers: Mapping[int, FactorLevel]) -> "PeerChanges | None":
         """Return it from the residuals of hours, ``own`` and the peers'; None if they have too few in common."""
         both = [(start_s, level, peers[start_s]) for start_s, level in own.items() if start_s in peers]
         number = len(both)
@@ -330,20 +332,20 @@ class Peers(msgspec.Struct, frozen=True):
         moved = sum(other.log_ratio**2 - other.variance for *_, other in both) / number
         known = cls(common, max(moved, common), 0.0, 0.0)
         beside = [
-            Hour(start_s, Level(level.log_ratio - other.log_ratio, level.variance + other.variance, level.n))
+            Hour(start_s, FactorLevel(level.log_ratio - other.log_ratio, level.variance + other.variance, level.n))
             for start_s, level, other in both
         ]
         itself = [Hour(start_s, known.without(level, other)) for start_s, level, other in both]
         return cls(known.common, known.moves, variance_of(beside), variance_of(itself))
 
-    def without(self, own: Level, peers: Level) -> Level:
+    def without(self, own: FactorLevel, peers: FactorLevel) -> FactorLevel:
         """Return a level without the part that its peers explain. Of peers that got much faster, a part is ignored."""
         share = min(1.0, self.common / (self.moves + peers.variance)) if self.common else 0.0
         moved = max(peers.log_ratio, -_USUAL_LUCK * self.moves**0.5)
-        return Level(own.log_ratio - share * moved, own.variance + share * share * peers.variance, own.n)
+        return FactorLevel(own.log_ratio - share * moved, own.variance + share * share * peers.variance, own.n)
 
 
-def together(levels: Iterable[Level]) -> Level | None:
+def together(levels: Iterable[FactorLevel]) -> FactorLevel | None:
     """Return one level for several peers: the median. Of two that are too far apart, the more usual one counts.
 
     So if one of two peers changes alone, it explains little.
@@ -355,10 +357,10 @@ def together(levels: Iterable[Level]) -> Level | None:
     chance = sum(weight * weight * level.variance for weight, level in zip(weights, found, strict=True))
     variance, n = chance / sum(weights) ** 2, sum(level.n for level in found)
     if len(found) > _PAIR:
-        return Level(median(level.log_ratio for level in found), variance * _MEDIAN, n)
+        return FactorLevel(median(level.log_ratio for level in found), variance * _MEDIAN, n)
     one, other = sorted(found, key=lambda level: abs(level.log_ratio))
     doubt = (one.variance + other.variance + 2.0 * _CLOSE) ** 0.5
     if abs(one.log_ratio - other.log_ratio) > _APART * doubt:
         return one
     mean = sum(weight * level.log_ratio for weight, level in zip(weights, found, strict=True)) / sum(weights)
-    return Level(mean, variance, n)
+    return FactorLevel(mean, variance, n)

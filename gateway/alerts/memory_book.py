@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from gateway.alerts.alert import MESSAGES_AT_ONCE, Alert, Delivery, Event, Message
+from gateway.alerts.alert import MESSAGES_AT_ONCE, Alert, AlertEvent, AlertMessage, DeliveryResult
 
 MOST_OPEN = 1000  # more than there are deployments, models and clients
 MOST_RESOLVED = 200
@@ -16,7 +16,7 @@ MOST_MESSAGES = 500  # beyond it the oldest are dropped
 class Queued(msgspec.Struct):
     """A message that is not delivered yet."""
 
-    message: Message
+    message: AlertMessage
     due_at: datetime
     is_under_way: bool = False
 
@@ -74,7 +74,7 @@ class MemoryBook:
         if alert.key in self._open or len(self._open) >= MOST_OPEN:
             return False
         self._open[alert.key] = alert
-        self._queue(alert, Event.OPENED, webhooks, alert.opened_at)
+        self._queue(alert, AlertEvent.OPENED, webhooks, alert.opened_at)
         return True
 
     async def note_seen(self, ids: Collection[str], at: datetime) -> None:
@@ -90,14 +90,14 @@ class MemoryBook:
             return False
         ended = msgspec.structs.replace(self._open.pop(alert.key), resolved_at=at)
         self._resolved.append(ended)
-        self._queue(ended, Event.RESOLVED, webhooks, at)
+        self._queue(ended, AlertEvent.RESOLVED, webhooks, at)
         return True
 
     async def take_due(
         self, now: datetime, *, lease: timedelta, webhooks: Collection[str], most: int = MESSAGES_AT_ONCE
-    ) -> list[Message]:
+    ) -> list[AlertMessage]:
         """Return the messages that are due."""
-        taken: list[Message] = []
+        taken: list[AlertMessage] = []
         for queued in self._messages.values():
             message = queued.message
             if queued.due_at > now or message.webhook not in webhooks or self._is_early(message):
@@ -108,7 +108,14 @@ class MemoryBook:
                 break
         return taken
 
-    async def settle(self, message: Message, delivery: Delivery, *, at: datetime, retry_at: datetime | None) -> None:  # noqa: ARG002 - Book's signature
+    async def settle(
+        self,
+        message: AlertMessage,
+        delivery: DeliveryResult,  # noqa: ARG002 - Book's signature
+        *,
+        at: datetime,  # noqa: ARG002 - likewise
+        retry_at: datetime | None,
+    ) -> None:
         """Store the result of an attempt."""
         if retry_at is None:
             self._messages.pop(message.id, None)
@@ -119,19 +126,19 @@ class MemoryBook:
     async def aclose(self) -> None:
         """Do nothing: nothing is open."""
 
-    def _is_early(self, message: Message) -> bool:
+    def _is_early(self, message: AlertMessage) -> bool:
         """Whether the message of the incident's beginning is not delivered yet."""
-        return message.event is Event.RESOLVED and any(
+        return message.event is AlertEvent.RESOLVED and any(
             each.message.alert.id == message.alert.id
             and each.message.webhook == message.webhook
-            and each.message.event is Event.OPENED
+            and each.message.event is AlertEvent.OPENED
             for each in self._messages.values()
         )
 
-    def _queue(self, alert: Alert, event: Event, webhooks: Collection[str], at: datetime) -> None:
+    def _queue(self, alert: Alert, event: AlertEvent, webhooks: Collection[str], at: datetime) -> None:
         for webhook in sorted(webhooks):
             while len(self._messages) >= MOST_MESSAGES:
                 del self._messages[next(iter(self._messages))]
                 self.dropped += 1
-            message = Message(id=self._new_id(), alert=alert, webhook=webhook, event=event, created_at=at)
+            message = AlertMessage(id=self._new_id(), alert=alert, webhook=webhook, event=event, created_at=at)
             self._messages[message.id] = Queued(message, at)

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from gateway.alerts.alert import AlertKind, Condition, Severity, key_of
+from gateway.alerts.alert import AlertCondition, AlertKind, Severity, key_of
 from gateway.alerts.sources import instant, texts
 from gateway.core.race_failures import NotAsked
 
@@ -81,7 +81,7 @@ class OutageSource:
         self._since: dict[str, datetime] = {}  # when a condition was first seen, by its key
         self._of_models, self._of_deployments = Incidents(), Incidents()
 
-    async def conditions(self) -> Sequence[Condition]:
+    async def conditions(self) -> Sequence[AlertCondition]:
         """Return the models and deployments that are out, and the incidents that several are part of."""
         out: dict[str, Sequence[NotAsked]] = {}  # by the model that is out altogether
         covers: dict[str, str] = {}  # that model, by deployment
@@ -113,9 +113,9 @@ class OutageSource:
     def _began(self, key: str) -> str:
         return f"{self._since[key]:%H:%M} UTC"
 
-    def _of_model(self, model: str, unused: Sequence[NotAsked]) -> Condition:
+    def _of_model(self, model: str, unused: Sequence[NotAsked]) -> AlertCondition:
         none = f"None of its {len(unused)} deployments can" if len(unused) > 1 else "Its only deployment cannot"
-        return Condition(
+        return AlertCondition(
             kind=AlertKind.MODEL_OUT,
             subject=model,
             severity=Severity.PAGE,
@@ -127,9 +127,9 @@ class OutageSource:
             covered_by=key_of(AlertKind.MODEL_OUT, several(_providers(unused), "models")),
         )
 
-    def _of_deployment(self, unused: NotAsked, others: int, covering: str | None) -> Condition:
+    def _of_deployment(self, unused: NotAsked, others: int, covering: str | None) -> AlertCondition:
         began = self._began(key_of(AlertKind.DEPLOYMENT_OUT, unused.deployment))
-        return Condition(
+        return AlertCondition(
             kind=AlertKind.DEPLOYMENT_OUT,
             subject=unused.deployment,
             severity=Severity.TICKET,
@@ -149,7 +149,7 @@ class OutageSource:
         out: Mapping[str, Sequence[NotAsked]],
         after_s: float,
         now: datetime,
-    ) -> list[Condition]:
+    ) -> list[AlertCondition]:
         """Return the incidents of several models, or deployments, that are ``out`` for these reasons."""
         names: dict[str, list[str]] = {}
         for name, unused in out.items():
@@ -170,12 +170,12 @@ class OutageSource:
         incident: Incident,
         out: Mapping[str, Sequence[NotAsked]],
         after_s: float,
-    ) -> list[Condition]:
+    ) -> list[AlertCondition]:
         is_of_models = kind is AlertKind.MODEL_OUT
         what = "models" if is_of_models else "deployments"
         causes = Counter(each.cause or each.reason for unused in out.values() for each in unused)
         named = ", ".join([*out][:NAMED]) + (f" and {len(out) - NAMED} more" if len(out) > NAMED else "")
-        first = Condition(
+        first = AlertCondition(
             kind=kind,
             subject=several(providers, what),
             severity=Severity.PAGE if is_of_models else Severity.TICKET,

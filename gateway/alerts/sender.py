@@ -14,7 +14,16 @@ from urllib.parse import urlsplit
 import aiohttp
 import msgspec
 
-from gateway.alerts.alert import Alert, Delivery, Event, Message, Scope, Severity, signed_headers, unsigned_headers
+from gateway.alerts.alert import (
+    Alert,
+    AlertEvent,
+    AlertMessage,
+    AlertScope,
+    DeliveryResult,
+    Severity,
+    signed_headers,
+    unsigned_headers,
+)
 from gateway.core.terminal_text import visible
 from gateway.settings import Format, WebhookSettings, key_of
 from providers import redact
@@ -27,13 +36,13 @@ MOST_LINE = 240  # of them, of one of several messages
 _ALONE = "The database is away, so each process says this by itself: the message may come several times."
 
 
-def body(message: Message, form: Format, also: Sequence[Message] = ()) -> bytes:
+def body(message: AlertMessage, form: Format, also: Sequence[AlertMessage] = ()) -> bytes:
     """Return the body of a message; in Slack's format with those that ``also`` waited."""
     of_slack = _gathered if also else _slack
     return msgspec.json.encode(of_slack(message, *also) if form is Format.SLACK else _json(message))
 
 
-def _json(message: Message) -> dict[str, Any]:
+def _json(message: AlertMessage) -> dict[str, Any]:
     alert = message.alert
     return {
         "type": message.event,
@@ -55,14 +64,14 @@ def _json(message: Message) -> dict[str, Any]:
     }
 
 
-def _slack(message: Message) -> dict[str, Any]:
+def _slack(message: AlertMessage) -> dict[str, Any]:
     """Return a text for notifications, and blocks for the channel."""
     alert = message.alert
     head = f"{_sign(message)} {_escaped(alert.summary)}"
     facts = f"{alert.severity} · {alert.kind} · opened {alert.opened_at.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
     if alert.resolved_at is not None:
         facts += f" · lasted {_lasted(alert, alert.resolved_at)}"
-    if alert.scope is Scope.PROCESS:
+    if alert.scope is AlertScope.PROCESS:
         facts += f"\n{_ALONE}"
     return {
         "text": head[:MOST_TEXT],
@@ -74,7 +83,7 @@ def _slack(message: Message) -> dict[str, Any]:
     }
 
 
-def _gathered(*messages: Message) -> dict[str, Any]:
+def _gathered(*messages: AlertMessage) -> dict[str, Any]:
     """Return one text for several messages: as many as a block holds, each shortened, and how many more there are."""
     text, named = f"{len(messages)} messages about alerts", 0
     for message in messages:
@@ -85,15 +94,15 @@ def _gathered(*messages: Message) -> dict[str, Any]:
         text, named = text + line, named + 1
     if named < len(messages):
         text += f"\n… and {len(messages) - named} more: `holeshot alerts` lists them"
-    if any(each.alert.scope is Scope.PROCESS for each in messages):
+    if any(each.alert.scope is AlertScope.PROCESS for each in messages):
         text += f"\n{_ALONE}"
     return {"text": text, "blocks": [{"type": "section", "text": {"type": "mrkdwn", "text": text}}]}
 
 
-def _sign(message: Message) -> str:
-    if message.event is Event.TEST:
+def _sign(message: AlertMessage) -> str:
+    if message.event is AlertEvent.TEST:
         return "*Test:*"
-    if message.event is Event.RESOLVED:
+    if message.event is AlertEvent.RESOLVED:
         return "*Resolved:*"
     return "*Look now:*" if message.alert.severity is Severity.PAGE else "*Look today:*"
 
@@ -168,7 +177,9 @@ class Sender:
         self._timeout_s = timeout_s
         self._session: aiohttp.ClientSession | None = None
 
-    async def send(self, webhook: WebhookSettings, message: Message, also: Sequence[Message] = ()) -> "SendResult":
+    async def send(
+        self, webhook: WebhookSettings, message: AlertMessage, also: Sequence[AlertMessage] = ()
+    ) -> "SendResult":
         """Try once and return the result; raises only when cancelled. For ``also`` see ``body``."""
         content = body(message, webhook.format, also)
         headers = {
@@ -195,9 +206,9 @@ class Sender:
                 wait_s = _wait_s(response.headers.get("retry-after", ""), self._unix_clock())
                 return _result(response.status, reply, webhook, wait_s if response.status in _BUSY else None)
         except _ProxyUnusable as error:
-            return SendResult(Delivery(ok=False, answer=f"not sent: {error}"))
+            return SendResult(DeliveryResult(ok=False, answer=f"not sent: {error}"))
         except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
-            return SendResult(Delivery(ok=False, answer=self._cause(error)))
+            return SendResult(DeliveryResult(ok=False, answer=self._cause(error)))
 
     async def aclose(self) -> None:
         """Close the connections."""
@@ -205,7 +216,7 @@ class Sender:
         if session is not None:
             await session.close()
 
-    def _identity(self, webhook: WebhookSettings, message: Message, content: bytes) -> Mapping[str, str]:
+    def _identity(self, webhook: WebhookSettings, message: AlertMessage, content: bytes) -> Mapping[str, str]:
         now_s = int(self._unix_clock())
         if webhook.secret is None:
             return unsigned_headers(message.id, now_s)
@@ -286,7 +297,7 @@ def _address(host: str) -> str | None:
 class SendResult(msgspec.Struct, frozen=True):
     """The result of an attempt, and the beginning of the receiver's reply, which ``alerts test`` shows; not stored."""
 
-    delivery: Delivery
+    delivery: DeliveryResult
     reply: str = ""
 
 
@@ -330,4 +341,4 @@ def _result(status: int, reply: bytes, webhook: WebhookSettings, wait_s: float |
         secrets.append(webhook.secret.get_secret_value())
     words = visible(redact(reply.decode("utf-8", "replace"), secrets))
     answer = f"{status}, a redirect, which is not followed" if status in _REDIRECTS else str(status)
-    return SendResult(Delivery(ok=status in _OK, answer=answer, final=status == _GONE, wait_s=wait_s), words)
+    return SendResult(DeliveryResult(ok=status in _OK, answer=answer, final=status == _GONE, wait_s=wait_s), words)

@@ -38,7 +38,7 @@ class Histogram(msgspec.Struct, frozen=True):
     answers: float | None = None
 
 
-class Tally(msgspec.Struct, frozen=True):
+class AttemptTally(msgspec.Struct, frozen=True):
     """Attempts that ended with a first token or an error (``n``), and the errors among them."""
 
     n: float = 0.0
@@ -50,7 +50,7 @@ class AttemptWindow(msgspec.Struct, frozen=True):
 
     start_s: int
     histograms: Mapping[Metric, Histogram]
-    tally: Tally = Tally()
+    tally: AttemptTally = AttemptTally()
 
 
 Windows = Mapping[int, Mapping[str, Mapping[str, AttemptWindow]]]  # by begin, model and deployment
@@ -82,7 +82,7 @@ class Happened(StrEnum):
     ENDED = "ended"
 
 
-class Ending(StrEnum):
+class SlowdownEnd(StrEnum):
     """Why a slowdown is over."""
 
     AS_USUAL = "as_usual"  # it is as fast as before, or its peers are as slow
@@ -90,16 +90,16 @@ class Ending(StrEnum):
     NO_CALLS = "no_calls"
 
 
-class Change(msgspec.Struct, frozen=True):
+class SlowdownChange(msgspec.Struct, frozen=True):
     """The begin or the end of a slowdown."""
 
     happened: Happened
     slowdown: Slowdown
     ended_s: int | None = None
-    ending: Ending | None = None
+    ending: SlowdownEnd | None = None
 
 
-class Past(msgspec.Struct, frozen=True):
+class PastSlowdown(msgspec.Struct, frozen=True):
     """A slowdown that was stored; ``ended_s`` is None while it lasts."""
 
     slowdown: Slowdown

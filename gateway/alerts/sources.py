@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 
 import msgspec
 
-from gateway.alerts.alert import AlertKind, Condition, Figure, Severity, SourceUnavailable, key_of
+from gateway.alerts.alert import AlertCondition, AlertKind, Figure, Severity, SourceUnavailable, key_of
 from gateway.core.calls import NearLimit
 from gateway.core.errors import ApiError
 from gateway.core.targets import Burn
@@ -25,7 +25,7 @@ HOUR_S = 3600
 _Who = TypeVar("_Who")
 
 
-class Rule(msgspec.Struct, frozen=True):
+class BurnRule(msgspec.Struct, frozen=True):
     """A rule that applies if the budget burns at least ``factor`` times too fast in both windows."""
 
     kind: AlertKind
@@ -36,10 +36,10 @@ class Rule(msgspec.Struct, frozen=True):
 
 
 RULES = (
-    Rule(AlertKind.BURN_FAST, Severity.PAGE, 300, 60, 86.4),
-    Rule(AlertKind.BURN_FAST, Severity.PAGE, HOUR_S, 300, 14.4),
-    Rule(AlertKind.BURN_FAST, Severity.PAGE, 6 * HOUR_S, 1800, 6.0),
-    Rule(AlertKind.BURN_SLOW, Severity.TICKET, 72 * HOUR_S, 6 * HOUR_S, 1.0),
+    BurnRule(AlertKind.BURN_FAST, Severity.PAGE, 300, 60, 86.4),
+    BurnRule(AlertKind.BURN_FAST, Severity.PAGE, HOUR_S, 300, 14.4),
+    BurnRule(AlertKind.BURN_FAST, Severity.PAGE, 6 * HOUR_S, 1800, 6.0),
+    BurnRule(AlertKind.BURN_SLOW, Severity.TICKET, 72 * HOUR_S, 6 * HOUR_S, 1.0),
 )
 WINDOWS_S = tuple(sorted({seconds for rule in RULES for seconds in (rule.long_s, rule.short_s)}))
 # An open alert lasts while both windows burn at this part of the factor: near the factor, a rate crosses it by chance.
@@ -53,7 +53,7 @@ COVERED_S = 6 * HOUR_S
 SLOW_AFTER_S = float(HOUR_S)
 
 
-def opens_after_s(rule: Rule, share: float, objective: float) -> float | None:
+def opens_after_s(rule: BurnRule, share: float, objective: float) -> float | None:
     """Return after how many seconds ``rule`` applies to a target kept so far, if ``share`` of calls is bad from now on.
 
     It assumes that calls come evenly, and that there are enough of them. None: never.
@@ -74,7 +74,7 @@ class BurnSource:
         self._burns = burns
         self._least_bad = least_bad
 
-    async def conditions(self) -> Sequence[Condition]:
+    async def conditions(self) -> Sequence[AlertCondition]:
         """Return the targets whose budget burns too fast."""
         try:
             burns = await self._burns(WINDOWS_S)
@@ -85,9 +85,9 @@ class BurnSource:
             by_target.setdefault(burn.target, {})[burn.window_s] = burn
         return [each for target, windows in by_target.items() for each in self._of(target, windows)]
 
-    def _of(self, target: str, windows: Mapping[int, Burn]) -> list[Condition]:
+    def _of(self, target: str, windows: Mapping[int, Burn]) -> list[AlertCondition]:
         """Return at most one condition of each kind: of the first rule that applies, else of one that keeps it open."""
-        found: dict[AlertKind, Condition] = {}
+        found: dict[AlertKind, AlertCondition] = {}
         for rule in RULES:
             long, short = windows.get(rule.long_s), windows.get(rule.short_s)
             if long is None or short is None or long.bad < self._least_bad():
@@ -99,7 +99,7 @@ class BurnSource:
         return list(found.values())
 
 
-def _lasts(rule: Rule, long: Burn, short: Burn) -> bool:
+def _lasts(rule: BurnRule, long: Burn, short: Burn) -> bool:
     """Whether an open alert stays open."""
     kept_at = KEPT_AT * rule.factor
     if _rate(long) < kept_at:
@@ -112,9 +112,9 @@ def _rate(burn: Burn) -> float:
     return burn.burn_rate or 0.0
 
 
-def _condition(target: str, rule: Rule, long: Burn, short: Burn, *, opens: bool) -> Condition:
+def _condition(target: str, rule: BurnRule, long: Burn, short: Burn, *, opens: bool) -> AlertCondition:
     is_slow = rule.kind is AlertKind.BURN_SLOW
-    return Condition(
+    return AlertCondition(
         kind=rule.kind,
         subject=target,
         severity=rule.severity,
@@ -229,7 +229,7 @@ class LedgerSource:
         self._behind_s = behind_s
         self._utc_now = utc_now
 
-    async def conditions(self) -> Sequence[Condition]:
+    async def conditions(self) -> Sequence[AlertCondition]:
         """Return the problems of the ledger."""
         found = []
         oldest_s = self._ledger.oldest_pending_s
@@ -244,9 +244,9 @@ class LedgerSource:
             found.append(self._sums(still_s))
         return found
 
-    def _behind(self, oldest_s: float) -> Condition:
+    def _behind(self, oldest_s: float) -> AlertCondition:
         why = "the database is slow" if self._ledger.connected else "the database does not answer"
-        return Condition(
+        return AlertCondition(
             kind=AlertKind.LEDGER_BEHIND,
             subject=self._replica,
             severity=Severity.TICKET,
@@ -256,9 +256,9 @@ class LedgerSource:
             sql=self._newest_rows(),
         )
 
-    def _spool(self, problem: str) -> Condition:
+    def _spool(self, problem: str) -> AlertCondition:
         lost = f"; {self._ledger.lost} rows are lost" if self._ledger.lost else ""
-        return Condition(
+        return AlertCondition(
             kind=AlertKind.SPOOL,
             subject=self._replica,
             severity=Severity.PAGE,
@@ -267,8 +267,8 @@ class LedgerSource:
             sql=self._newest_rows(),
         )
 
-    def _unrecorded(self, problem: str) -> Condition:
-        return Condition(
+    def _unrecorded(self, problem: str) -> AlertCondition:
+        return AlertCondition(
             kind=AlertKind.LEDGER_UNRECORDED,
             subject=self._replica,
             severity=Severity.PAGE,
@@ -278,8 +278,8 @@ class LedgerSource:
             sql=self._newest_rows(),
         )
 
-    def _sums(self, still_s: float) -> Condition:
-        return Condition(
+    def _sums(self, still_s: float) -> AlertCondition:
+        return AlertCondition(
             kind=AlertKind.SUMS,
             subject=self._replica,
             severity=Severity.TICKET,
@@ -316,13 +316,13 @@ class WorkerSource:
         self._replica = replica
         self._utc_now = utc_now
 
-    async def conditions(self) -> Sequence[Condition]:
+    async def conditions(self) -> Sequence[AlertCondition]:
         """Return one condition for all of them, if there are any."""
         stopped = self._stopped_lately()
         if not stopped:
             return []
         return [
-            Condition(
+            AlertCondition(
                 kind=AlertKind.WORKER_STOPPED,
                 subject=self._replica,
                 severity=Severity.PAGE,
@@ -342,7 +342,7 @@ limit 50""",  # noqa: S608 - quoted
 # Deployments that got slower, as found by the detector.
 
 
-class Slowdown(msgspec.Struct, frozen=True, kw_only=True):
+class OpenSlowdown(msgspec.Struct, frozen=True, kw_only=True):
     """An open row of the table ``slowdowns``: ``ratio`` times as slow as before, between ``low`` and ``high``."""
 
     deployment: str
@@ -361,16 +361,16 @@ class SlowdownSource:
 
     kinds = (AlertKind.SLOWER,)
 
-    def __init__(self, slowdowns: Callable[[], Awaitable[Sequence[Slowdown]]]) -> None:
+    def __init__(self, slowdowns: Callable[[], Awaitable[Sequence[OpenSlowdown]]]) -> None:
         self._slowdowns = slowdowns
 
-    async def conditions(self) -> Sequence[Condition]:
+    async def conditions(self) -> Sequence[AlertCondition]:
         """Return the deployments that are slower than they were."""
         try:
             found = await self._slowdowns()
         except ApiError as error:
             raise SourceUnavailable(str(error)) from error
-        worst: dict[tuple[str, str], Slowdown] = {}  # one incident for all metrics of a deployment
+        worst: dict[tuple[str, str], OpenSlowdown] = {}  # one incident for all metrics of a deployment
         for each in found:
             known = worst.setdefault((each.deployment, each.model), each)
             if each.ratio > known.ratio:
@@ -378,8 +378,8 @@ class SlowdownSource:
         return [_slowdowns_condition(each) for each in worst.values()]
 
 
-def _slowdowns_condition(found: Slowdown) -> Condition:
-    return Condition(
+def _slowdowns_condition(found: OpenSlowdown) -> AlertCondition:
+    return AlertCondition(
         kind=AlertKind.SLOWER,
         subject=f"{found.deployment}/{found.model}",
         severity=Severity.TICKET,
@@ -469,7 +469,7 @@ class SpendingSource:
         self._thresholds = thresholds
         self._utc_now = utc_now
 
-    async def conditions(self) -> Sequence[Condition]:
+    async def conditions(self) -> Sequence[AlertCondition]:
         """Return whose spending is above a threshold. The database is read only if there is one."""
         try:
             found = await self._of_clients()
@@ -479,7 +479,7 @@ class SpendingSource:
             raise SourceUnavailable(str(error)) from error
         return found
 
-    async def _of_others(self, others: Spenders) -> list[Condition]:
+    async def _of_others(self, others: Spenders) -> list[AlertCondition]:
         limited, now = _dollars(others.limits()), self._utc_now()
         spent = await others.spent() if limited else {}
         found = []
@@ -498,7 +498,7 @@ class SpendingSource:
                 )
         return found
 
-    async def _of_clients(self) -> list[Condition]:
+    async def _of_clients(self) -> list[AlertCondition]:
         thresholds = self._thresholds()
         limited = _dollars(self._limits())
         if not limited and not thresholds.of_all:
@@ -516,7 +516,9 @@ class SpendingSource:
                 found.append(self._of_all(name, used_usd, limit, now))
         return found
 
-    def _of_client(self, client: str | None, name: str, used_usd: float, limit_usd: float, now: datetime) -> Condition:
+    def _of_client(
+        self, client: str | None, name: str, used_usd: float, limit_usd: float, now: datetime
+    ) -> AlertCondition:
         who = "Programs on this machine" if client is None else f"Client {client}"
         return self._condition(
             f"{client or '-'}/{name}",
@@ -526,7 +528,7 @@ class SpendingSource:
             now,
         )
 
-    def _of_all(self, name: str, used_usd: float, limit_usd: float, now: datetime) -> Condition:
+    def _of_all(self, name: str, used_usd: float, limit_usd: float, now: datetime) -> AlertCondition:
         return self._condition(
             f"{_ALL_CLIENTS}/{name}",
             f"${used_usd:.2f} spent {_WORDS[name]} by all clients, alerts.{name} is ${limit_usd:.2f}",
@@ -537,8 +539,8 @@ class SpendingSource:
 
     def _condition(
         self, subject: str, summary: str, figures: Mapping[str, Figure], sql: str, now: datetime
-    ) -> Condition:
-        return Condition(
+    ) -> AlertCondition:
+        return AlertCondition(
             kind=AlertKind.SPENDING,
             subject=f"{subject}/{_window(str(figures['limit']), now)}",  # the next is another
             severity=Severity.TICKET,
@@ -598,10 +600,10 @@ class NearSource:
         self._near = near
         self._share = share
 
-    async def conditions(self) -> Sequence[Condition]:
+    async def conditions(self) -> Sequence[AlertCondition]:
         """Return one condition for each limit that is near."""
         return [
-            Condition(
+            AlertCondition(
                 kind=AlertKind.SPENDING,
                 subject=f"{each.owner}/{each.name}/{each.window}",
                 severity=Severity.TICKET,
@@ -657,18 +659,18 @@ class EndUserSource:
         self._share = share
         self._utc_now = utc_now
 
-    async def conditions(self) -> Sequence[Condition]:
+    async def conditions(self) -> Sequence[AlertCondition]:
         """Return one condition for 1, 2, 4, … of them; the largest covers those that were not told before it."""
         now, share = self._utc_now(), self._share()
         near = sorted(self._near(share), key=lambda each: each[2] / each[3], reverse=True)
-        found: list[Condition] = []
+        found: list[AlertCondition] = []
         for name, words in _WORDS.items():
             those = [each for each in near if each[1] == name]
             subjects = [f"end users/{name}/{_window(name, now)}/{2**power}" for power in range(len(those).bit_length())]
             named = ", ".join(f"{who} (${used:.2f} of ${limit:.2f})" for who, _, used, limit in those[:NAMED])
             more = f" and {len(those) - NAMED} more" if len(those) > NAMED else ""
             found += [
-                Condition(
+                AlertCondition(
                     kind=AlertKind.SPENDING,
                     subject=subject,
                     severity=Severity.TICKET,

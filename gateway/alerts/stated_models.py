@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 
 import msgspec
 
-from gateway.alerts.alert import AlertKind, Condition, Figure, Severity, SourceUnavailable
+from gateway.alerts.alert import AlertCondition, AlertKind, Figure, Severity, SourceUnavailable
 from gateway.alerts.sources import instant, text
 from gateway.core.errors import ApiError
 from gateway.core.prompt_classes import MeasuredApi
@@ -139,10 +139,10 @@ class StatedModelSource:
         self._stated = stated
         self._read = read
         self._utc_now = utc_now
-        self._open: dict[str, tuple[datetime, Condition]] = {}  # by deployment, with the alert's end
+        self._open: dict[str, tuple[datetime, AlertCondition]] = {}  # by deployment, with the alert's end
         self._due: dict[News, datetime] = {}  # fingerprints that have not taken over, with the time of the next look
 
-    async def conditions(self) -> Sequence[Condition]:
+    async def conditions(self) -> Sequence[AlertCondition]:
         """Return the new changes. The database is read only if this process has noticed one."""
         for news in self._stated.news:
             if news.fingerprint is not None:
@@ -156,7 +156,7 @@ class StatedModelSource:
         self._open = {name: each for name, each in self._open.items() if now < each[0]}
         return [condition for _, condition in self._open.values()]
 
-    async def _look_into(self, news: News) -> tuple[datetime, Condition] | None:
+    async def _look_into(self, news: News) -> tuple[datetime, AlertCondition] | None:
         """Return the alert's end and condition; None if the ledger has the model already."""
         sql = evidence(news.deployment, news.model or "", self._utc_now() - HISTORY)
         try:
@@ -238,7 +238,7 @@ group by system_fingerprint
 order by first_at"""  # noqa: S608 - quoted
 
 
-def _condition(news: News, first_at: datetime, others: Sequence[Stated], sql: str) -> Condition:
+def _condition(news: News, first_at: datetime, others: Sequence[Stated], sql: str) -> AlertCondition:
     last_first = sorted(others, key=lambda row: row.last_at, reverse=True)
     before = ", ".join(repr(row.model_version) for row in last_first[:_SHOWN])
     since = f"since {first_at:%Y-%m-%d %H:%M} UTC"
@@ -248,7 +248,7 @@ def _condition(news: News, first_at: datetime, others: Sequence[Stated], sql: st
         else f"states another fingerprint of {news.model or 'its model'} {since}: {news.fingerprint!r}"
     )
     own = {} if news.fingerprint is None else {"fingerprint": news.fingerprint}
-    return Condition(
+    return AlertCondition(
         kind=AlertKind.MODEL_CHANGED,
         subject=news.deployment,
         severity=Severity.TICKET,
@@ -273,7 +273,7 @@ FACTOR, KEPT_FACTOR = 1.5, 1.25
 SHARE, KEPT_SHARE = 0.2, 0.1
 
 
-class Hour(msgspec.Struct, frozen=True, kw_only=True):
+class ModelHour(msgspec.Struct, frozen=True, kw_only=True):
     """Sums of a model's calls in one hour. ``sized``: answers whose prompt's size is known, and those over 4 and 32 KB.
 
     ``answered``: calls without an error, and those that their client left, which have tokens too, but none that only
@@ -295,19 +295,21 @@ class LengthSource:
 
     kinds = (AlertKind.LENGTHS_CHANGED,)
 
-    def __init__(self, read: Callable[[str], Awaitable[Sequence[Hour]]], *, utc_now: Callable[[], datetime]) -> None:
-        """``read`` runs a statement with the columns of ``Hour``."""
+    def __init__(
+        self, read: Callable[[str], Awaitable[Sequence[ModelHour]]], *, utc_now: Callable[[], datetime]
+    ) -> None:
+        """``read`` runs a statement with the columns of ``ModelHour``."""
         self._read = read
         self._utc_now = utc_now
 
-    async def conditions(self) -> Sequence[Condition]:
+    async def conditions(self) -> Sequence[AlertCondition]:
         """Return the changes that there are now."""
         until = self._utc_now().astimezone(UTC).replace(minute=0, second=0, microsecond=0)
         try:
             hours = await self._read(hours_sql(until))
         except ApiError as error:
             raise SourceUnavailable(str(error)) from error
-        by_model: dict[str, list[list[Hour]]] = {}
+        by_model: dict[str, list[list[ModelHour]]] = {}
         for each in hours:
             days = by_model.setdefault(each.model, [[] for _ in range(DAYS_BEFORE + 1)])
             ago = int((until - each.hour_at - timedelta(seconds=1)) / DAY)
@@ -352,7 +354,7 @@ left join by_size on by_size.model = by_call.model and by_size.window_start = by
 order by by_call.model, hour_at"""  # noqa: S608 - quoted
 
 
-def _changed(model: str, days: Sequence[Sequence[Hour]], until: datetime) -> Condition | None:
+def _changed(model: str, days: Sequence[Sequence[ModelHour]], until: datetime) -> AlertCondition | None:
     last, *before = (_figures(day) for day in days)
     changes: dict[str, tuple[float, float, float]] = {}  # by figure: of the last day, and the bounds of those before
     is_new = False
@@ -373,7 +375,7 @@ def _changed(model: str, days: Sequence[Sequence[Hour]], until: datetime) -> Con
             zip((name, f"{name}_low_before", f"{name}_high_before"), (round(x, 3) for x in each), strict=True)
         )
     said = "; ".join(_WORDS[name].format(*_written(name, each)) for name, each in changes.items())
-    return Condition(
+    return AlertCondition(
         kind=AlertKind.LENGTHS_CHANGED,
         subject=model,
         severity=Severity.TICKET,
@@ -400,7 +402,7 @@ def _written(name: str, values: Iterable[float]) -> list[str]:
     return [f"{each:.0%}" for each in (first, *others)]
 
 
-def _figures(day: Sequence[Hour]) -> Mapping[str, float]:
+def _figures(day: Sequence[ModelHour]) -> Mapping[str, float]:
     """Return what is compared of one day, as far as there were enough calls."""
     answered, sized = sum(each.answered for each in day), sum(each.sized or 0 for each in day)
     prompt_tokens, answer_tokens = (

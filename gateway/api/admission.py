@@ -16,7 +16,7 @@ from gateway.api.headers import PLAN_HEADER, is_wanted
 from gateway.api.json_body import JSON, read_tags
 from gateway.core.calls import Envelope
 from gateway.core.errors import Overloaded
-from gateway.limits import Begun, LimitReached
+from gateway.limits import BegunHolds, LimitReached
 from providers import redact_word
 
 # A request that was admitted, and its context besides its body: the same for every API.
@@ -28,7 +28,7 @@ class Admitted(msgspec.Struct, frozen=True):
     client: Client
     received: ReceivedBody
     waited_s: float = 0.0  # for its seat
-    begun: Begun | None = None  # what limits hold of it; None: its client has none
+    begun: BegunHolds | None = None  # what limits hold of it; None: its client has none
 
 
 def client_context_of(request: web.Request, context: Context, admitted: Admitted) -> ClientContext:
@@ -82,7 +82,7 @@ def admitted_call(
     takes: Sequence[str] = (JSON,),
     admit: Admit | None = None,
     receive: Receive | None = None,
-    before: Begun | None = None,
+    before: BegunHolds | None = None,
     *,
     runs_model: bool = True,
 ) -> Handler:
@@ -132,7 +132,7 @@ def admitted_call(
     return handle
 
 
-async def _begun(context: Context, client: Client, before: Begun | None) -> Begun:
+async def _begun(context: Context, client: Client, before: BegunHolds | None) -> BegunHolds:
     """Hold what limits count of a request before its body is read.
 
     Raises:

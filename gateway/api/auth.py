@@ -35,14 +35,14 @@ from gateway.keys.keys import RETRY_S, Keys, key_in
 from gateway.keys.table import Known
 from gateway.settings import (
     LONGEST_KEY,
+    ClientRole,
     ClientSettings,
     LimitSettings,
-    Role,
     is_loopback,
 )
 
 if TYPE_CHECKING:
-    from gateway.keys.tokens import Token, Tokens
+    from gateway.keys.tokens import Token, TokenClients
 
 # Client addresses: how they are parsed and counted, and the client's address behind a trusted proxy.
 
@@ -229,14 +229,14 @@ _DOTS = 2  # of a signed token; few other keys have any
 VISITOR: web.RequestKey[Client] = web.RequestKey("holeshot.visitor", Client)
 
 
-class Connection(Protocol):
+class ClientConnection(Protocol):
     """The client's connection. It counts as a stranger's, with tighter limits, until a request on it is admitted."""
 
     def admitted(self) -> None:
         """Mark the connection as one with an admitted request."""
 
 
-class Head(Protocol):
+class KeyHead(Protocol):
     """The parts of a request that identify its sender."""
 
     @property
@@ -316,14 +316,14 @@ _NO_SIGNATURES = (
 )
 
 
-class Admission:
+class KeyAdmission:
     """Admits requests by their key; if keys are not required, only from programs on this machine."""
 
     def __init__(
         self,
         keys: Keys[Client],
         anonymous: LimitSettings,
-        tokens: "Tokens[Client] | None" = None,
+        tokens: "TokenClients[Client] | None" = None,
         providers: Collection[str] | None = None,
     ) -> None:
         """``anonymous`` are the limits of local programs, if no keys are required. ``tokens``: None without issuers.
@@ -361,12 +361,12 @@ class Admission:
         self,
         clients: Mapping[str, ClientSettings],
         anonymous: LimitSettings,
-        tokens: "Tokens[Client] | None" = None,
+        tokens: "TokenClients[Client] | None" = None,
         providers: Collection[str] | None = None,
-    ) -> "Admission":
+    ) -> "KeyAdmission":
         """Apply the clients of a reloaded file; return the admission with these limits of local programs."""
         self._table.use_file(clients)
-        return Admission(self.keys, anonymous, tokens, providers)
+        return KeyAdmission(self.keys, anonymous, tokens, providers)
 
     def admit(self, request: web.Request, takes: Sequence[str] = (JSON,)) -> Client:
         """Return the client that sends the request. ``takes`` are the media types that the API accepts.
@@ -400,9 +400,9 @@ class Admission:
             request[DIGEST] = digest
             if self.tokens is not None and (token := self.tokens.of(digest)) is not None:
                 request[TOKEN] = token
-        if client.role is Role.VIEWER and request.method not in READING:
+        if client.role is ClientRole.VIEWER and request.method not in READING:
             raise Forbidden("this key may only read, as its role is viewer: calls and changes need another one")
-        connection: Connection = request.protocol  # type: ignore[assignment] # ours: gateway.server makes them
+        connection: ClientConnection = request.protocol  # type: ignore[assignment] # ours: gateway.server makes them
         connection.admitted()
         return client
 
@@ -421,7 +421,7 @@ class Admission:
         except ApiError:
             return None
 
-    def recognised(self, request: Head) -> Client | None:
+    def recognised(self, request: KeyHead) -> Client | None:
         """Return the client that sends the request; None if it is not admitted."""
         try:
             return self._identify(request)[0]
@@ -436,7 +436,7 @@ class Admission:
 
         """
         client = self.admit(request)
-        if client.role is Role.CLIENT:
+        if client.role is ClientRole.CLIENT:
             raise Forbidden("this needs the key of an admin, an operator or a viewer: set 'role: viewer' for a client")
         return client
 
@@ -448,11 +448,11 @@ class Admission:
 
         """
         client = self.admit(request, takes)
-        if client.role is not Role.ADMIN:
+        if client.role is not ClientRole.ADMIN:
             raise Forbidden("this needs the key of an admin: set 'role: admin' for a client")
         return client
 
-    def _identify(self, request: Head) -> tuple[Client, bytes | None]:
+    def _identify(self, request: KeyHead) -> tuple[Client, bytes | None]:
         """Return the client and the digest of its key; None where no keys are required."""
         if not self._table.is_required:
             self._demand_local_program(request)
@@ -522,7 +522,7 @@ class Admission:
         return known
 
     @staticmethod
-    def _demand_local_program(request: Head) -> None:
+    def _demand_local_program(request: KeyHead) -> None:
         # A page's GET without CORS has no origin; a page cannot change ``sec-fetch-site``, which browsers send.
         site = request.headers.get("sec-fetch-site", "none")
         if "origin" in request.headers or site not in {"none", "same-origin"}:
@@ -530,7 +530,7 @@ class Admission:
         demand_local_host(request)
 
 
-def demand_local_host(request: Head) -> None:
+def demand_local_host(request: KeyHead) -> None:
     """Check that the request's host is this machine: another name that resolves to it may be an attack (DNS rebinding).
 
     Raises:
@@ -541,7 +541,7 @@ def demand_local_host(request: Head) -> None:
         raise Forbidden(f"the host {request.host!r} is refused while no 'clients:' are configured: use 127.0.0.1")
 
 
-def sent_key(request: Head) -> str:
+def sent_key(request: KeyHead) -> str:
     """Return the key that a request sends, as OpenAI's clients do, Anthropic's or Google's; "" if there is none."""
     scheme, _, key = request.headers.get("authorization", "").partition(" ")
     if scheme.lower() != "bearer" or not key.strip():
@@ -549,7 +549,7 @@ def sent_key(request: Head) -> str:
     return key.strip()
 
 
-def other_keys(request: Head, key: str) -> list[str]:
+def other_keys(request: KeyHead, key: str) -> list[str]:
     """Return what else a request sends as a key, besides ``key``, in ``authorization``: a proxy may have put it there.
 
     Google's API Gateway and other identity proxies put a token of their own there, before the gateway

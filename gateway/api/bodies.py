@@ -424,7 +424,7 @@ DRAINED_BYTES = 16 * 2**20  # reading so much is cheaper than the new connection
 DRAINED_S = 5.0
 
 
-class Wire(Protocol):
+class ClientWire(Protocol):
     """A client's connection."""
 
     def drop_rest(self, dropped: Callable[[int], object]) -> None:
@@ -447,7 +447,7 @@ async def answer_first(
             await response.prepare(request)
             await response.write_eof()
             if length is None:
-                await _drop(cast("Wire", request.protocol), work)
+                await _drop(cast("ClientWire", request.protocol), work)
             else:
                 await _drain(content, work)
     except (TimeoutError, ConnectionError, web.RequestPayloadError):
@@ -463,7 +463,7 @@ async def _drain(content: StreamReader, work: BodyWork) -> None:
         work.drained_bytes += len(data)
 
 
-async def _drop(wire: Wire, work: BodyWork) -> None:
+async def _drop(wire: ClientWire, work: BodyWork) -> None:
     left = DRAINED_BYTES
     end = asyncio.get_running_loop().create_future()
 

@@ -13,7 +13,7 @@ from gateway.api.payers import END_USER, TEAM, EndUser
 from gateway.core.calls import Caller, Envelope, Level
 from gateway.core.ids import TraceContext
 from gateway.fleet.fleet import Fleet
-from gateway.limits import Begun, Limits
+from gateway.limits import BegunHolds, Limits
 from gateway.racing import CallResource, Services
 from gateway.settings import Settings, signing_secret
 from gateway.steering import Steering
@@ -110,7 +110,7 @@ class ClientContext(msgspec.Struct, frozen=True, kw_only=True):
     envelope: Envelope = Envelope()
     tags: Mapping[str, str] = {}
     explain: bool = False  # whether the response explains the plan
-    begun: Begun | None = None  # what limits have counted of it
+    begun: BegunHolds | None = None  # what limits have counted of it
     levels: Sequence[Level] = ()  # the accounts whose limits count the call, as far as known before its body is read
     session: str | None = None  # of an agent, as its headers name it
     end_user: EndUser | None = None  # finds the end user in the body; None: end users have no limits

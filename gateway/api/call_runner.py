@@ -33,7 +33,7 @@ from gateway.core.race_failures import (
 )
 from gateway.fleet.fleet import Fleet
 from gateway.fleet.models import Model
-from gateway.limits import LINE_S, Begun, LimitHeld, LimitReached
+from gateway.limits import LINE_S, BegunHolds, LimitHeld, LimitReached
 from gateway.racing import (
     Broken,
     CallResource,
@@ -296,7 +296,7 @@ class CallRunner:
         plan: PlanCall,
         *,
         may_fall_back: bool = True,
-        begun: Begun | None = None,
+        begun: BegunHolds | None = None,
         cancelled_as: Callable[[], type[ApiError]] = lambda: ClientDisconnected,
         answer_here: "Callable[[ApiError], web.Response | None]" = lambda _: None,
         services: Services | None = None,

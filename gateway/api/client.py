@@ -9,7 +9,7 @@ from gateway.core.errors import Forbidden, NothingEnabled
 from gateway.fleet.fleet import Fleet
 from gateway.fleet.models import Deployment, Model
 from gateway.fleet.tenants import TenantKeys
-from gateway.settings import ClientSettings, DataPolicy, Profile, Role, Unpriced, is_covered
+from gateway.settings import ClientRole, ClientSettings, DataPolicy, Profile, Unpriced, is_covered
 
 WIDEST = 8
 
@@ -18,7 +18,7 @@ class Client(msgspec.Struct, frozen=True):
     """An admitted client and its permissions. Without keys, all local programs are one client without a name."""
 
     name: str | None = None
-    role: Role = Role.ADMIN
+    role: ClientRole = ClientRole.ADMIN
     adhoc: bool = True
     max_width: int = WIDEST
     profile: Profile | None = None  # how its calls are raced, unless a request overrides it
@@ -85,7 +85,7 @@ class Client(msgspec.Struct, frozen=True):
 LOCAL = Client()
 
 
-def role_of(client: Client) -> Role:
+def role_of(client: Client) -> ClientRole:
     """Return the role of a client: its rights besides its own calls."""
     return client.role
 

@@ -10,7 +10,7 @@ from multidict import istr
 from gateway.api import headers
 from gateway.api.aiohttp_adapter import EventsResponse, PlainResponse
 from gateway.api.bodies import LARGE_BYTES
-from gateway.api.context import CONTEXT, Context, Phase
+from gateway.api.context import CONTEXT, Context, GatewayPhase
 from gateway.api.keep_alive import COMMENT, TAIL_BYTES, KeepAlive, is_between
 from gateway.api.provider_state import Given
 from gateway.api.request import Written
@@ -35,7 +35,7 @@ def is_plain(request: web.Request, context: Context) -> bool:
     return (
         request.version == HttpVersion11
         and request.keep_alive
-        and context.phase is Phase.SERVING
+        and context.phase is GatewayPhase.SERVING
         and not context.settings.cors
     )
 

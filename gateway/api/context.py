@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
-from gateway.api.auth import Admission, WrongKeys
+from gateway.api.auth import KeyAdmission, WrongKeys
 from gateway.api.body_work import BodyWork
 from gateway.api.call_context import CallContext
 from gateway.api.client import Client
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 # The phases of a gateway's shutdown.
 
 
-class Phase(Enum):
+class GatewayPhase(Enum):
     """The gateway's state for requests. It only moves forward."""
 
     SERVING = auto()
@@ -65,7 +65,7 @@ class Context(CallContext):
         *,
         settings: Settings,
         fleet: Fleet,
-        admission: Admission,
+        admission: KeyAdmission,
         steering: Steering,
         limits: Limits,
         services: Services,
@@ -98,7 +98,7 @@ class Context(CallContext):
         self.body_work = BodyWork(services.clock)
         self.wrong_keys = WrongKeys()
         self.sockets = OpenSockets()
-        self.phase = Phase.SERVING
+        self.phase = GatewayPhase.SERVING
         self.drains = asyncio.Event()  # set when the phase becomes DRAINING
         self.is_unrecorded: Callable[[], bool] = _recorded  # whether nothing would keep the row of a call
 
@@ -123,7 +123,7 @@ class Context(CallContext):
 
     def cancelled_as(self, request: web.Request | None = None) -> type[ApiError]:
         """Return the error for a call that is cancelled now: the gateway stops, or its client is gone or was cut."""
-        if self.phase is Phase.CUTTING:
+        if self.phase is GatewayPhase.CUTTING:
             return ShuttingDown
         connection = None if request is None else request.protocol
         return getattr(connection, "cut_as", None) or ClientDisconnected
@@ -136,7 +136,7 @@ class Context(CallContext):
             LedgerUnavailable: its row could be kept nowhere, and the settings demand it.
 
         """
-        if self.phase is Phase.CUTTING:
+        if self.phase is GatewayPhase.CUTTING:
             raise ShuttingDown("the gateway is stopping; retry")
         if self.settings.ledger.required and self.is_unrecorded():
             raise LedgerUnavailable(

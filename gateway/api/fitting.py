@@ -19,7 +19,7 @@ from providers import (
     SEARCHING,
     Demand,
     Kind,
-    Lengths,
+    StatedLengths,
     Traits,
     amount,
     fitted_to,
@@ -612,9 +612,11 @@ def note_betas(fitting: Fitting, client: str | None, fields: Fields, headers: Ma
         del fitting.deployments[1:]
 
 
-def _lengths(too_short: list[Deployment], needs: Needs) -> Lengths:
+def _lengths(too_short: list[Deployment], needs: Needs) -> StatedLengths:
     """Return the tokens of a prompt that is too long for all of these, and what the longest of them holds."""
-    return Lengths(prompt=needs.prompt_tokens, most=max(each.capabilities.context_tokens or 0 for each in too_short))
+    return StatedLengths(
+        prompt=needs.prompt_tokens, most=max(each.capabilities.context_tokens or 0 for each in too_short)
+    )
 
 
 def _nearly_long_enough(deployments: list[Deployment], needs: Needs) -> list[Deployment]:

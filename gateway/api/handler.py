@@ -18,7 +18,7 @@ from gateway.api.call_runner import CallRunner, cause_of
 from gateway.api.client import Client
 from gateway.api.client_sinks import CONTENT_TYPE, SINKS, PassingSink, StreamingSink, is_plain
 from gateway.api.compacting import all_compact, as_compacted, as_question
-from gateway.api.context import CONTEXT, Context, Phase
+from gateway.api.context import CONTEXT, Context, GatewayPhase
 from gateway.api.endpoint import Endpoint
 from gateway.api.endpoints import THREAD, read_response
 from gateway.api.json_body import JSON
@@ -304,7 +304,7 @@ class Responder:
         return sink.response
 
     async def _say_last(self, sink: StreamingSink) -> None:
-        if self._context.phase is Phase.CUTTING:  # else its client is gone, or was cut
+        if self._context.phase is GatewayPhase.CUTTING:  # else its client is gone, or was cut
             with suppress(TimeoutError):
                 async with asyncio.timeout(LAST_WORD_S):
                     await sink.refused(ShuttingDown("the gateway stopped before this answer was complete; retry"))

@@ -15,7 +15,7 @@ import msgspec
 from gateway.api.client import Client
 from gateway.core.calls import Level
 from gateway.core.errors import KeyUnusable
-from gateway.core.reports import Own
+from gateway.core.reports import SoleUser
 from gateway.limits import level_of_end_user, level_of_key, level_of_team
 from gateway.settings import EndUserSettings, Settings, signing_secret
 from providers import UNREADABLE
@@ -201,7 +201,7 @@ class Payers:
         """
         return self._of(client)[1]
 
-    def own(self, client: Client) -> Own | None:
+    def own(self, client: Client) -> SoleUser | None:
         """Return whose calls a client's person sees: its own; None if it is no person, or people are not told apart.
 
         Raises:
@@ -211,9 +211,9 @@ class Payers:
         users = self._of(client)[2]
         if users is None or client.name is None or client.end_user is None:
             return None
-        return Own(client.name, client.team, users.level(client.end_user)[0])
+        return SoleUser(client.name, client.team, users.level(client.end_user)[0])
 
-    def level_of(self, client: Client, own: Own) -> Level | None:
+    def level_of(self, client: Client, own: SoleUser) -> Level | None:
         """Return the level of a person, whose ``client`` is as the configuration has it; None if it has no limits."""
         try:
             users = self._of(msgspec.structs.replace(client, team=own.team))[2]

@@ -57,7 +57,7 @@ from gateway.steering import (
     prefix_of,
 )
 from providers import aside, concerns
-from providers.dialects import SEARCHED_BYTES, Lasting, accounts_in, bound_reasoning
+from providers.dialects import SEARCHED_BYTES, LastingPart, accounts_in, bound_reasoning
 
 if TYPE_CHECKING:
     from gateway.api.vectors import VectorComparisons
@@ -543,7 +543,7 @@ def _with_marks(context: CallContext, call: Call, prefix: Prefix | None, plan: P
         usual = inf if goes_on and is_named else max(below.values(), default=0.0)
         below[plan.launches[0].deployment] = usual
     for name, most in below.items():
-        call = call.rendered_as(name, marks=Lasting(most, goes_on)) if most else call
+        call = call.rendered_as(name, marks=LastingPart(most, goes_on)) if most else call
     return call
 
 

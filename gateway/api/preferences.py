@@ -151,7 +151,7 @@ class _Sort(msgspec.Struct):
 _Cutoff = float | _Percentiles | None
 
 
-class Provider(msgspec.Struct):
+class ProviderPreferences(msgspec.Struct):
     """OpenRouter's object as it is sent; ``unmet`` checks the fields that are not listed here."""
 
     order: list[str] | None = None
@@ -223,7 +223,7 @@ class Provider(msgspec.Struct):
 def unmet(provider: Mapping[str, Any]) -> Iterator[str]:
     """Yield the requirements in OpenRouter's object that cannot be guaranteed or are unknown."""
     for name, value in provider.items():
-        if name not in Provider.__struct_fields__ and value not in (None, False, [], {}):
+        if name not in ProviderPreferences.__struct_fields__ and value not in (None, False, [], {}):
             yield f"provider.{name}"
     for name, price in (provider.get("max_price") or {}).items():
         if name not in _PRICES and price is not None:
@@ -307,7 +307,7 @@ def read_preferences(fields: Mapping[str, msgspec.Raw]) -> Preferences:
     """
     if CONSUMED.isdisjoint(fields):
         return NOTHING
-    provider = _decoded("provider", fields, Provider | None) or Provider()
+    provider = _decoded("provider", fields, ProviderPreferences | None) or ProviderPreferences()
     _decoded("route", fields, Literal["fallback"] | None)
     transforms = _decoded("transforms", fields, list[str] | None)
     fastest = bool(_decoded("fastest_response", fields, bool | None))

@@ -20,7 +20,7 @@ from providers.dialects import (
     GIVING_HEADERS,
     HELD,
     HOLDING,
-    Named,
+    NamedId,
     StoredKind,
     asked_field,
     named_in_answer,
@@ -49,7 +49,7 @@ class StoredAt(msgspec.Struct, frozen=True):
     key_name: str | None = None  # the only key of the provider that has it; None: any
 
 
-class Known(Protocol):
+class KnownIds(Protocol):
     """Knows the ids that a client's answers named."""
 
     async def maker(self, client: str | None, name: str) -> Maker | None:
@@ -75,7 +75,7 @@ def watch_of(client: Client, settings: Settings) -> StateChecks | None:
     return StateChecks(client.name, ids, servers) if ids or servers else None
 
 
-def names_of(api: str, fields: Mapping[str, msgspec.Raw], most_values: int) -> Steps[list[Named]]:
+def names_of(api: str, fields: Mapping[str, msgspec.Raw], most_values: int) -> Steps[list[NamedId]]:
     """Return what the ``fields`` of a request name, in slices.
 
     Raises:
@@ -83,7 +83,7 @@ def names_of(api: str, fields: Mapping[str, msgspec.Raw], most_values: int) -> S
         InvalidRequest: they name too much.
 
     """
-    found = list[Named]()
+    found = list[NamedId]()
     for name, raw in fields.items():
         field = asked_field(api, name)
         if not (yield from field.hinted(raw)):
@@ -101,7 +101,7 @@ def names_of(api: str, fields: Mapping[str, msgspec.Raw], most_values: int) -> S
     return found
 
 
-def check_servers(named: list[Named], hosts: tuple[str, ...] | None) -> None:
+def check_servers(named: list[NamedId], hosts: tuple[str, ...] | None) -> None:
     """Check that a provider may call the MCP servers and connectors of a request.
 
     Raises:
@@ -118,7 +118,7 @@ def check_servers(named: list[Named], hosts: tuple[str, ...] | None) -> None:
         )
 
 
-def _is_allowed(named: Named, hosts: tuple[str, ...]) -> bool:
+def _is_allowed(named: NamedId, hosts: tuple[str, ...]) -> bool:
     if "*" in hosts:
         return True
     if named.kind is StoredKind.CONNECTOR:
@@ -131,7 +131,7 @@ def _is_allowed(named: Named, hosts: tuple[str, ...]) -> bool:
 
 
 async def stored_at(
-    named: list[Named], watch: StateChecks, known: Known, settings: Settings, before: StoredAt | None = None
+    named: list[NamedId], watch: StateChecks, known: KnownIds, settings: Settings, before: StoredAt | None = None
 ) -> StoredAt | None:
     """Return which deployment's provider has what a request names, also ``before``; None if it names nothing stored.
 
@@ -171,7 +171,7 @@ def _provider(deployment: str) -> str:
     return deployment.partition("/")[0]
 
 
-def _unknown(named: Named, settings: Settings) -> NothingStored:
+def _unknown(named: NamedId, settings: Settings) -> NothingStored:
     why = f"no answer to this key is known here that named it ({not_known(settings)})"
     if settings.provider_state == "none":
         why = "requests may name nothing that a provider stores (provider_state: none)"
@@ -237,7 +237,7 @@ async def check_names(
 class _Given:
     """What was given to a client, with the keys that it brings now or, without any, with the operator's."""
 
-    def __init__(self, known: Known, client: Client, fleet: Fleet) -> None:
+    def __init__(self, known: KnownIds, client: Client, fleet: Fleet) -> None:
         self._known, self._client, self._fleet = known, client, fleet
 
     async def maker(self, client: str | None, name: str) -> Maker | None:

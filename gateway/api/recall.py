@@ -17,7 +17,7 @@ from gateway.api.context import Context
 from gateway.api.json_body import Contents, Media, decoded, is_set
 from gateway.api.provider_state import MOST_NAMES, StoredAt
 from gateway.core.errors import InvalidRequest, NamesUnreachable
-from gateway.memory.answers import Scope
+from gateway.memory.answers import AnswerScope
 from providers import UNREADABLE, Steps, aside, encoded, finished
 from providers.dialects import Recalling, id_of, is_bare, single_items
 
@@ -40,10 +40,10 @@ _NOTHING = (b"", b"null", b'""')
 _optional_text = msgspec.json.Decoder(str | None)
 
 
-def scope_of(client: Client, recalling: Recalling) -> Scope:
+def scope_of(client: Client, recalling: Recalling) -> AnswerScope:
     """Return the scope of a client's answers in one API: no other client finds them."""
     tenant = "" if client.tenant is None else " ".join(sorted(client.tenant.digests))
-    return Scope(client.name, tenant, recalling.kept_as)
+    return AnswerScope(client.name, tenant, recalling.kept_as)
 
 
 class Recalled(msgspec.Struct, frozen=True):
@@ -188,7 +188,7 @@ def _named(item: bytes) -> str | None:
         return None
 
 
-async def _found(context: Context, scope: Scope, named: Sequence[tuple[int, str]]) -> dict[int, bytes]:
+async def _found(context: Context, scope: AnswerScope, named: Sequence[tuple[int, str]]) -> dict[int, bytes]:
     """Return the items that are known, by the place where they are named."""
     known: dict[int, bytes] = {}
     for first in range(0, min(MOST_NAMES, len(named)), _AT_ONCE):

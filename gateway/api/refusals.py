@@ -123,7 +123,7 @@ CALL_ID = "x-holeshot-call-id"
 _NO_REFUSALS = (RaceFailed, ClientDisconnected, NotSignedIn)
 
 
-class Refused(msgspec.Struct, frozen=True):
+class RefusedRequest(msgspec.Struct, frozen=True):
     """The origin and target of a refused request. Of what the client chose it has a model's name alone, bounded."""
 
     peer: str | None  # the address of the client if a trusted proxy names it, else of the peer
@@ -154,7 +154,7 @@ class Refusals:
         self._keeps_addresses = keeps_addresses
         self._kinds: dict[tuple[int, str], _Kind] = {}  # few: one for each status and reason of the error tree
 
-    def add_error(self, error: ApiError, refused: Callable[[], Refused]) -> None:
+    def add_error(self, error: ApiError, refused: Callable[[], RefusedRequest]) -> None:
         """Record the error in a response, unless it belongs to a call or is not a refusal."""
         if CALL_ID not in error.headers and not isinstance(error, _NO_REFUSALS):
             found = refused()
@@ -162,7 +162,7 @@ class Refusals:
                 found = msgspec.structs.replace(found, model=redact(error.asked_model[:LONGEST_MODEL]))
             self.add(error.status_code, error.kind, found)
 
-    def add(self, status: int, reason: str, refused: Refused, *, defect: BaseException | None = None) -> None:
+    def add(self, status: int, reason: str, refused: RefusedRequest, *, defect: BaseException | None = None) -> None:
         """Record a refusal. ``defect`` is the bug that caused it; the first of a kind is logged with traceback."""
         self._count(status, reason, refused.client)
         if refused.peer is not None and not self._keeps_addresses():
@@ -188,7 +188,7 @@ class _Kind:
         self._reason = reason
         self._ended = ended
         self._unlogged = 0
-        self._last = Refused(None)
+        self._last = RefusedRequest(None)
         # Event request.refused: The gateway itself refused requests with this `status` and `reason`: `count` of them
         # since the last such line, at most one a second. The other fields are the last request's.
         # If the model that was asked for is the reason, `model` is its name.
@@ -196,7 +196,7 @@ class _Kind:
         self._event = "request.refused"
         self._timer: asyncio.TimerHandle | None = None
 
-    def add(self, refused: Refused, defect: BaseException | None) -> None:
+    def add(self, refused: RefusedRequest, defect: BaseException | None) -> None:
         self._unlogged += 1
         self._last = refused
         if defect is not None:

@@ -19,17 +19,17 @@ from gateway.api.admission import admitted_call
 from gateway.api.auth import FORWARDED_FOR, Trust
 from gateway.api.bodies import ReceivedBody, address_of, most_bytes, read_contents
 from gateway.api.client import Client
-from gateway.api.context import CONTEXT, Context, Phase
+from gateway.api.context import CONTEXT, Context, GatewayPhase
 from gateway.api.endpoints import RESPONSES_ENDPOINT
 from gateway.api.handler import answer_of
 from gateway.api.json_body import Contents
-from gateway.api.refusals import CALL_ID, Refused
+from gateway.api.refusals import CALL_ID, RefusedRequest
 from gateway.api.told import error_body
 from gateway.api.turns import (
     ConnectionTooOld,
-    Conversations,
     ResponseCancelled,
     SocketTurn,
+    SocketTurns,
     TooManyStreams,
     TooManyTurns,
     answer_to,
@@ -38,7 +38,16 @@ from gateway.api.turns import (
     preparing,
     stream_of,
 )
-from gateway.api.websocket import GOING_AWAY, NORMAL, POLICY, Message, Switched, WebSocket, accepted_key, is_upgrade
+from gateway.api.websocket import (
+    GOING_AWAY,
+    NORMAL,
+    POLICY,
+    SocketMessage,
+    Switched,
+    WebSocket,
+    accepted_key,
+    is_upgrade,
+)
 from gateway.core.errors import (
     ApiError,
     Forbidden,
@@ -49,11 +58,11 @@ from gateway.core.errors import (
     ResponseNotFound,
     ShuttingDown,
 )
-from gateway.limits import Begun, LimitReached
+from gateway.limits import BegunHolds, LimitReached
 from gateway.overload.bodies import SEATED_BYTES, process_full
-from gateway.overload.sockets import LONGEST_S, Pace, TooManySockets
+from gateway.overload.sockets import LONGEST_S, MessagePace, TooManySockets
 from gateway.racing import ClientGone
-from gateway.settings import Role
+from gateway.settings import ClientRole
 
 PATH = "/v1/responses"
 # OpenAI's limits, of its guide to the WebSocket mode (2026-11).
@@ -85,7 +94,7 @@ async def responses_socket(request: web.Request) -> web.StreamResponse:
     accepted_key(request)
     context = request.app[CONTEXT]
     context.check_begins()
-    if context.phase is not Phase.SERVING:
+    if context.phase is not GatewayPhase.SERVING:
         raise ShuttingDown("the gateway is stopping; connect again")
     client = _admit(request)
     _check_origin(request, context)
@@ -97,14 +106,14 @@ async def responses_socket(request: web.Request) -> web.StreamResponse:
         raise
     try:
         socket = WebSocket(request, context.bodies, owner, address, partial(most_bytes, context))
-        return await _Session(request, context, socket, owner, Pace(own)).serve(await socket.open())
+        return await _Session(request, context, socket, owner, MessagePace(own)).serve(await socket.open())
     finally:
         context.sockets.leave(owner)
 
 
 def _admit(request: web.Request) -> Client:
     client = request.app[CONTEXT].admission.admit(request)
-    if client.role is Role.VIEWER:
+    if client.role is ClientRole.VIEWER:
         raise Forbidden("this key may only read, as its role is viewer: calls and changes need another one")
     return client
 
@@ -146,12 +155,14 @@ def _cancelled() -> ResponseCancelled:
 class _Session:
     """One connection."""
 
-    def __init__(self, request: web.Request, context: Context, socket: WebSocket, owner: Hashable, pace: Pace) -> None:
+    def __init__(
+        self, request: web.Request, context: Context, socket: WebSocket, owner: Hashable, pace: MessagePace
+    ) -> None:
         self._pace = pace
         self._request, self._context, self._socket, self._owner = request, context, socket, owner
         self._loop = asyncio.get_running_loop()
         self._born_s = self._idle_since = self._pinged_s = self._loop.time()
-        self._conversations = Conversations(context, owner)
+        self._conversations = SocketTurns(context, owner)
         self._streams: dict[str | None, _Stream] = {}
         self._waiting: deque[SocketTurn] = deque()
         self._running = 0
@@ -175,7 +186,7 @@ class _Session:
                     if stream.task is not None:
                         stream.task.cancel()
         except asyncio.CancelledError as cancelled:
-            if self._context.phase is Phase.CUTTING:
+            if self._context.phase is GatewayPhase.CUTTING:
                 self._socket.close(GOING_AWAY, "the gateway stopped")
             cancelled.__traceback__ = None  # the group's frame has the error, whose frames have a message
             raise
@@ -194,7 +205,7 @@ class _Session:
         if (rest_s := self._pace.until_s - self._loop.time()) > 0:
             await self._socket.rest(rest_s)
 
-    async def _begin(self, message: Message) -> tuple[Begun | None, LimitReached | None]:
+    async def _begin(self, message: SocketMessage) -> tuple[BegunHolds | None, LimitReached | None]:
         """Count a message as a request of its client, before it is read; or return why it may only be a cancellation.
 
         Raises:
@@ -215,7 +226,7 @@ class _Session:
                 raise
             return None, reached.with_traceback(None)
 
-    async def _read(self, message: Message) -> None:
+    async def _read(self, message: SocketMessage) -> None:
         """Read one message, and begin its turn if it is due."""
         stream, taken, begun = None, False, None
         try:
@@ -248,7 +259,7 @@ class _Session:
                     begun.end()
         self._begin_turns()
 
-    async def _contents(self, message: Message) -> Contents:
+    async def _contents(self, message: SocketMessage) -> Contents:
         if message.error is not None:
             raise message.error
         if not message.is_text:
@@ -323,7 +334,7 @@ class _Session:
         except asyncio.CancelledError:
             if stream.is_cancelled:
                 self._tell(_cancelled(), turn.stream)
-            elif self._context.phase is Phase.CUTTING and not turn.is_told:
+            elif self._context.phase is GatewayPhase.CUTTING and not turn.is_told:
                 self._refuse(ShuttingDown("the gateway stopped before this answer was complete; retry"), turn.stream)
             raise
         except Exception as defect:  # noqa: BLE001 - the last handler: other turns go on, and clients see no internals
@@ -369,10 +380,10 @@ class _Session:
         with suppress(ClientGone):
             self._socket.send(msgspec.json.encode(event))
 
-    def _facts(self) -> Refused:
+    def _facts(self) -> RefusedRequest:
         request, context = self._request, self._context
         trust = Trust(context.settings.trusted_proxies)
-        return Refused(
+        return RefusedRequest(
             peer=trust.named(request.remote, request.headers.getall(FORWARDED_FOR, ())),
             method=request.method,
             endpoint=PATH,

@@ -17,7 +17,7 @@ from gateway.api.aiohttp_adapter import past_the_router
 from gateway.api.apis import APIS
 from gateway.api.auth import FORWARDED_FOR, Trust
 from gateway.api.bodies import DRAINED_S, answer_first, withhold_continue
-from gateway.api.context import CONTEXT, Context, Phase
+from gateway.api.context import CONTEXT, Context, GatewayPhase
 from gateway.api.counting import counting
 from gateway.api.doors import DOOR_ENDPOINTS, TOLD_AS, error_headers
 from gateway.api.endpoint import Endpoint
@@ -25,7 +25,7 @@ from gateway.api.endpoints import ENDPOINTS
 from gateway.api.handler import LAST_WORD_S, answering
 from gateway.api.json_body import JSON
 from gateway.api.models import dialect_of, get_model, list_models
-from gateway.api.refusals import Refused
+from gateway.api.refusals import RefusedRequest
 from gateway.api.relayed_apis import (
     DECISIONS,
     GOOGLE_DECISIONS,
@@ -259,7 +259,7 @@ def completing(context: Context) -> Callable[[web.Request, web.StreamResponse], 
             add_headers(request, response, origins)
         if request.version < HttpVersion11 and response.content_length is None:
             response.force_close()  # nothing else ends a stream there, and aiohttp would keep it open where asked to
-        if context.phase is not Phase.SERVING:  # so that the client sends its next request to another gateway
+        if context.phase is not GatewayPhase.SERVING:  # so that the client sends its next request to another gateway
             response.force_close()
             if request.version >= HttpVersion11:
                 response.headers["connection"] = "close"
@@ -277,7 +277,7 @@ async def errors_as_json(request: web.Request, handler: Handler) -> web.StreamRe
         response = await _answered(request, handler)
     except asyncio.CancelledError:
         has_begun = request.writer.output_size > 0  # its end is told in the answer
-        if has_begun or request.transport is None or request.app[CONTEXT].phase is not Phase.CUTTING:
+        if has_begun or request.transport is None or request.app[CONTEXT].phase is not GatewayPhase.CUTTING:
             raise
         response = _response(request, ShuttingDown("the gateway stopped before this request was answered; retry"))
         limit_s = LAST_WORD_S
@@ -343,9 +343,9 @@ def _peer(request: web.Request) -> str | None:
     return trust.named(request.remote, request.headers.getall(FORWARDED_FOR, ()))
 
 
-def _facts(request: web.Request, *, has_client: bool = True) -> Refused:
+def _facts(request: web.Request, *, has_client: bool = True) -> RefusedRequest:
     resource = request.match_info.route.resource
-    return Refused(
+    return RefusedRequest(
         peer=_peer(request),
         method=request.method if request.method in METH_ALL else None,
         endpoint=None if resource is None else resource.canonical,

@@ -16,9 +16,9 @@ from typing import Any
 
 import msgspec
 
-from gateway.core.reports import Own
+from gateway.core.reports import SoleUser
 from gateway.keys.table import KeyTable, Known
-from gateway.settings import Role, Settings, signing_secret
+from gateway.settings import ClientRole, Settings, signing_secret
 from providers import encoded
 
 START, BACK = "sign-in", "signed-in"  # the paths of signing in to the page, below /api
@@ -30,7 +30,7 @@ PERSON = "holeshot-person"
 _LONGEST_PERSON = 3500  # a name of a hundred characters, each of four bytes, and the names of a client and a team
 _PERSON = re.compile(r"((viewer|operator|admin)\.([\w-]{1,540})\.([0-9]{1,11}))\.[\w-]{43}", re.ASCII)
 _OWN = re.compile(r"(own\.([\w-]{1,3400})\.([0-9]{1,11}))\.[\w-]{43}", re.ASCII)
-_own = msgspec.json.Decoder(tuple[str, Own])
+_own = msgspec.json.Decoder(tuple[str, SoleUser])
 
 
 class Sessions:
@@ -71,33 +71,35 @@ class Sessions:
         known = self._table.known
         if self._seen is None or self._seen[0] is not known or self._seen[1] != secret:
             operators = (
-                digest for digest, each in known.items() if each.client is None or each.client.role is not Role.CLIENT
+                digest
+                for digest, each in known.items()
+                if each.client is None or each.client.role is not ClientRole.CLIENT
             )
             self._digests = {_name(_signer(digest, secret)): digest for digest in operators}
             self._seen = known, secret
         return self._digests
 
 
-def made_for(name: str, role: Role, key: bytes, unix_s: float) -> str:
+def made_for(name: str, role: ClientRole, key: bytes, unix_s: float) -> str:
     """Return the cookie's value for a person who has signed in with this role; ``key`` signs it."""
     return _signed(key, f"{role}.{_text(name.encode())}.{int(unix_s) + LIFETIME_S}")
 
 
-def person_of(cookies: Sequence[str], key: bytes, unix_s: float) -> tuple[str, Role] | None:
+def person_of(cookies: Sequence[str], key: bytes, unix_s: float) -> tuple[str, ClientRole] | None:
     """Return the name and the role of the person for whom one of ``cookies`` was made; None if none is valid."""
     for cookie in cookies:
         read = _PERSON.fullmatch(cookie)
         if read is not None and hmac.compare_digest(_signed(key, read[1]), cookie) and unix_s < int(read[4]):
-            return urlsafe_b64decode(read[3] + "=" * (-len(read[3]) % 4)).decode(), Role(read[2])
+            return urlsafe_b64decode(read[3] + "=" * (-len(read[3]) % 4)).decode(), ClientRole(read[2])
     return None
 
 
-def made_for_own(name: str, own: Own, key: bytes, unix_s: float) -> str:
+def made_for_own(name: str, own: SoleUser, key: bytes, unix_s: float) -> str:
     """Return the cookie's value for a person who has signed in to see their own calls; ``key`` signs it."""
     return _signed(key, f"own.{_text(encoded((name, own)))}.{int(unix_s) + LIFETIME_S}")
 
 
-def own_of(cookies: Sequence[str], key: bytes, unix_s: float) -> tuple[str, Own] | None:
+def own_of(cookies: Sequence[str], key: bytes, unix_s: float) -> tuple[str, SoleUser] | None:
     """Return the name of the person who sees their own calls by one of ``cookies``, and whose these are."""
     for cookie in cookies:
         read = _OWN.fullmatch(cookie)

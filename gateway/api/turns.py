@@ -19,10 +19,10 @@ from gateway.api.handler import MakeAnswer, Responder
 from gateway.api.json_body import Contents, decoded, is_set
 from gateway.api.provider_state import StoredAt
 from gateway.api.request import ParsedRequest
-from gateway.api.websocket import Message, WebSocket
+from gateway.api.websocket import SocketMessage, WebSocket
 from gateway.core.calls import Maker
 from gateway.core.errors import ApiError, InvalidRequest, ResponseNotFound
-from gateway.limits import Begun
+from gateway.limits import BegunHolds
 from gateway.memory.answers import Remembering
 from gateway.overload.bodies import Body
 from gateway.racing import ClientGone
@@ -97,7 +97,7 @@ class KeptConversation(msgspec.Struct, frozen=True):
     counted: Body  # in the budget of bodies
 
 
-class Conversations:
+class SocketTurns:
     """What a connection keeps. All of it counts in the budget of bodies, as its owner's."""
 
     def __init__(self, context: Context, owner: Hashable) -> None:
@@ -199,10 +199,10 @@ class SocketTurn:
     def __init__(
         self,
         contents: Contents,
-        message: Message,
+        message: SocketMessage,
         socket: WebSocket,
-        conversations: Conversations,
-        begun: Begun | None = None,
+        conversations: SocketTurns,
+        begun: BegunHolds | None = None,
     ) -> None:
         """Read a message, whose bytes count until ``body`` was called. ``begun``: what limits have counted of it.
 

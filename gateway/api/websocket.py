@@ -104,7 +104,7 @@ class Switched(DirectResponse):
         del data
 
 
-class Message:
+class SocketMessage:
     """One message, counted in the budget of bodies until ``release``. With an ``error`` its bytes were dropped."""
 
     __slots__ = ("_budgeted", "_parts", "error", "is_text", "size")
@@ -189,7 +189,7 @@ class WebSocket:
         self._connection = request.protocol
         self._bodies, self._owner, self._address = bodies, owner, address
         self._most_bytes = most_bytes
-        self._messages: deque[Message] = deque()
+        self._messages: deque[SocketMessage] = deque()
         self._waiter: asyncio.Future[None] | None = None
         self._is_closing = False  # the end was sent
         self._is_deaf = False  # nothing of what comes is understood any more
@@ -204,7 +204,7 @@ class WebSocket:
         self._mask = b""
         self._in_frame = False
         self._control = bytearray()
-        self._message: Message | None = None  # that is not complete
+        self._message: SocketMessage | None = None  # that is not complete
         self._begun_at: float | None = None  # when it began, also after it was dropped
         self._small_frames, self._small_since = 0.0, self.heard_at
 
@@ -242,7 +242,7 @@ class WebSocket:
         self._connection.set_parser(self)  # type: ignore[arg-type] # it is fed like aiohttp's own reader
         return response
 
-    async def receive(self) -> Message | None:
+    async def receive(self) -> SocketMessage | None:
         """Return the next message; None when the connection has ended or ``close`` was called."""
         while True:
             if self._is_closing or self._gone.done():
@@ -426,7 +426,7 @@ class WebSocket:
         if opcode:
             self._begun_at = self.heard_at
             if not self._is_closing:
-                self._message = Message(is_text=opcode == _TEXT)
+                self._message = SocketMessage(is_text=opcode == _TEXT)
                 self._message.begin(self._bodies, self._owner, self._address)
         if self._message is not None:
             self._message.size += length

@@ -2,12 +2,12 @@
 
 import msgspec
 
-from gateway.api.auth import Admission
+from gateway.api.auth import KeyAdmission
 from gateway.limits import REMEMBERED, UTC_ZONE, level_of_key, level_of_team
 from gateway.settings import EndUserSettings, LimitSettings, Settings
 
 
-class Lasting(msgspec.Struct, frozen=True):
+class LastingLimit(msgspec.Struct, frozen=True):
     """One of them: whose it is, its name, and the zone of its windows."""
 
     owner: str
@@ -16,19 +16,19 @@ class Lasting(msgspec.Struct, frozen=True):
     is_of_payers: bool = False  # teams and end users: what they used is in the rows of calls
 
 
-def lasting_limits(settings: Settings, admission: Admission) -> frozenset[Lasting]:
+def lasting_limits(settings: Settings, admission: KeyAdmission) -> frozenset[LastingLimit]:
     """Return the limits of all clients, teams, end users and models."""
     zone = settings.limits_zone
     found = {
-        Lasting(level_of_key(client.name, {}).owner, name, client.zone or zone)
+        LastingLimit(level_of_key(client.name, {}).owner, name, client.zone or zone)
         for client in (admission.local, *admission.keys.table.holders)
         if client.limits
         for name in REMEMBERED & client.limits.keys()
     }
     for model, of_model in settings.models.items():
-        found |= {Lasting(f"model:{model}", name, zone) for name in REMEMBERED & of_model.by_name.keys()}
+        found |= {LastingLimit(f"model:{model}", name, zone) for name in REMEMBERED & of_model.by_name.keys()}
         if of_model.race.usd_per_day is not None:
-            found.add(Lasting(f"model:{model}", "race", UTC_ZONE))
+            found.add(LastingLimit(f"model:{model}", "race", UTC_ZONE))
     people: list[tuple[str, LimitSettings | EndUserSettings]] = []
     if settings.end_users is not None:
         people.append(("users", settings.end_users))
@@ -40,5 +40,5 @@ def lasting_limits(settings: Settings, admission: Admission) -> frozenset[Lastin
     for owner, limits in people:
         named = limits.named.items() if isinstance(limits, EndUserSettings) else ()
         for whose, each in ((owner, limits), *((f"{owner}: {name}", of_one) for name, of_one in named)):
-            found |= {Lasting(whose, name, zone, is_of_payers=True) for name in REMEMBERED & each.by_name.keys()}
+            found |= {LastingLimit(whose, name, zone, is_of_payers=True) for name in REMEMBERED & each.by_name.keys()}
     return frozenset(found)

@@ -7,7 +7,7 @@ import msgspec
 from gateway import __version__
 from gateway.admin.usage import spent_by_models
 from gateway.alerts.alert import AlertKind, Book, Severity, Source
-from gateway.alerts.alerts import Alerts, Delivery, Watch
+from gateway.alerts.alerts import AlertTasks, Delivery, Watch
 from gateway.alerts.asking import CachedSource, PatientSource
 from gateway.alerts.detection import Detection
 from gateway.alerts.memory_book import MemoryBook
@@ -29,7 +29,7 @@ from gateway.alerts.sources import (
 )
 from gateway.alerts.stated_models import LengthSource, StatedModels, StatedModelSource
 from gateway.alerts.target_watch import TargetWatch
-from gateway.api.context import Context, Phase
+from gateway.api.context import Context, GatewayPhase
 from gateway.app.engine import Runtime
 from gateway.app.gauges import TargetFigures
 from gateway.app.prober import Prober, SpentToday
@@ -72,7 +72,7 @@ def alerts(
     reports: LedgerReports,
     stated: StatedModels,
     metrics: Metrics,
-) -> Alerts:
+) -> AlertTasks:
     """Compose the alerts of a process. ``context`` returns the settings and the fleet that are in force."""
 
     def current() -> AlertSettings:
@@ -127,7 +127,9 @@ def alerts(
         "Messages about alerts that were dropped, as too many waited while the database was away.",
         lambda: own.dropped,
     )
-    return Alerts(watch, delivery, sender=sender, book=book, own=own, enabled=lambda: current().enabled, urgent=urgent)
+    return AlertTasks(
+        watch, delivery, sender=sender, book=book, own=own, enabled=lambda: current().enabled, urgent=urgent
+    )
 
 
 def _memory_book(runtime: Runtime) -> Book | None:
@@ -301,7 +303,7 @@ class _View:
 
     def hindrance(self) -> NotProbed | None:
         context = self._context
-        if context.phase is not Phase.SERVING:
+        if context.phase is not GatewayPhase.SERVING:
             return NotProbed.STOPPING
         intake = context.intake
         crowded = intake.is_full or bool(intake.waiting) or intake.limit.is_lowered

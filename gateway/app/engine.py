@@ -39,7 +39,7 @@ from providers.http import ALONE, Connecting, TlsContexts
 
 if TYPE_CHECKING:
     from gateway.ledger import Ledger, Store
-    from gateway.limits import Times
+    from gateway.limits import LeaseTimes
     from gateway.steering import Lateness, RedisBoard
 
 # An engine's dependencies: clocks, randomness, ids, and access to the outside. Whatever does not depend on settings and
@@ -70,7 +70,7 @@ class Runtime(msgspec.Struct, frozen=True, kw_only=True):
     tls: TlsContexts = msgspec.field(default_factory=TlsContexts)  # of all connections that it opens over HTTP
     probe_book: ProbeBook | None = None  # None: the same database
     store: "Store | None" = None  # None: the database in the settings
-    lease_times: "Times | None" = None  # None: the usual ones
+    lease_times: "LeaseTimes | None" = None  # None: the usual ones
     prune_after_s: float = 0.0  # from the start to the first deletion of old rows
     peers: "Peers | None" = None  # None: this process has the port for itself
 

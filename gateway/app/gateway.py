@@ -14,13 +14,13 @@ import msgspec
 
 from gateway.admin.operations import Operations
 from gateway.alerts.stated_models import StatedModels
-from gateway.api.auth import Admission
+from gateway.api.auth import KeyAdmission
 from gateway.api.context import Context
 from gateway.api.payers import Payers
 from gateway.api.refusals import RefusalMinutes, Refusals
 from gateway.api.stored_responses import MAKERS_PREFIX, RedisNames, StoredResponses
 from gateway.api.vectors import VectorComparisons
-from gateway.app.added_limits import Lasting, lasting_limits
+from gateway.app.added_limits import LastingLimit, lasting_limits
 from gateway.app.background import alerts, prober, slowdown_watch, target_watch
 from gateway.app.engine import Engine, Runtime, UnrecordedEvents
 from gateway.app.gauges import add_budgets, add_gauges, add_health, readiness
@@ -32,7 +32,15 @@ from gateway.app.named_rows import NamedRows
 from gateway.app.recorders import SPOOL_WITHIN_S, Recorders, StartupHistory
 from gateway.app.routes import application
 from gateway.app.shared_facts import SharedFacts
-from gateway.app.stores import Addresses, client_keys, client_tokens, leases, live_sharing, redis_board, response_store
+from gateway.app.stores import (
+    StoreAddresses,
+    client_keys,
+    client_tokens,
+    leases,
+    live_sharing,
+    redis_board,
+    response_store,
+)
 from gateway.core.addresses import Address
 from gateway.core.log import get_logger
 from gateway.core.targets import Target
@@ -41,8 +49,8 @@ from gateway.ledger import (
     Ledger,
     LedgerError,
     LedgerNames,
+    LedgerPool,
     LedgerReports,
-    Pool,
     Reader,
     Replays,
     Retention,
@@ -75,7 +83,7 @@ if TYPE_CHECKING:
 
 def _database(address: Address) -> Database:
     """Return the ledger's database; for Postgres, a pool that all its users share."""
-    return address.url if is_sqlite(parse_url(address.url)) else Pool(address)
+    return address.url if is_sqlite(parse_url(address.url)) else LedgerPool(address)
 
 
 def _clickhouse(settings: Settings, runtime: Runtime, address: Address | None) -> "ClickHouseSink | None":
@@ -102,7 +110,7 @@ class Gateway:
     """A gateway without its server: build it, ``start`` it, serve ``application``, ``close`` it."""
 
     _names_on_disk: Sequence[LedgerNames] = ()  # without Redis
-    _lasting: frozenset[Lasting] | None = None  # the limits that are there, once it runs
+    _lasting: frozenset[LastingLimit] | None = None  # the limits that are there, once it runs
     _ledgers: LedgersOnRedis | None = None  # with it
 
     def __init__(self, settings: Settings, runtime: Runtime | None = None) -> None:
@@ -126,7 +134,7 @@ class Gateway:
             on_shed=self.metrics.shed,
         )
         bodies = Bodies(body_bytes_in(memory, settings.workers), most_unfinished=lambda: intake.limit.most)
-        self.addresses = addresses = Addresses(settings)
+        self.addresses = addresses = StoreAddresses(settings)
         self.leases = leases(settings, runtime, addresses.redis)
         # Samples, dollars of a day and strikes go by Redis' clock, also where this machine's is off.
         steering_clock = self.leases.shared_clock or runtime.unix_clock
@@ -204,7 +212,7 @@ class Gateway:
         self.context = Context(
             settings=settings,
             fleet=engine.fleet,
-            admission=Admission(
+            admission=KeyAdmission(
                 keys, settings.anonymous, client_tokens(settings, runtime, keys), brought(settings, load_catalog())
             ),
             steering=self.steering,
@@ -356,7 +364,7 @@ class Gateway:
         self.live.end()
         self.outages.close()
         async with AsyncExitStack() as last_first:  # whatever fails, the rest is closed, the ledger last
-            if isinstance(self._database, Pool):
+            if isinstance(self._database, LedgerPool):
                 last_first.push_async_callback(self._database.aclose)
             last_first.push_async_callback(self.ledger.close)
             for names in self._names_on_disk:

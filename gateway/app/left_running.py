@@ -10,7 +10,7 @@ from contextlib import suppress
 import msgspec
 import structlog
 
-from gateway.api.context import Context, Phase
+from gateway.api.context import Context, GatewayPhase
 from gateway.api.stored import look_again
 from gateway.api.stored_responses import InBackground
 from gateway.core.errors import ApiError, NamesUnreachable
@@ -96,7 +96,7 @@ class LeftRunning:
     async def _has_ended(self, left: _Left) -> bool:
         """Return whether there is nothing more to ask for."""
         row, context = left.row, self._context
-        if context.phase is not Phase.SERVING or row.name is None:
+        if context.phase is not GatewayPhase.SERVING or row.name is None:
             return False
         try:
             if not await self._names.claim(row.id, left.pause_s):

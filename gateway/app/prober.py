@@ -18,7 +18,7 @@ from gateway.core.attempts import AttemptRecord, Outcome, WinOn
 from gateway.core.calls import Asked, Call, Caller, CallKind, CallRecord, Decision, Mode, Objective, Own
 from gateway.core.errors import ApiError, ShuttingDown
 from gateway.core.prompt_classes import answer_class
-from gateway.core.records import Facts, NotProbed, Probe, ProbeBook, ProbeEnd, ProbeOutcome, ProbesUnreachable
+from gateway.core.records import DailyFacts, NotProbed, Probe, ProbeBook, ProbeEnd, ProbeOutcome, ProbesUnreachable
 from gateway.fleet.fleet import Fleet
 from gateway.fleet.models import Deployment, Model
 from gateway.racing import Block, ClientGone, Forward, OpenCall, Race, Services, Winner
@@ -111,7 +111,7 @@ def most_usd(deployment: Deployment, body_bytes: int, settings: ProbeSettings) -
     return _most_of(price.input_usd, price.cache_write_usd) * (body_bytes + OVERHEAD_TOKENS) + answer_usd
 
 
-def refusal(facts: Facts, settings: ProbeSettings, cost_usd: float, now: datetime) -> NotProbed | None:
+def refusal(facts: DailyFacts, settings: ProbeSettings, cost_usd: float, now: datetime) -> NotProbed | None:
     """Return why the book allows no probe that costs at most ``cost_usd``; None if it does."""
     if facts.is_broken:
         return NotProbed.BROKEN
@@ -123,7 +123,7 @@ def refusal(facts: Facts, settings: ProbeSettings, cost_usd: float, now: datetim
     return NotProbed.MONEY if facts.spent_usd + cost_usd > settings.usd_per_day else None
 
 
-def _in_use(facts: Facts, settings: ProbeSettings, now: datetime) -> NotProbed | None:
+def _in_use(facts: DailyFacts, settings: ProbeSettings, now: datetime) -> NotProbed | None:
     if facts.called_at is not None and facts.called_at > now - timedelta(seconds=settings.quiet_s):
         return NotProbed.IN_USE
     pause = timedelta(seconds=wait_s(settings.quiet_s, facts.failures))
@@ -220,7 +220,7 @@ CALL_S = 3600.0  # how far back the ledger is searched for calls of other replic
 _log = structlog.get_logger(__name__)
 
 
-class Gateway(Protocol):
+class ProbedGateway(Protocol):
     """The parts of the gateway that probes use, in their present state."""
 
     @property
@@ -243,7 +243,7 @@ class Prober:
 
     def __init__(
         self,
-        gateway: Gateway,
+        gateway: ProbedGateway,
         book: Callable[[], ProbeBook],
         services: Services,
         *,

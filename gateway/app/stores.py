@@ -23,16 +23,16 @@ from gateway.live.live import Live
 from gateway.settings import Settings
 from gateway.steering import Spending, Strikes
 from gateway.topology.urls import read_url
-from providers import Known
+from providers import ListedFact
 
 if TYPE_CHECKING:
-    from gateway.keys.tokens import Tokens
+    from gateway.keys.tokens import TokenClients
     from gateway.live.sharing import Sharing
     from gateway.steering import RedisBoard
     from gateway.topology.nodes import Nodes
 
 
-class Addresses:
+class StoreAddresses:
     """The addresses of a gateway's stores, of which users and passwords are renewed by reloads; None: no such store.
 
     ``read_again`` is called where a store refuses a login: it reads the configuration again.
@@ -136,7 +136,7 @@ async def ask_redis(settings: Settings, *, everything: bool = False) -> RedisFou
         await nodes.aclose()
 
 
-def in_words(known: Known) -> str:
+def in_words(known: ListedFact) -> str:
     """Return what a deployment refuses, and where that is known, who has met it, when and why."""
     met, said = known.met, known.fact.words
     if not met.at:
@@ -223,8 +223,8 @@ def client_keys(settings: Settings, runtime: Runtime, database: Database) -> Key
 
 
 def client_tokens(
-    settings: Settings, runtime: Runtime, keys: Keys[Client], running: "Tokens[Client] | None" = None
-) -> "Tokens[Client] | None":
+    settings: Settings, runtime: Runtime, keys: Keys[Client], running: "TokenClients[Client] | None" = None
+) -> "TokenClients[Client] | None":
     """Return the lookup of clients by token, configured by ``settings``; None while no issuer has been configured.
 
     ``running`` is the lookup of the former configuration, with the issuers' keys and the tokens of running calls.
@@ -233,9 +233,9 @@ def client_tokens(
         if not settings.issuers:
             return None
         from gateway.keys.issuers import Web  # noqa: PLC0415 - 9 MB, and only few have an issuer
-        from gateway.keys.tokens import Tokens  # noqa: PLC0415 - likewise
+        from gateway.keys.tokens import TokenClients  # noqa: PLC0415 - likewise
 
-        running = Tokens(
+        running = TokenClients(
             keys.table,
             role_of,
             Web(f"holeshot/{__version__}", runtime.tls),

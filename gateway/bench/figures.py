@@ -15,7 +15,7 @@ from typing import Literal
 import msgspec
 from scipy import special  # its `stats` has names for these, and takes a second to import
 
-from gateway.bench.plan import WARM_UP, Goal, Plan, Sample
+from gateway.bench.plan import WARM_UP, BenchPlan, BenchSample, Goal
 
 
 def share_limits(hits: float, number: float, tail: float) -> tuple[float, float]:
@@ -46,7 +46,7 @@ _FEW_DRAWS = 100  # with fewer their spread says little
 Weights = Sequence[int]  # for one draw: how often each round was drawn
 
 
-class Estimate(msgspec.Struct, frozen=True):
+class IntervalEstimate(msgspec.Struct, frozen=True):
     """A figure with its interval of 95 %; ``low`` and ``high`` are None where there are too few answers for one."""
 
     n: int
@@ -86,7 +86,7 @@ class Draws:
         last = len(values) - 1
         return _between(values, self._tail * last), _between(values, (1.0 - self._tail) * last)
 
-    def quantile(self, values: Sequence[tuple[int, float]], share: float) -> Estimate:
+    def quantile(self, values: Sequence[tuple[int, float]], share: float) -> IntervalEstimate:
         """Return a quantile of ``values``, each with its round.
 
         The bootstrap's interval is too short near the ends, so it is joined with that of the order statistics, which
@@ -94,14 +94,16 @@ class Draws:
         """
         return self.drawn_quantile(values, share)[0]
 
-    def drawn_quantile(self, values: Sequence[tuple[int, float]], share: float) -> tuple[Estimate, list[float | None]]:
+    def drawn_quantile(
+        self, values: Sequence[tuple[int, float]], share: float
+    ) -> tuple[IntervalEstimate, list[float | None]]:
         """Return the same, and the quantile of each draw; none of these if there is no interval."""
         ordered = sorted((value, self._place[round_]) for round_, value in values)
         amounts = [value for value, _ in ordered]
         beyond = max(share, 1.0 - share)
         point = _quantile(amounts, share) if beyond ** len(ordered) <= _RATHER else None
         if beyond ** len(ordered) > (1.0 - CONFIDENCE) / 2:
-            return Estimate(len(ordered), point), []
+            return IntervalEstimate(len(ordered), point), []
         places = [place for _, place in ordered]
 
         def drawn(weights: Weights) -> float | None:
@@ -117,15 +119,15 @@ class Draws:
         drawn_ = [drawn(weights) for weights in self._weights]
         low, high = self._interval_of(drawn_)
         if low is None or high is None:
-            return Estimate(len(ordered), point), []
+            return IntervalEstimate(len(ordered), point), []
         below, above = order_limits(len(ordered), share)
-        return Estimate(len(ordered), point, min(low, amounts[below]), max(high, amounts[above])), drawn_
+        return IntervalEstimate(len(ordered), point, min(low, amounts[below]), max(high, amounts[above])), drawn_
 
-    def ratio(self, parts: Sequence[tuple[int, float, float]]) -> Estimate:
+    def ratio(self, parts: Sequence[tuple[int, float, float]]) -> IntervalEstimate:
         """Return the ratio of two sums, such as a mean or a rate. ``parts``: round, numerator and denominator."""
         return self._drawn_ratio(parts)[0]
 
-    def _drawn_ratio(self, parts: Sequence[tuple[int, float, float]]) -> tuple[Estimate, list[float | None]]:
+    def _drawn_ratio(self, parts: Sequence[tuple[int, float, float]]) -> tuple[IntervalEstimate, list[float | None]]:
         above, below = [0.0] * len(self.rounds), [0.0] * len(self.rounds)
         for round_, numerator, denominator in parts:
             above[self._place[round_]] += numerator
@@ -137,19 +139,19 @@ class Draws:
 
         value = drawn([1] * len(self.rounds))
         if value is None or len(parts) < 2:  # noqa: PLR2004 - one has no spread
-            return Estimate(len(parts), value), []
+            return IntervalEstimate(len(parts), value), []
         drawn_ = [drawn(weights) for weights in self._weights]
-        return Estimate(len(parts), value, *self._interval_of(drawn_)), drawn_
+        return IntervalEstimate(len(parts), value, *self._interval_of(drawn_)), drawn_
 
-    def mean(self, values: Sequence[tuple[int, float]]) -> Estimate:
+    def mean(self, values: Sequence[tuple[int, float]]) -> IntervalEstimate:
         """Return the mean of ``values``, each with its round."""
         return self.drawn_mean(values)[0]
 
-    def drawn_mean(self, values: Sequence[tuple[int, float]]) -> tuple[Estimate, list[float | None]]:
+    def drawn_mean(self, values: Sequence[tuple[int, float]]) -> tuple[IntervalEstimate, list[float | None]]:
         """Return the same, and the mean of each draw."""
         return self._drawn_ratio([(round_, value, 1.0) for round_, value in values])
 
-    def share(self, values: Sequence[tuple[int, bool]], tail: float = (1.0 - CONFIDENCE) / 2) -> Estimate:
+    def share(self, values: Sequence[tuple[int, bool]], tail: float = (1.0 - CONFIDENCE) / 2) -> IntervalEstimate:
         """Return the share of true ``values``, each with its round; ``tail`` is the probability beyond each end.
 
         The interval is Clopper and Pearson's, which holds for shares near 0 and 1 too, where the bootstrap has nothing
@@ -157,13 +159,13 @@ class Draws:
         """
         n = len(values)
         if not n:
-            return Estimate(0, None)
+            return IntervalEstimate(0, None)
         share = sum(value for _, value in values) / n
         by_round: dict[int, list[bool]] = {}
         for round_, value in values:
             by_round.setdefault(round_, []).append(value)
         effective = n / _design_effect(share, list(by_round.values()))
-        return Estimate(n, share, *share_limits(share * effective, effective, tail))
+        return IntervalEstimate(n, share, *share_limits(share * effective, effective, tail))
 
 
 @cache
@@ -190,19 +192,19 @@ def student_beyond(tail: float, freedom: float) -> float:
     return -float(special.stdtrit(freedom, tail))
 
 
-def share_difference(a: Estimate, b: Estimate) -> Estimate:
+def share_difference(a: IntervalEstimate, b: IntervalEstimate) -> IntervalEstimate:
     """Return the first of two shares minus the second, with Newcombe's interval (1998, method 10)."""
     if a.value is None or b.value is None or a.low is None or a.high is None or b.low is None or b.high is None:
-        return Estimate(min(a.n, b.n), None)
+        return IntervalEstimate(min(a.n, b.n), None)
     value = a.value - b.value
     down = sqrt((a.value - a.low) ** 2 + (b.high - b.value) ** 2)
     up = sqrt((a.high - a.value) ** 2 + (b.value - b.low) ** 2)
-    return Estimate(min(a.n, b.n), value, value - down, value + up)
+    return IntervalEstimate(min(a.n, b.n), value, value - down, value + up)
 
 
 def log_ratio(
-    a: tuple[Estimate, Sequence[float | None]], b: tuple[Estimate, Sequence[float | None]], rounds: int
-) -> tuple[Estimate, float] | None:
+    a: tuple[IntervalEstimate, Sequence[float | None]], b: tuple[IntervalEstimate, Sequence[float | None]], rounds: int
+) -> tuple[IntervalEstimate, float] | None:
     """Return the logarithm of the ratio of two figures with its interval, and the p-value that it is 0.
 
     ``a`` and ``b``: each figure with its value of each draw of the same ``rounds``. None: too few answers for one.
@@ -220,7 +222,7 @@ def log_ratio(
     value = log(of_a.value / of_b.value)
     low = value - hypot(log(of_a.value / of_a.low), log(of_b.high / of_b.value))
     high = value + hypot(log(of_a.high / of_a.value), log(of_b.value / of_b.low))
-    found = Estimate(min(of_a.n, of_b.n), value, low, high)
+    found = IntervalEstimate(min(of_a.n, of_b.n), value, low, high)
     if low <= 0.0 <= high:
         return found, 1.0
     spread = stdev(log(x / y) for x, y in known)
@@ -320,7 +322,7 @@ ALL = "all"  # classes of prompts together
 Unit = Literal["ms", "number", "tok/s", "share", "tokens", "usd", "1/s"]
 
 
-class Metric(msgspec.Struct, frozen=True):
+class BenchMetric(msgspec.Struct, frozen=True):
     """A figure: its name, unit, what it means, and whether less of it is better (None: neither)."""
 
     name: str
@@ -329,38 +331,40 @@ class Metric(msgspec.Struct, frozen=True):
     less_is_better: bool | None
 
 
-METRICS: tuple[Metric, ...] = (
-    Metric("ttft_p50_ms", "ms", "time to the first token, median", less_is_better=True),
-    Metric("ttft_p95_ms", "ms", "time to the first token, 95 of 100 are faster", less_is_better=True),
-    Metric("ttft_p99_ms", "ms", "time to the first token, 99 of 100 are faster", less_is_better=True),
-    Metric("ttft_answer_p50_ms", "ms", "time to the first token that is not reasoning, median", less_is_better=True),
-    Metric("sentence_p50_ms", "ms", "time to the first clause that can be spoken, median", less_is_better=True),
-    Metric("sentence_p95_ms", "ms", "time to the first clause, 95 of 100 are faster", less_is_better=True),
-    Metric("sentence_p99_ms", "ms", "time to the first clause, 99 of 100 are faster", less_is_better=True),
-    Metric("silence_p95_ms", "ms", "longest silence of a voice, 95 of 100 are shorter", less_is_better=True),
-    Metric("decode_tps_p50", "tok/s", "tokens after the first over the time since, median", less_is_better=False),
-    Metric("decode_tps_p05", "tok/s", "the same, 95 of 100 are faster", less_is_better=False),
-    Metric("e2e_tps_p50", "tok/s", "all tokens over the whole time, median", less_is_better=False),
-    Metric("itl_p50_ms", "ms", "gap between chunks: the median answer's median gap", less_is_better=True),
-    Metric("itl_p95_ms", "ms", "the median answer's gap that 95 of its 100 are under", less_is_better=True),
-    Metric("gap_p50_ms", "ms", "longest gap of an answer, median", less_is_better=True),
-    Metric("gap_p95_ms", "ms", "longest gap of an answer, 95 of 100 are shorter", less_is_better=True),
-    Metric("total_p50_ms", "ms", "time to the last token, median", less_is_better=True),
-    Metric("total_p95_ms", "ms", "time to the last token, 95 of 100 are faster", less_is_better=True),
-    Metric("total_p99_ms", "ms", "time to the last token, 99 of 100 are faster", less_is_better=True),
-    Metric("tokens_mean", "tokens", "tokens of an answer, mean", less_is_better=None),
-    Metric("errors", "share", "requests without a whole answer", less_is_better=True),
-    Metric("goodput", "share", "requests that met the goal; errors did not", less_is_better=False),
-    Metric("goodput_per_s", "1/s", "requests that met the goal, per second of its turns", less_is_better=False),
-    Metric("as_asked", "share", "JSON that parses, tool calls with valid arguments", less_is_better=False),
-    Metric("requests_per_s", "1/s", "whole answers per second of its turns", less_is_better=False),
-    Metric("tokens_per_s", "tok/s", "tokens of all answers per second of its turns", less_is_better=False),
-    Metric("requests_per_call", "number", "requests to providers for one call of a way", less_is_better=None),
-    Metric("cost_per_1000_usd", "usd", "cost of 1,000 such requests", less_is_better=True),
-    Metric("cost_per_spoken_hour_usd", "usd", "cost of an hour of such speech", less_is_better=True),
+METRICS: tuple[BenchMetric, ...] = (
+    BenchMetric("ttft_p50_ms", "ms", "time to the first token, median", less_is_better=True),
+    BenchMetric("ttft_p95_ms", "ms", "time to the first token, 95 of 100 are faster", less_is_better=True),
+    BenchMetric("ttft_p99_ms", "ms", "time to the first token, 99 of 100 are faster", less_is_better=True),
+    BenchMetric(
+        "ttft_answer_p50_ms", "ms", "time to the first token that is not reasoning, median", less_is_better=True
+    ),
+    BenchMetric("sentence_p50_ms", "ms", "time to the first clause that can be spoken, median", less_is_better=True),
+    BenchMetric("sentence_p95_ms", "ms", "time to the first clause, 95 of 100 are faster", less_is_better=True),
+    BenchMetric("sentence_p99_ms", "ms", "time to the first clause, 99 of 100 are faster", less_is_better=True),
+    BenchMetric("silence_p95_ms", "ms", "longest silence of a voice, 95 of 100 are shorter", less_is_better=True),
+    BenchMetric("decode_tps_p50", "tok/s", "tokens after the first over the time since, median", less_is_better=False),
+    BenchMetric("decode_tps_p05", "tok/s", "the same, 95 of 100 are faster", less_is_better=False),
+    BenchMetric("e2e_tps_p50", "tok/s", "all tokens over the whole time, median", less_is_better=False),
+    BenchMetric("itl_p50_ms", "ms", "gap between chunks: the median answer's median gap", less_is_better=True),
+    BenchMetric("itl_p95_ms", "ms", "the median answer's gap that 95 of its 100 are under", less_is_better=True),
+    BenchMetric("gap_p50_ms", "ms", "longest gap of an answer, median", less_is_better=True),
+    BenchMetric("gap_p95_ms", "ms", "longest gap of an answer, 95 of 100 are shorter", less_is_better=True),
+    BenchMetric("total_p50_ms", "ms", "time to the last token, median", less_is_better=True),
+    BenchMetric("total_p95_ms", "ms", "time to the last token, 95 of 100 are faster", less_is_better=True),
+    BenchMetric("total_p99_ms", "ms", "time to the last token, 99 of 100 are faster", less_is_better=True),
+    BenchMetric("tokens_mean", "tokens", "tokens of an answer, mean", less_is_better=None),
+    BenchMetric("errors", "share", "requests without a whole answer", less_is_better=True),
+    BenchMetric("goodput", "share", "requests that met the goal; errors did not", less_is_better=False),
+    BenchMetric("goodput_per_s", "1/s", "requests that met the goal, per second of its turns", less_is_better=False),
+    BenchMetric("as_asked", "share", "JSON that parses, tool calls with valid arguments", less_is_better=False),
+    BenchMetric("requests_per_s", "1/s", "whole answers per second of its turns", less_is_better=False),
+    BenchMetric("tokens_per_s", "tok/s", "tokens of all answers per second of its turns", less_is_better=False),
+    BenchMetric("requests_per_call", "number", "requests to providers for one call of a way", less_is_better=None),
+    BenchMetric("cost_per_1000_usd", "usd", "cost of 1,000 such requests", less_is_better=True),
+    BenchMetric("cost_per_spoken_hour_usd", "usd", "cost of an hour of such speech", less_is_better=True),
 )
 
-QUANTILES: Mapping[str, tuple[Callable[[Sample], float | None], float]] = {
+QUANTILES: Mapping[str, tuple[Callable[[BenchSample], float | None], float]] = {
     "ttft_p50_ms": (lambda sample: sample.ttft_ms, 0.5),
     "ttft_p95_ms": (lambda sample: sample.ttft_ms, 0.95),
     "ttft_p99_ms": (lambda sample: sample.ttft_ms, 0.99),
@@ -396,15 +400,15 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True):
     connected: int  # requests that opened a connection, which counts as time to their first token
     estimated_tokens: int  # answers whose provider reported no usage: a quarter of their characters
     in_flight_mean: float | None  # when requests were sent
-    figures: dict[str, Estimate]  # by the metric's name; without unknown ones
+    figures: dict[str, IntervalEstimate]  # by the metric's name; without unknown ones
 
 
-def measured(samples: Iterable[Sample]) -> list[Sample]:
+def measured(samples: Iterable[BenchSample]) -> list[BenchSample]:
     """Return the samples that count: all but those of warming up."""
     return [sample for sample in samples if sample.key.round != WARM_UP]
 
 
-def cells(plan: Plan, samples: Sequence[Sample], draws: Draws) -> list[Cell]:
+def cells(plan: BenchPlan, samples: Sequence[BenchSample], draws: Draws) -> list[Cell]:
     """Return the figures of ``samples``, in the plan's order; without cells that have no samples."""
     found: list[Cell] = []
     for concurrency in plan.concurrencies:
@@ -421,7 +425,7 @@ def cells(plan: Plan, samples: Sequence[Sample], draws: Draws) -> list[Cell]:
     return found
 
 
-def _cell(plan: Plan, samples: Sequence[Sample], draws: Draws, place: tuple[str, int, str]) -> Cell:
+def _cell(plan: BenchPlan, samples: Sequence[BenchSample], draws: Draws, place: tuple[str, int, str]) -> Cell:
     deployment, concurrency, kind = place
     errors: dict[str, int] = {}
     for sample in samples:
@@ -440,10 +444,10 @@ def _cell(plan: Plan, samples: Sequence[Sample], draws: Draws, place: tuple[str,
     )
 
 
-def _figures(plan: Plan, samples: Sequence[Sample], draws: Draws, kind: str) -> dict[str, Estimate]:
+def _figures(plan: BenchPlan, samples: Sequence[BenchSample], draws: Draws, kind: str) -> dict[str, IntervalEstimate]:
     whole = [sample for sample in samples if sample.error_kind is None]
 
-    def values(of: Callable[[Sample], float | None]) -> list[tuple[int, float]]:
+    def values(of: Callable[[BenchSample], float | None]) -> list[tuple[int, float]]:
         return [(sample.key.round, value) for sample in whole if (value := of(sample)) is not None]
 
     figures = {name: draws.quantile(values(of), share) for name, (of, share) in QUANTILES.items()}
@@ -472,14 +476,14 @@ def _figures(plan: Plan, samples: Sequence[Sample], draws: Draws, kind: str) -> 
     return figures
 
 
-def judged(goal: Goal, samples: Iterable[Sample]) -> list[tuple[int, bool]]:
+def judged(goal: Goal, samples: Iterable[BenchSample]) -> list[tuple[int, bool]]:
     """Return each sample's round, and whether it met the goal; without samples for which this is unknown."""
     return [(sample.key.round, met) for sample in samples if (met := goal.met(sample)) is not None]
 
 
-def _rates(goal: Goal | None, samples: Sequence[Sample], draws: Draws) -> dict[str, Estimate]:
+def _rates(goal: Goal | None, samples: Sequence[BenchSample], draws: Draws) -> dict[str, IntervalEstimate]:
     """Return the rates per second of a deployment's turns; a turn lasts from its first request to its last answer."""
-    by_turn: dict[tuple[int, int], list[Sample]] = {}
+    by_turn: dict[tuple[int, int], list[BenchSample]] = {}
     for sample in samples:
         by_turn.setdefault((sample.key.round, sample.sitting), []).append(sample)
     answers, tokens, good = [], [], []

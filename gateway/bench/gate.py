@@ -17,15 +17,15 @@ from gateway.bench.figures import (
     CONFIDENCE,
     FEWEST_ROUNDS,
     METRICS,
+    BenchMetric,
     Cell,
     Draws,
-    Estimate,
-    Metric,
+    IntervalEstimate,
     measured,
     share_difference,
     student_beyond,
 )
-from gateway.bench.plan import Contender, Plan, PromptKind, Sample, kind_of
+from gateway.bench.plan import BenchPlan, BenchSample, Contender, PromptKind, kind_of
 from gateway.bench.report import COMPARED, UNKNOWN, Aspect, Report, length_note, number, shown
 from gateway.bench.running import JournalError, read_journal
 from gateway.core.terminal_text import visible
@@ -42,7 +42,7 @@ _SIGNS: Mapping[str, Callable[[float, float], bool]] = {">": gt, ">=": ge, "<": 
 _TURNED = {">": "<", "<": ">", ">=": "<=", "<=": ">="}
 _UNITS: Mapping[str, Mapping[str, float]] = {"ms": {"": 1.0, "ms": 1.0, "s": 1000.0}, "share": {"": 1.0, "%": 0.01}}
 _BARE: Mapping[str, float] = {"": 1.0}
-_BY_NAME: Mapping[str, Metric] = {metric.name: metric for metric in METRICS}
+_BY_NAME: Mapping[str, BenchMetric] = {metric.name: metric for metric in METRICS}
 _OF_GOAL = ("goodput", "goodput_per_s")  # unknown without ``--goal``
 _WITH_LENGTH = (PromptKind.LONG_ANSWER, PromptKind.LONG_PROMPT)  # their lengths may differ between two runs
 
@@ -59,7 +59,7 @@ class CheckOutcome(StrEnum):
     UNDECIDED = "undecided"  # too little data
 
 
-class Condition(msgspec.Struct, frozen=True):
+class GateCondition(msgspec.Struct, frozen=True):
     """A condition that breaks the gate. ``limit`` is in the metric's unit; ``deployment`` None: it is for each."""
 
     text: str
@@ -94,19 +94,19 @@ class Gate(msgspec.Struct, frozen=True):
 class Saved(msgspec.Struct, frozen=True):
     """An earlier bench."""
 
-    plan: Plan
-    samples: list[Sample]
+    plan: BenchPlan
+    samples: list[BenchSample]
 
 
-class Wanted(msgspec.Struct, frozen=True):
+class GateChecks(msgspec.Struct, frozen=True):
     """What a gate checks: conditions, and an earlier run with its file's name."""
 
-    conditions: tuple[Condition, ...] = ()
+    conditions: tuple[GateCondition, ...] = ()
     against: Saved | None = None
     name: str = ""
 
 
-def read_condition(text: str) -> Condition:
+def read_condition(text: str) -> GateCondition:
     """Return the condition that ``text`` states, as in ``groq/llama: ttft_p95_ms > 800``.
 
     Raises:
@@ -127,10 +127,10 @@ def read_condition(text: str) -> Condition:
         raise GateError(
             f"{text.strip()!r} would fail the better ones; did you mean {name} {_TURNED[sign]} {said}{unit}?"
         )
-    return Condition(text.strip(), deployment, name, sign, float(said) * factors[unit])
+    return GateCondition(text.strip(), deployment, name, sign, float(said) * factors[unit])
 
 
-def _unit_words(metric: Metric) -> str:
+def _unit_words(metric: BenchMetric) -> str:
     return {"share": "shares from 0 to 1, or in %", "ms": "ms, or in s with that unit"}.get(metric.unit, metric.unit)
 
 
@@ -153,7 +153,7 @@ def read_saved(path: Path) -> Saved:
         return Saved(past.plan, past.samples)
 
 
-def check_plan(wanted: Wanted, plan: Plan) -> None:
+def check_plan(wanted: GateChecks, plan: BenchPlan) -> None:
     """Check, before anything is sent, that the gate fits this bench.
 
     Raises:
@@ -177,7 +177,7 @@ def check_plan(wanted: Wanted, plan: Plan) -> None:
         )
 
 
-def judge(wanted: Wanted, report: Report) -> Gate:
+def judge(wanted: GateChecks, report: Report) -> Gate:
     """Return the gate's checks of a report."""
     checks, notes = list[Check](), list[str]()
     for condition in wanted.conditions:
@@ -203,12 +203,12 @@ def judge(wanted: Wanted, report: Report) -> Gate:
     return Gate(outcome, checks, notes)
 
 
-def _rounds(samples: Sequence[Sample], cell: Cell) -> int:
+def _rounds(samples: Sequence[BenchSample], cell: Cell) -> int:
     place = cell.deployment, cell.concurrency
     return len({each.key.round for each in samples if (each.key.deployment, each.key.concurrency) == place})
 
 
-def _judged(condition: Condition, cell: Cell, rounds: int) -> Check:
+def _judged(condition: GateCondition, cell: Cell, rounds: int) -> Check:
     """Return whether the figures of ``cell`` break a condition."""
     found = cell.figures.get(condition.metric)
     said = f"{condition.text}: {shown(condition.metric, found)}"
@@ -237,7 +237,7 @@ def _judged(condition: Condition, cell: Cell, rounds: int) -> Check:
 _WORSE = {"ttft": "more time", "total": "more time", "decode_tps": "fewer tok/s", "errors": "points more errors"}
 
 
-def _places(plan: Plan, before: Plan) -> list[tuple[Contender, int, tuple[str, ...]]]:
+def _places(plan: BenchPlan, before: BenchPlan) -> list[tuple[Contender, int, tuple[str, ...]]]:
     """Return the deployments and levels that two runs have in common, each with the common classes of prompts."""
     known = {contender.name: contender for contender in before.contenders}
     found = []
@@ -251,11 +251,11 @@ def _places(plan: Plan, before: Plan) -> list[tuple[Contender, int, tuple[str, .
     return found
 
 
-def _alike(kind: str, plan: Plan, before: Plan) -> bool:
+def _alike(kind: str, plan: BenchPlan, before: BenchPlan) -> bool:
     return plan.lengths == before.lengths or kind_of(kind) not in _WITH_LENGTH
 
 
-def _differences(plan: Plan, before: Plan, name: str) -> list[str]:
+def _differences(plan: BenchPlan, before: BenchPlan, name: str) -> list[str]:
     """Return notes on the differences between the plans of two runs."""
     notes = []
     known = {contender.name for contender in before.contenders}
@@ -295,7 +295,7 @@ def _compared(report: Report, saved: Saved, name: str) -> list[Check]:
 
 
 def _worse(
-    aspect: Aspect, new: Sequence[Sample], old: Sequence[Sample], tail: float, name: str
+    aspect: Aspect, new: Sequence[BenchSample], old: Sequence[BenchSample], tail: float, name: str
 ) -> tuple[CheckOutcome, str]:
     """Return whether ``new`` is worse than ``old``, and by how much in words."""
     rounds = min(len({each.key.round for each in run if aspect.of(each) is not None}) for run in (new, old))
@@ -315,7 +315,7 @@ def _worse(
     return outcome, f"{words}; {note}" if note else words
 
 
-def _mean_tokens(run: Sequence[Sample]) -> float:
+def _mean_tokens(run: Sequence[BenchSample]) -> float:
     known = [each.completion_tokens for each in run if each.completion_tokens]
     return sum(known) / len(known) if known else 0.0
 
@@ -326,7 +326,9 @@ def _as_points(aspect: Aspect, worse: float) -> float:
     return round((worse if aspect.is_share else of_log) * 100, 1) + 0.0  # never -0
 
 
-def _time_worse(aspect: Aspect, new: Sequence[Sample], old: Sequence[Sample], tail: float) -> Estimate:
+def _time_worse(
+    aspect: Aspect, new: Sequence[BenchSample], old: Sequence[BenchSample], tail: float
+) -> IntervalEstimate:
     """Return the difference of the mean logarithms, positive if ``new`` is worse, with Welch's interval."""
     logs = [
         [
@@ -347,12 +349,12 @@ def _time_worse(aspect: Aspect, new: Sequence[Sample], old: Sequence[Sample], ta
             by_round.setdefault(round_, []).append(value - means[kind])
         of_rounds.append([sum(values) / len(values) for values in by_round.values()])
     if min(map(len, of_rounds)) < FEWEST_ROUNDS:
-        return Estimate(min(map(len, of_rounds)), None)
+        return IntervalEstimate(min(map(len, of_rounds)), None)
     sign = 1.0 if aspect.less_is_better else -1.0
     return _welch([sign * each for each in of_rounds[0]], [sign * each for each in of_rounds[1]], tail)
 
 
-def _welch(new: Sequence[float], old: Sequence[float], tail: float) -> Estimate:
+def _welch(new: Sequence[float], old: Sequence[float], tail: float) -> IntervalEstimate:
     """Return the difference of two means with Welch's interval; ``tail`` is the probability beyond each end."""
     parts = []
     for run in (new, old):
@@ -361,13 +363,15 @@ def _welch(new: Sequence[float], old: Sequence[float], tail: float) -> Estimate:
     (a, variance_a, free_a), (b, variance_b, free_b) = parts
     variance = variance_a + variance_b
     if not variance:
-        return Estimate(len(new), a - b, a - b, a - b)
+        return IntervalEstimate(len(new), a - b, a - b, a - b)
     freedom = variance**2 / (variance_a**2 / free_a + variance_b**2 / free_b)
     reach = student_beyond(tail, freedom) * sqrt(variance)
-    return Estimate(len(new), a - b, a - b - reach, a - b + reach)
+    return IntervalEstimate(len(new), a - b, a - b - reach, a - b + reach)
 
 
-def _share_worse(aspect: Aspect, new: Sequence[Sample], old: Sequence[Sample], tail: float) -> Estimate:
+def _share_worse(
+    aspect: Aspect, new: Sequence[BenchSample], old: Sequence[BenchSample], tail: float
+) -> IntervalEstimate:
     shares = []
     for run in (new, old):
         values = [(each.key.round, value > 0) for each in run if (value := aspect.of(each)) is not None]
@@ -375,7 +379,7 @@ def _share_worse(aspect: Aspect, new: Sequence[Sample], old: Sequence[Sample], t
     found = share_difference(*shares)
     if found.low is None or found.high is None or found.value is None or aspect.less_is_better:
         return found
-    return Estimate(found.n, -found.value, -found.high, -found.low)
+    return IntervalEstimate(found.n, -found.value, -found.high, -found.low)
 
 
 # The reports for pipelines.
@@ -453,7 +457,7 @@ def markdown(report: Report, gate: Gate | None) -> str:
     return "\n".join(lines)
 
 
-def label_of(plan: Plan, deployment: str, concurrency: int) -> str:
+def label_of(plan: BenchPlan, deployment: str, concurrency: int) -> str:
     """Return the deployment's name, with the level of concurrency if there are several."""
     return deployment if len(plan.concurrencies) == 1 else f"{deployment} × {concurrency}"  # noqa: RUF001 - times
 

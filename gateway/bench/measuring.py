@@ -11,7 +11,7 @@ from gateway.api.endpoints import read_chat
 from gateway.api.fitting import Question, fitted
 from gateway.api.json_body import Contents
 from gateway.api.request import ParsedRequest
-from gateway.bench.plan import Contender, Key, Plan, PromptKind, Sample, body, kind_of, salt
+from gateway.bench.plan import BenchPlan, BenchSample, Contender, Key, PromptKind, body, kind_of, salt
 from gateway.core.attempts import AnswerKind, AttemptRecord, AttemptStart, Outcome, Role, WinOn
 from gateway.core.calls import Call, Caller, Decision, Mode, Objective, Own, Rendered
 from gateway.core.errors import ApiError
@@ -54,12 +54,14 @@ class Moments(NamedTuple):
 class Measured(NamedTuple):
     """A sample, and the facts about it that are not stored."""
 
-    sample: Sample
+    sample: BenchSample
     message: str | None  # of its error, without secrets
     retry_after_s: float | None
 
 
-def request_for(plan: Plan, contender: Contender, key: Key, sitting: int, prompts: Sequence[str] = ()) -> ParsedRequest:
+def request_for(
+    plan: BenchPlan, contender: Contender, key: Key, sitting: int, prompts: Sequence[str] = ()
+) -> ParsedRequest:
     """Return the request for ``key``; ``prompts`` are the user's own, of which each is asked in turn."""
     own = prompts[(max(0, key.round) * key.concurrency + key.number) % len(prompts)] if prompts else None
     content = body(key.kind, plan.lengths, salt(plan, key, sitting), contender.model, own)
@@ -211,8 +213,8 @@ def _priced(record: AttemptRecord, deployment: Deployment, parsed: ParsedRequest
 
 def _sample(
     key: Key, record: AttemptRecord, request: _Request, *, sitting: int, began_s: float, in_flight: int
-) -> Sample:
-    return Sample(
+) -> BenchSample:
+    return BenchSample(
         key=key,
         sitting=sitting,
         began_s=round(began_s, 3),

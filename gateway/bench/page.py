@@ -10,7 +10,7 @@ import msgspec
 
 from gateway.bench.figures import ALL, METRICS, Cell
 from gateway.bench.gate import MARKS, CheckOutcome, Gate, label_of
-from gateway.bench.plan import Plan, Sample
+from gateway.bench.plan import BenchPlan, BenchSample
 from gateway.bench.report import ASPECTS, UNKNOWN, Report, number, shown, unit_of
 
 # The axes of plots: positions of values, in percent of the width, and labelled ticks.
@@ -89,7 +89,7 @@ class Mark(msgspec.Struct, frozen=True):
     tick: float | None = None
 
 
-class Row(msgspec.Struct, frozen=True):
+class PlotRow(msgspec.Struct, frozen=True):
     """A row of a plot of intervals; ``series`` is its colour."""
 
     label: str
@@ -97,7 +97,7 @@ class Row(msgspec.Struct, frozen=True):
     mark: Mark | None
 
 
-class Curve(msgspec.Struct, frozen=True):
+class PlotCurve(msgspec.Struct, frozen=True):
     """A line of a plot; ``points`` in the units of the axes."""
 
     label: str
@@ -109,7 +109,7 @@ class Curve(msgspec.Struct, frozen=True):
 Named = Callable[[float], str]
 
 
-def intervals(groups: Mapping[str, Sequence[Row]], named: Named, *, most: float | None = None) -> str:
+def intervals(groups: Mapping[str, Sequence[PlotRow]], named: Named, *, most: float | None = None) -> str:
     """Return rows of dots with intervals, in groups, on one axis; ``named`` returns the text of a tick."""
     marks = [row.mark for rows in groups.values() for row in rows if row.mark is not None]
     ends = [value for mark in marks for value in (mark.value, mark.low, mark.high, mark.tick) if value is not None]
@@ -123,7 +123,7 @@ def intervals(groups: Mapping[str, Sequence[Row]], named: Named, *, most: float 
     return "".join(parts)
 
 
-def curves(lines: Sequence[Curve], names: tuple[Named, Named], *, most: float | None = None, said: str) -> str:
+def curves(lines: Sequence[PlotCurve], names: tuple[Named, Named], *, most: float | None = None, said: str) -> str:
     """Return a line plot; ``names`` return the texts of ticks on x and y, ``said`` is for screen readers."""
     x = scale_of([point[0] for line in lines for point in line.points])
     y = scale_of([point[1] for line in lines for point in line.points], most=most)
@@ -148,7 +148,7 @@ def legend(entries: Sequence[tuple[str, int]]) -> str:
     return f'<ul class="legend">{"".join(items)}</ul>'
 
 
-def _row(row: Row, scale: Scale, named: Named) -> str:
+def _row(row: PlotRow, scale: Scale, named: Named) -> str:
     colour = f"series-{row.series % SERIES}"
     label = f'<span class="label">{escape(row.label)}</span>'
     if row.mark is None:
@@ -192,7 +192,7 @@ def _axis(scale: Scale, named: Named) -> str:
     return f'<svg aria-hidden="true" height="{_AXIS_PX}">{ticks}</svg>'
 
 
-def _curve(line: Curve, x: Scale, y: Scale) -> str:
+def _curve(line: PlotCurve, x: Scale, y: Scale) -> str:
     places: list[tuple[float, float]] = []
     for at, value in line.points:
         if line.is_stepped and places:
@@ -245,9 +245,11 @@ def level_cards(report: Report, level: int) -> list[str]:
     return [card for card in cards if card]
 
 
-def _intervals_card(plan: Plan, cells: Sequence[Cell], title: str, said: str, names: tuple[str, str | None]) -> str:
+def _intervals_card(
+    plan: BenchPlan, cells: Sequence[Cell], title: str, said: str, names: tuple[str, str | None]
+) -> str:
     dot, tick = names
-    groups: dict[str, list[Row]] = {}
+    groups: dict[str, list[PlotRow]] = {}
     for kind in (ALL, *plan.kinds):
         of_kind = [cell for cell in cells if cell.kind == kind and dot in cell.figures]
         if of_kind:
@@ -262,16 +264,16 @@ def _intervals_card(plan: Plan, cells: Sequence[Cell], title: str, said: str, na
     return _card(title, said, drawn, table(plan, shown_cells, columns))
 
 
-def _row_of(plan: Plan, cell: Cell, dot: str, tick: str | None) -> Row:
+def _row_of(plan: BenchPlan, cell: Cell, dot: str, tick: str | None) -> PlotRow:
     found, far = cell.figures[dot], cell.figures.get(tick or "")
     mark = None
     if found.value is not None:
         title = shown(dot, found) + (f", {tick} {shown(tick, far)}" if tick and far else "")
         mark = Mark(found.value, title, found.low, found.high, far.value if far and far.low is not None else None)
-    return Row(plan.labels[cell.deployment], _series(plan, cell.deployment), mark)
+    return PlotRow(plan.labels[cell.deployment], _series(plan, cell.deployment), mark)
 
 
-def _spread_card(plan: Plan, samples: Sequence[Sample]) -> str:
+def _spread_card(plan: BenchPlan, samples: Sequence[BenchSample]) -> str:
     """Return the plot of the share of answers that had their first token, by time."""
     lines = []
     rows = []
@@ -283,7 +285,7 @@ def _spread_card(plan: Plan, samples: Sequence[Sample]) -> str:
         )
         if times:
             points = [(time, (place + 1) / len(times)) for place, time in enumerate(times)]
-            lines.append(Curve(plan.labels[contender.name], _series(plan, contender.name), points, is_stepped=True))
+            lines.append(PlotCurve(plan.labels[contender.name], _series(plan, contender.name), points, is_stepped=True))
             rows.append(
                 [contender.name, *(number("ttft_ms", times[round(share * (len(times) - 1))]) for share in _SPREAD)]
             )
@@ -300,7 +302,7 @@ def _spread_card(plan: Plan, samples: Sequence[Sample]) -> str:
 _SPREAD = (0.1, 0.25, 0.5, 0.75, 0.9, 1.0)
 
 
-def _rounds_card(plan: Plan, samples: Sequence[Sample]) -> str:
+def _rounds_card(plan: BenchPlan, samples: Sequence[BenchSample]) -> str:
     """Return the plot of the median time to the first token by round, which shows changes during the bench."""
     lines, rows = [], []
     rounds = sorted({sample.key.round for sample in samples})
@@ -318,7 +320,7 @@ def _rounds_card(plan: Plan, samples: Sequence[Sample]) -> str:
             if times:
                 points.append((round_ + 1.0, times[len(times) // 2]))
         if points:
-            lines.append(Curve(plan.labels[contender.name], _series(plan, contender.name), points))
+            lines.append(PlotCurve(plan.labels[contender.name], _series(plan, contender.name), points))
             by_round = dict(points)
             rows.append(
                 [
@@ -352,7 +354,7 @@ def concurrency_cards(report: Report) -> list[str]:
             ]
             points = [(float(level), found.value) for level, found in sorted(of_it) if found.value is not None]
             if points:
-                lines.append(Curve(plan.labels[contender.name], _series(plan, contender.name), points))
+                lines.append(PlotCurve(plan.labels[contender.name], _series(plan, contender.name), points))
                 known = dict(of_it)
                 rows.append(
                     [plan.labels[contender.name], *(shown(name, known.get(level)) for level in plan.concurrencies)]
@@ -364,7 +366,7 @@ def concurrency_cards(report: Report) -> list[str]:
     return cards
 
 
-def _series(plan: Plan, name: str) -> int:
+def _series(plan: BenchPlan, name: str) -> int:
     return next(place for place, contender in enumerate(plan.contenders) if contender.name == name)
 
 
@@ -375,7 +377,7 @@ def _card(title: str, said: str, drawn: str, table: str) -> str:
     )
 
 
-def table(plan: Plan, cells: Sequence[Cell], names: Sequence[str]) -> str:
+def table(plan: BenchPlan, cells: Sequence[Cell], names: Sequence[str]) -> str:
     """Return a table of some metrics, a row for each cell."""
     heads = ["class", "deployment", "at a time", "requests", *names]
     rows = [
@@ -438,7 +440,7 @@ def page(report: Report, gate: Gate | None = None) -> str:
     return "".join(parts)
 
 
-def _gate(plan: Plan, gate: Gate) -> str:
+def _gate(plan: BenchPlan, gate: Gate) -> str:
     rows = [
         (label_of(plan, check.deployment, check.concurrency), check.name, MARKS[check.outcome], check.words)
         for check in gate.checks

@@ -22,7 +22,7 @@ class Key(msgspec.Struct, frozen=True, order=True):
     number: int  # 0, 1, … of those of its class in the round
 
 
-class Sample(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class BenchSample(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One finished request. Milliseconds since it was sent; the figures are those of the ledger's ``attempts``."""
 
     key: Key
@@ -63,7 +63,7 @@ _PART = re.compile(r"\s*([a-z][a-z0-9]*)\s*([<>])\s*([0-9]+(?:\.[0-9]+)?)\s*+(ms
 _MS = {"ms": 1.0, "s": 1000.0}
 
 # The name in a goal, the figure it is about, whether less is better.
-_FIGURES: Mapping[str, tuple[Callable[[Sample], float | None], bool]] = {
+_FIGURES: Mapping[str, tuple[Callable[[BenchSample], float | None], bool]] = {
     "ttft": (lambda sample: sample.ttft_ms, True),
     "answer": (lambda sample: sample.ttft_answer_ms, True),
     "clause": (lambda sample: sample.sentence_ms, True),
@@ -94,7 +94,7 @@ class Goal(msgspec.Struct, frozen=True):
     text: str
     parts: tuple[Threshold, ...]
 
-    def met(self, sample: Sample) -> bool | None:
+    def met(self, sample: BenchSample) -> bool | None:
         """Whether ``sample`` met the goal. An error never does; None if a figure it needs is unknown."""
         if sample.error_kind is not None:
             return False
@@ -209,7 +209,7 @@ CLASSES = tuple(kind for kind in PromptKind if kind is not PromptKind.OWN)
 FIXED = ":fixed"  # after the name of a class: its prompt has no salt, so it may be cached
 
 
-class Lengths(msgspec.Struct, frozen=True):
+class TokenLengths(msgspec.Struct, frozen=True):
     """How long prompts and answers are, in tokens."""
 
     long_prompt: int = 4000  # about
@@ -217,7 +217,7 @@ class Lengths(msgspec.Struct, frozen=True):
     most: int | None = None  # of any answer; None: as its class says
 
 
-class Expected(msgspec.Struct, frozen=True):
+class ExpectedTokens(msgspec.Struct, frozen=True):
     """The number of tokens in an answer, to estimate its cost: expected, and at most (``max_tokens``)."""
 
     about: int
@@ -261,31 +261,31 @@ def kind_of(name: str) -> PromptKind:
     return PromptKind(name.removesuffix(FIXED))
 
 
-def expected_answer(name: str, lengths: Lengths) -> Expected:
+def expected_answer(name: str, lengths: TokenLengths) -> ExpectedTokens:
     """Return the expected length of an answer to a class of prompts."""
     usual = _usual_answer(name, lengths)
     if lengths.most is None:
         return usual
-    return Expected(min(usual.about, lengths.most), min(usual.at_most, lengths.most))
+    return ExpectedTokens(min(usual.about, lengths.most), min(usual.at_most, lengths.most))
 
 
-def _usual_answer(name: str, lengths: Lengths) -> Expected:
+def _usual_answer(name: str, lengths: TokenLengths) -> ExpectedTokens:
     match kind_of(name):
         case PromptKind.SHORT:
-            return Expected(40, 64)
+            return ExpectedTokens(40, 64)
         case PromptKind.LONG_ANSWER:
-            return Expected(lengths.long_answer, lengths.long_answer)
+            return ExpectedTokens(lengths.long_answer, lengths.long_answer)
         case PromptKind.LONG_PROMPT:
-            return Expected(50, 96)
+            return ExpectedTokens(50, 96)
         case PromptKind.TOOL_CALL:
-            return Expected(40, 160)
+            return ExpectedTokens(40, 160)
         case PromptKind.JSON:
-            return Expected(160, 320)
+            return ExpectedTokens(160, 320)
         case PromptKind.OWN:
-            return Expected(lengths.long_answer // 2, lengths.long_answer)
+            return ExpectedTokens(lengths.long_answer // 2, lengths.long_answer)
 
 
-def body(name: str, lengths: Lengths, salt: str, model: str, own: str | None = None) -> bytes:
+def body(name: str, lengths: TokenLengths, salt: str, model: str, own: str | None = None) -> bytes:
     """Return the body of a streamed chat completion. ``salt`` begins the prompt, unless the class is a fixed one.
 
     ``own``: the user's own prompt, instead of that of the class.
@@ -388,7 +388,7 @@ class OwnPrompts(msgspec.Struct, frozen=True):
     number: int
 
 
-class Plan(msgspec.Struct, frozen=True, kw_only=True):
+class BenchPlan(msgspec.Struct, frozen=True, kw_only=True):
     """A bench: the journal's first line, from which it is resumed."""
 
     seed: int
@@ -397,7 +397,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     concurrencies: tuple[int, ...]
     rounds: int
     warm_up: int  # requests to each deployment before the first round, which count for nothing
-    lengths: Lengths
+    lengths: TokenLengths
     goal: Goal | None = None
     url: str | None = None  # of the gateway it goes through; None: direct
     is_demo: bool = False  # the deployments are simulated
@@ -433,7 +433,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         return self.rounds * classes * sum(self.concurrencies)
 
 
-class Turn(msgspec.Struct, frozen=True):
+class BenchTurn(msgspec.Struct, frozen=True):
     """The requests of one round to one deployment, of which ``concurrency`` run at a time."""
 
     contender: Contender
@@ -441,7 +441,7 @@ class Turn(msgspec.Struct, frozen=True):
     keys: tuple[Key, ...]
 
 
-def turns(plan: Plan, round_: int) -> Iterator[Turn]:
+def turns(plan: BenchPlan, round_: int) -> Iterator[BenchTurn]:
     """Yield the turns of a round: levels, deployments and requests each in a random order."""
     random = Random(f"turns/{plan.seed}/{round_}")  # noqa: S311 - an order
     for concurrency in _shuffled(random, plan.concurrencies):
@@ -451,10 +451,10 @@ def turns(plan: Plan, round_: int) -> Iterator[Turn]:
                 for kind in plan.kinds_in(round_, contender)
                 for number in range(concurrency)
             ]
-            yield Turn(contender, concurrency, tuple(_shuffled(random, keys)))
+            yield BenchTurn(contender, concurrency, tuple(_shuffled(random, keys)))
 
 
-def warm_up(plan: Plan) -> Iterator[Turn]:
+def warm_up(plan: BenchPlan) -> Iterator[BenchTurn]:
     """Yield the requests that open connections and wake idle deployments."""
     for contender in plan.contenders:
         kinds = plan.kinds_of(contender)
@@ -462,10 +462,10 @@ def warm_up(plan: Plan) -> Iterator[Turn]:
             keys = [
                 Key(WARM_UP, 1, contender.name, kinds[number % len(kinds)], number) for number in range(plan.warm_up)
             ]
-            yield Turn(contender, 1, tuple(keys))
+            yield BenchTurn(contender, 1, tuple(keys))
 
 
-def salt(plan: Plan, key: Key, sitting: int) -> str:
+def salt(plan: BenchPlan, key: Key, sitting: int) -> str:
     """Return hexadecimal digits for ``key`` that differ in each start of the bench, so no prompt cache knows them."""
     return f"{Random(f'salt/{plan.seed}/{key}/{sitting}').getrandbits(64):016x}"  # noqa: S311 - no secret
 

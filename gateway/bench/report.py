@@ -18,7 +18,7 @@ from gateway.bench.figures import (
     QUANTILES,
     Cell,
     Draws,
-    Estimate,
+    IntervalEstimate,
     Unit,
     calls_needed,
     cells,
@@ -30,7 +30,7 @@ from gateway.bench.figures import (
     rounds_needed,
     share_difference,
 )
-from gateway.bench.plan import Key, Plan, Sample, expected_answer, read_way
+from gateway.bench.plan import BenchPlan, BenchSample, Key, expected_answer, read_way
 from gateway.core.terminal_text import counted
 from gateway.steering import BURST_TOKENS
 
@@ -50,17 +50,17 @@ class Aspect(msgspec.Struct, frozen=True):
     name: str
     what: str  # after "a is faster than b"
     better: str  # "faster"
-    of: Callable[[Sample], float | None]
+    of: Callable[[BenchSample], float | None]
     less_is_better: bool
     more: str  # after the percentage: "less time"
     is_share: bool = False  # compared by the difference, in points
 
 
-def _error(sample: Sample) -> float:
+def _error(sample: BenchSample) -> float:
     return float(sample.error_kind is not None)
 
 
-def _whole(of: Callable[[Sample], float | None]) -> Callable[[Sample], float | None]:
+def _whole(of: Callable[[BenchSample], float | None]) -> Callable[[BenchSample], float | None]:
     return lambda sample: of(sample) if sample.error_kind is None else None
 
 
@@ -107,7 +107,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     a: str  # the better one, as far as this bench has seen
     b: str
     rounds: int  # in which both answered
-    difference: Estimate  # a share (0.23: 23 %); for errors and goodput the difference of two shares
+    difference: IntervalEstimate  # a share (0.23: 23 %); for errors and goodput the difference of two shares
     p: float  # the p-value of this comparison
     p_corrected: float  # by Holm's method, for all comparisons of the bench
     is_shown: bool
@@ -116,13 +116,13 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     note: str | None = None
 
 
-def verdicts(plan: Plan, samples: Sequence[Sample], draws: Draws) -> list[Verdict]:
+def verdicts(plan: BenchPlan, samples: Sequence[BenchSample], draws: Draws) -> list[Verdict]:
     """Return all comparisons, those that are shown first."""
     aspects = _aspects(plan)
     found: dict[str, Verdict] = {}
     differences: dict[str, list[float]] = {}  # of the rounds; only for figures compared by their logarithm
     for concurrency in plan.concurrencies:
-        by_name: dict[str, dict[Key, Sample]] = {contender.name: {} for contender in plan.contenders}
+        by_name: dict[str, dict[Key, BenchSample]] = {contender.name: {} for contender in plan.contenders}
         for sample in samples:
             if sample.key.concurrency == concurrency:
                 by_name[sample.key.deployment][sample.key] = sample
@@ -146,13 +146,13 @@ def verdicts(plan: Plan, samples: Sequence[Sample], draws: Draws) -> list[Verdic
     return sorted(rendered, key=lambda verdict: not verdict.is_shown)
 
 
-def _aspects(plan: Plan) -> list[Aspect]:
+def _aspects(plan: BenchPlan) -> list[Aspect]:
     """Return the figures that are compared request by request: of ways only shares."""
     aspects = [each for each in COMPARED if each.is_share or not plan.raced]
     if plan.goal is not None:
         goal = plan.goal
 
-        def good(sample: Sample) -> float | None:
+        def good(sample: BenchSample) -> float | None:
             met = goal.met(sample)
             return None if met is None else float(met)
 
@@ -162,12 +162,12 @@ def _aspects(plan: Plan) -> list[Aspect]:
     return aspects
 
 
-def _of_ways(plan: Plan, samples: Sequence[Sample], draws: Draws) -> dict[str, Verdict]:
+def _of_ways(plan: BenchPlan, samples: Sequence[BenchSample], draws: Draws) -> dict[str, Verdict]:
     """Return the comparisons of ways by the quantiles of their times, and by their cost; where there are intervals."""
     found: dict[str, Verdict] = {}
     for concurrency in plan.concurrencies:
         for aspect in _OF_WAYS:
-            figures: dict[str, tuple[Estimate, list[float | None]]] = {}
+            figures: dict[str, tuple[IntervalEstimate, list[float | None]]] = {}
             for contender in plan.contenders:
                 values = [
                     (sample.key.round, value)
@@ -197,7 +197,7 @@ class _Pair(msgspec.Struct, frozen=True):
     tokens_b: int
 
 
-def _pairs(aspect: Aspect, of_a: Mapping[Key, Sample], of_b: Mapping[Key, Sample], b: str) -> list[_Pair]:
+def _pairs(aspect: Aspect, of_a: Mapping[Key, BenchSample], of_b: Mapping[Key, BenchSample], b: str) -> list[_Pair]:
     """Return the pairs of values of requests for which both have one."""
     found = []
     for key, sample in of_a.items():
@@ -221,7 +221,11 @@ def _means(aspect: Aspect, pairs: Sequence[_Pair]) -> list[tuple[int, float]]:
 
 
 def _compared(
-    aspect: Aspect, concurrency: int, by_name: Mapping[str, Mapping[Key, Sample]], names: tuple[str, str], draws: Draws
+    aspect: Aspect,
+    concurrency: int,
+    by_name: Mapping[str, Mapping[Key, BenchSample]],
+    names: tuple[str, str],
+    draws: Draws,
 ) -> Verdict | None:
     """Return the comparison, without its words; None if the two have no request in common."""
     a, b = names
@@ -245,7 +249,7 @@ def _compared(
 class _Difference(NamedTuple):
     """The first one's figure less the second's: of shares, or of the logarithms."""
 
-    estimate: Estimate
+    estimate: IntervalEstimate
     p: float
     rounds: int
     tokens: tuple[int, int] = (0, 0)  # of the answers
@@ -257,7 +261,7 @@ def _unworded(aspect: Aspect, concurrency: int, names: tuple[str, str], found: _
     assert estimate.value is not None
     if (estimate.value > 0) is aspect.less_is_better:  # b is the better one
         a, b, tokens = b, a, (tokens[1], tokens[0])
-        estimate = Estimate(estimate.n, -estimate.value, _negative(estimate.high), _negative(estimate.low))
+        estimate = IntervalEstimate(estimate.n, -estimate.value, _negative(estimate.high), _negative(estimate.low))
     return Verdict(
         aspect=aspect.name,
         concurrency=concurrency,
@@ -281,7 +285,7 @@ def _negative(value: float | None) -> float | None:
     return None if value is None else -value
 
 
-def _as_difference(aspect: Aspect, estimate: Estimate) -> Estimate:
+def _as_difference(aspect: Aspect, estimate: IntervalEstimate) -> IntervalEstimate:
     """Return the advantage of the better one as a share of the other's value; positive for an advantage."""
 
     def of(value: float | None) -> float | None:
@@ -294,7 +298,7 @@ def _as_difference(aspect: Aspect, estimate: Estimate) -> Estimate:
     low, high = of(estimate.low), of(estimate.high)
     if low is not None and high is not None:
         low, high = min(low, high), max(low, high)
-    return Estimate(estimate.n, of(estimate.value), low, high)
+    return IntervalEstimate(estimate.n, of(estimate.value), low, high)
 
 
 def length_note(aspect: Aspect, tokens_a: float, tokens_b: float) -> str | None:
@@ -337,7 +341,7 @@ def _with_words(
 class Report(msgspec.Struct, frozen=True, kw_only=True):
     """A bench's results."""
 
-    plan: Plan
+    plan: BenchPlan
     began_s: float | None  # Unix time of the first request
     ended_s: float | None
     sittings: int
@@ -349,10 +353,10 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     cells: list[Cell]
     verdicts: list[Verdict]
     method: list[str]
-    samples: list[Sample]  # those that count
+    samples: list[BenchSample]  # those that count
 
 
-def report(plan: Plan, samples: Sequence[Sample], *, sittings: int, at_most_usd: float) -> Report:
+def report(plan: BenchPlan, samples: Sequence[BenchSample], *, sittings: int, at_most_usd: float) -> Report:
     """Return the report of ``samples``, which may be part of the plan."""
     counting = sorted(measured(samples), key=lambda sample: sample.began_s)
     seen = sorted({sample.key.round for sample in counting})
@@ -382,7 +386,7 @@ def few_calls(of: Report) -> list[str]:
     words: list[str] = []
     cells_ = [cell for cell in of.cells if cell.kind == ALL]
     for share, name in ((0.95, "p95"), (0.99, "p99")):
-        figures = {cell.deployment: cell.figures.get(f"ttft_{name}_ms", Estimate(0, None)) for cell in cells_}
+        figures = {cell.deployment: cell.figures.get(f"ttft_{name}_ms", IntervalEstimate(0, None)) for cell in cells_}
         fewest = min(figures.values(), key=lambda each: each.n, default=None)
         if fewest is not None and fewest.n < calls_needed(share):
             what = f"no {name} yet" if fewest.value is None else f"{name} is a guess without an interval"
@@ -412,7 +416,7 @@ def saved_up(of: Report) -> list[str]:
     return [words]
 
 
-def method(plan: Plan) -> list[str]:
+def method(plan: BenchPlan) -> list[str]:
     """Return the description of the method, in paragraphs."""
     at_most = ", ".join(f"{kind} {expected_answer(kind, plan.lengths).at_most}" for kind in plan.kinds)
     if plan.raced:
@@ -457,7 +461,7 @@ The figures are of these minutes and from this machine. Providers differ by hour
     return [*(" ".join(paragraph.split()) for paragraph in text.split("\n\n")), *run]
 
 
-def _method_of_ways(plan: Plan, at_most: str) -> list[str]:
+def _method_of_ways(plan: BenchPlan, at_most: str) -> list[str]:
     ways = "; ".join(f"{each.name}: {read_way(each.name).meaning}" for each in plan.contenders)
     text = f"""
 Calls of {plan.contenders[0].model} ({", ".join(plan.raced)}), streamed, through the engine of a gateway that ran in the
@@ -516,7 +520,7 @@ def unit_of(name: str) -> Unit | None:
     return _UNITS.get(name)
 
 
-def shown(name: str, estimate: Estimate | None) -> str:
+def shown(name: str, estimate: IntervalEstimate | None) -> str:
     """Return a figure with its interval: ``123 (110 to 140)``."""
     if estimate is None or estimate.value is None:
         return UNKNOWN

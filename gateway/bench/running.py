@@ -12,7 +12,7 @@ import msgspec
 
 from gateway.api.request import ParsedRequest
 from gateway.bench.measuring import Measured, Moments, request_for
-from gateway.bench.plan import Contender, Key, Plan, Sample, Turn, turns, warm_up
+from gateway.bench.plan import BenchPlan, BenchSample, BenchTurn, Contender, Key, turns, warm_up
 from gateway.core.race_failures import OPERATORS
 from gateway.racing import MISCOUNT
 from providers import ErrorKind, Price
@@ -29,7 +29,7 @@ class JournalError(Exception):
     """The journal cannot be used; the message says why."""
 
 
-class Sent(msgspec.Struct, frozen=True):
+class SentRequest(msgspec.Struct, frozen=True):
     """A request that was sent, and its maximum cost."""
 
     key: Key
@@ -37,23 +37,23 @@ class Sent(msgspec.Struct, frozen=True):
     most_usd: float
 
 
-class Past(msgspec.Struct):
+class JournalContent(msgspec.Struct):
     """The content of a journal."""
 
-    plan: Plan
+    plan: BenchPlan
     sittings: int = 0  # how often the bench was started
-    sent: list[Sent] = []
-    samples: list[Sample] = []
+    sent: list[SentRequest] = []
+    samples: list[BenchSample] = []
 
 
-class Line(msgspec.Struct, omit_defaults=True):
+class JournalLine(msgspec.Struct, omit_defaults=True):
     """A line: one of its fields is set."""
 
     holeshot_bench: int | None = None
-    plan: Plan | None = None
+    plan: BenchPlan | None = None
     sitting: int | None = None
-    sent: Sent | None = None
-    done: Sample | None = None
+    sent: SentRequest | None = None
+    done: BenchSample | None = None
     rounds: int | None = None  # more than the plan had until then
 
 
@@ -66,21 +66,21 @@ class Journal:
 
     def sitting(self, number: int) -> None:
         """Record a start of the bench."""
-        self._write(Line(sitting=number))
+        self._write(JournalLine(sitting=number))
 
     def rounds(self, number: int) -> None:
         """Record a new total number of rounds."""
-        self._write(Line(rounds=number))
+        self._write(JournalLine(rounds=number))
 
     def sent(self, key: Key, sitting: int, most_usd: float) -> None:
         """Record a request just before it is sent."""
-        self._write(Line(sent=Sent(key, sitting, most_usd)))
+        self._write(JournalLine(sent=SentRequest(key, sitting, most_usd)))
 
-    def done(self, sample: Sample) -> None:
+    def done(self, sample: BenchSample) -> None:
         """Record a finished request."""
-        self._write(Line(done=sample))
+        self._write(JournalLine(done=sample))
 
-    def _write(self, line: Line) -> None:
+    def _write(self, line: JournalLine) -> None:
         data = msgspec.json.encode(line) + b"\n"
         try:
             written = os.write(self._descriptor, data)
@@ -91,7 +91,7 @@ class Journal:
 
 
 @contextmanager
-def new_journal(path: Path, plan: Plan) -> Iterator[Journal]:
+def new_journal(path: Path, plan: BenchPlan) -> Iterator[Journal]:
     """Begin a journal.
 
     Raises:
@@ -108,12 +108,12 @@ def new_journal(path: Path, plan: Plan) -> Iterator[Journal]:
     except OSError as error:
         raise JournalError(f"{path} cannot be written: {error.strerror}") from None
     with _owned(descriptor, path) as journal:
-        journal._write(Line(holeshot_bench=VERSION, plan=plan))  # noqa: SLF001 - the same module
+        journal._write(JournalLine(holeshot_bench=VERSION, plan=plan))  # noqa: SLF001 - the same module
         yield journal
 
 
 @contextmanager
-def continued_journal(path: Path) -> Iterator[tuple[Journal, Past]]:
+def continued_journal(path: Path) -> Iterator[tuple[Journal, JournalContent]]:
     """Open a journal to continue it. An incomplete last line is removed.
 
     Raises:
@@ -130,7 +130,7 @@ def continued_journal(path: Path) -> Iterator[tuple[Journal, Past]]:
         yield journal, past
 
 
-def read_journal(path: Path) -> Past:
+def read_journal(path: Path) -> JournalContent:
     """Return the content of a journal, without changing it.
 
     Raises:
@@ -154,19 +154,19 @@ def _owned(descriptor: int, path: Path) -> Iterator[Journal]:
         os.close(descriptor)
 
 
-def _read(path: Path) -> tuple[Past, int]:
+def _read(path: Path) -> tuple[JournalContent, int]:
     """Return the content of the journal, and the length of its complete lines in bytes."""
-    past: Past | None = None
+    past: JournalContent | None = None
     whole = 0
-    decoder: Any = msgspec.json.Decoder(Line)
+    decoder: Any = msgspec.json.Decoder(JournalLine)
     try:
         with path.open("rb") as file:
             while data := file.readline(_LONGEST_LINE):
                 if not data.endswith(b"\n"):
                     break
-                line: Line = decoder.decode(data)
+                line: JournalLine = decoder.decode(data)
                 if past is None:
-                    past = Past(_plan(line, path))
+                    past = JournalContent(_plan(line, path))
                 else:
                     _learn(past, line)
                 whole += len(data)
@@ -179,7 +179,7 @@ def _read(path: Path) -> tuple[Past, int]:
     return past, whole
 
 
-def _learn(past: Past, line: Line) -> None:
+def _learn(past: JournalContent, line: JournalLine) -> None:
     if line.sitting is not None:
         past.sittings = line.sitting + 1
     elif line.sent is not None:
@@ -190,7 +190,7 @@ def _learn(past: Past, line: Line) -> None:
         past.plan = msgspec.structs.replace(past.plan, rounds=line.rounds)
 
 
-def _plan(line: Line, path: Path) -> Plan:
+def _plan(line: JournalLine, path: Path) -> BenchPlan:
     if line.plan is None or line.holeshot_bench is None:
         raise JournalError(f"{path} is not the journal of a bench")
     if line.holeshot_bench != VERSION:
@@ -207,28 +207,28 @@ _FRAME_TOKENS = 64  # added to a prompt by the chat template
 _LONGER = 1.25  # if an answer has cost more than its maximum, the next maximum is this many times its cost
 
 
-class Cost(msgspec.Struct, frozen=True):
+class RequestCost(msgspec.Struct, frozen=True):
     """The cost of a request, expected and at most, in US dollars."""
 
     about_usd: float
     most_usd: float
 
 
-def cost_of(price: Price | None, prompt_tokens: int, about_tokens: int, most_tokens: int) -> Cost:
+def cost_of(price: Price | None, prompt_tokens: int, about_tokens: int, most_tokens: int) -> RequestCost:
     """Return the cost of a request; an unknown price counts as 0."""
     if price is None:
-        return Cost(0.0, 0.0)
+        return RequestCost(0.0, 0.0)
     about = prompt_tokens * price.input_usd + about_tokens * price.output_usd
     highest_input = max(price.input_usd, price.cache_write_usd or 0.0)
     highest_output = max(price.output_usd, price.reasoning_usd or 0.0)
     prompt = prompt_tokens * MISCOUNT + _FRAME_TOKENS
-    return Cost(about, prompt * highest_input + most_tokens * highest_output)
+    return RequestCost(about, prompt * highest_input + most_tokens * highest_output)
 
 
-class Purse:
+class BenchPurse:
     """Counts the cost of requests against a cap."""
 
-    def __init__(self, cap_usd: float | None, costs: Mapping[tuple[str, str], Cost]) -> None:
+    def __init__(self, cap_usd: float | None, costs: Mapping[tuple[str, str], RequestCost]) -> None:
         """``costs``: the cost of a request, by deployment and class. ``cap_usd`` None: no cap."""
         self.cap_usd = cap_usd
         self.spent_usd = 0.0  # upper bound
@@ -254,7 +254,7 @@ class Purse:
         """Reserve the maximum cost of a request."""
         self._open[key, sitting] = most_usd
 
-    def done(self, sample: Sample) -> None:
+    def done(self, sample: BenchSample) -> None:
         """Replace the reservation by the upper bound of the request's cost."""
         reserved = self._open.pop((sample.key, sample.sitting), 0.0)
         paid = sample.cost_high_usd if sample.cost_high_usd is not None else reserved
@@ -262,7 +262,7 @@ class Purse:
         place = sample.key.deployment, sample.key.kind
         if paid > reserved and place in self._costs:
             known = self._costs[place]
-            self._costs[place] = Cost(known.about_usd, max(known.most_usd, paid * _LONGER))
+            self._costs[place] = RequestCost(known.about_usd, max(known.most_usd, paid * _LONGER))
 
 
 _LONGEST_WAIT_S = 60.0  # after a rate limit
@@ -276,7 +276,7 @@ class BenchError(Exception):
 class Watcher(Protocol):
     """Receives the events of a running bench."""
 
-    def turn(self, turn: Turn) -> None:
+    def turn(self, turn: BenchTurn) -> None:
         """The turn of a deployment begins."""
 
     def measured(self, measured: Measured, spent_usd: float) -> None:
@@ -295,14 +295,14 @@ class Ask(Protocol):
         """Return its sample, also after an error. ``in_flight`` counts this request, too."""
 
 
-class Pace(NamedTuple):
+class BenchPace(NamedTuple):
     """How fast turns follow each other, and until when rounds begin."""
 
     every_s: float = 0.0  # from the beginning of one turn to that of the next, at least
     for_s: float | None = None  # since this start of the bench
 
 
-AT_ONCE = Pace()
+AT_ONCE = BenchPace()
 
 
 class Bench:
@@ -313,15 +313,15 @@ class Bench:
 
     def __init__(
         self,
-        plan: Plan,
+        plan: BenchPlan,
         ask: Ask,
         journal: Journal,
-        past: Past,
-        purse: Purse,
+        past: JournalContent,
+        purse: BenchPurse,
         *,
         watcher: Watcher,
         moments: Moments,
-        pace: Pace = AT_ONCE,
+        pace: BenchPace = AT_ONCE,
         prompts: Sequence[str] = (),
     ) -> None:
         """``past``: the journal's content; new samples are appended to it. ``prompts``: the user's own."""
@@ -345,7 +345,7 @@ class Bench:
         for sample in past.samples:
             purse.done(sample)
 
-    async def run(self) -> Sequence[Sample]:
+    async def run(self) -> Sequence[BenchSample]:
         """Run the rest of the plan; return all samples, with those of earlier starts.
 
         Raises:
@@ -384,7 +384,7 @@ class Bench:
             if len(errors) == len(measured) and errors[-1].sample.error_kind in _PERMANENT:
                 raise BenchError(f"{turn.contender.name} cannot be asked: {errors[-1].message}")
 
-    async def _run_turn(self, turn: Turn) -> list[Measured]:
+    async def _run_turn(self, turn: BenchTurn) -> list[Measured]:
         """Send the requests of a turn, ``concurrency`` at a time: the next one starts when one has ended."""
         clock = self._moments.clock
         self._watcher.turn(turn)
@@ -433,11 +433,11 @@ class Bench:
         self._watcher.measured(measured, self._purse.committed_usd)
         return measured
 
-    def _left(self, all_turns: Iterable[Turn]) -> list[Turn]:
+    def _left(self, all_turns: Iterable[BenchTurn]) -> list[BenchTurn]:
         """Return the turns of a round without the requests that were answered before."""
         left = []
         for turn in all_turns:
             keys = tuple(key for key in turn.keys if key not in self._done)
             if keys:
-                left.append(Turn(turn.contender, turn.concurrency, keys))
+                left.append(BenchTurn(turn.contender, turn.concurrency, keys))
         return left

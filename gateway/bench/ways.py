@@ -8,7 +8,7 @@ from gateway import __version__
 from gateway.bench.figures import ALL, Cell
 from gateway.bench.gate import label_of, table_head, table_row
 from gateway.bench.page import scale_of
-from gateway.bench.plan import Plan, expected_answer, read_way
+from gateway.bench.plan import BenchPlan, expected_answer, read_way
 from gateway.bench.report import Report, few_calls, number, saved_up, shown
 
 _COLUMNS: Mapping[str, str] = {
@@ -107,7 +107,7 @@ def picture(report: Report) -> str:
     )
 
 
-def _panel(plan: Plan, cells: Sequence[Cell], title: str, time: str) -> tuple[str, int]:
+def _panel(plan: BenchPlan, cells: Sequence[Cell], title: str, time: str) -> tuple[str, int]:
     """Return a panel and its height."""
     known = [
         value

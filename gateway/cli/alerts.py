@@ -159,7 +159,7 @@ def _cell(row: dict[str, Any], column: str) -> object:
 async def _send(webhooks: "dict[str, WebhookSettings]", replica: str) -> "dict[str, SendResult]":
     """Send all at once; a receiver that hangs delays no other."""
     from gateway import __version__  # noqa: PLC0415 - as above
-    from gateway.alerts.alert import Alert, AlertKind, Event, Message, Severity  # noqa: PLC0415 - likewise
+    from gateway.alerts.alert import Alert, AlertEvent, AlertKind, AlertMessage, Severity  # noqa: PLC0415 - likewise
     from gateway.alerts.sender import Sender  # noqa: PLC0415 - 20 MB of an HTTP client
     from gateway.core.ids import new_id  # noqa: PLC0415 - as above
 
@@ -179,7 +179,8 @@ async def _send(webhooks: "dict[str, WebhookSettings]", replica: str) -> "dict[s
     sender = Sender(unix_clock=time.time, user_agent=f"holeshot/{__version__}")
     try:
         messages = {
-            name: Message(id=new_id(), alert=alert, webhook=name, event=Event.TEST, created_at=now) for name in webhooks
+            name: AlertMessage(id=new_id(), alert=alert, webhook=name, event=AlertEvent.TEST, created_at=now)
+            for name in webhooks
         }
         results = await asyncio.gather(*(sender.send(webhook, messages[name]) for name, webhook in webhooks.items()))
         return dict(zip(webhooks, results, strict=True))

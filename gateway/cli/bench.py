@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from gateway.bench.gate import Gate
-    from gateway.bench.gate import Wanted as WantedGate
-    from gateway.bench.plan import OwnPrompts, Plan, Way
+    from gateway.bench.gate import GateChecks as WantedGate
+    from gateway.bench.plan import BenchPlan, OwnPrompts, Way
     from gateway.bench.report import Report
-    from gateway.bench.running import Journal, Past
-    from gateway.cli.bench_field import Spending, Wanted
+    from gateway.bench.running import Journal, JournalContent
+    from gateway.cli.bench_field import AllowedSpending, FieldOptions
 
 BROKEN = 3  # a goal is broken, or something is worse than before
 UNDECIDED = 4  # too little data to say
@@ -201,17 +201,17 @@ def bench(  # noqa: PLR0917 - options are named on the command line
         fail("give --json or --csv, not both", MISUSED)
     if resume is not None and (settled := [name for name, value in plan.items() if value is not None]):
         fail(f"with --resume the plan is the journal's: leave out {', '.join(settled)}", MISUSED)
-    from gateway.bench.running import JournalError, Pace  # noqa: PLC0415 - likewise
+    from gateway.bench.running import BenchPace, JournalError  # noqa: PLC0415 - likewise
     from gateway.cli.bench_field import (  # noqa: PLC0415 - likewise
-        Spending,
-        Wanted,
+        AllowedSpending,
+        FieldOptions,
         parse_goal,
         read_levels,
     )
     from gateway.watching import logs  # noqa: PLC0415 - likewise
 
     logs.configure("error", "console")  # a log line would damage the progress
-    wanted = Wanted(
+    wanted = FieldOptions(
         config=config,
         model=",".join(model) if model else None,
         deployments=tuple(deployment or ()),
@@ -228,10 +228,10 @@ def bench(  # noqa: PLR0917 - options are named on the command line
         seed=random.randrange(2**31) if seed is None else seed,  # noqa: S311 - an order
         ways=of_ways,
         most_tokens=max_tokens,
-        pace=Pace(every_s or 0.0, _seconds(for_)),
+        pace=BenchPace(every_s or 0.0, _seconds(for_)),
     )
     path = resume or journal or Path(time.strftime("bench-%Y%m%d-%H%M%S.jsonl"))
-    spending = Spending(cap_usd=_DEFAULT_CAP_USD if max_usd is None else max_usd, unpriced=unpriced, yes=yes)
+    spending = AllowedSpending(cap_usd=_DEFAULT_CAP_USD if max_usd is None else max_usd, unpriced=unpriced, yes=yes)
     wanted = msgspec.structs.replace(wanted, prompts=_own_prompts(prompts, of_ways, classes))
     try:
         past = None if resume is None else _read_past(resume, rounds)
@@ -246,7 +246,7 @@ def bench(  # noqa: PLR0917 - options are named on the command line
     _finish(report, path, gate, files, as_json=as_json, as_csv=as_csv)
 
 
-def _read_past(resume: Path, rounds: int | None) -> "Past":
+def _read_past(resume: Path, rounds: int | None) -> "JournalContent":
     """Return what the journal has, with its new number of ``rounds``."""
     from gateway.bench.running import read_journal  # noqa: PLC0415 - as above
 
@@ -272,11 +272,11 @@ def _read_gate(fail_if: list[str], against: Path | None) -> "WantedGate | None":
     """Return the gate's conditions and earlier run; None without either."""
     if not fail_if and against is None:
         return None
-    from gateway.bench.gate import GateError, Wanted, read_condition, read_saved  # noqa: PLC0415 - as above
+    from gateway.bench.gate import GateChecks, GateError, read_condition, read_saved  # noqa: PLC0415 - as above
 
     try:
         conditions = tuple(map(read_condition, fail_if))
-        return Wanted(conditions, None if against is None else read_saved(against), str(against or ""))
+        return GateChecks(conditions, None if against is None else read_saved(against), str(against or ""))
     except GateError as error:
         fail(str(error), MISUSED)
 
@@ -342,15 +342,15 @@ def _show_so_far(path: Path, files: "_Files", *, as_json: bool, as_csv: bool) ->
 
 
 async def _bench(
-    wanted: "Wanted",
-    past: "Past | None",
+    wanted: "FieldOptions",
+    past: "JournalContent | None",
     path: Path,
-    spending: "Spending",
+    spending: "AllowedSpending",
     gate: "WantedGate | None",
 ) -> "Report":
     """Run the rest of a bench; return its report."""
     from gateway.bench.report import report  # noqa: PLC0415 - as above
-    from gateway.bench.running import Bench, BenchError, Past, Purse  # noqa: PLC0415 - likewise
+    from gateway.bench.running import Bench, BenchError, BenchPurse, JournalContent  # noqa: PLC0415 - likewise
     from gateway.cli.bench_field import (  # noqa: PLC0415 - likewise
         MOMENTS,
         Fielded,
@@ -377,13 +377,13 @@ async def _bench(
         plan = field.plan(wanted) if past is None else past.plan
         _check(gate, plan)
         costs = field.costs(plan)
-        confirm(plan, field, costs, spending, Past(plan) if past is None else past)
+        confirm(plan, field, costs, spending, JournalContent(plan) if past is None else past)
         journal, past = stack.enter_context(_journal(path, plan, is_new=past is None))
         if plan.rounds > past.plan.rounds:
             journal.rounds(plan.rounds)
             past.plan = plan
         cap_usd = None if spending.unpriced and unpriced_of(field) else spending.cap_usd
-        purse = Purse(cap_usd, costs)
+        purse = BenchPurse(cap_usd, costs)
         with shown_progress(plan, past.samples) as watcher:
             run = Bench(
                 plan,
@@ -410,25 +410,25 @@ async def _bench(
 
 
 @contextmanager
-def _journal(path: Path, plan: "Plan", *, is_new: bool) -> "Iterator[tuple[Journal, Past]]":
-    from gateway.bench.running import Past, continued_journal, new_journal  # noqa: PLC0415 - as above
+def _journal(path: Path, plan: "BenchPlan", *, is_new: bool) -> "Iterator[tuple[Journal, JournalContent]]":
+    from gateway.bench.running import JournalContent, continued_journal, new_journal  # noqa: PLC0415 - as above
 
     if is_new:
         with new_journal(path, plan) as journal:
-            yield journal, Past(plan)
+            yield journal, JournalContent(plan)
     else:
         with continued_journal(path) as both:
             yield both
 
 
-def _is_whole(past: "Past") -> bool:
+def _is_whole(past: "JournalContent") -> bool:
     """Whether every request of the plan was sent."""
     from gateway.bench.figures import measured  # noqa: PLC0415 - as above
 
     return len(measured(past.samples)) >= past.plan.requests
 
 
-def _check(gate: "WantedGate | None", plan: "Plan") -> None:
+def _check(gate: "WantedGate | None", plan: "BenchPlan") -> None:
     """Fail before anything is sent if the gate cannot judge this bench."""
     if gate is None:
         return

@@ -22,22 +22,22 @@ from gateway.bench.plan import (
     CLASSES,
     FIXED,
     WARM_UP,
+    BenchPlan,
+    BenchSample,
+    BenchTurn,
     Contender,
     Goal,
     GoalError,
     Key,
-    Lengths,
     OwnPrompts,
-    Plan,
-    Sample,
-    Turn,
+    TokenLengths,
     Way,
     expected_answer,
     kind_of,
     read_goal,
 )
 from gateway.bench.report import NOTICED, Report, shown
-from gateway.bench.running import AT_ONCE, Cost, Pace, Past, Purse, cost_of
+from gateway.bench.running import AT_ONCE, BenchPace, BenchPurse, JournalContent, RequestCost, cost_of
 from gateway.cli.configuration import read_settings, root_of
 from gateway.cli.remote import GatewayError, get
 from gateway.cli.terminal import FAILED, MISUSED, fail, prose, say, write_table
@@ -52,7 +52,7 @@ MOMENTS = Moments(time.monotonic, time.time)
 _CLOCKS = Clocks(connect_s=5.0, ttft_s=300.0, stall_s=300.0, total_s=None)  # for a gateway, which has shorter ones
 
 
-class Wanted(msgspec.Struct, frozen=True, kw_only=True):
+class FieldOptions(msgspec.Struct, frozen=True, kw_only=True):
     """The options of the command line."""
 
     config: Path | None
@@ -70,7 +70,7 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     seed: int
     ways: tuple[Way, ...] = ()  # of one model; empty: deployments are compared
     most_tokens: int | None = None  # of any answer
-    pace: Pace = AT_ONCE
+    pace: BenchPace = AT_ONCE
     prompts: OwnPrompts | None = None
     voice: bool = False  # somebody listens
 
@@ -82,10 +82,10 @@ class Fielded(Protocol):
     def deployments(self) -> Mapping[str, Deployment]:
         """The deployments that are asked, by name. They are open until the bench ends."""
 
-    def plan(self, wanted: Wanted) -> Plan:
+    def plan(self, wanted: FieldOptions) -> BenchPlan:
         """Return the plan of a new bench."""
 
-    def costs(self, plan: Plan) -> dict[tuple[str, str], Cost]:
+    def costs(self, plan: BenchPlan) -> dict[tuple[str, str], RequestCost]:
         """Return the cost of a request, by contender and class of prompts."""
 
     async def ask(
@@ -101,16 +101,16 @@ class Field(msgspec.Struct, frozen=True):
     models: Mapping[str, str]
     is_demo: bool = False
 
-    def plan(self, wanted: Wanted) -> Plan:
+    def plan(self, wanted: FieldOptions) -> BenchPlan:
         """Return the plan of a new bench."""
-        plan = Plan(
+        plan = BenchPlan(
             seed=wanted.seed,
             contenders=tuple(self._contender(name) for name in self.deployments),
             kinds=wanted.kinds,
             concurrencies=wanted.concurrencies,
             rounds=wanted.rounds,
             warm_up=wanted.warm_up,
-            lengths=Lengths(wanted.prompt_tokens, wanted.answer_tokens),
+            lengths=TokenLengths(wanted.prompt_tokens, wanted.answer_tokens),
             goal=wanted.goal,
             url=None if wanted.url is None else shown_url(wanted.url),
             is_demo=self.is_demo,
@@ -119,7 +119,7 @@ class Field(msgspec.Struct, frozen=True):
         fitted = tuple(msgspec.structs.replace(each, leaves_out=self._left_out(plan, each)) for each in plan.contenders)
         return msgspec.structs.replace(plan, contenders=fitted)
 
-    def costs(self, plan: Plan) -> dict[tuple[str, str], Cost]:
+    def costs(self, plan: BenchPlan) -> dict[tuple[str, str], RequestCost]:
         """Return the cost of a request, by deployment and class."""
         costs = {}
         for contender in plan.contenders:
@@ -150,7 +150,7 @@ class Field(msgspec.Struct, frozen=True):
             quantization=deployment.quantization,
         )
 
-    def _left_out(self, plan: Plan, contender: Contender) -> dict[str, str]:
+    def _left_out(self, plan: BenchPlan, contender: Contender) -> dict[str, str]:
         reasons = {}
         for kind in plan.kinds:
             request = request_for(plan, contender, _key(contender.name, kind), 0)
@@ -165,7 +165,7 @@ def _key(deployment: str, kind: str) -> Key:
 
 
 @asynccontextmanager
-async def open_field(wanted: Wanted, past: Plan | None) -> AsyncIterator[Field]:
+async def open_field(wanted: FieldOptions, past: BenchPlan | None) -> AsyncIterator[Field]:
     """Open the deployments that ``wanted`` names, or those of the plan ``past``, and close them at the end."""
     url = wanted.url if past is None else past.url
     async with AsyncExitStack() as stack:
@@ -182,7 +182,7 @@ async def open_field(wanted: Wanted, past: Plan | None) -> AsyncIterator[Field]:
         yield field
 
 
-async def _from_configuration(wanted: Wanted, past: Plan | None, stack: AsyncExitStack) -> Field:
+async def _from_configuration(wanted: FieldOptions, past: BenchPlan | None, stack: AsyncExitStack) -> Field:
     settings, _ = read_settings(wanted.config)
     settings, is_demo = await with_providers(settings, wanted.seed if past is None else past.seed, stack)
     tasks = BackgroundTasks()
@@ -230,7 +230,7 @@ async def with_providers(settings: Settings, seed: int, stack: AsyncExitStack) -
         fail(str(error))
 
 
-def _through_gateway(url: str, wanted: Wanted, past: Plan | None, stack: AsyncExitStack) -> Field:
+def _through_gateway(url: str, wanted: FieldOptions, past: BenchPlan | None, stack: AsyncExitStack) -> Field:
     base = root_of(url)
     try:
         listed = _models(base, wanted.key)
@@ -337,7 +337,7 @@ def _find(listed: list[_Listed], name: str | None) -> _Listed:
     return found
 
 
-def _chosen(names: list[str], wanted: Wanted, past: Plan | None) -> list[str]:
+def _chosen(names: list[str], wanted: FieldOptions, past: BenchPlan | None) -> list[str]:
     """Return the deployments that are measured."""
     requested = wanted.deployments if past is None else tuple(each.name for each in past.contenders)
     unknown = [name for name in requested if name not in names]
@@ -397,7 +397,7 @@ def parse_goal(text: str | None) -> Goal | None:
 
 
 @contextmanager
-def shown_progress(plan: Plan, done: Sequence[Sample]) -> Iterator["ProgressDisplay"]:
+def shown_progress(plan: BenchPlan, done: Sequence[BenchSample]) -> Iterator["ProgressDisplay"]:
     """Show the progress until the block ends. ``done``: the samples of earlier starts."""
     progress = Progress(
         TextColumn("{task.description}", markup=False),
@@ -417,13 +417,13 @@ def shown_progress(plan: Plan, done: Sequence[Sample]) -> Iterator["ProgressDisp
 class ProgressDisplay:
     """Shows the events of a running bench."""
 
-    def __init__(self, plan: Plan, progress: Progress, task: object) -> None:
+    def __init__(self, plan: BenchPlan, progress: Progress, task: object) -> None:
         self._plan = plan
         self._progress = progress
         self._task = task
         self._printed: set[tuple[str, str]] = set()
 
-    def turn(self, turn: Turn) -> None:
+    def turn(self, turn: BenchTurn) -> None:
         """Show which deployment is measured now."""
         round_ = turn.keys[0].round
         at = "warming up" if round_ == WARM_UP else f"round {round_ + 1} of {self._plan.rounds}"
@@ -456,7 +456,7 @@ class ProgressDisplay:
 # The cost of a bench: printed before it starts, and confirmed by the user.
 
 
-class Spending(NamedTuple):
+class AllowedSpending(NamedTuple):
     """The spending that the user allows."""
 
     cap_usd: float
@@ -464,9 +464,9 @@ class Spending(NamedTuple):
     yes: bool
 
 
-def spent_at_most_usd(past: Past) -> float:
+def spent_at_most_usd(past: JournalContent) -> float:
     """Return the upper bound of what earlier starts have cost, in US dollars."""
-    purse = Purse(None, {})
+    purse = BenchPurse(None, {})
     for sent in past.sent:
         purse.sent(sent.key, sent.sitting, sent.most_usd)
     for sample in past.samples:
@@ -487,7 +487,13 @@ class _Estimate(NamedTuple):
     warming: float
 
 
-def confirm(plan: Plan, field: Fielded, costs: Mapping[tuple[str, str], Cost], spending: Spending, past: Past) -> None:
+def confirm(
+    plan: BenchPlan,
+    field: Fielded,
+    costs: Mapping[tuple[str, str], RequestCost],
+    spending: AllowedSpending,
+    past: JournalContent,
+) -> None:
     """Print the expected cost, and ask for confirmation; exit without it."""
     unpriced = unpriced_of(field)
     if unpriced and not spending.unpriced:
@@ -523,7 +529,7 @@ def confirm(plan: Plan, field: Fielded, costs: Mapping[tuple[str, str], Cost], s
         raise typer.Exit(FAILED)
 
 
-def _note_omissions(plan: Plan) -> None:
+def _note_omissions(plan: BenchPlan) -> None:
     """Print which figures will be missing, and why."""
     for contender in plan.contenders:
         for kind, reason in contender.leaves_out.items():
@@ -534,7 +540,7 @@ def _note_omissions(plan: Plan) -> None:
         say(f"note: intervals and verdicts need at least {FEWEST_ROUNDS} rounds", err=True)
 
 
-def _estimate(plan: Plan, costs: Mapping[tuple[str, str], Cost]) -> _Estimate:
+def _estimate(plan: BenchPlan, costs: Mapping[tuple[str, str], RequestCost]) -> _Estimate:
     about = most = warming = 0.0
     for contender in plan.contenders:
         each = [costs[contender.name, kind] for kind in plan.kinds_of(contender)]

@@ -13,12 +13,22 @@ from gateway.api.request import ParsedRequest
 from gateway.app.gateway import Gateway
 from gateway.bench.figures import ALL, Cell
 from gateway.bench.measuring import Measured, request_for
-from gateway.bench.plan import Contender, Key, Lengths, OwnPrompts, Plan, Sample, Way, expected_answer, read_way
+from gateway.bench.plan import (
+    BenchPlan,
+    BenchSample,
+    Contender,
+    Key,
+    OwnPrompts,
+    TokenLengths,
+    Way,
+    expected_answer,
+    read_way,
+)
 from gateway.bench.report import Report, few_calls, saved_up, shown
-from gateway.bench.running import Cost, cost_of
-from gateway.cli.bench_field import HEARD, MOMENTS, Wanted, money, with_providers
+from gateway.bench.running import RequestCost, cost_of
+from gateway.cli.bench_field import HEARD, MOMENTS, FieldOptions, money, with_providers
 from gateway.cli.configuration import read_settings
-from gateway.cli.race_lanes import Lane, Lanes
+from gateway.cli.race_lanes import Lanes, PrintedLane
 from gateway.cli.race_run import check_model, open_gateway, running_call
 from gateway.cli.terminal import MISUSED, fail, prose, say, write_table
 from gateway.core.errors import ApiError
@@ -77,7 +87,7 @@ def _changed(own: ModelSettings, way: Way, *, voice: bool) -> dict[str, object]:
 
 
 @asynccontextmanager
-async def open_ways(wanted: Wanted, past: Plan | None) -> AsyncIterator["WaysField"]:
+async def open_ways(wanted: FieldOptions, past: BenchPlan | None) -> AsyncIterator["WaysField"]:
     """Run a gateway with a model for each way that is ``wanted``, or those of the plan ``past``, until the end."""
     settings, _ = read_settings(wanted.config)
     ways = wanted.ways if past is None else tuple(read_way(each.name) for each in past.contenders)
@@ -132,16 +142,16 @@ class WaysField(msgspec.Struct, frozen=True):
         """The deployments of the model."""
         return self.gateway.context.fleet.find(name_of(self.model, self.ways[0].name), adhoc=False).deployments
 
-    def plan(self, wanted: Wanted) -> Plan:
+    def plan(self, wanted: FieldOptions) -> BenchPlan:
         """Return the plan of a new bench."""
-        return Plan(
+        return BenchPlan(
             seed=wanted.seed,
             contenders=tuple(Contender(name=way.name, model=self.model) for way in self.ways),
             kinds=wanted.kinds,
             concurrencies=wanted.concurrencies,
             rounds=wanted.rounds,
             warm_up=wanted.warm_up,
-            lengths=Lengths(wanted.prompt_tokens, wanted.answer_tokens, wanted.most_tokens),
+            lengths=TokenLengths(wanted.prompt_tokens, wanted.answer_tokens, wanted.most_tokens),
             goal=wanted.goal,
             is_demo=self.is_demo,
             prompts=wanted.prompts,
@@ -149,7 +159,7 @@ class WaysField(msgspec.Struct, frozen=True):
             raced=tuple(self.deployments),
         )
 
-    def costs(self, plan: Plan) -> dict[tuple[str, str], Cost]:
+    def costs(self, plan: BenchPlan) -> dict[tuple[str, str], RequestCost]:
         """Return the cost of a call, by way and class of prompts: at most, every deployment is asked and answers."""
         costs = {}
         longest = tuple(sorted(self.prompts, key=len)[-1:])
@@ -160,7 +170,7 @@ class WaysField(msgspec.Struct, frozen=True):
                 answer = expected_answer(kind, plan.lengths)
                 each = [cost_of(price, request.needs.prompt_tokens, answer.about, answer.at_most) for price in prices]
                 about = sum(cost.about_usd for cost in each) / len(each) * (1.0 + (way.budget or 0.0))
-                costs[contender.name, kind] = Cost(about, sum(cost.most_usd for cost in each))
+                costs[contender.name, kind] = RequestCost(about, sum(cost.most_usd for cost in each))
         return costs
 
     async def ask(
@@ -186,7 +196,7 @@ class WaysField(msgspec.Struct, frozen=True):
 class _Unshown:
     """Receives the events of the lanes and shows none."""
 
-    def changed(self, lane: Lane, at_ms: float) -> None:
+    def changed(self, lane: PrintedLane, at_ms: float) -> None:
         """Show nothing."""
 
     def text_added(self, text: str) -> None:
@@ -202,12 +212,12 @@ def _sample(
     began_s: float,
     ended_ms: float,
     in_flight: int,
-) -> Sample:
+) -> BenchSample:
     """Return the call's sample; its figures are those of the ledger's ``calls``."""
     record, began_s = lanes.record, round(began_s, 3)
     if record is None:  # nobody was asked
         kind = "internal_error" if problem is None else problem.kind
-        return Sample(
+        return BenchSample(
             key=key,
             sitting=sitting,
             began_s=began_s,
@@ -234,7 +244,7 @@ def _sample(
         if winner.sentence_ms is not None:  # it won by its clause, which was sent at once
             spoken_s = winner.completion_tokens and winner.completion_tokens * CHARS_PER_TOKEN / SPOKEN_CHARS_S
             of_winner |= {"sentence_ms": record.ttft_ms, "spoken_s": spoken_s}
-    return Sample(
+    return BenchSample(
         key=key,
         sitting=sitting,
         began_s=began_s,
@@ -281,7 +291,7 @@ def read_prompts(path: Path) -> OwnPrompts:
     return OwnPrompts(str(path), _digest(texts), len(texts))
 
 
-def _read_again(past: Plan) -> Sequence[str]:
+def _read_again(past: BenchPlan) -> Sequence[str]:
     """Return the prompts of a bench that goes on; exit if they have changed."""
     if past.prompts is None:
         return ()

@@ -13,7 +13,7 @@ from gateway.cli.terminal import CONFIG, FAILED, fail, prose, say
 from gateway.core.terminal_text import counted
 
 if TYPE_CHECKING:
-    from gateway.settings import ClickHouseSettings, ConfigurationError, References, Settings, Watched
+    from gateway.settings import ClickHouseSettings, ConfigurationError, LoadedTargets, References, Settings
 
 
 def _keep(config: Path | None) -> Path | None:
@@ -153,7 +153,7 @@ def read_clickhouse(config: Path | None) -> "ClickHouseSettings | None":
         raise typer.Exit(FAILED) from None
 
 
-def read_targets(config: Path | None) -> "Watched":
+def read_targets(config: Path | None) -> "LoadedTargets":
     """Return the targets and the database, even if the rest of the configuration is not usable."""
     from gateway.settings import ConfigurationError, load_targets, locate  # noqa: PLC0415 - as above
 

@@ -11,7 +11,7 @@ import msgspec
 import typer
 
 from gateway.cli.configuration import ConfigOption, read_database_url
-from gateway.cli.invoices import EVERYTHING, Invoice, InvoiceError, Line, read_invoice, through, undated
+from gateway.cli.invoices import EVERYTHING, Invoice, InvoiceError, InvoiceLine, read_invoice, through, undated
 from gateway.cli.terminal import MISUSED, fail, prose, write_json, write_table
 from gateway.core.terminal_text import counted
 
@@ -61,7 +61,7 @@ class Booked(msgspec.Struct):
             self.high_usd += sign * (other.high_usd or 0.0)
 
 
-class Compared(msgspec.Struct, frozen=True):
+class ComparedCost(msgspec.Struct, frozen=True):
     """One day and one thing: the ledger beside the bill. ``day`` None: all days that can be compared."""
 
     day: date | None
@@ -133,7 +133,7 @@ def _of_month(bill: Invoice, month: str) -> frozenset[date]:
     return days
 
 
-class Row(msgspec.Struct, frozen=True):
+class LedgerCost(msgspec.Struct, frozen=True):
     """What the ledger has of one day, deployment, version of its model and tier; of one unit, or of all."""
 
     day: date
@@ -147,8 +147,8 @@ class Row(msgspec.Struct, frozen=True):
 class FromLedger(msgspec.Struct, frozen=True):
     """What was read."""
 
-    rows: list[Row]
-    units: list[Row]  # the parts of `rows` that the vendor bills apart
+    rows: list[LedgerCost]
+    units: list[LedgerCost]  # the parts of `rows` that the vendor bills apart
     begins: date | None  # a day with an attempt: the first one, unless there are some from before the bill's days
     providers: list[str]  # those that it knows
 
@@ -172,7 +172,9 @@ async def from_ledger(url: str, bill: Invoice, providers: Sequence[str], days: f
     within = _within(words, providers, since, until)
     day = "cast(started_at at time zone 'UTC' as date)" if words.is_postgres else "date(started_at)"
     rows = [
-        Row(_date(at), deployment, version, tier, Booked(n, low or 0.0, known or 0.0, None if n_open else high or 0.0))
+        LedgerCost(
+            _date(at), deployment, version, tier, Booked(n, low or 0.0, known or 0.0, None if n_open else high or 0.0)
+        )
         for at, _, deployment, version, tier, n, low, known, high, n_open in await ask(
             _ROWS.format(day=day, keys=_KEYS, within=within)
         )
@@ -184,7 +186,7 @@ async def from_ledger(url: str, bill: Invoice, providers: Sequence[str], days: f
             _UNITS.format(day=day, keys=_KEYS, within=within, units=listed)
         ):
             booked = Booked(n, known or 0.0, known or 0.0, None if n_open else known or 0.0)
-            units.append(Row(_date(at), deployment, version, tier, booked, unit))
+            units.append(LedgerCost(_date(at), deployment, version, tier, booked, unit))
     ((begins,),) = await ask(_BEGINS.format(since=since, until=until))
     others = [] if rows else await ask("select distinct provider from attempts order by 1")
     return FromLedger(rows, units, None if begins is None else _date(begins), [str(name) for (name,) in others])
@@ -211,7 +213,7 @@ def _date(value: object) -> date:
     return value if isinstance(value, date) else date.fromisoformat(str(value)[:10])
 
 
-def compared(bill: Invoice, days: frozenset[date], ledger: FromLedger, today: date) -> list[Compared]:
+def compared(bill: Invoice, days: frozenset[date], ledger: FromLedger, today: date) -> list[ComparedCost]:
     """Return a row for each day and thing, in this order, then for all comparable days of each, and of all."""
     lines = [line for line in bill.lines if line.day in days]
     booked, lacking = _booked(bill, lines, [row for row in (*ledger.rows, *ledger.units) if row.day in days])
@@ -237,7 +239,7 @@ def compared(bill: Invoice, days: frozenset[date], ledger: FromLedger, today: da
 _ByDay = dict[tuple[date, str], Booked]
 
 
-def _booked(bill: Invoice, lines: Sequence[Line], rows: Sequence[Row]) -> tuple[_ByDay, _ByDay]:
+def _booked(bill: Invoice, lines: Sequence[InvoiceLine], rows: Sequence[LedgerCost]) -> tuple[_ByDay, _ByDay]:
     """Return what the ledger has by day and thing as the bill names it, and what the bill does not contain."""
     called = _Names(lines, [row for row in rows if row.unit is None])
     is_divided = not any(line.what == EVERYTHING for line in lines)
@@ -259,7 +261,7 @@ def _booked(bill: Invoice, lines: Sequence[Line], rows: Sequence[Row]) -> tuple[
 class _Names:
     """Finds the name under which a row of the ledger is on the bill."""
 
-    def __init__(self, lines: Iterable[Line], rows: Iterable[Row]) -> None:
+    def __init__(self, lines: Iterable[InvoiceLine], rows: Iterable[LedgerCost]) -> None:
         self._billed: dict[str, str] = {}
         for line in lines:
             for name in line.models:
@@ -270,14 +272,14 @@ class _Names:
                 seen[row.deployment][row.version] += row.booked.attempts
         self._version: Mapping[str, str] = {name: each.most_common(1)[0][0] for name, each in seen.items()}
 
-    def of(self, row: Row) -> str:
+    def of(self, row: LedgerCost) -> str:
         """Return it by the model that the answer names; a cut attempt's is that of its deployment's other answers."""
         own = row.deployment.partition("/")[2] or row.deployment
         names = [undated(each) for each in (row.version or self._version.get(row.deployment), own) if each]
         return next((self._billed[name] for name in names if name in self._billed), names[0])
 
 
-def _judged(day: date | None, what: str, booked: Booked, bill_usd: float | None, reason: str | None) -> Compared:
+def _judged(day: date | None, what: str, booked: Booked, bill_usd: float | None, reason: str | None) -> ComparedCost:
     low, high = max(0.0, booked.low_usd), booked.high_usd
     verdict, by_usd = "within", None
     if reason is not None or bill_usd is None:
@@ -288,10 +290,10 @@ def _judged(day: date | None, what: str, booked: Booked, bill_usd: float | None,
         verdict = "open"
     elif bill_usd > high + ROUNDING_USD:
         verdict, by_usd = "above", bill_usd - high
-    return Compared(day, what, booked.attempts, low, booked.known_usd, high, bill_usd, verdict, by_usd, reason)
+    return ComparedCost(day, what, booked.attempts, low, booked.known_usd, high, bill_usd, verdict, by_usd, reason)
 
 
-def _totals(rows: Iterable[Compared]) -> list[Compared]:
+def _totals(rows: Iterable[ComparedCost]) -> list[ComparedCost]:
     """Return what can be compared of each thing over all days, then of all things."""
     by_name: dict[str, Booked] = defaultdict(Booked)
     bills: dict[str, float] = defaultdict(float)
@@ -321,7 +323,7 @@ def _notes(bill: Invoice) -> list[str]:
 _TOLD = {"within": "within", "open": "no upper bound", "not comparable": "not comparable"}
 
 
-def _write(rows: Sequence[Compared], notes: Sequence[str]) -> None:
+def _write(rows: Sequence[ComparedCost], notes: Sequence[str]) -> None:
     columns = ["day", "model", "attempts", "low_usd", "known_usd", "high_usd", "bill_usd", "verdict"]
     cells = []
     for row in rows:
@@ -340,7 +342,7 @@ def _write(rows: Sequence[Compared], notes: Sequence[str]) -> None:
 
 
 def _as_object(
-    bill: Invoice, days: frozenset[date], providers: Sequence[str], rows: Sequence[Compared], notes: Sequence[str]
+    bill: Invoice, days: frozenset[date], providers: Sequence[str], rows: Sequence[ComparedCost], notes: Sequence[str]
 ) -> dict[str, Any]:
     form = bill.format
     each = [msgspec.structs.asdict(row) for row in rows]

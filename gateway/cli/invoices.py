@@ -31,7 +31,7 @@ class InvoiceError(Exception):
     """A file that is no export of a known form; the message says where, and what was expected."""
 
 
-class Line(msgspec.Struct, frozen=True):
+class InvoiceLine(msgspec.Struct, frozen=True):
     """What a vendor bills for one day and one thing."""
 
     day: date
@@ -41,7 +41,7 @@ class Line(msgspec.Struct, frozen=True):
     reason: str | None = None  # why the ledger has nothing to compare it with
 
 
-class Format(msgspec.Struct, frozen=True):
+class ExportFormat(msgspec.Struct, frozen=True):
     """What is to be known of one vendor's export."""
 
     name: str
@@ -57,9 +57,9 @@ class Format(msgspec.Struct, frozen=True):
 class Invoice(msgspec.Struct, frozen=True):
     """One export, of one or more files."""
 
-    format: Format
+    format: ExportFormat
     days: frozenset[date]  # those that it covers
-    lines: tuple[Line, ...]
+    lines: tuple[InvoiceLine, ...]
     is_whole: bool  # False: the vendor has more pages than were given, or a day in between is missing
 
 
@@ -70,8 +70,8 @@ def undated(name: str) -> str:
     return _DATED.sub("", name.lower())
 
 
-def _of_model(day: date, usd: float, *models: str, reason: str | None = None) -> Line:
-    return Line(day, undated(models[0]), usd, models, reason)
+def _of_model(day: date, usd: float, *models: str, reason: str | None = None) -> InvoiceLine:
+    return InvoiceLine(day, undated(models[0]), usd, models, reason)
 
 
 class _Page(msgspec.Struct, frozen=True):
@@ -174,8 +174,8 @@ def _day(begins: datetime, ends: datetime, element: _Element) -> date:
     return begins.date()
 
 
-def _openai(text: bytes, element: _Element) -> tuple[date, list[Line]]:
-    bucket, lines = _decoded(element, _OpenAIBucket), list[Line]()
+def _openai(text: bytes, element: _Element) -> tuple[date, list[InvoiceLine]]:
+    bucket, lines = _decoded(element, _OpenAIBucket), list[InvoiceLine]()
     try:
         begins, ends = (datetime.fromtimestamp(at, UTC) for at in (bucket.start_time, bucket.end_time))
     except (ValueError, OverflowError, OSError):  # out of range: of a date, of the platform's clock
@@ -187,37 +187,37 @@ def _openai(text: bytes, element: _Element) -> tuple[date, list[Line]]:
         usd = _number(cost.amount.value, each)
         model, comma, _ = (cost.line_item or "").rpartition(",")
         if cost.line_item is None:
-            lines.append(Line(day, EVERYTHING, usd))
+            lines.append(InvoiceLine(day, EVERYTHING, usd))
         elif comma and "|" not in model:
             lines.append(_of_model(day, usd, model.split(" ")[0]))  # after a space: of which tokens
         elif cost.line_item.startswith("web search"):
-            lines.append(Line(day, "web_search", usd))
+            lines.append(InvoiceLine(day, "web_search", usd))
         else:
-            lines.append(Line(day, cost.line_item, usd, reason="it is not of one model's tokens"))
+            lines.append(InvoiceLine(day, cost.line_item, usd, reason="it is not of one model's tokens"))
     return day, lines
 
 
-def _anthropic(text: bytes, element: _Element) -> tuple[date, list[Line]]:
-    bucket, lines = _decoded(element, _AnthropicBucket), list[Line]()
+def _anthropic(text: bytes, element: _Element) -> tuple[date, list[InvoiceLine]]:
+    bucket, lines = _decoded(element, _AnthropicBucket), list[InvoiceLine]()
     day = _day(bucket.starting_at, bucket.ending_at, element)
     for each in _elements(text, bucket.results, element.at):
         cost = _decoded(each, _AnthropicCost)
         usd = _number(cost.amount, each) / 100
         if cost.cost_type is None and cost.model is None:
-            lines.append(Line(day, EVERYTHING, usd))
+            lines.append(InvoiceLine(day, EVERYTHING, usd))
         elif cost.cost_type == "web_search":
-            lines.append(Line(day, "web_search", usd))
+            lines.append(InvoiceLine(day, "web_search", usd))
         elif cost.model is None or cost.cost_type not in {None, "tokens"}:
             what = cost.description or str(cost.cost_type)
-            lines.append(Line(day, what, usd, reason="it is not of one model's tokens"))
+            lines.append(InvoiceLine(day, what, usd, reason="it is not of one model's tokens"))
         elif cost.service_tier == "batch":
-            lines.append(Line(day, f"{cost.model} (batch)", usd, reason="batches do not go through the gateway"))
+            lines.append(InvoiceLine(day, f"{cost.model} (batch)", usd, reason="batches do not go through the gateway"))
         else:
             lines.append(_of_model(day, usd, cost.model))
     return day, lines
 
 
-def _openrouter(_: bytes, element: _Element) -> tuple[date, list[Line]]:
+def _openrouter(_: bytes, element: _Element) -> tuple[date, list[InvoiceLine]]:
     item = _decoded(element, _OpenRouterItem)
     try:
         day = date.fromisoformat(item.date[:10])
@@ -229,7 +229,7 @@ def _openrouter(_: bytes, element: _Element) -> tuple[date, list[Line]]:
     return day, [_of_model(day, usd, *models, reason=reason)]
 
 
-OPENAI = Format(
+OPENAI = ExportFormat(
     name="OpenAI's costs",
     provider="openai",
     source="GET /v1/organization/costs?group_by=line_item",
@@ -238,7 +238,7 @@ OPENAI = Format(
     lacking_tiers=(),
     units_apart=("web_search",),
 )
-ANTHROPIC = Format(
+ANTHROPIC = ExportFormat(
     name="Anthropic's cost report",
     provider="anthropic",
     source="GET /v1/organizations/cost_report?group_by[]=description",
@@ -247,7 +247,7 @@ ANTHROPIC = Format(
     lacking_tiers=("priority",),
     units_apart=("web_search",),
 )
-OPENROUTER = Format(
+OPENROUTER = ExportFormat(
     name="OpenRouter's activity",
     provider="openrouter",
     source="GET /api/v1/activity",
@@ -257,7 +257,7 @@ OPENROUTER = Format(
     units_apart=(),
 )
 # By the fields of the first element of `data`: which format it is, and how an element is read.
-_READERS: Sequence[tuple[frozenset[str], Format, Callable[[bytes, _Element], tuple[date, list[Line]]]]] = (
+_READERS: Sequence[tuple[frozenset[str], ExportFormat, Callable[[bytes, _Element], tuple[date, list[InvoiceLine]]]]] = (
     (frozenset({"start_time", "results"}), OPENAI, _openai),
     (frozenset({"starting_at", "results"}), ANTHROPIC, _anthropic),
     (frozenset({"date", "usage"}), OPENROUTER, _openrouter),
@@ -321,7 +321,7 @@ def _invoice(text: bytes) -> Invoice:
     if known is None:
         raise _MisreadError(elements[0].at, f"the elements of data have the fields {', '.join(names) or 'none'}")
     form, read = known
-    days, lines = set[date](), list[Line]()
+    days, lines = set[date](), list[InvoiceLine]()
     for each in elements:
         day, of_day = read(text, each)
         if day in days and form is not OPENROUTER:  # which has a row for each model

@@ -20,8 +20,8 @@ from gateway.core.terminal_text import counted
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from gateway.keys.stored import Change, Decide, KeyStore, NewKey
-    from gateway.settings import ClientSettings, Installation
+    from gateway.keys.stored import Decide, KeyChange, KeyStore, NewKey
+    from gateway.settings import ClientSettings, LoadedNames
 
 # The installation that a command works on: where its keys are, and the clients in its configuration. Settings that the
 # command does not need are not read: an administrator's machine may have no provider's key.
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-def read_installation(config: Path | None) -> "Installation":
+def read_installation(config: Path | None) -> "LoadedNames":
     """Return the installation, or print every problem and exit."""
     from gateway.settings import ConfigurationError, load_installation, locate  # noqa: PLC0415 - pydantic only where it is needed
 
@@ -40,7 +40,7 @@ def read_installation(config: Path | None) -> "Installation":
         raise typer.Exit(FAILED) from None
 
 
-def demand_database(installation: "Installation", instead: str) -> None:
+def demand_database(installation: "LoadedNames", instead: str) -> None:
     """Exit unless keys are in the database; ``instead`` says what to do in the file."""
     if not installation.is_database:
         fail(
@@ -49,7 +49,7 @@ def demand_database(installation: "Installation", instead: str) -> None:
         )
 
 
-def ask(installation: "Installation", question: "Callable[[KeyStore], Awaitable[T]]") -> T:
+def ask(installation: "LoadedNames", question: "Callable[[KeyStore], Awaitable[T]]") -> T:
     """Return the result of ``question`` on the database's keys, or print the error and exit."""
     from gateway.core.errors import ApiError, InvalidRequest  # noqa: PLC0415 - SQLAlchemy only where it is needed
     from gateway.ledger import LedgerError, SqlKeyStore, check_schema, create_engine, demand_ledger  # noqa: PLC0415 - likewise
@@ -78,18 +78,18 @@ def ask(installation: "Installation", question: "Callable[[KeyStore], Awaitable[
         fail(str(error))
 
 
-def change(installation: "Installation", name: str, decide: "Decide") -> "Change":
+def change(installation: "LoadedNames", name: str, decide: "Decide") -> "KeyChange":
     """Make a change and return it; fail for a client of the file."""
     from gateway.keys.keys import check_not_configured  # noqa: PLC0415 - as above
 
-    async def carry_out(store: "KeyStore") -> "Change":
+    async def carry_out(store: "KeyStore") -> "KeyChange":
         check_not_configured(name, installation.clients)
         return await store.change(name, decide, who=who(), at=now())
 
     return ask(installation, carry_out)
 
 
-def check_fields(installation: "Installation", fields: dict[str, Any]) -> Any:
+def check_fields(installation: "LoadedNames", fields: dict[str, Any]) -> Any:
     """Return the settings that ``fields`` describe; raise InvalidRequest if they describe none."""
     from gateway.keys.stored import client_settings  # noqa: PLC0415 - as above
 
@@ -380,9 +380,7 @@ def new(
         _print_entry(name, settings, key, as_json=as_json)
 
 
-def _store(
-    installation: "Installation", name: str, settings: "ClientSettings", key: "NewKey", *, as_json: bool
-) -> None:
+def _store(installation: "LoadedNames", name: str, settings: "ClientSettings", key: "NewKey", *, as_json: bool) -> None:
     from gateway.core.ids import new_id  # noqa: PLC0415 - as above
     from gateway.keys import changes  # noqa: PLC0415 - likewise
     from gateway.keys.stored import shown_stored  # noqa: PLC0415 - likewise

@@ -16,7 +16,7 @@ from gateway.core.terminal_text import counted
 
 if TYPE_CHECKING:
     from gateway.cli.live import Liveness
-    from gateway.settings import Catalog, Offer, Reachable, SameModel, Settings
+    from gateway.settings import Catalog, MarketOffer, Reachable, SameModel, Settings
 
 _PER_MTOK = 1e6
 
@@ -169,7 +169,7 @@ def _write_sold(
         say(f"{hidden} more of one provider only, or not for chat: --all shows them")
 
 
-def _offer_cells(offer: "Offer") -> list[object]:
+def _offer_cells(offer: "MarketOffer") -> list[object]:
     listed = offer.listed
     words = [word for word in listed.input_modalities or () if word != "text"]
     able = {"tools": listed.tools, "JSON schema": listed.json_schema, "reasoning": listed.reasoning}

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from gateway.cli.race_lanes import Lanes
-    from gateway.cli.race_run import Question
+    from gateway.cli.race_run import RacePrompt
     from gateway.cli.race_view import View
     from gateway.settings import Settings
 
@@ -67,9 +67,9 @@ def race(  # noqa: PLR0917 - options are named on the command line
     if not text.strip():
         fail("the prompt is empty", MISUSED)
     settings = None if url is not None else read_settings(config)[0]
-    from gateway.cli.race_run import Question  # noqa: PLC0415 - likewise
+    from gateway.cli.race_run import RacePrompt  # noqa: PLC0415 - likewise
 
-    question = Question(
+    question = RacePrompt(
         model=model or "",
         prompt=text,
         system=system,
@@ -93,7 +93,7 @@ def race(  # noqa: PLR0917 - options are named on the command line
         raise typer.Exit(FAILED)
 
 
-def _race_at(url: str, key: str | None, question: "Question", view: "View", times: int) -> bool:
+def _race_at(url: str, key: str | None, question: "RacePrompt", view: "View", times: int) -> bool:
     """Run the races at a gateway; return whether all were answered."""
     from gateway.cli.race_run import models_of, race_at  # noqa: PLC0415 - as above
     from gateway.cli.remote import GatewayError  # noqa: PLC0415 - likewise
@@ -107,7 +107,7 @@ def _race_at(url: str, key: str | None, question: "Question", view: "View", time
     return all(lanes.error is None for lanes in races)
 
 
-async def _race(settings: "Settings", question: "Question", view: "View", times: int) -> bool:
+async def _race(settings: "Settings", question: "RacePrompt", view: "View", times: int) -> bool:
     """Run the races; return whether all were answered."""
     from gateway.cli.race_run import check_model, open_gateway, run_race  # noqa: PLC0415 - as above
     from gateway.core.errors import ApiError  # noqa: PLC0415 - likewise
@@ -139,7 +139,7 @@ def _sum_up(races: "Sequence[Lanes]", view: "View") -> None:
         view.sums_up(records)
 
 
-def _with_model(question: "Question", models: "Iterable[str]") -> "Question":
+def _with_model(question: "RacePrompt", models: "Iterable[str]") -> "RacePrompt":
     """Return the question with its model; the first configured one by default."""
     import msgspec  # noqa: PLC0415 - as above
 

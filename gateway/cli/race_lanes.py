@@ -17,7 +17,7 @@ _TEXT_KINDS = ("content", "refusal")
 _THOUGHT_KINDS = ("reasoning", "reasoning_content")
 
 
-class Lane:
+class PrintedLane:
     """One attempt. Milliseconds are since its launch."""
 
     def __init__(self, start: AttemptStart) -> None:
@@ -36,7 +36,7 @@ class Lane:
 class LaneListener(Protocol):
     """Receives the events of the lanes as they happen."""
 
-    def changed(self, lane: Lane, at_ms: float) -> None:
+    def changed(self, lane: PrintedLane, at_ms: float) -> None:
         """A launch, a first token, the win or an end, ``at_ms`` after the call began."""
 
     def text_added(self, text: str) -> None:
@@ -60,7 +60,7 @@ class Lanes(ClientSink):
     def __init__(
         self, clock: Callable[[], float], listener: LaneListener, catch_up: Callable[[], None] = lambda: None
     ) -> None:
-        self.lanes: list[Lane] = []
+        self.lanes: list[PrintedLane] = []
         self.record: CallRecord | None = None  # set when the call has ended
         self.error: str | None = None  # why there is no answer, or an incomplete one
         self.tokens = 0  # meaningful chunks of the answer so far: one token each at most providers
@@ -90,13 +90,13 @@ class Lanes(ClientSink):
         return 0.0 if self._began_at is None else (self._clock() - self._began_at) * 1000
 
     @property
-    def winner(self) -> Lane | None:
+    def winner(self) -> PrintedLane | None:
         """The lane that won."""
         return next((lane for lane in self.lanes if lane.won), None)
 
-    def add(self, start: AttemptStart) -> Lane:
+    def add(self, start: AttemptStart) -> PrintedLane:
         """Add and return the lane of an attempt; the viewers are not told of it yet."""
-        lane = Lane(start)
+        lane = PrintedLane(start)
         self.lanes.append(lane)
         return lane
 
@@ -182,7 +182,7 @@ class Lanes(ClientSink):
             self._text.append(text)
             self._listener.text_added(text)
 
-    def tell(self, lane: Lane) -> None:
+    def tell(self, lane: PrintedLane) -> None:
         """Tell how an attempt ended that was not watched while it ran."""
         self._listener.changed(lane, lane.start.launch_offset_ms + (lane.ended_ms or 0.0))
 
@@ -233,7 +233,7 @@ def verdict(lanes: Lanes) -> str | None:
     return f"the first choice answered{before}"
 
 
-def _without_its_token(primary: Lane, record: CallRecord) -> str:
+def _without_its_token(primary: PrintedLane, record: CallRecord) -> str:
     """Return the verdict on a call whose first choice never had a first token, or has none yet."""
     assert record.ttft_ms is not None
     if primary.record is None:  # it is audited, and runs on
@@ -250,7 +250,7 @@ def _without_its_token(primary: Lane, record: CallRecord) -> str:
 _SAME_MS = 0.5
 
 
-def _first_at_ms(lane: Lane) -> float | None:
+def _first_at_ms(lane: PrintedLane) -> float | None:
     """Return when an attempt had what can win the call, since the call was received; None if it never had."""
     record = lane.record
     token_ms = lane.first_token_ms if record is None else record.token_ms or record.ttft_ms

@@ -35,7 +35,7 @@ from gateway.settings import Settings
 TAGS = {"from": "holeshot race"}  # to exclude these calls in SQL
 
 
-class Question(msgspec.Struct, frozen=True):
+class RacePrompt(msgspec.Struct, frozen=True):
     """A prompt, and settings of its race. None: the model's configuration, or the provider's default."""
 
     model: str
@@ -113,7 +113,7 @@ async def check_model(settings: Settings, name: str) -> None:
         fleet.find(name, adhoc=True)
 
 
-async def run_race(gateway: Gateway, question: Question, view: View) -> Lanes:
+async def run_race(gateway: Gateway, question: RacePrompt, view: View) -> Lanes:
     """Race ``question`` as the gateway would, with ledger and leaderboard, and show it in ``view``.
 
     Return the final lanes; without a complete answer they have an ``error``.
@@ -224,7 +224,7 @@ def models_of(url: str, key: str | None) -> list[str]:
         raise GatewayError(f"{address} does not answer like a Holeshot gateway") from None
 
 
-def race_at(url: str, key: str | None, question: Question, view: View) -> Lanes:
+def race_at(url: str, key: str | None, question: RacePrompt, view: View) -> Lanes:
     """Race ``question`` at the gateway, and show it in ``view``; without a complete answer the lanes have an ``error``.
 
     The lanes are those of the call's row, which only an admin, an operator or a viewer may read.

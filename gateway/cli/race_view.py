@@ -10,7 +10,7 @@ from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderR
 from rich.table import Table
 from rich.text import Text
 
-from gateway.cli.race_lanes import Lane, LaneListener, Lanes, in_ms, verdict
+from gateway.cli.race_lanes import LaneListener, Lanes, PrintedLane, in_ms, verdict
 from gateway.cli.terminal import UNKNOWN, say, table
 from gateway.core.attempts import AttemptRecord, Outcome
 from gateway.core.calls import CallRecord
@@ -110,7 +110,7 @@ class RacePicture:
         yield Group(*lines[-room:])
 
 
-def state(lane: Lane, lanes: Lanes) -> str:
+def state(lane: PrintedLane, lanes: Lanes) -> str:
     """Return an attempt's state or result in a few words."""
     record = lane.record
     if record is None:
@@ -132,7 +132,7 @@ _ENDS = {
 }
 
 
-def clock_ms(lane: Lane, lanes: Lanes) -> float | None:
+def clock_ms(lane: PrintedLane, lanes: Lanes) -> float | None:
     """Return the time shown for an attempt, in ms: until its first token, or its end without one.
 
     None: it ended without a token, and its row does not say when, as that of a failed attempt.
@@ -196,7 +196,7 @@ _CLOCK_WIDTH = 8
 _STATE_WIDTH = 16  # of "won, 1234 tok/s", so that bars do not move when it appears
 
 
-def _bar(lane: Lane, lanes: Lanes, width: int, glyphs: Glyphs) -> Text:
+def _bar(lane: PrintedLane, lanes: Lanes, width: int, glyphs: Glyphs) -> Text:
     """Draw an attempt on the lanes' common time scale: the wait, a mark, and the winner's stream."""
     scale_ms = _scale_ms(lanes)
     now_ms = min(lanes.elapsed_ms, scale_ms)
@@ -226,7 +226,7 @@ def _scale_ms(lanes: Lanes) -> float:
     return next((float(step) for step in _STEPS_MS if decided_ms <= step * _CLAIM_SHARE), decided_ms / _CLAIM_SHARE)
 
 
-def _style(lane: Lane) -> str:
+def _style(lane: PrintedLane) -> str:
     if lane.won:
         return "bold green"
     if lane.record is None:
@@ -241,7 +241,7 @@ def _answer(lanes: Lanes) -> Text:
     return answer.append(visible(lanes.answer, lines=True), "not dim not italic")
 
 
-def _live_speed(lane: Lane, lanes: Lanes) -> str:
+def _live_speed(lane: PrintedLane, lanes: Lanes) -> str:
     """Return the running winner's speed, counting chunks as tokens; its row will have the provider's figure."""
     assert lane.first_token_ms is not None
     seconds = (lanes.elapsed_ms - lane.start.launch_offset_ms - lane.first_token_ms) / 1000
@@ -294,7 +294,7 @@ class DrawnView:
         )
         self._live.start()
 
-    def changed(self, lane: Lane, at_ms: float) -> None:
+    def changed(self, lane: PrintedLane, at_ms: float) -> None:
         """Do nothing: the next frame shows it."""
 
     def text_added(self, text: str) -> None:
@@ -339,7 +339,7 @@ class PlainView:
         self._lanes = lanes
         self._answering = False
 
-    def changed(self, lane: Lane, at_ms: float) -> None:
+    def changed(self, lane: PrintedLane, at_ms: float) -> None:
         """Print the event, or keep it until the answer has ended."""
         if not self._progress:
             return
@@ -391,7 +391,7 @@ class JsonView:
     def begins(self, lanes: Lanes) -> None:
         """Nothing to show yet."""
 
-    def changed(self, lane: Lane, at_ms: float) -> None:
+    def changed(self, lane: PrintedLane, at_ms: float) -> None:
         """Nothing to show yet."""
 
     def text_added(self, text: str) -> None:

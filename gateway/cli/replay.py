@@ -12,9 +12,9 @@ from gateway.cli.terminal import MISUSED, fail, prose, say, without_unknown, wri
 from gateway.core.terminal_text import counted
 
 if TYPE_CHECKING:
-    from gateway.cli.replaying import Found, OnProgress, Request
+    from gateway.cli.replaying import OnProgress, ReplayedModel, ReplayRequest
     from gateway.replay.draws import SettingOutcome
-    from gateway.replay.sample import Need
+    from gateway.replay.sample import AuditNeed
     from gateway.replay.settings import Figure
 
 _WINDOW = re.compile(r"(\d+)([mhd])")
@@ -52,10 +52,10 @@ def replay(  # noqa: PLR0917 - options are named on the command line
     window_s = _window_s(window)
     budgets = _budgets(budget)
     url = database_url or read_database_url(config, for_reports=True)
-    from gateway.cli.replaying import ReplayError, Request, replay_ledger  # noqa: PLC0415 - SQLAlchemy only where it is needed
+    from gateway.cli.replaying import ReplayError, ReplayRequest, replay_ledger  # noqa: PLC0415 - SQLAlchemy only where it is needed
     from gateway.ledger import LedgerError  # noqa: PLC0415 - likewise
 
-    request = Request(url, window, window_s, model, tuple(without or ()), budgets, most)
+    request = ReplayRequest(url, window, window_s, model, tuple(without or ()), budgets, most)
     try:
         with _progress() as on_progress:
             _, answers = replay_ledger(request, on_progress)
@@ -108,7 +108,7 @@ def _progress() -> Iterator["OnProgress"]:
         yield on_progress
 
 
-def _show(answers: "Sequence[Found]", request: "Request", *, as_json: bool, as_yaml: bool) -> None:
+def _show(answers: "Sequence[ReplayedModel]", request: "ReplayRequest", *, as_json: bool, as_yaml: bool) -> None:
     from gateway.replay.advice import advice, published, yaml  # noqa: PLC0415 - as above
 
     without = request.without
@@ -139,7 +139,7 @@ def _show(answers: "Sequence[Found]", request: "Request", *, as_json: bool, as_y
         prose("\nMilliseconds; intervals of 95 % in brackets. docs/measuring.md has the assumptions.", err=True)
 
 
-def _table(found: "Found", request: "Request") -> None:
+def _table(found: "ReplayedModel", request: "ReplayRequest") -> None:
     each = found.replayed
     words = "".join(f", without {provider}" for provider in request.without)
     sample = "" if each.calls == found.calls else f", a sample of {each.calls:,}"
@@ -151,7 +151,7 @@ def _table(found: "Found", request: "Request") -> None:
         write_table(*without_unknown(_HEADS, [_line(one) for one in each.outcomes]))
 
 
-def _write_needs(needs: "Sequence[Need]") -> None:
+def _write_needs(needs: "Sequence[AuditNeed]") -> None:
     """Print which deployments have too few audited losers, and when they will have enough."""
     from gateway.replay.advice import time_left  # noqa: PLC0415 - as above
 

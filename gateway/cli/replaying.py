@@ -17,7 +17,7 @@ import msgspec
 from gateway.ledger import MOST_CALLS, LedgerError, models, raced_calls
 from gateway.replay.advice import published
 from gateway.replay.replay import Replayed, replay
-from gateway.replay.rows import Call
+from gateway.replay.rows import ReplayedCall
 from gateway.replay.settings import BUDGETS, settings
 from gateway.settings import nearest
 from providers import encoded
@@ -31,7 +31,7 @@ class ReplayError(Exception):
     """The ledger has no calls that match the request; the message says why."""
 
 
-class Request(msgspec.Struct, frozen=True):
+class ReplayRequest(msgspec.Struct, frozen=True):
     """The calls and settings to replay. ``model`` None: all models; ``busiest``: then only the one with most calls."""
 
     url: str
@@ -44,7 +44,7 @@ class Request(msgspec.Struct, frozen=True):
     busiest: bool = False
 
 
-class Found(msgspec.Struct, frozen=True):
+class ReplayedModel(msgspec.Struct, frozen=True):
     """The result for one model."""
 
     model: str
@@ -55,7 +55,9 @@ class Found(msgspec.Struct, frozen=True):
 OnProgress = Callable[[str, str, float | None], None]  # model, description of the step, and its finished share
 
 
-def replay_ledger(request: Request, on_progress: OnProgress = lambda *_: None) -> tuple[list[str], list[Found]]:
+def replay_ledger(
+    request: ReplayRequest, on_progress: OnProgress = lambda *_: None
+) -> tuple[list[str], list[ReplayedModel]]:
     """Return the models of the ledger, the busiest first, and the results for those that are requested.
 
     Raises:
@@ -73,15 +75,15 @@ def replay_ledger(request: Request, on_progress: OnProgress = lambda *_: None) -
     if request.busiest:
         wanted = wanted[:1]
     return list(known), [
-        Found(name, known[name], _replayed(request, name, known[name], since, on_progress)) for name in wanted
+        ReplayedModel(name, known[name], _replayed(request, name, known[name], since, on_progress)) for name in wanted
     ]
 
 
-def _near(request: Request, known: Sequence[str] | dict[str, int]) -> str:
+def _near(request: ReplayRequest, known: Sequence[str] | dict[str, int]) -> str:
     return nearest(str(request.model), tuple(known))
 
 
-def _replayed(request: Request, model: str, count: int, since: datetime, on_progress: OnProgress) -> Replayed:
+def _replayed(request: ReplayRequest, model: str, count: int, since: datetime, on_progress: OnProgress) -> Replayed:
     calls = asyncio.run(
         raced_calls(
             request.url,
@@ -106,7 +108,7 @@ def _replayed(request: Request, model: str, count: int, since: datetime, on_prog
     )
 
 
-def _lasted_s(calls: Sequence[Call], window_s: float) -> float:
+def _lasted_s(calls: Sequence[ReplayedCall], window_s: float) -> float:
     """Return the seconds since the first call, at most ``window_s``: a young ledger does not cover the window."""
     if not calls:
         return window_s
@@ -114,7 +116,7 @@ def _lasted_s(calls: Sequence[Call], window_s: float) -> float:
     return max(_LEAST_S, min(window_s, datetime.now(UTC).timestamp() - began))
 
 
-def _answered(request: Request) -> dict[str, Any]:
+def _answered(request: ReplayRequest) -> dict[str, Any]:
     try:
         known, answers = replay_ledger(request)
     except ReplayError as error:
@@ -129,7 +131,7 @@ def main() -> None:
     """Answer one request."""
     if hasattr(os, "nice"):
         os.nice(_GENTLE)
-    request = msgspec.json.decode(sys.stdin.buffer.read(), type=Request)
+    request = msgspec.json.decode(sys.stdin.buffer.read(), type=ReplayRequest)
     sys.stdout.buffer.write(encoded(_answered(request)))
 
 

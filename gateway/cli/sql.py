@@ -46,7 +46,7 @@ class ResultError(Exception):
     """A result that cannot be written; the message says why."""
 
 
-class Store(StrEnum):
+class AskedStore(StrEnum):
     """Where the ledger is asked."""
 
     SQL = "sql"
@@ -59,8 +59,8 @@ def sql(
     *,
     database_url: DatabaseOption = None,
     on: Annotated[
-        Store, typer.Option(help="Which store of the ledger: SQL, or the ClickHouse of ledger.clickhouse.")
-    ] = Store.SQL,
+        AskedStore, typer.Option(help="Which store of the ledger: SQL, or the ClickHouse of ledger.clickhouse.")
+    ] = AskedStore.SQL,
     reader_role: Annotated[
         bool, typer.Option("--reader-role", help="Print the SQL that makes a Postgres role which can only read.")
     ] = False,
@@ -116,7 +116,7 @@ def sql(
         fail("one of --json, --jsonl and --csv", MISUSED)
     if query is None and not reader_role:
         fail("give a query, or - to read it from standard input", MISUSED)
-    if on is Store.CLICKHOUSE:
+    if on is AskedStore.CLICKHOUSE:
         if query is None:
             fail("ClickHouse has its own roles: leave out --reader-role", MISUSED)
         _ask_clickhouse(config, _statement(query), _form(as_json, as_jsonl, as_csv, excel), limit)

@@ -25,7 +25,7 @@ from gateway.core.modes import Mode as Mode  # noqa: PLC0414 - a call's word, wh
 from gateway.core.prompt_classes import PromptClass
 from gateway.core.rules import has_failed
 from providers import Apart, MaskedRecord
-from providers.dialects import PIVOT, Dialect, Lasting
+from providers.dialects import PIVOT, Dialect, LastingPart
 
 
 class Objective(StrEnum):
@@ -93,7 +93,7 @@ class Rendered(MaskedRecord, frozen=True):
     dropped: tuple[str, ...] = ()  # fields that are left out
     lowered: tuple[str, ...] = ()  # limits that are lowered to the longest answer it allows
     apart: Apart | None = None  # what is sent with those of its keys that cannot read the reasoning
-    marks: Lasting | None = None  # what of the prompt it is told to cache, as its client says nothing
+    marks: LastingPart | None = None  # what of the prompt it is told to cache, as its client says nothing
     model: str | None = None  # its model, if that is a fallback which may continue the answer
 
     def shown(self) -> Iterator[tuple[str, object]]:

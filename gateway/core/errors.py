@@ -63,7 +63,7 @@ from typing import ClassVar
 
 import msgspec
 
-from providers import UNKNOWN_LENGTHS, Lengths, Meaning
+from providers import UNKNOWN_LENGTHS, Meaning, StatedLengths
 
 
 class ApiError(Exception):
@@ -73,7 +73,7 @@ class ApiError(Exception):
     type: ClassVar[str] = "api_error"
     code: str | None = None
     meaning: Meaning | None = None  # what it means to programs, where its status does not say it
-    lengths: Lengths = UNKNOWN_LENGTHS  # the tokens of what is too long
+    lengths: StatedLengths = UNKNOWN_LENGTHS  # the tokens of what is too long
     asked_model: str | None = None  # the name that the client asked for, if that is the reason; as long as it likes
 
     def __init__(self, message: str, *, param: str | None = None, headers: Mapping[str, str] | None = None) -> None:
@@ -241,7 +241,7 @@ class NoDeploymentFits(ApiError):
     type = "invalid_request_error"
     code = "unsupported_by_deployments"
 
-    def __init__(self, model: str, reasons: Mapping[str, str], *, too_long: Lengths | None = None) -> None:
+    def __init__(self, model: str, reasons: Mapping[str, str], *, too_long: StatedLengths | None = None) -> None:
         """``too_long``: the prompt's tokens, and the most that those hold which could answer it otherwise."""
         said = "; ".join(f"{name} {reason}" for name, reason in reasons.items())
         super().__init__(f"no deployment of {model!r} can answer this request: {said}")

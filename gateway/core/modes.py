@@ -14,16 +14,16 @@ class Mode(StrEnum):
     AUTO = "auto"
 
 
-class Said(NamedTuple):
+class ModeText(NamedTuple):
     """The title of a mode on the page, and what it does, in Markdown."""
 
     title: str
     about: str
 
 
-SAID: Mapping[Mode, Said] = {
-    Mode.AUTO: Said("By the policy", "the policy decides within the budget"),
-    Mode.RACE: Said("Race", "`width` at once"),
-    Mode.HEDGE: Said("Hedge", "a second one if the first is late"),
-    Mode.SINGLE: Said("One provider alone", "one; another if it fails or, unless `budget` is 0, is silent"),
+SAID: Mapping[Mode, ModeText] = {
+    Mode.AUTO: ModeText("By the policy", "the policy decides within the budget"),
+    Mode.RACE: ModeText("Race", "`width` at once"),
+    Mode.HEDGE: ModeText("Hedge", "a second one if the first is late"),
+    Mode.SINGLE: ModeText("One provider alone", "one; another if it fails or, unless `budget` is 0, is silent"),
 }

@@ -153,7 +153,7 @@ class ProbeEnd(msgspec.Struct, frozen=True, kw_only=True):
     cost_usd: float | None = None  # None: unknown, so what was reserved stays
 
 
-class Facts(msgspec.Struct, frozen=True, kw_only=True):
+class DailyFacts(msgspec.Struct, frozen=True, kw_only=True):
     """The probes of a deployment, and the day's totals, over all replicas."""
 
     spent_usd: float  # today (UTC): upper bound of what ended probes cost, plus the reservations of running ones
@@ -184,7 +184,7 @@ class NotProbed(StrEnum):
     UNRECORDED = "database_away"  # nothing is sent that cannot be counted
 
 
-Decide = Callable[[Facts], NotProbed | None]
+Decide = Callable[[DailyFacts], NotProbed | None]
 
 
 class ProbesUnreachable(Exception):

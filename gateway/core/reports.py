@@ -53,7 +53,7 @@ _LENGTHS: Mapping[Window, timedelta] = {
 }
 
 
-class Ended(StrEnum):
+class CallEnd(StrEnum):
     """How calls ended; each call in one of these ways."""
 
     OK = "ok"  # without an error
@@ -99,7 +99,7 @@ class Position(msgspec.Struct, frozen=True):
     id: str
 
 
-class Own(msgspec.Struct, frozen=True):
+class SoleUser(msgspec.Struct, frozen=True):
     """Whose calls alone a person sees: those of an end user of a client, within a team if it has one."""
 
     client: str
@@ -129,12 +129,12 @@ class CallsWanted(msgspec.Struct, frozen=True, kw_only=True):
     client: str | None = None
     deployment: str | None = None  # the winner's
     tag: tuple[str, str] | None = None
-    outcome: Ended | None = None
+    outcome: CallEnd | None = None
     slower_than_ms: float | None = None  # to the first token, or to the end of a call without one
     error: str | None = None
     request_id: str | None = None
     attempts: bool = False
-    own: Own | None = None  # of these the others select some
+    own: SoleUser | None = None  # of these the others select some
 
 
 class HistoryWanted(msgspec.Struct, frozen=True, kw_only=True):
@@ -218,7 +218,7 @@ class HistorySeries(WithOldNames, frozen=True, kw_only=True):
     tps_p95: Annotated[list[float | None], formerly("decode_p05_tps")] = msgspec.field(default_factory=list)
 
 
-class History(msgspec.Struct, frozen=True):
+class DeploymentHistory(msgspec.Struct, frozen=True):
     """Series of equal length, each already encoded as JSON: a month of all deployments is large."""
 
     since: datetime
@@ -242,13 +242,13 @@ class Reports(Protocol):
     async def calls(self, wanted: CallsWanted) -> Table:
         """Return a page of calls, the newest first, and one more than its limit if there are more."""
 
-    async def call(self, call_id: str, own: Own | None = None) -> FoundCall | None:
+    async def call(self, call_id: str, own: SoleUser | None = None) -> FoundCall | None:
         """Return one call; None if it is unknown."""
 
     async def has_calls(self) -> bool | None:
         """Return whether there has ever been a call; None if the database cannot say."""
 
-    async def history(self, wanted: HistoryWanted) -> History:
+    async def history(self, wanted: HistoryWanted) -> DeploymentHistory:
         """Return figures of deployments over time."""
 
     async def slowdowns(self, wanted: SlowdownsWanted) -> Table:
@@ -278,7 +278,7 @@ class Reports(Protocol):
         Rows of end users have an ``end_user``, and without a team the ``client`` whose key they used.
         """
 
-    async def own_usage(self, own: Own, window: Window) -> Table:
+    async def own_usage(self, own: SoleUser, window: Window) -> Table:
         """Return the usage and the speed of one person's calls: of all (``model`` null), and of each model."""
 
     async def sums_trail_s(self) -> float | None:

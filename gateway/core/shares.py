@@ -7,7 +7,7 @@ REMEMBERED_S = 3_600.0  # after a client's last call the others may use its part
 NOTED_EVERY_S = 1.0  # that a client has called
 
 
-class Own(msgspec.Struct, gc=False):
+class ClientShare(msgspec.Struct, gc=False):
     """What one client has left of what its own calls have added."""
 
     left: float
@@ -28,14 +28,14 @@ class Shares:
         """``most``: the whole stock."""
         self.half = most / 2
         self.is_used = False  # else all clients have left what they can have
-        self.known: dict[str | None, Own] = {}  # by client, the last that called at the end
+        self.known: dict[str | None, ClientShare] = {}  # by client, the last that called at the end
 
     def earn(self, client: str | None, amount: float, now_s: float) -> None:
         """Add what a call of ``client`` adds to the stock."""
         known = self.known
         own = known.pop(client, None)
         if own is None:
-            own = Own(self.half, now_s + NOTED_EVERY_S)
+            own = ClientShare(self.half, now_s + NOTED_EVERY_S)
         else:
             own.left, own.due_s = min(self.half, own.left + amount), now_s + NOTED_EVERY_S
         known[client] = own

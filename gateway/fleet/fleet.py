@@ -130,7 +130,7 @@ def _usd_a_day(model: ModelSettings) -> float:
     return min((limits[name] * factor for name, factor in _PER_DAY.items() if name in limits), default=inf)
 
 
-class Part(msgspec.Struct, frozen=True):
+class ConfiguredModel(msgspec.Struct, frozen=True):
     """A model in a list of models, as it is configured: by its name, or by the pattern that covers it."""
 
     configured: str
@@ -670,7 +670,7 @@ class Fleet:
         payer = who_pays({part.configured: part.settings for part in parts})
         return self._cached(name, joined([part.settings for part in parts]), payer=payer)
 
-    def _parts_of(self, name: str) -> list[Part]:
+    def _parts_of(self, name: str) -> list[ConfiguredModel]:
         """Return the models in a comma list of models; empty if it is none."""
         names = [part.strip() for part in name.split(",")]
         if len(names) == 1:
@@ -679,7 +679,7 @@ class Fleet:
         for each in names:
             if (configured := self.configured_as(each)) is None:
                 return []
-            parts[each] = Part(configured, self._settings_of(configured, each))
+            parts[each] = ConfiguredModel(configured, self._settings_of(configured, each))
         return [*parts.values()]
 
     def _under_pattern(self, name: str) -> Model | None:

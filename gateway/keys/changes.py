@@ -11,8 +11,8 @@ import msgspec
 
 from gateway.core.errors import ClientNotFound, InvalidRequest, KeyConflict
 from gateway.keys.stored import (
-    Change,
     Decide,
+    KeyChange,
     KeyState,
     NewKey,
     StoredKey,
@@ -31,7 +31,7 @@ Check = Callable[[Mapping[str, Any]], ClientSettings]  # ``client_settings`` wit
 def created(name: str, settings: ClientSettings, key: NewKey, *, key_id: str, who: str, at: datetime) -> Decide:
     """Create a client with its first key."""
 
-    def decide(rows: Sequence[StoredKey]) -> Change:
+    def decide(rows: Sequence[StoredKey]) -> KeyChange:
         if rows:
             raise KeyConflict(f"there is a client {name!r} already: rotate its key, change it, or take another name")
         fields = as_fields(settings)
@@ -46,7 +46,7 @@ def created(name: str, settings: ClientSettings, key: NewKey, *, key_id: str, wh
             created_at=at,
             created_by=who,
         )
-        return Change(action="created", name=name, before=None, after={**fields, "keys": [_named(row)]}, rows=(row,))
+        return KeyChange(action="created", name=name, before=None, after={**fields, "keys": [_named(row)]}, rows=(row,))
 
     return decide
 
@@ -57,14 +57,14 @@ def changed(name: str, patch: Mapping[str, Any], check: Check) -> Decide:
     ``decide`` raises InvalidRequest if the settings are invalid then.
     """
 
-    def decide(rows: Sequence[StoredKey]) -> Change:
+    def decide(rows: Sequence[StoredKey]) -> KeyChange:
         newest = _newest(name, rows)
         before = fields_of(newest)
         start = {field: value for field, value in before.items() if field != "role" or "admin" not in patch}
         settings = check(merged(start, patch))
         after = as_fields(settings)
         values = {"role": str(settings.role), "settings": stored_fields(after), "expires_at": settings.expires}
-        return Change(
+        return KeyChange(
             action="changed",
             name=name,
             before=before,
@@ -86,7 +86,7 @@ def rotated(name: str, key: NewKey, *, grace_s: float, key_id: str, who: str, at
         raise InvalidRequest(f"grace_s must be from 0 to {LONGEST_GRACE_S:.0f} seconds", param="grace_s")
     until = at + timedelta(seconds=grace_s)
 
-    def decide(rows: Sequence[StoredKey]) -> Change:
+    def decide(rows: Sequence[StoredKey]) -> KeyChange:
         newest = _newest(name, rows)
         if newest.expires_at is not None and newest.expires_at <= at:
             raise KeyConflict(f"the client {name!r} has expired, so a new key would not work: change 'expires' first")
@@ -103,7 +103,7 @@ def rotated(name: str, key: NewKey, *, grace_s: float, key_id: str, who: str, at
             created_by=who,
         )
         after = {"grace_s": grace_s, "keys": [_named(each) for each in (*old, row)]}
-        return Change(
+        return KeyChange(
             action="rotated",
             name=name,
             before={"keys": [_named(each) for each in rows]},
@@ -117,12 +117,12 @@ def rotated(name: str, key: NewKey, *, grace_s: float, key_id: str, who: str, at
 def revoked(name: str, *, at: datetime, key: str | None = None) -> Decide:
     """End all keys of a client at once, or the one with the id or the hint ``key``."""
 
-    def decide(rows: Sequence[StoredKey]) -> Change:
+    def decide(rows: Sequence[StoredKey]) -> KeyChange:
         _newest(name, rows)
         ended = [row for row in rows if key is None or key in {row.id, row.hint}]
         if not ended:
             raise ClientNotFound(f"the client {name!r} has no key {key!r}; it has: {', '.join(r.hint for r in rows)}")
-        return Change(
+        return KeyChange(
             action="revoked",
             name=name,
             before={"keys": [_named(row) for row in ended]},

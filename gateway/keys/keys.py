@@ -10,7 +10,7 @@ from urllib.parse import parse_qsl, urlsplit
 from gateway.core.errors import ClientNotFound, KeyConflict, KeysUnreachable
 from gateway.core.log import get_logger
 from gateway.core.tasks import end_if_cancelled
-from gateway.keys.stored import Change, Decide, KeyStore, StoredKey, each_shown, is_name
+from gateway.keys.stored import Decide, KeyChange, KeyStore, StoredKey, each_shown, is_name
 from gateway.keys.table import KeyTable
 from gateway.settings import ClientSettings
 
@@ -348,7 +348,7 @@ class Keys(Generic[C]):
             rows = await self._required_store().listed(revoked=revoked)
         return each_shown(self.table.clients, rows, self.utc_now())
 
-    async def change(self, name: str, decide: Decide, *, who: str) -> Change:
+    async def change(self, name: str, decide: Decide, *, who: str) -> KeyChange:
         """Carry out a change. It is in force here at once, elsewhere within two seconds.
 
         Raises:

@@ -63,7 +63,7 @@ class StoredKey(msgspec.Struct, frozen=True, kw_only=True):
 # The interface to the database of keys.
 
 
-class Change(msgspec.Struct, frozen=True, kw_only=True):
+class KeyChange(msgspec.Struct, frozen=True, kw_only=True):
     """A change of one client's keys, and its row of ``key_changes``. Neither has a secret."""
 
     action: str  # created, changed, rotated, revoked
@@ -74,7 +74,7 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
 
 
 # Returns the change of a client that has these keys (not revoked ones, the newest last), or raises an ApiError.
-Decide = Callable[[Sequence[StoredKey]], Change]
+Decide = Callable[[Sequence[StoredKey]], KeyChange]
 
 
 class KeyStore(Protocol):
@@ -92,7 +92,7 @@ class KeyStore(Protocol):
     async def listed(self, *, revoked: bool = False) -> list[StoredKey]:
         """Return the rows with all fields, for display; with ``revoked`` also those of revoked keys."""
 
-    async def change(self, name: str, decide: Decide, *, who: str, at: datetime) -> Change:
+    async def change(self, name: str, decide: Decide, *, who: str, at: datetime) -> KeyChange:
         """Carry out what ``decide`` returns, and record it, as one transaction; one change at a time.
 
         Raises:

@@ -36,7 +36,7 @@ from gateway.keys.issuers import (
 )
 from gateway.keys.keys import RETRY_S
 from gateway.keys.table import Ended, KeyTable, Known
-from gateway.settings import IssuerSettings, Role
+from gateway.settings import ClientRole, IssuerSettings
 
 C = TypeVar("C")
 LONGEST_END_USER = 512  # characters, as of a client's ``end_user``
@@ -63,7 +63,7 @@ class Token(msgspec.Struct, weakref=True):
     person_of: Any = None  # the client of which that was made
 
 
-class Tokens(Generic[C]):
+class TokenClients(Generic[C]):
     """Finds the clients of tokens. ``table`` has the clients; ``role_of`` returns the role of one.
 
     ``person_of`` returns a client as one of its people: with a team and an end user, if they are known.
@@ -72,7 +72,7 @@ class Tokens(Generic[C]):
     def __init__(
         self,
         table: KeyTable[C],
-        role_of: Callable[[C], Role],
+        role_of: Callable[[C], ClientRole],
         web: Web,
         *,
         person_of: Callable[[C, str | None, str | None], C],
@@ -206,7 +206,7 @@ class Tokens(Generic[C]):
             )
         if found is None:
             raise WrongKey("the token names no client of this gateway: ask the operator to add it under clients")
-        if not token.is_chosen and found.client is not None and self._role_of(found.client) is not Role.CLIENT:
+        if not token.is_chosen and found.client is not None and self._role_of(found.client) is not ClientRole.CLIENT:
             raise WrongKey("a token names an admin or a viewer only where the issuer's `clients` say so")
         token.seen, token.known = self._table.known, found
         return found

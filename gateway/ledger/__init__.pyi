@@ -12,7 +12,7 @@ from .clickhouse.schema import prepare_clickhouse as prepare_clickhouse
 from .clickhouse.server import ClickHouse as ClickHouse
 from .clickhouse.sink import ClickHouseSink as ClickHouseSink
 from .connections import Database as Database
-from .connections import Pool as Pool
+from .connections import LedgerPool as LedgerPool
 from .database import check_schema as check_schema
 from .database import create_engine as create_engine
 from .database import current_revision as current_revision

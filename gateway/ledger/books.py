@@ -11,23 +11,33 @@ from sqlalchemy import Row, Select, and_, delete, exists, func, insert, or_, sel
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-from gateway.alerts.alert import MESSAGES_AT_ONCE, Alert, AlertKind, BookAway, Delivery, Event, Message, Scope, Severity
+from gateway.alerts.alert import (
+    MESSAGES_AT_ONCE,
+    Alert,
+    AlertEvent,
+    AlertKind,
+    AlertMessage,
+    AlertScope,
+    BookAway,
+    DeliveryResult,
+    Severity,
+)
 from gateway.alerts.slowdowns import (
     DAY_S,
     HOUR_S,
     WINDOW_S,
+    AttemptTally,
     AttemptWindow,
-    Change,
     Counts,
     Happened,
     Histogram,
     Metric,
-    Past,
+    PastSlowdown,
     Slowdown,
-    Tally,
+    SlowdownChange,
     Windows,
 )
-from gateway.core.records import Decide, Facts, NotProbed, Probe, ProbeEnd, ProbeOutcome, ProbesUnreachable
+from gateway.core.records import DailyFacts, Decide, NotProbed, Probe, ProbeEnd, ProbeOutcome, ProbesUnreachable
 from gateway.core.reports import ReportsUnreachable
 from gateway.ledger.connections import Database, OwnConnection, engine_of, release
 from gateway.ledger.database import DATABASE_ERRORS, unreachable
@@ -82,7 +92,7 @@ class SqlAlertBook:
             stored = await connection.execute(into.values(self._values(alert)).on_conflict_do_nothing())
             if stored.rowcount != 1:
                 return False
-            await self._queue(connection, alert.id, Event.OPENED, webhooks, alert.opened_at)
+            await self._queue(connection, alert.id, AlertEvent.OPENED, webhooks, alert.opened_at)
             await self._forget(connection, alert.opened_at)
             await connection.commit()
         return True
@@ -105,13 +115,13 @@ class SqlAlertBook:
             stored = await connection.execute(ended.values(resolved_at=self._instant(at)))
             if stored.rowcount != 1:
                 return False
-            await self._queue(connection, alert.id, Event.RESOLVED, webhooks, at)
+            await self._queue(connection, alert.id, AlertEvent.RESOLVED, webhooks, at)
             await connection.commit()
         return True
 
     async def take_due(
         self, now: datetime, *, lease: timedelta, webhooks: Collection[str], most: int = MESSAGES_AT_ONCE
-    ) -> list[Message]:
+    ) -> list[AlertMessage]:
         """Return messages that are to be sent now. Nothing is locked while there are none."""
         due = self._due(now, webhooks, most)
         async with self._database.open(self._timeout_s) as connection:
@@ -134,7 +144,9 @@ class SqlAlertBook:
             await connection.commit()
         return taken
 
-    async def settle(self, message: Message, delivery: Delivery, *, at: datetime, retry_at: datetime | None) -> None:
+    async def settle(
+        self, message: AlertMessage, delivery: DeliveryResult, *, at: datetime, retry_at: datetime | None
+    ) -> None:
         """Note what became of an attempt."""
         values: dict[str, Any] = {"tries": message.tries + 1, "answer": delivery.answer}
         if retry_at is None:
@@ -154,7 +166,7 @@ class SqlAlertBook:
         waits = and_(
             _EARLIER.c.alert_id == alert_messages.c.alert_id,
             _EARLIER.c.webhook == alert_messages.c.webhook,
-            _EARLIER.c.event == Event.OPENED.value,
+            _EARLIER.c.event == AlertEvent.OPENED.value,
             _EARLIER.c.done_at.is_(None),
         )
         return (
@@ -164,14 +176,14 @@ class SqlAlertBook:
                 alert_messages.c.due_at <= self._instant(now),
                 alert_messages.c.webhook.in_(list(webhooks)),
                 alert_messages.c.alert_id.in_(select(alerts.c.id).where(_IS_KNOWN)),
-                or_(alert_messages.c.event != Event.RESOLVED.value, ~exists().where(waits)),
+                or_(alert_messages.c.event != AlertEvent.RESOLVED.value, ~exists().where(waits)),
             )
             .order_by(alert_messages.c.due_at, alert_messages.c.id)
             .limit(most)
         )
 
     async def _queue(
-        self, connection: AsyncConnection, alert_id: str, event: Event, webhooks: Collection[str], at: datetime
+        self, connection: AsyncConnection, alert_id: str, event: AlertEvent, webhooks: Collection[str], at: datetime
     ) -> None:
         instant = self._instant(at)
         rows = [
@@ -238,16 +250,16 @@ def _alert(row: Row[Any]) -> Alert:
         seen_at=read_instant(row.seen_at),
         resolved_at=None if row.resolved_at is None else read_instant(row.resolved_at),
         replica=row.replica,
-        scope=Scope(row.scope),
+        scope=AlertScope(row.scope),
     )
 
 
-def _message(row: Row[Any]) -> Message:
-    return Message(
+def _message(row: Row[Any]) -> AlertMessage:
+    return AlertMessage(
         id=row.message_id,
         alert=_alert(row),
         webhook=row.webhook,
-        event=Event(row.event),
+        event=AlertEvent(row.event),
         created_at=read_instant(row.created_at),
         tries=row.tries,
     )
@@ -305,7 +317,7 @@ class SqlProbeBook:
         """Dispose of the engine; a server that hangs does not delay this for long."""
         await self._database.aclose(TIMEOUT_S)
 
-    async def _facts(self, connection: AsyncConnection, probe: Probe, since: datetime) -> Facts:
+    async def _facts(self, connection: AsyncConnection, probe: Probe, since: datetime) -> DailyFacts:
         day = probe.started_at.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
         booked = probes.c
         usd = func.coalesce(func.sum(func.coalesce(booked.cost_usd, booked.reserved_usd)), 0.0)
@@ -330,7 +342,7 @@ class SqlProbeBook:
             f"where deployment = {words.text(probe.deployment)} and state = 'out'"
         )
         broken = (await connection.exec_driver_sql(out)).scalar()
-        return Facts(
+        return DailyFacts(
             spent_usd=float(spent_usd),
             probes=int(number),
             probed_at=read_instant(last[0].started_at) if last else None,
@@ -390,7 +402,7 @@ class Slowdowns:
         async with self._writing() as connection:
             await SLOWDOWNS.give_up(connection, self._holder)
 
-    async def store(self, change: Change) -> bool:
+    async def store(self, change: SlowdownChange) -> bool:
         """Store a begin or an end; return False if it was there already."""
         slowdown = change.slowdown
         if change.happened is Happened.BEGAN:
@@ -426,7 +438,7 @@ class Slowdowns:
             values |= {name: written(connection, at) for name, at in values.items() if isinstance(at, datetime)}
             return (await connection.execute(statement, values)).rowcount == 1
 
-    async def past(self, since: datetime) -> list[Past]:
+    async def past(self, since: datetime) -> list[PastSlowdown]:
         """Return slowdowns that went on since then, the oldest first."""
         words = self._reader.words
         at = ", ".join(f"{words.epoch(name)} as {name[:-3]}" for name in ("began_at", "noticed_at", "ended_at"))
@@ -438,7 +450,7 @@ class Slowdowns:
         for row in rows(answer):
             known = {name: row[name] for name in ("model", "deployment", "ratio", "low", "high", "n")}
             slowdown = Slowdown(**known, metric=Metric(row["metric"]), began_s=row["began"], noticed_s=row["noticed"])
-            found.append(Past(slowdown, row["ended"]))
+            found.append(PastSlowdown(slowdown, row["ended"]))
         return found
 
     async def windows(self, length_s: int, since_s: int, until_s: int) -> Windows:
@@ -452,7 +464,7 @@ class Slowdowns:
         found: dict[int, dict[str, dict[str, AttemptWindow]]] = {}
         for at, model, deployment, won, first, cut, errors in tallies.rows:
             counts = counted.get((int(at), model, deployment), {})
-            tally = Tally(float(first + errors), float(errors))
+            tally = AttemptTally(float(first + errors), float(errors))
             window = AttemptWindow(int(at), _histograms(counts, float(won), float(cut)), tally)
             found.setdefault(int(at), {}).setdefault(model, {})[deployment] = window
         return found

@@ -15,7 +15,7 @@ from gateway.core.rules import STEPS
 from gateway.ledger import queries
 from gateway.ledger.reports.reader import listed, words_of
 from gateway.ledger.turns import read_instant
-from gateway.replay.rows import Call, Try
+from gateway.replay.rows import ReplayedCall, Try
 
 MOST_CALLS = 50_000  # read of a model; half of them may be audited
 TIMEOUT_S = 600.0
@@ -63,7 +63,7 @@ async def raced_calls(
     count: int,
     most: int = MOST_CALLS,
     progress: Callable[[int], None] = lambda _: None,
-) -> list[Call]:
+) -> list[ReplayedCall]:
     """Return a sample of a model's ``count`` calls; ``progress`` is called with the number of rows read so far.
 
     Raises:
@@ -92,7 +92,7 @@ async def raced_calls(
         few, many = (f"{digits} < '{level:04x}'" if level < _LEVELS else "true" for level in (usual, audited))
         return f"({few} or ({many} and {column} in ({drawn})))"
 
-    calls: dict[str, Call] = {}
+    calls: dict[str, ReplayedCall] = {}
     rows = 0
     sql = f"select {_OF_CALL} from calls where started_at >= {begun} and model = {words.text(model)} and {_PLAYABLE} and {chosen('id')}"  # noqa: S608,E501 - quoted
     async with queries.asked(url, sql, timeout_s=TIMEOUT_S) as answer:
@@ -115,7 +115,9 @@ async def raced_calls(
     ]
 
 
-def _whole(call: Call, those: list[tuple[int, Try, float | None]], if_audited: float, otherwise: float) -> Call:
+def _whole(
+    call: ReplayedCall, those: list[tuple[int, Try, float | None]], if_audited: float, otherwise: float
+) -> ReplayedCall:
     those.sort(key=lambda each: each[0])
     found = [each for _, each, _ in those]
     for place, (_, each, headers_ms) in enumerate(those):
@@ -128,9 +130,9 @@ def _whole(call: Call, those: list[tuple[int, Try, float | None]], if_audited: f
     return call
 
 
-def _call(row: tuple[Any, ...]) -> Call:
+def _call(row: tuple[Any, ...]) -> ReplayedCall:
     at = read_instant(row[1])
-    return Call(at.timestamp(), (), row[3], row[4], row[5], row[6], left=row[2] == 499 and row[3] is None)  # noqa: PLR2004
+    return ReplayedCall(at.timestamp(), (), row[3], row[4], row[5], row[6], left=row[2] == 499 and row[3] is None)  # noqa: PLR2004
 
 
 def _try(row: tuple[Any, ...]) -> Try:

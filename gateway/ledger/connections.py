@@ -126,7 +126,7 @@ CONNECTIONS = 4  # of a process
 REPORTS_AT_ONCE = 2
 
 
-class Pool:
+class LedgerPool:
     """The connections of a process to Postgres, shared by everything that uses the ledger.
 
     One stays open; others are opened while several are needed, and closed when they were not needed for ten seconds.
@@ -211,35 +211,35 @@ class Pool:
         return pool
 
 
-Database: TypeAlias = str | Address | Pool  # a URL, for connections of its own, or a shared pool
+Database: TypeAlias = str | Address | LedgerPool  # a URL, for connections of its own, or a shared pool
 
 
 def engine_of(database: Database, *, pool_size: int, spare: int = 1) -> AsyncEngine:
     """Return the shared engine, or a new one; pass it to ``release`` afterwards."""
-    if isinstance(database, Pool):
+    if isinstance(database, LedgerPool):
         return database.engine
     return create_engine(database, pool_size=pool_size, spare=spare)
 
 
 async def release(database: Database, engine: AsyncEngine, within_s: float = CLOSE_TIMEOUT_S) -> None:
     """Close the connections, unless others share them."""
-    if not isinstance(database, Pool):
+    if not isinstance(database, LedgerPool):
         await dispose(engine, within_s)
 
 
 def report_turn(database: Database) -> AbstractAsyncContextManager[None]:
     """Return the context in which a report uses a connection; without a shared pool it does nothing."""
-    return database.for_a_report() if isinstance(database, Pool) else nullcontext()
+    return database.for_a_report() if isinstance(database, LedgerPool) else nullcontext()
 
 
 def long_turn(database: Database) -> AbstractAsyncContextManager[None]:
     """Return the same for long work."""
-    return database.for_long() if isinstance(database, Pool) else nullcontext()
+    return database.for_long() if isinstance(database, LedgerPool) else nullcontext()
 
 
 def url_of(database: Database) -> str:
     """Return the database's URL."""
-    return database.url if isinstance(database, Pool) else text_of(database)
+    return database.url if isinstance(database, LedgerPool) else text_of(database)
 
 
 # A connection to the ledger's database for a store that needs one now and then.

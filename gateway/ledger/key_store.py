@@ -8,7 +8,7 @@ import msgspec
 from sqlalchemy import Row, Select, func, insert, null, or_, select, update
 
 from gateway.core.errors import KeysUnreachable
-from gateway.keys.stored import Change, Decide, StoredKey
+from gateway.keys.stored import Decide, KeyChange, StoredKey
 from gateway.ledger.connections import Database, OwnConnection
 from gateway.ledger.tables import client_keys, key_changes
 from gateway.ledger.turns import KEYS, read_instant
@@ -49,7 +49,7 @@ class SqlKeyStore:
         query = select(client_keys)
         return await self._read(query if revoked else query.where(client_keys.c.revoked_at.is_(None)))
 
-    async def change(self, name: str, decide: Decide, *, who: str, at: datetime) -> Change:
+    async def change(self, name: str, decide: Decide, *, who: str, at: datetime) -> KeyChange:
         """Carry out a change in the turn of changes."""
         async with self._database.open(TIMEOUT_S, writes=True, turn=KEYS) as connection:
             query = select(client_keys).where(client_keys.c.name == name, client_keys.c.revoked_at.is_(None))

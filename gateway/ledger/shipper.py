@@ -17,7 +17,7 @@ from gateway.ledger.entries import NO_ROWS, Entry, Shippable, Unfinished, encode
 from gateway.ledger.errors import DatabaseUnreachableError
 from gateway.ledger.folders import orphaned, warn_of_skipped
 from gateway.ledger.retention import KEEP_ALL, Retention
-from gateway.ledger.spool import Batch, Reader, Spool
+from gateway.ledger.spool import Batch, Spool, SpoolReader
 from gateway.ledger.store import Store
 from gateway.ledger.turns import SharedClock
 
@@ -221,7 +221,7 @@ class Backlog:
         self._spool = spool
         self._shipper = shipper
         self._clock = clock
-        self._reader = Reader(spool.folder)
+        self._reader = SpoolReader(spool.folder)
         self._shipped_up_to_s = clock()  # entries spooled before then are in SQL
         self._watched_until_s = 0.0
         self._batch: Batch | None = None  # on its way to SQL, or tried without success
@@ -364,7 +364,7 @@ async def adopt(spool_dir: Path, shipper: Shipper, also: AdoptionListener | None
 async def _adopt_folder(folder: Path, shipper: Shipper, also: AdoptionListener | None) -> None:
     if also is not None:
         await asyncio.to_thread(also.adopt, folder)
-    reader = Reader(folder)
+    reader = SpoolReader(folder)
     unfinished = Unfinished()
     adopted, more = 0, True
     while more:

@@ -60,7 +60,7 @@ class Batch(msgspec.Struct, frozen=True):
     offset_bytes: int
 
 
-class Reader:
+class SpoolReader:
     """A position in a spool. Reading does not move it; ``advance`` does, when a batch is safe.
 
     Invalid lines are set aside in ``WORKER.bad`` besides the folder. For one thread at a time.

@@ -23,7 +23,7 @@ class Stepped(msgspec.Struct, frozen=True):
     joined: str
 
 
-class Counts(msgspec.Struct, frozen=True):
+class BucketPlaces(msgspec.Struct, frozen=True):
     """What selects a metric's buckets by place: of all slots, or of each of the table ``slots``."""
 
     sql: str
@@ -55,7 +55,7 @@ sums as (
     return stepped(tables, quantiles, {metric: _histogram(words, minutes, metric) for metric in metrics})
 
 
-def stepped(tables: str, quantiles: Quantiles, counts: Mapping[str, Counts]) -> Stepped:
+def stepped(tables: str, quantiles: Quantiles, counts: Mapping[str, BucketPlaces]) -> Stepped:
     """Return the steps of the tables ``places`` and ``sums``, with the quantiles of metrics whose buckets are there."""
     of_metrics = [
         _of_metric(metric, {name: q for name, (of, q) in quantiles.items() if of == metric}, each)
@@ -65,7 +65,7 @@ def stepped(tables: str, quantiles: Quantiles, counts: Mapping[str, Counts]) -> 
     return Stepped(",\n".join([tables, *of_metrics]), "\n".join(["sums", "join places using (place)", *joins]))
 
 
-def _of_metric(metric: str, asked: Mapping[str, str], counts: Counts) -> str:
+def _of_metric(metric: str, asked: Mapping[str, str], counts: BucketPlaces) -> str:
     """Return the table of the quantiles of a metric, by slot and place."""
     key = "" if counts.of_each else "slot, "
     columns = ",\n    ".join(f"{quantile(q)} as {name}" for name, q in asked.items())
@@ -90,7 +90,7 @@ def _of_metric(metric: str, asked: Mapping[str, str], counts: Counts) -> str:
 )"""  # noqa: S608 - our own values
 
 
-def _each(counts: Counts) -> str:
+def _each(counts: BucketPlaces) -> str:
     return "slots cross join lateral " if counts.of_each else ""
 
 
@@ -103,7 +103,7 @@ def _slots(words: Words, minutes: int, within: str, slot: str) -> str:
     return f"slots as (\n  {windows}\n)"
 
 
-def _summed(words: Words, table: str, condition: str, columns: str, by: str = "") -> Counts:
+def _summed(words: Words, table: str, condition: str, columns: str, by: str = "") -> BucketPlaces:
     """Return what adds up a table of sums (r) by slot and place.
 
     SQLite finds sums best one window after the other. Postgres adds up slot after slot: all at once what it groups and
@@ -118,10 +118,10 @@ select {slot}series.place, {columns}
       from {table} as r join series on series.id = r.series_id{joined}
       where {condition}{is_in}
       group by {slot}series.place{by}"""  # noqa: S608 - our own values
-    return Counts(sql, words.is_postgres)
+    return BucketPlaces(sql, words.is_postgres)
 
 
-def _histogram(words: Words, minutes: int, metric: str) -> Counts:
+def _histogram(words: Words, minutes: int, metric: str) -> BucketPlaces:
     condition = f"r.minutes = {minutes} and r.metric = '{metric}'"
     columns = "r.bucket, sum(cast(r.n as double precision)) as n"
     return _summed(words, "rollup_histograms", condition, columns, ", r.bucket")

@@ -232,14 +232,14 @@ class Lines:
                 line[0].set()
 
     @contextmanager
-    def joined(self, quota: Quota) -> Iterator["Place"]:
+    def joined(self, quota: Quota) -> Iterator["LinePlace"]:
         """Join the end of the line for ``quota``; the next is first when this one leaves."""
         line = self._lines.setdefault(quota, deque())
         line.append(own := asyncio.Event())
         if line[0] is own:
             own.set()
         try:
-            yield Place(line, own)
+            yield LinePlace(line, own)
         finally:
             line.remove(own)
             if line:
@@ -248,7 +248,7 @@ class Lines:
                 del self._lines[quota]
 
 
-class Place:
+class LinePlace:
     """A call's place in a line."""
 
     __slots__ = ("_line", "_own")

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from gateway.limits.quota import Quota, Slots
+from gateway.limits.quota import LeasedSlots, Quota
 
 PROCESSES_KEY = "holeshot:limits:processes"
 
@@ -220,7 +220,7 @@ def key_of(quota: Quota) -> str:
 def keys_of(quota: Quota) -> tuple[str, ...]:
     """Return the keys that ``LEASE`` takes, all in one slot of a cluster."""
     key = key_of(quota)
-    return (key, key + ":turns") if isinstance(quota, Slots) else (key,)
+    return (key, key + ":turns") if isinstance(quota, LeasedSlots) else (key,)
 
 
 def processes_key(shard: str) -> str:

@@ -116,7 +116,7 @@ class Use(msgspec.Struct, frozen=True):
         return max(ROUNDING, self.most_usd - self.usd) if self.most_usd else 0.0
 
 
-class Begun:
+class BegunHolds:
     """A request's holds on its ``levels`` before its body is read: ``max_parallel`` and ``rpm``."""
 
     __slots__ = ("held", "levels")
@@ -137,11 +137,11 @@ class _Hold(msgspec.Struct):
 
     mine: "Sequence[Wanted]"
     amounts: Mapping[str, float]  # of ``mine``
-    begun: Begun | None
+    begun: BegunHolds | None
     models: "dict[str, tuple[Wanted, Mapping[str, float]] | None]"
 
 
-class Standing(msgspec.Struct, frozen=True):
+class LimitStanding(msgspec.Struct, frozen=True):
     """What is used of one limit, in all processes as far as this one knows; None: nothing is known of it here."""
 
     limit: str
@@ -219,8 +219,8 @@ class Limits:
                     raise limit_reached(quota, level.whose, unix_s, amount=amount)
 
     async def begin(
-        self, levels: Sequence[Level], names: Collection[str] = BEFORE_BODY, *, before: Begun | None = None
-    ) -> Begun:
+        self, levels: Sequence[Level], names: Collection[str] = BEFORE_BODY, *, before: BegunHolds | None = None
+    ) -> BegunHolds:
         """Hold ``max_parallel`` and ``rpm`` before the body is read; ``end`` must be called when the request ends.
 
         ``names``: which of the two. ``before``: what the request holds already, which is then added to; it counts at
@@ -241,7 +241,7 @@ class Limits:
                 wanted.append((account, quotas, level))
         await self._admission.at_once(wanted, _ONE_REQUEST)
         if before is None:
-            return Begun(levels, wanted)
+            return BegunHolds(levels, wanted)
         before.held, before.levels = (*before.held, *wanted), levels
         return before
 
@@ -252,7 +252,7 @@ class Limits:
         payer: Payer,
         use: Use,
         *,
-        begun: Begun | None = None,
+        begun: BegunHolds | None = None,
         spends: bool = True,
         is_free: bool = False,
         line_s: float = 0.0,
@@ -323,7 +323,7 @@ class Limits:
         await self._hold_for_model(hold, payer, use)
         self._holds[call_id] = hold
 
-    def standings(self, level: Level) -> list[Standing]:
+    def standings(self, level: Level) -> list[LimitStanding]:
         """Return the usage of a level's limits. Leases nothing, so other processes' usage may be unknown."""
         unix_s, account, limits = self._unix_clock(), self._known(level.owner), level.limits
         quotas = {} if account is None else {quota.name: quota for quota in account.quotas(unix_s)}
@@ -335,7 +335,7 @@ class Limits:
             if taken is None:  # nobody has called here yet
                 taken = self._leases.recollected(f"{level.owner}:{name}:{window.name}") or unasked
             resets_in_s = None if window.ends_s == inf else round(window.ends_s - unix_s, 1)
-            found.append(Standing(name, limit, taken, resets_in_s))
+            found.append(LimitStanding(name, limit, taken, resets_in_s))
         return found
 
     def counted(self) -> frozenset[str]:

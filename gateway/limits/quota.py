@@ -42,7 +42,7 @@ class Lease(msgspec.Struct, gc=False):
     is_share: bool = False
 
 
-class Report(msgspec.Struct, frozen=True, gc=False):
+class UsageReport(msgspec.Struct, frozen=True, gc=False):
     """The last report of this process's usage to the others, and its time in monotonic seconds."""
 
     used: float = 0.0
@@ -89,11 +89,11 @@ class Quota:
         self.exhausted_until_s = -inf  # until then nothing is assumed to be left in any process
         self.waiting = 0.0  # the amount that calls wait for
         self.beyond = 0.0  # how much of it may be leased beyond the limit: see ``Use.beyond_usd``
-        self.reported: Report | None = None  # None: not reported yet
+        self.reported: UsageReport | None = None  # None: not reported yet
         self.latest = 0.0  # the amount held last
         self.lease = Lease()
         self.elsewhere = Elsewhere()
-        self.demand = Demand()
+        self.demand = UseRate()
 
     def has(self, amount: float, now_s: float) -> bool:
         """Whether ``amount`` may be held."""
@@ -201,7 +201,7 @@ class Quota:
     def note_report(self, at_s: float) -> None:
         """Record the time of a report whose amount does not count for shares yet."""
         if self.reported is not None:
-            self.reported = Report(self.reported.used, at_s)
+            self.reported = UsageReport(self.reported.used, at_s)
 
     @property
     def is_settled(self) -> bool:
@@ -216,14 +216,14 @@ class Quota:
 
     def leased(self, lease: float, *, reported: float, at_s: float, until_s: float) -> None:
         """Apply a lease that was granted at ``at_s`` for a reported usage of ``reported``."""
-        self.reported = Report(reported, at_s)
+        self.reported = UsageReport(reported, at_s)
         self.lease.amount = lease
         self.top = reported + lease
         self.valid_until_s = until_s
         self.lease.is_share = False
 
 
-class Demand:
+class UseRate:
     """The rate at which a quota is used, which decides how much is leased in advance."""
 
     __slots__ = ("_at_s", "_rate", "_reached")
@@ -246,7 +246,7 @@ class Demand:
         return max(latest if taken else 0.0, self._rate * ahead_s)
 
 
-class Slots(Quota):
+class LeasedSlots(Quota):
     """This process's leased slots of one deployment's ``max_in_flight_fleet``, and its attempts in flight there.
 
     An attempt finds a free slot here, or none: it never waits for a lease. A process that lacks slots reports it in the
@@ -419,10 +419,10 @@ class Leases(Protocol):
     def give_back(self, quota: Quota) -> None:
         """Return soon what ``quota`` does not need."""
 
-    def lend(self, slots: Slots) -> None:
+    def lend(self, slots: LeasedSlots) -> None:
         """Lease ``slots`` from now on, in each round, and whenever their ``ask`` is called."""
 
-    def end(self, slots: Slots) -> None:
+    def end(self, slots: LeasedSlots) -> None:
         """Stop leasing ``slots``: their limit was removed."""
 
     def recollect(self, spent: Mapping[str, float]) -> None:
@@ -485,12 +485,12 @@ class OwnShare:
     def give_back(self, quota: Quota) -> None:
         """Do nothing: shares stay the same."""
 
-    def lend(self, slots: Slots) -> None:
+    def lend(self, slots: LeasedSlots) -> None:
         """Let ``slots`` go as far as the share, also when their limit has changed."""
         slots.ask = lambda: None if slots.lease.is_share else slots.share(self._processes, self._clock())
         slots.ask()
 
-    def end(self, slots: Slots) -> None:
+    def end(self, slots: LeasedSlots) -> None:
         """Do nothing: no other process has to know."""
 
     def recollect(self, spent: Mapping[str, float]) -> None:

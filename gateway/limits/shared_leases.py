@@ -23,12 +23,12 @@ from redis.exceptions import RedisError
 from gateway.core.log import OutageCauses
 from gateway.core.tasks import end_if_cancelled, pause
 from gateway.limits.lease_scripts import CLOCK, GREET, LEASE, Grant, key_of, keys_of, processes_key
-from gateway.limits.quota import ROUNDING, SHARE_AT_LEAST, Quota, Slots
+from gateway.limits.quota import ROUNDING, SHARE_AT_LEAST, LeasedSlots, Quota
 from gateway.limits.windows import EXPIRY_S, MINUTE_S, REMEMBERED
 from gateway.topology.nodes import REDIRECTED, Command, Nodes, raised, round_s, why
 
 
-class Times(msgspec.Struct, frozen=True):
+class LeaseTimes(msgspec.Struct, frozen=True):
     """How long a process's reports are valid, and other times, in seconds."""
 
     lease_s: float = 5.0  # then a dead process's lease has expired
@@ -41,11 +41,11 @@ class Times(msgspec.Struct, frozen=True):
     first_s: float = 0.25  # calls wait for the first report on a window: its share may already be leased by others
 
 
-USUAL = Times()
+USUAL = LeaseTimes()
 
 _log = structlog.get_logger(__name__)
 
-AHEAD_ROUNDS = 2.0  # of ``Times.round_s``: leases cover the expected use until so long after the next report
+AHEAD_ROUNDS = 2.0  # of ``LeaseTimes.round_s``: leases cover the expected use until so long after the next report
 EXHAUSTED_S = 0.2  # pause before calls ask again after a reply that nothing is left; longer with longer rounds
 TURNS = 5  # parts of a wait for a round: one that ends late is not counted, as the event loop was blocked
 CLOCK_INTERVAL_S = 10.0  # between two readings of Redis' clock
@@ -75,7 +75,7 @@ class SharedLeases:
         unix_clock: Callable[[], float],
         new_id: Callable[[], str],
         processes: int = 1,
-        times: Times = USUAL,
+        times: LeaseTimes = USUAL,
     ) -> None:
         self.nodes = nodes
         self.id = new_id()
@@ -167,13 +167,13 @@ class SharedLeases:
         """Report ``quota`` at once, so that others may lease what it does not need."""
         self._of(quota).report(quota)
 
-    def lend(self, slots: Slots) -> None:
+    def lend(self, slots: LeasedSlots) -> None:
         """Lease ``slots`` from now on; ``ask`` for more of them wakes the round of their shard."""
         slots.ask = lambda: self._of(slots).ask(slots)
         self.keep(slots)
         slots.ask()
 
-    def end(self, slots: Slots) -> None:
+    def end(self, slots: LeasedSlots) -> None:
         """Stop leasing ``slots``; their lease expires."""
         for shard in self._shards.values():
             shard.drop(slots)
@@ -348,7 +348,7 @@ class ShardLeases:
         self._short[quota.key] = quota
         self._wake.set()
 
-    def ask(self, slots: Slots) -> None:
+    def ask(self, slots: LeasedSlots) -> None:
         """Request a round for ``slots``: at once, or soon if a moment ago none were left."""
         self._short[slots.key] = slots
         if slots.is_too_many or self._clock() >= slots.exhausted_until_s:
@@ -471,7 +471,7 @@ class ShardLeases:
         """Record that the shard is away; calls that wait for the next round use shares."""
         self.link.is_away = True
         for quota in self._kept.values():
-            if isinstance(quota, Slots) and not quota.lease.is_share:  # no call requests its share
+            if isinstance(quota, LeasedSlots) and not quota.lease.is_share:  # no call requests its share
                 self._share(quota)
         if self._round is not None and not self._round.done():
             self._round.set_result(None)
@@ -490,7 +490,7 @@ class ShardLeases:
 
     @property
     def restoring_s(self) -> float:
-        """``Times.restoring_s``, plus the additional length of rounds."""
+        """``LeaseTimes.restoring_s``, plus the additional length of rounds."""
         return self._times.restoring_s + self.round_s - self._times.round_s
 
     @property
@@ -531,7 +531,7 @@ class ShardLeases:
         self.processes = max(self.processes, processes) if self.link.is_restoring else processes
         for quota, (used, need, _), reply in zip(quotas, asked, replies, strict=True):
             if isinstance(reply, REDIRECTED):  # no node serves its slot now, or only some of its keys have moved
-                if quota.waiting and not isinstance(quota, Slots):
+                if quota.waiting and not isinstance(quota, LeasedSlots):
                     self._share(quota)
                 continue
             self._learn(quota, Grant.of(*raised([reply])), used, need, sent_s)
@@ -573,13 +573,13 @@ class ShardLeases:
     def _learn(self, quota: Quota, grant: Grant, used: float, need: float, sent_s: float) -> None:
         """Apply a reply."""
         known = quota.elsewhere
-        if isinstance(quota, Slots):
+        if isinstance(quota, LeasedSlots):
             quota.update_others(grant.running, grant.fair, is_wanted=grant.is_wanted)
         quota.lease.spare = max(0.0, grant.lease - need)
         if self.link.is_restoring:
             known.used, known.leased = max(known.used, grant.used), max(known.leased, grant.leased)
             known.base = max(known.base, grant.base)
-            if isinstance(quota, Slots) and not quota.lease.is_share:  # it keeps the former lease
+            if isinstance(quota, LeasedSlots) and not quota.lease.is_share:  # it keeps the former lease
                 quota.valid_until_s = sent_s + self._times.lease_s
             else:
                 self._share(quota)
@@ -588,7 +588,7 @@ class ShardLeases:
             known.used, known.leased, known.base = grant.used, grant.leased, grant.base
             quota.leased(grant.lease, reported=used, at_s=sent_s, until_s=sent_s + self._times.lease_s)
         if grant.lease < need:
-            longer = 1.0 if isinstance(quota, Slots) else self.round_s / self._times.round_s
+            longer = 1.0 if isinstance(quota, LeasedSlots) else self.round_s / self._times.round_s
             quota.exhausted_until_s = sent_s + longer * EXHAUSTED_S
-        if isinstance(quota, Slots) and (quota.lacks or quota.is_too_many):
+        if isinstance(quota, LeasedSlots) and (quota.lacks or quota.is_too_many):
             self.ask(quota)

@@ -28,7 +28,7 @@ _SWEEPS = 4  # in the time that a conversation lives
 Start = Callable[[Coroutine[Any, Any, None]], "asyncio.Task[None]"]
 
 
-class Scope(msgspec.Struct, frozen=True):
+class AnswerScope(msgspec.Struct, frozen=True):
     """Whose answers they are: a client's, and those of its own keys."""
 
     client: str | None
@@ -90,7 +90,7 @@ class AnswerMemory:
         """``start`` runs what tells Redis, of which nothing waits; ``sealed``: None without Redis."""
         self.size = 0  # bytes
         self._clock, self._start, self._sealed = clock, start, sealed
-        self._shares: dict[Scope, _Share] = {}
+        self._shares: dict[AnswerScope, _Share] = {}
         self._sizes: dict[str | None, int] = {}  # bytes by client, with all keys that it brings
         self._sharing = 0
         self._timer: asyncio.TimerHandle | None = None
@@ -109,7 +109,7 @@ class AnswerMemory:
 
     # What later requests ask.
 
-    async def conversation(self, scope: Scope, response_id: str) -> Sequence[bytes] | None:
+    async def conversation(self, scope: AnswerScope, response_id: str) -> Sequence[bytes] | None:
         """Return the items of a conversation up to an answer; None: it is not known, or not to this client."""
         if not self.is_on:
             return None
@@ -120,7 +120,7 @@ class AnswerMemory:
             turn = self._put(scope, response_id, items, list(last.named.items()), _Answer(last.about, last.names))
         return None if turn is None else [piece.data for piece in turn.pieces]
 
-    async def answer(self, scope: Scope, response_id: str) -> tuple[bytes, Said] | None:
+    async def answer(self, scope: AnswerScope, response_id: str) -> tuple[bytes, Said] | None:
         """Return what an answer was beside its items, and those; None: it is not known, or not to this client."""
         items = await self.conversation(scope, response_id)
         turn = None if items is None else self._known(scope, response_id)
@@ -129,7 +129,7 @@ class AnswerMemory:
         names = turn.answer.names
         return turn.answer.about, list(zip(names, items[len(items) - len(names) :], strict=True))
 
-    async def item(self, scope: Scope, item_id: str) -> bytes | None:
+    async def item(self, scope: AnswerScope, item_id: str) -> bytes | None:
         """Return an item of an answer; None: it is not known, or not to this client."""
         if not self.is_on:
             return None
@@ -144,7 +144,7 @@ class AnswerMemory:
 
     def keep(
         self,
-        scope: Scope,
+        scope: AnswerScope,
         response_id: str,
         asked: Iterable[bytes],
         said: Said,
@@ -164,7 +164,7 @@ class AnswerMemory:
             self._sharing += 1
             self._start(self._tell(self._sealed, scope, response_id, turn, said, follows))
 
-    async def forget(self, scope: Scope, response_id: str) -> bool:
+    async def forget(self, scope: AnswerScope, response_id: str) -> bool:
         """Forget an answer, in Redis too; return whether it was known."""
         if not self.is_on:
             return False
@@ -190,7 +190,7 @@ class AnswerMemory:
     # Not every server's ids are unique: Ollama's are numbers below 1,000,000 (middleware/openai.go of ollama/ollama,
     # read on 2026-11-27). What two answers are called names neither, so that nobody goes on from another's.
 
-    def _known(self, scope: Scope, response_id: str) -> _Turn | None:
+    def _known(self, scope: AnswerScope, response_id: str) -> _Turn | None:
         share = self._shares.get(scope)
         turn = None if share is None else share.turns.get(response_id)
         if share is None or turn is None:
@@ -203,7 +203,9 @@ class AnswerMemory:
         share.turns.move_to_end(response_id)
         return turn
 
-    def _put(self, scope: Scope, response_id: str, items: Sequence[bytes], said: Said, answer: _Answer) -> _Turn | None:
+    def _put(
+        self, scope: AnswerScope, response_id: str, items: Sequence[bytes], said: Said, answer: _Answer
+    ) -> _Turn | None:
         size = sum(map(len, items))
         if size > min(MOST_CONVERSATION_BYTES, self._most_bytes // 4):
             return None
@@ -233,7 +235,7 @@ class AnswerMemory:
             self._timer = asyncio.get_running_loop().call_later(self._ttl_s / _SWEEPS, self._sweep)
         return turn
 
-    def _drop(self, scope: Scope, share: _Share, response_id: str) -> None:
+    def _drop(self, scope: AnswerScope, share: _Share, response_id: str) -> None:
         turn = share.turns.pop(response_id)
         freed = _weight(turn)
         for piece in turn.pieces:
@@ -248,7 +250,7 @@ class AnswerMemory:
         if not share.turns:
             self._shares.pop(scope, None)
 
-    def _count(self, scope: Scope, size: int) -> None:
+    def _count(self, scope: AnswerScope, size: int) -> None:
         own = self._sizes.get(scope.client, 0) + size
         if own:
             self._sizes[scope.client] = own
@@ -279,13 +281,13 @@ class AnswerMemory:
 
     # Other replicas.
 
-    async def _found(self, scope: Scope, response_id: str) -> Sequence[Link] | None:
+    async def _found(self, scope: AnswerScope, response_id: str) -> Sequence[Link] | None:
         return await self._sealed.chain(scope, response_id) if self._sealed is not None and self._shares_out else None
 
     async def _tell(  # noqa: PLR0917 - all of one answer
         self,
         sealed: SealedAnswers,
-        scope: Scope,
+        scope: AnswerScope,
         response_id: str,
         turn: _Turn,
         said: Said,
@@ -322,7 +324,7 @@ def _weight(turn: _Turn) -> int:
     return _TURN_BYTES + 8 * len(turn.pieces) + _PIECE_BYTES * len(turn.named) + len(turn.answer.about)
 
 
-def _last_used(entry: tuple[Scope, _Share]) -> float:
+def _last_used(entry: tuple[AnswerScope, _Share]) -> float:
     """Return until when the oldest conversation is kept: all live equally long after their last use."""
     return next(iter(entry[1].turns.values())).until
 
@@ -338,7 +340,7 @@ class Remembering:
     def __init__(
         self,
         memory: AnswerMemory,
-        scope: Scope,
+        scope: AnswerScope,
         prompt: msgspec.Raw | None,
         follows: str | None,
         recalling: Recalling,

@@ -32,7 +32,7 @@ _VALUE_BYTES = 500  # what a value takes beside its bytes
 _AT_ONCE = 50  # values that are written together
 
 
-class Owner(Protocol):
+class AnswerOwner(Protocol):
     """Whose an answer is."""
 
     @property
@@ -81,7 +81,7 @@ class SealedAnswers:
         """Whether a chain of so many links may have another one."""
         return 0 < links < MOST_LINKS
 
-    async def put(self, owner: Owner, response_id: str, link: Link) -> bool:
+    async def put(self, owner: AnswerOwner, response_id: str, link: Link) -> bool:
         """Tell the others of an answer; return whether they know it now."""
         if _SECRET.fullmatch(response_id) is None:
             return False
@@ -102,12 +102,12 @@ class SealedAnswers:
                 return False
         return True
 
-    async def prolong(self, owner: Owner, response_id: str) -> None:
+    async def prolong(self, owner: AnswerOwner, response_id: str) -> None:
         """Keep an answer for its time again."""
         name, _ = _derived(owner, response_id)
         await self._call(name, "EXPIRE", name, max(1, int(self._ttl_s())))
 
-    async def chain(self, owner: Owner, response_id: str) -> Sequence[Link] | None:
+    async def chain(self, owner: AnswerOwner, response_id: str) -> Sequence[Link] | None:
         """Return a conversation up to an answer, from its beginning; None: it is not known, or not completely."""
         links: list[Link] = []
         left: str | None = response_id
@@ -123,7 +123,7 @@ class SealedAnswers:
             left = link.parent
         return links[::-1]
 
-    async def item(self, owner: Owner, item_id: str) -> bytes | None:
+    async def item(self, owner: AnswerOwner, item_id: str) -> bytes | None:
         """Return an item of an answer; None: it is not known."""
         raw = await self._get(owner, item_id)
         try:
@@ -131,7 +131,7 @@ class SealedAnswers:
         except UNREADABLE:
             return None
 
-    async def forget(self, owner: Owner, response_id: str) -> bool:
+    async def forget(self, owner: AnswerOwner, response_id: str) -> bool:
         """Forget an answer and its items; return whether it was known."""
         raw = await self._get(owner, response_id)
         if raw is None:
@@ -152,7 +152,7 @@ class SealedAnswers:
             self._size -= self._written.popleft()[1]
         return self._size + size <= self._most_bytes()
 
-    async def _set(self, owner: Owner, text: str, value: bytes, ttl_s: int) -> bool:
+    async def _set(self, owner: AnswerOwner, text: str, value: bytes, ttl_s: int) -> bool:
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # noqa: PLC0415 - 5 MB, only with Redis
 
         name, key = _derived(owner, text)
@@ -160,7 +160,7 @@ class SealedAnswers:
         sealed = b64encode(nonce + AESGCM(key).encrypt(nonce, value, name.encode())).decode()
         return await self._call(name, "SET", name, sealed, "EX", ttl_s) is not None
 
-    async def _get(self, owner: Owner, text: str) -> bytes | None:
+    async def _get(self, owner: AnswerOwner, text: str) -> bytes | None:
         from cryptography.exceptions import InvalidTag  # noqa: PLC0415 - likewise
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # noqa: PLC0415 - likewise
 
@@ -186,7 +186,7 @@ class SealedAnswers:
         return reply
 
 
-def _derived(owner: Owner, text: str) -> tuple[str, bytes]:
+def _derived(owner: AnswerOwner, text: str) -> tuple[str, bytes]:
     """Return the name in Redis, and the key, of what ``text`` names for an owner. Neither tells the other."""
     from cryptography.hazmat.primitives.hashes import SHA256  # noqa: PLC0415 - likewise
     from cryptography.hazmat.primitives.kdf.hkdf import HKDF  # noqa: PLC0415 - likewise

@@ -18,7 +18,7 @@ from providers.http import Batches
 # The queue of calls that wait for a seat: the highest priority first, then the client with the fewest seats.
 
 
-class Waiting(Protocol):
+class WaitingCall(Protocol):
     """A waiting call."""
 
     @property
@@ -30,7 +30,7 @@ class Waiting(Protocol):
         """The client to which it belongs."""
 
 
-_W = TypeVar("_W", bound=Waiting)
+_W = TypeVar("_W", bound=WaitingCall)
 
 
 class Queue(Generic[_W]):
@@ -100,7 +100,7 @@ class Queue(Generic[_W]):
 STANDING_CALLS, STANDING_WAIT_S = 8, 0.1  # enough for arrivals by chance, and to let a higher priority go first
 
 
-class Patience:
+class QueuePatience:
     """Limits of the queue. It is standing if it began to fill ``wait_s`` ago, and was never empty for so long since."""
 
     __slots__ = ("_began_s", "_calls", "_emptied_s", "_wait_s")
@@ -279,7 +279,7 @@ RESERVED_PART = 8
 LEAST_LIMIT = 32  # minimum of the limit: with so few calls the loop is late for another reason
 
 
-class Limit:
+class CallLimit:
     """``now`` is the maximum of calls in flight, ``open`` the part of it that every client may use.
 
     ``most`` and ``target_s`` are the configuration's.
@@ -360,7 +360,7 @@ class Shed(StrEnum):
     DISPLACED = "displaced"  # a call of higher priority has taken its place in the queue
 
 
-class Cause(StrEnum):
+class LimitCause(StrEnum):
     """What set the limit that left no room."""
 
     LOOP_DELAY = "loop_delay"
@@ -403,7 +403,7 @@ class Intake:
         default_most: int,
         clock: Callable[[], float],
         is_busy: Callable[[], bool] = lambda: False,
-        on_shed: Callable[[Shed, Cause], None] = lambda *_: None,
+        on_shed: Callable[[Shed, LimitCause], None] = lambda *_: None,
     ) -> None:
         """Start without calls.
 
@@ -412,7 +412,7 @@ class Intake:
         """
         self.in_flight = 0
         self.batches = Batches()
-        self.limit = Limit(settings.max_in_flight or default_most, settings.loop_delay_ms / 1000)
+        self.limit = CallLimit(settings.max_in_flight or default_most, settings.loop_delay_ms / 1000)
         self.delay = LoopDelay(
             clock=clock,
             is_busy=lambda: bool(self.in_flight) or is_busy(),
@@ -424,7 +424,7 @@ class Intake:
         self._default_most = default_most
         self._seats: dict[Hashable, int] = {}  # by owner
         self._queue: Queue[_Waiting] = Queue(self._held)
-        self._patience = Patience(settings.queue if settings.queue_timeout_s else 0, settings.queue_timeout_s)
+        self._patience = QueuePatience(settings.queue if settings.queue_timeout_s else 0, settings.queue_timeout_s)
         self._found_no_room = False  # a call, since the last tick
         self._retry_after_s = cycle(RETRY_AFTER_S)
         self._on_shed = on_shed
@@ -529,7 +529,7 @@ class Intake:
     def refusal(self, shed: Shed) -> Overloaded:
         """Count a refused call, and return its error."""
         self._found_no_room = True
-        self._on_shed(shed, Cause.LOOP_DELAY if self.limit.is_lowered else Cause.MAX_IN_FLIGHT)
+        self._on_shed(shed, LimitCause.LOOP_DELAY if self.limit.is_lowered else LimitCause.MAX_IN_FLIGHT)
         after_s = next(self._retry_after_s)
         return Overloaded(
             f"the gateway has as many calls as it can serve in time; retry in {after_s} s",

@@ -131,7 +131,7 @@ class OpenSockets:
                 del self._clients[owner]
 
 
-class Pace:
+class MessagePace:
     """How long one connection's next message waits for what was refused before it. ``until_s``: by the loop's clock."""
 
     def __init__(self, own: ClientSockets) -> None:

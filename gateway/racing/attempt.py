@@ -157,7 +157,7 @@ class EntryHandle(Protocol[Attempt_contra]):
 # How an attempt asks, and how its answer is read.
 
 
-class Reader(Protocol):
+class AnswerProgress(Protocol):
     """How far an answer has been read."""
 
     @property
@@ -186,7 +186,7 @@ class Answer(Protocol):
         """The status of the response to the client."""
 
     @property
-    def reader(self) -> Reader:
+    def reader(self) -> AnswerProgress:
         """What reads it."""
 
     @property

@@ -18,7 +18,7 @@ from gateway.fleet.fleet import Fleet
 from gateway.fleet.models import Deployment, Model
 from gateway.racing.caches import with_caches
 from gateway.racing.costs import settle
-from gateway.racing.records import NO_TIMES, Breadth, Times, call_record, call_start, taken_over
+from gateway.racing.records import NO_TIMES, Breadth, CallTimes, call_record, call_start, taken_over
 from gateway.racing.seats import Wait
 from gateway.racing.services import Services
 from gateway.racing.validation import STILL_READ, requested
@@ -42,7 +42,7 @@ class Broken(msgspec.Struct, frozen=True):
 
     attempt: AttemptRecord
     error: UpstreamError
-    times: Times
+    times: CallTimes
     again_tokens: int = 0  # estimated tokens of the delivered text that the continuation repeats
 
 
@@ -243,7 +243,7 @@ class OpenCall:
         *,
         status_code: int,
         error_kind: str | None,
-        times: Times = NO_TIMES,
+        times: CallTimes = NO_TIMES,
         priced_as: Callable[[Mapping[str, Deployment], Sequence[AttemptRecord]], Mapping[str, Deployment]]
         | None = None,
     ) -> CallRecord:

@@ -22,7 +22,7 @@ from gateway.racing.seam import Seam, SeamMismatchError, again_tokens, is_blank,
 from gateway.racing.sinks import ClientGone, Winner
 from gateway.steering import Launch, Plan
 from providers import UNREADABLE, ErrorKind, UpstreamError, Usage, events
-from providers.dialects import AnswerFormat, Begun, Chunk, Continuing, Ended, Splice, continued
+from providers.dialects import AnswerFormat, Chunk, ContinuationEnd, Continuing, DeliveredPart, Splice, continued
 
 CANDIDATES = 2
 COMMENT_S = 2.0  # between two comments while the client waits for more
@@ -55,7 +55,7 @@ class Continuers(msgspec.Struct, frozen=True):
     fallbacks: Callable[[Stopped], Iterator[Continuer]]
 
 
-class Candidate(msgspec.Struct, frozen=True):
+class ContinuationCandidate(msgspec.Struct, frozen=True):
     """A deployment that may continue the answer."""
 
     deployment: Deployment
@@ -96,8 +96,8 @@ class Continuation:
         continuing = continuers.own.call.asked.dialect.continuing
         assert continuing is not None  # otherwise no answer is kept
         self._continuing: Continuing = continuing
-        self._begun: Begun = sink.begun(continuing)
-        self._candidates: Sequence[Candidate] = ()
+        self._begun: DeliveredPart = sink.begun(continuing)
+        self._candidates: Sequence[ContinuationCandidate] = ()
         self._race: Race | None = None
         self._is_counted = False  # whether ``broken`` is one of the call's parts
 
@@ -163,7 +163,7 @@ class Continuation:
 
     # Who continues, in which order.
 
-    def _chosen(self) -> list[Candidate]:
+    def _chosen(self) -> list[ContinuationCandidate]:
         """Return the deployments that may continue, in the plan's order; those that failed in this call are last.
 
         They must be known to continue answers, unless nothing is visible yet. If the model has too few, those of its
@@ -180,14 +180,14 @@ class Continuation:
         in_order = sorted(found.values(), key=lambda each: each.name in failed)
         return [each for each in in_order if among is None or each.name in among][:CANDIDATES]
 
-    def _able(self, of: Continuer) -> dict[str, Candidate]:
+    def _able(self, of: Continuer) -> dict[str, ContinuationCandidate]:
         """Return the deployments of one model that may continue, by name, in the plan's order."""
         found = {}
         for name in [*(launch.deployment for launch in of.plan.launches), *of.plan.rest]:
             deployment = of.model.deployments[name]
             is_free = name != self._broken.attempt.deployment and name not in of.plan.tripped
             if is_free and (is_blank(self._begun.text) or deployment.can_continue(deployment.spoken_in(of.call))):
-                found[name] = Candidate(deployment, of)
+                found[name] = ContinuationCandidate(deployment, of)
         return found
 
     def _permits(self, launch: Launch) -> bool:
@@ -197,7 +197,7 @@ class Continuation:
 
     # How they are asked.
 
-    def _race_of(self, candidates: Sequence[Candidate]) -> Race:
+    def _race_of(self, candidates: Sequence[ContinuationCandidate]) -> Race:
         """Return the race of ``candidates``: the first has all of the time, the next starts beside it after its share.
 
         It starts at once when the first has failed.
@@ -222,7 +222,7 @@ class Continuation:
         most = 0 if is_blank(text) else len(text.encode())
         return min(sum(each.attempt.completion_tokens or 0 for each in self._open_call.broken), most)
 
-    def _word(self, candidates: Sequence[Candidate], spent: int) -> None:
+    def _word(self, candidates: Sequence[ContinuationCandidate], spent: int) -> None:
         """Have the call ask each of ``candidates`` for what follows the delivered text."""
         call, going_on = self._own.call, self._open_call.call
         prefix, _ = split(self._begun.text)
@@ -240,7 +240,7 @@ class Continuation:
             )
         self._open_call.continue_as(msgspec.structs.replace(going_on, rendered=rendered))
 
-    def _sink_for(self, candidates: Sequence[Candidate], spent: int) -> "ContinuingSink":
+    def _sink_for(self, candidates: Sequence[ContinuationCandidate], spent: int) -> "ContinuingSink":
         """Return the sink that joins what they send to what was delivered."""
         call, begun, continuing, open_call = self._own.call, self._begun, self._continuing, self._open_call
         _, tail = split(begun.text)
@@ -274,12 +274,12 @@ async def in_time(race: Race, within_s: float) -> CallRecord | Unanswered | Brok
         timer.cancel()
 
 
-def _way(candidate: Candidate) -> object:
+def _way(candidate: ContinuationCandidate) -> object:
     deployment = candidate.deployment
     return deployment.way_to_continue(deployment.spoken_in(candidate.of.call))
 
 
-def _wording(candidate: Candidate, prefix: str, spent: int) -> Mapping[str, msgspec.Raw]:
+def _wording(candidate: ContinuationCandidate, prefix: str, spent: int) -> Mapping[str, msgspec.Raw]:
     """Return the fields that are sent to a deployment, in the dialect it is sent."""
     deployment, call = candidate.deployment, candidate.of.call
     fields = call.sent_to(deployment.name)
@@ -289,7 +289,7 @@ def _wording(candidate: Candidate, prefix: str, spent: int) -> Mapping[str, msgs
     return continued(spoken.continuing, fields, prefix, deployment.way_to_continue(spoken), spent)
 
 
-def _hurried(model: Model, candidates: Sequence[Candidate], within_s: float) -> Model:
+def _hurried(model: Model, candidates: Sequence[ContinuationCandidate], within_s: float) -> Model:
     """Return the model with timeouts of at most ``within_s``: a client waits in the middle of its answer."""
     hurried = {}
     for each in candidates:
@@ -376,7 +376,7 @@ class ContinuingSink:
         text = "".join(map(self._seam.take, self._texts(last))) + self._seam.held_back()
         added = self._splice.text(text) if text else b""
         tokens = estimated_tokens(self._chars) if self._tokens is None else self._tokens
-        ended = Ended(self._finish, self._seam.stopped, self._usage(self._prompt_tokens, tokens))
+        ended = ContinuationEnd(self._finish, self._seam.stopped, self._usage(self._prompt_tokens, tokens))
         await self._running.end(Block(added + self._splice.end(ended), ()))
 
     def may_be_continued(self, error: UpstreamError) -> bool:

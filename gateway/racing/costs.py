@@ -63,16 +63,16 @@ class Bounds(msgspec.Struct, frozen=True):
     counted_usd: float = 0.0  # what limits count: the most that is known of it, if nothing was thought unseen
 
 
-class Sent(msgspec.Struct, frozen=True):
+class SentPrompt(msgspec.Struct, frozen=True):
     """The tokens of a prompt that an attempt was sent, if its own provider did not count them, and their bounds."""
 
     tokens: int
     low_tokens: float
     high_tokens: float
 
-    def beside(self, given: int) -> "Sent":
+    def beside(self, given: int) -> "SentPrompt":
         """Return it with ``given`` tokens more."""
-        return Sent(self.tokens + given, self.low_tokens + given, self.high_tokens + given)
+        return SentPrompt(self.tokens + given, self.low_tokens + given, self.high_tokens + given)
 
 
 class Generated(msgspec.Struct, frozen=True):
@@ -104,7 +104,7 @@ def generated(
 def bounds(
     record: AttemptRecord,
     deployment: Deployment,
-    sent: Sent,
+    sent: SentPrompt,
     *,
     price: Price,
     winner: AttemptRecord | None,
@@ -358,19 +358,19 @@ def settle(
     )
 
 
-def _prompt(reported: int | None, estimate: int, *, is_counted: bool, is_judged: bool) -> Sent | None:
+def _prompt(reported: int | None, estimate: int, *, is_counted: bool, is_judged: bool) -> SentPrompt | None:
     """Return the tokens of the prompt; None if nothing is known of it.
 
     ``reported``: by the winner's provider, or taken from the estimate before. A count that is far from the ``estimate``
     is no measure of what other providers count; it only widens the bounds.
     """
     if reported is None:
-        return Sent(estimate, estimate / MISCOUNT, estimate * MISCOUNT) if estimate else None
+        return SentPrompt(estimate, estimate / MISCOUNT, estimate * MISCOUNT) if estimate else None
     is_near = estimate / NEAR - TEMPLATE_TOKENS <= reported <= estimate * NEAR + TEMPLATE_TOKENS
     if is_judged and estimate and not is_near:
-        return Sent(estimate, min(estimate / MISCOUNT, reported), estimate * MISCOUNT)
+        return SentPrompt(estimate, min(estimate / MISCOUNT, reported), estimate * MISCOUNT)
     off = 1.0 if is_counted else MISCOUNT
-    return Sent(reported, reported / off, reported * off)
+    return SentPrompt(reported, reported / off, reported * off)
 
 
 def _possible(record: AttemptRecord, deployment: Deployment, asked: Requested) -> AttemptRecord:
@@ -384,11 +384,11 @@ def _possible(record: AttemptRecord, deployment: Deployment, asked: Requested) -
     )
 
 
-def _sent(record: AttemptRecord, prompt: Sent | None, attempts: Sequence[AttemptRecord]) -> Sent | None:
+def _sent(record: AttemptRecord, prompt: SentPrompt | None, attempts: Sequence[AttemptRecord]) -> SentPrompt | None:
     """Return the tokens sent to an attempt: its own count, or the prompt and the delivered text it was to continue."""
     if (own := record.prompt_tokens) is not None:
         off = MISCOUNT if record.tokens_source is TokensSource.IMPLAUSIBLE else 1.0
-        return Sent(own, own / off, own * off)
+        return SentPrompt(own, own / off, own * off)
     if prompt is None or record.continues is None:
         return prompt
     return prompt.beside(_given(record, attempts))
@@ -414,7 +414,7 @@ def _is_added(loser: AttemptRecord, winner: AttemptRecord | None) -> bool:
 def _priced(  # noqa: PLR0917 - of each attempt
     record: AttemptRecord,
     deployment: Deployment,
-    sent: Sent | None,
+    sent: SentPrompt | None,
     winner: AttemptRecord | None,
     asked: Requested,
     seen: ServedTiers | None,
@@ -489,7 +489,7 @@ _LARGEST = 2**31 - 1  # that an integer column can hold
 
 
 def _beside(
-    record: AttemptRecord, deployment: Deployment, price: Price | None, sent: Sent | None, asked: Requested
+    record: AttemptRecord, deployment: Deployment, price: Price | None, sent: SentPrompt | None, asked: Requested
 ) -> dict[str, Any]:
     """Return the fields of what ordinary calls do not have: a tier of service, and units besides tokens of text."""
     tier, changes = tier_wanted(deployment, asked.tier), dict[str, Any]()
@@ -563,7 +563,7 @@ def _by_tier(  # noqa: PLR0917
     record: AttemptRecord,
     deployment: Deployment,
     price: Price,
-    sent: Sent,
+    sent: SentPrompt,
     winner: AttemptRecord | None,
     asked: Requested,
     seen: ServedTiers | None,
@@ -597,7 +597,7 @@ def _tiers(  # noqa: PLR0917 - likewise
     deployment: Deployment,
     asked: str | None,
     price: Price,
-    sent: Sent,
+    sent: SentPrompt,
     seen: ServedTiers | None,
 ) -> Sequence[str]:
     """Return the tiers that may have served an attempt, the likeliest at the end.

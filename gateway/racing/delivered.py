@@ -10,7 +10,7 @@ from gateway.racing.call import OpenCall
 from gateway.racing.sinks import Sink
 from gateway.settings import When
 from providers import UpstreamError, events, kinds
-from providers.dialects import Begun, Continuing
+from providers.dialects import Continuing, DeliveredPart
 
 MOST_BYTES = 256 * 1024  # of events; a longer answer is not continued
 MOST_TAKEOVERS = 2  # of one call
@@ -54,12 +54,12 @@ class Delivered:
             self._open_call.takeover = reason
         return reason is None
 
-    def begun(self, continuing: Continuing) -> Begun:
+    def begun(self, continuing: Continuing) -> DeliveredPart:
         """Return the part of the answer that the client has."""
         try:
             return continuing.begun(event.data for block in self._blocks for event in events(block))
         except (msgspec.DecodeError, UnicodeDecodeError):
-            return Begun("", None, "format")
+            return DeliveredPart("", None, "format")
 
 
 def delivered_of(call: Call, model: Model, open_call: OpenCall) -> Delivered | None:
@@ -77,7 +77,7 @@ def delivered_of(call: Call, model: Model, open_call: OpenCall) -> Delivered | N
 class Running(Sink, Protocol):
     """The sink of the answer that broke off."""
 
-    def begun(self, continuing: Continuing) -> Begun:
+    def begun(self, continuing: Continuing) -> DeliveredPart:
         """Return the part of the answer that the client has."""
 
     def keep_alive(self, every_s: float) -> None:
@@ -96,7 +96,7 @@ class ClientSink(Running, Protocol):
         """Whether another deployment may finish the answer."""
         return self.delivered is not None and self.delivered.may_be_continued(error)
 
-    def begun(self, continuing: Continuing) -> Begun:
+    def begun(self, continuing: Continuing) -> DeliveredPart:
         """Return the part of the answer that the client has."""
         assert self.delivered is not None
         return self.delivered.begun(continuing)

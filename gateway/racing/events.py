@@ -9,7 +9,7 @@ from gateway.core.attempts import AnswerKind, AttemptRecord, Outcome, Role
 from gateway.core.tasks import retrieve
 from gateway.racing.answer import AnswerStream, request_of, translated
 from gateway.racing.attempt import Answer, Attempt, AttemptState
-from gateway.racing.ladder import BY_UPSTREAM, DEPLOYMENT, Refused, climbed
+from gateway.racing.ladder import BY_UPSTREAM, DEPLOYMENT, RefusedStep, climbed
 from gateway.racing.measurement import FOR_S, NONE, UNKNOWN, Measurement
 from gateway.racing.other_forms import Again, accepted, asked_whole, facts_of
 from gateway.racing.plausibility import most_tokens
@@ -112,7 +112,9 @@ class Events:
             )
 
         reword = attempt.entry.open_call.services.forms.reword
-        return await climbed(Refused(attempt, call, error, request, reword), BY_UPSTREAM if has_begun else DEPLOYMENT)
+        return await climbed(
+            RefusedStep(attempt, call, error, request, reword), BY_UPSTREAM if has_begun else DEPLOYMENT
+        )
 
     def record(self, attempt: Attempt, ending: Ending, judgement: Judgement) -> AttemptRecord:
         """Return the record of an attempt that has ended, without its cost."""

@@ -22,7 +22,7 @@ HOLD_MAX_S = 5.0  # the maximum wait for an answer that is only predicted to be 
 HOLD_MARGIN_S = 0.02  # a hold ends this long before the deadline, so that the token is sent in time
 
 
-class Launched(Protocol):
+class HoldAttempt(Protocol):
     """The fields of an attempt on which its hold depends."""
 
     start: AttemptStart
@@ -36,7 +36,7 @@ class Held(msgspec.Struct, frozen=True):
     gain_ms: float  # by how much less time it should take after its first token, by the plan's prediction
 
 
-_A = TypeVar("_A", bound=Launched)
+_A = TypeVar("_A", bound=HoldAttempt)
 
 
 class Hold(Generic[_A]):

@@ -23,7 +23,7 @@ from gateway.racing.call import OpenCall
 from gateway.racing.other_forms import (
     After,
     Again,
-    Asked,
+    AskedAttempt,
     Requested,
     Reword,
     Reworded,
@@ -40,54 +40,54 @@ from providers import ANSWER, ErrorKind, Meaning, UpstreamError, refuses_forced_
 NOT_AGAIN = "its deployment was not asked again"
 
 
-class Refused(msgspec.Struct, eq=False):
+class RefusedStep(msgspec.Struct, eq=False):
     """A request that was refused, as the rungs see it."""
 
-    attempt: Asked
+    attempt: AskedAttempt
     call: Call
     error: UpstreamError  # a rung may say another in its place: what the client is told if none is left
     request: Requested | None = None  # None: it passes unread
     reword: Reword | None = None  # None: deployments are asked in one API only
 
 
-Rung = Callable[[Refused], Awaitable[Again | None]]  # None: it is not about this
+Rung = Callable[[RefusedStep], Awaitable[Again | None]]  # None: it is not about this
 
 
-async def another_key(refused: Refused) -> Again | None:
+async def another_key(refused: RefusedStep) -> Again | None:
     """Send the same request with the key that its upstream has chosen."""
     return Again(Role.KEY) if refused.error.has_another_key else None
 
 
-async def another_form(refused: Refused) -> Again | None:
+async def another_form(refused: RefusedStep) -> Again | None:
     """Send it without what its status refused, or not so: its upstream keeps what was tried."""
     return Again(Role.FORM) if refused.error.has_another_form else None
 
 
-async def remembered(refused: Refused) -> None:
+async def remembered(refused: RefusedStep) -> None:
     """Ask nothing: remember what it says of the size of requests, and of reasoning."""
     note_refusal(refused.attempt, refused.call, refused.error)
 
 
-async def whole(refused: Refused) -> Again | None:
+async def whole(refused: RefusedStep) -> Again | None:
     """Ask for a whole answer, if streaming it was refused and its client does not stream."""
     return whole_after(refused.attempt, refused.call, refused.error)
 
 
-async def form_told_within(refused: Refused) -> Again | None:
+async def form_told_within(refused: RefusedStep) -> Again | None:
     """Send it without what an error within an answer refused, of which nothing has come."""
     if refused.attempt.exchange is None or refused.request is None:
         return None
     return taught_after(refused.attempt, refused.call, refused.error, refused.request)
 
 
-async def without_forcing(refused: Refused) -> Again | None:
+async def without_forcing(refused: RefusedStep) -> Again | None:
     """Ask for JSON that is given back as the call, or leave the choice to the model, if a forced call was refused."""
     if refused.reword is None or not refuses_forced_calls(refused.error):
         return None
     return await unforced_after(refused.attempt, refused.call, refused.error, refused.reword)
 
 
-async def another_api(refused: Refused) -> Again | None:
+async def another_api(refused: RefusedStep) -> Again | None:
     """Ask in another API that the deployment has, if it lacks this one for such requests."""
     if refused.reword is None:
         return None
@@ -103,7 +103,7 @@ DEPLOYMENT: Sequence[Rung] = (*BY_UPSTREAM, remembered, whole, form_told_within,
 _REFUSED_AS = {Role.KEY: ErrorKind.KEY_REFUSED, Role.FORM: ErrorKind.FORM_REFUSED}
 
 
-async def climbed(refused: Refused, rungs: Sequence[Rung]) -> After:
+async def climbed(refused: RefusedStep, rungs: Sequence[Rung]) -> After:
     """Return how its deployment is asked after a refusal, by the first rung that is about it; and the error."""
     for rung in rungs:
         if (again := await rung(refused)) is not None:

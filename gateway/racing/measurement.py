@@ -230,7 +230,7 @@ def estimated_tokens(chars: int) -> int:
     return -(-chars // CHARS_PER_TOKEN)
 
 
-class Tokens(Usage, frozen=True, kw_only=True, gc=False):
+class CountedTokens(Usage, frozen=True, kw_only=True, gc=False):
     """The token counts of one attempt and their source."""
 
     source: TokensSource
@@ -409,7 +409,7 @@ class Measurement:
         estimate = estimated_tokens(self.chars) or self.meaningful
         return estimate if usage is None else max(estimate, usage.completion_tokens or 0)
 
-    def tokens(self) -> Tokens | None:
+    def tokens(self) -> CountedTokens | None:
         """Return the token counts: the provider's, or an estimate from the characters; None if there is no answer."""
         usage = self.reported.usage
         if usage is not None and (
@@ -422,21 +422,21 @@ class Measurement:
         if usage is not None and usage.completion_tokens is not None:
             usage, reported = plausible(usage, self.most_tokens, self.prompt_bytes)
             source = TokensSource.REPORTED if reported is None else TokensSource.IMPLAUSIBLE
-            return Tokens(*msgspec.structs.astuple(usage), source=source, reported=reported)
+            return CountedTokens(*msgspec.structs.astuple(usage), source=source, reported=reported)
         if not self.meaningful:
             return None
         return self._estimated(usage or Usage(), None)
 
-    def _estimated(self, usage: Usage, reported: int | None) -> Tokens:
+    def _estimated(self, usage: Usage, reported: int | None) -> CountedTokens:
         """Return the token counts of ``usage``, and an estimate of the answer's if it has none."""
         usage, beyond = plausible(usage, self.most_tokens, self.prompt_bytes)
         if usage.completion_tokens is None:
             estimate = estimated_tokens(self.chars) or self.meaningful
             usage = msgspec.structs.replace(usage, completion_tokens=estimate)
         reported = reported if beyond is None else beyond
-        return Tokens(*msgspec.structs.astuple(usage), source=TokensSource.ESTIMATED, reported=reported)
+        return CountedTokens(*msgspec.structs.astuple(usage), source=TokensSource.ESTIMATED, reported=reported)
 
-    def decode_tps(self, tokens: Tokens | None) -> float | None:
+    def decode_tps(self, tokens: CountedTokens | None) -> float | None:
         """Return (n - n_first) / (t_last - t_first), tokens per second; None if it would be meaningless.
 
         n_first is the number of tokens that arrived with the first: a chunk may contain many.
@@ -461,7 +461,7 @@ class Measurement:
             return max(1, min(self.first_chunks, n))
         return n * self.first_chars / self.chars
 
-    def e2e_tps(self, tokens: Tokens | None) -> float | None:
+    def e2e_tps(self, tokens: CountedTokens | None) -> float | None:
         """Return n / (t_last - t_start), tokens per second."""
         if tokens is None or not tokens.completion_tokens or self.last_at is None or self.last_at <= self.started:
             return None

@@ -89,7 +89,7 @@ class Refusal(msgspec.Struct, frozen=True):
     kind: ErrorKind  # of the error, before it was known that the deployment has another API
 
 
-class Asked(Protocol):
+class AskedAttempt(Protocol):
     """An attempt, as far as this file needs it."""
 
     deployment: Deployment
@@ -100,7 +100,7 @@ class Asked(Protocol):
     exchange: Exchange | None
 
     @property
-    def refused(self) -> "Asked | None":
+    def refused(self) -> "AskedAttempt | None":
         """The attempt whose request it repeats."""
 
 
@@ -118,7 +118,7 @@ class OtherForms:
     def __init__(self, reword: Reword | None = None) -> None:
         self.reword = reword
 
-    def answered(self, attempt: Asked, call: Call) -> None:
+    def answered(self, attempt: AskedAttempt, call: Call) -> None:
         """Remember what its deployment has refused before it took this attempt's request in another form."""
         deployment, before = attempt.deployment, attempt.refused
         learnt, model = _learnt_of(deployment), deployment.model
@@ -139,7 +139,7 @@ class OtherForms:
             learnt.note(model, fact, client=call.by.client, why=why_of(refusals[-1].error))
 
 
-def note_refusal(attempt: Asked, call: Call, error: UpstreamError) -> None:
+def note_refusal(attempt: AskedAttempt, call: Call, error: UpstreamError) -> None:
     """Remember what an ``error`` says of the size of requests, and of reasoning that cannot be read."""
     if blames_request_within(error):
         error.kind = ErrorKind.BAD_REQUEST
@@ -152,7 +152,7 @@ def note_refusal(attempt: Asked, call: Call, error: UpstreamError) -> None:
         _note_bound(attempt.deployment, call, error)
 
 
-async def another_api_after(attempt: Asked, call: Call, error: UpstreamError, reword: Reword) -> After:
+async def another_api_after(attempt: AskedAttempt, call: Call, error: UpstreamError, reword: Reword) -> After:
     """Return the request in another API that its deployment may have, if it refused this one; and its error.
 
     Where none is left, that is the error of the first: of the API in which it is usually asked. A refusal that is
@@ -186,12 +186,12 @@ def _learnt_of(deployment: Deployment) -> Learnt | None:
     return deployment.learnt if deployment.tenant is None else learnt_of(deployment.upstream)
 
 
-def facts_of(attempt: Asked) -> Facts:
+def facts_of(attempt: AskedAttempt) -> Facts:
     """Return what the errors before ``attempt`` have taught of the form that its request is sent in."""
     return tuple(fact for again in _agains(attempt) for fact in again.facts)
 
 
-def _agains(attempt: Asked) -> Iterator[Again]:
+def _agains(attempt: AskedAttempt) -> Iterator[Again]:
     """Yield how its deployment was asked again up to ``attempt``, the first at first."""
     before = attempt.refused
     if before is not None and before.again is not None:
@@ -199,7 +199,7 @@ def _agains(attempt: Asked) -> Iterator[Again]:
         yield before.again
 
 
-def taught_after(attempt: Asked, call: Call, error: UpstreamError, request: Requested) -> Again | None:
+def taught_after(attempt: AskedAttempt, call: Call, error: UpstreamError, request: Requested) -> Again | None:
     """Return the form that an ``error`` within an answer tells of, of which nothing has come."""
     if attempt.start.continues is not None:
         return None
@@ -210,7 +210,7 @@ def taught_after(attempt: Asked, call: Call, error: UpstreamError, request: Requ
     return Again(Role.FORM, facts=found)
 
 
-async def unforced_after(attempt: Asked, call: Call, error: UpstreamError, reword: Reword) -> Again | None:
+async def unforced_after(attempt: AskedAttempt, call: Call, error: UpstreamError, reword: Reword) -> Again | None:
     """Return a request that forces no call, if ``error`` refuses one: for JSON that is given back as the call.
 
     If the model does not take that either, as it offers tools that it must not call, it may choose. Where an operator
@@ -274,7 +274,7 @@ def asked_whole(call: Call, deployment: Deployment) -> bool:
     return _stream_of(call, deployment) in learnt.of(deployment.model, call.by.client)
 
 
-def whole_after(attempt: Asked, call: Call, error: UpstreamError) -> Again | None:
+def whole_after(attempt: AskedAttempt, call: Call, error: UpstreamError) -> Again | None:
     """Return that an answer is to be asked for whole, if ``error`` refuses to stream what its client does not stream.
 
     Whichever status says so, it is no strike. If the request was refused whole, too, that is forgotten.
@@ -309,7 +309,7 @@ def _stream_of(call: Call, deployment: Deployment) -> Fact:
 # Of what is taken after all, though it was refused before.
 
 
-def accepted(attempt: Asked, call: Call, learnt: Learnt) -> None:
+def accepted(attempt: AskedAttempt, call: Call, learnt: Learnt) -> None:
     """Forget what the deployment of ``attempt`` was known to refuse of ``call``: to stream it, or one so large."""
     deployment, model = attempt.deployment, attempt.deployment.model
     refused = learnt.refused_length(model, call.by.client)
@@ -520,7 +520,7 @@ def _facts(refusals: Iterable[Refusal], instead: Dialect) -> list[Fact]:
     return [Fact(kinds.get(each.lacks, Kind.API), each.spoken.name, instead.name) for each in refusals]
 
 
-def _refusals(attempt: Asked) -> Iterator[Refusal]:
+def _refusals(attempt: AskedAttempt) -> Iterator[Refusal]:
     """Yield what was refused before ``attempt``, the first at first."""
     before = attempt.refused
     if before is not None:

@@ -18,7 +18,7 @@ from gateway.racing.attempt import Attempt, Reading
 from gateway.racing.call import Broken, OpenCall, Unanswered
 from gateway.racing.entry import Entry, Phase
 from gateway.racing.events import EVENTS
-from gateway.racing.records import NOT_KNOWN, Times, alone
+from gateway.racing.records import NOT_KNOWN, CallTimes, alone
 from gateway.racing.sinks import Sink
 from gateway.steering import Launch, Plan
 from providers import UpstreamError
@@ -315,7 +315,7 @@ class Race:
             priced_as=self.reading.priced_as,
         )
 
-    def _times(self, winner: Attempt | None) -> Times:
+    def _times(self, winner: Attempt | None) -> CallTimes:
         """Return the call's times as far as this race determines them."""
         # After a hold, the client's first token is not the provider's but the moment of release.
         has_token = winner is not None and (
@@ -327,7 +327,7 @@ class Race:
         attempts = first.attempts.all
         is_first = bool(attempts) and attempts[0].start.number == 1  # of all the call's models
         streamed = first.call.asked.stream
-        return Times(
+        return CallTimes(
             None if first_at is None else since_received_ms(first_at),
             self.overhead_ms,
             alone(attempts, winner, first_at, since_received_ms, streamed=streamed, held=held is not None)

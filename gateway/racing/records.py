@@ -379,7 +379,7 @@ class Breadth(msgspec.Struct, frozen=True, gc=False):
     narrowed: Narrowed | None  # why there were fewer
 
 
-class Times(msgspec.Struct, frozen=True):
+class CallTimes(msgspec.Struct, frozen=True):
     """When a call's client had its first token, and what the gateway's part in that was."""
 
     ttft_ms: float | None = None
@@ -388,7 +388,7 @@ class Times(msgspec.Struct, frozen=True):
     held: Held | None = None  # the hold before the win
 
 
-NO_TIMES = Times()
+NO_TIMES = CallTimes()
 
 
 def call_record(  # noqa: PLR0917 - what is known of a call
@@ -402,7 +402,7 @@ def call_record(  # noqa: PLR0917 - what is known of a call
     status_code: int,
     error_kind: str | None,
     total_ms: float,
-    times: Times,
+    times: CallTimes,
     tiers: ServedTiers | None = None,
     cached: Mapping[str, int] | None = None,
 ) -> CallRecord:

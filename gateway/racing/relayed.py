@@ -15,8 +15,8 @@ from gateway.core.attempts import AttemptRecord, Flaw, Outcome, TokensSource
 from gateway.core.calls import Call
 from gateway.fleet.models import Deployment
 from gateway.racing.attempt import Answer, Attempt
-from gateway.racing.ladder import BY_UPSTREAM, Refused, climbed
-from gateway.racing.measurement import Measurement, Tokens
+from gateway.racing.ladder import BY_UPSTREAM, RefusedStep, climbed
+from gateway.racing.measurement import CountedTokens, Measurement
 from gateway.racing.other_forms import After
 from gateway.racing.plausibility import most_tokens, plausible, without_too_few
 from gateway.racing.reader import Block, joined
@@ -28,7 +28,7 @@ from providers import (
     NOTHING,
     Exchange,
     Form,
-    Reported,
+    ReportedUsage,
     Request,
     UpstreamAnswer,
     UpstreamError,
@@ -93,9 +93,9 @@ class RelayedExchange:
         if self._rest is not None:
             self._rest.abort()
 
-    def reported(self) -> Reported:
+    def reported(self) -> ReportedUsage:
         """Return what the answer has reported so far."""
-        return reported(self._body) if self._rest is None else Reported(self._rest.usage, self._rest.model)
+        return reported(self._body) if self._rest is None else ReportedUsage(self._rest.usage, self._rest.model)
 
 
 class RelayedMeasurement(Measurement):
@@ -103,7 +103,7 @@ class RelayedMeasurement(Measurement):
 
     __slots__ = ()
 
-    def tokens(self) -> Tokens | None:
+    def tokens(self) -> CountedTokens | None:
         """Return the token counts that were reported, as far as they can be true; None without any."""
         usage = self.reported.usage
         if usage is None:
@@ -113,7 +113,7 @@ class RelayedMeasurement(Measurement):
         source = TokensSource.REPORTED if beyond is None else TokensSource.IMPLAUSIBLE
         if fewest is not None:
             source, beyond = TokensSource.ESTIMATED, fewest
-        return Tokens(*msgspec.structs.astuple(usage), source=source, reported=beyond)
+        return CountedTokens(*msgspec.structs.astuple(usage), source=source, reported=beyond)
 
 
 class RelayedAnswer:
@@ -293,7 +293,7 @@ class Relayed(msgspec.Struct, frozen=True):
 
     async def instead(self, attempt: Attempt, error: UpstreamError) -> After:
         """Ask as the upstream has chosen: it knows the other forms of such requests."""
-        return await climbed(Refused(attempt, attempt.entry.call, error), BY_UPSTREAM)
+        return await climbed(RefusedStep(attempt, attempt.entry.call, error), BY_UPSTREAM)
 
     def record(self, attempt: Attempt, ending: Ending, judgement: Judgement) -> AttemptRecord:
         """Return the record of an attempt that has ended, with its cost if that is not one of tokens."""

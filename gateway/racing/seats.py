@@ -13,7 +13,7 @@ from math import inf
 from time import monotonic
 from typing import Protocol
 
-from gateway.limits import Leases, Slots
+from gateway.limits import LeasedSlots, Leases
 
 _NONE: Mapping[str, int] = {}
 
@@ -39,7 +39,7 @@ class Line:
         self.limit = limit  # infinite after a reload removed it: taken seats must still be counted
         self.taken = 0
         self.waiting: dict[Waiting, None] = {}
-        self.slots: Slots | None = None  # with max_in_flight_fleet
+        self.slots: LeasedSlots | None = None  # with max_in_flight_fleet
 
     @property
     def most(self) -> float:
@@ -179,7 +179,7 @@ class Seats:
                 self._on_elsewhere(line.name, slots.running)
             line.call_up()
 
-        slots = line.slots = Slots(
+        slots = line.slots = LeasedSlots(
             line.name, limit, clock=self._clock, waiting_calls=lambda: len(line.waiting), changed=changed
         )
         slots.hold(line.taken)

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from gateway.replay.draws import SettingOutcome
 from gateway.replay.replay import Replayed
-from gateway.replay.sample import AUDITS_FOR_TAIL, Need
+from gateway.replay.sample import AUDITS_FOR_TAIL, AuditNeed
 
 FEW_CALLS = 1_000  # with fewer, the intervals of p95 are wide, and the advice says so
 FELT = 0.01  # share of single's p95: a setting that surely takes off no more is not worth an attempt
@@ -110,12 +110,12 @@ def _p95(outcome: SettingOutcome) -> float:
     return outcome.ttft["p95"].value or 0.0
 
 
-def _audit_more(needs: Sequence[Need]) -> dict[str, object]:
+def _audit_more(needs: Sequence[AuditNeed]) -> dict[str, object]:
     raised = _share([each for each in needs if each.more])
     return {} if raised is None else {"audit_share": raised}
 
 
-def _share(short: Sequence[Need]) -> float | None:
+def _share(short: Sequence[AuditNeed]) -> float | None:
     """Return the audit share with which all get enough audits in a week; None if they do already, or none is enough."""
     if all(each.days is not None and each.days <= _SOON_DAYS for each in short):
         return None
@@ -123,7 +123,7 @@ def _share(short: Sequence[Need]) -> float | None:
     return min(1.0, -int(-max(shares) * 100 // 1) / 100) if shares else None
 
 
-def time_left(need: Need) -> str:
+def time_left(need: AuditNeed) -> str:
     """Return in words when a deployment will have the audits it needs."""
     if need.days is None:
         return "unknown: none audited yet"

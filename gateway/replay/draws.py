@@ -7,15 +7,15 @@ from statistics import fmean
 
 from msgspec import Struct
 
-from gateway.replay.rows import Call
+from gateway.replay.rows import ReplayedCall
 from gateway.replay.sample import Sample
-from gateway.replay.settings import QUANTILES, Figure, Ordered, Setting, figure, hedge_delay_ms
+from gateway.replay.settings import QUANTILES, Figure, Ordered, ReplaySetting, figure, hedge_delay_ms
 from gateway.replay.world import LEAST_PAIRS, Completed, World, play
 
 # The cost of attempts, from the prices and the bounds that the ledger has. US dollars at list price.
 
 
-class Cost(Struct, frozen=True):
+class DeploymentCost(Struct, frozen=True):
     """The prices of one deployment, and the cost of a losing attempt there."""
 
     prompt_usd: float  # of a token
@@ -25,7 +25,7 @@ class Cost(Struct, frozen=True):
     loser_high_usd: float
 
 
-def costs(calls: Sequence[Call]) -> dict[str, Cost]:
+def costs(calls: Sequence[ReplayedCall]) -> dict[str, DeploymentCost]:
     """Return the costs by deployment, without deployments whose price is unknown."""
     prices: dict[str, tuple[float, float]] = {}
     answers: dict[str, list[tuple[float, float]]] = {}
@@ -47,7 +47,7 @@ def costs(calls: Sequence[Call]) -> dict[str, Cost]:
         whole = sum(formula for _, formula in known)
         cut = losers.get(deployment) or everywhere
         most = fmean(formula for _, formula in known) if known else 0.0
-        found[deployment] = Cost(
+        found[deployment] = DeploymentCost(
             prompt / 1e6,
             answer / 1e6,
             sum(cost for cost, _ in known) / whole if whole else 1.0,
@@ -58,7 +58,7 @@ def costs(calls: Sequence[Call]) -> dict[str, Cost]:
 
 
 def cost_of(
-    call: Call, winner: str | None, losers: Sequence[str], known: Mapping[str, Cost]
+    call: ReplayedCall, winner: str | None, losers: Sequence[str], known: Mapping[str, DeploymentCost]
 ) -> tuple[float, float] | None:
     """Return the lower and the upper bound of a call's cost; None without a known price."""
     names = losers if winner is None else (winner, *losers)
@@ -133,7 +133,9 @@ class Pairs:
 class Draw:
     """All calls of a sample, replayed under all settings with one draw of the unobserved attempts."""
 
-    def __init__(self, sample: Sample, asked: Sequence[Setting], without: Collection[str], random: Random) -> None:
+    def __init__(
+        self, sample: Sample, asked: Sequence[ReplaySetting], without: Collection[str], random: Random
+    ) -> None:
         """``without``: providers that are left out."""
         self._sample = sample
         self._asked = asked
@@ -145,7 +147,7 @@ class Draw:
         self.cost: list[list[tuple[float, float] | None]] = [[] for _ in asked]
         self._pairs = Pairs()
 
-    def play(self, world: World, prices: Mapping[str, Cost]) -> "Draw":
+    def play(self, world: World, prices: Mapping[str, DeploymentCost]) -> "Draw":
         """Replay all calls in ``world``."""
         random = self._random
         total: list[list[float]] = [[] for _ in self._asked]
@@ -188,7 +190,7 @@ class Draw:
         ]
 
 
-def _starts(setting: Setting, order: Sequence[str], delays: _Delays, luck: tuple[float, float]) -> list[float]:
+def _starts(setting: ReplaySetting, order: Sequence[str], delays: _Delays, luck: tuple[float, float]) -> list[float]:
     if setting.budget is None:
         return [0.0] * setting.width
     if luck[0] >= setting.raced:
@@ -219,7 +221,7 @@ class Resampled(Struct, frozen=True):
 
 
 def outcomes(
-    asked: Sequence[Setting], found: Resampled, first: Draw, sample: Sample, known: tuple[int, Collection[str]]
+    asked: Sequence[ReplaySetting], found: Resampled, first: Draw, sample: Sample, known: tuple[int, Collection[str]]
 ) -> Iterator[SettingOutcome]:
     """Yield the figures of each setting. ``known``: the number of deployments left, and the settings with known tails.
 

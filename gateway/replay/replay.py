@@ -8,9 +8,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from gateway.replay.draws import Draw, Resampled, SettingOutcome, costs, outcomes
-from gateway.replay.rows import CAP_MS, Call
-from gateway.replay.sample import LEAST_AUDITS, LEAST_CALLS, Need, Sample, Stratum, needs, sampled
-from gateway.replay.settings import QUANTILES, Ordered, Setting
+from gateway.replay.rows import CAP_MS, ReplayedCall
+from gateway.replay.sample import LEAST_AUDITS, LEAST_CALLS, AuditNeed, Sample, Stratum, needs, sampled
+from gateway.replay.settings import QUANTILES, Ordered, ReplaySetting
 from gateway.replay.world import World, learned
 
 DRAWS = 8  # of the unobserved attempts, each in a world learned from another resample of the calls
@@ -27,7 +27,7 @@ class Replayed(Struct, frozen=True):
     calls: int
     providers: Sequence[str]  # of all attempts
     deployments: Sequence[str]  # those left with enough data
-    needs: Sequence[Need]
+    needs: Sequence[AuditNeed]
     is_enough: bool  # for p95 and beyond
     seen_ms: dict[str, float]  # quantiles of the calls' first tokens as they were
     seen_attempts: float  # per call, as it was
@@ -37,8 +37,8 @@ class Replayed(Struct, frozen=True):
 
 
 def replay(
-    calls: Sequence[Call],
-    asked: Sequence[Setting],
+    calls: Sequence[ReplayedCall],
+    asked: Sequence[ReplaySetting],
     random: Random,
     *,
     window_s: float,
@@ -100,7 +100,7 @@ def _unanswerable(answer: Replayed, sample: Sample) -> str | None:
     return None
 
 
-def _are_raced(calls: Sequence[Call], without: Collection[str]) -> bool:
+def _are_raced(calls: Sequence[ReplayedCall], without: Collection[str]) -> bool:
     """Whether nearly all calls were races of two, so that times of races of two are observed."""
     raced = sum(
         call.weight
@@ -110,7 +110,7 @@ def _are_raced(calls: Sequence[Call], without: Collection[str]) -> bool:
     return raced >= (1 - _UNKNOWN) * sum(call.weight for call in calls)
 
 
-def _seen(calls: Sequence[Call]) -> tuple[dict[str, float], float]:
+def _seen(calls: Sequence[ReplayedCall]) -> tuple[dict[str, float], float]:
     answered = [(min(call.ttft_ms, CAP_MS), call.weight) for call in calls if call.ttft_ms is not None]
     if not answered:
         return {}, 0.0

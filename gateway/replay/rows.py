@@ -45,7 +45,7 @@ class Try(Struct, gc=False):
         return CAP_MS if self.cut_ms is not None and self.cut_ms >= CAP_MS - 500 else None
 
 
-class Call(Struct, gc=False):
+class ReplayedCall(Struct, gc=False):
     """One call with its attempts, in the order of their launches."""
 
     started_s: float  # Unix time

@@ -15,7 +15,7 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
-from gateway.replay.rows import CAP_MS, Call, Try
+from gateway.replay.rows import CAP_MS, ReplayedCall, Try
 
 # The time to the first token by deployment, from attempts that were launched with their call. A loser that was cut is
 # represented by the audited ones: they are a random sample of all that were overtaken (docs/steering.md). Kaplan-Meier
@@ -69,7 +69,7 @@ class Audits(Struct):
         return self.overtaken / self.measured if self.measured else 0.0
 
 
-def audits(calls: Sequence[Call], times: Sequence[float]) -> dict[str, Audits]:
+def audits(calls: Sequence[ReplayedCall], times: Sequence[float]) -> dict[str, Audits]:
     """Count audits by deployment; call n counts ``times[n]`` times."""
     found: dict[str, Audits] = {}
     for call, often in zip(calls, times, strict=True):
@@ -89,7 +89,7 @@ def audits(calls: Sequence[Call], times: Sequence[float]) -> dict[str, Audits]:
     return found
 
 
-def margins(calls: Sequence[Call], times: Sequence[float], known: Mapping[str, Audits]) -> dict[str, Margin]:
+def margins(calls: Sequence[ReplayedCall], times: Sequence[float], known: Mapping[str, Audits]) -> dict[str, Margin]:
     """Return the distribution of each deployment with enough first tokens."""
     seen: dict[str, list[tuple[float, float]]] = {}
     failed: dict[str, list[tuple[float, float]]] = {}
@@ -106,7 +106,7 @@ def margins(calls: Sequence[Call], times: Sequence[float], known: Mapping[str, A
     }
 
 
-def _represented(call: Call, often: float, known: Mapping[str, Audits]) -> Iterator[tuple[Try, float]]:
+def _represented(call: ReplayedCall, often: float, known: Mapping[str, Audits]) -> Iterator[tuple[Try, float]]:
     """Yield the attempts of a call that represent those of their deployment, each with its weight."""
     learning = learns(call)
     for each in call.tries:
@@ -126,7 +126,7 @@ def _margin(pairs: list[tuple[float, float]], failed: Sequence[tuple[float, floa
     return Margin([ms for ms, _ in pairs], upto, failures / (failures + total), [ms for ms, _ in failed] or [0.0])
 
 
-def learns(call: Call) -> bool:
+def learns(call: ReplayedCall) -> bool:
     """Whether an attempt was launched to learn: then all are measured, and none represents others."""
     return any(each.is_learning for each in call.tries)
 
@@ -140,7 +140,7 @@ LEAST_IN_STRATUM = 20  # audited calls
 MOST_AGES = 12  # strata of one lead's deployment in one part of the window
 LEAST_IN_TIME = 150  # audited calls in a part of the window; it is split as the audited share may have changed
 MOST_TIMES = 4
-_Overtaken: TypeAlias = tuple[float, Call, Try]  # the lead's age then
+_Overtaken: TypeAlias = tuple[float, ReplayedCall, Try]  # the lead's age then
 
 
 class Stratum(Struct):
@@ -155,7 +155,7 @@ class Stratum(Struct):
 class Sample(Struct):
     """The calls to replay. The first ``free`` represent only themselves, then come the strata."""
 
-    calls: Sequence[Call]
+    calls: Sequence[ReplayedCall]
     leads: Sequence[Try | None]  # None: all its attempts are left out, or it had none
     free: int
     strata: Sequence[Stratum]
@@ -176,9 +176,9 @@ class Sample(Struct):
         return found
 
 
-def sampled(calls: Sequence[Call], without: Collection[str] = ()) -> Sample:
+def sampled(calls: Sequence[ReplayedCall], without: Collection[str] = ()) -> Sample:
     """Return the calls to replay, leaving out the providers ``without``."""
-    free: list[tuple[Call, Try | None]] = []
+    free: list[tuple[ReplayedCall, Try | None]] = []
     overtaken: dict[str, list[_Overtaken]] = {}
     for call in calls:
         lead = next((each for each in call.tries if each.starts_with_call and each.provider not in without), None)
@@ -243,7 +243,7 @@ LEAST_CALLS = 100
 _DAY_S = 86_400.0
 
 
-class Need(Struct, frozen=True):
+class AuditNeed(Struct, frozen=True):
     """The audits of one deployment."""
 
     deployment: str
@@ -253,7 +253,7 @@ class Need(Struct, frozen=True):
     audit_share: float | None  # the share with which that takes a week; None: none is enough
 
 
-def needs(calls: Sequence[Call], window_s: float) -> list[Need]:
+def needs(calls: Sequence[ReplayedCall], window_s: float) -> list[AuditNeed]:
     """Return the audits of each deployment that is launched with at least ``LEADING`` of the calls.
 
     ``calls`` must have every audited call of the ``window_s`` seconds, or the present rate is too low.
@@ -276,5 +276,5 @@ def needs(calls: Sequence[Call], window_s: float) -> list[Need]:
         if more and each.overtaken:
             weekly = each.overtaken * 7 * _DAY_S / window_s
             share = more / weekly if more <= weekly else None
-        found.append(Need(deployment, each.count, more, days, share))
+        found.append(AuditNeed(deployment, each.count, more, days, share))
     return found

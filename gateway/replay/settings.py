@@ -14,7 +14,7 @@ BUDGETS = (0.05, 0.1, 0.2, 0.5)
 MOST_BUDGET = 7.0  # as in the settings of a race
 
 
-class Setting(Struct, frozen=True):
+class ReplaySetting(Struct, frozen=True):
     """``width`` attempts from the start; or with a ``budget``, the launches of mode auto."""
 
     name: str
@@ -53,13 +53,13 @@ class Setting(Struct, frozen=True):
         return None if self.budget is None or not self.budget else hedge_quantile(self.budget)
 
 
-def settings(budgets: tuple[float, ...] = BUDGETS) -> tuple[Setting, ...]:
+def settings(budgets: tuple[float, ...] = BUDGETS) -> tuple[ReplaySetting, ...]:
     """Return all settings, the cheapest first."""
     return (
-        Setting("single"),
-        *(Setting(f"budget {budget:g}", budget=budget) for budget in sorted(set(budgets)) if budget > 0),
-        Setting("race of 2", 2),
-        Setting("race of 3", 3),
+        ReplaySetting("single"),
+        *(ReplaySetting(f"budget {budget:g}", budget=budget) for budget in sorted(set(budgets)) if budget > 0),
+        ReplaySetting("race of 2", 2),
+        ReplaySetting("race of 3", 3),
     )
 
 

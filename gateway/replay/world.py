@@ -8,7 +8,7 @@ from statistics import NormalDist
 
 from msgspec import Struct
 
-from gateway.replay.rows import CAP_MS, Call, Try
+from gateway.replay.rows import CAP_MS, ReplayedCall, Try
 from gateway.replay.sample import Margin, audits, margins
 
 # The correlation of the attempts of one call: a slow prompt, or a slow hour, is slow everywhere. It is a Gaussian
@@ -53,7 +53,7 @@ def score(share: float) -> float:
     return _NORMAL.inv_cdf(share)
 
 
-def loadings(calls: Sequence[Call], times: Sequence[float], known: Mapping[str, Margin]) -> dict[str, float]:
+def loadings(calls: Sequence[ReplayedCall], times: Sequence[float], known: Mapping[str, Margin]) -> dict[str, float]:
     """Return the loading of each deployment on the call's difficulty, between 0 and 1; {} with too few pairs."""
     cells = _counted(calls, times, known)
     if sum(each.n for each in cells.values()) < LEAST_PAIRS:
@@ -72,7 +72,7 @@ def loadings(calls: Sequence[Call], times: Sequence[float], known: Mapping[str, 
 
 
 def _counted(
-    calls: Sequence[Call], times: Sequence[float], known: Mapping[str, Margin]
+    calls: Sequence[ReplayedCall], times: Sequence[float], known: Mapping[str, Margin]
 ) -> dict[tuple[str, str], Cells]:
     found: dict[tuple[str, str], Cells] = {}
     scores: dict[tuple[str, int], int] = {}
@@ -240,7 +240,7 @@ class World(Struct):
     providers: Mapping[str, str]
 
 
-def learned(calls: Sequence[Call], times: Sequence[float]) -> World:
+def learned(calls: Sequence[ReplayedCall], times: Sequence[float]) -> World:
     """Return the world estimated from ``calls``; call n counts ``times[n]`` times its weight."""
     often = [call.weight * each for call, each in zip(calls, times, strict=True)]
     known = margins(calls, often, audits(calls, often))
@@ -258,7 +258,9 @@ def learned(calls: Sequence[Call], times: Sequence[float]) -> World:
 class Completed:
     """One call with all its possible attempts. Those that were not observed are drawn once, when needed."""
 
-    def __init__(self, call: Call, lead: Try | None, world: World, without: Collection[str], random: Random) -> None:
+    def __init__(
+        self, call: ReplayedCall, lead: Try | None, world: World, without: Collection[str], random: Random
+    ) -> None:
         """``without``: providers that are left out."""
         self.call = call
         self._world = world

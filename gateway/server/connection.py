@@ -18,7 +18,7 @@ from aiohttp.http_parser import RawRequestMessage
 from gateway.api.aiohttp_adapter import ServerConnection, forget_itself, has_answer, message_of
 from gateway.api.auth import DIGEST
 from gateway.api.headers import SERVER
-from gateway.api.refusals import Refusals, Refused
+from gateway.api.refusals import Refusals, RefusedRequest
 from gateway.core.errors import (
     ApiError,
     ClientDisconnected,
@@ -29,7 +29,7 @@ from gateway.core.errors import (
 )
 from gateway.core.tasks import forget_frames
 from gateway.server.fast_refusal import FastRefusal
-from gateway.server.framing import LARGEST_SLICE_BYTES, SLICE_BYTES, Framing, Pace
+from gateway.server.framing import LARGEST_SLICE_BYTES, SLICE_BYTES, Framing, FramingPace
 
 # Handles errors that aiohttp reports outside our handlers: invalid HTTP, incomplete bodies, bugs. aiohttp would
 # log each with a traceback that quotes the client's bytes (a malformed header may contain its key), and quote them in
@@ -67,7 +67,7 @@ class AnsweringHandler(ServerConnection):
             ConnectionError: an answer has already begun.
 
         """
-        refused = Refused(peer=request.remote)
+        refused = RefusedRequest(peer=request.remote)
         if isinstance(exc, HttpProcessingError):
             is_large = isinstance(exc, LineTooLong)
             error: ApiError = too_large(self.max_field_size) if is_large else _malformed(exc)
@@ -87,10 +87,10 @@ class AnsweringHandler(ServerConnection):
         """Record an error that ended a connection without an answer."""
         problem = kw.get("exc_info")
         if isinstance(problem, _CLIENTS_FAULTS):
-            self._refusals.add(InvalidRequest.status, MALFORMED_BODY, Refused(peer=self._peer))
+            self._refusals.add(InvalidRequest.status, MALFORMED_BODY, RefusedRequest(peer=self._peer))
         else:
             defect = problem if isinstance(problem, BaseException) else RuntimeError(*args[:1])
-            self._refusals.add(InternalError.status, "internal_error", Refused(peer=self._peer), defect=defect)
+            self._refusals.add(InternalError.status, "internal_error", RefusedRequest(peer=self._peer), defect=defect)
 
     @property
     def _peer(self) -> str | None:
@@ -134,7 +134,7 @@ _NO_LINGER = struct.pack("ii", 1, 0)
 class ConnectionEvents(Protocol):
     """Receives the events of connections."""
 
-    pace: Pace
+    pace: FramingPace
 
     def head_grows(self, connection: "Connection", number: int) -> None:
         """``number`` more bytes of an incomplete request head were received."""
@@ -294,7 +294,7 @@ class Connection(AnsweringHandler):
         if self.transport is None:
             self.cut()
             return
-        self._refusals.add(error.status_code, error.kind, Refused(peer=self._peer))
+        self._refusals.add(error.status_code, error.kind, RefusedRequest(peer=self._peer))
         body = error.body()
         head = (
             f"HTTP/1.1 {error.status_code} {HTTPStatus(error.status_code).phrase}\r\nserver: {SERVER}\r\n"

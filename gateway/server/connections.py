@@ -24,7 +24,7 @@ from gateway.keys.table import Ended
 from gateway.overload.bodies import return_scattered_memory
 from gateway.server.connection import Connection, too_large
 from gateway.server.fast_refusal import FastRefusal
-from gateway.server.framing import Pace
+from gateway.server.framing import FramingPace
 from gateway.settings import ConnectionSettings
 
 if TYPE_CHECKING:
@@ -279,7 +279,7 @@ class Connections:
         self.most = most
         self._options = {"fast_refusal": FastRefusal(gateway.context), **options}
         self._loop = asyncio.get_running_loop()
-        self.pace = Pace(self._loop.time)
+        self.pace = FramingPace(self._loop.time)
         self._told_s = -inf  # when it was logged that connections wait
         self._all: set[Connection] = set()
         self._crowd = 0  # the most that were open since the memory of an earlier crowd was returned

@@ -15,9 +15,9 @@ from multidict import CIMultiDictProxy
 from gateway.api import headers
 from gateway.api.auth import FORWARDED_FOR, Trust, counted_address
 from gateway.api.client import Client
-from gateway.api.context import Context, Phase
+from gateway.api.context import Context, GatewayPhase
 from gateway.api.json_body import JSON
-from gateway.api.refusals import Refused
+from gateway.api.refusals import RefusedRequest
 from gateway.api.routes import CALLS, dialect_of_call
 from gateway.api.told import error_body
 from gateway.overload.intake import Shed
@@ -73,7 +73,7 @@ class FastRefusal:
             or "origin" in message.headers  # a web page needs more headers to read the refusal
             or message.upgrade
             or message.headers.get("content-type", "").partition(";")[0].strip().lower() != JSON
-            or self._context.phase is not Phase.SERVING
+            or self._context.phase is not GatewayPhase.SERVING
         ):
             return None
         client = self._context.admission.recognised(_Head(message))
@@ -94,7 +94,7 @@ class FastRefusal:
             error.headers.update(headers.identifying(request_id))
         trust = Trust(context.settings.trusted_proxies)
         named = trust.named(peer, fields.getall(FORWARDED_FOR, ()))
-        context.refusals.add_error(error, lambda: Refused(named, message.method, message.path, client.name))
+        context.refusals.add_error(error, lambda: RefusedRequest(named, message.method, message.path, client.name))
         body = error_body(error, dialect_of_call(message.path, fields), request_id)
         more = "".join(f"{name}: {value}\r\n" for name, value in error.headers.items())
         head = (

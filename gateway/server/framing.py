@@ -69,7 +69,7 @@ class Framing:
         return framing
 
 
-class Pace:
+class FramingPace:
     """Delays connections that parse much framing, so that all of them together parse ``BYTES_PER_S``."""
 
     __slots__ = ("_clock", "_until_s")

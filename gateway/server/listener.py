@@ -16,7 +16,7 @@ import structlog
 from aiohttp import web
 
 from gateway.api.aiohttp_adapter import serving_task
-from gateway.api.context import Phase
+from gateway.api.context import GatewayPhase
 from gateway.api.routes import calls_first
 from gateway.app.gateway import Gateway
 from gateway.overload.bodies import connections_in, memory_limit
@@ -405,14 +405,14 @@ async def serving(gateway: Gateway, grace_s: float) -> AsyncIterator[Connections
         yield connections
     finally:
         # Clients that could not yet see that this gateway is stopping may have a request on the way.
-        quiet_s = QUIET_S if gateway.context.phase is Phase.LAME_DUCK else 0.0
-        gateway.context.phase = Phase.DRAINING
+        quiet_s = QUIET_S if gateway.context.phase is GatewayPhase.LAME_DUCK else 0.0
+        gateway.context.phase = GatewayPhase.DRAINING
         gateway.context.drains.set()
         gateway.context.wrong_keys.release()
         gateway.operations.live.end()
         await connections.opened()
         await drain(runner.server, grace_s=grace_s, quiet_s=quiet_s)
-        gateway.context.phase = Phase.CUTTING
+        gateway.context.phase = GatewayPhase.CUTTING
         await cut(runner.server)
         connections.close()
         await runner.cleanup()
@@ -485,7 +485,7 @@ class Silence:
             self.silent_s[place] = self.silent_s[place] + passed_s if count and count == known else 0.0
 
 
-class Peers:
+class WorkerPeers:
     """A worker's view of the others: it beats, and accepts connections at the sockets of those that do not.
 
     So connections that wait for a worker that was stopped, hangs or has died are served by another one. When the worker

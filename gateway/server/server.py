@@ -30,7 +30,7 @@ import msgspec
 import structlog
 
 from gateway import NEWEST, PYTHONS
-from gateway.api.context import Phase
+from gateway.api.context import GatewayPhase
 from gateway.app.engine import Runtime
 from gateway.app.gateway import Gateway
 from gateway.app.stores import check_redis
@@ -41,9 +41,9 @@ from gateway.overload.bodies import SHARE_FOR_ANSWERS, memory_limit, return_free
 from gateway.server.listener import (
     REPLACED_S,
     Beats,
-    Peers,
     SharedPort,
     Silence,
+    WorkerPeers,
     bind,
     descriptor_budget,
     listening,
@@ -61,7 +61,7 @@ from gateway.settings import (
     who_can_race,
 )
 from gateway.watching import logs
-from gateway.watching.logs import Lines
+from gateway.watching.logs import LogLines
 from gateway.watching.metrics import forget_process
 from providers import DatasheetTable, bound_memory, load_catalog
 from providers.http import not_understood
@@ -378,7 +378,7 @@ def run(settings: Settings, source: ConfigurationSource) -> None:
         _supervise(settings, SharedPort(settings.host, settings.port, settings.workers), source, log)
 
 
-def _run_to_the_end(serving: Coroutine[Any, Any, None], log: Lines) -> NoReturn:
+def _run_to_the_end(serving: Coroutine[Any, Any, None], log: LogLines) -> NoReturn:
     """Run ``serving``, and end the process with it, whatever its threads do.
 
     To close the loop, or to return, is to wait for look-ups of names and for reads of disks that may hang for minutes,
@@ -408,7 +408,7 @@ async def _serve(
     sock: socket.socket,
     source: ConfigurationSource,
     stop_signals: Callable[[], "_StopSignals"],
-    peers: Peers | None = None,
+    peers: WorkerPeers | None = None,
 ) -> None:
     stop = stop_signals()
     async with AsyncExitStack() as stack:
@@ -447,7 +447,7 @@ async def _serve(
 
 
 async def _open(
-    gateway: Gateway, sock: socket.socket, settings: Settings, stack: AsyncExitStack, peers: Peers | None
+    gateway: Gateway, sock: socket.socket, settings: Settings, stack: AsyncExitStack, peers: WorkerPeers | None
 ) -> Certificate | None:
     """Serve ``gateway`` on ``sock`` until the stack is left; return the certificate, if there is one."""
     certificate = None if settings.tls is None else Certificate(settings.tls)
@@ -472,7 +472,7 @@ async def _lame_duck(gateway: Gateway, stop: "_StopSignals", grace_s: float) -> 
     # Do: Nothing.
     structlog.get_logger().info("gateway.stopping", lame_duck_s=duck_s, grace_s=grace_s)
     if duck_s:
-        gateway.context.phase = Phase.LAME_DUCK
+        gateway.context.phase = GatewayPhase.LAME_DUCK
         await pause(duck_s, stop.is_urgent)
 
 
@@ -552,7 +552,7 @@ class _StopSignals:
     stops when its parent ends.
     """
 
-    def __init__(self, log: Lines, lifeline: Lifeline | None = None) -> None:
+    def __init__(self, log: LogLines, lifeline: Lifeline | None = None) -> None:
         self._log = log
         self._is_worker = lifeline is not None
         self._is_asked = asyncio.Event()
@@ -604,7 +604,7 @@ def _announce(settings: Settings, sock: socket.socket, *, has_file: bool, pid: i
         sys.stderr.flush()
 
 
-def _supervise(settings: Settings, port: SharedPort, source: ConfigurationSource, log: Lines) -> None:
+def _supervise(settings: Settings, port: SharedPort, source: ConfigurationSource, log: LogLines) -> None:
     """Run the workers as child processes, after checking that they can start."""
     with asyncio.Runner() as runner:
         runner.run(prepare_stores(settings))
@@ -615,7 +615,7 @@ def _supervise(settings: Settings, port: SharedPort, source: ConfigurationSource
 
     def work(place: int, lifeline: Lifeline) -> None:
         latest.renew()
-        peers = Peers(beats, place, port.sockets, clock=time.monotonic)
+        peers = WorkerPeers(beats, place, port.sockets, clock=time.monotonic)
         serving = _serve(latest.settings, port.of(place), source, lambda: _StopSignals(log, lifeline), peers)
         _run_to_the_end(serving, log)
 

@@ -11,8 +11,8 @@ from .document import Problem as Problem
 from .document import explain as explain
 from .document import nearest as nearest
 from .document import written as written
-from .loader import Installation as Installation
-from .loader import Watched as Watched
+from .loader import LoadedNames as LoadedNames
+from .loader import LoadedTargets as LoadedTargets
 from .loader import keys_in_clear as keys_in_clear
 from .loader import load as load
 from .loader import load_address as load_address
@@ -25,7 +25,7 @@ from .loader import local_url as local_url
 from .loader import locate as locate
 from .market import TRAINED_ONLY as TRAINED_ONLY
 from .market import Market as Market
-from .market import Offer as Offer
+from .market import MarketOffer as MarketOffer
 from .market import SameModel as SameModel
 from .market import proposed_market as proposed_market
 from .market import same_models as same_models
@@ -91,6 +91,7 @@ from .sections import SOONEST_TTFT_MS as SOONEST_TTFT_MS
 from .sections import AlertSettings as AlertSettings
 from .sections import Cause as Cause
 from .sections import ClickHouseSettings as ClickHouseSettings
+from .sections import ClientRole as ClientRole
 from .sections import EndUserSettings as EndUserSettings
 from .sections import FallbackAfter as FallbackAfter
 from .sections import FallbackSettings as FallbackSettings
@@ -100,7 +101,6 @@ from .sections import OverloadSettings as OverloadSettings
 from .sections import ProbeSettings as ProbeSettings
 from .sections import Profile as Profile
 from .sections import ResponsesMemorySettings as ResponsesMemorySettings
-from .sections import Role as Role
 from .sections import SecretSettings as SecretSettings
 from .sections import SlowSettings as SlowSettings
 from .sections import TakeoverSettings as TakeoverSettings

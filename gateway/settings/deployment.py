@@ -36,7 +36,7 @@ class TierPrice(PriceChange):
     above_tokens: dict[Annotated[int, Field(ge=1)], PriceChange] = {}  # by size of the prompt
 
 
-class Price(Section):
+class PriceSettings(Section):
     """US dollars per million tokens."""
 
     input: Usd
@@ -104,7 +104,7 @@ class DeploymentSettings(Section):
     extra_headers: dict[str, SecretStr] = {}
     upstream_stream: bool = True  # False: it cannot stream, and is raced by its whole answer
     timeouts: Timeouts = Timeouts()  # overrides the model's
-    price_per_mtok: Price | None = None  # overrides the price table
+    price_per_mtok: PriceSettings | None = None  # overrides the price table
     bills_after_disconnect: bool | None = None  # whether a cut loser costs a whole answer; default: as known
     continues: Continues | None = None  # how it continues an answer that another began; default: as known
     max_in_flight: Annotated[int, Field(ge=1)] | None = None  # in this replica, over all models; for your own servers

@@ -137,7 +137,7 @@ def _is_service_link(name: str, value: str) -> bool:
 # Parts of the configuration for commands that need no provider's key.
 
 
-class Watched(msgspec.Struct, frozen=True):
+class LoadedTargets(msgspec.Struct, frozen=True):
     """The settings for commands about targets."""
 
     database_url: SecretStr
@@ -145,7 +145,7 @@ class Watched(msgspec.Struct, frozen=True):
     burn_least_bad: int  # of ``alerts``
 
 
-class Installation(msgspec.Struct, frozen=True):
+class LoadedNames(msgspec.Struct, frozen=True):
     """The store of keys, and the models, providers and teams that clients may name.
 
     None of the first two: the configuration has none, so that any may be named.
@@ -312,7 +312,7 @@ def load_clickhouse(path: Path | None, environ: Mapping[str, str]) -> ClickHouse
     return _part(_read(path, environ, _NOTHING), ("ledger",)).ledger.clickhouse
 
 
-def load_installation(path: Path | None, environ: Mapping[str, str]) -> Installation:
+def load_installation(path: Path | None, environ: Mapping[str, str]) -> LoadedNames:
     """Return the settings for commands about keys, which need no provider's key.
 
     Raises:
@@ -322,7 +322,7 @@ def load_installation(path: Path | None, environ: Mapping[str, str]) -> Installa
     inputs = _read(path, environ, _NOTHING)
     settings = _part(inputs, ("database_url", "keys", "clients"))
     models, providers, teams = (inputs.merged.get(name) for name in ("models", "providers", "teams"))
-    return Installation(
+    return LoadedNames(
         is_database=settings.keys == "database",
         database_url=settings.database_url,
         clients=settings.clients,
@@ -332,7 +332,7 @@ def load_installation(path: Path | None, environ: Mapping[str, str]) -> Installa
     )
 
 
-def load_targets(path: Path | None, environ: Mapping[str, str]) -> Watched:
+def load_targets(path: Path | None, environ: Mapping[str, str]) -> LoadedTargets:
     """Return the settings for commands about targets, which need no provider's key.
 
     Raises:
@@ -349,7 +349,7 @@ def load_targets(path: Path | None, environ: Mapping[str, str]) -> Watched:
         raise ConfigurationError(inputs.sorted_problems(unknown))
     # Not the whole section: its webhooks may need variables that are set only for the gateway.
     least_bad = _section(inputs.merged.get("alerts")).get("burn_least_bad")
-    return Watched(
+    return LoadedTargets(
         settings.database_url, settings.slo, least_bad if isinstance(least_bad, int) else AlertSettings().burn_least_bad
     )
 

@@ -18,7 +18,7 @@ from providers import Listed
 TRAINED_ONLY = frozenset({"cerebras", "groq", "ollama"})
 
 
-class Offer(msgspec.Struct, frozen=True):
+class MarketOffer(msgspec.Struct, frozen=True):
     """One model at one provider."""
 
     provider: str
@@ -41,7 +41,7 @@ class SameModel(msgspec.Struct, frozen=True):
 
     model: str
     kind: ModelKind
-    offers: tuple[Offer, ...]
+    offers: tuple[MarketOffer, ...]
 
     @property
     def providers(self) -> tuple[str, ...]:
@@ -84,7 +84,7 @@ def same_models(lists: Mapping[str, Sequence[Listed]], trained_only: frozenset[s
     ``trained_only``: the providers without base models. Names too short to identify a model are merged only if
     identical, with a note. A name whose meaning changes is never merged, nor is an adapter.
     """
-    found: dict[tuple[str, ModelKind], list[Offer]] = {}
+    found: dict[tuple[str, ModelKind], list[MarketOffer]] = {}
     for provider, models in lists.items():
         for listed in models:
             name = parsed_name(listed.id, trained=provider in trained_only, listed_kind=_listed_kind(listed))
@@ -92,10 +92,10 @@ def same_models(lists: Mapping[str, Sequence[Listed]], trained_only: frozenset[s
                 key = f"{provider}/{listed.id}"
             else:
                 key = name.model if name.certain else f"={listed.id.lower()}"
-            found.setdefault((key, name.kind), []).append(Offer(provider, listed, name))
+            found.setdefault((key, name.kind), []).append(MarketOffer(provider, listed, name))
     order = {provider: number for number, provider in enumerate(lists)}
 
-    def plainest(offer: Offer) -> tuple[int, bool]:
+    def plainest(offer: MarketOffer) -> tuple[int, bool]:
         return order[offer.provider], offer.name.serving is not None
 
     merged = [
@@ -189,7 +189,7 @@ def proposed_market(
     return Market(tuple(raced), tuple(others), {key: _in_one_line(why) for key, why in silent.items()}, listed)
 
 
-def _entry(offer: Offer) -> str:
+def _entry(offer: MarketOffer) -> str:
     """Return a deployment as written in the file."""
     deployment = _quoted(offer.deployment)
     if offer.quantization is None:
@@ -197,7 +197,7 @@ def _entry(offer: Offer) -> str:
     return f"{{ deployment: {deployment}, quantization: {_quoted(_word(offer.quantization))} }}"
 
 
-def _facts(offer: Offer) -> str:
+def _facts(offer: MarketOffer) -> str:
     """Return the facts in its list, for a comment."""
     listed = offer.listed
     facts = []

@@ -26,6 +26,7 @@ from gateway.settings.sections import (
     PROFILES,
     AlertSettings,
     ClickHouseSettings,
+    ClientRole,
     ClientTimeouts,
     Days,
     DefaultTimeouts,
@@ -38,7 +39,6 @@ from gateway.settings.sections import (
     ProbeSettings,
     Profile,
     ResponsesMemorySettings,
-    Role,
     Seconds,
     SecretSettings,
     Section,
@@ -144,7 +144,9 @@ class TrustedHeader(Section):
 
     name: Annotated[str, Field(pattern="^[A-Za-z0-9-]+$")]
     from_: Annotated[tuple[IPvAnyNetwork, ...], Field(alias="from", min_length=1)]  # the proxy's own addresses
-    role: Literal[Role.VIEWER, Role.OPERATOR, Role.ADMIN] = Role.VIEWER  # of all people who sign in at the proxy
+    role: Literal[ClientRole.VIEWER, ClientRole.OPERATOR, ClientRole.ADMIN] = (
+        ClientRole.VIEWER
+    )  # of all people who sign in at the proxy
 
 
 class SignInSettings(Section):
@@ -306,7 +308,7 @@ class ClientSettings(LimitSettings):
     # None: a client that only tokens name (``issuers``).
     key_sha256: Annotated[tuple[_Digest, ...], Field(min_length=1), NOT_JSON] = ()
     admin: bool = False  # the older word for ``role: admin``
-    role: Role = Field(default_factory=lambda data: Role.ADMIN if data.get("admin") else Role.CLIENT)
+    role: ClientRole = Field(default_factory=lambda data: ClientRole.ADMIN if data.get("admin") else ClientRole.CLIENT)
     expires: Instant | None = None  # its keys are refused from then on; None: never
     adhoc: bool = False  # may name provider/model and comma lists directly
     max_width: Annotated[int, Field(ge=1, le=8)] = 2  # the widest race that its requests may set
@@ -344,7 +346,7 @@ class ClientSettings(LimitSettings):
 
     @model_validator(mode="after")
     def _agree_on_the_role(self) -> Self:
-        if {"admin", "role"} <= self.model_fields_set and self.admin is not (self.role is Role.ADMIN):
+        if {"admin", "role"} <= self.model_fields_set and self.admin is not (self.role is ClientRole.ADMIN):
             raise ValueError(f"admin: {str(self.admin).lower()} and role: {self.role} contradict: keep only the role")
         return self
 

@@ -9,7 +9,7 @@ import msgspec
 from pydantic import SecretStr
 
 from gateway.settings.deployment import DeploymentSettings, PriceChange, ProviderSettings
-from gateway.settings.deployment import Price as ConfiguredPrice
+from gateway.settings.deployment import PriceSettings as ConfiguredPrice
 from gateway.settings.model import ModelSettings, Settings
 from gateway.settings.vendor_models import proposed_models
 from providers import (

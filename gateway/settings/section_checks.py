@@ -14,7 +14,7 @@ from gateway.settings.document import Complaint, Place, nearest, written
 from gateway.settings.model import ClientSettings, IssuerSettings, ModelSettings, RaceSettings, Settings, signing_secret
 from gateway.settings.patterns import is_any, is_covered, is_pattern
 from gateway.settings.presets import Catalog, vendor_of
-from gateway.settings.sections import FASTEST_TOK_S, SOONEST_TTFT_MS, Cause, Role, TargetSettings, When
+from gateway.settings.sections import FASTEST_TOK_S, SOONEST_TTFT_MS, Cause, ClientRole, TargetSettings, When
 from providers import MASK, Api, Vendor, apis_of, has_oidc, has_otel, how_to_install, traits_of
 from providers.dialects import DIALECTS, Dialect, Way
 from providers.http import checked
@@ -168,7 +168,7 @@ def _check_people(place: Place, issuer: IssuerSettings, settings: Settings) -> I
     if client is None and settings.keys == "file":
         words = f"there is no client {issuer.client!r}; {nearest(issuer.client, settings.clients)}"
         yield Complaint((*place, "client"), words)
-    if client is not None and client.role is not Role.CLIENT:
+    if client is not None and client.role is not ClientRole.CLIENT:
         yield Complaint((*place, "client"), f"is of role {client.role}: whoever signs in would be that")
     has_end_users = settings.end_users is not None or any(each.end_users for each in settings.teams.values())
     if issuer.end_user is not None and not has_end_users:
@@ -284,7 +284,7 @@ def doubtful_page(settings: Settings) -> Iterator[str]:
     may_sign_in = (
         settings.keys == "database"
         or settings.page.sign_in is not None
-        or any(client.role is not Role.CLIENT for client in settings.clients.values())
+        or any(client.role is not ClientRole.CLIENT for client in settings.clients.values())
     )
     if settings.database_url.get_secret_value().startswith("sqlite"):
         if settings.redis_url is not None:  # so there are replicas, each with a key beside its own file

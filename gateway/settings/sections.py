@@ -87,7 +87,7 @@ def _kinds(annotation: Any) -> Iterator[Any]:
 # The rights of a client besides its own calls.
 
 
-class Role(StrEnum):
+class ClientRole(StrEnum):
     """The role of a client; each may read at least as much as the one before it."""
 
     CLIENT = "client"  # makes calls

@@ -75,7 +75,7 @@ EQUIVALENTS = (
 )
 
 
-class Own(msgspec.Struct, frozen=True, kw_only=True):
+class VendorModels(msgspec.Struct, frozen=True, kw_only=True):
     """A vendor's own models of today: its small and its large one, and others that programs ask for by name."""
 
     small: str | None = None
@@ -102,7 +102,7 @@ class Own(msgspec.Struct, frozen=True, kw_only=True):
 # GPT-6.2 Sol follows 6.1 once the price table has it. Claude Code asks for Opus and Haiku, through another address than
 # Anthropic's also for older ones (docs.rs/claude-codes/2.1.311, 2026-11-29), Gemini CLI for gemini-3.8-flash. Codex and
 # Cursor ask for what a person sets there.
-_CLAUDE = Own(
+_CLAUDE = VendorModels(
     small="claude-haiku-5-5",
     large="claude-sonnet-5-5",
     asked={"claude-opus-5-5": "large", "claude-haiku-*": "small", "claude-*": "large"},
@@ -111,7 +111,7 @@ _CLAUDE = Own(
 )
 # Other sellers of the same models, by the same names: who has keys of several asks the next where one is late.
 SELLERS = ("anthropic", "foundry", "claude_aws")
-_GOOGLE = Own(
+_GOOGLE = VendorModels(
     small="gemini-3.5-flash-lite",
     large="gemini-4-argon",
     asked={"gemini-3.8-flash": "large"},
@@ -119,43 +119,45 @@ _GOOGLE = Own(
     page="ai.google.dev/gemini-api/docs/models",
     read="2026-11-29",
 )
-OWN: Mapping[str, Own] = {
-    "openai": Own(
+OWN: Mapping[str, VendorModels] = {
+    "openai": VendorModels(
         small="gpt-6-luna", large="gpt-6.1-sol", page="developers.openai.com/api/docs/models", read="2026-11-29"
     ),
     **dict.fromkeys(SELLERS, _CLAUDE),
     "gemini": _GOOGLE,
     "google": _GOOGLE,
-    "mistral": Own(
+    "mistral": VendorModels(
         small="mistral-small-latest",
         large="mistral-medium-latest",
         page="docs.mistral.ai/models",
         read="2026-11-29",
     ),
-    "deepseek": Own(
+    "deepseek": VendorModels(
         small="deepseek-flash",
         large="deepseek-v4-pro",
         page="api-docs.deepseek.com/quick_start/pricing",
         read="2026-11-29",
     ),
-    "xai": Own(
+    "xai": VendorModels(
         small="grok-4.3",
         large="grok-4.7",
         example="grok-4.7",
         page="docs.cloud.google.com/gemini-enterprise-agent-platform/models/partner-models/grok",
         read="2026-11-29",
     ),
-    "dashscope": Own(
+    "dashscope": VendorModels(
         small="qwen3.8-flash",
         large="qwen3.8-max",
         page="github.com/VladoIvankovic/Codeep/releases/tag/v3.3.0",
         read="2026-11-29",
     ),
-    "minimax": Own(small="MiniMax-M3", page="github.com/BerriAI/litellm", read="2026-11-29"),
-    "zai": Own(small="glm-5.3-flash", large="glm-5.3", page="docs.z.ai/guides/vlm/glm-5.3-flash", read="2026-11-29"),
+    "minimax": VendorModels(small="MiniMax-M3", page="github.com/BerriAI/litellm", read="2026-11-29"),
+    "zai": VendorModels(
+        small="glm-5.3-flash", large="glm-5.3", page="docs.z.ai/guides/vlm/glm-5.3-flash", read="2026-11-29"
+    ),
     # These two do not race by size: one searches the web in each call, the other's price is not known of its newest.
-    "perplexity": Own(example="sonar", page="github.com/BerriAI/litellm", read="2026-11-29"),
-    "cohere": Own(example="command-a-03-2025", page="docs.cohere.com/docs/deprecations", read="2026-11-29"),
+    "perplexity": VendorModels(example="sonar", page="github.com/BerriAI/litellm", read="2026-11-29"),
+    "cohere": VendorModels(example="command-a-03-2025", page="docs.cohere.com/docs/deprecations", read="2026-11-29"),
 }
 
 

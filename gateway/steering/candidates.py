@@ -252,7 +252,7 @@ Conditions: TypeAlias = Mapping[str, Condition]  # by deployment
 RaceTerms: TypeAlias = tuple[RaceSettings, Terms]
 
 
-class Racer(msgspec.Struct, frozen=True):
+class RunnerUp(msgspec.Struct, frozen=True):
     """A deployment that may run beside the primary, and its value there."""
 
     candidate: Candidate
@@ -266,11 +266,11 @@ class LineupCache(msgspec.Struct):
     """What was computed of a lineup when it was first needed, so that no other call computes it again."""
 
     rivals: list[Candidate] = []
-    racers: dict[tuple[str, bool], Sequence[Racer]] = {}  # by primary, and whether they start late
+    racers: dict[tuple[str, bool], Sequence[RunnerUp]] = {}  # by primary, and whether they start late
     offers: dict[tuple[object, ...], Sequence[Offer]] = {}  # what ``worth`` has found, by primary and terms
     worths_s: dict[tuple[object, ...], float] = {}  # likewise, of a racer from the start
     # Shared by lineups of the same standings: by primary, racer, and whether it starts late, whose gain, and that gain;
-    gains: dict[tuple[str, str, bool], tuple[Candidate, Racer]] = {}
+    gains: dict[tuple[str, str, bool], tuple[Candidate, RunnerUp]] = {}
     ranks: dict[str, Ranks] = {}  # by the best: of each racer, and that rank
 
 
@@ -324,7 +324,7 @@ class Lineup(msgspec.Struct, frozen=True):
         slower_s = beside.first * (racer.raced_after_s - primary.raced_after_s)
         return (1.0 - estimate.error_rate) * (sooner_s - slower_s) - condition.price_s
 
-    def racers(self, primary: Candidate, *, late: bool) -> Sequence[Racer]:
+    def racers(self, primary: Candidate, *, late: bool) -> Sequence[RunnerUp]:
         """Return the others, the most useful beside ``primary`` first."""
         key = primary.deployment, late
         found = self.cache.racers.get(key)
@@ -336,12 +336,12 @@ class Lineup(msgspec.Struct, frozen=True):
             self.cache.racers[key] = found
         return found
 
-    def _racer(self, primary: Candidate, each: Candidate, *, late: bool) -> Racer:
+    def _racer(self, primary: Candidate, each: Candidate, *, late: bool) -> RunnerUp:
         key = primary.deployment, each.deployment, late
         known = self.cache.gains.get(key)
         if known is not None and known[0] is primary and known[1].candidate is each:
             return known[1]
-        racer = Racer(each, self.gain_s(primary, each, come=1.0 - HEDGE_SHARE if late else 0.0))
+        racer = RunnerUp(each, self.gain_s(primary, each, come=1.0 - HEDGE_SHARE if late else 0.0))
         self.cache.gains[key] = primary, racer
         return racer
 
@@ -450,7 +450,7 @@ def _rivals(ranked: Sequence[Candidate], standings: Standings, known: dict[str, 
     return sorted(ranked, key=known_rank)
 
 
-def _usefulness(racer: Racer) -> tuple[object, ...]:
+def _usefulness(racer: RunnerUp) -> tuple[object, ...]:
     each = racer.candidate
     if each.tier is Tier.MISSES:  # ranked by its expected lateness
         return each.tier, each.rank_usd, each.score_s

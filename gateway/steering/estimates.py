@@ -36,7 +36,7 @@ from gateway.steering.constants import (
     SUCCESS_FLOOR,
 )
 from gateway.steering.counts import OUTPUT_TOKENS, REQUESTS, Evidence, bucket, lognormal_masses, merged
-from gateway.steering.survival import Beside, Curve, Mean, dense, kaplan_meier, shift_of
+from gateway.steering.survival import Curve, Mean, RaceOfTwo, dense, kaplan_meier, shift_of
 
 
 class Estimate(msgspec.Struct, frozen=True):
@@ -157,8 +157,8 @@ class Standings(msgspec.Struct, frozen=True):
     estimates: Mapping[str, Estimate]
     unseen: Estimate
     answer_tokens: float = ANSWER_PRIOR[0]  # n_hat: output tokens per call of this model
-    _beside: dict[tuple[str, str, int], Beside] = {}  # computed on demand, for all prompt sizes
-    _late: dict[tuple[str, str, int, float, float], Beside] = {}
+    _beside: dict[tuple[str, str, int], RaceOfTwo] = {}  # computed on demand, for all prompt sizes
+    _late: dict[tuple[str, str, int, float, float], RaceOfTwo] = {}
     _left: dict[tuple[str, float], tuple[Curve, float]] = {}  # likewise
     _earlier_s: dict[tuple[str, str], float] = {}
     _weighed: dict[str, tuple[float, ...]] = {}
@@ -177,7 +177,7 @@ class Standings(msgspec.Struct, frozen=True):
         estimates = {**self.estimates, **{name: other.of(name) for name in deployments}}
         return Standings(estimates, self.unseen, self.answer_tokens)
 
-    def beside(self, primary: str, racer: str, factor: float = 1.0) -> Beside:
+    def beside(self, primary: str, racer: str, factor: float = 1.0) -> RaceOfTwo:
         """Return the expected result of a race of the two, in seconds at the reference size.
 
         ``factor`` multiplies the racer's times, if prompt size and load slow it down more than the primary.
@@ -206,7 +206,7 @@ class Standings(msgspec.Struct, frozen=True):
 
     def beside_late(
         self, primary: str, racer: str, factor: float = 1.0, come: float = 1.0 - HEDGE_SHARE, more_s: float = 0.0
-    ) -> tuple[Beside, float]:
+    ) -> tuple[RaceOfTwo, float]:
         """Return the same for a racer that starts late, and the primary's mean without it; both from that start.
 
         It starts when a share ``come`` of the primary's first tokens would have arrived, and this one has not.

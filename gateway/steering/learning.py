@@ -296,7 +296,7 @@ class NeverLate:
         return 0.0
 
 
-class Launched(Protocol):
+class LaunchedAttempt(Protocol):
     """An attempt: when it was launched, and the loop's total delay until then."""
 
     @property
@@ -316,15 +316,15 @@ class OwnDelay:
     def __init__(self, lateness: Lateness) -> None:
         self.lateness = lateness
 
-    def without_own_delay(self, age_s: float, launched: Launched | None, now_s: float) -> float:
+    def without_own_delay(self, age_s: float, launched: LaunchedAttempt | None, now_s: float) -> float:
         """Return an attempt's age minus the delay that the gateway itself may have added."""
         return age_s if launched is None else max(0.0, age_s - self._since(launched, now_s))
 
-    def explains(self, launched: Launched | None, unix_s: float, now_s: float) -> bool:
+    def explains(self, launched: LaunchedAttempt | None, unix_s: float, now_s: float) -> bool:
         """Whether a timeout at ``unix_s`` may be the gateway's fault: it may have read a timely token too late."""
         return launched is not None and self._since(launched, now_s) >= OWN_SHARE * (unix_s - launched.unix_s) > 0
 
-    def _since(self, launched: Launched, now_s: float) -> float:
+    def _since(self, launched: LaunchedAttempt, now_s: float) -> float:
         """Return an upper bound of the seconds that the loop may have added since a launch.
 
         The loop may have been late during all of a long wait, but only some of its turns delay a token: those in which

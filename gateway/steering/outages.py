@@ -99,7 +99,7 @@ class Strike(msgspec.Struct, array_like=True, frozen=True):
     at_s: float
 
 
-class Report(msgspec.Struct, frozen=True):
+class OutageReport(msgspec.Struct, frozen=True):
     """A replica's report to the others, once a second. Times are Unix seconds."""
 
     at_s: float
@@ -162,14 +162,14 @@ class Strikes:
         """Forget all other deployments."""
         self._own = {name: own for name, own in self._own.items() if name in deployments}
 
-    def report(self) -> Report:
+    def report(self) -> OutageReport:
         """Return the report for the other replicas."""
         now_s = self._unix_clock()
         strikes = {name: Strike(own.count, own.struck_at_s) for name, own in self._own.items() if _is_news(own, now_s)}
         well = tuple([name for name, own in self._own.items() if _is_well(own, now_s)])
-        return Report(now_s, {} if self._is_cut_off(strikes, well) else strikes, well)
+        return OutageReport(now_s, {} if self._is_cut_off(strikes, well) else strikes, well)
 
-    def learn(self, others: Iterable[Report]) -> None:
+    def learn(self, others: Iterable[OutageReport]) -> None:
         """Process the other replicas' reports. Those without a recent one are gone or disconnected."""
         mine = self.report()
         fresh = [other for other in others if abs(mine.at_s - other.at_s) <= REPORT_AGE_S]
@@ -177,7 +177,7 @@ class Strikes:
             if self._on_outage is not None and self._is_outage(name, mine, fresh):
                 self._on_outage(name)
 
-    def _is_outage(self, name: str, mine: Report, others: Iterable[Report]) -> bool:
+    def _is_outage(self, name: str, mine: OutageReport, others: Iterable[OutageReport]) -> bool:
         own = self._own.get(name)
         if own is not None and _is_well(own, mine.at_s):
             return False

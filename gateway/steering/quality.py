@@ -92,7 +92,7 @@ class _Group(msgspec.Struct):
     clients: Clientele = msgspec.field(default_factory=Clientele)
 
 
-class Change(msgspec.Struct, frozen=True):
+class QualityChange(msgspec.Struct, frozen=True):
     """A deployment was demoted for a kind of answer, or has returned."""
 
     is_demoted: bool
@@ -114,7 +114,7 @@ class Quality:
 
     def judged(
         self, model: str, kind: AnswerKind, deployment: str, flaw: Flaw | None, client: str | None = None
-    ) -> Change | None:
+    ) -> QualityChange | None:
         """Add a judged answer to ``client`` (None if clients are not distinguished); return the change it causes."""
         key = (model, kind)
         group = self._groups.get(key) or self._groups.setdefault(key, _Group())
@@ -152,7 +152,7 @@ class Quality:
 
     def _change(
         self, key: tuple[str, AnswerKind], deployment: str, record: _Record, peers: Collection[_Record]
-    ) -> Change:
+    ) -> QualityChange:
         if record.is_demoted:
             reason = f"answers are as good as its peers': {record.flaws.total()} of {record.since} flawed since"
             demoted = self._demoted[key]
@@ -164,7 +164,7 @@ class Quality:
             reason = _reason(key[1], record, peers)
             self._demoted[key] = {**self._demoted.get(key, {}), deployment: reason}
         record.begin(is_demoted=not record.is_demoted)
-        return Change(record.is_demoted, reason)
+        return QualityChange(record.is_demoted, reason)
 
 
 def _upper_rate(flawed: float, judged: float) -> float:

@@ -33,7 +33,7 @@ from gateway.steering.constants import (
     SLOTS_KEPT,
 )
 from gateway.steering.counts import Counts
-from gateway.steering.outages import Report, Strikes
+from gateway.steering.outages import OutageReport, Strikes
 from gateway.topology.nodes import Command, Nodes, round_s, why
 
 # Validates the data read from Redis: values that cannot be our counts are ignored, counted, and logged once.
@@ -196,14 +196,14 @@ class Values:
             self._ignore(model, "what is no sum of dollars")
         return float(usd)
 
-    def reports(self, fields: Mapping[str, str], *, mine: str) -> dict[str, Report]:
+    def reports(self, fields: Mapping[str, str], *, mine: str) -> dict[str, OutageReport]:
         """Return the other replicas' reports of strikes, by field."""
         reports = {}
         for field, text in fields.items():
             if field == mine:
                 continue
             try:
-                reports[field] = msgspec.json.decode(text, type=Report)
+                reports[field] = msgspec.json.decode(text, type=OutageReport)
             except msgspec.MsgspecError:
                 self._ignore("strikes", f"{field[:100]!r} = {text[:100]!r}")
         return reports

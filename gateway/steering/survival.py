@@ -61,7 +61,7 @@ class Curve(msgspec.Struct, frozen=True):
             below = reached
         return Mean(total, 1.0 - below)
 
-    def beside(self, other: "Curve") -> "Beside":
+    def beside(self, other: "Curve") -> "RaceOfTwo":
         """Return the expected result of a race with ``other``, if they are independent.
 
         Within a bucket both are equally likely. With F and G the shares that have come by its end, F' and G' by its
@@ -71,7 +71,7 @@ class Curve(msgspec.Struct, frozen=True):
         mine, its = self.reached, other.reached
         earlier_s = _MIDDLES_S[0] + sum([(1.0 - f) * (1.0 - g) * s for f, g, s in zip(mine, its, _WIDTHS_S)])  # noqa: B905 - up to 30 s
         ahead = sum(map(mul, mine[1:], its)) - sum(map(mul, mine, its[1:]))
-        return Beside(earlier_s, mine[-1] - (mine[-1] * its[-1] + ahead) / 2)
+        return RaceOfTwo(earlier_s, mine[-1] - (mine[-1] * its[-1] + ahead) / 2)
 
     def weighed(self) -> tuple[float, ...]:
         """Return, by bucket up to 30 s, the share that has come by its end, times its width in seconds."""
@@ -132,7 +132,7 @@ class Curve(msgspec.Struct, frozen=True):
         return masses
 
 
-class Beside(msgspec.Struct, frozen=True, gc=False):
+class RaceOfTwo(msgspec.Struct, frozen=True, gc=False):
     """The expected result of a race of two."""
 
     earlier_s: float  # the mean of the earlier first token, of at most 30 s

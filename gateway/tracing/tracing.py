@@ -51,7 +51,7 @@ class Exporter(Protocol):
         """Abandon the running export. No export follows."""
 
 
-class Sender:
+class TraceSender:
     """A bounded queue, and the thread that empties it. Items that do not fit are dropped and counted.
 
     The thread begins with ``start`` and ends with ``close``. While a collector is away there is one log line at the
@@ -170,7 +170,9 @@ class CallTraces:
     A call's own work is only to note when its attempts ended, and to enter the queue: spans are made in the thread.
     """
 
-    def __init__(self, sender: Sender, *, sample_ratio: float, is_passed_on: bool, clock: Callable[[], float]) -> None:
+    def __init__(
+        self, sender: TraceSender, *, sample_ratio: float, is_passed_on: bool, clock: Callable[[], float]
+    ) -> None:
         self.sender = sender
         self._sample_ratio = sample_ratio
         self._is_passed_on = is_passed_on
@@ -178,7 +180,7 @@ class CallTraces:
         self._ended_at: dict[str, float] = {}  # attempts of running calls, in seconds of the clock
         self._waiting: dict[str, _Waiting] = {}  # calls with audited losers that still run
 
-    def use(self, sender: Sender, *, sample_ratio: float, is_passed_on: bool) -> None:
+    def use(self, sender: TraceSender, *, sample_ratio: float, is_passed_on: bool) -> None:
         """Use another ``sender`` from now on; the other settings are for new calls."""
         self.sender = sender
         self._sample_ratio = sample_ratio
@@ -253,7 +255,7 @@ class Tracing:
         self._clock = clock
         self._settings = _OFF
         self._exporter: OtlpExporter | None = None
-        self._senders: list[Sender] = []  # the last one is in use, if traces are on
+        self._senders: list[TraceSender] = []  # the last one is in use, if traces are on
         self._closing: set[asyncio.Task[None]] = set()
         self._set_up(settings)
 
@@ -301,7 +303,7 @@ class Tracing:
         from gateway.tracing.exporting import OtlpExporter  # noqa: PLC0415 - half a second that others need not pay
 
         self._exporter = OtlpExporter(new, instance=self._worker, peers=peers(settings))
-        sender = Sender(self._exporter)
+        sender = TraceSender(self._exporter)
         self._senders.append(sender)
         if self.own is None:
             self.own = CallTraces(sender, sample_ratio=new.sample_ratio, is_passed_on=new.propagate, clock=self._clock)

@@ -31,7 +31,7 @@ WAITING_BYTES = 2**20  # the queue's limit: about 3,000 calls
 DRAIN_S = 1.0  # how long the end of the process waits for a reader
 
 
-class Lines:
+class LogLines:
     """A bounded queue of lines for a descriptor that may block forever, such as a pipe without a reader.
 
     Lines keep their order. Lines that do not fit are dropped and counted; when half of the queue is written, a line
@@ -169,7 +169,7 @@ def _call_in_children(method: "weakref.WeakMethod[Callable[[], None]]") -> None:
     os.register_at_fork(after_in_child=call)
 
 
-def configure(level: str, style: Literal["auto", "console", "json"]) -> Lines:
+def configure(level: str, style: Literal["auto", "console", "json"]) -> LogLines:
     """Set up structlog, and the standard library's logging through it, for this process and its forks.
 
     Return the queue of lines, which lives as long as the process: ``drain`` it before an exit without exit handlers.
@@ -202,7 +202,7 @@ def configure(level: str, style: Literal["auto", "console", "json"]) -> Lines:
             event = processor(None, "warning", event)  # type: ignore[assignment] # the last one's is text
         return f"{event}\n".encode(errors="backslashreplace")
 
-    lines = Lines(_descriptor(), announce)
+    lines = LogLines(_descriptor(), announce)
     structlog.configure(
         processors=[*shared, renderer],
         wrapper_class=structlog.make_filtering_bound_logger(threshold),
@@ -244,7 +244,7 @@ class StandardError(io.TextIOBase):
     encoding = "utf-8"
     errors = "backslashreplace"
 
-    def __init__(self, lines: Lines, instead_of: TextIO) -> None:
+    def __init__(self, lines: LogLines, instead_of: TextIO) -> None:
         self._lines = lines
         self._instead_of = instead_of
         self._begun = ""  # an incomplete line
@@ -278,7 +278,7 @@ class StandardError(io.TextIOBase):
         self._lines.write(visible(redact(text), lines=True).encode(errors="backslashreplace"))
 
 
-def take_standard_error(lines: Lines) -> None:
+def take_standard_error(lines: LogLines) -> None:
     """Send everything that Python code of this process writes to ``sys.stderr`` to ``lines``, from now on."""
     if sys.stderr is not None:
         sys.stderr = cast("TextIO", StandardError(lines, sys.stderr))  # it has all the methods that are used
@@ -367,7 +367,7 @@ CallLine = msgspec.defstruct(
 class _Output:
     """The target of log lines; those of ``calls`` are written directly, unless they go through structlog too."""
 
-    def __init__(self, lines: Lines, calls: Lines | None) -> None:
+    def __init__(self, lines: LogLines, calls: LogLines | None) -> None:
         self.lines = lines
         self.calls = calls
 
@@ -379,7 +379,7 @@ class _Output:
 class _Logger:
     """Writes structlog's rendered lines, of any level."""
 
-    def __init__(self, lines: Lines) -> None:
+    def __init__(self, lines: LogLines) -> None:
         self._lines = lines
 
     def msg(self, line: str) -> None:
@@ -392,7 +392,7 @@ class _Logger:
 class _Handler(logging.Handler):
     """Writes the lines of the standard library's logging, which flushes it when the process ends."""
 
-    def __init__(self, lines: Lines) -> None:
+    def __init__(self, lines: LogLines) -> None:
         super().__init__()
         self._lines = lines
 

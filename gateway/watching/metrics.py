@@ -53,11 +53,11 @@ from gateway.watching.series import (
     TTFT_BUCKETS,
     VALID,
     WAITED,
+    CellTable,
     Family,
     KnownCells,
     Series,
     ShownAs,
-    Table,
     observe,
     observe_gaps,
 )
@@ -72,7 +72,7 @@ MERGES: Mapping[str, Callable[[float, float], float]] = {"sum": add, "min": min,
 Sums = dict[str, dict[tuple[str, ...], Sequence[float]]]  # by family and label values
 
 
-async def exposition(families: Iterable[Family], tables: Iterable[Table | None]) -> list[bytes]:
+async def exposition(families: Iterable[Family], tables: Iterable[CellTable | None]) -> list[bytes]:
     """Return the page in parts, families in the given order. It never blocks the event loop for long."""
     by_name = {family.name: family for family in families}
     sums: Sums = {name: {} for name in by_name}
@@ -107,7 +107,7 @@ class _Pace:
         return True
 
 
-async def _add(sums: Sums, families: Mapping[str, Family], table: Table) -> None:
+async def _add(sums: Sums, families: Mapping[str, Family], table: CellTable) -> None:
     pace = _Pace()
     for place in table.places:
         family = families.get(place.family)

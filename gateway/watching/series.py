@@ -44,7 +44,7 @@ class Family(msgspec.Struct, frozen=True):
         return len(self.bounds) + 2 if self.bounds else 1
 
 
-class Place(msgspec.Struct, frozen=True, array_like=True):
+class CellsPlace(msgspec.Struct, frozen=True, array_like=True):
     """Where the cells of a series begin."""
 
     family: str
@@ -52,11 +52,11 @@ class Place(msgspec.Struct, frozen=True, array_like=True):
     first: int
 
 
-class Table(msgspec.Struct, frozen=True):
+class CellTable(msgspec.Struct, frozen=True):
     """The cells of one process."""
 
     alive: bool  # a dead worker's gauges no longer count
-    places: Sequence[Place]
+    places: Sequence[CellsPlace]
     cells: Sequence[float]
 
 
@@ -70,7 +70,7 @@ class Series:
         """
         self.cells: MutableSequence[float] = []
         self._folder = folder
-        self._places: dict[tuple[str, tuple[str, ...]], Place] = {}
+        self._places: dict[tuple[str, tuple[str, ...]], CellsPlace] = {}
         self._used = 0
         self._index: Path | None = None  # where others read which series there are
         self._descriptor = -1  # of the index
@@ -90,26 +90,26 @@ class Series:
             place = self._places[family.name, values] = self._made(family, values)
         return place.first
 
-    def tables(self) -> Iterator[Table | None]:
+    def tables(self) -> Iterator[CellTable | None]:
         """Yield the cells of this process and of all that share its folder, but for those that cannot be read.
 
         None is yielded between the parts of a long list of series: the event loop may run other tasks.
         """
         if self._folder is None:
-            yield Table(True, list(self._places.values()), self.cells)  # noqa: FBT003 - alive
+            yield CellTable(True, list(self._places.values()), self.cells)  # noqa: FBT003 - alive
             return
-        yield Table(True, [each for each in self._places.values() if each.first != NOWHERE], self.cells)  # noqa: FBT003
+        yield CellTable(True, [each for each in self._places.values() if each.first != NOWHERE], self.cells)  # noqa: FBT003
         own = None if self._index is None else self._index.name
         for index in sorted(self._folder.glob("*.series")):
             if index.name != own and (table := (yield from _table_steps(index))) is not None:
                 yield table
 
-    def _made(self, family: Family, values: tuple[str, ...]) -> Place:
-        place = Place(family.name, values, self._used)
+    def _made(self, family: Family, values: tuple[str, ...]) -> CellsPlace:
+        place = CellsPlace(family.name, values, self._used)
         if self._folder is None:
             cast("list[float]", self.cells).extend([0.0] * family.width)
         elif self._used + family.width > NOWHERE:
-            return Place(family.name, values, NOWHERE)
+            return CellsPlace(family.name, values, NOWHERE)
         elif self._index is not None:
             self._unwritten += _ENCODER.encode(place) + b"\n"
             self.share_new()
@@ -167,21 +167,21 @@ def _shared(folder: Path) -> tuple[MutableSequence[float], Path, int]:
     return cast("MutableSequence[float]", cells), path, index
 
 
-def _table_steps(index: Path) -> Generator[None, None, Table | None]:
+def _table_steps(index: Path) -> Generator[None, None, CellTable | None]:
     """Return what another process counts; None where its files are gone, as cleaners of /tmp delete, or are spoiled."""
     try:
         lines = index.read_bytes()
         begin, end = 0, lines.rfind(b"\n") + 1  # the last line may be incomplete
-        places: list[Place] = []
+        places: list[CellsPlace] = []
         while begin < end:
             following = lines.find(b"\n", min(begin + _BYTES_A_TURN, end - 1)) + 1
             places += _DECODER.decode_lines(lines[begin:following])
             begin = following
             yield
         try:
-            return Table(True, places, _mapped(index.with_suffix(".cells")))  # noqa: FBT003 - alive
+            return CellTable(True, places, _mapped(index.with_suffix(".cells")))  # noqa: FBT003 - alive
         except FileNotFoundError:
-            return Table(False, places, _mapped(index.with_suffix(".dead")))  # noqa: FBT003 - dead
+            return CellTable(False, places, _mapped(index.with_suffix(".dead")))  # noqa: FBT003 - dead
     except (OSError, ValueError, TypeError):  # the last of cells that are cut within one
         return None
 
@@ -193,7 +193,7 @@ def _mapped(path: Path) -> Sequence[float]:
 
 _BYTES_A_TURN = 65_536  # of another process's list of series; about a millisecond
 _ENCODER = msgspec.json.Encoder()
-_DECODER = msgspec.json.Decoder(Place)
+_DECODER = msgspec.json.Decoder(CellsPlace)
 
 
 # The families of metrics of calls and attempts: names, help texts, kinds, labels and buckets.

@@ -1,5 +1,5 @@
 from .cache_marks import HOLD_MARKS as HOLD_MARKS
-from .cache_marks import Lasting as Lasting
+from .cache_marks import LastingPart as LastingPart
 from .chat.answers import events_of_answer as events_of_answer
 from .chat.details import with_signed_details as with_signed_details
 from .chat.dialect import CHAT as CHAT
@@ -7,17 +7,17 @@ from .chat.events import read_event as read_event
 from .chat.one_call import OneCall as OneCall
 from .chat.one_call import wants_one_call as wants_one_call
 from .completions.dialect import COMPLETIONS as COMPLETIONS
-from .continuing import Begun as Begun
+from .continuing import ContinuationEnd as ContinuationEnd
 from .continuing import Continuing as Continuing
-from .continuing import Ended as Ended
+from .continuing import DeliveredPart as DeliveredPart
 from .continuing import Splice as Splice
 from .continuing import Way as Way
 from .continuing import continued as continued
 from .converse.answers import ConverseToChat as ConverseToChat
 from .converse.answers import events_of_converse as events_of_converse
 from .converse.answers import exception_in as exception_in
+from .converse.frames import FrameMessage as FrameMessage
 from .converse.frames import Frames as Frames
-from .converse.frames import Message as Message
 from .converse.request_from_chat import SWITCH as SWITCH
 from .converse.request_from_chat import converse_from_chat as converse_from_chat
 from .converse.request_from_chat import with_switch as with_switch
@@ -84,7 +84,7 @@ from .stored import HELD as HELD
 from .stored import HOLDING as HOLDING
 from .stored import KEEPS_NONE as KEEPS_NONE
 from .stored import NAMES_STORED as NAMES_STORED
-from .stored import Named as Named
+from .stored import NamedId as NamedId
 from .stored import StoredField as StoredField
 from .stored import StoredKind as StoredKind
 from .stored import asked_field as asked_field

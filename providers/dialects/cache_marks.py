@@ -19,7 +19,7 @@ _MARKS = (b'"cache_control"', b'"cachePoint"')
 _TOKEN_BYTES = 4  # of JSON, estimated
 
 
-class Lasting(msgspec.Struct, frozen=True):
+class LastingPart(msgspec.Struct, frozen=True):
     """What of a prompt should be asked again within the life of a cache."""
 
     below: float  # the beginning lasts if it has fewer bytes than this
@@ -30,7 +30,7 @@ class Lasting(msgspec.Struct, frozen=True):
         return end < self.below
 
 
-def with_marks(fields: Fields, least: int, lasting: Lasting) -> Fields:
+def with_marks(fields: Fields, least: int, lasting: LastingPart) -> Fields:
     """Return a request of Messages, or of chat for a vendor that takes the same marks, with marks of what lasts.
 
     It is returned as it is where its client has marked something, or nothing is long enough.
@@ -44,7 +44,7 @@ def with_marks(fields: Fields, least: int, lasting: Lasting) -> Fields:
         return fields
 
 
-def _marked(fields: Fields, least: int, lasting: Lasting) -> Fields:
+def _marked(fields: Fields, least: int, lasting: LastingPart) -> Fields:
     turns = _listed(fields["messages"])
     led = next((place for place, turn in enumerate(turns) if _role_of(turn) not in _INSTRUCTIONS), len(turns))
     said = dict(fields)
@@ -66,7 +66,7 @@ def _marked(fields: Fields, least: int, lasting: Lasting) -> Fields:
     return said
 
 
-def with_breakpoints(fields: Fields, least: int, lasting: Lasting) -> Fields:
+def with_breakpoints(fields: Fields, least: int, lasting: LastingPart) -> Fields:
     """Return a request of chat or Responses for OpenAI with a mark behind the instructions, if these last.
 
     What OpenAI writes by itself ends at the newest turn. From GPT-5.6 on it reads no shorter beginning of that, so what
@@ -88,7 +88,7 @@ _BREAKPOINTS = b'"prompt_cache_breakpoint"'
 _EXPLICIT = msgspec.Raw(b'{"mode":"explicit"}')
 
 
-def _broken(fields: Fields, prompt: str, least: int, lasting: Lasting) -> Fields:
+def _broken(fields: Fields, prompt: str, least: int, lasting: LastingPart) -> Fields:
     turns = _listed(fields[prompt])
     led = next((place for place, turn in enumerate(turns) if _role_of(turn) not in _INSTRUCTIONS), len(turns))
     end = sum(len(fields.get(name, b"")) for name in ("tools", "instructions")) + sum(map(len, turns[:led]))

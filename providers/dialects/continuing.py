@@ -26,7 +26,7 @@ ASKS_NOTHING = frozenset({b"", b"null", b"[]", b"{}", b"false", b"0"})  # values
 _objects = msgspec.json.Decoder(dict[str, Any])
 
 
-class Begun(msgspec.Struct, frozen=True):
+class DeliveredPart(msgspec.Struct, frozen=True):
     """The delivered part of an answer that broke off."""
 
     text: str
@@ -34,7 +34,7 @@ class Begun(msgspec.Struct, frozen=True):
     obstacle: str | None = None  # why no other deployment can continue it
 
 
-class Ended(msgspec.Struct, frozen=True):
+class ContinuationEnd(msgspec.Struct, frozen=True):
     """How a continuation ended."""
 
     event: bytes | None = None  # the data of the event with the finish reason, in the client's dialect
@@ -48,7 +48,7 @@ class Splice(Protocol):
     def text(self, text: str) -> bytes:
         """Return the events that add ``text``."""
 
-    def end(self, ended: Ended) -> bytes:
+    def end(self, ended: ContinuationEnd) -> bytes:
         """Return the events that end the answer."""
 
 
@@ -61,7 +61,7 @@ class Continuing(Protocol):
     def obstacle(self, fields: Fields) -> str | None:
         """Return why answers to this request cannot be continued; None if they can."""
 
-    def begun(self, events: Iterable[bytes]) -> Begun:
+    def begun(self, events: Iterable[bytes]) -> DeliveredPart:
         """Read what was delivered: the data of each event.
 
         Raises:
@@ -78,7 +78,7 @@ class Continuing(Protocol):
     def request(self, fields: Fields, begun: str, way: Way | None, spent_tokens: int) -> Fields:
         """Return the request that has the answer continued after ``begun``; the limit is less by ``spent_tokens``."""
 
-    def splice(self, begun: Begun) -> Splice:
+    def splice(self, begun: DeliveredPart) -> Splice:
         """Return what makes events that follow those of ``begun``."""
 
 
@@ -146,7 +146,7 @@ def decoded_in(events: Iterable[bytes], decoder: msgspec.json.Decoder[T]) -> Ite
             yield decoder.decode(data)
 
 
-class Reading(Protocol[S_contra]):
+class DeliveredReading(Protocol[S_contra]):
     """What delivered events say."""
 
     pieces: list[str]  # of its text
@@ -159,14 +159,14 @@ class Reading(Protocol[S_contra]):
         """Read an event; return why the answer cannot be continued after it."""
 
 
-def begun_by(reading: Reading[T], events: Iterable[T]) -> Begun:
+def begun_by(reading: DeliveredReading[T], events: Iterable[T]) -> DeliveredPart:
     """Return what the ``events`` that were delivered have begun."""
     for said in events:
         if (obstacle := reading.take(said)) is not None:
-            return Begun("", None, obstacle)
+            return DeliveredPart("", None, obstacle)
     if reading.head is None:
-        return Begun("", None, "format")
-    return Begun("".join(reading.pieces), msgspec.json.encode(reading.head))
+        return DeliveredPart("", None, "format")
+    return DeliveredPart("".join(reading.pieces), msgspec.json.encode(reading.head))
 
 
 def with_less(fields: Fields, limits: Iterable[str], spent_tokens: int, *, least: int = 1) -> dict[str, msgspec.Raw]:

@@ -10,7 +10,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import msgspec
 
-from providers.dialects.cache_marks import Lasting
+from providers.dialects.cache_marks import LastingPart
 from providers.dialects.continuing import Continuing
 from providers.dialects.events import CUT_SHORT, FILTERED, Chunk, Gathering, Pattern, Run
 from providers.dialects.histories import History
@@ -348,9 +348,9 @@ class RequestFormat(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     # Removes it from a turn on, by its number, as the API's refusals tell it. None: they do not.
     without_reasoning_from: Callable[[Fields, int], Wording] | None = None
     # Marks what a vendor is to cache, from so many tokens on, where the client marks nothing. None: nothing is marked.
-    with_marks: Callable[[Fields, int, Lasting], Fields] | None = None
+    with_marks: Callable[[Fields, int, LastingPart], Fields] | None = None
     # The same with OpenAI's own marks. None: it has none.
-    with_breakpoints: Callable[[Fields, int, Lasting], Fields] | None = None
+    with_breakpoints: Callable[[Fields, int, LastingPart], Fields] | None = None
     # What call of a tool a request forces; None: none can force one.
     forced: Callable[[Fields], Forced | None] | None = None
     choice_of_tools: str = "tool_choice"  # the field that says so

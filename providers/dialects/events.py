@@ -452,20 +452,20 @@ class Join(Enum):
     BY_TYPE = "by type"  # a text is a piece of one, a list has what is new, an object joins field by field
 
 
-class Table(msgspec.Struct, frozen=True):
+class FieldTable(msgspec.Struct, frozen=True):
     """The rules of an object's fields; ``other`` is that of those that it does not name."""
 
-    fields: Mapping[str, "Join | Table"]
+    fields: Mapping[str, "Join | FieldTable"]
     other: Join = Join.BY_TYPE
 
 
-ENTRY = Table({  # of a list, or any object within a delta
+ENTRY = FieldTable({  # of a list, or any object within a delta
     **dict.fromkeys(("id", "index", "type", "format", "name", "object", "role"), Join.LAST),
     **dict.fromkeys(("closed", "data", "expires_at", "signature", "thought_signature"), Join.LAST),
     **dict.fromkeys(("reasoning_details", "summary", "thinking", "thinking_blocks"), Join.ENTRIES),
     **dict.fromkeys(("images", "token_ids"), Join.LIST),
 })  # fmt: skip
-TOKENS = Table({}, Join.LIST)  # lists with one entry a token, as of log probabilities
+TOKENS = FieldTable({}, Join.LIST)  # lists with one entry a token, as of log probabilities
 _PLACES = ("index", "id")
 TEXTS_OF_THOUGHTS = ("text", "thinking", "summary")
 
@@ -499,7 +499,7 @@ def whole(value: Any) -> Any:
     return value.joined()
 
 
-def join(target: dict[str, Any], name: str, value: Any, table: Table) -> None:
+def join(target: dict[str, Any], name: str, value: Any, table: FieldTable) -> None:
     """Join a field of one more event with what ``target`` has of it."""
     rule = table.fields.get(name, table.other)
     old = target.get(name)
@@ -513,7 +513,7 @@ def join(target: dict[str, Any], name: str, value: Any, table: Table) -> None:
     elif isinstance(value, dict):
         inner = target[name] = old if isinstance(old, dict) else {}
         for key, each in value.items():
-            join(inner, key, each, rule if isinstance(rule, Table) else ENTRY)
+            join(inner, key, each, rule if isinstance(rule, FieldTable) else ENTRY)
     elif isinstance(value, list):
         entries = target[name] = old if isinstance(old, Entries) else Entries()
         _join_lists(entries, value, rule)
@@ -568,7 +568,7 @@ def _places_of(piece: Mapping[str, Any]) -> list[tuple[str, Any]]:
     return [(name, place) for name in _PLACES if isinstance(place := piece.get(name), int | str) and place != ""]
 
 
-def _join_lists(entries: Entries, more: list[Any], rule: Join | Table) -> None:
+def _join_lists(entries: Entries, more: list[Any], rule: Join | FieldTable) -> None:
     if rule is Join.SET:
         entries.add_new(more)
     elif rule is Join.LIST:

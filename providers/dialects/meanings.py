@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from providers.refusals import UNKNOWN_LENGTHS, Lengths, Meaning
+from providers.refusals import UNKNOWN_LENGTHS, Meaning, StatedLengths
 
 Details = Sequence[Mapping[str, Any]]  # what an error says beside its message, for programs alone
 
@@ -27,7 +27,7 @@ class Telling(msgspec.Struct, frozen=True):
     long: str = ""  # the words if ``prompt`` and ``most`` are known, as they are of a length
     beside: str = ""  # the words if the prompt would fit, but not with the ``answer`` beside it
 
-    def message(self, said: str, lengths: Lengths = UNKNOWN_LENGTHS) -> str:
+    def message(self, said: str, lengths: StatedLengths = UNKNOWN_LENGTHS) -> str:
         """Return what ``said``, the words of another vendor or of the gateway, is in its words."""
         if not self.words or self.own.search(said) is not None:
             return said

@@ -18,7 +18,7 @@ _IN_GEMINI = re.compile(OURS + rb"(?:[\w+/=-]|\\/)*", re.ASCII)
 _WHOSE = re.compile(SEALED_MARK + rb"([\w-]{12})\.", re.ASCII)
 
 
-class Place:
+class ThoughtPlace:
     """Where reasoning stood in an answer: behind so many calls, and behind a text or not."""
 
     __slots__ = ("behind_text", "calls")
@@ -43,12 +43,12 @@ class Seal:
         """What says in a sealed text that it is of this account."""
         return self._digest(b"account\0" + self._account.encode(), _WHOSE_BYTES)
 
-    def closed(self, text: str, place: Place) -> str:
+    def closed(self, text: str, place: ThoughtPlace) -> str:
         """Return a ``text`` that stood at a ``place``, sealed."""
         said = f"{place.calls}{'t' if place.behind_text else ''}"
         return f"{SEALED}:{self.whose}.{said}.{self._mac(said, text)}.{text}"
 
-    def opened(self, sealed: str) -> tuple[str, Place] | None:
+    def opened(self, sealed: str) -> tuple[str, ThoughtPlace] | None:
         """Return what was sealed, and its place; None: it was not sealed so, or for another account."""
         found = _FORM.fullmatch(sealed.removeprefix(f"{SEALED}:"))
         if found is None or not hmac.compare_digest(found[1], self.whose):
@@ -56,7 +56,7 @@ class Seal:
         calls, behind, mac, text = found.group(2, 3, 4, 5)
         if not hmac.compare_digest(mac, self._mac(calls + behind, text)):
             return None
-        return text, Place(int(calls), behind_text=bool(behind))
+        return text, ThoughtPlace(int(calls), behind_text=bool(behind))
 
     def _mac(self, place: str, text: str) -> str:
         return self._digest(f"text\0{self._account}\0{place}\0{text}".encode(errors="surrogatepass"), _MAC_BYTES)

@@ -34,7 +34,7 @@ class StoredKind(StrEnum):
     CONNECTOR = "connector"  # likewise, named by its id
 
 
-class Named(msgspec.Struct, frozen=True):
+class NamedId(msgspec.Struct, frozen=True):
     """A name in a request or answer."""
 
     field: str  # input[0].content[1].file_id
@@ -42,7 +42,7 @@ class Named(msgspec.Struct, frozen=True):
     value: str
 
 
-class Place(msgspec.Struct, frozen=True):
+class NamePlace(msgspec.Struct, frozen=True):
     """Where names are.
 
     ``path``: field names with dots between them. ``name[]`` are the elements of a list (or the value itself, where it
@@ -87,49 +87,49 @@ _CLOUD = _form(
 )
 # Of a tool, wherever a list of tools is: beside a prompt, in its items, in a namespace, in another API's request.
 _OF_A_TOOL = (
-    Place("vector_store_ids[]", _K.STORE),
-    Place("container", _K.CONTAINER),
-    Place("container.file_ids[]", _K.FILE),
-    Place("container.skills[].skill_id", _K.SKILL, form=_OWN_SKILL),
-    Place("environment.container_id", _K.CONTAINER),
-    Place("environment.file_ids[]", _K.FILE),
-    Place("environment.skills[].skill_id", _K.SKILL, form=_OWN_SKILL),
-    Place("file_ids[]", _K.FILE),
-    Place("input_image_mask.file_id", _K.FILE),
-    Place("server_url", _K.SERVER),
-    Place("url", _K.SERVER, form=_ADDRESS),
-    Place("connector_id", _K.CONNECTOR),
-    Place("tunnel_id", _K.CONNECTOR),
+    NamePlace("vector_store_ids[]", _K.STORE),
+    NamePlace("container", _K.CONTAINER),
+    NamePlace("container.file_ids[]", _K.FILE),
+    NamePlace("container.skills[].skill_id", _K.SKILL, form=_OWN_SKILL),
+    NamePlace("environment.container_id", _K.CONTAINER),
+    NamePlace("environment.file_ids[]", _K.FILE),
+    NamePlace("environment.skills[].skill_id", _K.SKILL, form=_OWN_SKILL),
+    NamePlace("file_ids[]", _K.FILE),
+    NamePlace("input_image_mask.file_id", _K.FILE),
+    NamePlace("server_url", _K.SERVER),
+    NamePlace("url", _K.SERVER, form=_ADDRESS),
+    NamePlace("connector_id", _K.CONNECTOR),
+    NamePlace("tunnel_id", _K.CONNECTOR),
 )
 # Names at all other places: only what is called so, and has the form of such a name.
 _ELSEWHERE = (
-    Place("file_id[]", _K.FILE, form=_form(r"file[-_]\w|assistant-\w")),
-    Place("file_ids[]", _K.FILE, form=_form(r"file[-_]\w|assistant-\w")),
-    Place("file_uri[]", _K.FILE, form=_CLOUD),
-    Place("file_url[]", _K.FILE, form=_CLOUD),
-    Place("image_url[]", _K.FILE, form=_CLOUD),
-    Place("image_url.url", _K.FILE, form=_CLOUD),
-    Place("vector_store_id[]", _K.STORE, form=_form(r"vs_\w")),
-    Place("vector_store_ids[]", _K.STORE, form=_form(r"vs_\w")),
-    Place("file_search_store_names[]", _K.STORE, form=_form(r"fileSearchStores/\w")),
-    Place("container[]", _K.CONTAINER, form=_form(r"(?:cntr|container)_\w")),
-    Place("container_id[]", _K.CONTAINER, form=_form(r"(?:cntr|container)_\w")),
-    Place("skill_id[]", _K.SKILL, form=_form(r"skill_\w")),
-    Place("prompt_id[]", _K.PROMPT, form=_form(r"pmpt_\w")),
-    Place("response_id[]", _K.RESPONSE, form=_form(r"resp_\w")),
-    Place("previous_response_id[]", _K.RESPONSE, form=_form(r"resp_\w")),
-    Place("conversation[]", _K.CONVERSATION, form=_form(r"conv_\w")),
-    Place("conversation.id", _K.CONVERSATION, form=_form(r"conv_\w")),
-    Place("conversation_id[]", _K.CONVERSATION, form=_form(r"conv_\w")),
-    Place("cached_content[]", _K.CACHE, form=_form(r"cachedContents/\w|projects/\w")),
-    Place("server_url[]", _K.SERVER, form=_ADDRESS),
-    Place("mcp_servers[].url", _K.SERVER, form=_ADDRESS),
-    Place("connector_id[]", _K.CONNECTOR, form=_form(r"connector_\w")),
-    Place("tunnel_id[]", _K.CONNECTOR, form=_form(r"tunnel_\w")),
+    NamePlace("file_id[]", _K.FILE, form=_form(r"file[-_]\w|assistant-\w")),
+    NamePlace("file_ids[]", _K.FILE, form=_form(r"file[-_]\w|assistant-\w")),
+    NamePlace("file_uri[]", _K.FILE, form=_CLOUD),
+    NamePlace("file_url[]", _K.FILE, form=_CLOUD),
+    NamePlace("image_url[]", _K.FILE, form=_CLOUD),
+    NamePlace("image_url.url", _K.FILE, form=_CLOUD),
+    NamePlace("vector_store_id[]", _K.STORE, form=_form(r"vs_\w")),
+    NamePlace("vector_store_ids[]", _K.STORE, form=_form(r"vs_\w")),
+    NamePlace("file_search_store_names[]", _K.STORE, form=_form(r"fileSearchStores/\w")),
+    NamePlace("container[]", _K.CONTAINER, form=_form(r"(?:cntr|container)_\w")),
+    NamePlace("container_id[]", _K.CONTAINER, form=_form(r"(?:cntr|container)_\w")),
+    NamePlace("skill_id[]", _K.SKILL, form=_form(r"skill_\w")),
+    NamePlace("prompt_id[]", _K.PROMPT, form=_form(r"pmpt_\w")),
+    NamePlace("response_id[]", _K.RESPONSE, form=_form(r"resp_\w")),
+    NamePlace("previous_response_id[]", _K.RESPONSE, form=_form(r"resp_\w")),
+    NamePlace("conversation[]", _K.CONVERSATION, form=_form(r"conv_\w")),
+    NamePlace("conversation.id", _K.CONVERSATION, form=_form(r"conv_\w")),
+    NamePlace("conversation_id[]", _K.CONVERSATION, form=_form(r"conv_\w")),
+    NamePlace("cached_content[]", _K.CACHE, form=_form(r"cachedContents/\w|projects/\w")),
+    NamePlace("server_url[]", _K.SERVER, form=_ADDRESS),
+    NamePlace("mcp_servers[].url", _K.SERVER, form=_ADDRESS),
+    NamePlace("connector_id[]", _K.CONNECTOR, form=_form(r"connector_\w")),
+    NamePlace("tunnel_id[]", _K.CONNECTOR, form=_form(r"tunnel_\w")),
 )
 
 
-def _within(path: str, places: Iterable[Place]) -> tuple[Place, ...]:
+def _within(path: str, places: Iterable[NamePlace]) -> tuple[NamePlace, ...]:
     """Return the places, which are below ``path``."""
     return tuple(msgspec.structs.replace(place, path=f"{path}.{place.path}") for place in places)
 
@@ -141,86 +141,86 @@ _ANYWHERE = tuple(
     for place in (*_within(f"{path}.tools[]", _OF_A_TOOL), *_within(path, _ELSEWHERE))
 )
 _OPENAIS_STATE = (
-    Place("conversation", _K.CONVERSATION),
-    Place("conversation.id", _K.CONVERSATION),
-    Place("prompt.id", _K.PROMPT),
+    NamePlace("conversation", _K.CONVERSATION),
+    NamePlace("conversation.id", _K.CONVERSATION),
+    NamePlace("prompt.id", _K.PROMPT),
 )
 _OF_ITEMS = (
-    Place("id", _K.ITEM, _is_reference),
-    Place("approval_request_id", _K.ITEM),
-    Place("**.file_id", _K.FILE),
-    Place("**.image_url", _K.FILE, form=_PRIVATE_URL),
-    Place("**.file_url", _K.FILE, form=_PRIVATE_URL),
-    Place("**.container_id", _K.CONTAINER),
-    Place("output[].file_id", _K.FILE),  # of parts and pictures; what else a function has answered is the client's
-    Place("output[].image_url", _K.FILE, form=_PRIVATE_URL),
-    Place("output[].file_url", _K.FILE, form=_PRIVATE_URL),
+    NamePlace("id", _K.ITEM, _is_reference),
+    NamePlace("approval_request_id", _K.ITEM),
+    NamePlace("**.file_id", _K.FILE),
+    NamePlace("**.image_url", _K.FILE, form=_PRIVATE_URL),
+    NamePlace("**.file_url", _K.FILE, form=_PRIVATE_URL),
+    NamePlace("**.container_id", _K.CONTAINER),
+    NamePlace("output[].file_id", _K.FILE),  # of parts and pictures; what else a function has answered is the client's
+    NamePlace("output[].image_url", _K.FILE, form=_PRIVATE_URL),
+    NamePlace("output[].file_url", _K.FILE, form=_PRIVATE_URL),
 )
 _GOOGLES = (
-    Place("cachedContent", _K.CACHE),
-    Place("contents[].**.fileUri", _K.FILE, form=_PRIVATE_URL),
-    Place("systemInstruction.**.fileUri", _K.FILE, form=_PRIVATE_URL),
-    Place("tools[].fileSearch.fileSearchStoreNames[]", _K.STORE),
-    Place("tools[].retrieval.vertexAiSearch.datastore", _K.STORE),
-    Place("tools[].retrieval.vertexAiSearch.engine", _K.STORE),
-    Place("tools[].retrieval.vertexAiSearch.dataStoreSpecs[].dataStore", _K.STORE),
-    Place("tools[].retrieval.vertexRagStore.ragCorpora[]", _K.STORE),
-    Place("tools[].retrieval.vertexRagStore.ragResources[].ragCorpus", _K.STORE),
-    Place("tools[].retrieval.externalApi.endpoint", _K.SERVER),
-    Place("tools[].mcpServers[].streamableHttpTransport.url", _K.SERVER),
+    NamePlace("cachedContent", _K.CACHE),
+    NamePlace("contents[].**.fileUri", _K.FILE, form=_PRIVATE_URL),
+    NamePlace("systemInstruction.**.fileUri", _K.FILE, form=_PRIVATE_URL),
+    NamePlace("tools[].fileSearch.fileSearchStoreNames[]", _K.STORE),
+    NamePlace("tools[].retrieval.vertexAiSearch.datastore", _K.STORE),
+    NamePlace("tools[].retrieval.vertexAiSearch.engine", _K.STORE),
+    NamePlace("tools[].retrieval.vertexAiSearch.dataStoreSpecs[].dataStore", _K.STORE),
+    NamePlace("tools[].retrieval.vertexRagStore.ragCorpora[]", _K.STORE),
+    NamePlace("tools[].retrieval.vertexRagStore.ragResources[].ragCorpus", _K.STORE),
+    NamePlace("tools[].retrieval.externalApi.endpoint", _K.SERVER),
+    NamePlace("tools[].mcpServers[].streamableHttpTransport.url", _K.SERVER),
 )
 
 # By API (of the relayed ones, their path at the provider): what a request may name besides.
-ASKED: Mapping[str, tuple[Place, ...]] = {
+ASKED: Mapping[str, tuple[NamePlace, ...]] = {
     "chat": (
         *_OPENAIS_STATE,
-        Place("previous_response_id", _K.RESPONSE),
-        Place("messages[].**.file_id", _K.FILE),
-        Place("messages[].**.url", _K.FILE, form=_PRIVATE_URL),
+        NamePlace("previous_response_id", _K.RESPONSE),
+        NamePlace("messages[].**.file_id", _K.FILE),
+        NamePlace("messages[].**.url", _K.FILE, form=_PRIVATE_URL),
         *_within("messages[].input[]", _OF_ITEMS),
-        Place("messages[].audio.id", _K.AUDIO),
-        Place("data_sources[].type", _K.SOURCE),  # Azure reads them under the operator's identity
+        NamePlace("messages[].audio.id", _K.AUDIO),
+        NamePlace("data_sources[].type", _K.SOURCE),  # Azure reads them under the operator's identity
     ),
     "responses": (
         *_OPENAIS_STATE,
-        Place("previous_response_id", _K.RESPONSE),  # also of what counts tokens or makes a conversation shorter
-        Place("prompt.variables.*.file_id", _K.FILE),
-        Place("prompt.variables.*.image_url", _K.FILE, form=_PRIVATE_URL),
-        Place("prompt.variables.*.file_url", _K.FILE, form=_PRIVATE_URL),
-        Place("prompt_cache_options.comparison_response_id", _K.RESPONSE),
+        NamePlace("previous_response_id", _K.RESPONSE),  # also of what counts tokens or makes a conversation shorter
+        NamePlace("prompt.variables.*.file_id", _K.FILE),
+        NamePlace("prompt.variables.*.image_url", _K.FILE, form=_PRIVATE_URL),
+        NamePlace("prompt.variables.*.file_url", _K.FILE, form=_PRIVATE_URL),
+        NamePlace("prompt_cache_options.comparison_response_id", _K.RESPONSE),
         *_within("input[]", _OF_ITEMS),
     ),
     "messages": (
-        Place("messages[].**.file_id", _K.FILE),
-        Place("messages[].**.url", _K.FILE, form=_PRIVATE_URL),
-        Place("container", _K.CONTAINER),
-        Place("container.id", _K.CONTAINER),
-        Place("container.skills[].skill_id", _K.SKILL, form=_OWN_SKILL),
-        Place("mcp_servers[].url", _K.SERVER),
-        Place("thread.previous_message_id", _K.MESSAGE),
-        Place("diagnostics.previous_message_id", _K.MESSAGE),
-        Place("fallback_credit_token", _K.CREDIT),
-        Place("fallback_credit_token.token", _K.CREDIT),
+        NamePlace("messages[].**.file_id", _K.FILE),
+        NamePlace("messages[].**.url", _K.FILE, form=_PRIVATE_URL),
+        NamePlace("container", _K.CONTAINER),
+        NamePlace("container.id", _K.CONTAINER),
+        NamePlace("container.skills[].skill_id", _K.SKILL, form=_OWN_SKILL),
+        NamePlace("mcp_servers[].url", _K.SERVER),
+        NamePlace("thread.previous_message_id", _K.MESSAGE),
+        NamePlace("diagnostics.previous_message_id", _K.MESSAGE),
+        NamePlace("fallback_credit_token", _K.CREDIT),
+        NamePlace("fallback_credit_token.token", _K.CREDIT),
     ),
     # The second: of which tokens are counted.
     "gemini": (*_GOOGLES, *_within("generateContentRequest", _GOOGLES)),
     "interactions": (
-        Place("previous_interaction_id", _K.RESPONSE),
-        Place("cached_content", _K.CACHE),
-        Place("environment", _K.CONTAINER),
-        Place("environment.environment_id", _K.CONTAINER),
-        Place("input[].**.uri", _K.FILE, form=_PRIVATE_URL),
-        Place("tools[].file_search_store_names[]", _K.STORE),
-        Place("tools[].vertex_ai_search_config.datastores[]", _K.STORE),
-        Place("tools[].vertex_ai_search_config.engine", _K.STORE),
-        Place("tools[].rag_store_config.rag_resources[].rag_corpus", _K.STORE),
+        NamePlace("previous_interaction_id", _K.RESPONSE),
+        NamePlace("cached_content", _K.CACHE),
+        NamePlace("environment", _K.CONTAINER),
+        NamePlace("environment.environment_id", _K.CONTAINER),
+        NamePlace("input[].**.uri", _K.FILE, form=_PRIVATE_URL),
+        NamePlace("tools[].file_search_store_names[]", _K.STORE),
+        NamePlace("tools[].vertex_ai_search_config.datastores[]", _K.STORE),
+        NamePlace("tools[].vertex_ai_search_config.engine", _K.STORE),
+        NamePlace("tools[].rag_store_config.rag_resources[].rag_corpus", _K.STORE),
     ),
     "images/edits": (
-        Place("image[].file_id", _K.FILE),
-        Place("images[].file_id", _K.FILE),
-        Place("mask[].file_id", _K.FILE),
+        NamePlace("image[].file_id", _K.FILE),
+        NamePlace("images[].file_id", _K.FILE),
+        NamePlace("mask[].file_id", _K.FILE),
     ),
-    "audio/speech": (Place("voice.id", _K.VOICE),),
+    "audio/speech": (NamePlace("voice.id", _K.VOICE),),
 }
 
 # Fields beside the prompt and the tools with such names; the rest of a request of text alone needs no search.
@@ -248,27 +248,29 @@ _RESPONSE = (
     ("output[].content[].annotations[].container_id", _K.CONTAINER),
     ("output[].results[].file_id", _K.FILE),
 )
-ANSWERED: Mapping[str, tuple[Place, ...]] = {
-    "chat": (Place("choices[].message.audio.id", _K.AUDIO), Place("choices[].delta.audio.id", _K.AUDIO)),
+ANSWERED: Mapping[str, tuple[NamePlace, ...]] = {
+    "chat": (NamePlace("choices[].message.audio.id", _K.AUDIO), NamePlace("choices[].delta.audio.id", _K.AUDIO)),
     "responses": (
-        *(Place(path, kind, lambda answer: "type" not in answer) for path, kind in _RESPONSE[:1]),  # events have one
-        *(Place(path, kind) for path, kind in _RESPONSE[1:]),
-        *(Place(f"response.{path}", kind) for path, kind in _RESPONSE),
-        *(Place(path.replace("output[]", "item"), kind) for path, kind in _RESPONSE if path.startswith("output[]")),
+        *(
+            NamePlace(path, kind, lambda answer: "type" not in answer) for path, kind in _RESPONSE[:1]
+        ),  # events have one
+        *(NamePlace(path, kind) for path, kind in _RESPONSE[1:]),
+        *(NamePlace(f"response.{path}", kind) for path, kind in _RESPONSE),
+        *(NamePlace(path.replace("output[]", "item"), kind) for path, kind in _RESPONSE if path.startswith("output[]")),
     ),
     "messages": (
-        Place("id", _K.MESSAGE, lambda answer: answer.get("type") == "message"),
-        Place("message.id", _K.MESSAGE),
-        *(Place(f"{before}container.id", _K.CONTAINER) for before in ("", "message.", "delta.")),
-        *(Place(f"{before}stop_details.fallback_credit_token", _K.CREDIT) for before in ("", "message.", "delta.")),
-        Place("content[].content.content[].file_id", _K.FILE),
-        Place("content_block.content.content[].file_id", _K.FILE),
+        NamePlace("id", _K.MESSAGE, lambda answer: answer.get("type") == "message"),
+        NamePlace("message.id", _K.MESSAGE),
+        *(NamePlace(f"{before}container.id", _K.CONTAINER) for before in ("", "message.", "delta.")),
+        *(NamePlace(f"{before}stop_details.fallback_credit_token", _K.CREDIT) for before in ("", "message.", "delta.")),
+        NamePlace("content[].content.content[].file_id", _K.FILE),
+        NamePlace("content_block.content.content[].file_id", _K.FILE),
     ),
     "interactions": (
-        Place("id", _K.RESPONSE, lambda answer: "status" in answer),
-        Place("environment_id", _K.CONTAINER),
-        Place("interaction.id", _K.RESPONSE),
-        Place("interaction.environment_id", _K.CONTAINER),
+        NamePlace("id", _K.RESPONSE, lambda answer: "status" in answer),
+        NamePlace("environment_id", _K.CONTAINER),
+        NamePlace("interaction.id", _K.RESPONSE),
+        NamePlace("interaction.environment_id", _K.CONTAINER),
     ),
 }
 
@@ -293,14 +295,14 @@ class _Node(msgspec.Struct, eq=False):
 
     is_list: bool = False  # its elements are meant
     is_deep: bool = False  # it is an object and all objects within it
-    places: list[Place] = []
+    places: list[NamePlace] = []
     below: dict[str, "_Node"] = {}
 
 
 _Nodes = tuple[_Node, ...]  # of one field: by its own name, by ``*``, and of each ``**`` that it is within
 
 
-def _tree(places: Iterable[Place]) -> _Nodes:
+def _tree(places: Iterable[NamePlace]) -> _Nodes:
     root = _Node()
     for place in places:
         node = root
@@ -335,7 +337,7 @@ def _field_of(nodes: _Nodes, key: str) -> _Nodes:
 _At = tuple[Any, str | int] | None  # a path: what is before, and its last step
 
 
-def _walked(nodes: _Nodes, value: object, at: _At) -> Iterator[Named | None]:
+def _walked(nodes: _Nodes, value: object, at: _At) -> Iterator[NamedId | None]:
     """Yield what ``value`` names, of which a table says ``nodes``; None wherever work may pause."""
     left: list[tuple[_Nodes, object, _At, Mapping[str, Any]]] = [(nodes, value, at, {})]
     for count in itertools.count(1):
@@ -354,7 +356,7 @@ def _walked(nodes: _Nodes, value: object, at: _At) -> Iterator[Named | None]:
             yield named
 
 
-def _named(nodes: _Nodes, value: object, at: _At, holder: Mapping[str, Any]) -> Named | None:
+def _named(nodes: _Nodes, value: object, at: _At, holder: Mapping[str, Any]) -> NamedId | None:
     """Return what a value names that is no object or list; None if it is another form of the field, or everybody's."""
     if isinstance(value, bool) or not isinstance(value, str | int | float) or value == "":
         return None
@@ -362,7 +364,7 @@ def _named(nodes: _Nodes, value: object, at: _At, holder: Mapping[str, Any]) -> 
     for node in nodes:
         for place in node.places:
             if (place.form is None or place.form.match(name.lstrip())) and (place.when is None or place.when(holder)):
-                return Named(_path(at), place.kind, name)
+                return NamedId(_path(at), place.kind, name)
     return None
 
 
@@ -400,7 +402,7 @@ class StoredField(msgspec.Struct, frozen=True):
             yield
         return False
 
-    def named_in(self, field: str, raw: msgspec.Raw) -> Iterator[Named | None]:
+    def named_in(self, field: str, raw: msgspec.Raw) -> Iterator[NamedId | None]:
         """Yield what the value of ``field`` names, in which the hint was found; None wherever work may pause.
 
         Only elements in which the hint is found are decoded.
@@ -427,7 +429,7 @@ def asked_field(api: str, name: str) -> StoredField:
     return _stored_field(_field_of(_ASKED.get(api, _OTHER), name))
 
 
-def named_in_answer(api: str, answer: bytes) -> Iterator[Named]:
+def named_in_answer(api: str, answer: bytes) -> Iterator[NamedId]:
     """Yield what an answer, or the data of one of its events, gives a client to name. None in what is not an object."""
     nodes = _ANSWERED.get(api)
     if nodes is None or not _hint(nodes).search(answer):

@@ -28,7 +28,7 @@ class Unshown(msgspec.Struct, frozen=True):
     check: str  # one of ``CHECKS``
 
 
-class Entry(msgspec.Struct):
+class UnshownEntry(msgspec.Struct):
     """An entry of the list, as vendors write it."""
 
     type: str = ""
@@ -38,11 +38,11 @@ class Entry(msgspec.Struct):
 
 
 class _Holder(msgspec.Struct):
-    input_transformations: list[Entry] | None = None
+    input_transformations: list[UnshownEntry] | None = None
 
 
 class _Event(msgspec.Struct):
-    input_transformations: list[Entry] | None = None
+    input_transformations: list[UnshownEntry] | None = None
     message: _Holder | None = None
     response: _Holder | None = None
 
@@ -50,7 +50,7 @@ class _Event(msgspec.Struct):
 _events = msgspec.json.Decoder(_Event)
 
 
-def unshown(lines: bytes, place: Callable[[Entry], str]) -> Sequence[Unshown] | None:
+def unshown(lines: bytes, place: Callable[[UnshownEntry], str]) -> Sequence[Unshown] | None:
     """Return what the last event among complete ``lines`` tells that tells of it; None: none does."""
     if TELLS not in lines:
         return None

@@ -1,8 +1,8 @@
 from .betas import IN_BODY as IN_BODY
 from .betas import NAMES as NAMES
 from .betas import quotable as quotable
-from .forms import Asked as Asked
 from .forms import Fields as Fields
+from .forms import FormRequest as FormRequest
 from .forms import Sent as Sent
 from .forms import adapted as adapted
 from .forms import with_strict as with_strict

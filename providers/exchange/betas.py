@@ -56,20 +56,20 @@ NEEDS: Final = (
 )
 
 
-class Asked(NamedTuple):
+class AskedBetas(NamedTuple):
     """The betas for which a request asks in one place."""
 
     place: str  # one of ``NAMES``
     betas: tuple[str, ...]
 
 
-def asked_for(headers: Mapping[str, str], fields: Fields) -> Iterator[Asked]:
+def asked_for(headers: Mapping[str, str], fields: Fields) -> Iterator[AskedBetas]:
     """Yield the betas of a request, by where they stand."""
     for name in HEADERS:
         if said := headers.get(name):
-            yield Asked(name, tuple(filter(None, map(str.strip, said.split(",")))))
+            yield AskedBetas(name, tuple(filter(None, map(str.strip, said.split(",")))))
     if IN_BODY in fields and (betas := _listed(fields[IN_BODY])):
-        yield Asked(IN_BODY, betas)
+        yield AskedBetas(IN_BODY, betas)
 
 
 def needed(betas: Iterable[str], fields: Fields) -> frozenset[str]:

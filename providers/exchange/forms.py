@@ -33,8 +33,8 @@ from providers.refusals import (
     Fact,
     Facts,
     Kind,
-    Reading,
-    Refused,
+    RefusalReading,
+    RefusedField,
     held,
     room_beside,
 )
@@ -73,7 +73,7 @@ Fields = Mapping[str, msgspec.Raw]
 _objects = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
-class Place(NamedTuple):
+class FieldPlace(NamedTuple):
     """Where a field is: at the top level, or within the object there."""
 
     top: str
@@ -102,7 +102,7 @@ class Sent(NamedTuple):
         return self.fields == other.fields and self.headers == other.headers
 
 
-class Asked(NamedTuple):
+class FormRequest(NamedTuple):
     """A request whose form may change: its fields are those of ``api``, by the names in ``formats``."""
 
     request: Request
@@ -112,7 +112,7 @@ class Asked(NamedTuple):
     aliases: Mapping[str, str] = {}  # from the vendor's name of a field, in snake_case, to that of ``fields``
 
 
-def adapted(fields: Fields, facts: Facts, asked: Asked) -> Sent:
+def adapted(fields: Fields, facts: Facts, asked: FormRequest) -> Sent:
     """Return ``fields`` without what is known to be refused, as far as this request may lose it."""
     if not facts:
         return Sent(fields)
@@ -136,7 +136,7 @@ def adapted(fields: Fields, facts: Facts, asked: Asked) -> Sent:
     return Sent(said, tuple(dict.fromkeys(told)), None if headers is own else headers, most)
 
 
-def _adapt(said: dict[str, msgspec.Raw], fact: Fact, asked: Asked) -> tuple[dict[str, msgspec.Raw], list[str]]:
+def _adapt(said: dict[str, msgspec.Raw], fact: Fact, asked: FormRequest) -> tuple[dict[str, msgspec.Raw], list[str]]:
     """Return a request's fields as ``fact`` says that they are taken, and what the client is told of that."""
     if fact.kind is Kind.SCHEMAS:
         return said, _be_lax(said, fact, asked.formats)
@@ -162,7 +162,7 @@ _NOT_THINKING: Mapping[str, Any] = {"thinking": {"type": "disabled"}, "enable_th
 
 
 def _without_thinking(
-    fields: dict[str, msgspec.Raw], fact: Fact, asked: Asked
+    fields: dict[str, msgspec.Raw], fact: Fact, asked: FormRequest
 ) -> tuple[dict[str, msgspec.Raw], list[str]]:
     """Return a request that forces a call of a tool without thinking, and what the client had said of that."""
     formats, off = asked.formats, {fact.field: _NOT_THINKING.get(fact.field)}
@@ -178,7 +178,7 @@ def _forces(fields: Fields, formats: RequestFormat) -> bool:
 
 
 def _without(
-    fields: dict[str, msgspec.Raw], fact: Fact, place: Place, asked: Asked
+    fields: dict[str, msgspec.Raw], fact: Fact, place: FieldPlace, asked: FormRequest
 ) -> tuple[dict[str, msgspec.Raw], bool]:
     """Return ``fields`` without what ``fact`` says that is refused of them, and whether the client is told."""
     value = _value_at(fields, place)
@@ -199,7 +199,7 @@ def _without(
 
 
 def _without_in_tools(
-    fields: dict[str, msgspec.Raw], without: Callable[[Fields], Fields], asked: Asked
+    fields: dict[str, msgspec.Raw], without: Callable[[Fields], Fields], asked: FormRequest
 ) -> tuple[dict[str, msgspec.Raw], bool]:
     """Return ``fields`` without a field of their tools, and whether any had it."""
     if not asked.request.extra_body.keys().isdisjoint(asked.formats.tools):
@@ -211,7 +211,9 @@ def _without_in_tools(
     return dict(left), left is not fields
 
 
-def _without_members(fields: dict[str, msgspec.Raw], fact: Fact, asked: Asked) -> tuple[dict[str, msgspec.Raw], bool]:
+def _without_members(
+    fields: dict[str, msgspec.Raw], fact: Fact, asked: FormRequest
+) -> tuple[dict[str, msgspec.Raw], bool]:
     """Return ``fields`` without a member of what stands in their lists, and whether any had it."""
     if not may_go(fact.field, fields):
         return fields, False
@@ -264,7 +266,9 @@ def is_to_be_kept(fields: Fields) -> bool:
     return any(bytes(fields.get(name, b"")).strip() == b"true" for name in ("store", "background"))
 
 
-def understood(reading: Reading, fields: Fields, asked: Asked, headers: Mapping[str, str] | None = None) -> Facts:
+def understood(
+    reading: RefusalReading, fields: Fields, asked: FormRequest, headers: Mapping[str, str] | None = None
+) -> Facts:
     """Return what a refusal of ``fields`` teaches; nothing if the request may not do without what it is about.
 
     ``headers``: those that were sent in place of its client's.
@@ -292,7 +296,7 @@ def understood(reading: Reading, fields: Fields, asked: Asked, headers: Mapping[
         found += [
             Fact(Kind.FIELD, path, value=bytes(value).decode(errors="replace"), dialect=api)
             for path, value in values.items()
-            if value is not None and _may_be_told(Place(path), bytes(value).decode(errors="replace"), formats)
+            if value is not None and _may_be_told(FieldPlace(path), bytes(value).decode(errors="replace"), formats)
         ]
     found += _of_limits(reading, fields, asked)
     if reading.of_usage and asked.request.fields.keys().isdisjoint(_OF_USAGE):
@@ -303,7 +307,7 @@ def understood(reading: Reading, fields: Fields, asked: Asked, headers: Mapping[
     return tuple(dict.fromkeys(found)) or _of_forced(reading, fields, asked)
 
 
-def _of_limits(reading: Reading, fields: Fields, asked: Asked) -> list[Fact]:
+def _of_limits(reading: RefusalReading, fields: Fields, asked: FormRequest) -> list[Fact]:
     """Return what a refusal says of the longest or the least answer, or of what fits beside this request's prompt."""
     if reading.least:
         parameters = asked.formats.parameters
@@ -323,7 +327,7 @@ def _has_developer(fields: Fields, formats: RequestFormat) -> bool:
     return formats.takes_quirks and DEVELOPER in bytes(fields.get(formats.prompt, b""))
 
 
-def _of_betas(said: Betas, fields: Fields, headers: Mapping[str, str], asked: Asked) -> Facts | None:
+def _of_betas(said: Betas, fields: Fields, headers: Mapping[str, str], asked: FormRequest) -> Facts | None:
     """Return which betas are not taken: those that a refusal names, else all that the body does not need, else all.
 
     None: the request has none. Of what it may not lose: that others are asked for it; where the refusal names none, it
@@ -359,7 +363,7 @@ def _of_operator(request: Request) -> frozenset[str]:
     return frozenset((*request.extra_body, *(name for name, _ in request.own_headers)))
 
 
-def _of_forced(reading: Reading, fields: Fields, asked: Asked) -> Facts:
+def _of_forced(reading: RefusalReading, fields: Fields, asked: FormRequest) -> Facts:
     """Return that a model calls no forced tool while it thinks, where it says so, and this request forces one."""
     formats = asked.formats
     if not reading.of_forced or formats.without_thinking is None or not _forces(fields, formats):
@@ -367,7 +371,7 @@ def _of_forced(reading: Reading, fields: Fields, asked: Asked) -> Facts:
     return (Fact(Kind.FORCED, reading.of_forced, dialect=asked.api),)
 
 
-def _of_fields(reading: Reading, fields: Fields, asked: Asked) -> list[Fact] | None:
+def _of_fields(reading: RefusalReading, fields: Fields, asked: FormRequest) -> list[Fact] | None:
     """Return what is to be done about the fields that a refusal names; None if the request may not lose one of them."""
     formats, api, found = asked.formats, asked.api, list[Fact]()
     for refused in reading.fields:
@@ -391,7 +395,7 @@ def _of_fields(reading: Reading, fields: Fields, asked: Asked) -> list[Fact] | N
     return found
 
 
-def _member_of(refused: Refused, fields: Fields, asked: Asked) -> Fact | None:
+def _member_of(refused: RefusedField, fields: Fields, asked: FormRequest) -> Fact | None:
     """Return what is to be done about a member of what stands in lists; None if it is none, or may not be lost."""
     formats, api = asked.formats, asked.api
     if refused.path[-1] == "strict" and refused.path[0] in {*formats.tools, *formats.json_formats}:
@@ -408,7 +412,7 @@ def _member_of(refused: Refused, fields: Fields, asked: Asked) -> Fact | None:
     return Fact(Kind.FIELD, member.path, value=value, dialect=api, passing=refused.is_conditional)
 
 
-def _fact_of(refused: Refused, place: Place, fields: Fields, asked: Asked) -> Fact | None:
+def _fact_of(refused: RefusedField, place: FieldPlace, fields: Fields, asked: FormRequest) -> Fact | None:
     """Return what is to be done about a field; None if nothing may be."""
     api, limits = asked.api, asked.formats.parameters.answer_limits
     if place.top in asked.request.extra_body:
@@ -432,7 +436,7 @@ def _fact_of(refused: Refused, place: Place, fields: Fields, asked: Asked) -> Fa
     return Fact(Kind.FIELD, place.path, value=only, dialect=api, passing=refused.is_conditional)
 
 
-def _may_be_told(place: Place, value: str, formats: RequestFormat) -> bool:
+def _may_be_told(place: FieldPlace, value: str, formats: RequestFormat) -> bool:
     """Whether a value may be in a fact, which the log and the page show: it says nothing of who asked what."""
     if place.path in formats.thinking:
         return not value.startswith('"') or _SHORT.fullmatch(value) is not None
@@ -456,7 +460,7 @@ class _Why(NamedTuple):
     is_told: bool
 
 
-def _may_lose(fields: Fields, place: Place, asked: Asked) -> _Why | None:
+def _may_lose(fields: Fields, place: FieldPlace, asked: FormRequest) -> _Why | None:
     """Return why a request may be sent without a field; None if it may not."""
     request, formats, top = asked.request, asked.formats, place.top
     given = next((name for name, sent in asked.renamed.items() if sent == top and name in request.fields), top)
@@ -477,7 +481,7 @@ def _may_lose(fields: Fields, place: Place, asked: Asked) -> _Why | None:
     return _Why(is_told=True) if request.drop_params else None
 
 
-def _is_preference(place: Place, value: bytes, formats: RequestFormat) -> bool:
+def _is_preference(place: FieldPlace, value: bytes, formats: RequestFormat) -> bool:
     """Whether a field is one of the dialect's preferences, within one, or has nothing but preferences in it."""
     path = place.path
     if any(path == preference or path.startswith(f"{preference}.") for preference in formats.preferences):
@@ -497,7 +501,9 @@ def _digest(fields: Fields, formats: RequestFormat) -> str:
     return hashlib.sha256(b"\0".join(said)).hexdigest()[:_DIGEST]
 
 
-def _within_limit(fields: dict[str, msgspec.Raw], fact: Fact, asked: Asked) -> tuple[dict[str, msgspec.Raw], list[str]]:
+def _within_limit(
+    fields: dict[str, msgspec.Raw], fact: Fact, asked: FormRequest
+) -> tuple[dict[str, msgspec.Raw], list[str]]:
     """Return ``fields`` with no higher limit of the answer than ``fact`` says, and what was lowered for it."""
     try:
         limit = msgspec.json.decode(fields.get(fact.field, b"0"), type=float)
@@ -511,7 +517,7 @@ def _within_limit(fields: dict[str, msgspec.Raw], fact: Fact, asked: Asked) -> t
     return dict(within), [*lowered]
 
 
-def _limit_below(fields: Fields, fact: Fact, asked: Asked) -> int:
+def _limit_below(fields: Fields, fact: Fact, asked: FormRequest) -> int:
     """Return the limit of the answer that is lower than the least that the model takes; 0: none is.
 
     The answer is shortened by way of chat. So what is to be kept at the provider, or has tools that run there, stays as
@@ -559,7 +565,7 @@ def _is_strict(shape: Mapping[str, Any], *, named: bool) -> bool:
     return bool(shape.keys() & {"parameters", "schema"})
 
 
-def _leave_out(fields: dict[str, msgspec.Raw], place: Place, formats: RequestFormat) -> None:
+def _leave_out(fields: dict[str, msgspec.Raw], place: FieldPlace, formats: RequestFormat) -> None:
     if place.top in formats.items:
         left = [item for item in _list(fields[place.top]) if item not in formats.items[place.top]]
         fields[place.top] = raw_json(left)
@@ -571,7 +577,7 @@ def _leave_out(fields: dict[str, msgspec.Raw], place: Place, formats: RequestFor
         _set(fields, place, None)
 
 
-def _set(fields: dict[str, msgspec.Raw], place: Place, value: msgspec.Raw | None) -> None:
+def _set(fields: dict[str, msgspec.Raw], place: FieldPlace, value: msgspec.Raw | None) -> None:
     """Set a field; None: leave it out, and the objects around it that are empty then."""
     if not place.inner:
         if value is not None:
@@ -580,56 +586,56 @@ def _set(fields: dict[str, msgspec.Raw], place: Place, value: msgspec.Raw | None
             del fields[place.top]
         return
     holder = dict(_object(bytes(fields[place.top])))
-    _set(holder, Place(place.inner[0], place.inner[1:]), value)
+    _set(holder, FieldPlace(place.inner[0], place.inner[1:]), value)
     if holder:
         fields[place.top] = raw_json(holder)
     else:
         del fields[place.top]
 
 
-def _value_at(fields: Fields, place: Place) -> msgspec.Raw | None:
+def _value_at(fields: Fields, place: FieldPlace) -> msgspec.Raw | None:
     value = fields.get(place.top)
     for name in place.inner:
         value = None if value is None else _object(bytes(value)).get(name)
     return value
 
 
-def _place_of(fields: Fields, path: str) -> Place | None:
-    """Return the place of a path, as ``Place.path`` has it; None if this request has no such field."""
+def _place_of(fields: Fields, path: str) -> FieldPlace | None:
+    """Return the place of a path, as ``FieldPlace.path`` has it; None if this request has no such field."""
     if path in fields:
-        return Place(path)
+        return FieldPlace(path)
     top, _, inner = path.partition(".")
     while inner and top not in fields:
         more, _, inner = inner.partition(".")
         top = f"{top}.{more}"
-    place = Place(top, tuple(inner.split(".")) if inner else ())
+    place = FieldPlace(top, tuple(inner.split(".")) if inner else ())
     return place if _value_at(fields, place) is not None else None
 
 
-def _find(fields: Fields, named: tuple[str, ...], asked: Asked) -> Place | None:
+def _find(fields: Fields, named: tuple[str, ...], asked: FormRequest) -> FieldPlace | None:
     """Return the place of a field as a refusal names it: in another spelling, without what is around it, or deeper."""
     path = tuple(_spelt(name) for name in named)
     if (alias := asked.aliases.get(path[-1])) is not None:
-        return Place(alias) if alias in fields else None
+        return FieldPlace(alias) if alias in fields else None
     for top, value in fields.items():
         own = tuple(_spelt(name) for name in top.split("."))
         if path[: len(own)] == own and (inner := _within(value, path[len(own) :])) is not None:
-            return Place(top, inner)
+            return FieldPlace(top, inner)
     return _find_one(fields, path[0], asked) if len(path) == 1 else None
 
 
-def _find_one(fields: Fields, name: str, asked: Asked) -> Place | None:
+def _find_one(fields: Fields, name: str, asked: FormRequest) -> FieldPlace | None:
     """Return the place of a field that is named without what is around it, or by its name in chat."""
     for preference in asked.formats.thinking:
         if preference.replace(".", "_") == name and (place := _place_of(fields, preference)) is not None:
             return place
     for top in fields:
         if "." in top and _spelt(top.rpartition(".")[2]) == name:
-            return Place(top)
+            return FieldPlace(top)
     around = {preference.partition(".")[0] for preference in asked.formats.preferences if "." in preference}
     for top in around & fields.keys():
         if (inner := _within(fields[top], (name,))) is not None:
-            return Place(top, inner)
+            return FieldPlace(top, inner)
     return None
 
 

@@ -10,7 +10,7 @@ from typing import TypeVar
 import msgspec
 
 from providers.exchange import betas
-from providers.exchange.forms import Asked, Sent, is_to_be_kept, understood
+from providers.exchange.forms import FormRequest, Sent, is_to_be_kept, understood
 from providers.exchange.interface import Request
 from providers.exchange.quotes import VendorsWords, mark
 from providers.refusals import (
@@ -65,7 +65,7 @@ def may_teach(refusal: UpstreamError, request: Request) -> bool:
 
 
 async def taken(
-    learnt: Learnt, asked: Asked, *, say: Callable[[Facts], Sent], ask: Callable[[Sent], Awaitable[_T]]
+    learnt: Learnt, asked: FormRequest, *, say: Callable[[Facts], Sent], ask: Callable[[Sent], Awaitable[_T]]
 ) -> _T:
     """Return the answer to a request in the form that its model is known to take, or of which its refusals told.
 
@@ -110,7 +110,7 @@ def _has_led_to_answer(learnt: Learnt, request: Request, tried: Tried, sent: Sen
 def refused(
     refusal: UpstreamError,
     learnt: Learnt,
-    asked: Asked,
+    asked: FormRequest,
     sent: Sent,
     *,
     say: Callable[[Facts], Sent],
@@ -218,7 +218,7 @@ def taught(upstream: object, request: Request, error: UpstreamError) -> Facts:
     return NOTHING if learn is None else learn(request, error)
 
 
-def learn(learnt: Learnt, asked: Asked, error: UpstreamError, say: Callable[[Facts], Sent]) -> Facts:
+def learn(learnt: Learnt, asked: FormRequest, error: UpstreamError, say: Callable[[Facts], Sent]) -> Facts:
     """Return what an ``error`` within an answer teaches, as ``refused`` does after a status.
 
     It is remembered when the next answer has begun: this provider's status says nothing.

@@ -1,8 +1,8 @@
 from .addresses import Names as Names
 from .batches import Batches as Batches
 from .client import ALONE as ALONE
-from .client import Client as Client
 from .client import Connecting as Connecting
+from .client import HttpClient as HttpClient
 from .dialing import TlsContexts as TlsContexts
 from .dialing import Versions as Versions
 from .dialing import authority_files as authority_files
@@ -14,7 +14,7 @@ from .encoding import Body as Body
 from .encoding import decoded as decoded
 from .message import READ_BYTES as READ_BYTES
 from .message import Head as Head
-from .message import Request as Request
+from .message import HttpRequest as HttpRequest
 from .message import Response as Response
 from .message import checked as checked
 from .sendings import OfCall as OfCall

@@ -20,12 +20,12 @@ from providers.http.message import (
     MAX_IDLE,
     MAX_TRIES,
     UNKNOWN_DIALS,
-    Connection,
+    ConnectionOwner,
     Head,
-    Owner,
-    Request,
+    HttpRequest,
     Response,
     Unsent,
+    UpstreamConnection,
     checked,
 )
 from providers.refusals import ErrorKind, UpstreamError
@@ -35,7 +35,7 @@ from providers.refusals import ErrorKind, UpstreamError
 # finds an open one. Connections that were idle for too long are dropped. One that reaches its age gives way to another
 # address of its name, if that has fewer: servers that came later would get nothing while old connections live.
 
-Dial = Callable[[Owner, float], Awaitable[Connection]]  # the owner, and the timeout in seconds
+Dial = Callable[[ConnectionOwner, float], Awaitable[UpstreamConnection]]  # the owner, and the timeout in seconds
 
 
 _ROOM = attrgetter("room")
@@ -47,7 +47,7 @@ class _Waiting:
 
     __slots__ = ("fresh", "request", "sent")
 
-    def __init__(self, request: Request, loop: asyncio.AbstractEventLoop, *, fresh: bool) -> None:
+    def __init__(self, request: HttpRequest, loop: asyncio.AbstractEventLoop, *, fresh: bool) -> None:
         self.request = request
         self.fresh = fresh  # it needs a new connection
         self.sent: asyncio.Future[Response] = loop.create_future()
@@ -75,15 +75,15 @@ class Pool:
         self._may_share = may_share
         self._addresses = addresses
         self._age_s = age_s
-        self._ages: dict[Connection, float] = {}  # when each comes of age
+        self._ages: dict[UpstreamConnection, float] = {}  # when each comes of age
         self._aging: asyncio.TimerHandle | None = None  # for the first of them: a race's loser needs none of its own
         self._renewals: set[asyncio.Task[None]] = set()
         self._n_addresses = 0  # of several that calls over HTTP/2 are to go to; 0: there is one
         self.version: str | None = None  # the protocol of the last connection
         self._dial = dial
         self._loop = loop
-        self._free: dict[Connection, None] = {}  # connections with room, the last freed one at the end
-        self._all: set[Connection] = set()
+        self._free: dict[UpstreamConnection, None] = {}  # connections with room, the last freed one at the end
+        self._all: set[UpstreamConnection] = set()
         self._waiting: deque[_Waiting] = deque()
         self._dials: set[asyncio.Task[None]] = set()
         self._sweeping: asyncio.TimerHandle | None = None
@@ -92,7 +92,7 @@ class Pool:
         self._closed = False
         self._retired = False
 
-    async def send(self, request: Request, connect_timeout_s: float, *, fresh: bool = False) -> Response:
+    async def send(self, request: HttpRequest, connect_timeout_s: float, *, fresh: bool = False) -> Response:
         """Send ``request`` over the next connection with room; return before the response arrives.
 
         ``fresh``: over a new connection, not over a kept one.
@@ -169,7 +169,7 @@ class Pool:
                 timer.cancel()
         self._sweeping = self._aging = None
 
-    def freed(self, connection: Connection) -> None:
+    def freed(self, connection: UpstreamConnection) -> None:
         """Assign a connection with room to the oldest waiter, or keep it."""
         if self._closed:
             connection.close()
@@ -191,12 +191,12 @@ class Pool:
             elif self._sweeping is None and not self._retired:
                 self._sweeping = self._loop.call_later(IDLE_S, self._sweep)
 
-    def wearing(self, connection: Connection) -> None:
+    def wearing(self, connection: UpstreamConnection) -> None:
         """Open another connection in advance."""
         if connection in self._all and not self._dials and len(self._free) <= 1:
             self._dial_spare()
 
-    def gone(self, connection: Connection, *, dropped: bool) -> None:
+    def gone(self, connection: UpstreamConnection, *, dropped: bool) -> None:
         """Forget a connection; replace it if a lost race has closed it, unless there are enough spare ones."""
         self._free.pop(connection, None)
         if connection in self._all:
@@ -209,7 +209,7 @@ class Pool:
             if len(self._free) + len(self._dials) - len(self._waiting) < MAX_IDLE:
                 self._dial_spare()
 
-    def _take(self) -> Connection | None:
+    def _take(self) -> UpstreamConnection | None:
         while self._free:
             connection = next(reversed(self._free)) if not self._n_addresses else max(self._free, key=_ROOM)
             if connection.room and connection.alive():
@@ -265,7 +265,7 @@ class Pool:
             return
         self._keep(connection)
 
-    def _keep(self, connection: Connection) -> None:
+    def _keep(self, connection: UpstreamConnection) -> None:
         """Use a new connection."""
         connection.batches = self._batches
         self._all.add(connection)
@@ -278,7 +278,7 @@ class Pool:
             connection.connect_ms = None  # no request waited for it
         self.freed(connection)
 
-    def _begin_age(self, connection: Connection, place: Place, addresses: Addresses) -> None:
+    def _begin_age(self, connection: UpstreamConnection, place: Place, addresses: Addresses) -> None:
         if connection.version == "2":
             beside = addresses.beside(place)
             self._n_addresses = beside if beside > 1 else 0
@@ -307,7 +307,7 @@ class Pool:
         if self._ages:
             self._watch_ages(min(self._ages.values()))
 
-    async def _renew(self, connection: Connection, place: Place, addresses: Addresses) -> None:
+    async def _renew(self, connection: UpstreamConnection, place: Place, addresses: Addresses) -> None:
         """Have a connection give way to one to an address that has fewer; keep it where none has.
 
         No call waits for that: the new one is there first. What is under way goes on to its end.
@@ -382,7 +382,7 @@ class Connecting(msgspec.Struct, frozen=True):
 ALONE: Final = Connecting()  # it shares nothing
 
 
-class Client:
+class HttpClient:
     """Sends requests to one origin. It connects at the first request, and belongs to the event loop of that."""
 
     def __init__(self, origin: URL, *, headers: Mapping[str, str], connecting: Connecting = ALONE) -> None:
@@ -436,7 +436,7 @@ class Client:
             headers["proxy-authorization"] = proxy.authorization
         return Head(method, self._scheme, self._authority, target, headers, absolute=proxy is not None)
 
-    async def send(self, request: Request, connect_timeout_s: float) -> Response:
+    async def send(self, request: HttpRequest, connect_timeout_s: float) -> Response:
         """Send a request; return its response, of any status, once its headers are there. The caller ends the response.
 
         A request that the server did not begin to process is sent again, the last time over a new connection: when a
@@ -484,7 +484,7 @@ class Client:
         for pool in self._pools.values():
             await pool.aclose()
 
-    def _pool(self, loop: asyncio.AbstractEventLoop, request: Request) -> Pool:
+    def _pool(self, loop: asyncio.AbstractEventLoop, request: HttpRequest) -> Pool:
         """Return the pool to use: HTTP/1.1's for a body that would wait for many flow control windows of HTTP/2."""
         versions = self._versions
         pool = self._pools.get(versions)

@@ -22,7 +22,7 @@ from msgspec import Struct
 
 from providers.http.addresses import Names, Place
 from providers.http.http1 import Http1Connection
-from providers.http.message import Connection, Owner
+from providers.http.message import ConnectionOwner, UpstreamConnection
 from providers.refusals import MASK, ErrorKind, MaskedRecord, UpstreamError, is_shortage, out_of_descriptors, redact
 
 if TYPE_CHECKING:
@@ -364,7 +364,7 @@ class Dialer:
         self._tls = tls
         self._proxy = proxy
 
-    async def dial(self, owner: Owner, timeout_s: float) -> Connection:
+    async def dial(self, owner: ConnectionOwner, timeout_s: float) -> UpstreamConnection:
         """Open a connection for ``owner``.
 
         Raises:
@@ -395,7 +395,7 @@ class Dialer:
             clock.cancel()
             way.end()
 
-    async def _dial(self, owner: Owner, way: "_Way") -> Connection:
+    async def _dial(self, owner: ConnectionOwner, way: "_Way") -> UpstreamConnection:
         loop = self._loop
         choice = _Choice(owner, loop, self.versions)
         secure = self._tls.offering(self.versions) if self._scheme == "https" else None
@@ -555,7 +555,7 @@ class _Deadline:
 class _Choice(asyncio.Protocol):
     """The protocol of a connection until ALPN has chosen HTTP/1.1 or HTTP/2."""
 
-    def __init__(self, owner: Owner, loop: asyncio.AbstractEventLoop, versions: Versions) -> None:
+    def __init__(self, owner: ConnectionOwner, loop: asyncio.AbstractEventLoop, versions: Versions) -> None:
         self.connection: Http1Connection | Http2Connection | None = None
         self._owner = owner
         self._loop = loop

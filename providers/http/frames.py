@@ -6,7 +6,7 @@ from struct import Struct
 
 from jh2 import _hazmat as hpack  # type: ignore[import-untyped]  # has types, but no py.typed
 
-from providers.http.message import HEAD_BYTES, HEAD_FIELDS, Field, Head, Request
+from providers.http.message import HEAD_BYTES, HEAD_FIELDS, Field, Head, HttpRequest
 
 MAX_FRAME_BYTES = 16_384  # the default, which we do not change: servers may send no larger frame
 MAX_WINDOW_BYTES = 2**31 - 1
@@ -194,7 +194,7 @@ _FOUR_BITS, _FIVE_BITS, _SIX_BITS, _SEVEN_BITS = 0x0F, 0x1F, 0x3F, 0x7F
 _INDEXED, _INDEXING, _RESIZING = 0x80, 0x40, 0x20
 
 
-def request_block(request: Request) -> bytes:
+def request_block(request: HttpRequest) -> bytes:
     """Return the header block of ``request``."""
     head = request.head
     block = head.http2

@@ -15,8 +15,8 @@ from providers.http.message import (
     INTERIM_RESPONSES,
     LARGE_READ_BYTES,
     READ_BYTES,
-    Owner,
-    Request,
+    ConnectionOwner,
+    HttpRequest,
     Response,
     Unsent,
     rendered,
@@ -94,7 +94,7 @@ class Message:
 # Reads of limited size from a connection; an event loop would deliver up to a quarter of a megabyte at once.
 
 
-class Reader(Protocol):
+class ConnectionReader(Protocol):
     """The protocol of a connection."""
 
     def data_received(self, data: bytes) -> None:
@@ -113,7 +113,7 @@ class Reader(Protocol):
 class BoundedReads(asyncio.BufferedProtocol):
     """Wraps ``reader`` after it has fallen behind for the first time; each read costs a little more this way."""
 
-    def __init__(self, reader: Reader) -> None:
+    def __init__(self, reader: ConnectionReader) -> None:
         self._reader = reader
         self._buffer = memoryview(bytearray(READ_BYTES))
 
@@ -146,7 +146,7 @@ class Http1Connection(asyncio.Protocol):
 
     version = "1.1"
 
-    def __init__(self, owner: Owner, loop: asyncio.AbstractEventLoop, connect_ms: float | None) -> None:
+    def __init__(self, owner: ConnectionOwner, loop: asyncio.AbstractEventLoop, connect_ms: float | None) -> None:
         self.room = 0
         self.streams = 0
         self.connect_ms = connect_ms  # for the first response; later ones did not wait for the connection
@@ -182,7 +182,7 @@ class Http1Connection(asyncio.Protocol):
         """Return True: HTTP/1.1 has no flow control of its own."""
         return True
 
-    def send(self, request: Request) -> Response:
+    def send(self, request: HttpRequest) -> Response:
         """Send ``request`` and return the response before it arrives."""
         assert self._transport is not None
         response = self._message.response = Response(self, self._loop, self.connect_ms)

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, cast
 from providers.http import frames
 from providers.http.frames import EMPTY_TABLE, Code, ConnectionFault, FrameKind, StreamFault, code_name, request_block
 from providers.http.http2_receiving import Receiving
-from providers.http.http2_stream import Bodies, Outgoing, PeerSettings, Stream, hello
+from providers.http.http2_stream import BodySender, Outgoing, PeerSettings, Stream, hello
 from providers.http.message import (
     HTTP2_ANSWER_S,
     HTTP2_QUIET_S,
     HTTP2_RESETS,
     HTTP2_RESETS_WEARING,
     HTTP2_WINDOW_S,
-    Owner,
-    Request,
+    ConnectionOwner,
+    HttpRequest,
     Response,
     Unsent,
 )
@@ -69,7 +69,7 @@ class Http2Connection(asyncio.Protocol):
 
     version = "2"
 
-    def __init__(self, owner: Owner, loop: asyncio.AbstractEventLoop, connect_ms: float | None) -> None:
+    def __init__(self, owner: ConnectionOwner, loop: asyncio.AbstractEventLoop, connect_ms: float | None) -> None:
         self.room = 0
         self.connect_ms = connect_ms  # for the first response; later ones did not wait for the connection
         self.idle_since = loop.time()
@@ -82,7 +82,7 @@ class Http2Connection(asyncio.Protocol):
         self._out = Outgoing()
         self._streams: dict[int, Stream] = {}
         self._settings = PeerSettings()
-        self._bodies = Bodies(self._settings, self._out.write)
+        self._bodies = BodySender(self._settings, self._out.write)
         self._receiving = Receiving(self, self._streams, self._settings, self._bodies, self._out)
         self._kept = False  # it has had an exchange, or was opened in advance
         self._retired = False  # it accepts no more requests, and its owner was notified
@@ -109,7 +109,7 @@ class Http2Connection(asyncio.Protocol):
         """Whether a body of ``size`` bytes can be sent without waiting for the server to open a window."""
         return size <= min(self._bodies.window, self._settings.initial_window)
 
-    def send(self, request: Request) -> Response:
+    def send(self, request: HttpRequest) -> Response:
         """Send ``request`` and return the response before it arrives."""
         stream_id = self.next_id
         stream = Stream(self, self._loop, stream_id, request.head.method, self.connect_ms)

@@ -19,7 +19,7 @@ from providers.http.frames import (
     StreamFault,
     unpadded,
 )
-from providers.http.http2_stream import Bodies, Outgoing, PeerSettings, Stream
+from providers.http.http2_stream import BodySender, Outgoing, PeerSettings, Stream
 from providers.http.message import (
     FRAMING_BYTES,
     HEAD_BYTES,
@@ -119,7 +119,12 @@ class Receiving:
     """The receiving side of one connection. ``streams`` is the connection's own dictionary."""
 
     def __init__(
-        self, connection: Exchanges, streams: dict[int, Stream], settings: PeerSettings, bodies: Bodies, out: Outgoing
+        self,
+        connection: Exchanges,
+        streams: dict[int, Stream],
+        settings: PeerSettings,
+        bodies: BodySender,
+        out: Outgoing,
     ) -> None:
         self.useless = 0  # consecutive frames without progress
         self.widened = False  # request bodies may be able to continue

@@ -37,7 +37,7 @@ from providers.http.message import (
 _FIRST_FINAL_STATUS = 200
 
 
-class Line(Protocol):
+class StreamConnection(Protocol):
     """The connection, as far as an exchange needs it."""
 
     def credit(self, stream: "Stream") -> None:
@@ -60,7 +60,12 @@ class Stream:
     )
 
     def __init__(
-        self, line: Line, loop: asyncio.AbstractEventLoop, stream_id: int, method: str, connect_ms: float | None
+        self,
+        line: StreamConnection,
+        loop: asyncio.AbstractEventLoop,
+        stream_id: int,
+        method: str,
+        connect_ms: float | None,
     ) -> None:
         self.id = stream_id
         self.response = Response(self, loop, connect_ms)
@@ -228,7 +233,7 @@ class PeerSettings:
 _TURN_BYTES = 64 * 1024  # of one body before the next one's turn; joined to one write
 
 
-class Bodies:
+class BodySender:
     """Sends bodies as far as the windows and the transport's buffer allow. ``window`` is the connection's."""
 
     __slots__ = ("_ready", "_settings", "_write", "paused", "window")

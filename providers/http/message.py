@@ -284,7 +284,7 @@ class Head:
         self.http2: bytes | None = None  # set by the first HTTP/2 connection that needs it
 
 
-class Request(msgspec.Struct, eq=False):
+class HttpRequest(msgspec.Struct, eq=False):
     """One request: a head, further header fields of this call, and the body."""
 
     head: Head
@@ -327,20 +327,20 @@ def _is_token(name: str) -> bool:
 # A connection as the pool sees it, over either protocol.
 
 
-class Owner(Protocol):
+class ConnectionOwner(Protocol):
     """The owner of connections, which is notified of their state."""
 
-    def freed(self, connection: "Connection") -> None:
+    def freed(self, connection: "UpstreamConnection") -> None:
         """Be notified that ``connection`` has room for a request again."""
 
-    def wearing(self, connection: "Connection") -> None:
+    def wearing(self, connection: "UpstreamConnection") -> None:
         """Be notified, once, that ``connection`` will soon accept no more requests, so that a new one can be opened."""
 
-    def gone(self, connection: "Connection", *, dropped: bool) -> None:
+    def gone(self, connection: "UpstreamConnection", *, dropped: bool) -> None:
         """Be notified, once, that ``connection`` accepts no more requests; ``dropped``: because of a lost exchange."""
 
 
-class Connection(Protocol):
+class UpstreamConnection(Protocol):
     """An established connection. ``room`` is how many more requests it accepts now: 1 or 0 over HTTP/1.1."""
 
     version: str  # "1.1" or "2"
@@ -354,7 +354,7 @@ class Connection(Protocol):
     def streams(self) -> int:
         """The number of exchanges under way."""
 
-    def send(self, request: Request) -> Response:
+    def send(self, request: HttpRequest) -> Response:
         """Send ``request`` and return the response before it arrives. Call it only while there is room."""
 
     def alive(self) -> bool:

@@ -1,9 +1,9 @@
 from .renewal import LOOK_S as LOOK_S
 from .renewal import PAUSE_S as PAUSE_S
+from .renewal import CredentialSource as CredentialSource
 from .renewal import Fetched as Fetched
 from .renewal import FileStates as FileStates
 from .renewal import Renewal as Renewal
-from .renewal import Source as Source
 from .renewal import file_states as file_states
 from .ring import KeyRing as KeyRing
 from .rotation import Keys as Keys

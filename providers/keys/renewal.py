@@ -28,7 +28,7 @@ class Fetched(msgspec.Struct, Generic[_T], frozen=True):
     ends_at_s: float | None
 
 
-class Source(Protocol[_T]):
+class CredentialSource(Protocol[_T]):
     """Where credentials come from. Called in a thread, by one at a time; may raise any exception."""
 
     def fetch(self) -> Fetched[_T]:
@@ -62,7 +62,7 @@ class Renewal(Generic[_T]):
 
     def __init__(
         self,
-        source: Source[_T],
+        source: CredentialSource[_T],
         *,
         failed: Callable[[Exception], str],  # the message for the operator
         wall_clock: Callable[[], float] = time.time,

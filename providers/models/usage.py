@@ -561,7 +561,7 @@ def _count(value: object) -> int | None:
 # Reads the usage and the model of answers that are not raced: embeddings, transcriptions, images.
 
 
-class Reported(msgspec.Struct, frozen=True):
+class ReportedUsage(msgspec.Struct, frozen=True):
     """What an answer reports; None: not reported."""
 
     usage: Usage | None = None
@@ -591,14 +591,14 @@ def outline(answer: bytes) -> bytes:
         return answer
 
 
-def reported(answer: bytes) -> Reported:
+def reported(answer: bytes) -> ReportedUsage:
     """Return what a JSON answer, or one event's data, reports: its usage and its model."""
     try:
         found = _answers.decode(outline(answer))
     except UNREADABLE:
         return NOTHING
     model = found.model if isinstance(found.model, str) and found.model else None
-    return Reported(_usage(found.usage or {}, found.service_tier), model)
+    return ReportedUsage(_usage(found.usage or {}, found.service_tier), model)
 
 
 _NEWER = (
@@ -625,4 +625,4 @@ def _usage(said: dict[str, Any], tier: object) -> Usage | None:
     return None if is_empty else usage
 
 
-NOTHING = Reported()
+NOTHING = ReportedUsage()

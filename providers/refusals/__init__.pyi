@@ -36,8 +36,8 @@ from .redaction import holds as holds
 from .redaction import redact as redact
 from .redaction import redact_json as redact_json
 from .rules import Betas as Betas
-from .rules import Reading as Reading
-from .rules import Refused as Refused
+from .rules import RefusalReading as RefusalReading
+from .rules import RefusedField as RefusedField
 from .rules import blames_request as blames_request
 from .rules import held as held
 from .rules import is_within_answer as is_within_answer
@@ -46,7 +46,7 @@ from .rules import read as read
 from .rules import refuses_to_stream as refuses_to_stream
 from .rules import room_beside as room_beside
 from .too_long import UNKNOWN_LENGTHS as UNKNOWN_LENGTHS
-from .too_long import Lengths as Lengths
+from .too_long import StatedLengths as StatedLengths
 from .vendor_limits import ANSWER as ANSWER
 from .vendor_limits import BYTES as BYTES
 from .vendor_limits import PICTURE_BYTES as PICTURE_BYTES

@@ -12,7 +12,7 @@ import msgspec
 
 from providers.refusals.accounts import REFUSED, is_certain, is_spent
 from providers.refusals.errors import FAILED, UNREADABLE, ErrorKind, UpstreamError, kind_of_status
-from providers.refusals.one_request import About, refused
+from providers.refusals.one_request import RefusedPart, refused
 from providers.refusals.redaction import redact, redact_json
 from providers.refusals.words import names_of
 from providers.refusals.wrong_api import kind_of_404
@@ -267,8 +267,8 @@ def error_of_response(
         retry_after_s=retry,
         body=_client_body(told or {"message": whole}, secrets) if kind is ErrorKind.BAD_REQUEST else None,
         is_bound=kind is ErrorKind.BAD_REQUEST and _is_bound(error or {}),
-        is_outsized=kind is ErrorKind.BAD_REQUEST and (about is About.SIZE or _is_outsized(error or {})),
-        is_declined=kind is ErrorKind.BAD_REQUEST and about is About.TERMS,
+        is_outsized=kind is ErrorKind.BAD_REQUEST and (about is RefusedPart.SIZE or _is_outsized(error or {})),
+        is_declined=kind is ErrorKind.BAD_REQUEST and about is RefusedPart.TERMS,
         is_certain=is_certain(kind, status, error or {"message": message})
         or (kind is ErrorKind.RATE_LIMITED and headroom(headers) == 0.0)
         or (kind is ErrorKind.PROVIDER_AUTH and headers.get("x-amzn-errortype", "").startswith(_KEYS_OF_AWS)),
@@ -331,8 +331,8 @@ def _judge(
     about, is_own = refused(meant, said, _message(said)), kind is ErrorKind.BAD_REQUEST
     error.body = _client_body(told, secrets) if is_own else None
     error.is_bound = is_own and _is_bound(said)
-    error.is_outsized = is_own and (about is About.SIZE or _is_outsized(said))
-    error.is_declined = is_own and about is About.TERMS
+    error.is_outsized = is_own and (about is RefusedPart.SIZE or _is_outsized(said))
+    error.is_declined = is_own and about is RefusedPart.TERMS
     error.is_certain = is_certain(kind, meant, said)
     error.is_of_day = _is_of_day(said)
 

@@ -116,7 +116,7 @@ class Met(msgspec.Struct, frozen=True):
         return None in self.clients or len(self.clients) > 1
 
 
-class Known(msgspec.Struct, frozen=True):
+class ListedFact(msgspec.Struct, frozen=True):
     """A fact as it is listed."""
 
     model: str
@@ -321,12 +321,12 @@ class Learnt:
             found[known.model] = before if known.fact in before else (*before, known.fact)
         return found
 
-    def listed(self) -> Iterator[Known]:
+    def listed(self) -> Iterator[ListedFact]:
         """Yield all that is known, with who has met it; first what holds for all."""
         for client in sorted(self._met, key=lambda client: (client is not None, client or "")):
             for model in list(self._met.get(client, ())):
                 for fact, met in self._alive(client, model).items():
-                    yield Known(model, fact, met)
+                    yield ListedFact(model, fact, met)
 
     def _kinds_for(self, client: str | None) -> frozenset[Kind]:
         own = self._kinds.get(FORMER if client is None else client, _NO_KINDS)

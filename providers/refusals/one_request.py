@@ -16,7 +16,7 @@ from providers.refusals.content import is_of_filter
 from providers.refusals.errors import ErrorKind, UpstreamError
 
 
-class About(Enum):
+class RefusedPart(Enum):
     """What of a request is refused."""
 
     CONTENT = auto()  # one other vendor is asked, which may have another filter
@@ -24,10 +24,10 @@ class About(Enum):
     TERMS = auto()  # how it should be served: all other deployments are asked
 
 
-class Rule(msgspec.Struct, frozen=True):
+class OneRequestRule(msgspec.Struct, frozen=True):
     """One refusal of one vendor: all that is given must hold."""
 
-    about: About
+    about: RefusedPart
     source: str  # a page, and the day it was read
     statuses: Collection[int] = ()
     codes: Collection[str] = ()  # or types, in lower case
@@ -42,55 +42,55 @@ _TIER = {"service_tier": _CHEAP, "serviceTier": _CHEAP}
 
 RULES: Final = (
     # Of size.
-    Rule(
-        About.SIZE,  # Anthropic
+    OneRequestRule(
+        RefusedPart.SIZE,  # Anthropic
         f"github.com/anthropics/claude-code/issues/42616, Wei-Shaw/sub2api/issues/572, {_READ}",
         statuses=(429,),
         words=r"^extra usage is required for (?:long context|1m context)",
     ),
     # Of a tier: others of the same key are served.
-    Rule(
-        About.TERMS,  # Groq
+    OneRequestRule(
+        RefusedPart.TERMS,  # Groq
         f"console.groq.com/docs/flex-processing, {_READ}",
         statuses=(498,),
     ),
-    Rule(
-        About.TERMS,  # Groq: the limits of a tier are its own
+    OneRequestRule(
+        RefusedPart.TERMS,  # Groq: the limits of a tier are its own
         f"console.groq.com/docs/flex-processing, HunorLaczko/ha-groq-cloud-api/issues/27, {_READ}",
         statuses=(429,),
         words=r"\bservice tier `?flex\b",
         fields=_TIER,
     ),
-    Rule(
-        About.TERMS,  # OpenAI, and Azure, with 429; Google, with 503 or 429
+    OneRequestRule(
+        RefusedPart.TERMS,  # OpenAI, and Azure, with 429; Google, with 503 or 429
         f"developers.openai.com/api/docs/guides/flex-processing, ai.google.dev/gemini-api/docs/flex-inference, {_READ}",
         statuses=(429, 503),
         but=r"rate.?limit|\bper (?:minute|day|hour)|\b[RT]P[MD]\b|\bquota\b",
         fields=_TIER,
     ),
-    Rule(
-        About.TERMS,  # both of them within an answer, which tells no status
+    OneRequestRule(
+        RefusedPart.TERMS,  # both of them within an answer, which tells no status
         f"console.groq.com/docs/flex-processing, developers.openai.com/api/docs/guides/flex-processing, {_READ}",
         codes=("capacity_exceeded", "resource_unavailable"),
         fields=_TIER,
     ),
     # Of what it allows an aggregator, or needs of its vendors.
-    Rule(
-        About.TERMS,  # OpenRouter: "but your request's provider.only preference permits only: anthropic"
+    OneRequestRule(
+        RefusedPart.TERMS,  # OpenRouter: "but your request's provider.only preference permits only: anthropic"
         f"openrouter.ai/docs/guides/routing/provider-selection, {_READ}",
         statuses=(404,),
         words=r"^no allowed providers are available.{0,400}\byour request's provider",
     ),
-    Rule(
-        About.TERMS,  # OpenRouter, in words that do not tell whose choice it was (farion1231/cc-switch/issues/995)
+    OneRequestRule(
+        RefusedPart.TERMS,  # OpenRouter, in words that do not say whose choice it was (farion1231/cc-switch/issues/995)
         f"github.com/agent0ai/agent-zero/issues/1255, {_READ}",
         statuses=(404,),
         words=r"^(?:no allowed providers are available|all providers have been ignored|no endpoints found)",
         but=r"\byour account's",
         fields={"provider": ()},
     ),
-    Rule(
-        About.TERMS,  # OpenRouter: tools, pictures, parameters
+    OneRequestRule(
+        RefusedPart.TERMS,  # OpenRouter: tools, pictures, parameters
         f"github.com/Routstr/routstr-core/issues/554, {_READ}",
         statuses=(404,),
         words=r"^no endpoints found that ",
@@ -111,7 +111,7 @@ _PATTERNS: Final = tuple(
 _WORDS_OF_CODES: Final = re.compile(r"[\s.]+")
 
 
-def refused(status: int | None, error: Mapping[str, Any], message: str) -> About | None:
+def refused(status: int | None, error: Mapping[str, Any], message: str) -> RefusedPart | None:
     """Return what of one request an error object refuses; None if that is not known without the request."""
     codes = {said.lower() for name in ("code", "type") if isinstance(said := error.get(name), str)}
     codes |= {part for code in codes for part in _WORDS_OF_CODES.split(code)}
@@ -124,13 +124,15 @@ def decide_by_fields(error: UpstreamError, asked: Mapping[str, msgspec.Raw]) -> 
     about = _found(status, {name.lower() for name in error.names}, error.said, asked)
     if about is not None and not (error.kind is ErrorKind.BAD_REQUEST or error.kind is ErrorKind.PROVIDER_AUTH):
         error.kind, error.body = ErrorKind.BAD_REQUEST, None
-        error.is_declined, error.is_outsized = about is About.TERMS, about is About.SIZE
+        error.is_declined, error.is_outsized = about is RefusedPart.TERMS, about is RefusedPart.SIZE
 
 
-def _found(status: int | None, codes: Collection[str], message: str, asked: Mapping[str, msgspec.Raw]) -> About | None:
+def _found(
+    status: int | None, codes: Collection[str], message: str, asked: Mapping[str, msgspec.Raw]
+) -> RefusedPart | None:
     text = message[:_LONGEST]
     if is_of_filter(status, codes, text):
-        return About.CONTENT
+        return RefusedPart.CONTENT
     if status in _CLEAR:
         return None
     for rule, words, but in _PATTERNS:

@@ -376,7 +376,7 @@ _IS_OF_BETAS = re.compile(r"(?:anthropic|openai)[-_]beta", re.IGNORECASE)
 _errors = msgspec.json.Decoder(dict[str, dict[str, Any]])
 
 
-class Refused(NamedTuple):
+class RefusedField(NamedTuple):
     """A field that a refusal names: by its path, in the refusal's own words."""
 
     path: tuple[str, ...]
@@ -393,10 +393,10 @@ class Betas(NamedTuple):
     taken: frozenset[str]
 
 
-class Reading(NamedTuple):
+class RefusalReading(NamedTuple):
     """What a refusal says."""
 
-    fields: tuple[Refused, ...]
+    fields: tuple[RefusedField, ...]
     of_thinking: bool = False  # that the model does not think, or not so
     of_thinking_here: bool = False  # that it does not beside something else of this request
     of_effort: bool = False  # that the model does not take this effort
@@ -419,18 +419,18 @@ class Reading(NamedTuple):
         return any(self)
 
 
-def read(refusal: UpstreamError) -> Reading:
+def read(refusal: UpstreamError) -> RefusalReading:
     """Return what the words, codes and parameters of a refusal say."""
     text = refusal.said[:_LONGEST].replace("\\", "")
     param, code = _param_of(refusal.body)
-    found: dict[tuple[str, ...], Refused] = {}
-    by_code = (Refused(_path(param)),) if param and code in _CODES else ()
+    found: dict[tuple[str, ...], RefusedField] = {}
+    by_code = (RefusedField(_path(param)),) if param and code in _CODES else ()
     for each in (*_named(text, param), *by_code, *_details_in(text, param)):
         if each.path and len(found) < _MOST_FIELDS:
             found.setdefault(each.path, each)
     thinking, uncounted = _OF_THINKING.search(text), _uncounted_in(text)
     room, holds = (0, 0) if any(uncounted) else _room_in(text)
-    return Reading(
+    return RefusalReading(
         tuple(found.values()),
         of_thinking=thinking is not None,
         of_thinking_here=thinking is not None and _CONDITION.match(text, thinking.end()) is not None,
@@ -452,14 +452,14 @@ def read(refusal: UpstreamError) -> Reading:
     )
 
 
-def _details_in(text: str, param: str) -> Iterator[Refused]:
+def _details_in(text: str, param: str) -> Iterator[RefusedField]:
     """Yield where a refusal names the ``detail`` of a picture, whatever it says of it: without one it is taken."""
     for said in (param, *(found[0] for found in _DETAIL.finditer(text))):
         path = _path(said)
         if path[-1:] != ("detail",):
             continue
         is_whole = _DETAIL.fullmatch(said) is not None
-        yield Refused(path, is_of_value=True) if is_whole else Refused(path[-1:])
+        yield RefusedField(path, is_of_value=True) if is_whole else RefusedField(path[-1:])
 
 
 def _betas_in(text: str, found: Iterable[tuple[str, ...]]) -> Betas | None:
@@ -503,7 +503,7 @@ def _uncounted_in(text: str) -> tuple[int, int]:
     return int(found["context"]), max(0, int(found["context"]) - int(found["answer"]))
 
 
-def room_beside(reading: Reading, fields: Mapping[str, msgspec.Raw]) -> int:
+def room_beside(reading: RefusalReading, fields: Mapping[str, msgspec.Raw]) -> int:
     """Return how many tokens of an answer fit beside the prompt of ``fields``, by a refusal of it; 0: it is unknown.
 
     A prompt that the refusal does not count is estimated, rather too long than too short.
@@ -519,7 +519,7 @@ def size_of(fields: Mapping[str, msgspec.Raw]) -> int:
     return sum(len(memoryview(value)) for value in fields.values())
 
 
-def held(reading: Reading, fields: Mapping[str, msgspec.Raw]) -> Fact | None:
+def held(reading: RefusalReading, fields: Mapping[str, msgspec.Raw]) -> Fact | None:
     """Return what a refusal of ``fields`` says of how much a prompt and its answer may have; None: nothing."""
     if reading.context:
         return Fact(Kind.ROOM, value=str(_BYTES_PER_TOKEN * 100), tokens=reading.context)
@@ -543,27 +543,29 @@ def room_of(refusal: UpstreamError, fields: Mapping[str, msgspec.Raw]) -> int:
     return reading.longest or room_beside(reading, fields)
 
 
-def _named(text: str, param: str) -> Iterator[Refused]:
+def _named(text: str, param: str) -> Iterator[RefusedField]:
     for pattern, is_of_value in _PATTERNS:
         for match in pattern.finditer(text):
             said = match.groupdict()
             values = tuple(_WORDS.findall(_GIVEN.split(said.get("values") or "")[0]))
             if said.get("fields"):
-                yield from (Refused((name.strip(),)) for name in said["fields"].split(","))
+                yield from (RefusedField((name.strip(),)) for name in said["fields"].split(","))
             elif named := [path for group, path in _NAMED_BY.items() if said.get(group)]:
-                yield from map(Refused, named)
+                yield from map(RefusedField, named)
             elif said.get("adaptive") or said.get("enabled"):
                 kinds = ("enabled",) if said.get("adaptive") else ("adaptive",)
-                yield Refused(("thinking", "type"), values=kinds, is_of_value=True)
+                yield RefusedField(("thinking", "type"), values=kinds, is_of_value=True)
             elif said.get("loc"):
-                yield Refused(_path(said["loc"]), values=values, is_of_value=is_of_value)
+                yield RefusedField(_path(said["loc"]), values=values, is_of_value=is_of_value)
             elif said.get("field"):
                 path = (*_path(said.get("within") or ""), *_path(said["field"]))
                 only_default = bool(said.get("default"))  # of a value, too: all others are refused
                 is_conditional = _CONDITION.match(text, match.end()) is not None
-                yield Refused(path, said.get("instead") or "", values, is_of_value and not only_default, is_conditional)
+                yield RefusedField(
+                    path, said.get("instead") or "", values, is_of_value and not only_default, is_conditional
+                )
             elif param:
-                yield Refused(_path(param), values=values, is_of_value=is_of_value)
+                yield RefusedField(_path(param), values=values, is_of_value=is_of_value)
 
 
 # What words are about that do not name it: by the group that they are.

@@ -40,7 +40,7 @@ _BESIDE = (
 _NUMBER = re.compile(r"(?<![\w.,])(\d[\d,]{2,11})(?!\w)")
 
 
-class Lengths(msgspec.Struct, frozen=True):
+class StatedLengths(msgspec.Struct, frozen=True):
     """The tokens in such a refusal; None: unknown."""
 
     prompt: int | None = None
@@ -48,7 +48,7 @@ class Lengths(msgspec.Struct, frozen=True):
     most: int | None = None  # of the context
 
 
-UNKNOWN_LENGTHS = Lengths()
+UNKNOWN_LENGTHS = StatedLengths()
 
 
 def is_too_long(said: str) -> bool:
@@ -62,7 +62,7 @@ def stated_limit(said: str) -> int | None:
     return next((int(match[1].replace(",", "")) for match in found), None)
 
 
-def stated_lengths(said: str) -> Lengths:
+def stated_lengths(said: str) -> StatedLengths:
     """Return the tokens that such a refusal states."""
     most = stated_limit(said)
     if most is None:
@@ -70,6 +70,6 @@ def stated_lengths(said: str) -> Lengths:
     for pattern in _BESIDE:
         if (found := pattern.search(said)) is not None:
             prompt, answer = int(found["prompt"]), int(found["answer"])
-            return Lengths(prompt=prompt, answer=answer if prompt <= most else None, most=most)
+            return StatedLengths(prompt=prompt, answer=answer if prompt <= most else None, most=most)
     numbers = (int(each.replace(",", "")) for each in _NUMBER.findall(said))
-    return Lengths(prompt=max((each for each in numbers if each > most), default=None), most=most)
+    return StatedLengths(prompt=max((each for each in numbers if each > most), default=None), most=most)

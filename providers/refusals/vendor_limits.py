@@ -23,7 +23,7 @@ class Limit(msgspec.Struct, frozen=True):
     most: int | None = None  # None: it has not said
 
 
-class Rule(msgspec.Struct, frozen=True):
+class LimitRule(msgspec.Struct, frozen=True):
     """How a vendor says it; ``most`` is the group of the limit."""
 
     what: str
@@ -35,86 +35,86 @@ _READ = "read on 2026-11-29"
 _N = r"(?P<most>\d[\d,]{0,11})"
 _N2 = r"(?P<limit>\d[\d,]{0,11})"
 RULES: Final = (
-    Rule(
+    LimitRule(
         TOOLS,
         rf"invalid '(?:tools|functions)': array too long\. expected an array with maximum length {_N}",
         f"OpenAI, Azure, Copilot: github.com/vishalmysore/Tools4AI/issues/16, zed-industries/zed/issues/42393, {_READ}",
     ),
-    Rule(
+    LimitRule(
         TOOLS,
         rf"'tools' ?: maximum number of items is {_N}",
         f"Groq: github.com/gsd-build/gsd-2/issues/4376, HunorLaczko/ha-groq-cloud-api/issues/25, {_READ}",
     ),
-    Rule(
+    LimitRule(
         TOOLS,
         rf"at most {_N} function declarations",
         f"Google: github.com/google-gemini/gemini-cli/issues/19083, {_READ}",
     ),
-    Rule(
+    LimitRule(
         TOOLS,
         rf"maximum tools limit reached\..{{0,80}}\bmaximum is {_N}",
         f"xAI: github.com/anomalyco/opencode/issues/28911, {_READ}",
     ),
-    Rule(
+    LimitRule(
         TOOLS,
         rf"\b(?:number of tools|too many tools)\b[^.;!?\n]{{0,60}}"
         rf"(?:exceeds?|maximum(?: of| is)?|at most|limit(?: of| is)?|up to|>)\W{{0,3}}{_N}|at most {_N2} tools\b",
         f"others: github.com/Futureppo/antigravity_bypass/issues/7, {_READ}",
     ),
-    Rule(
+    LimitRule(
         PICTURE_BYTES,
         rf"image exceeds \d+(?:\.\d+)? MB maximum(?:: \d+ bytes > {_N} bytes)?",
         f"Anthropic, Bedrock, of Base64: github.com/lobehub/lobehub/pull/14711, {_READ}",
     ),
-    Rule(
+    LimitRule(
         PICTURES,
         rf"at most {_N} images?(?:\(s\))? (?:may|can) be provided",
         f"vLLM: github.com/vllm-project/vllm/issues/17092, {_READ}",
     ),
-    Rule(
+    LimitRule(
         PICTURES,
         rf"too many images and documents: \d+ \+ \d+ > {_N}",
         f"Anthropic, Bedrock: github.com/anthropics/claude-code/issues/23392, cline/cline/issues/1844, {_READ}",
     ),
-    Rule(
+    LimitRule(
         PICTURES,
         r"(?:too many images|contains \d+ images)\b.{0,80}?"
         rf"\b(?:max(?:imum)?(?: of| allowed is)?|up to|at most) {_N}",
         "Copilot, new-api, Meta: github.com/microsoft/vscode/issues/306919, QuantumNous/new-api/issues/1233,"
         f" anomalyco/opencode/issues/48647, {_READ}",
     ),
-    Rule(
+    LimitRule(
         BYTES,
         rf"request payload size exceeds the limit: {_N} bytes",
         f"Google: github.com/MaKTaiL/gemini-srt-translator/issues/63, {_READ}",
     ),
-    Rule(
+    LimitRule(
         BYTES,
         rf"maximum request body size {_N} exceeded",
         f"proxies in Go: github.com/google-gemini/gemini-cli/issues/13776, {_READ}",
     ),
-    Rule(
+    LimitRule(
         BYTES,
         r"request exceeds the maximum size|(?:request entity|payload|request body|content) too large",
         f"Anthropic, with 413: github.com/anthropics/anthropic-sdk-python/issues/938; HTTP's own words, {_READ}",
     ),
-    Rule(
+    LimitRule(
         OTHER,
         rf"image dimensions exceeds? max allowed size(?: for many-images? requests)?: {_N} pixels",
         f"Anthropic, Bedrock: github.com/anthropics/claude-code/issues/49537, langgenius/dify/issues/11177, {_READ}",
     ),
-    Rule(
+    LimitRule(
         OTHER,
         rf"a maximum of {_N} PDF pages may be provided",
         f"Anthropic: github.com/anthropics/claude-code/issues/6231, {_READ}",
     ),
-    Rule(
+    LimitRule(
         OTHER,
         r"invalid '(?:messages|input)(?:\[\d+\](?:\.content(?:\[\d+\]\.text)?)?)?': (?:string|array) too long\."
         rf" expected an? (?:string|array) with maximum length {_N}",
         f"OpenAI: github.com/gptscript-ai/clio/issues/41, VectorlyApp/bluebox/issues/31, {_READ}",
     ),
-    Rule(
+    LimitRule(
         OTHER,
         rf"string value length \(\d+\) exceeds the maximum allowed \({_N}",
         f"Alibaba: github.com/QwenLM/qwen-code/issues/1082, {_READ}",

@@ -27,8 +27,8 @@ from providers.dialects import (
     with_switch,
 )
 from providers.exchange import (
-    Asked,
     Exchange,
+    FormRequest,
     Request,
     Sent,
     UpstreamAnswer,
@@ -60,8 +60,8 @@ _IN_CHAT: Mapping[str, str] = {
 }
 
 
-def _asked_in_chat(request: Request) -> Asked:
-    return Asked(request, CHAT.name, CHAT.requests, aliases=_IN_CHAT)
+def _asked_in_chat(request: Request) -> FormRequest:
+    return FormRequest(request, CHAT.name, CHAT.requests, aliases=_IN_CHAT)
 
 
 _REQUEST_ID = "x-amzn-requestid"

@@ -13,7 +13,7 @@ import msgspec
 from msgspec.structs import replace
 
 from providers.bodies import raw_json
-from providers.dialects import DOORS, Dialect, Frames, Loss, Message, exception_in
+from providers.dialects import DOORS, Dialect, FrameMessage, Frames, Loss, exception_in
 from providers.exchange import IN_BODY, Exchange, Fields, HttpExchange, Request, UpstreamAnswer
 from providers.http import Body, Head
 from providers.models import Listing
@@ -103,7 +103,7 @@ class _Unframed(HttpExchange):
             raise
         return b""
 
-    def _said(self, messages: Sequence[Message]) -> bytes:
+    def _said(self, messages: Sequence[FrameMessage]) -> bytes:
         said: list[bytes] = []
         for message in messages:
             if (error := exception_in(message, self.secrets)) is not None:

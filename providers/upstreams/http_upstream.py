@@ -18,9 +18,9 @@ from providers.bodies import check_room, encoded, masked_body, raw_json
 from providers.dialects import DIALECTS, PIVOT, Dialect, Loss, ParameterNames, RequestFormat
 from providers.exchange import NAMES as BETAS
 from providers.exchange import (
-    Asked,
     Exchange,
     Fields,
+    FormRequest,
     HttpExchange,
     HttpRest,
     Request,
@@ -49,14 +49,14 @@ from providers.http import (
     ACCEPTED,
     ALONE,
     Body,
-    Client,
     Connecting,
     Head,
+    HttpClient,
+    HttpRequest,
     Response,
     checked,
     decoded,
 )
-from providers.http import Request as HttpRequest
 from providers.models import Listing, read_pages
 from providers.refusals import (
     LARGEST_REQUEST_BYTES,
@@ -120,7 +120,7 @@ def _said(request: Request, quirks: Quirks, facts: Facts, *, as_it_is: bool = Fa
             said.pop("stream_options", None)
     if not facts:  # as nearly always
         return Sent(said)
-    sent = adapted(said, facts, Asked(request, request.dialect.name, requests, quirks.rename))
+    sent = adapted(said, facts, FormRequest(request, request.dialect.name, requests, quirks.rename))
     return sent._replace(told=(*(loss.field for loss in told), *sent.told))
 
 
@@ -276,7 +276,7 @@ class HttpUpstream:
         self._wall_clock = wall_clock
         self._fixed_headers = self._headers(api_key, server.auth, server.headers)
         self._own_betas = self._fixed_headers.keys() & BETAS
-        self._client = Client(self._base_url, headers=self._fixed_headers, connecting=connecting)
+        self._client = HttpClient(self._base_url, headers=self._fixed_headers, connecting=connecting)
         self._head = functools.lru_cache(maxsize=_HEADS_KEPT)(self._build_head)
 
     def __repr__(self) -> str:
@@ -359,8 +359,8 @@ class HttpUpstream:
         of_form = self._of_form(request)
         raise refused(refusal, self.learnt, of_form, sent, say=lambda facts: _said(request, self._quirks, facts))
 
-    def _of_form(self, request: Request) -> Asked:
-        return Asked(request, request.dialect.name, request.dialect.requests, self._quirks.rename)
+    def _of_form(self, request: Request) -> FormRequest:
+        return FormRequest(request, request.dialect.name, request.dialect.requests, self._quirks.rename)
 
     def learn(self, request: Request, error: UpstreamError) -> Facts:
         """Return what an ``error`` within an answer, before anything of it, teaches of the model: see ``taught``."""
@@ -392,7 +392,7 @@ class HttpUpstream:
 
     async def _taken(self, head: Head, path: str, request: Request) -> "_Begun":
         """Return how a request for ``path`` is answered, in the form that is known to be taken."""
-        asked, model_is_said = Asked(request, path, _NOT_RACED), "{model}" not in path and bool(request.model)
+        asked, model_is_said = FormRequest(request, path, _NOT_RACED), "{model}" not in path and bool(request.model)
 
         def say(facts: Facts) -> Sent:
             fields = with_own(request, request.fields)

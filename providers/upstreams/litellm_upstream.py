@@ -11,7 +11,7 @@ import msgspec
 
 from providers.bodies import encoded
 from providers.dialects import CHAT, Dialect, Loss, events_of_answer, raw_json
-from providers.exchange import Asked, Exchange, Request, UpstreamAnswer, VendorsWords, adapted, learn, taken
+from providers.exchange import Exchange, FormRequest, Request, UpstreamAnswer, VendorsWords, adapted, learn, taken
 from providers.models import Listing
 from providers.refusals import (
     ErrorKind,
@@ -361,7 +361,7 @@ class LiteLLMUpstream:
             raise UpstreamError(ErrorKind.NOT_FOUND, message, status=404)
         litellm = await self._module()
         self._refuse_losses(request)
-        asked = Asked(request, CHAT.name, CHAT.requests)
+        asked = FormRequest(request, CHAT.name, CHAT.requests)
         return await taken(
             self.learnt,
             asked,
@@ -371,7 +371,7 @@ class LiteLLMUpstream:
 
     def learn(self, request: Request, error: UpstreamError) -> Facts:
         """Return what an ``error`` within an answer, before anything of it, teaches of the model: see ``taught``."""
-        asked = Asked(request, CHAT.name, CHAT.requests)
+        asked = FormRequest(request, CHAT.name, CHAT.requests)
         return learn(self.learnt, asked, error, lambda facts: adapted(request.fields, facts, asked))
 
     async def _opened(self, litellm: Any, request: Request) -> Exchange:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from providers.exchange import Exchange, Request, UpstreamAnswer
-from providers.keys import LOOK_S, PAUSE_S, Renewal, Source
+from providers.keys import LOOK_S, PAUSE_S, CredentialSource, Renewal
 from providers.models import Listing
 from providers.refusals import UpstreamError
 from providers.upstreams.http_upstream import HttpUpstream, Server
@@ -21,7 +21,7 @@ class TokenUpstream(HttpUpstream):
     def __init__(
         self,
         server: Server,
-        source: Source[str],
+        source: CredentialSource[str],
         *,
         failed: Callable[[Exception], str],
         pause_s: float = PAUSE_S,

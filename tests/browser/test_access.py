@@ -8,7 +8,7 @@ import pytest
 
 from gateway.admin.sign_in import page_of
 from gateway.core.errors import SignInRefused
-from gateway.settings import Profile, Role
+from gateway.settings import ClientRole, Profile
 from tests.browser.visit import Visit
 from tests.support.browser.installation import KEYS, Installation
 
@@ -106,7 +106,7 @@ def test_a_key_is_made_and_revoked(guarded: Installation, visit: Callable[..., V
     page.get_by_role("button", name="New key").click()
     assert seen.axe() == []
     roles = page.locator("dialog").get_by_label("Role").locator("option")
-    assert roles.evaluate_all("all => all.map(each => each.value)") == list(Role)
+    assert roles.evaluate_all("all => all.map(each => each.value)") == list(ClientRole)
     page.get_by_label("Name").fill("made-here")
     page.get_by_label("Requests a minute").fill("60")
     page.get_by_role("button", name="Make the key").click()

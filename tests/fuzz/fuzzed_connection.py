@@ -10,7 +10,7 @@ from typing import Any, Protocol, cast
 
 from providers import UpstreamError
 from providers.http import Response
-from providers.http.message import HEAD_BYTES, HEAD_FIELDS, Connection, Unsent
+from providers.http.message import HEAD_BYTES, HEAD_FIELDS, Unsent, UpstreamConnection
 from tests.unit.providers.http.inside.h2_server import Clock, Wire
 
 Drive = Callable[[bytes], None]  # one input; raises what is wrong
@@ -28,17 +28,17 @@ class Owner:
         self.is_gone = False
         self.is_wearing = False
 
-    def freed(self, connection: Connection) -> None:
+    def freed(self, connection: UpstreamConnection) -> None:
         assert connection.room, "freed without room"
         assert not self.is_gone, "freed after it was gone"
         self.freed_count += 1
 
-    def wearing(self, connection: Connection) -> None:
+    def wearing(self, connection: UpstreamConnection) -> None:
         assert not self.is_wearing, "wearing twice"
         assert not self.is_gone, "wearing after it was gone"
         self.is_wearing = True
 
-    def gone(self, connection: Connection, *, dropped: bool) -> None:
+    def gone(self, connection: UpstreamConnection, *, dropped: bool) -> None:
         assert not self.is_gone, "gone twice"
         assert not connection.room, "gone with room"
         self.is_gone = True

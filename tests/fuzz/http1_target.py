@@ -1,12 +1,12 @@
 """Http1Connection under arbitrary answers, in arbitrary pieces."""
 
-from providers.http import Head, Request
+from providers.http import Head, HttpRequest
 from providers.http.http1 import Http1Connection
 from providers.http.message import BUFFERED_BYTES
 from tests.fuzz.fuzzed_connection import Line, Owner, Reader, as_loop, driving
 from tests.unit.providers.http.inside.h2_server import Clock
 
-_POST = Request(Head("POST", "http", "api.example", "/v1/chat", {}, absolute=False), (), b"{}")
+_POST = HttpRequest(Head("POST", "http", "api.example", "/v1/chat", {}, absolute=False), (), b"{}")
 _EXCHANGES = 4  # one after the other, at most
 
 

@@ -1,6 +1,6 @@
 """Http2Connection under arbitrary frames, in arbitrary pieces."""
 
-from providers.http import Head, Request
+from providers.http import Head, HttpRequest
 from providers.http.frames import HEADER_BYTES, MAX_FRAME_BYTES
 from providers.http.http2 import Http2Connection
 from providers.http.message import HEAD_BYTES, HTTP2_STREAM_BYTES
@@ -28,7 +28,7 @@ class FuzzedHttp2:
         self._lost = False
 
     def begin(self, body: bytes | None) -> Reader:
-        return Reader(self.connection.send(Request(_HEAD, (), body)))
+        return Reader(self.connection.send(HttpRequest(_HEAD, (), body)))
 
     def hear(self, data: bytes) -> None:
         """Deliver a read as a transport does: none after its end."""

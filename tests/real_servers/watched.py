@@ -15,10 +15,10 @@ from zlib import crc32
 
 from yarl import URL
 
-from providers.http import Client, Connecting, Request, Response, TlsContexts, Versions
+from providers.http import Connecting, HttpClient, HttpRequest, Response, TlsContexts, Versions
 from providers.http.client import Pool
 from providers.http.http2 import Http2Connection
-from providers.http.message import Connection, Owner
+from providers.http.message import ConnectionOwner, UpstreamConnection
 from tests.real_servers.application import Application, Script, seal
 
 CONNECT_TIMEOUT_S = 10.0
@@ -43,13 +43,13 @@ class Way(NamedTuple):
         return "h2c" if self.versions == "2" else spoken
 
 
-class Watched(Client):
+class Watched(HttpClient):
     """A client of one server that keeps count."""
 
     def __init__(self, port: int, way: Way, trust: Callable[[], ssl.SSLContext], proxies: Mapping[str, str]) -> None:
         self.port = port
         self.retries = 0
-        self.connections: list[Connection] = []
+        self.connections: list[UpstreamConnection] = []
         self.connect_ms: list[float] = []
         self.goaways: Counter[int] = Counter()  # by code
         origin = URL(f"{'https' if way.over_tls else 'http'}://localhost:{port}")
@@ -91,9 +91,9 @@ class Watched(Client):
         return pool
 
     def _watching(
-        self, dial: Callable[[Owner, float], Awaitable[Connection]]
-    ) -> Callable[[Owner, float], Awaitable[Connection]]:
-        async def watched(owner: Owner, timeout_s: float) -> Connection:
+        self, dial: Callable[[ConnectionOwner, float], Awaitable[UpstreamConnection]]
+    ) -> Callable[[ConnectionOwner, float], Awaitable[UpstreamConnection]]:
+        async def watched(owner: ConnectionOwner, timeout_s: float) -> UpstreamConnection:
             connection = await dial(owner, timeout_s)
             self.connections.append(connection)
             if connection.connect_ms is not None:
@@ -133,7 +133,7 @@ def open_sockets(ports: set[int]) -> int:
 async def begin(client: Watched, script: Script, body: bytes = b"{}") -> Response:
     """Send a call; return its answer once the head is in and was found right."""
     head = client.head("POST", script.target, {})
-    response = await client.send(Request(head, (), body), CONNECT_TIMEOUT_S)
+    response = await client.send(HttpRequest(head, (), body), CONNECT_TIMEOUT_S)
     if response.status != 200:
         response.abort()
         raise WrongAnswerError(f"status {response.status}")

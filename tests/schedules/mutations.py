@@ -11,7 +11,7 @@ from gateway.app.recorders import Recorders
 from gateway.core.attempts import AttemptRecord, Outcome, Role
 from gateway.core.calls import CallRecord, Level
 from gateway.fleet.fleet import Fleet
-from gateway.limits import Begun, Limits
+from gateway.limits import BegunHolds, Limits
 from gateway.live.hub import Hub
 from gateway.live.live import OwnCalls
 from gateway.overload.intake import Intake
@@ -124,12 +124,12 @@ def a_token_is_held_without_being_asked_for(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_request_counts_for_good(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Begun, "end", lambda self, **_: None)
+    patch.setattr(BegunHolds, "end", lambda self, **_: None)
 
 
 def a_request_is_not_counted(patch: pytest.MonkeyPatch) -> None:
-    async def begin(self: Limits, levels: Sequence[Level], *_: object, before: Begun | None = None) -> Begun:
-        return before or Begun(levels, [])
+    async def begin(self: Limits, levels: Sequence[Level], *_: object, before: BegunHolds | None = None) -> BegunHolds:
+        return before or BegunHolds(levels, [])
 
     patch.setattr(Limits, "begin", begin)
 

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from gateway.api.context import Phase
+from gateway.api.context import GatewayPhase
 from gateway.app.gateway import Gateway
 from gateway.core.attempts import AttemptStart, Role
 from gateway.core.prompt_classes import answer_class
-from gateway.core.records import Decide, Facts, NotProbed, Probe, ProbeEnd, ProbeOutcome, ProbesUnreachable
+from gateway.core.records import DailyFacts, Decide, NotProbed, Probe, ProbeEnd, ProbeOutcome, ProbesUnreachable
 from gateway.settings import load
 from tests.app.gateway.running_gateway import write
 from tests.schedules.loop import ShuffledLoop
@@ -50,7 +50,7 @@ class MemoryBook:
         told = [self.ends[each.id].outcome for each in reversed(own) if each.id in self.ends]
         failures = next((at for at, one in enumerate(told) if one is not ProbeOutcome.FAILED), len(told))
         spent_usd = sum(self._usd(each) for each in today)
-        facts = Facts(
+        facts = DailyFacts(
             spent_usd=spent_usd,
             probes=len(today),
             probed_at=own[-1].started_at if own else None,
@@ -277,7 +277,7 @@ def test_a_gateway_that_stops_or_has_too_much_to_do_probes_nothing() -> None:
         await asyncio.sleep(A_WHILE_S)
         while intake.in_flight:
             intake.leave()
-        running.gateway.context.phase = Phase.LAME_DUCK
+        running.gateway.context.phase = GatewayPhase.LAME_DUCK
         await asyncio.sleep(A_WHILE_S)
 
     assert not hours(crowded).book.probes

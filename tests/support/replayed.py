@@ -18,8 +18,8 @@ from gateway.core.attempts import AttemptRecord, Outcome, Role, TokensSource
 from gateway.core.calls import CallRecord, Mode, Objective
 from gateway.core.ids import new_id
 from gateway.ledger import Ledger
-from gateway.replay.rows import CAP_MS, Call, Try
-from gateway.replay.settings import Setting, hedge_delay_ms
+from gateway.replay.rows import CAP_MS, ReplayedCall, Try
+from gateway.replay.settings import ReplaySetting, hedge_delay_ms
 from gateway.replay.world import Drawn, play
 
 RATE_S = 20.0  # seconds between calls
@@ -85,12 +85,12 @@ class Drawing:
         return Drawn(name, min(ms, CAP_MS))
 
 
-def ledger(drawn: Sequence[Sequence[Drawn]], audit_share: float, random: Random, width: int = 2) -> list[Call]:
+def ledger(drawn: Sequence[Sequence[Drawn]], audit_share: float, random: Random, width: int = 2) -> list[ReplayedCall]:
     """Return the rows of the calls raced by ``width``, of which a share is audited."""
     return [_row(number, each, random.random() < audit_share, width) for number, each in enumerate(drawn)]
 
 
-def _row(number: int, drawn: Sequence[Drawn], audited: bool, width: int) -> Call:
+def _row(number: int, drawn: Sequence[Drawn], audited: bool, width: int) -> ReplayedCall:
     result = play([0.0] * width, partial(_at, drawn))
     tries, offset = [], 0.0
     for place in result.launched:
@@ -123,10 +123,10 @@ def _row(number: int, drawn: Sequence[Drawn], audited: bool, width: int) -> Call
             )
         )
     ttft = result.ttft_ms if result.winner >= 0 else None
-    return Call(number * RATE_S, tries, ttft, None if ttft is None else ttft + 2000, 800, 120)
+    return ReplayedCall(number * RATE_S, tries, ttft, None if ttft is None else ttft + 2000, 800, 120)
 
 
-def truth(drawn: Sequence[Sequence[Drawn]], setting: Setting, random: Random) -> list[float]:
+def truth(drawn: Sequence[Sequence[Drawn]], setting: ReplaySetting, random: Random) -> list[float]:
     """Return the first tokens of all calls under ``setting``, in order."""
     delays = {} if setting.hedged_from is None else _true_delays(drawn, setting.hedged_from)
     found = []
@@ -152,7 +152,7 @@ def _at(call: Sequence[Drawn], place: int) -> Drawn | None:
     return call[place] if place < len(call) else None
 
 
-async def store(url: str, spool: Path, calls: Sequence[Call], *, model: str, until: datetime) -> None:
+async def store(url: str, spool: Path, calls: Sequence[ReplayedCall], *, model: str, until: datetime) -> None:
     """Store ``calls`` as those of ``model``, the last of them at ``until``; the ledger has its tables.
 
     Their ids are the same each time, and so is the sample that is drawn by them.
@@ -167,7 +167,7 @@ async def store(url: str, spool: Path, calls: Sequence[Call], *, model: str, unt
     await ledger.close()
 
 
-def _record(call: Call, call_id: str, model: str, at: datetime) -> CallRecord:
+def _record(call: ReplayedCall, call_id: str, model: str, at: datetime) -> CallRecord:
     attempts = tuple(_attempt(each, call_id, number, model, at) for number, each in enumerate(call.tries, start=1))
     winner = next((each for each in attempts if each.outcome is Outcome.WON), None)
     return CallRecord(

@@ -17,13 +17,13 @@ from gateway.alerts.slowdowns import (
     HOUR_S,
     SPEEDS,
     WINDOW_S,
+    AttemptTally,
     AttemptWindow,
     Happened,
     Histogram,
     Metric,
-    Tally,
 )
-from gateway.alerts.slowdowns import Change as Seen
+from gateway.alerts.slowdowns import SlowdownChange as Seen
 
 _WEEK_S = 7 * DAY_S
 _START_S = 1_790_000_000 // _WEEK_S * _WEEK_S
@@ -108,7 +108,7 @@ class Simulated:
                 histograms[metric] = self._histogram(metric, level, calls)
         n = poisson(calls, self._dice)
         errors = poisson(calls * world.error_rate, self._dice)
-        return AttemptWindow(start_s, histograms, Tally(n, min(n, errors)))
+        return AttemptWindow(start_s, histograms, AttemptTally(n, min(n, errors)))
 
     def _histogram(self, metric: Metric, level: float, calls: float) -> Histogram:
         world, dice = self._world, self._dice

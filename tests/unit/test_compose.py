@@ -17,7 +17,7 @@ from packaging.requirements import Requirement
 from typer.main import get_command
 
 from gateway.cli.main import application
-from gateway.settings import Role, Settings, load
+from gateway.settings import ClientRole, Settings, load
 from gateway.settings.loader import NOT_SETTINGS, PREFIX
 from providers.upstreams.extras import EXTRAS
 
@@ -151,7 +151,7 @@ def test_the_gateway_is_no_superuser_and_another_role_only_reads(tmp_path: Path)
 def test_prometheus_reads_metrics_with_a_key_that_makes_no_calls(tmp_path: Path) -> None:
     client = loaded(tmp_path).clients["prometheus"]
     key = (tmp_path / "prometheus_key").read_text()
-    assert client.role is Role.VIEWER
+    assert client.role is ClientRole.VIEWER
     assert client.key_sha256 == (hashlib.sha256(key.encode()).hexdigest(),)
     assert SCRAPES[0]["authorization"] == {"credentials_file": "/run/holeshot/secrets/prometheus_key"}
     assert "secrets:/run/holeshot/secrets:ro" in SERVICES["prometheus"]["volumes"]

@@ -357,3 +357,22 @@ def test_nobody_is_told_to_take_the_project_from_an_index_of_packages() -> None:
         for match in told.finditer(path.read_text(encoding="utf-8"))
     ]
     assert found == ["README.md: install holeshot`"]  # where it says that this does not work yet
+
+
+_SAID_TWICE = {
+    "FromChat": "one a dialect: its translation from chat",
+    "ToChat": "one a dialect: its translation into chat",
+}
+# The words of /openapi.json, whose structs are named as clients read them, and of a script of a simulated provider.
+_NAMED_BY_OTHERS = ("gateway/admin/", "providers/simulator/")
+
+
+def test_a_name_of_a_class_stands_once() -> None:
+    places: dict[str, list[str]] = {}
+    for path in sorted(path for room in ("gateway", "providers") for path in (ROOT / room).rglob("*.py")):
+        if (place := path.relative_to(ROOT).as_posix()).startswith(_NAMED_BY_OTHERS):
+            continue
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_") and node.name not in _SAID_TWICE:
+                places.setdefault(node.name, []).append(place)
+    assert {name: where for name, where in places.items() if len(where) > 1} == {}

@@ -366,7 +366,7 @@ REASONS: Mapping[str, Reasons] = {
         "max_documents": "The most documents of a rerank.",
         "max_dimensions": "The longest vectors of embeddings.",
     },
-    "Price": {
+    "PriceSettings": {
         **_PRICE_CHANGE,
         "web_search": "Each search by the vendor's own tool, in dollars. Not set: unknown, as is then the call's cost.",
     },

@@ -39,7 +39,7 @@ from gateway.api.endpoint import Endpoint
 from gateway.api.endpoints import INTERACTIONS_ENDPOINT
 from gateway.api.headers import LOWERED, NARROWED, PLAN_HEADER
 from gateway.api.models import AnthropicModel, AnthropicModels, GoogleModel, GoogleModels, OpenAIModel, OpenAIModels
-from gateway.api.preferences import Provider
+from gateway.api.preferences import ProviderPreferences
 from gateway.api.relayed_api import FORM, RelayedApi
 from gateway.api.resolved_model import IGNORED
 from gateway.core import errors, race_failures
@@ -157,7 +157,7 @@ OWN_FIELDS: Mapping[str, Made] = {
         description="How this call is raced: a mode, a profile, or an object.",
         anyOf=[TEXT, of(overrides.RaceOverride), _NULL],
     ),
-    "provider": Made(anyOf=[of(Provider), _NULL], description="OpenRouter's preferences."),
+    "provider": Made(anyOf=[of(ProviderPreferences), _NULL], description="OpenRouter's preferences."),
     "models": Made(of_type(list[str] | None), description="Models to try in turn, after `model`."),
     "fastest_response": Made(
         of_type(bool | None), description="LiteLLM's: race all models of the comma list in `model`."

@@ -8,7 +8,7 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from gateway.api.overrides import RaceOverride
-from gateway.api.preferences import Provider
+from gateway.api.preferences import ProviderPreferences
 from gateway.core.errors import (
     ApiError,
     Forbidden,
@@ -109,7 +109,7 @@ def ref(name: str) -> Made:
     return Made({"$ref": _REF.format(name=name)})
 
 
-_READ = (RaceOverride, Provider)
+_READ = (RaceOverride, ProviderPreferences)
 # Names for classes whose own names are unclear, or not unique.
 _NAMES = {
     "Row": "LeaderboardRow",

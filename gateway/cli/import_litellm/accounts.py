@@ -12,7 +12,7 @@ from typing import Any, Literal, get_args
 
 import msgspec
 
-from gateway.cli.import_litellm.source import ENVIRON, Section, unused
+from gateway.cli.import_litellm.source import ENVIRON, LiteLlmSection, unused
 from gateway.settings import ConfigurationError, Problem
 
 SIGNING_KEY = "PAGE_SIGNING_KEY"  # the variable
@@ -33,7 +33,7 @@ _BUDGET = "litellm_budget_table"
 CLIENT = "litellm-master"
 
 
-def client(section: Section, field: str) -> dict[str, Any]:
+def client(section: LiteLlmSection, field: str) -> dict[str, Any]:
     """Return the entry of ``clients`` for LiteLLM's master key; it has only the key's digest."""
     key, place, variables = section.take(field), section.at(field), section.variables
     became = f"became client {CLIENT!r}, known by the key's SHA-256"

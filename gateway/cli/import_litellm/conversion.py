@@ -10,12 +10,12 @@ import msgspec
 import yaml
 
 from gateway.cli.import_litellm.accounts import CLIENT, SIGNING_KEY, Accounts, client
-from gateway.cli.import_litellm.deployments import Addresses, Entry, clocks, read_entry
+from gateway.cli.import_litellm.deployments import ModelListEntry, ProviderAddresses, clocks, read_entry
 from gateway.cli.import_litellm.source import (
     ELSEWHERE,
     ENVIRON,
     Function,
-    Section,
+    LiteLlmSection,
     items,
     put,
     read_source,
@@ -50,13 +50,13 @@ class _Settings(msgspec.Struct):
     fallbacks: dict[str, list[tuple[str, Any, Place]]] = {}  # by field: model, its fallbacks, and where this is said
 
 
-def _strategy(settings: _Settings, section: Section, field: str, _remark: str) -> None:
+def _strategy(settings: _Settings, section: LiteLlmSection, field: str, _remark: str) -> None:
     settings.strategy = str(section.take(field) or _SHUFFLE)
     if settings.strategy != _SHUFFLE:
         section.remark("the leaderboard decides: latency, load and rate limits count, under `race.objective`", field)
 
 
-def _aliases(settings: _Settings, section: Section, field: str, _remark: str) -> None:
+def _aliases(settings: _Settings, section: LiteLlmSection, field: str, _remark: str) -> None:
     aliases = section.within(field)
     for name in aliases.fields:
         of = aliases.take(name)
@@ -65,7 +65,7 @@ def _aliases(settings: _Settings, section: Section, field: str, _remark: str) ->
         settings.aliases.append((name, of.get("model") if isinstance(of, dict) else of, aliases.at(name)))
 
 
-def _fallbacks(settings: _Settings, section: Section, field: str, _remark: str) -> None:
+def _fallbacks(settings: _Settings, section: LiteLlmSection, field: str, _remark: str) -> None:
     """Keep the lists of the section that is read first."""
     if not section.get(field):
         section.take(field)
@@ -76,11 +76,11 @@ def _fallbacks(settings: _Settings, section: Section, field: str, _remark: str) 
     else:
         found = settings.fallbacks[field] = []
         for index, item in enumerate(section.items(field)):
-            by_model = Section(item, section.at(field, index), section.notes, section.variables)
+            by_model = LiteLlmSection(item, section.at(field, index), section.notes, section.variables)
             found += [(model, by_model.take(model), by_model.at(model)) for model in by_model.fields]
 
 
-def _redis(settings: _Settings, section: Section, field: str, _remark: str) -> None:
+def _redis(settings: _Settings, section: LiteLlmSection, field: str, _remark: str) -> None:
     if not section.get(field) or "redis_url" in settings.config or field not in ("redis_url", "redis_host"):
         remark_if_set(section, field, "left out: redis_url says it, or there is no redis_host")
         return
@@ -101,18 +101,18 @@ def _redis(settings: _Settings, section: Section, field: str, _remark: str) -> N
     settings.config["redis_url"] = f"{scheme}://{login}{host}:{port or 6379}{path}"
 
 
-def _all_clocks(settings: _Settings, section: Section, field: str, _remark: str) -> None:
+def _all_clocks(settings: _Settings, section: LiteLlmSection, field: str, _remark: str) -> None:
     if (found := clocks(section)) and not put(settings.config, "timeouts", found):
         section.remark(ELSEWHERE, field)
 
 
-def _master_key(settings: _Settings, section: Section, field: str, _remark: str) -> None:
+def _master_key(settings: _Settings, section: LiteLlmSection, field: str, _remark: str) -> None:
     if section.get(field):
         entry = client(section, field)
         settings.config |= {"host": "0.0.0.0", "clients": {CLIENT: entry}}  # noqa: S104 - as LiteLLM, as keys are required
 
 
-def _ledger(settings: _Settings, section: Section, field: str, _remark: str) -> None:
+def _ledger(settings: _Settings, section: LiteLlmSection, field: str, _remark: str) -> None:
     """Read whether LiteLLM had a database: its own is not used, as its migrations may drop unknown tables."""
     if section.take(field):
         section.remark(
@@ -184,7 +184,7 @@ def convert(
 class _Conversion:
     """The conversion of ``model_list`` to models and providers."""
 
-    def __init__(self, file: Section, settings: _Settings, catalog: Catalog, sheets: DatasheetTable) -> None:
+    def __init__(self, file: LiteLlmSection, settings: _Settings, catalog: Catalog, sheets: DatasheetTable) -> None:
         self._file = file
         self._notes = file.notes
         self._settings = settings
@@ -194,13 +194,14 @@ class _Conversion:
         self._models: dict[str, dict[str, Any]] = {}
         self._later: dict[str, list[str]] = {}  # models made from deployments with a later ``order``, by the first
         self._aliased: dict[str, str] = {}
-        self.addresses = Addresses(catalog)
+        self.addresses = ProviderAddresses(catalog)
 
     def models(self) -> dict[str, dict[str, Any]]:
         """Return ``models:``, after their providers have names."""
         raw = items(self._file.take("model_list"), ("model_list",), self._notes)
         sections = [
-            Section(each, ("model_list", index), self._notes, self._file.variables) for index, each in enumerate(raw)
+            LiteLlmSection(each, ("model_list", index), self._notes, self._file.variables)
+            for index, each in enumerate(raw)
         ]
         read = [read_entry(each, self.addresses, drop_params=self._drop_params) for each in sections]
         found = [entry for entry in read if entry is not None]
@@ -210,7 +211,7 @@ class _Conversion:
                 self._open_to_any_model(entry)
             self.addresses.add_use(entry.address, entry.key, entry.same)
         self.addresses.name_all()
-        by_name: dict[str, list[Entry]] = {}
+        by_name: dict[str, list[ModelListEntry]] = {}
         for entry in found:
             if not entry.is_wildcard:
                 by_name.setdefault(entry.name, []).append(entry)
@@ -227,7 +228,7 @@ class _Conversion:
             )
         return self._models
 
-    def _open_to_any_model(self, entry: Entry) -> None:
+    def _open_to_any_model(self, entry: ModelListEntry) -> None:
         """Convert a wildcard to a provider whose models clients name themselves, with the prefix they know."""
         if CLIENT in (clients := self._settings.config.get("clients", {})):
             clients[CLIENT]["adhoc"] = True
@@ -245,13 +246,13 @@ class _Conversion:
                 entry.place, "models that clients name have no settings: the pattern's settings are left out"
             )
 
-    def _add(self, name: str, entries: Sequence[Entry]) -> None:
+    def _add(self, name: str, entries: Sequence[ModelListEntry]) -> None:
         """Add a model, and another one for each further ``order``, which is a fallback of the one before."""
         public = name.replace(",", "-")
         if public != name:
             self._notes.add((*entries[0].place, "model_name"), f"a model's name has no comma: called {public!r}")
         weights = self._weights(entries)
-        ranks: dict[float, list[tuple[Entry, float | None]]] = {}
+        ranks: dict[float, list[tuple[ModelListEntry, float | None]]] = {}
         for entry, weight in zip(entries, weights, strict=True):
             is_spare = weight == 0 and any(each != 0 for each in weights)
             ranks.setdefault(inf if is_spare else entry.order, []).append((entry, weight))
@@ -269,7 +270,7 @@ class _Conversion:
                 " or beside them when they are late",
             )
 
-    def _weights(self, entries: Sequence[Entry]) -> list[float | None]:
+    def _weights(self, entries: Sequence[ModelListEntry]) -> list[float | None]:
         """Return LiteLLM's weights, by weight, else by rpm or tpm; None for each if all are equal."""
         if any("weight" in entry.numbers for entry in entries):
             return [min(_MOST_WEIGHT, entry.numbers.get("weight", 0.0)) for entry in entries]
@@ -279,8 +280,8 @@ class _Conversion:
         self._notes.add((*entries[0].place, "litellm_params"), "rpm or tpm became weights, as in LiteLLM's shuffle")
         return [round(rate / max(known), 3) or None for rate in known]
 
-    def _model(self, group: Sequence[tuple[Entry, float | None]]) -> dict[str, Any] | None:
-        found: list[tuple[Entry, dict[str, Any]]] = []
+    def _model(self, group: Sequence[tuple[ModelListEntry, float | None]]) -> dict[str, Any] | None:
+        found: list[tuple[ModelListEntry, dict[str, Any]]] = []
         for entry, weight in group:
             provider = self.addresses.name_of(entry.address, entry.key)
             if provider is None:
@@ -302,7 +303,7 @@ class _Conversion:
             model["race"] = dict(race)
         return model | settings
 
-    def _shared(self, found: Sequence[tuple[Entry, dict[str, Any]]]) -> dict[str, Any]:
+    def _shared(self, found: Sequence[tuple[ModelListEntry, dict[str, Any]]]) -> dict[str, Any]:
         """Return the settings of the model; what its deployments do not share stays with each, or is sent by each."""
         shared: dict[str, Any] = {}
         first = found[0][0]
@@ -330,7 +331,7 @@ class _Conversion:
                 )
         return shared
 
-    def _is_priced(self, entry: Entry) -> bool:
+    def _is_priced(self, entry: ModelListEntry) -> bool:
         vendor = self._catalog.get(entry.address.vendor or "")
         if "price_per_mtok" in entry.deployment:
             return True

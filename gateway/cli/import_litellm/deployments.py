@@ -11,7 +11,7 @@ from gateway.cli.import_litellm.source import (
     ELSEWHERE,
     ENVIRON,
     Function,
-    Section,
+    LiteLlmSection,
     is_reference,
     put,
     remark_if_set,
@@ -25,7 +25,7 @@ from providers import Vendor
 # Finds the vendor and model that LiteLLM means by a name such as ``together_ai/meta-llama/Llama-3``.
 
 
-class ResolvedModel(msgspec.Struct, frozen=True):
+class LiteLlmModel(msgspec.Struct, frozen=True):
     """The vendor and model that a name of LiteLLM's refers to."""
 
     model: str  # the vendor's name for it
@@ -39,7 +39,7 @@ class ResolvedModel(msgspec.Struct, frozen=True):
         return self.prefix is not None or (self.vendor is not None and self.vendor.kind == "litellm")
 
 
-def resolve(model: str, custom: str, catalog: Catalog) -> ResolvedModel | None:
+def resolve(model: str, custom: str, catalog: Catalog) -> LiteLlmModel | None:
     """Return what LiteLLM's name ``model`` refers to; None if unknown. ``custom`` is its ``custom_llm_provider``."""
     vendors = table().vendors
     known = vendors.own_servers | vendors.litellm_only
@@ -53,15 +53,15 @@ def resolve(model: str, custom: str, catalog: Catalog) -> ResolvedModel | None:
     else:
         return None
     if prefix in vendors.own_servers:
-        return ResolvedModel(name)
+        return LiteLlmModel(name)
     vendor = by_prefix(prefix, catalog)
     if vendor is None:
-        return ResolvedModel(name, prefix=prefix) if prefix in known else None
+        return LiteLlmModel(name, prefix=prefix) if prefix in known else None
     apis = vendors.prefix_apis.get(prefix, ())
     for start, chosen in vendors.infixes.get(vendor.name, {}).items():
         if name.startswith(start):
             name, apis = name.removeprefix(start), chosen
-    return ResolvedModel(name, vendor, apis=apis)
+    return LiteLlmModel(name, vendor, apis=apis)
 
 
 def by_prefix(prefix: str, catalog: Catalog) -> Vendor | None:
@@ -107,7 +107,7 @@ _AZURE_V1 = frozenset({"v1", "latest", "preview"})
 _VERSIONED = "api-version"  # the name of the query parameter
 
 
-class Address(msgspec.Struct, frozen=True):
+class ProviderAddress(msgspec.Struct, frozen=True):
     """Everything that identifies a provider except its key. Values are as our file has them."""
 
     vendor: str | None = None  # in the catalog
@@ -118,17 +118,17 @@ class Address(msgspec.Struct, frozen=True):
     api_version: str | None = None  # if it differs from the vendor's row
 
 
-class Addresses:
+class ProviderAddresses:
     """Collects addresses and keys, and makes a provider for each."""
 
     def __init__(self, catalog: Catalog) -> None:
         self.catalog = catalog
-        self._served: dict[Address, dict[str | None, list[bytes]]] = {}  # deployments there, by key
-        self._preferred: dict[tuple[Address, str | None], str] = {}
-        self._names: dict[tuple[Address, str | None], str] = {}
+        self._served: dict[ProviderAddress, dict[str | None, list[bytes]]] = {}  # deployments there, by key
+        self._preferred: dict[tuple[ProviderAddress, str | None], str] = {}
+        self._names: dict[tuple[ProviderAddress, str | None], str] = {}
         self.providers: dict[str, dict[str, Any]] = {}
 
-    def read(self, resolved: ResolvedModel, params: Section) -> tuple[Address, str | None] | None:
+    def read(self, resolved: LiteLlmModel, params: LiteLlmSection) -> tuple[ProviderAddress, str | None] | None:
         """Read address and key from ``params``; return None, with a remark, if there is no address."""
         vendor = resolved.vendor
         is_azure = vendor is not None and vendor.name == "azure"
@@ -145,7 +145,7 @@ class Addresses:
             return None
         token = is_azure and any(field in params.fields for field in _TOKENS)
         organization = params.plain("organization")
-        address = Address(
+        address = ProviderAddress(
             vendor=vendor.name if vendor else None,
             prefix=resolved.prefix,
             kind="litellm" if token else None,
@@ -155,11 +155,11 @@ class Addresses:
         )
         return address, self._key(address, vendor, params)
 
-    def add_use(self, address: Address, key: str | None, deployment: bytes) -> None:
+    def add_use(self, address: ProviderAddress, key: str | None, deployment: bytes) -> None:
         """Record that ``deployment`` is at ``address`` and uses ``key``."""
         self._served.setdefault(address, {}).setdefault(key, []).append(deployment)
 
-    def prefer(self, address: Address, key: str | None, name: str) -> None:
+    def prefer(self, address: ProviderAddress, key: str | None, name: str) -> None:
         """Prefer ``name`` for the provider at ``address``, because clients use it."""
         self._preferred.setdefault((address, key), name)
 
@@ -170,11 +170,11 @@ class Addresses:
             for group in [list(keys)] if same else [[key] for key in keys]:
                 self._add(address, group)
 
-    def name_of(self, address: Address, key: str | None) -> str | None:
+    def name_of(self, address: ProviderAddress, key: str | None) -> str | None:
         """Return the provider for ``address`` and ``key``; None if there cannot be one."""
         return self._names.get((address, key))
 
-    def _add(self, address: Address, keys: list[str | None]) -> None:
+    def _add(self, address: ProviderAddress, keys: list[str | None]) -> None:
         name = self._free(address, keys)
         if address.prefix is not None and name != address.prefix:
             return  # litellm recognises a vendor outside the catalog only by the provider's name
@@ -197,7 +197,7 @@ class Addresses:
         self.providers[name] = entry
         self._names.update({(address, key): name for key in keys})
 
-    def _api_version(self, vendor: Vendor | None, params: Section) -> str | None:
+    def _api_version(self, vendor: Vendor | None, params: LiteLlmSection) -> str | None:
         """Read the API version from ``params``, if the vendor has one and it is not that of its row."""
         if vendor is None or _VERSIONED not in vendor.query:
             return None
@@ -213,7 +213,7 @@ class Addresses:
             return None
         return None if str(given) == sent else str(given)
 
-    def _free(self, address: Address, keys: list[str | None]) -> str:
+    def _free(self, address: ProviderAddress, keys: list[str | None]) -> str:
         preferred = next((self._preferred[address, key] for key in keys if (address, key) in self._preferred), None)
         wanted = preferred or address.vendor or address.prefix
         if wanted is None:
@@ -221,7 +221,7 @@ class Addresses:
             wanted = f"{wanted}-server" if wanted in self.catalog else wanted
         return unused(wanted, self.providers)
 
-    def _key(self, address: Address, vendor: Vendor | None, params: Section) -> str | None:
+    def _key(self, address: ProviderAddress, vendor: Vendor | None, params: LiteLlmSection) -> str | None:
         """Read the key from ``params``, or use the variable from which LiteLLM takes it."""
         raw, own_host = params.get("api_key"), address.base_url is not None or vendor is not None
         needed = vendor is not None and vendor.key_required
@@ -273,13 +273,13 @@ def _trimmed(url: str, vendor: Vendor | None) -> str:
 _OF_LITELLM = frozenset({"chat", "embeddings"})  # the APIs of vendors that the litellm library is used for
 
 
-class Entry(msgspec.Struct):
+class ModelListEntry(msgspec.Struct):
     """An entry of ``model_list``. Values are as our file has them."""
 
     place: Place
     name: str  # the model's public name
     model: str  # the vendor's name
-    address: Address
+    address: ProviderAddress
     key: str | None
     through_litellm: bool  # whether the litellm library is used for the vendor
     deployment: dict[str, Any] = {}  # as in our file, without the deployment's name
@@ -321,38 +321,38 @@ class Entry(msgspec.Struct):
         return bool(star) and not rest and not is_of_provider and "*" not in self.model[:-1]
 
 
-def _mode(_entry: Entry, info: Section, field: str, remark: str) -> None:
+def _mode(_entry: ModelListEntry, info: LiteLlmSection, field: str, remark: str) -> None:
     if str(info.get(field)) in table().apis:
         info.take(field)
     remark_if_set(info, field, remark)
 
 
-def _number(entry: Entry, section: Section, field: str, remark: str) -> None:
+def _number(entry: ModelListEntry, section: LiteLlmSection, field: str, remark: str) -> None:
     if (number := section.number(field)) is not None:
         entry.numbers.setdefault(field, number)
         if remark:
             section.remark(remark, field)
 
 
-def _timeouts(entry: Entry, params: Section, _field: str, _remark: str) -> None:
+def _timeouts(entry: ModelListEntry, params: LiteLlmSection, _field: str, _remark: str) -> None:
     if found := clocks(params):
         entry.deployment["timeouts"] = found
 
 
-def _headers(entry: Entry, params: Section, field: str, _remark: str) -> None:
+def _headers(entry: ModelListEntry, params: LiteLlmSection, field: str, _remark: str) -> None:
     headers = params.within(field)
     for name in headers.fields:
         value = params.variables.named(name, str(headers.take(name)), headers.at(name))
         entry.deployment.setdefault("extra_headers", {})[name] = str(value)
 
 
-def _body(entry: Entry, params: Section, field: str, _remark: str) -> None:
+def _body(entry: ModelListEntry, params: LiteLlmSection, field: str, _remark: str) -> None:
     body = params.within(field)
     if body.fields:
         entry.deployment["extra_body"] = {name: body.named(name) for name in body.fields}
 
 
-def _region(entry: Entry, params: Section, field: str, remark: str) -> None:
+def _region(entry: ModelListEntry, params: LiteLlmSection, field: str, remark: str) -> None:
     """Read a region, which is one of the credentials of some vendors, too."""
     value = params.get(field)
     if value and isinstance(value, str):
@@ -364,7 +364,7 @@ def _region(entry: Entry, params: Section, field: str, remark: str) -> None:
     _credential(entry, params, field, remark)
 
 
-def _credential(entry: Entry, params: Section, field: str, remark: str) -> None:
+def _credential(entry: ModelListEntry, params: LiteLlmSection, field: str, remark: str) -> None:
     """Read a credential that the litellm library needs; it is sent in the body."""
     value = params.take(field)
     if value is None:
@@ -380,12 +380,12 @@ def _credential(entry: Entry, params: Section, field: str, remark: str) -> None:
     entry.deployment.setdefault("extra_body", {})[field] = found
 
 
-def _only_chat(entry: Entry, params: Section, field: str, _remark: str) -> None:
+def _only_chat(entry: ModelListEntry, params: LiteLlmSection, field: str, _remark: str) -> None:
     if params.take(field):
         entry.deployment["apis"] = ["chat"]
 
 
-def _default(entry: Entry, params: Section, field: str, remark: str) -> None:
+def _default(entry: ModelListEntry, params: LiteLlmSection, field: str, remark: str) -> None:
     """Read a parameter that LiteLLM sends with every request that does not set it."""
     if (value := params.named(field)) is not None:
         entry.params[field] = value
@@ -393,11 +393,11 @@ def _default(entry: Entry, params: Section, field: str, remark: str) -> None:
             params.remark(remark, field)
 
 
-def _elsewhere(_reader: object, section: Section, field: str, _remark: str) -> None:
+def _elsewhere(_reader: object, section: LiteLlmSection, field: str, _remark: str) -> None:
     remark_if_set(section, field, ELSEWHERE)
 
 
-_OF_ENTRIES: Mapping[str, Function[Entry]] = {
+_OF_ENTRIES: Mapping[str, Function[ModelListEntry]] = {
     "address": _elsewhere,  # what is left of what Addresses.read reads
     "body": _body,
     "credential": _credential,
@@ -411,7 +411,7 @@ _OF_ENTRIES: Mapping[str, Function[Entry]] = {
 }
 
 
-def clocks(section: Section) -> dict[str, Any]:
+def clocks(section: LiteLlmSection) -> dict[str, Any]:
     """Return LiteLLM's time-outs as ours: none limits a whole answer, they limit the wait for the next bytes."""
     used, found = "", {}
     for field in ("stream_timeout", "timeout", "request_timeout"):
@@ -426,7 +426,7 @@ def clocks(section: Section) -> dict[str, Any]:
     return found
 
 
-def read_entry(section: Section, addresses: Addresses, *, drop_params: bool) -> Entry | None:
+def read_entry(section: LiteLlmSection, addresses: ProviderAddresses, *, drop_params: bool) -> ModelListEntry | None:
     """Return the entry of a section of ``model_list``; None, with a remark, if it names no provider."""
     params, info, name = section.within("litellm_params"), section.within("model_info"), section.take("model_name")
     model = params.take("model")
@@ -439,7 +439,7 @@ def read_entry(section: Section, addresses: Addresses, *, drop_params: bool) -> 
         return None
     if (found := addresses.read(target, params)) is None:
         return None
-    entry = Entry(
+    entry = ModelListEntry(
         section.at(), str(name), target.model, *found, found[0].kind == "litellm" or target.is_through_litellm
     )
     apis = target.apis or table().apis.get(str(info.get("mode")), ())

@@ -187,12 +187,12 @@ def _mentioned(value: Any) -> list[str]:
 # The table of LiteLLM's fields, ``fields.toml``, and the walk through a section of the file by it.
 
 _Reader = TypeVar("_Reader")
-Function = Callable[[_Reader, "Section", str, str], None]  # takes the field, and may have a remark to make
+Function = Callable[[_Reader, "LiteLlmSection", str, str], None]  # takes the field, and may have a remark to make
 ELSEWHERE = "left out: another field says otherwise"
 _MTOK_DIGITS = 6
 
 
-class Row(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class FieldRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What becomes of a field: our field ``to``, or what the function ``by`` makes of it, or only a remark."""
 
     to: str = ""
@@ -214,12 +214,12 @@ class Vendors(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     infixes: dict[str, dict[str, tuple[str, ...]]]
 
 
-class Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class LiteLlmTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Everything that the import knows of LiteLLM's words."""
 
     texts: dict[str, str]
     also: dict[str, str]
-    fields: dict[str, dict[str, str | Row]]
+    fields: dict[str, dict[str, str | FieldRow]]
     requests: tuple[str, ...]
     apis: dict[str, tuple[str, ...]]
     strategies: dict[str, dict[str, Any]]
@@ -228,29 +228,29 @@ class Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 @cache
-def table() -> Table:
+def table() -> LiteLlmTable:
     """Return the table."""
     text = files("gateway.cli.import_litellm").joinpath("fields.toml").read_text(encoding="utf-8")
-    return msgspec.toml.decode(text, type=Table)
+    return msgspec.toml.decode(text, type=LiteLlmTable)
 
 
 @cache
-def rows(section: str) -> Mapping[str, Row]:
+def rows(section: str) -> Mapping[str, FieldRow]:
     """Return the rows of a section by field, as they are read: those with stars last, the longest first."""
     known = table()
     found = known.fields[section] | known.fields.get(known.also.get(section, ""), {})
     if section == "litellm_params":
-        found |= dict.fromkeys(known.requests, Row(by="default"))
+        found |= dict.fromkeys(known.requests, FieldRow(by="default"))
     ordered = sorted(found, key=lambda field: ("*" in field, -len(field) * ("*" in field)))
     return {field: _row(found[field], known.texts) for field in ordered}
 
 
-def _row(said: str | Row, texts: Mapping[str, str]) -> Row:
-    row = said if isinstance(said, Row) else Row(remark=said)
+def _row(said: str | FieldRow, texts: Mapping[str, str]) -> FieldRow:
+    row = said if isinstance(said, FieldRow) else FieldRow(remark=said)
     return msgspec.structs.replace(row, remark=texts.get(row.remark, row.remark))
 
 
-class Section:
+class LiteLlmSection:
     """A section of LiteLLM's file, from which one field after the other is taken."""
 
     def __init__(self, value: Any, place: Place, notes: Notes, variables: "Variables") -> None:
@@ -305,9 +305,9 @@ class Section:
             return None
         return number
 
-    def within(self, field: str) -> "Section":
+    def within(self, field: str) -> "LiteLlmSection":
         """Remove and return a section of this one; it is empty, with a remark, if it is none."""
-        return Section(self._values.pop(field, None), self.at(field), self.notes, self.variables)
+        return LiteLlmSection(self._values.pop(field, None), self.at(field), self.notes, self.variables)
 
     def items(self, field: str) -> list[Any]:
         """Remove and return a list; it is empty, with a remark, if it is none."""
@@ -315,7 +315,11 @@ class Section:
 
 
 def walk(
-    name: str, section: Section, ours: dict[str, Any], reader: _Reader, functions: Mapping[str, Function[_Reader]]
+    name: str,
+    section: LiteLlmSection,
+    ours: dict[str, Any],
+    reader: _Reader,
+    functions: Mapping[str, Function[_Reader]],
 ) -> None:
     """Read the fields of ``section`` as the table ``name`` says: into ``ours``, by ``functions``, or with a remark."""
     for pattern, row in rows(name).items():
@@ -341,14 +345,14 @@ def put(ours: dict[str, Any], path: str, value: Any) -> bool:
     return bool(ours.setdefault(field, value) == value)
 
 
-def remark_if_set(section: Section, field: str, remark: str, *, off: bool = False) -> None:
+def remark_if_set(section: LiteLlmSection, field: str, remark: str, *, off: bool = False) -> None:
     """Remove a field, and remark on it unless it sets nothing; with ``off``, false sets something."""
     value = section.take(field)
     if is_set(value) or (off and value is False):
         section.remark(remark, field)
 
 
-def _converted(section: Section, field: str, row: Row) -> Any:
+def _converted(section: LiteLlmSection, field: str, row: FieldRow) -> Any:
     if row.times:
         number = section.number(field)
         return None if number is None else round(number * row.times, _MTOK_DIGITS)
@@ -388,7 +392,7 @@ _TEXTS = frozenset(
 # Reads LiteLLM's file, the files it includes and the credentials it names, with the lines of its keys.
 
 
-def read_source(path: Path, environ: Mapping[str, str]) -> Section:
+def read_source(path: Path, environ: Mapping[str, str]) -> LiteLlmSection:
     """Read the file at ``path``.
 
     Raises:
@@ -408,7 +412,7 @@ def read_source(path: Path, environ: Mapping[str, str]) -> Section:
     for index, name in enumerate(items(data.pop("include", None), ("include",), notes)):
         _include(data, path.parent / str(name), ("include", index), notes)
     _insert_credentials(data, notes)
-    return Section(data, (), notes, Variables(data, environ, notes))
+    return LiteLlmSection(data, (), notes, Variables(data, environ, notes))
 
 
 def _include(data: dict[str, Any], path: Path, place: Place, notes: Notes) -> None:

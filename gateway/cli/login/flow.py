@@ -33,7 +33,7 @@ class LoginError(Exception):
     """Signing in, or renewing a token, has failed; the message says what to do, without any secret."""
 
 
-class Provider(msgspec.Struct, frozen=True):
+class LoginProvider(msgspec.Struct, frozen=True):
     """Where a gateway has its people sign in, and as which client."""
 
     issuer: str
@@ -57,7 +57,7 @@ class Device(msgspec.Struct, frozen=True):
     interval_s: float
 
 
-class Tokens(msgspec.Struct, frozen=True):
+class LoginTokens(msgspec.Struct, frozen=True):
     """The token for the gateway, when it ends (Unix seconds), and what renews it."""
 
     token: str
@@ -65,7 +65,7 @@ class Tokens(msgspec.Struct, frozen=True):
     refresh_token: str | None
 
 
-def provider_of(url: str) -> Provider:
+def provider_of(url: str) -> LoginProvider:
     """Return where the gateway at ``url`` has its people sign in.
 
     Raises:
@@ -83,12 +83,12 @@ def provider_of(url: str) -> Provider:
     if not (isinstance(device, str) and isinstance(tokens, str)):
         raise LoginError(f"{issuer} names no `device_authorization_endpoint`: its operator switches the device flow on")
     try:
-        return msgspec.convert({**told, "device_endpoint": device, "token_endpoint": tokens}, Provider)
+        return msgspec.convert({**told, "device_endpoint": device, "token_endpoint": tokens}, LoginProvider)
     except msgspec.ValidationError as error:
         raise LoginError(f"what {url} says of signing in cannot be used: {error}") from None
 
 
-def begin(provider: Provider) -> Device:
+def begin(provider: LoginProvider) -> Device:
     """Ask for a code that a person types.
 
     Raises:
@@ -112,13 +112,13 @@ def begin(provider: Provider) -> Device:
 
 
 def wait(
-    provider: Provider,
+    provider: LoginProvider,
     device: Device,
     *,
     sleep: Callable[[float], None] = time.sleep,
     clock: Callable[[], float] = time.monotonic,
     unix_clock: Callable[[], float] = time.time,
-) -> Tokens:
+) -> LoginTokens:
     """Return the tokens once the person has signed in.
 
     Raises:
@@ -153,7 +153,7 @@ def wait(
     raise LoginError(_REFUSALS["expired_token"])
 
 
-def renew(provider: Provider, refresh_token: str, *, unix_clock: Callable[[], float] = time.time) -> Tokens:
+def renew(provider: LoginProvider, refresh_token: str, *, unix_clock: Callable[[], float] = time.time) -> LoginTokens:
     """Return new tokens.
 
     Raises:
@@ -183,21 +183,21 @@ _REFUSALS = {
 }
 
 
-def _refused(provider: Provider, error: Any, status: int) -> str:
+def _refused(provider: LoginProvider, error: Any, status: int) -> str:
     return f"{provider.issuer} refuses: {str(error.error or status)[:100]}"
 
 
-def _secret(provider: Provider) -> Mapping[str, str]:
+def _secret(provider: LoginProvider) -> Mapping[str, str]:
     return {} if provider.client_secret is None else {"client_secret": provider.client_secret}
 
 
-def _tokens(provider: Provider, told: Mapping[str, Any], former: str | None, now_s: float) -> Tokens:
+def _tokens(provider: LoginProvider, told: Mapping[str, Any], former: str | None, now_s: float) -> LoginTokens:
     name = "id_token" if provider.sends == "id" else "access_token"
     token = told.get(name)
     if not isinstance(token, str) or not token:
         raise LoginError(f"{provider.issuer} sent no {name}: its operator adds the scope `openid`")
     fresh = told.get("refresh_token")
-    return Tokens(
+    return LoginTokens(
         token=token,
         ends_at=now_s + min(_seconds(told.get("expires_in"), 300.0), _lasts_s(token) if name == "id_token" else inf),
         refresh_token=fresh if isinstance(fresh, str) and fresh else former,

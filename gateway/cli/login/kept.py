@@ -16,7 +16,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 import typer
 
-from gateway.cli.login.flow import LoginError, Provider, Tokens, renew
+from gateway.cli.login.flow import LoginError, LoginProvider, LoginTokens, renew
 
 T = TypeVar("T")
 SERVICE: Final = "holeshot"  # in the keyring
@@ -26,7 +26,7 @@ _LOCK_S = 60.0  # for another process that renews
 _EARLY_S = 60.0  # before its end a token is renewed, or in its last tenth
 
 
-class Change(msgspec.Struct, frozen=True):
+class WrittenSetting(msgspec.Struct, frozen=True):
     """One setting that was written into a program's file: its place there, and what it was; None: nothing."""
 
     path: str
@@ -38,7 +38,7 @@ class Change(msgspec.Struct, frozen=True):
 class Login(msgspec.Struct, frozen=True):
     """One sign-in, by the address of its gateway."""
 
-    provider: Provider
+    provider: LoginProvider
     token: str
     began_at: float  # Unix seconds
     ends_at: float
@@ -54,7 +54,7 @@ class Kept(msgspec.Struct):
 
     logins: dict[str, Login] = {}
     keyring_hung_at: float = 0.0
-    changes: dict[str, list[Change]] = {}  # by the program
+    changes: dict[str, list[WrittenSetting]] = {}  # by the program
 
 
 def folder() -> Path:
@@ -120,7 +120,7 @@ def locked() -> Iterator[None]:
         lock.release()
 
 
-def keep(url: str, provider: Provider, tokens: Tokens, now_s: float, *, in_file: bool = False) -> bool:
+def keep(url: str, provider: LoginProvider, tokens: LoginTokens, now_s: float, *, in_file: bool = False) -> bool:
     """Keep a sign-in; return whether its refresh token is in the keyring. Under ``locked``.
 
     ``in_file``: the keyring is not asked, as it did not take the one before.

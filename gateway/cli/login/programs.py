@@ -16,14 +16,14 @@ from pathlib import Path
 from typing import Any, Final
 
 from gateway.cli.login.flow import LoginError
-from gateway.cli.login.kept import Change
+from gateway.cli.login.kept import WrittenSetting
 
 NAME: Final = "holeshot"  # of the provider in Codex's and opencode's files
 _FRESH_MS = 60_000  # how long a program keeps a token before it asks the command again
 Settings = Mapping[tuple[str, ...], Any]
 
 
-def write(program: str, url: str, command: Sequence[str], models: Sequence[str]) -> list[Change]:
+def write(program: str, url: str, command: Sequence[str], models: Sequence[str]) -> list[WrittenSetting]:
     """Write what ``program`` needs for the gateway at ``url``; return what was changed.
 
     Raises:
@@ -33,14 +33,14 @@ def write(program: str, url: str, command: Sequence[str], models: Sequence[str])
     return [change for path, settings in _PROGRAMS[program](url, command, models) for change in _set(path, settings)]
 
 
-def undo(changes: Sequence[Change]) -> list[Change]:
+def undo(changes: Sequence[WrittenSetting]) -> list[WrittenSetting]:
     """Restore what was there before, where it is still as it was written; return what was restored.
 
     Raises:
         LoginError: a file cannot be read or written.
 
     """
-    undone: list[Change] = []
+    undone: list[WrittenSetting] = []
     for path in dict.fromkeys(change.path for change in changes):
         mine = [change for change in changes if change.path == path]
         if not Path(path).exists():
@@ -133,17 +133,17 @@ def _line(command: Sequence[str]) -> str:
     return subprocess.list2cmdline(command) if sys.platform == "win32" else shlex.join(command)
 
 
-def _set(path: Path, settings: Settings) -> list[Change]:
+def _set(path: Path, settings: Settings) -> list[WrittenSetting]:
     if list(settings) == [()]:
         text = settings[()]
         before = path.read_text(encoding="utf-8") if path.exists() else None
         _write(path, text)
-        return [] if before == text else [Change(str(path), (), before, text)]
+        return [] if before == text else [WrittenSetting(str(path), (), before, text)]
     document, changes = _load(path), []
     for place, value in settings.items():
         before = _get(document, place)
         if before != value:
-            changes.append(Change(str(path), place, before, value))
+            changes.append(WrittenSetting(str(path), place, before, value))
     if changes:
         _save(path, document, {change.place: change.after for change in changes})
     return changes

@@ -100,7 +100,7 @@ def _write(program: str, url: str) -> None:
         former = all_of_it.changes.get(program, [])
         # What was there before the first of several runs is what an undo brings back.
         first = {(each.path, each.place): each.before for each in reversed(former)}
-        fresh = [kept.Change(c.path, c.place, first.get((c.path, c.place), c.before), c.after) for c in changes]
+        fresh = [kept.WrittenSetting(c.path, c.place, first.get((c.path, c.place), c.before), c.after) for c in changes]
         replaced = {(each.path, each.place) for each in fresh}
         all_of_it.changes[program] = [*(c for c in former if (c.path, c.place) not in replaced), *fresh]
         kept.write(all_of_it)
@@ -113,10 +113,10 @@ def _undo(program: str) -> None:
         all_of_it = kept.read()
         undone = programs.undo(all_of_it.changes.pop(program, []))
         kept.write(all_of_it)
-    _show([kept.Change(each.path, each.place, each.after, each.before) for each in undone])
+    _show([kept.WrittenSetting(each.path, each.place, each.after, each.before) for each in undone])
 
 
-def _show(changes: list[kept.Change]) -> None:
+def _show(changes: list[kept.WrittenSetting]) -> None:
     for change in changes:
         if change.place:
             say(f"{change.path}: {'.'.join(change.place)}: {_shown(change.before)} -> {_shown(change.after)}", err=True)

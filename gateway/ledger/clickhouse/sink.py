@@ -56,7 +56,7 @@ _BYTES_PER_GB = 1e9
 _encode = msgspec.json.Encoder().encode
 
 
-class Queue:
+class SegmentQueue:
     """The files not yet in ClickHouse: segments of all workers with this ``spool_dir``, live and dead."""
 
     def __init__(self, spool_dir: Path, max_bytes: float, clock: Callable[[], float] = time.monotonic) -> None:
@@ -232,7 +232,7 @@ class ClickHouseSink:
 
         """
         try:
-            self.queue = Queue(spool_dir, settings.max_spool_gb * _BYTES_PER_GB, clock)
+            self.queue = SegmentQueue(spool_dir, settings.max_spool_gb * _BYTES_PER_GB, clock)
         except OSError as error:
             raise SpoolError(
                 f"the spool {spool_dir} cannot be written: {error.strerror}; make spool_dir writable or set another"

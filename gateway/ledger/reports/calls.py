@@ -8,7 +8,7 @@ from typing import Any
 from gateway.core.attempts import AttemptRecord
 from gateway.core.calls import CallRecord, CallStart
 from gateway.core.columns import names_of
-from gateway.core.reports import OF_WINNER, CallsWanted, Ended, FoundCall, Own, Table, Window
+from gateway.core.reports import OF_WINNER, CallEnd, CallsWanted, FoundCall, SoleUser, Table, Window
 from gateway.core.rules import CLIENT_LEFT
 from gateway.ledger.entries import ATTEMPT_COLUMNS, CALL_COLUMNS, Audited, Finished, Shippable
 from gateway.ledger.reports import reader as shapes
@@ -70,7 +70,7 @@ async def found(
     running: CallStart | None,
     call_id: str,
     *,
-    own: Own | None = None,
+    own: SoleUser | None = None,
 ) -> FoundCall | None:
     """Return one call; None if neither memory nor the ledger has it, or it is none of ``own``.
 
@@ -112,7 +112,7 @@ async def by_region(reader: Reader, window: Window) -> Table:
     return Table(shapes.rows(await reader.run(sql)), sql)
 
 
-async def used_by(reader: Reader, own: Own, since: datetime) -> Table:
+async def used_by(reader: Reader, own: SoleUser, since: datetime) -> Table:
     """Return what one person has used, and how fast it was: of all models (null), and of each, the most used first.
 
     A quantile is a call's own value: the least that so many calls do not exceed; of speed, that so many reach.
@@ -220,8 +220,8 @@ def _conditions(words: Words, wanted: CallsWanted, since: datetime | None) -> li
     return found
 
 
-def _of_own(words: Words, own: Own | None) -> list[str]:
-    """Return the SQL conditions for one person's calls; ``Own.has`` is their counterpart. None: those of all."""
+def _of_own(words: Words, own: SoleUser | None) -> list[str]:
+    """Return the SQL conditions for one person's calls; ``SoleUser.has`` is their counterpart. None: those of all."""
     if own is None:
         return []
     tags = own.tags.items()
@@ -232,10 +232,10 @@ def _of_own(words: Words, own: Own | None) -> list[str]:
 
 
 _ENDED = {
-    Ended.OK: "error_kind is null",
-    Ended.FAILED: conditions()["failed"],
-    Ended.REJECTED: f"error_kind is not null and {conditions()['own_fault']}",
-    Ended.LEFT: f"error_kind is not null and status_code = {CLIENT_LEFT}",
+    CallEnd.OK: "error_kind is null",
+    CallEnd.FAILED: conditions()["failed"],
+    CallEnd.REJECTED: f"error_kind is not null and {conditions()['own_fault']}",
+    CallEnd.LEFT: f"error_kind is not null and status_code = {CLIENT_LEFT}",
 }
 
 
@@ -258,12 +258,12 @@ def _fits(wanted: CallsWanted, since: datetime | None, call: CallRecord) -> bool
     )
 
 
-def _ended(call: CallRecord) -> Ended:
+def _ended(call: CallRecord) -> CallEnd:
     if call.error_kind is None:
-        return Ended.OK
+        return CallEnd.OK
     if call.failed:
-        return Ended.FAILED
-    return Ended.LEFT if call.status_code == CLIENT_LEFT else Ended.REJECTED
+        return CallEnd.FAILED
+    return CallEnd.LEFT if call.status_code == CLIENT_LEFT else CallEnd.REJECTED
 
 
 def _of_winner(call: CallRecord) -> dict[str, Any]:

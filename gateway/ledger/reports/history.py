@@ -9,11 +9,20 @@ from typing import Any
 import msgspec
 
 from gateway.core.records import PROBES
-from gateway.core.reports import By, HeatMetric, HeatWanted, History, HistorySeries, HistoryWanted, Table, Window
+from gateway.core.reports import (
+    By,
+    DeploymentHistory,
+    HeatMetric,
+    HeatWanted,
+    HistorySeries,
+    HistoryWanted,
+    Table,
+    Window,
+)
 from gateway.ledger.reports import reader as shapes
 from gateway.ledger.reports.reader import FAILED, Reader, Words, conditions, floor
 from gateway.ledger.schema import first_of, report_sql
-from gateway.ledger.steps import Counts, Stepped, of_sums, stepped
+from gateway.ledger.steps import BucketPlaces, Stepped, of_sums, stepped
 from gateway.ledger.sums import all_cost
 from providers import raw_json
 
@@ -75,7 +84,7 @@ _LASTS, _LONGEST = timedelta(days=1), timedelta(days=30)  # the longest outages:
 _MOST_OUTAGES = 500  # the newest ones
 
 
-async def history(reader: Reader, wanted: HistoryWanted, now: datetime) -> History:
+async def history(reader: Reader, wanted: HistoryWanted, now: datetime) -> DeploymentHistory:
     """Return the series of all wanted deployments that had attempts."""
     steps = await _steps(reader, wanted, now)
     sql = _history_sql(reader.words, wanted, steps)
@@ -84,7 +93,7 @@ async def history(reader: Reader, wanted: HistoryWanted, now: datetime) -> Histo
     for key, rows in groupby(answer.rows, key=lambda row: tuple(row[: len(_KEY)])):
         series.append(await _series(key, rows, steps))
     gone_on = await _outages(reader, wanted, steps, now)
-    return History(steps.since, steps.until, steps.minutes * 60, series, gone_on.rows, sql, gone_on.sql)
+    return DeploymentHistory(steps.since, steps.until, steps.minutes * 60, series, gone_on.rows, sql, gone_on.sql)
 
 
 async def _steps(reader: Reader, wanted: HistoryWanted, now: datetime) -> Steps:
@@ -211,7 +220,7 @@ sums as (
         ),
     }
     counts = {
-        metric: Counts(f"""\
+        metric: BucketPlaces(f"""\
 select slot, place, bucket, cast(sum(n) as double precision) as n
       from (select slot, place, {bucket} as bucket, {n} as n from {there}) as points
       group by slot, place, bucket""")  # noqa: S608 - values are quoted by ``Words``

@@ -2,8 +2,8 @@
 
 from datetime import datetime
 
-from gateway.alerts.sources import Slowdown
-from gateway.alerts.stated_models import Hour, Stated
+from gateway.alerts.sources import OpenSlowdown
+from gateway.alerts.stated_models import ModelHour, Stated
 from gateway.core.reports import SlowdownsWanted, Table
 from gateway.ledger.reports.reader import Reader, Words, rows
 
@@ -39,9 +39,9 @@ async def slowdowns(reader: Reader, wanted: SlowdownsWanted, now: datetime) -> T
     return Table(rows(await reader.run(sql)), sql)
 
 
-async def open_slowdowns(reader: Reader) -> list[Slowdown]:
+async def open_slowdowns(reader: Reader) -> list[OpenSlowdown]:
     """Return the slowdowns that have not ended."""
-    return [Slowdown(**row) for row in rows(await reader.run(_OPEN))]
+    return [OpenSlowdown(**row) for row in rows(await reader.run(_OPEN))]
 
 
 async def stated_models(reader: Reader, sql: str) -> list[Stated]:
@@ -49,9 +49,9 @@ async def stated_models(reader: Reader, sql: str) -> list[Stated]:
     return [Stated(**row) for row in rows(await reader.run(sql))]
 
 
-async def lengths(reader: Reader, sql: str) -> list[Hour]:
+async def lengths(reader: Reader, sql: str) -> list[ModelHour]:
     """Return how long prompts and answers were by hour, as ``sql`` selects it."""
-    return [Hour(**row) for row in rows(await reader.run(sql))]
+    return [ModelHour(**row) for row in rows(await reader.run(sql))]
 
 
 def slowdowns_sql(words: Words, wanted: SlowdownsWanted, now: datetime) -> str:

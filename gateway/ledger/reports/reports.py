@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 import msgspec
 import structlog
 
-from gateway.alerts.sources import Slowdown
-from gateway.alerts.stated_models import Hour, Stated
+from gateway.alerts.sources import OpenSlowdown
+from gateway.alerts.stated_models import ModelHour, Stated
 from gateway.core import tasks
 from gateway.core.addresses import Address, text_of
 from gateway.core.calls import CallStart
@@ -20,16 +20,16 @@ from gateway.core.reports import (
     RETRY_S,
     By,
     CallsWanted,
+    DeploymentHistory,
     FoundCall,
     Gaps,
     HeatWanted,
-    History,
     HistoryWanted,
-    Own,
     ReplayWanted,
     ReportsUnreachable,
     ReportTooSlow,
     SlowdownsWanted,
+    SoleUser,
     Table,
     Window,
 )
@@ -253,7 +253,7 @@ class LedgerReports:
         since = None if wanted.window is None else self._minute() - wanted.window.length
         return await calls.listed(self._reader, self._unshipped(), wanted, since)
 
-    async def call(self, call_id: str, own: Own | None = None) -> FoundCall | None:
+    async def call(self, call_id: str, own: SoleUser | None = None) -> FoundCall | None:
         """Return one call; with ``own`` if it is one of these."""
         try:
             call_id = str(uuid.UUID(call_id))
@@ -270,7 +270,7 @@ class LedgerReports:
                 return None
         return self._has_calls
 
-    async def history(self, wanted: HistoryWanted) -> History:
+    async def history(self, wanted: HistoryWanted) -> DeploymentHistory:
         """Return figures of deployments over time."""
         now = self._minute()
         return await self._kept.get((wanted, now), lambda: history.history(self._reader, wanted, now))
@@ -311,7 +311,7 @@ class LedgerReports:
         now = self._minute()
         return await self._kept.get(("payers", window, now), lambda: history.payers(self._reader, window, now))
 
-    async def own_usage(self, own: Own, window: Window) -> Table:
+    async def own_usage(self, own: SoleUser, window: Window) -> Table:
         """Return the usage and the speed of one person's calls."""
         now = self._minute()
         return await self._kept.get((own, window, now), lambda: calls.used_by(self._reader, own, now - window.length))
@@ -349,7 +349,7 @@ class LedgerReports:
         """Return the outages of the last day."""
         return await history.outages(self._reader, self._utc_now())
 
-    async def open_slowdowns(self) -> Sequence[Slowdown]:
+    async def open_slowdowns(self) -> Sequence[OpenSlowdown]:
         """Return the slowdowns that have not ended."""
         return await incidents.open_slowdowns(self._reader)
 
@@ -357,7 +357,7 @@ class LedgerReports:
         """Return the models that deployments have stated, as ``sql`` selects them."""
         return await incidents.stated_models(self._reader, sql)
 
-    async def lengths(self, sql: str) -> Sequence[Hour]:
+    async def lengths(self, sql: str) -> Sequence[ModelHour]:
         """Return how long prompts and answers were by hour, as ``sql`` selects it."""
         return await incidents.lengths(self._reader, sql)
 

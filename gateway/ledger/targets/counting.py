@@ -154,7 +154,7 @@ def _spans(days: int, now: datetime) -> Iterator[tuple[int, datetime, datetime]]
 # Reads the state of targets: one statement for each of their windows.
 
 
-class ResultRows(Protocol):
+class CountedRows(Protocol):
     """The result of a statement, shared by all its readers."""
 
     @property
@@ -162,7 +162,7 @@ class ResultRows(Protocol):
         """The rows."""
 
 
-Ask = Callable[[str], Awaitable[ResultRows]]
+Ask = Callable[[str], Awaitable[CountedRows]]
 
 
 async def standings(ask: Ask, words: Words, targets: Sequence[Target], now: datetime) -> list[Standing]:

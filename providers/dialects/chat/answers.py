@@ -17,11 +17,11 @@ from providers.dialects.events import (
     TOKENS,
     Chunk,
     Entries,
+    FieldTable,
     Gathering,
     Join,
     Pattern,
     Run,
-    Table,
     few,
     index_of,
     join,
@@ -112,11 +112,11 @@ def _event(top: Mapping[str, msgspec.Raw], choices: Sequence[Mapping[str, Any]])
 # Gathers a stream of chunks into one chat completion. Choices are merged by index, tool calls as ``CallNumbers`` finds
 # them, and all other fields by these tables. Contents, texts and typed parts, stay in their order.
 
-DELTA = Table({**ENTRY.fields, "audio": Table({**ENTRY.fields, "data": Join.BASE64})})
-CHOICE = Table(
+DELTA = FieldTable({**ENTRY.fields, "audio": FieldTable({**ENTRY.fields, "data": Join.BASE64})})
+CHOICE = FieldTable(
     {"delta": DELTA, "message": DELTA, "logprobs": TOKENS, "text": Join.TEXT, "token_ids": Join.LIST}, Join.LAST
 )
-CHUNK = Table(
+CHUNK = FieldTable(
     {
         "logprobs": TOKENS,
         "token_ids": Join.LIST,

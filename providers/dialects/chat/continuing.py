@@ -11,9 +11,9 @@ from providers.dialects.chat.answers import ENDING
 from providers.dialects.chat.deltas import delta_of
 from providers.dialects.continuing import (
     ASKS_NOTHING,
-    Begun,
+    ContinuationEnd,
     Continuing,
-    Ended,
+    DeliveredPart,
     Way,
     asks_for_format,
     asks_for_thoughts,
@@ -71,7 +71,7 @@ class Choice(msgspec.Struct):
     text: str | None = None
 
 
-class Event(msgspec.Struct):
+class ReadChunk(msgspec.Struct):
     """What is read of a chunk."""
 
     choices: list[Choice] | None = None
@@ -92,7 +92,7 @@ class _Prefix(msgspec.Struct):
     prefix: bool | None = None
 
 
-_events = msgspec.json.Decoder(Event)
+_events = msgspec.json.Decoder(ReadChunk)
 
 
 class ChatContinuing(Continuing):
@@ -112,7 +112,7 @@ class ChatContinuing(Continuing):
             return "reasoning"
         return "choices" if bytes(fields.get("n", b"1")).strip() not in _ONE else None
 
-    def begun(self, events: Iterable[bytes]) -> Begun:
+    def begun(self, events: Iterable[bytes]) -> DeliveredPart:
         """Read the chunks that were delivered."""
         head: dict[str, Any] = {}
         pieces: list[str] = []
@@ -121,16 +121,16 @@ class ChatContinuing(Continuing):
             for choice in event.choices or ():
                 delta = choice.delta or {}
                 if choice.index or choice.finish_reason:
-                    return Begun("", None, "choices" if choice.index else "ended")
+                    return DeliveredPart("", None, "choices" if choice.index else "ended")
                 content = delta.get("content")
                 for name, kind in _KINDS.items():
                     if delta.get(name):
-                        return Begun("", None, kind)
+                        return DeliveredPart("", None, kind)
                 if delta.get("reasoning") or delta.get("reasoning_content") or isinstance(content, list):
-                    return Begun("", None, "reasoning")
+                    return DeliveredPart("", None, "reasoning")
                 if content:
                     pieces.append(str(content))
-        return Begun("".join(pieces), msgspec.json.encode(head) if head else None)
+        return DeliveredPart("".join(pieces), msgspec.json.encode(head) if head else None)
 
     def stops(self, fields: Fields) -> Sequence[str]:
         """Return the stop strings."""
@@ -168,7 +168,7 @@ class ChatContinuing(Continuing):
         changed["messages"] = with_last(before, message)
         return changed
 
-    def splice(self, begun: Begun) -> "ChatSplice":
+    def splice(self, begun: DeliveredPart) -> "ChatSplice":
         """Return what makes chunks with the first answer's id and model."""
         return ChatSplice(begun.head, "chat.completion.chunk", _delta)
 
@@ -184,7 +184,7 @@ class ChatSplice:
         """Return a chunk with text."""
         return self._event(choices=[self._choice(text, None)])
 
-    def end(self, ended: Ended) -> bytes:
+    def end(self, ended: ContinuationEnd) -> bytes:
         """Return the last chunks."""
         reason = "stop" if ended.stop is not None or ended.event is None else _finish_reason(ended.event)
         last = self._event(choices=[self._choice("", reason)])

@@ -18,7 +18,7 @@ def annotation(url: str, title: Any) -> dict[str, Any]:
     return {"type": KIND, KIND: {"start_index": 0, "end_index": 0, "title": named, "url": url}}
 
 
-class References(msgspec.Struct, eq=False):  # a struct is made without a Python call
+class ChunkReferences(msgspec.Struct, eq=False):  # a struct is made without a Python call
     """The references in the chunks of one answer, each once."""
 
     beside: dict[str, str] = {}  # titles by address, of those that are not said

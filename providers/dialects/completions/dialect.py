@@ -7,9 +7,9 @@ import msgspec
 
 from providers.bodies import raw_json
 from providers.dialects.chat.answers import CHOICE, CHUNK, ENDING, events_of, failure
-from providers.dialects.chat.continuing import ChatSplice, Event, repairs_of_completions
+from providers.dialects.chat.continuing import ChatSplice, ReadChunk, repairs_of_completions
 from providers.dialects.chat.events import choices, read_untyped
-from providers.dialects.continuing import Begun, Continuing, Way, decoded_in, strings_of, with_less
+from providers.dialects.continuing import Continuing, DeliveredPart, Way, decoded_in, strings_of, with_less
 from providers.dialects.dialect import AnswerFormat, Dialect, ParameterNames, RequestFormat
 from providers.dialects.events import DONE, Chunk, Gathering, few, index_of, join, no_answer, no_json_object, whole
 from providers.dialects.wording import Fields
@@ -171,7 +171,7 @@ class CompletionGathering(Gathering):
 
 _OFF = frozenset({b"null", b"false", b"0", b'""'})
 _ONE = frozenset({b"null", b"1"})
-_continuing_events = msgspec.json.Decoder(Event)
+_continuing_events = msgspec.json.Decoder(ReadChunk)
 
 
 class CompletionContinuing(Continuing):
@@ -190,7 +190,7 @@ class CompletionContinuing(Continuing):
                 return "choices"
         return None if bytes(fields.get("prompt", b"")).lstrip().startswith(b'"') else "prompt"
 
-    def begun(self, events: Iterable[bytes]) -> Begun:
+    def begun(self, events: Iterable[bytes]) -> DeliveredPart:
         """Read the chunks that were delivered."""
         head: dict[str, Any] = {}
         pieces: list[str] = []
@@ -198,9 +198,9 @@ class CompletionContinuing(Continuing):
             head = head or (event.head() if event.choices else {})
             for choice in event.choices or ():
                 if choice.index or choice.finish_reason:
-                    return Begun("", None, "choices" if choice.index else "ended")
+                    return DeliveredPart("", None, "choices" if choice.index else "ended")
                 pieces.append(choice.text or "")
-        return Begun("".join(pieces), msgspec.json.encode(head) if head else None)
+        return DeliveredPart("".join(pieces), msgspec.json.encode(head) if head else None)
 
     def stops(self, fields: Fields) -> Sequence[str]:
         """Return the stop strings."""
@@ -217,7 +217,7 @@ class CompletionContinuing(Continuing):
         changed["prompt"] = raw_json(prompt + begun)
         return changed
 
-    def splice(self, begun: Begun) -> ChatSplice:
+    def splice(self, begun: DeliveredPart) -> ChatSplice:
         """Return what makes chunks with the first answer's id and model."""
         return ChatSplice(begun.head, "text_completion", _continuing_choice)
 

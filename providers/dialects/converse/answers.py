@@ -8,7 +8,7 @@ import msgspec
 
 from providers.dialects.chat.deltas import no_place
 from providers.dialects.chat.references import of_converse
-from providers.dialects.converse.frames import Message
+from providers.dialects.converse.frames import FrameMessage
 from providers.dialects.events import DONE_EVENT, EarlyObject, Pieces, chat_reason, ended_with, few, fit, no_answer
 from providers.dialects.wording import REDACTED, SIGNED
 from providers.models import Usage, tier_of, written_usage
@@ -126,7 +126,7 @@ class ConverseToChat:
         """Whether the answer has its end, or its stop reason."""
         return self._finished
 
-    def feed(self, messages: Iterable[Message]) -> bytes:
+    def feed(self, messages: Iterable[FrameMessage]) -> bytes:
         """Return the chunks of ``messages``.
 
         Raises:
@@ -155,7 +155,7 @@ class ConverseToChat:
             return DONE_EVENT
         return self._head + b'],"usage":' + msgspec.json.encode(written_usage(self.usage)) + b"}\n\n" + DONE_EVENT
 
-    def _chunks(self, message: Message) -> bytes:
+    def _chunks(self, message: FrameMessage) -> bytes:
         headers = message.headers
         name = headers.get(":event-type", "")
         if headers.get(":message-type") != "event" or name.endswith("xception"):
@@ -296,14 +296,14 @@ class ConverseToChat:
         return self._head + b'{"index":0,"delta":{"role":"assistant","content":""},"finish_reason":null}]}\n\n'
 
 
-def exception_in(message: Message, secrets: Sequence[str]) -> UpstreamError | None:
+def exception_in(message: FrameMessage, secrets: Sequence[str]) -> UpstreamError | None:
     """Return the error that a message of a Bedrock stream is; None: it is an event."""
     name = message.headers.get(":event-type", "")
     is_event = message.headers.get(":message-type") == "event" and not name.endswith("xception")
     return None if is_event else failure_in(message, secrets)
 
 
-def failure_in(message: Message, secrets: Sequence[str]) -> UpstreamError:
+def failure_in(message: FrameMessage, secrets: Sequence[str]) -> UpstreamError:
     """Return the error in an exception, of the service's model, or in an error, of the stream itself."""
     headers = message.headers
     name = headers.get(":exception-type") or headers.get(":event-type") or headers.get(":error-code") or "error"
@@ -340,7 +340,8 @@ def events_of_converse(body: bytes, to_chat: ConverseToChat, secrets: Sequence[s
     except SURPRISES:
         raise no_answer(body, "Converse's", secrets) from None
     messages = [
-        Message({":message-type": "event", ":event-type": name}, msgspec.json.encode(event)) for name, event in events
+        FrameMessage({":message-type": "event", ":event-type": name}, msgspec.json.encode(event))
+        for name, event in events
     ]
     said = to_chat.feed(messages)
     return said + to_chat.end()

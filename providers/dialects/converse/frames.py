@@ -23,7 +23,7 @@ _BYTES, _STRING = 6, 7  # types with a length of two bytes before the value
 _KEPT = 64  # headers of messages, as they are few and repeat
 
 
-class Message(msgspec.Struct, frozen=True, gc=False):
+class FrameMessage(msgspec.Struct, frozen=True, gc=False):
     """One message; of its headers those that are strings."""
 
     headers: Mapping[str, str]
@@ -42,7 +42,7 @@ class Frames:
         """Whether nothing of an unfinished message is held."""
         return not self._buffer
 
-    def feed(self, data: bytes) -> list[Message]:
+    def feed(self, data: bytes) -> list[FrameMessage]:
         """Return the messages that are complete now.
 
         Raises:
@@ -68,7 +68,7 @@ class Frames:
                 raise _broken("the checksum of a message is wrong")
             begun = at + _PRELUDE.size
             headers = bytes(buffer[begun : begun + headers_size])
-            messages.append(Message(self._read(headers), bytes(buffer[begun + headers_size : end - 4])))
+            messages.append(FrameMessage(self._read(headers), bytes(buffer[begun + headers_size : end - 4])))
             at = end
         del buffer[:at]
         return messages

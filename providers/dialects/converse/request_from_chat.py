@@ -78,7 +78,7 @@ def allowed_id(call_id: str) -> str:
     return allowed if len(allowed) <= _LONGEST_ID else hashlib.sha256(call_id.encode()).hexdigest()
 
 
-class Conversation(Turns):
+class ConverseTurns(Turns):
     """The turns so far, and the system prompt's blocks. Roles alternate: turns of one role are joined."""
 
     api = "Converse"
@@ -229,7 +229,7 @@ def converse_from_chat(fields: Mapping[str, msgspec.Raw], model: str) -> Wording
     losses.note(offering.losses)
     asked, given = request_of(offering.fields)
     check_calls(asked)
-    conversation = Conversation(losses)
+    conversation = ConverseTurns(losses)
     conversation.takes_signed = _CLAUDE in model
     conversation.read(given)
     if not conversation.turns:
@@ -371,7 +371,7 @@ def _as_messages(turns: list[Object]) -> list[Object]:
     return [{"content": called}, {"content": [{"type": "tool_result"}] if answers else []}]
 
 
-def _tools(asked: RawObject, losses: Losses, conversation: Conversation) -> Object:
+def _tools(asked: RawObject, losses: Losses, conversation: ConverseTurns) -> Object:
     tools: list[Object] = []
     for number, tool in enumerate(objects_at(asked.get("tools"), "tools")):
         tools += _tool(tool, f"tools[{number}]", losses)

@@ -16,9 +16,9 @@ from providers.dialects.events import (
     TOKENS,
     WHOLE_CALL,
     Chunk,
+    FieldTable,
     Gathering,
     Join,
-    Table,
     few,
     fit,
     join,
@@ -355,8 +355,8 @@ _strings = msgspec.json.Decoder(str)
 _NULL = msgspec.Raw(b"null")
 _PLAIN = frozenset({"text", "thought"})  # parts with nothing else can be joined: a signature belongs to one part
 # How a candidate's fields join; of all others, as of grounding, the last one has all. Google's own SDK joins citations.
-CANDIDATE = Table({"logprobsResult": TOKENS, "citationMetadata": Table({}, Join.SET)}, Join.LAST)
-PART = Table({"text": Join.TEXT, "inlineData": Table({"data": Join.BASE64}, Join.LAST)}, Join.LAST)
+CANDIDATE = FieldTable({"logprobsResult": TOKENS, "citationMetadata": FieldTable({}, Join.SET)}, Join.LAST)
+PART = FieldTable({"text": Join.TEXT, "inlineData": FieldTable({"data": Join.BASE64}, Join.LAST)}, Join.LAST)
 _RAW_SOUND = ("audio/l16", "audio/pcm")  # how the types of sound begin that can be cut anywhere, as in Google's streams
 _SURPRISES = (*UNREADABLE, KeyError)
 

@@ -28,7 +28,7 @@ from providers.dialects.chat.deltas import (
 from providers.dialects.chat.deltas import (
     usage_in as usage_in_chunk,
 )
-from providers.dialects.chat.references import BESIDE, GROUNDED, References, of_grounding, to_grounding
+from providers.dialects.chat.references import BESIDE, GROUNDED, ChunkReferences, of_grounding, to_grounding
 from providers.dialects.dialect import Offered, check_none
 from providers.dialects.events import (
     CUT_SHORT,
@@ -45,7 +45,7 @@ from providers.dialects.gemini import logprobs
 from providers.dialects.gemini.events import MAY_BE_EMPTY, UNSPECIFIED, event, usage_in
 from providers.dialects.gemini.fields import IN_CONFIG
 from providers.dialects.gemini.request_to_chat import name_of_function
-from providers.dialects.messages.streams import Call, Calls
+from providers.dialects.messages.streams import PartialCall, PartialCalls
 from providers.dialects.wording import SIGNED, arguments_object, extra_content, with_blocks
 from providers.models import Usage, completed, written_usage
 from providers.refusals import SURPRISES, UNREADABLE, ErrorKind, UpstreamError, error_in
@@ -63,7 +63,7 @@ class _Choice:
     """One of the answers of a stream of chunks."""
 
     def __init__(self) -> None:
-        self.calls = Calls()
+        self.calls = PartialCalls()
         self.reason: str | None = None
         self.sound: str | None = None  # the type of the sound that it has
         self.said = False
@@ -121,7 +121,7 @@ class FromChat(ChunkTranslation):
         self._asked = _candidates(asked)
         self._choices: dict[int, _Choice] = {}
         self._facts: dict[str, Any] = {}  # that every event repeats
-        self._references = References()
+        self._references = ChunkReferences()
         self._usage: dict[str, Any] | None = None
 
     @property
@@ -225,7 +225,7 @@ class FromChat(ChunkTranslation):
                 parts.append({"functionCall": self._call(current[1]), **signed})
         return parts
 
-    def _call(self, call: Call) -> dict[str, Any]:
+    def _call(self, call: PartialCall) -> dict[str, Any]:
         arguments = arguments_object(call.take())
         if arguments is None:
             message = "called a tool with arguments that are no JSON object"

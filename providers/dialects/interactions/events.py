@@ -14,11 +14,11 @@ from providers.dialects.chat.deltas import string
 from providers.dialects.events import (
     DONE,
     Chunk,
+    FieldTable,
     Gathering,
     Join,
     Pattern,
     Run,
-    Table,
     few,
     fit,
     is_empty_object,
@@ -339,7 +339,7 @@ def _told(index: int, step: RawObject) -> Iterator[bytes]:
 
 
 # How a content of the model's grows by deltas of its type; a content of another type is the next one.
-_CONTENT = Table({"text": Join.TEXT, "data": Join.BASE64, "annotations": Join.LIST}, Join.LAST)
+_CONTENT = FieldTable({"text": Join.TEXT, "data": Join.BASE64, "annotations": Join.LIST}, Join.LAST)
 
 
 class _GatheredStep:

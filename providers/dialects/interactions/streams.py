@@ -24,7 +24,7 @@ from providers.dialects.chat.deltas import (
     string,
 )
 from providers.dialects.chat.deltas import usage_in as usage_in_chunk
-from providers.dialects.chat.references import BESIDE, References, annotation, cited
+from providers.dialects.chat.references import BESIDE, ChunkReferences, annotation, cited
 from providers.dialects.dialect import Offered, check_none
 from providers.dialects.events import CUT_SHORT, DONE, DONE_EVENT, FILTERED, SHORT, chat_reason, few
 from providers.dialects.interactions.events import (
@@ -44,7 +44,7 @@ from providers.dialects.interactions.events import (
     usage_of,
 )
 from providers.dialects.interactions.fields import ENDING, IN_CONFIG, event
-from providers.dialects.messages.streams import Call, Calls
+from providers.dialects.messages.streams import PartialCall, PartialCalls
 from providers.dialects.wording import SIGNED, arguments_object, extra_content, short_name, with_blocks
 from providers.models import Usage, completed, written_usage
 from providers.refusals import SURPRISES, ErrorKind, UpstreamError, error_in
@@ -79,8 +79,8 @@ class FromChat(ChunkTranslation):
         self._top: dict[str, Any] = {}
         self._steps = 0
         self._open: str | None = None  # the type of the step that is open
-        self._calls = Calls()
-        self._references = References()
+        self._calls = PartialCalls()
+        self._references = ChunkReferences()
         self._signature = ""  # Google's, for the thought before what comes next
         self._blocks: list[Mapping[str, Any]] = []  # what Anthropic's model has signed since the last thought
         self._thought: list[str] = []  # the text of the next of them
@@ -203,7 +203,7 @@ class FromChat(ChunkTranslation):
             if self._reason not in CUT_SHORT or current[1].is_whole():  # the limit may have cut off its arguments
                 self._say_call(current[1], said)
 
-    def _say_call(self, call: Call, said: list[bytes]) -> None:
+    def _say_call(self, call: PartialCall, said: list[bytes]) -> None:
         arguments = arguments_object(call.take())
         if arguments is None:
             message = "called a tool with arguments that are no JSON object"

@@ -7,9 +7,9 @@ import msgspec
 
 from providers.bodies import raw_json
 from providers.dialects.continuing import (
-    Begun,
+    ContinuationEnd,
     Continuing,
-    Ended,
+    DeliveredPart,
     Way,
     asks_for_thoughts,
     begun_by,
@@ -87,7 +87,7 @@ class MessageContinuing(Continuing):
         wants_json = any(name in fields and read(fields[name]) is not None for name, read in _FORMATS.items())
         return "response_format" if wants_json else None
 
-    def begun(self, events: Iterable[bytes]) -> Begun:
+    def begun(self, events: Iterable[bytes]) -> DeliveredPart:
         """Read the events that were delivered."""
         return begun_by(_Reading(), decoded_in(events, _events))
 
@@ -113,7 +113,7 @@ class MessageContinuing(Continuing):
             changed["messages"] = raw_json([*before, turn])
         return changed
 
-    def splice(self, begun: Begun) -> "MessageSplice":
+    def splice(self, begun: DeliveredPart) -> "MessageSplice":
         """Return what makes events of the same block."""
         return MessageSplice(begun.head)
 
@@ -133,7 +133,7 @@ class MessageSplice:
         start = {"index": self._head.index, "content_block": {"type": "text", "text": ""}}
         return event("content_block_start", start) + delta
 
-    def end(self, ended: Ended) -> bytes:
+    def end(self, ended: ContinuationEnd) -> bytes:
         """Return the end of the block and of the message."""
         stop = event("content_block_stop", {"index": self._head.index}) if self._head.is_open else b""
         delta: dict[str, Any] = dict(_ENDED)

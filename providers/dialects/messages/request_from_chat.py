@@ -280,7 +280,7 @@ class Turns:
         return blocks or []
 
 
-class Conversation(Turns):
+class MessagesTurns(Turns):
     """The turns so far, and the system prompt's blocks."""
 
     def __init__(self, losses: Losses) -> None:
@@ -474,7 +474,7 @@ def from_chat(
     """
     losses = Losses()
     asked, given = request_of(fields)
-    conversation = Conversation(losses)
+    conversation = MessagesTurns(losses)
     conversation.takes_signed = signs
     conversation.read(given)
     if not conversation.turns:

@@ -7,7 +7,7 @@ import msgspec
 
 from providers.dialects.messages.fields import OF_DOCUMENT, effort_of_budget, name_in_chat, signed_thought
 from providers.dialects.messages.own_tools import own_tool
-from providers.dialects.messages.toolsets import Member, function_name, members_of, offered_members
+from providers.dialects.messages.toolsets import ToolsetMember, function_name, members_of, offered_members
 from providers.dialects.reading import Object, RawObject, object_at, objects_at, present, raw_text_at, said_of, text_at
 from providers.dialects.stored import KEEPS_NONE
 from providers.dialects.wording import (
@@ -54,7 +54,7 @@ A_BILLS_BEGIN = b'"x-anthropic-billing-header:'
 
 def conversation(
     asked: Mapping[str, msgspec.Raw], losses: Losses, *, thoughts: bool, signed: str = ""
-) -> tuple[list[Object], "Changes | None"]:
+) -> tuple[list[Object], "InstructedChanges | None"]:
     """Return the chat messages for ``system`` and ``messages``, and what instructions within these change beside them.
 
     With or without earlier thinking. ``thoughts``: as text; ``signed``: what this vendor has signed, for it.
@@ -75,7 +75,7 @@ def conversation(
         path = f"messages[{number}]"
         role = text_at(turn, "role", path)
         if role == "system":
-            changes = changes or Changes()
+            changes = changes or InstructedChanges()
             said += _instructions(turn, path, losses, changes, at_once=_is_new(turns[before], before))
             continue
         before = number
@@ -93,7 +93,7 @@ def conversation(
     return [message for _, message in results_first(said)], changes
 
 
-class Changes:
+class InstructedChanges:
     """What instructions within a conversation change from there on: how hard to think, and which tools are offered."""
 
     def __init__(self) -> None:
@@ -137,7 +137,9 @@ def _is_new(turn: RawObject, number: int) -> bool:
     return is_string(content) or any(kind != "tool_result" for _, kind, _ in _blocks(content, at))
 
 
-def _instructions(turn: RawObject, path: str, losses: Losses, changes: Changes, *, at_once: bool) -> list[Object]:
+def _instructions(
+    turn: RawObject, path: str, losses: Losses, changes: InstructedChanges, *, at_once: bool
+) -> list[Object]:
     """Return instructions among the turns as a message; nothing, where they only change an effort or the tools.
 
     ``at_once``: they stand behind new input of the user.
@@ -154,7 +156,7 @@ def _instructions(turn: RawObject, path: str, losses: Losses, changes: Changes, 
     return [losses.places.put({"role": "system", "content": text}, path)]
 
 
-def _change_tools(block: RawObject, kind: str, at: str, losses: Losses, changes: Changes) -> None:
+def _change_tools(block: RawObject, kind: str, at: str, losses: Losses, changes: InstructedChanges) -> None:
     """Note that a tool is offered from here on, or no longer; what is not the client's own is a loss."""
     tool = object_at(block.get("tool"), f"{at}.tool")
     told = text_at(tool, "type", f"{at}.tool")
@@ -506,7 +508,7 @@ def _lose_citations(block: RawObject, at: str, losses: Losses) -> None:
         losses.add(f"{at}.citations", "chat has no citations")
 
 
-def _texts(content: msgspec.Raw | None, path: str, losses: Losses, changes: Changes | None = None) -> object:
+def _texts(content: msgspec.Raw | None, path: str, losses: Losses, changes: InstructedChanges | None = None) -> object:
     """Return a system prompt, which is text only, as a message's content; among turns it may change tools."""
     if content is not None and is_string(content):
         return content
@@ -664,7 +666,7 @@ def _limits(asked: RawObject, losses: Losses) -> Object:
     return said
 
 
-def _tools(asked: RawObject, losses: Losses, changes: Changes | None) -> Object:
+def _tools(asked: RawObject, losses: Losses, changes: InstructedChanges | None) -> Object:
     said: list[Object] = []
     given, paths = objects_at(asked.get("tools"), "tools"), dict[int, str]()
     if changes is not None:
@@ -707,7 +709,7 @@ def _function(tool: RawObject, path: str, losses: Losses, settings: Sequence[str
     return losses.places.put(chats, path)
 
 
-def _functions(members: Sequence[Member], tool: RawObject, path: str, losses: Losses) -> list[Object]:
+def _functions(members: Sequence[ToolsetMember], tool: RawObject, path: str, losses: Losses) -> list[Object]:
     """Return a function for each member of a toolset; a mark is the last one's."""
     said: list[Object] = [
         {

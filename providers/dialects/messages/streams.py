@@ -26,7 +26,7 @@ from providers.dialects.chat.deltas import (
     usage_in,
     written_arguments,
 )
-from providers.dialects.chat.references import BESIDE, References, of_citation, to_citation
+from providers.dialects.chat.references import BESIDE, ChunkReferences, of_citation, to_citation
 from providers.dialects.dialect import Offered, check_none
 from providers.dialects.events import (
     CUT_SHORT,
@@ -62,7 +62,7 @@ _OBJECTS = frozenset({"{", '"', "n"})  # the first characters of an object, one 
 # Tool calls between chat and Messages: chat may stream several at a time, Messages one after the other.
 
 
-class Call:
+class PartialCall:
     """One tool call, and the part of its arguments that has not been sent yet."""
 
     def __init__(self) -> None:
@@ -116,11 +116,11 @@ class Call:
         return not self.is_custom and self._arguments.is_whole() and self._begin in _OBJECTS
 
 
-class Calls:
+class PartialCalls:
     """The tool calls of one answer, in the order of their beginnings. The first incomplete one is being sent."""
 
     def __init__(self) -> None:
-        self._calls: list[Call] = []
+        self._calls: list[PartialCall] = []
         self._numbers = CallNumbers()
         self._said = 0  # how many have been sent completely
 
@@ -140,7 +140,7 @@ class Calls:
 
     def _add(self, number: int, piece: Mapping[str, Any]) -> None:
         if number == len(self._calls):
-            self._calls.append(Call())
+            self._calls.append(PartialCall())
         call = self._calls[number]
         call.add(piece)
         late = call.take().strip() if number < self._said else ""
@@ -162,7 +162,7 @@ class Calls:
         if any(not call.name for call in self._calls):
             raise UpstreamError(ErrorKind.INVALID_RESPONSE, "called a tool without a name")
 
-    def without_arguments(self) -> list[Call]:
+    def without_arguments(self) -> list[PartialCall]:
         """Return the calls that have none."""
         return [call for call in self._calls if call.has_none()]
 
@@ -177,7 +177,7 @@ class Calls:
         """Whether the arguments of one of those are not complete."""
         return not all(call.is_whole() for call in self._calls[self._said :])
 
-    def current(self) -> tuple[int, Call] | None:
+    def current(self) -> tuple[int, PartialCall] | None:
         """Return the number of the call to be sent now, and the call; None while it has no name."""
         if self._said < len(self._calls) and self._calls[self._said].name:
             return self._said, self._calls[self._said]
@@ -242,14 +242,14 @@ class FromChat(ChunkTranslation):
         self._blocks = 0
         self._open: str | None = None  # the type of the block that is open
         self._hidden: list[str] = []  # thinking that is not shown, while there is nothing else
-        self._calls = Calls()
+        self._calls = PartialCalls()
         self._call_open: int | None = None
         self._is_cut = False  # more of a call's arguments is to come: what is beside them waits
         self._waiting: list[Mapping[str, Any]] = []  # deltas
         self._late: list[Mapping[str, Any]] = []  # what was signed while a call is open, until that has ended
         self._sealed = ""  # Google's signature of the message, until its texts have ended
         self._id = ""
-        self._references = References()
+        self._references = ChunkReferences()
         self._uncited: list[Mapping[str, Any]] = []  # references for which there is no text yet
         self._refused = False
         self._stop: dict[str, Any] | None = None

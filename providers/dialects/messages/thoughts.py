@@ -18,7 +18,7 @@ from providers.dialects.messages.fields import (
 from providers.dialects.messages.request_from_chat import DEFAULT_MAX_TOKENS
 from providers.dialects.messages.request_to_chat import A_BILL, A_BILLS_BEGIN, is_bill
 from providers.dialects.reading import RawObject, object_at, objects_at, text_at
-from providers.dialects.unshown import Entry
+from providers.dialects.unshown import UnshownEntry
 from providers.dialects.wording import (
     ANTHROPIC,
     BOUND_REASON,
@@ -424,7 +424,7 @@ def dropping_unfit(fields: Fields) -> Fields:
 _PLACE, _NUMBER = re.compile(r"messages\.\d+\.content\.\d+"), re.compile(r"\.(\d+)")
 
 
-def place_of(entry: Entry) -> str:
+def place_of(entry: UnshownEntry) -> str:
     """Return where a thought stands that the model was not shown, by how the vendor names it."""
     return _NUMBER.sub(r"[\1]", entry.path) if _PLACE.fullmatch(entry.path) else "messages"
 

@@ -31,7 +31,7 @@ class _Table(msgspec.Struct, frozen=True):
     toolsets: dict[str, _Toolset]
 
 
-class Member(NamedTuple):
+class ToolsetMember(NamedTuple):
     """A tool of a toolset: its name in Messages, that of its function elsewhere, and what this is told of."""
 
     toolset: str
@@ -65,7 +65,7 @@ def function_name(toolset: str, member: str) -> str | None:
     return f"{toolset}_{member}" if any(each.name == toolset for each in _table().values()) else None
 
 
-def members_of(raw: msgspec.Raw) -> tuple[Member, ...] | None:
+def members_of(raw: msgspec.Raw) -> tuple[ToolsetMember, ...] | None:
     """Return what an entry of ``tools`` offers; None: it is no toolset that is known, or has a member that is not.
 
     Raises:
@@ -75,7 +75,7 @@ def members_of(raw: msgspec.Raw) -> tuple[Member, ...] | None:
     return _members(_entry.decode(raw))
 
 
-def offered_members(raw: msgspec.Raw) -> list[Member]:
+def offered_members(raw: msgspec.Raw) -> list[ToolsetMember]:
     """Return what all toolsets among the ``tools`` of a request offer; nothing where these cannot be read."""
     if b"_toolset_" not in bytes(raw):
         return []
@@ -94,13 +94,13 @@ def offered_tools(raw: msgspec.Raw, others: Iterable[str]) -> Iterator[OfferedTo
         yield OfferedTool(member.name, bytes(member.parameters) if is_only else None)
 
 
-def _members(entry: _Entry) -> tuple[Member, ...] | None:
+def _members(entry: _Entry) -> tuple[ToolsetMember, ...] | None:
     found = _table().get(entry.type or "")
     configs = entry.configs or {}
     if found is None or not configs.keys() <= found.members.keys():
         return None
     return tuple(
-        Member(found.name, name, f"{found.name}_{name}", row.about, row.parameters)
+        ToolsetMember(found.name, name, f"{found.name}_{name}", row.about, row.parameters)
         for name, row in found.members.items()
         if _is_on(configs.get(name), row)
     )

@@ -8,9 +8,9 @@ import msgspec
 from providers.bodies import raw_json
 from providers.dialects.continuing import (
     ASKS_NOTHING,
-    Begun,
+    ContinuationEnd,
     Continuing,
-    Ended,
+    DeliveredPart,
     Way,
     asks_for_format,
     asks_for_thoughts,
@@ -91,7 +91,7 @@ class ResponseContinuing(Continuing):
             return "response_format"
         return "response_format" if text is not None and asks_for_format(text.format) else None
 
-    def begun(self, events: Iterable[bytes]) -> Begun:
+    def begun(self, events: Iterable[bytes]) -> DeliveredPart:
         """Read the events that were delivered."""
         return begun_by(_Reading(), decoded_in(events, _events))
 
@@ -116,7 +116,7 @@ class ResponseContinuing(Continuing):
         changed["input"] = with_last(given, item)
         return changed
 
-    def splice(self, begun: Begun) -> "ResponseSplice":
+    def splice(self, begun: DeliveredPart) -> "ResponseSplice":
         """Return what makes events of the same text."""
         assert begun.head is not None  # else it has an obstacle
         return ResponseSplice(_heads.decode(begun.head), begun.text)
@@ -144,7 +144,7 @@ class ResponseSplice:
         self._say("output_text.delta", delta=text, logprobs=[])
         return self._writer.take()
 
-    def end(self, ended: Ended) -> bytes:
+    def end(self, ended: ContinuationEnd) -> bytes:
         """Return the ends of part, item and response."""
         head = self._head
         said: dict[str, Any] = {}

@@ -13,7 +13,7 @@ from providers.dialects.reading import RawObject, each_at, inner_at, needed_at, 
 from providers.dialects.responses.fields import CHANGING_NOTHING, LEAST_TOKENS
 from providers.dialects.responses.request_to_chat import LOGPROBS, SHARED, responses_tool_choice, responses_tools
 from providers.dialects.responses.turns import ENCRYPTED
-from providers.dialects.sealed import Place, Seal
+from providers.dialects.sealed import Seal, ThoughtPlace
 from providers.dialects.wording import (
     BOUND_REASON,
     OTHERS_REASON,
@@ -119,7 +119,7 @@ class Transcript:
             self._think(thoughts, lambda place: place.calls < number or number == len(calls))  # noqa: B023 - asked now
             self._call(call, at)
 
-    def _thoughts(self, message: RawObject, path: str) -> list[tuple[str, Place]]:
+    def _thoughts(self, message: RawObject, path: str) -> list[tuple[str, ThoughtPlace]]:
         """Return the encrypted reasoning of a message that was sealed for this account; the other is lost.
 
         Beside such, what was said of it in words is no loss: the model has it.
@@ -133,7 +133,7 @@ class Transcript:
                 self._losses.lose(message, name, path, _NOT_OPENED if any(sealed) else _OWN_THOUGHTS, hint=True)
         return opened
 
-    def _think(self, thoughts: list[tuple[str, Place]], is_here: Callable[[Place], bool]) -> None:
+    def _think(self, thoughts: list[tuple[str, ThoughtPlace]], is_here: Callable[[ThoughtPlace], bool]) -> None:
         """Add the ``thoughts`` whose place is here, and take them from those that are left."""
         for each in [each for each in thoughts if is_here(each[1])]:
             thoughts.remove(each)

@@ -25,9 +25,9 @@ from providers.dialects.chat.deltas import (
     string,
     usage_in,
 )
-from providers.dialects.chat.references import BESIDE, References
+from providers.dialects.chat.references import BESIDE, ChunkReferences
 from providers.dialects.events import CUT_SHORT, DONE, FILTERED, Run, few, joined_arguments, no_json_object
-from providers.dialects.messages.streams import Call, Calls
+from providers.dialects.messages.streams import PartialCall, PartialCalls
 from providers.dialects.reading import RawObject
 from providers.dialects.responses.built_in import SHELL, BuiltIn
 from providers.dialects.responses.compacting import closed, compacts
@@ -48,7 +48,7 @@ from providers.refusals import UNREADABLE, ErrorKind, UpstreamError
 Item = dict[str, Any]
 
 
-class Said:
+class MessageItem:
     """An item: a message of the assistant, of texts and refusals."""
 
     def __init__(self, writer: EventWriter, item_id: str, output_index: int) -> None:
@@ -342,7 +342,7 @@ class OpenItems:
         as_summary: bool,
         new_id: Callable[[], str],
         ids: UniqueIds,
-        references: References,
+        references: ChunkReferences,
     ) -> None:
         self.stem = ""
         self._references = references
@@ -353,9 +353,9 @@ class OpenItems:
         self._new_id = new_id
         self._count = 0  # items begun so far
         self._items: dict[int, Item] = {}  # complete items by their index in the output
-        self._open: tuple[int, Said | Thought | Called | BuiltInCall] | None = None
+        self._open: tuple[int, MessageItem | Thought | Called | BuiltInCall] | None = None
         self._sealed = ""  # Google's signature of the message, until its texts have ended
-        self._calls = Calls()
+        self._calls = PartialCalls()
         self._calling: tuple[int, Called | BuiltInCall] | None = None  # the call whose item is open, by its number
 
     @property
@@ -397,16 +397,16 @@ class OpenItems:
     @property
     def is_saying(self) -> bool:
         """Whether a message is open."""
-        return self._open is not None and isinstance(self._open[1], Said)
+        return self._open is not None and isinstance(self._open[1], MessageItem)
 
-    def saying(self) -> Said:
+    def saying(self) -> MessageItem:
         """Return the open message; begin one if there is none."""
-        if self._open is not None and isinstance(self._open[1], Said):
+        if self._open is not None and isinstance(self._open[1], MessageItem):
             return self._open[1]
         self.end_calls("completed")
         self._close_open("completed")
         number, item_id = self._next("msg")
-        said = Said(self._writer, item_id, number)
+        said = MessageItem(self._writer, item_id, number)
         self._open = number, said
         return said
 
@@ -456,7 +456,7 @@ class OpenItems:
             is_last = number == len(self._calls) - 1
             self._close_open("completed" if status is None or not is_last else status)
 
-    def _item_of(self, number: int, call: Call) -> Called | BuiltInCall:
+    def _item_of(self, number: int, call: PartialCall) -> Called | BuiltInCall:
         """Return the open item of a call; begin it if there is none."""
         if self._calling is not None and self._calling[0] == number:
             return self._calling[1]
@@ -503,7 +503,7 @@ class OpenItems:
         if self._open is not None:
             number, item = self._open
             self._open = None
-            if isinstance(item, Said) and self._references.beside:
+            if isinstance(item, MessageItem) and self._references.beside:
                 for annotation in self._references.rest():
                     item.annotation(flat(annotation))
             self._items[number] = item.close(status)
@@ -535,7 +535,7 @@ class FromChat:
         self._errors, self._writer = StreamErrors(secrets), EventWriter()
         tools = all_tools(asked)
         names, ids = names_of(tools), UniqueIds(conversation=asked.get("input", b""))
-        self._references = References()
+        self._references = ChunkReferences()
         self._items = OpenItems(
             self._writer,
             names,

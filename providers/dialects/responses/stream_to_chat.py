@@ -9,7 +9,7 @@ from providers.dialects.chat.deltas import complaint, written_arguments
 from providers.dialects.events import DONE, DONE_EVENT, EarlyObject, chat_reason, few
 from providers.dialects.responses.events import FAILED, lenient, read, usage_in
 from providers.dialects.responses.fields import chat_usage
-from providers.dialects.sealed import Place, Seal
+from providers.dialects.sealed import Seal, ThoughtPlace
 from providers.dialects.wording import OPENAIS
 from providers.refusals import UNREADABLE
 
@@ -330,7 +330,7 @@ class ToChat:
         seal = self._seal
         if seal is None or not encrypted:
             return
-        place = Place(len(self._calls), behind_text=any(kind == "text" for _, kind in self._sent))
+        place = ThoughtPlace(len(self._calls), behind_text=any(kind == "text" for _, kind in self._sent))
         closed = {"type": "reasoning.encrypted", "data": seal.closed(encrypted, place), "format": OPENAIS}
         self._delta(index, "sealed", {"reasoning_details": [{**closed, "index": self._sealed}]})
         self._sealed += 1

@@ -14,7 +14,7 @@ from providers.dialects.responses.compacting import MARK, opened
 from providers.dialects.responses.events import ENDS, read_event
 from providers.dialects.responses.fields import EventWriter, responses_usage, thinking_of
 from providers.dialects.responses.stream_from_chat import TRANSLATED, Echo
-from providers.dialects.unshown import Entry
+from providers.dialects.unshown import UnshownEntry
 from providers.dialects.wording import Loss, Wording, decoded, googles, raw_json
 from providers.models import Usage
 from providers.refusals import UNREADABLE, UpstreamError
@@ -262,7 +262,7 @@ ENCRYPTED = "reasoning.encrypted_content"
 _ID = re.compile(r"[\w-]{1,80}", re.ASCII)
 
 
-def place_of(entry: Entry) -> str:
+def place_of(entry: UnshownEntry) -> str:
     """Return where a reasoning item stands that the model was not shown: by its id, as its place is not told."""
     return f"input[{entry.id}]" if _ID.fullmatch(entry.id) else "input"
 

@@ -15,8 +15,8 @@ import structlog
 from aiohttp import web
 from pydantic import SecretStr
 
-from gateway.alerts.alert import MESSAGES_AT_ONCE, Alert, AlertKind, Event, Severity
-from gateway.alerts.alerts import LEASE, RETRIES_S, SPREAD, Alerts, Delivery
+from gateway.alerts.alert import MESSAGES_AT_ONCE, Alert, AlertEvent, AlertKind, Severity
+from gateway.alerts.alerts import LEASE, RETRIES_S, SPREAD, AlertTasks, Delivery
 from gateway.alerts.sender import Sender
 from gateway.settings import Format, WebhookSettings
 from tests.app.alerts.receiver import Receiver
@@ -443,7 +443,7 @@ async def test_a_gateway_that_stops_while_a_receiver_hangs_leaves_the_message_to
     async with posting(ops=receiver.url) as post:
         world = post.world
         world.sources[0].now = [condition()]
-        alerts = Alerts(
+        alerts = AlertTasks(
             world.watches[0],
             post.delivery,
             sender=post.sender,
@@ -491,5 +491,5 @@ def _alert(**changes: Any) -> Alert:
 
 
 def test_events_have_names_that_receivers_can_route_by() -> None:
-    assert [str(each) for each in Event] == ["alert.opened", "alert.resolved", "alert.test"]
+    assert [str(each) for each in AlertEvent] == ["alert.opened", "alert.resolved", "alert.test"]
     assert _alert().key == "spool:here"

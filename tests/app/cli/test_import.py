@@ -6,7 +6,7 @@ from pathlib import Path
 from structlog.testing import capture_logs
 from typer.testing import Result
 
-from gateway.cli.race_run import Question, open_gateway, run_race
+from gateway.cli.race_run import RacePrompt, open_gateway, run_race
 from gateway.cli.race_view import PlainView
 from gateway.settings import load
 from providers.simulator.script import Hang, RoleOnly, ScriptedProvider, Status, answer
@@ -38,7 +38,7 @@ async def test_an_imported_router_group_is_raced_at_the_addresses_it_had(holesho
 
         with capture_logs():  # unless configured, they go to standard output
             async with open_gateway(settings, lambda: None) as gateway:
-                await run_race(gateway, Question("llama", "Why?"), PlainView())
+                await run_race(gateway, RacePrompt("llama", "Why?"), PlainView())
 
     (asked,) = fast.received
     assert asked.headers["authorization"] == "Bearer fast-key"

@@ -15,7 +15,7 @@ import pytest
 import yaml
 from typer.testing import Result
 
-from gateway.settings import Role, load
+from gateway.settings import ClientRole, load
 
 Holeshot = Callable[..., Result]
 
@@ -264,7 +264,7 @@ def test_in_the_file_a_new_key_is_an_entry_to_paste(filed: Holeshot) -> None:
     client = load(Path("pasted.yaml"), {}).clients["app"]
     [key] = re.findall(r"^  (hs-\S{43})$", output, re.MULTILINE)
     assert client.key_sha256 == (hashlib.sha256(key.encode()).hexdigest(),)
-    assert (client.role, client.require.regions) == (Role.VIEWER, ("eu",))
+    assert (client.role, client.require.regions) == (ClientRole.VIEWER, ("eu",))
     assert client.expires == datetime(2030, 1, 31, tzinfo=UTC)
     assert not Path("ledger.db").exists()
 

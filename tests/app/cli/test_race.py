@@ -19,7 +19,7 @@ from structlog.testing import capture_logs
 from typer.testing import Result
 
 from gateway.cli.race_lanes import Lanes
-from gateway.cli.race_run import Question, open_gateway, run_race
+from gateway.cli.race_run import RacePrompt, open_gateway, run_race
 from gateway.cli.race_view import JsonView, PlainView, View
 from gateway.core.calls import Mode
 from gateway.core.errors import ModelNotFound
@@ -33,7 +33,7 @@ RIGHT_KEY = "hs-the-right-key-of-a-client"
 Holeshot = Callable[..., Result]
 ROOT = Path(__file__).parents[3]
 ENVIRON = {"HOLESHOT_CONFIG": "gateway.yaml", "COLUMNS": "100", "LINES": "20", "TERM": "xterm", "PYTHONPATH": str(ROOT)}
-QUESTION = Question("chat", "Why?")
+QUESTION = RacePrompt("chat", "Why?")
 
 
 class RacedProviders(NamedTuple):
@@ -50,7 +50,7 @@ class RacedProviders(NamedTuple):
         assert old in text
         path.write_text(text.replace(old, new))
 
-    async def heat(self, question: Question = QUESTION, view: View | None = None) -> Lanes:
+    async def heat(self, question: RacePrompt = QUESTION, view: View | None = None) -> Lanes:
         """Run a race in this process."""
         settings = load(self.folder / "gateway.yaml", {})
         async with open_gateway(settings, lambda: None) as gateway:
@@ -168,7 +168,7 @@ async def test_several_races_end_with_who_won_how_often_and_the_prompt_may_be_pi
 async def test_deployments_may_be_named_and_the_mode_chosen(raced: RacedProviders) -> None:
     raced.slow.script = answer("Well")
 
-    lanes = await raced.heat(Question("slow/m", "Why?", mode=Mode.SINGLE))
+    lanes = await raced.heat(RacePrompt("slow/m", "Why?", mode=Mode.SINGLE))
 
     assert lanes.answer == "Well"
     assert not raced.fast.received

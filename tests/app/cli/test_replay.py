@@ -12,7 +12,7 @@ import yaml
 from typer.testing import Result
 
 from gateway.cli.replay import _show
-from gateway.cli.replaying import Found, Request, replay_ledger
+from gateway.cli.replaying import ReplayedModel, ReplayRequest, replay_ledger
 from gateway.settings import RaceSettings
 from tests.support.ledgers import lay, migrated
 from tests.support.replayed import WORLDS, Drawing, ledger, store
@@ -85,10 +85,10 @@ def test_yaml_is_a_part_of_a_configuration(holeshot: Holeshot, environ: dict[str
 
 
 def test_yaml_of_several_models_is_one_section(environ: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
-    request = Request(environ["HOLESHOT_DATABASE_URL"], "7d", 7 * 86_400.0, "llama")
+    request = ReplayRequest(environ["HOLESHOT_DATABASE_URL"], "7d", 7 * 86_400.0, "llama")
     _, [found] = replay_ledger(request)
 
-    _show([found, Found("another", found.calls, found.replayed)], request, as_json=False, as_yaml=True)
+    _show([found, ReplayedModel("another", found.calls, found.replayed)], request, as_json=False, as_yaml=True)
 
     written = capsys.readouterr().out
     assert written.splitlines().count("models:") == 1

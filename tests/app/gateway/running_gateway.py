@@ -31,7 +31,7 @@ from tests.patience import PATIENCE_S
 from tests.support.ledgers import lay, plain, settle
 
 if TYPE_CHECKING:
-    from gateway.limits import Times
+    from gateway.limits import LeaseTimes
 
 MODEL = "llama"  # the one model, with a deployment at every provider
 PROMPT: Sequence[Any] = ({"role": "user", "content": "Say hello."},)
@@ -228,7 +228,7 @@ async def serving(
     *,
     key: str = "unused",
     in_one_minute: bool = False,
-    lease_times: "Times | None" = None,
+    lease_times: "LeaseTimes | None" = None,
     utc_now: Callable[[], datetime] | None = None,
     unix_clock: Callable[[], float] = time.time,
     clock: Callable[[], float] = time.monotonic,

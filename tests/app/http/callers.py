@@ -8,7 +8,7 @@ from typing import Protocol
 import aiohttp
 from yarl import URL
 
-from providers.http import Client, Request, SendCount, checked
+from providers.http import HttpClient, HttpRequest, SendCount, checked
 from providers.refusals import ErrorKind, UpstreamError
 from tests.patience import PATIENCE_S, until
 
@@ -42,7 +42,7 @@ class Caller(Protocol):
 class Own:
     """Our client."""
 
-    def __init__(self, client: Client, connect_timeout_s: float = CONNECT_TIMEOUT_S) -> None:
+    def __init__(self, client: HttpClient, connect_timeout_s: float = CONNECT_TIMEOUT_S) -> None:
         self.client = client
         self.sendings = SendCount()  # of the last request
         self._connect_timeout_s = connect_timeout_s
@@ -58,7 +58,7 @@ class Own:
     ) -> Answer:
         head = self.client.head(method, target, {})
         self.sendings = SendCount()
-        request = Request(head, checked(headers or {}), body, once=once, sendings=self.sendings)
+        request = HttpRequest(head, checked(headers or {}), body, once=once, sendings=self.sendings)
         return await self.client.send(request, self._connect_timeout_s)
 
     async def aclose(self) -> None:

@@ -13,7 +13,7 @@ import pytest
 import uvloop
 from yarl import URL
 
-from providers.http import Client, Connecting, TlsContexts, Versions
+from providers.http import Connecting, HttpClient, TlsContexts, Versions
 from tests.app.http.callers import Caller, Own, Reference
 from tests.app.http.http1_line import Http1Line
 from tests.app.http.http2_line import Http2Line
@@ -122,7 +122,9 @@ def called(server: Server, way: Way, trust: Trust) -> Caller:
     if way.reference:
         return Reference(server.origin)
     tls = TlsContexts(trust.client)
-    return Own(Client(URL(server.origin), headers={"X-Own": "1"}, connecting=Connecting(versions=way.version, tls=tls)))
+    return Own(
+        HttpClient(URL(server.origin), headers={"X-Own": "1"}, connecting=Connecting(versions=way.version, tls=tls))
+    )
 
 
 @pytest.fixture(params=WAYS, ids=str)

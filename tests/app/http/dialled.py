@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from yarl import URL
 
-from providers.http import Client, Connecting, Names, Response, TlsContexts, Versions
+from providers.http import Connecting, HttpClient, Names, Response, TlsContexts, Versions
 from providers.refusals import ErrorKind, UpstreamError
 from tests.app.http.callers import Own, read_whole
 from tests.app.http.conftest import Trust
@@ -32,7 +32,7 @@ async def calling(
     age_s: float | None = None,
 ) -> AsyncIterator[Own]:
     tls = TlsContexts(trust.client) if trust is not None else None
-    client = Client(
+    client = HttpClient(
         URL(origin), headers={}, connecting=Connecting(versions=versions, tls=tls, names=names, age_s=age_s)
     )
     caller = Own(client, connect_timeout_s)

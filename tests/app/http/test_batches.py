@@ -8,7 +8,7 @@ import pytest
 import uvloop
 from yarl import URL
 
-from providers.http import Batches, Client, Connecting, Request, Response, TlsContexts
+from providers.http import Batches, Connecting, HttpClient, HttpRequest, Response, TlsContexts
 from providers.http.message import BUFFERED_BYTES
 from providers.refusals import UpstreamError
 from tests.app.http.conftest import Trust
@@ -26,10 +26,10 @@ async def asked(
     """Yield a connection on which an answer was begun, as the server and as its client has it."""
     async with Origin(None if trust is None else trust.server).serving() as origin:
         tls = None if trust is None else TlsContexts(trust.client)
-        client = Client(
+        client = HttpClient(
             URL(origin.base_url), headers={}, connecting=Connecting(versions="1.1", tls=tls, batches=batches)
         )
-        sending = asyncio.create_task(client.send(Request(client.head("POST", "/", {}), (), b"{}"), PATIENCE_S))
+        sending = asyncio.create_task(client.send(HttpRequest(client.head("POST", "/", {}), (), b"{}"), PATIENCE_S))
         connection, _ = await origin.request()
         connection.send(b"HTTP/1.1 200 OK\r\n%bconnection: close\r\n\r\n" % framing)
         try:

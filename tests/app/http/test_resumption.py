@@ -6,7 +6,7 @@ import ssl
 import trustme
 from yarl import URL
 
-from providers.http import Client, Connecting, TlsContexts
+from providers.http import Connecting, HttpClient, TlsContexts
 from tests.app.http.callers import Own
 from tests.app.http.conftest import Trust
 from tests.app.http.dialled import answered, calling
@@ -68,7 +68,7 @@ async def test_a_server_that_has_forgotten_a_session_gets_a_whole_handshake_and_
     seen = []
     for context in (before, after, after):
         async with Server(Http1Line, context).listening() as server:
-            caller = Own(Client(URL(server.origin), headers={}, connecting=Connecting(tls=tls)))
+            caller = Own(HttpClient(URL(server.origin), headers={}, connecting=Connecting(tls=tls)))
             await answered(server, caller)
             seen += resumed(server)
             await soon(caller.aclose())
@@ -80,7 +80,7 @@ async def test_no_session_is_resumed_under_another_name() -> None:
     tls = TlsContexts(trust.client)
     async with Server(Http1Line, trust.server).listening() as server:
         for host in ("localhost", "127.0.0.1", "localhost"):
-            caller = Own(Client(URL(f"https://{host}:{server.port}"), headers={}, connecting=Connecting(tls=tls)))
+            caller = Own(HttpClient(URL(f"https://{host}:{server.port}"), headers={}, connecting=Connecting(tls=tls)))
             await answered(server, caller)
             await soon(caller.aclose())
         assert resumed(server) == [False, False, True]

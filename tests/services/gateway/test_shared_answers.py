@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from redis.asyncio import Redis
 
-from gateway.memory.answers import Scope
+from gateway.memory.answers import AnswerScope
 from gateway.memory.sealed import Link, SealedAnswers
 from gateway.topology.nodes import Nodes, connect
 from strict_vendors import running_vendor
@@ -19,7 +19,7 @@ from tests.app.gateway.responses.test_named_items import NAME, OPENAI, Talk, cal
 from tests.app.gateway.running_gateway import RunningGateway, serving
 from tests.patience import eventually
 
-ANN, BOB, ID = Scope("ann"), Scope("bob"), "resp_0123456789abcdef01234567"
+ANN, BOB, ID = AnswerScope("ann"), AnswerScope("bob"), "resp_0123456789abcdef01234567"
 
 
 @pytest.fixture

@@ -9,7 +9,17 @@ import msgspec
 import pytest
 from sqlalchemy import text
 
-from gateway.alerts.alert import Alert, AlertKind, Book, BookAway, Delivery, Event, Message, Scope, Severity
+from gateway.alerts.alert import (
+    Alert,
+    AlertEvent,
+    AlertKind,
+    AlertMessage,
+    AlertScope,
+    Book,
+    BookAway,
+    DeliveryResult,
+    Severity,
+)
 from gateway.alerts.memory_book import MOST_MESSAGES, MemoryBook
 from gateway.core.ids import new_id
 from gateway.ledger import SqlAlertBook, create_engine, queries
@@ -18,8 +28,8 @@ from gateway.ledger.books import ALERTS_KEPT, MESSAGES_KEPT
 NOW = datetime(2030, 1, 1, 12, 0, 0, 123456, tzinfo=UTC)
 LEASE = timedelta(seconds=60)
 HOOKS = ("chat", "ops")
-SENT = Delivery(ok=True, answer="200")
-FAILED = Delivery(ok=False, answer="503")
+SENT = DeliveryResult(ok=True, answer="200")
+FAILED = DeliveryResult(ok=False, answer="503")
 
 
 def alert(subject: str = "m", *, at: datetime = NOW, **changes: object) -> Alert:
@@ -56,7 +66,7 @@ async def books(book_url: str | None) -> AsyncIterator[Sequence[Book]]:
         await each.aclose()
 
 
-async def due(book: Book, at: datetime = NOW, webhooks: Sequence[str] = HOOKS) -> list[Message]:
+async def due(book: Book, at: datetime = NOW, webhooks: Sequence[str] = HOOKS) -> list[AlertMessage]:
     return await book.take_due(at, lease=LEASE, webhooks=webhooks)
 
 
@@ -97,7 +107,7 @@ async def test_of_two_who_resolve_an_alert_one_succeeds(books: Sequence[Book]) -
         *(book.resolve(opened, unseen_since=NOW, at=NOW + LEASE, webhooks=HOOKS) for book in books)
     )
     assert sorted(ended) == [False, True]
-    assert [each.event for each in await due(books[0], NOW + LEASE)] == [Event.RESOLVED] * 2
+    assert [each.event for each in await due(books[0], NOW + LEASE)] == [AlertEvent.RESOLVED] * 2
 
 
 async def test_an_alert_that_was_seen_elsewhere_since_is_not_resolved(books: Sequence[Book]) -> None:
@@ -149,7 +159,7 @@ async def test_the_end_of_an_incident_is_said_after_its_beginning(books: Sequenc
     assert await due(books[1]) == []
     await books[0].settle(first, SENT, at=NOW, retry_at=None)
     [last] = await due(books[1])
-    assert (last.event, last.alert.resolved_at) == (Event.RESOLVED, NOW)
+    assert (last.event, last.alert.resolved_at) == (AlertEvent.RESOLVED, NOW)
 
 
 async def test_messages_to_a_webhook_that_is_not_configured_here_wait(books: Sequence[Book]) -> None:
@@ -159,7 +169,7 @@ async def test_messages_to_a_webhook_that_is_not_configured_here_wait(books: Seq
 
 
 async def test_what_one_process_said_alone_is_stored_as_the_past_it_is(books: Sequence[Book]) -> None:
-    past = alert(resolved_at=NOW + LEASE, scope=Scope.PROCESS)
+    past = alert(resolved_at=NOW + LEASE, scope=AlertScope.PROCESS)
     assert await books[0].open(past, ())
     assert await books[1].open(alert(), ())
     assert len(await books[1].current(NOW)) == 2

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gateway.alerts.alert import AlertKind, Condition, Severity, Source, SourceUnavailable
+from gateway.alerts.alert import AlertCondition, AlertKind, Severity, Source, SourceUnavailable
 from gateway.alerts.asking import CachedSource, PatientSource
 from gateway.alerts.outages import OutageSource
 from gateway.alerts.sources import (
@@ -29,8 +29,8 @@ from gateway.alerts.stated_models import (
     LEAST_ANSWERED,
     LEAST_ANSWERS,
     LEAST_BEFORE,
-    Hour,
     LengthSource,
+    ModelHour,
     News,
     StatedModels,
     StatedModelSource,
@@ -213,7 +213,7 @@ async def test_sums_that_stand_still_are_told_with_the_reason_once_they_have_for
 async def test_a_source_that_asks_a_database_known_to_be_away_is_not_waited_for() -> None:
     asked, is_away = [], True
 
-    async def lengths(_: str) -> list[Hour]:
+    async def lengths(_: str) -> list[ModelHour]:
         asked.append(1)
         return []
 
@@ -227,12 +227,12 @@ async def test_a_source_that_asks_a_database_known_to_be_away_is_not_waited_for(
 
 
 async def test_a_source_that_is_slow_says_what_it_said_last_and_lets_others_go_on() -> None:
-    answers: asyncio.Queue[list[Condition]] = asyncio.Queue()
+    answers: asyncio.Queue[list[AlertCondition]] = asyncio.Queue()
 
     class Slow:
         kinds = (AlertKind.SUMS,)
 
-        async def conditions(self) -> list[Condition]:
+        async def conditions(self) -> list[AlertCondition]:
             return await answers.get()
 
     state = State()
@@ -240,7 +240,7 @@ async def test_a_source_that_is_slow_says_what_it_said_last_and_lets_others_go_o
     found = list(await ledger_source(state).conditions())
     source = PatientSource(Slow(), lambda: False, patient_s=0.0)
 
-    async def said() -> Sequence[Condition]:
+    async def said() -> Sequence[AlertCondition]:
         try:
             return await source.conditions()
         except SourceUnavailable:
@@ -317,7 +317,7 @@ async def test_a_dear_source_is_asked_seldom_and_its_failure_is_repeated() -> No
     assert (len(await cached.conditions()), asked) == (1, 3)
 
 
-async def _conditions(reports: LedgerReports) -> list[Condition]:
+async def _conditions(reports: LedgerReports) -> list[AlertCondition]:
     still = State()
     still.sums_stand_still_s = 90.0
     sources: list[Source] = [
@@ -354,11 +354,11 @@ def _spenders(reports: LedgerReports) -> SpendingSource:
     )
 
 
-async def _hours(_: str) -> list[Hour]:
+async def _hours(_: str) -> list[ModelHour]:
     """Return hours of "llama" whose prompts became ten times as long on the last of five days."""
     last_at = NOW.replace(minute=0, second=0, microsecond=0)
     return [
-        Hour(
+        ModelHour(
             model="llama", hour_at=last_at - timedelta(days=ago), answered=LEAST_ANSWERED,
             prompt_tokens=LEAST_ANSWERED * (100 if ago else 1000), completion_tokens=None, sized=None, over_4k=None,
             over_32k=None,

@@ -31,7 +31,7 @@ from gateway.ledger import (
 from gateway.ledger.clickhouse.schema import TABLES, VERSION, columns_of, views_sql
 from gateway.ledger.clickhouse.sink import FOLDER
 from gateway.ledger.entries import NO_ROWS
-from gateway.ledger.spool import SEGMENT_MAX_AGE_S, Reader, Spool
+from gateway.ledger.spool import SEGMENT_MAX_AGE_S, Spool, SpoolReader
 from gateway.settings import ClickHouseSettings
 from tests.unit.ledger.records import call, lost, new_id, raced_call, start_of, won
 
@@ -191,7 +191,7 @@ async def test_after_its_folder_was_deleted_new_rows_arrive_again(
 async def test_what_sql_does_not_have_yet_stays_there(worker: Worker, server: Recording) -> None:
     worker.segment()
     await worker.sink.ship()
-    kept = Reader(worker.spool.folder).read(100).entries
+    kept = SpoolReader(worker.spool.folder).read(100).entries
     assert sum(not isinstance(entry, NO_ROWS) for entry in kept) == 3
 
 

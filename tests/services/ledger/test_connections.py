@@ -15,7 +15,7 @@ from sqlalchemy.exc import DBAPIError
 
 from gateway.ledger import (
     DatabaseUnreachableError,
-    Pool,
+    LedgerPool,
     connections,
     create_engine,
     current_revision,
@@ -120,7 +120,7 @@ async def test_a_process_has_four_connections_at_most(
     assert max(seen) <= MOST
 
 
-async def taken(pool: Pool, number: int) -> None:
+async def taken(pool: LedgerPool, number: int) -> None:
     """Use so many connections at once."""
     async with AsyncExitStack() as stack:
         for _ in range(number):
@@ -132,7 +132,7 @@ async def test_what_a_process_does_not_need_for_ten_seconds_it_gives_back(
 ) -> None:
     monkeypatch.setattr(connections, "LOOK_INTERVAL_S", 0.001)
     now_s, looking = 0.0, await asyncpg.connect(postgres_url)
-    pool = Pool(f"{postgres_url}?application_name=counted", time=lambda: now_s)
+    pool = LedgerPool(f"{postgres_url}?application_name=counted", time=lambda: now_s)
     await taken(pool, 4)
     now_s = 9.0
     await taken(pool, 2)
@@ -166,9 +166,9 @@ async def test_thirty_two_writers_are_content_with_forty_connections(
     monkeypatch.setattr(connections, "FIRST_WITHIN_S", PATIENCE_S)
     looking = await asyncpg.connect(small_server_url)
     await looking.execute("create role writer login")
-    pools = [Pool(small_server_url.replace("postgres@", "writer@")) for _ in range(WRITERS)]
+    pools = [LedgerPool(small_server_url.replace("postgres@", "writer@")) for _ in range(WRITERS)]
 
-    async def use(pool: Pool) -> None:
+    async def use(pool: LedgerPool) -> None:
         await asyncio.gather(*(taken(pool, 1) for _ in range(3)))
 
     greedy, late = pools[: MOST * 2], pools[MOST * 2 :]
@@ -191,7 +191,7 @@ async def test_where_the_server_has_none_left_a_process_waits_for_one_of_its_own
 ) -> None:
     owner = await asyncpg.connect(postgres_url)
     await owner.execute("create role only_one login connection limit 1")
-    pool = Pool(postgres_url.replace("postgres@", "only_one@"))
+    pool = LedgerPool(postgres_url.replace("postgres@", "only_one@"))
 
     async def ask(number: int) -> int:
         async with pool.engine.connect() as connection:
@@ -200,7 +200,7 @@ async def test_where_the_server_has_none_left_a_process_waits_for_one_of_its_own
     assert await asyncio.gather(*map(ask, range(1, 9))) == [*range(1, 9)]
     await pool.aclose()
     monkeypatch.setattr(connections, "FIRST_WITHIN_S", 0.0)
-    other = Pool(postgres_url.replace("postgres@", "only_one@"))
+    other = LedgerPool(postgres_url.replace("postgres@", "only_one@"))
     await owner.execute("alter role only_one connection limit 0")
     with pytest.raises(DBAPIError, match="too many connections"):
         await taken(other, 1)  # there is none to wait for

@@ -15,7 +15,7 @@ from sqlalchemy.engine import make_url
 from gateway.core.errors import ClientNotFound, InvalidRequest, KeyConflict, KeysUnreachable
 from gateway.core.ids import new_id
 from gateway.keys import changes
-from gateway.keys.stored import Change, NewKey, StoredKey, client_settings, new_key
+from gateway.keys.stored import KeyChange, NewKey, StoredKey, client_settings, new_key
 from gateway.ledger import SqlKeyStore, database, downgrade, key_store, migrate, queries
 from tests.patience import PATIENCE_S
 from tests.support.relay import Relay
@@ -38,7 +38,7 @@ class Desk:
         await self.store.change(name, decide, who="ann", at=self.at)
         return key
 
-    async def patch(self, name: str, **patch: Any) -> Change:
+    async def patch(self, name: str, **patch: Any) -> KeyChange:
         return await self.store.change(name, changes.changed(name, patch, client_settings), who="bob", at=self.at)
 
     async def rotate(self, name: str, grace_s: float = 0) -> NewKey:
@@ -48,7 +48,7 @@ class Desk:
         await self.store.change(name, decide, who="bob", at=self.at)
         return key
 
-    async def revoke(self, name: str) -> Change:
+    async def revoke(self, name: str) -> KeyChange:
         return await self.store.change(name, changes.revoked(name, at=self.at), who="bob", at=self.at)
 
     async def audit(self) -> list[tuple[Any, ...]]:
@@ -296,7 +296,7 @@ async def test_a_writer_that_dies_in_the_middle_blocks_the_next_one_for_seconds_
     desk, other = Desk(relayed_url), Desk(postgres_url)
     await desk.create("app")
 
-    def hang(_: Sequence[StoredKey]) -> Change:
+    def hang(_: Sequence[StoredKey]) -> KeyChange:
         relay.hang()
         return changes.revoked("app", at=NOW)(_)
 

@@ -12,7 +12,7 @@ from sqlalchemy.engine import make_url
 from gateway.app.prober import refusal
 from gateway.core.attempts import Role
 from gateway.core.ids import new_id
-from gateway.core.records import Facts, NotProbed, OutageRecord, Probe, ProbeEnd, ProbeOutcome, ProbesUnreachable
+from gateway.core.records import DailyFacts, NotProbed, OutageRecord, Probe, ProbeEnd, ProbeOutcome, ProbesUnreachable
 from gateway.ledger import Ledger, SqlProbeBook
 from gateway.settings import ProbeSettings
 from tests.unit.ledger.records import call, raced_call, won
@@ -37,11 +37,11 @@ def ended(outcome: ProbeOutcome = ProbeOutcome.ANSWERED, usd: float | None = 0.0
     return ProbeEnd(ended_at=NOON, outcome=outcome, cost_usd=usd, ttft_ms=100.0)
 
 
-async def facts(book: SqlProbeBook, one: Probe) -> Facts:
+async def facts(book: SqlProbeBook, one: Probe) -> DailyFacts:
     """Return what the book knows; nothing is written."""
-    found: list[Facts] = []
+    found: list[DailyFacts] = []
 
-    def refuse(known: Facts) -> NotProbed:
+    def refuse(known: DailyFacts) -> NotProbed:
         found.append(known)
         return NotProbed.MONEY
 

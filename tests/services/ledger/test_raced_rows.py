@@ -8,7 +8,7 @@ import pytest
 
 from gateway.core.attempts import Outcome
 from gateway.ledger import Ledger, models, raced_calls
-from gateway.replay.rows import Call, Try
+from gateway.replay.rows import ReplayedCall, Try
 from gateway.replay.sample import audits
 from tests.support.replayed import RATE_S, WORLDS, Drawing, ledger, store
 from tests.unit.ledger.records import attempt, call, failed, new_id, won
@@ -18,11 +18,11 @@ LONG_AGO = NOON - timedelta(days=30)
 FAILURES = next(each for each in WORLDS if each.name == "failures")
 
 
-def raced(count: int, audit_share: float = 0.2) -> list[Call]:
+def raced(count: int, audit_share: float = 0.2) -> list[ReplayedCall]:
     return ledger(Drawing(FAILURES, 1).calls(count), audit_share, Random(1))
 
 
-def told(calls: list[Call]) -> list[tuple[object, ...]]:
+def told(calls: list[ReplayedCall]) -> list[tuple[object, ...]]:
     return sorted((each.ttft_ms or 0.0, list(map(told_of, each.tries))) for each in calls)
 
 

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from gateway.alerts.stated_models import Hour, hours_sql
+from gateway.alerts.stated_models import ModelHour, hours_sql
 from gateway.core.reports import Window
 from gateway.ledger import Ledger, Reader
 from gateway.ledger.reports import calls, incidents
@@ -67,11 +67,11 @@ async def test_hours_tell_how_long_prompts_and_answers_were(ledger_url: str, tmp
     reader = Reader(ledger_url)
     for model in (None, "llama"):
         assert await incidents.lengths(reader, hours_sql(until, model)) == [
-            Hour(
+            ModelHour(
                 model="llama", hour_at=until - timedelta(hours=25), answered=1, prompt_tokens=2000, completion_tokens=7,
                 sized=1, over_4k=1, over_32k=0,
             ),
-            Hour(
+            ModelHour(
                 model="llama", hour_at=until - timedelta(hours=1), answered=2, prompt_tokens=9100, completion_tokens=14,
                 sized=2, over_4k=1, over_32k=1,
             ),

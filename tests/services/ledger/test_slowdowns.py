@@ -16,13 +16,13 @@ from gateway.alerts.slowdowns import (
     HOUR_S,
     WINDOW_S,
     AttemptWindow,
-    Ending,
     Happened,
     Histogram,
     Metric,
     Slowdown,
+    SlowdownEnd,
 )
-from gateway.alerts.slowdowns import Change as Began
+from gateway.alerts.slowdowns import SlowdownChange as Began
 from gateway.core.calls import CallRecord
 from gateway.core.ids import new_id
 from gateway.ledger import Ledger, Reader, Slowdowns, create_engine, is_sqlite, queries
@@ -218,7 +218,7 @@ async def test_a_slowdown_that_nobody_has_looked_at_for_weeks_ends_with_the_next
     )
     assert await one.ledger.store(Began(Happened.BEGAN, found))
     sums.now_s += 40 * DAY_S  # the gateway was off
-    assert [change.ending for change in await one.detection.look()] == [Ending.NO_CALLS]
+    assert [change.ending for change in await one.detection.look()] == [SlowdownEnd.NO_CALLS]
     [row] = await rows(ledger_url)
     assert (row["ending"], one.shown) == ("no_calls", [])
     await one.ledger.aclose()

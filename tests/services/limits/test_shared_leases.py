@@ -16,12 +16,12 @@ from structlog.testing import capture_logs
 
 from gateway.limits import (
     USUAL,
+    LeaseTimes,
     LimitHeld,
     LimitReached,
     Limits,
     Payer,
     SharedLeases,
-    Times,
     Use,
     level_of_key,
     used_by_quota,
@@ -39,7 +39,7 @@ from tests.unit.limits.inside.used import used
 from tests.unit.racing.virtual_time import run, virtual_loop
 
 MODEL = Payer("llama", "llama")
-QUICK = Times(lease_s=0.3, process_s=0.5, silent_s=0.4, restoring_s=0.2, round_s=0.05, repeat_s=0.1)
+QUICK = LeaseTimes(lease_s=0.3, process_s=0.5, silent_s=0.4, restoring_s=0.2, round_s=0.05, repeat_s=0.1)
 # The same where nobody dies: a machine that stands still for a moment makes nobody be taken for dead.
 STEADY = msgspec.structs.replace(QUICK, process_s=60.0, silent_s=60.0)
 CLOSE = msgspec.structs.replace(USUAL, round_s=0.05, repeat_s=0.05, lease_s=1.0)  # all hear at once what happened
@@ -56,7 +56,7 @@ async def admitted(process: "Process", limits: dict[str, float]) -> str:
 class Process:
     """One gateway process and its calls."""
 
-    def __init__(self, url: str, number: int, times: Times, ahead_s: float = 0.0) -> None:
+    def __init__(self, url: str, number: int, times: LeaseTimes, ahead_s: float = 0.0) -> None:
         def unix_clock() -> float:
             return time.time() + ahead_s
 
@@ -91,7 +91,7 @@ async def process(redis_url: str) -> AsyncIterator[NewProcess]:
     numbers = count(1)
     async with AsyncExitStack() as stack:
 
-        async def make(times: Times = USUAL, url: str = redis_url, ahead_s: float = 0.0) -> Process:
+        async def make(times: LeaseTimes = USUAL, url: str = redis_url, ahead_s: float = 0.0) -> Process:
             made = Process(url, next(numbers), times, ahead_s)
             await made.leases.start()
             stack.push_async_callback(made.leases.close)

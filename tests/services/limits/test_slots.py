@@ -12,7 +12,7 @@ import msgspec
 import pytest
 from redis.asyncio import Redis
 
-from gateway.limits import OwnShare, SharedLeases, Slots, Times
+from gateway.limits import LeasedSlots, LeaseTimes, OwnShare, SharedLeases
 from gateway.limits.lease_scripts import LEASE, Grant
 from gateway.racing import Seats
 from gateway.racing.seats import Line, Seat
@@ -22,7 +22,7 @@ from tests.services.limits.test_shared_leases import relayed
 
 NAME = "ollama/llama"
 # Nobody is taken for dead because the machine stands still for a moment, and no lease expires then.
-STEADY = Times(lease_s=60.0, process_s=60.0, silent_s=60.0, restoring_s=0.2, round_s=0.05, timeout_s=PATIENCE_S)
+STEADY = LeaseTimes(lease_s=60.0, process_s=60.0, silent_s=60.0, restoring_s=0.2, round_s=0.05, timeout_s=PATIENCE_S)
 BRIEF = msgspec.structs.replace(STEADY, lease_s=1.0)  # what a dead process held is soon for others
 
 
@@ -56,7 +56,7 @@ class Turn:
 class Process:
     """One gateway process, as far as slots are concerned."""
 
-    def __init__(self, url: str, number: int, times: Times, site: Site) -> None:
+    def __init__(self, url: str, number: int, times: LeaseTimes, site: Site) -> None:
         self.number = number
         self.site = site
         self.nodes = connect(url, times.timeout_s)
@@ -78,7 +78,7 @@ class Process:
         return self.seats.lines[NAME]
 
     @property
-    def slots(self) -> Slots:
+    def slots(self) -> LeasedSlots:
         assert self.line.slots is not None
         return self.line.slots
 
@@ -124,7 +124,7 @@ async def process(redis_url: str, site: Site) -> AsyncIterator[NewProcess]:
     numbers = count(1)
     async with AsyncExitStack() as stack:
 
-        async def make(limit: int, times: Times = STEADY, url: str = redis_url) -> Process:
+        async def make(limit: int, times: LeaseTimes = STEADY, url: str = redis_url) -> Process:
             made = Process(url, next(numbers), times, site)
             made.limit(limit)
             await made.leases.start()

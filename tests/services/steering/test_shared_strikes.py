@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 
 from gateway.steering import STRIKES, STRIKES_KEY, RedisBoard, redis_board
 from gateway.steering.constants import CLIENTS_HALF_LIFE_S, KEY_EXPIRY_S, REPORT_AGE_S, REPORT_KEPT_S, WELL_S
-from gateway.steering.outages import Report, Strike
+from gateway.steering.outages import OutageReport, Strike
 from gateway.steering.redis_board import STRIKING_KEY
 from gateway.topology.nodes import connect
 from providers import ErrorKind
@@ -232,7 +232,7 @@ async def test_nothing_that_stands_there_opens_a_breaker_or_stops_the_board(
 
 async def test_no_report_counts_for_more_than_a_breaker(replica: NewReplica, redis: Redis) -> None:
     one = replica()
-    huge = msgspec.json.encode(Report(one.unix_s(), {"a": Strike(10**9, one.unix_s())}))
+    huge = msgspec.json.encode(OutageReport(one.unix_s(), {"a": Strike(10**9, one.unix_s())}))
     await redis.hset(STRIKES_KEY, "@x", huge)
     await sync(one)
     assert states(one) == ["ok"]  # nor one replica for two
@@ -277,8 +277,8 @@ async def test_of_very_many_replicas_some_tell_whether_most_fail(
 ) -> None:
     here, number = replica(), 1_000
     now_s = here.unix_s()
-    fails = msgspec.json.encode(Report(now_s, {"a": Strike(STRIKES, now_s)}))
-    answers = msgspec.json.encode(Report(now_s, well=("a",)))
+    fails = msgspec.json.encode(OutageReport(now_s, {"a": Strike(STRIKES, now_s)}))
+    answers = msgspec.json.encode(OutageReport(now_s, well=("a",)))
     reports = {f"@{each}": fails if each < failing * number else answers for each in range(number)}
     await redis.hset(STRIKES_KEY, mapping={field: report.decode() for field, report in reports.items()})
     await redis.hset(STRIKING_KEY, "@0", "1")

@@ -8,8 +8,8 @@ from random import Random
 
 import msgspec
 
-from gateway.alerts.alert import MESSAGES_AT_ONCE, Alert, BookAway, Event, Message, Source
-from gateway.alerts.alert import Delivery as Delivered
+from gateway.alerts.alert import MESSAGES_AT_ONCE, Alert, AlertEvent, AlertMessage, BookAway, Source
+from gateway.alerts.alert import DeliveryResult as Delivered
 from gateway.alerts.alerts import LOOK_S, Delivery, Watch
 from gateway.alerts.asking import CachedSource
 from gateway.alerts.memory_book import MemoryBook
@@ -18,7 +18,7 @@ from gateway.alerts.sender import SendResult
 from gateway.alerts.sources import (
     BurnSource,
     LedgerSource,
-    Slowdown,
+    OpenSlowdown,
     SlowdownSource,
     SpendingSource,
     Thresholds,
@@ -123,7 +123,7 @@ class Simulation:
     def __init__(self, month: Month, seed: int) -> None:
         self.month = month
         self.now_s = 0.0
-        self.delivered: list[tuple[float, Message]] = []
+        self.delivered: list[tuple[float, AlertMessage]] = []
         self.attempts = 0
         self._random = Random(seed)
         self._ids = count(1)
@@ -153,7 +153,9 @@ class Simulation:
             await watch.look()
             await delivery.deliver()
 
-    async def send(self, webhook: WebhookSettings, message: Message, also: Sequence[Message] = ()) -> SendResult:
+    async def send(
+        self, webhook: WebhookSettings, message: AlertMessage, also: Sequence[AlertMessage] = ()
+    ) -> SendResult:
         """Be the receiver."""
         self.attempts += 1
         if self.month.has("receiver_dead", self.now_s):
@@ -205,10 +207,10 @@ class Simulation:
             self._check_database()
             return self.month.spent(self.now_s)
 
-        async def slowdowns() -> list[Slowdown]:
+        async def slowdowns() -> list[OpenSlowdown]:
             self._check_database()
             return [
-                Slowdown(
+                OpenSlowdown(
                     deployment=str(name), model="chat", metric="ttft", began_at=self.now, ratio=1.6, low=1.4, high=1.8,
                     n=500, evidence_sql="select 1",
                 )
@@ -266,7 +268,7 @@ class _SharedBook(MemoryBook):
 
     async def take_due(
         self, now: datetime, *, lease: timedelta, webhooks: Collection[str], most: int = MESSAGES_AT_ONCE
-    ) -> list[Message]:
+    ) -> list[AlertMessage]:
         self._check()
         return await super().take_due(now, lease=lease, webhooks=webhooks, most=most)
 
@@ -350,10 +352,10 @@ class Findings(msgspec.Struct, frozen=True):
         return sum(each.duplicates for each in self.findings)
 
 
-def compare(incidents: Sequence[Incident], delivered: Sequence[tuple[float, Message]]) -> Findings:
+def compare(incidents: Sequence[Incident], delivered: Sequence[tuple[float, AlertMessage]]) -> Findings:
     """Return what became of each incident."""
-    opened = [(at_s, each) for at_s, each in delivered if each.event is Event.OPENED]
-    resolved = [(at_s, each) for at_s, each in delivered if each.event is Event.RESOLVED]
+    opened = [(at_s, each) for at_s, each in delivered if each.event is AlertEvent.OPENED]
+    resolved = [(at_s, each) for at_s, each in delivered if each.event is AlertEvent.RESOLVED]
     used: set[str] = set()
     findings = []
     for incident in incidents:
@@ -375,13 +377,13 @@ def compare(incidents: Sequence[Incident], delivered: Sequence[tuple[float, Mess
     return Findings(findings, [each.alert.key for _, each in opened if each.id not in used])
 
 
-def _is_of(message: Message, expected: str) -> bool:
+def _is_of(message: AlertMessage, expected: str) -> bool:
     """Whether a message is about ``expected``; the keys of spending have their day at the end."""
     key = message.alert.key
     return key == expected or (expected.startswith("spending:") and key.startswith(f"{expected}/"))
 
 
-def _is_in(message: Message, incident: Incident) -> bool:
+def _is_in(message: AlertMessage, incident: Incident) -> bool:
     opened_s = (message.alert.opened_at - START).total_seconds()
     return incident.start_s <= opened_s <= incident.end_s + AFTER_S
 

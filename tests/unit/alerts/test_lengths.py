@@ -6,30 +6,30 @@ from typing import Any
 
 import pytest
 
-from gateway.alerts.alert import AlertKind, Condition, SourceUnavailable
-from gateway.alerts.stated_models import LEAST_ANSWERED, Hour, LengthSource
+from gateway.alerts.alert import AlertCondition, AlertKind, SourceUnavailable
+from gateway.alerts.stated_models import LEAST_ANSWERED, LengthSource, ModelHour
 from gateway.core.reports import ReportsUnreachable
 
 NOW = datetime(2026, 3, 12, 9, 40, tzinfo=UTC)
 WHOLE = NOW.replace(minute=0)
 
 
-def day(days_ago: int, **sums: Any) -> list[Hour]:
+def day(days_ago: int, **sums: Any) -> list[ModelHour]:
     """Return two hours of a day: the first and the last one that belong to it."""
     usual: dict[str, Any] = {
         "model": "llama", "answered": 1000, "prompt_tokens": 800_000, "completion_tokens": 200_000, "sized": 1000,
         "over_4k": 300, "over_32k": 20,
     }  # fmt: skip
     end = WHOLE - timedelta(days=days_ago)
-    return [Hour(**(usual | sums), hour_at=end - timedelta(hours=ago)) for ago in (1, 24)]
+    return [ModelHour(**(usual | sums), hour_at=end - timedelta(hours=ago)) for ago in (1, 24)]
 
 
-def week(**sums: Any) -> list[Hour]:
+def week(**sums: Any) -> list[ModelHour]:
     return [hour for days_ago in range(1, 8) for hour in day(days_ago, **sums)]
 
 
-async def found(*hours: Hour) -> Sequence[Condition]:
-    async def read(_: str) -> Sequence[Hour]:
+async def found(*hours: ModelHour) -> Sequence[AlertCondition]:
+    async def read(_: str) -> Sequence[ModelHour]:
         return hours
 
     return await LengthSource(read, utc_now=lambda: NOW).conditions()
@@ -96,7 +96,7 @@ async def test_each_model_is_compared_with_itself() -> None:
 
 
 async def test_without_the_database_nothing_is_known() -> None:
-    async def read(_: str) -> Sequence[Hour]:
+    async def read(_: str) -> Sequence[ModelHour]:
         raise ReportsUnreachable("away")
 
     with pytest.raises(SourceUnavailable):

@@ -8,13 +8,13 @@ from gateway.alerts.slowdowns import (
     DAY_S,
     SPEEDS,
     WINDOW_S,
+    AttemptTally,
     AttemptWindow,
-    Change,
-    Ending,
     Happened,
     Histogram,
     Metric,
-    Tally,
+    SlowdownChange,
+    SlowdownEnd,
 )
 from tests.support.slowed import HISTORY_DAYS, Noise, Trial, World
 from tests.support.slowed import Change as Made
@@ -38,9 +38,9 @@ def watched(
     *,
     changes: dict[str, Made] | None = None,
     seen: Callable[[dict[str, AttemptWindow]], dict[str, AttemptWindow]] = lambda some: some,
-) -> list[Change]:
+) -> list[SlowdownChange]:
     """Watch so many windows; return what has happened."""
-    found: list[Change] = []
+    found: list[SlowdownChange] = []
     for _ in range(windows):
         found += trial.watch.add(trial.now_s, seen(trial.model.windows(trial.now_s, changes=changes)))
         trial.now_s += WINDOW_S
@@ -57,7 +57,7 @@ def test_what_gets_twice_as_slow_is_noticed_with_its_factor_and_its_end() -> Non
     assert slowdown.noticed_s - began_s <= 4 * WINDOW_S
     assert slowdown.low < 2.0 < slowdown.high
     [end] = watched(trial, 12)
-    assert (end.happened, end.ending) == (Happened.ENDED, Ending.AS_USUAL)
+    assert (end.happened, end.ending) == (Happened.ENDED, SlowdownEnd.AS_USUAL)
     assert trial.watch.open == []
 
 
@@ -71,7 +71,7 @@ def test_each_metric_is_watched() -> None:
 def test_errors_that_double_are_noticed_unless_the_peers_have_them_too() -> None:
     def failing(*names: str) -> Callable[[dict[str, AttemptWindow]], dict[str, AttemptWindow]]:
         return lambda some: {
-            name: AttemptWindow(one.start_s, one.histograms, Tally(one.tally.n, one.tally.n // 10))
+            name: AttemptWindow(one.start_s, one.histograms, AttemptTally(one.tally.n, one.tally.n // 10))
             if name in names
             else one
             for name, one in some.items()
@@ -118,7 +118,7 @@ def test_a_slowdown_without_calls_or_that_lasts_a_week_is_over() -> None:
     watched(trial, 1, seen=lambda some: {name: one for name, one in some.items() if name != "d0"})
     assert trial.watch.look_at(last_s + DAY_S - 1) == []
     [end] = trial.watch.look_at(last_s + DAY_S)
-    assert (end.ending, end.ended_s) == (Ending.NO_CALLS, last_s)
+    assert (end.ending, end.ended_s) == (SlowdownEnd.NO_CALLS, last_s)
 
     trial = a_trial(2)
     [change] = watched(trial, 12, changes=slow)
@@ -126,7 +126,7 @@ def test_a_slowdown_without_calls_or_that_lasts_a_week_is_over() -> None:
     trial.now_s = change.slowdown.began_s + 7 * DAY_S - 2 * WINDOW_S
     watched(trial, 2, changes={"d0": Made(Metric.TTFT, 2.0, 0.0)})
     [end] = trial.watch.look_at(trial.now_s)
-    assert end.ending is Ending.NEW_USUAL
+    assert end.ending is SlowdownEnd.NEW_USUAL
 
 
 def test_a_preview_changes_nothing() -> None:

@@ -4,12 +4,12 @@ from collections.abc import Collection, Sequence
 
 import pytest
 
-from gateway.alerts.alert import Event, Severity
+from gateway.alerts.alert import AlertEvent, Severity
 from gateway.alerts.outages import LASTS, MANY, OutageSource
 from gateway.core.race_failures import NotAsked
 from tests.unit.alerts.world import EVERY_S, RESOLVE_AFTER_S, START, World
 
-OPENED, RESOLVED = Event.OPENED, Event.RESOLVED
+OPENED, RESOLVED = AlertEvent.OPENED, AlertEvent.RESOLVED
 MODEL_OUT_S, DEPLOYMENT_OUT_S = 30.0, 300.0
 SEVERAL = "model_out:p: several models"
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from gateway.alerts.alert import Event
+from gateway.alerts.alert import AlertEvent
 from gateway.alerts.sources import EndUserSource, NearSource, Spenders, SpendingSource, Thresholds, model_sql, team_sql
 from gateway.limits import Limits, OwnShare, Payer, Use, level_of_end_user, level_of_key, level_of_team
 from tests.unit.alerts.world import RESOLVE_AFTER_S, World
@@ -64,7 +64,7 @@ async def test_end_users_are_one_alert_which_is_told_again_when_they_are_twice_a
         those[:] = near(n)
         world.sources[0].now = list(await source.conditions())
         await world.run(60)
-        said += [key for event, key in await world.said() if event is Event.OPENED]
+        said += [key for event, key in await world.said() if event is AlertEvent.OPENED]
     assert [key.rpartition("/")[2] for key in said] == ["1", "32", "64"]
     assert len({key.rpartition("/")[0] for key in said}) == 1
     those.clear()

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from gateway.alerts.alert import Condition, Severity, SourceUnavailable
+from gateway.alerts.alert import AlertCondition, Severity, SourceUnavailable
 from gateway.alerts.stated_models import (
     FINGERPRINTS,
     HISTORY,
@@ -66,7 +66,7 @@ class World:
         """Return the subjects of the conditions that hold now."""
         return [each.subject for each in asyncio.run(self.conditions(replica))]
 
-    async def conditions(self, replica: int = 0) -> Sequence[Condition]:
+    async def conditions(self, replica: int = 0) -> Sequence[AlertCondition]:
         return await self.sources[replica].conditions()
 
 

@@ -7,10 +7,10 @@ import msgspec
 import pytest
 import structlog
 
-from gateway.alerts.alert import AlertKind, Event, Scope, key_of
+from gateway.alerts.alert import AlertEvent, AlertKind, AlertScope, key_of
 from tests.unit.alerts.world import EVERY_S, RESOLVE_AFTER_S, START, World, condition
 
-OPENED, RESOLVED = Event.OPENED, Event.RESOLVED
+OPENED, RESOLVED = AlertEvent.OPENED, AlertEvent.RESOLVED
 KEY = "model_out:m"
 
 
@@ -249,7 +249,7 @@ async def test_while_the_database_is_away_each_process_says_it_once_and_says_why
         await world.run(600)
     assert await world.said() == [(OPENED, KEY), (OPENED, KEY)]
     assert [each["event"] for each in logged].count("alerts.database_away") == 2
-    assert [each["scope"] for each in logged if each["event"] == "alert.opened"] == [Scope.PROCESS] * 2
+    assert [each["scope"] for each in logged if each["event"] == "alert.opened"] == [AlertScope.PROCESS] * 2
     assert all(watch.book_is_away for watch in world.watches)
 
 
@@ -273,7 +273,7 @@ async def test_what_was_said_while_the_database_was_away_is_resolved_once_when_i
     world.book.is_away = False
     await world.run(600)
     assert await world.said() == []  # not again
-    assert [each.scope for each in await world.book.current(world.now)] == [Scope.PROCESS]
+    assert [each.scope for each in await world.book.current(world.now)] == [AlertScope.PROCESS]
     for source in world.sources:
         source.now = []
     await world.run(600)

@@ -8,12 +8,12 @@ from itertools import count
 from gateway.alerts.alert import (
     MESSAGES_AT_ONCE,
     Alert,
+    AlertCondition,
+    AlertEvent,
     AlertKind,
+    AlertMessage,
     BookAway,
-    Condition,
-    Delivery,
-    Event,
-    Message,
+    DeliveryResult,
     Severity,
     SourceUnavailable,
 )
@@ -32,8 +32,8 @@ def condition(
     after_s: float = 0.0,
     covered_by: str | None = None,
     covered_s: float = 0.0,
-) -> Condition:
-    return Condition(
+) -> AlertCondition:
+    return AlertCondition(
         kind=kind,
         subject=subject,
         severity=Severity.PAGE
@@ -53,10 +53,10 @@ class Told:
 
     def __init__(self, kinds: Collection[AlertKind] = tuple(AlertKind)) -> None:
         self.kinds = kinds
-        self.now: list[Condition] = []
+        self.now: list[AlertCondition] = []
         self.fails: Exception | None = None
 
-    async def conditions(self) -> Sequence[Condition]:
+    async def conditions(self) -> Sequence[AlertCondition]:
         if self.fails is not None:
             raise self.fails
         return list(self.now)
@@ -87,7 +87,7 @@ class SharedBook(MemoryBook):
 
     async def take_due(
         self, now: datetime, *, lease: timedelta, webhooks: Collection[str], most: int = MESSAGES_AT_ONCE
-    ) -> list[Message]:
+    ) -> list[AlertMessage]:
         self._check()
         return await super().take_due(now, lease=lease, webhooks=webhooks, most=most)
 
@@ -176,13 +176,13 @@ class World:
             for watch in self.watches:
                 await watch.look()
 
-    async def said(self) -> list[tuple[Event, str]]:
+    async def said(self) -> list[tuple[AlertEvent, str]]:
         """Return what the webhook was sent in all, and take it as sent."""
-        found: list[tuple[Event, str]] = []
+        found: list[tuple[AlertEvent, str]] = []
         for book in (self.book, *self.owns):
             while messages := await MemoryBook.take_due(book, self.now, lease=timedelta(0), webhooks=self.webhooks):
                 for each in messages:
                     found.append((each.event, each.alert.key))
-                    sent = Delivery(ok=True, answer="200")
+                    sent = DeliveryResult(ok=True, answer="200")
                     await book.settle(each, sent, at=self.now, retry_at=None)
         return found

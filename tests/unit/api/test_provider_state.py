@@ -6,12 +6,12 @@ import pytest
 from gateway.api.provider_state import MOST_NAMES, names_of
 from gateway.core.errors import InvalidRequest, TooManyValues
 from providers import finished
-from providers.dialects import Named, named_in_answer
+from providers.dialects import NamedId, named_in_answer
 
 MOST_VALUES = 50_000
 
 
-def named(api: str, **fields: object) -> list[Named]:
+def named(api: str, **fields: object) -> list[NamedId]:
     return finished(
         names_of(api, {name: msgspec.Raw(msgspec.json.encode(value)) for name, value in fields.items()}, MOST_VALUES)
     )

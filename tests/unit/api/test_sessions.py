@@ -7,7 +7,7 @@ import pytest
 from gateway.api.client import Client
 from gateway.api.sessions import LIFETIME_S, Sessions, presented, secret_of
 from gateway.keys.table import KeyTable, Known
-from gateway.settings import Role, Settings
+from gateway.settings import ClientRole, Settings
 
 DIGEST, OTHER = b"d" * 32, b"o" * 32
 NOW = 1_800_000_000.0
@@ -24,7 +24,7 @@ def table(**known: Known[Client]) -> KeyTable[Client]:
     return made
 
 
-ADMIN = Known(Client(name="admin", role=Role.ADMIN))
+ADMIN = Known(Client(name="admin", role=ClientRole.ADMIN))
 
 
 def sessions(keys: KeyTable[Client], now: float = NOW) -> Sessions:
@@ -44,7 +44,7 @@ def test_another_gateway_with_another_clock_takes_it_too() -> None:
 
 
 def test_it_is_found_among_many_and_dies_with_its_key() -> None:
-    keys = table(admin=ADMIN, guest=Known(Client(name="guest", role=Role.VIEWER)))
+    keys = table(admin=ADMIN, guest=Known(Client(name="guest", role=ClientRole.VIEWER)))
     known, gateway = keys.known, sessions(keys)
     cookies = {digest: gateway.made(digest, b"") for digest in (DIGEST, OTHER)}
     assert {digest: gateway.digest([cookie], b"") for digest, cookie in cookies.items()} == {
@@ -56,7 +56,7 @@ def test_it_is_found_among_many_and_dies_with_its_key() -> None:
 
 
 def test_a_plain_client_has_no_session() -> None:
-    gateway = sessions(table(admin=Known(Client(name="app", role=Role.CLIENT))))
+    gateway = sessions(table(admin=Known(Client(name="app", role=ClientRole.CLIENT))))
     assert gateway.digest([gateway.made(DIGEST, b"")], b"") is None
 
 

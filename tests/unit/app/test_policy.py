@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from gateway.app.prober import MAX_WAIT_S, most_usd, refusal, unwell, wait_s
-from gateway.core.records import Facts, NotProbed
+from gateway.core.records import DailyFacts, NotProbed
 from gateway.fleet.models import Clocks, Deployment
 from gateway.settings import ProbeSettings
 from gateway.steering import STRIKES, Health, HealthState
@@ -56,13 +56,13 @@ def ago(seconds: float) -> datetime:
     ],
 )
 def test_what_the_book_knows_decides(facts: dict[str, Any], reason: NotProbed | None) -> None:
-    known = Facts(**{"spent_usd": 0.0, "probes": 0} | facts)
+    known = DailyFacts(**{"spent_usd": 0.0, "probes": 0} | facts)
     assert refusal(known, QUIET, 0.05, NOON) is reason
 
 
 def test_what_costs_nothing_is_sent_without_a_budget() -> None:
     free = ProbeSettings(usd_per_day=0)
-    nothing = Facts(spent_usd=0.0, probes=0)
+    nothing = DailyFacts(spent_usd=0.0, probes=0)
     assert refusal(nothing, free, 0.0, NOON) is None
     assert refusal(nothing, free, 1e-9, NOON) is NotProbed.MONEY
 

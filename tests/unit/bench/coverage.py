@@ -9,7 +9,7 @@ from statistics import fmean
 import msgspec
 
 from gateway.bench.figures import Draws, cells
-from gateway.bench.plan import Contender, Key, Lengths, Plan, Sample, read_goal, turns
+from gateway.bench.plan import BenchPlan, BenchSample, Contender, Key, TokenLengths, read_goal, turns
 from gateway.bench.report import verdicts
 from providers.simulator.persona import Fate, Persona
 
@@ -39,40 +39,40 @@ class World(msgspec.Struct, frozen=True):
     mood: float = 0.0
     tokens: int = 40
 
-    def plan(self, rounds: int, seed: int, *, at_a_time: int = 2) -> Plan:
+    def plan(self, rounds: int, seed: int, *, at_a_time: int = 2) -> BenchPlan:
         """Return a plan with one class of prompts."""
-        return Plan(
+        return BenchPlan(
             seed=seed,
             contenders=tuple(Contender(name=persona.name, model="m") for persona in self.personas),
             kinds=("short",),
             concurrencies=(at_a_time,),
             rounds=rounds,
             warm_up=0,
-            lengths=Lengths(),
+            lengths=TokenLengths(),
             goal=read_goal("ttft<400ms,tps>60"),
         )
 
-    def samples(self, plan: Plan, seed: int) -> list[Sample]:
+    def samples(self, plan: BenchPlan, seed: int) -> list[BenchSample]:
         """Return what a bench would have measured."""
         random = Random(f"samples/{seed}")
         personas = {persona.name: persona for persona in self.personas}
-        drawn: list[Sample] = []
+        drawn: list[BenchSample] = []
         for round_ in range(plan.rounds):
             for turn in turns(plan, round_):
                 mood = exp(random.gauss(0.0, self.mood)) if self.mood else 1.0
                 drawn += (self.sample(personas[key.deployment], key, mood, random) for key in turn.keys)
         return drawn
 
-    def sample(self, persona: Persona, key: Key, mood: float, random: Random) -> Sample:
+    def sample(self, persona: Persona, key: Key, mood: float, random: Random) -> BenchSample:
         """Draw one answer."""
         run = persona.draw(random, _PROMPT_TOKENS)
         ttft_ms = run.ttft_s * mood * _MS
         if run.fate is not Fate.ANSWER:
-            return Sample(key=key, sitting=0, began_s=0.0, ended_ms=ttft_ms, error_kind="server_error")
+            return BenchSample(key=key, sitting=0, began_s=0.0, ended_ms=ttft_ms, error_kind="server_error")
         gaps_ms = sorted(persona.gap_s(random, run.decode_tps) * _MS for _ in range(self.tokens - 1))
         decoding_ms = sum(gaps_ms)
         total_ms = ttft_ms + decoding_ms
-        return Sample(
+        return BenchSample(
             key=key,
             sitting=0,
             began_s=0.0,
@@ -90,7 +90,7 @@ class World(msgspec.Struct, frozen=True):
             cost_usd=1e-6 * self.tokens * persona.output_usd_per_mtok,
         )
 
-    def many(self, persona: Persona, number: int, seed: int) -> list[Sample]:
+    def many(self, persona: Persona, number: int, seed: int) -> list[BenchSample]:
         """Draw so many answers of one provider that their figures are nearly the truth."""
         random = Random(f"truth/{seed}/{persona.name}")
         key = Key(0, 1, persona.name, "short", 0)
@@ -175,7 +175,7 @@ def run(world: World, truth: Truth, *, rounds: int, benches: int, seed: int = 0)
     return coverage
 
 
-def _count_figures(coverage: Coverage, plan: Plan, samples: list[Sample], draws: Draws, truth: Truth) -> None:
+def _count_figures(coverage: Coverage, plan: BenchPlan, samples: list[BenchSample], draws: Draws, truth: Truth) -> None:
     for cell in cells(plan, samples, draws):
         for name, estimate in cell.figures.items():
             known = truth.figures.get((cell.deployment, name))
@@ -183,7 +183,9 @@ def _count_figures(coverage: Coverage, plan: Plan, samples: list[Sample], draws:
                 coverage.figures.setdefault(name, Tally()).add(known, estimate.low, estimate.high)
 
 
-def _count_verdicts(coverage: Coverage, plan: Plan, samples: list[Sample], draws: Draws, truth: Truth) -> None:
+def _count_verdicts(
+    coverage: Coverage, plan: BenchPlan, samples: list[BenchSample], draws: Draws, truth: Truth
+) -> None:
     shown = 0
     for verdict in verdicts(plan, samples, draws):
         if verdict.aspect not in (*_LOGS, "errors", "goodput"):

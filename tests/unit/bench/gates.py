@@ -5,8 +5,8 @@ from collections.abc import Sequence
 
 import msgspec
 
-from gateway.bench.gate import CheckOutcome, Saved, Wanted, judge
-from gateway.bench.plan import Plan, Sample
+from gateway.bench.gate import CheckOutcome, GateChecks, Saved, judge
+from gateway.bench.plan import BenchPlan, BenchSample
 from gateway.bench.report import Report, report
 from providers.simulator.persona import Persona
 from tests.unit.bench.coverage import World
@@ -23,11 +23,11 @@ def against(persona: Persona, factor: float, *, rounds: int, gates: int, mood: f
         plan = before.plan(rounds, number)
         old = before.samples(plan, 2 * number * _SEEDS + rounds)
         new = now.samples(plan, (2 * number + 1) * _SEEDS + rounds)
-        found[judge(Wanted((), Saved(plan, old), "before"), _report(plan, new)).outcome] += 1
+        found[judge(GateChecks((), Saved(plan, old), "before"), _report(plan, new)).outcome] += 1
     return found
 
 
-def _report(plan: Plan, samples: Sequence[Sample]) -> Report:
+def _report(plan: BenchPlan, samples: Sequence[BenchSample]) -> Report:
     """Return a report with no more than a gate looks at."""
     empty = report(plan, [], sittings=1, at_most_usd=0.0)
     return msgspec.structs.replace(empty, samples=list(samples))

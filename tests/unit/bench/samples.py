@@ -3,10 +3,10 @@
 from random import Random
 from typing import Any
 
-from gateway.bench.plan import Contender, Key, Lengths, Plan, Sample, read_goal, turns
+from gateway.bench.plan import BenchPlan, BenchSample, Contender, Key, TokenLengths, read_goal, turns
 
 
-def plan(*names: str, **changed: Any) -> Plan:
+def plan(*names: str, **changed: Any) -> BenchPlan:
     """Return a plan of ten rounds for these deployments."""
     fields: dict[str, Any] = {
         "seed": 1,
@@ -15,12 +15,12 @@ def plan(*names: str, **changed: Any) -> Plan:
         "concurrencies": (1,),
         "rounds": 10,
         "warm_up": 1,
-        "lengths": Lengths(),
+        "lengths": TokenLengths(),
     }
-    return Plan(**(fields | changed))
+    return BenchPlan(**(fields | changed))
 
 
-def sample(key: Key | None = None, **changed: Any) -> Sample:
+def sample(key: Key | None = None, **changed: Any) -> BenchSample:
     """Return the sample of an ordinary answer."""
     fields: dict[str, Any] = {
         "key": key or Key(0, 1, "a/m", "short", 0),
@@ -39,10 +39,10 @@ def sample(key: Key | None = None, **changed: Any) -> Sample:
         "cost_usd": 0.001,
         "cost_high_usd": 0.001,
     }
-    return Sample(**(fields | changed))
+    return BenchSample(**(fields | changed))
 
 
-def run(of: Plan, ttft_ms: dict[str, float], *, seed: int = 1, spread: float = 0.1) -> list[Sample]:
+def run(of: BenchPlan, ttft_ms: dict[str, float], *, seed: int = 1, spread: float = 0.1) -> list[BenchSample]:
     """Return the samples of a whole plan: first tokens around ``ttft_ms``, by deployment, all else alike."""
     random = Random(seed)
     return [

@@ -11,9 +11,9 @@ from gateway.bench.gate import (
     Check,
     CheckOutcome,
     Gate,
+    GateChecks,
     GateError,
     Saved,
-    Wanted,
     check_plan,
     judge,
     junit,
@@ -22,23 +22,23 @@ from gateway.bench.gate import (
     read_saved,
     with_gate,
 )
-from gateway.bench.plan import Lengths, Plan, Sample
+from gateway.bench.plan import BenchPlan, BenchSample, TokenLengths
 from gateway.bench.report import Report, report
 from gateway.bench.running import new_journal
 from tests.unit.bench.samples import plan, run, sample
 
 
-def reported(of: Plan, samples: list[Sample]) -> Report:
+def reported(of: BenchPlan, samples: list[BenchSample]) -> Report:
     return report(of, samples, sittings=1, at_most_usd=0.0)
 
 
-def unreported(of: Plan, samples: list[Sample]) -> Report:
+def unreported(of: BenchPlan, samples: list[BenchSample]) -> Report:
     """Return a report without figures, which a comparison with a run of before does not need."""
     return msgspec.structs.replace(report(of, [], sittings=1, at_most_usd=0.0), samples=samples)
 
 
-def gate(of: Plan, samples: list[Sample], *conditions: str, against: Saved | None = None) -> Gate:
-    wanted = Wanted(tuple(map(read_condition, conditions)), against, "before.jsonl")
+def gate(of: BenchPlan, samples: list[BenchSample], *conditions: str, against: Saved | None = None) -> Gate:
+    wanted = GateChecks(tuple(map(read_condition, conditions)), against, "before.jsonl")
     check_plan(wanted, of)
     return judge(wanted, reported(of, samples) if conditions else unreported(of, samples))
 
@@ -83,9 +83,9 @@ def test_a_condition_that_is_not_understood_says_what_is_possible(text: str, tol
 
 def test_a_condition_about_what_is_not_measured_is_refused_before_anything_is_sent() -> None:
     with pytest.raises(GateError, match="a/n is not measured; did you mean 'a/m'"):
-        check_plan(Wanted((read_condition("a/n: errors > 0"),)), plan("a/m", "b/m"))
+        check_plan(GateChecks((read_condition("a/n: errors > 0"),)), plan("a/m", "b/m"))
     with pytest.raises(GateError, match="needs a --goal"):
-        check_plan(Wanted((read_condition("goodput < 90%"),)), plan("a/m"))
+        check_plan(GateChecks((read_condition("goodput < 90%"),)), plan("a/m"))
 
 
 def test_a_goal_is_broken_only_if_the_whole_interval_breaks_it() -> None:
@@ -100,7 +100,7 @@ def test_a_goal_is_broken_only_if_the_whole_interval_breaks_it() -> None:
     )
 
     def judged(*conditions: str) -> Gate:
-        return judge(Wanted(tuple(map(read_condition, conditions))), told)
+        return judge(GateChecks(tuple(map(read_condition, conditions))), told)
 
     assert outcomes(judged("ttft_p50_ms > 150")) == {
         ("a/m", "ttft_p50_ms > 150"): "holds",
@@ -216,7 +216,7 @@ def test_too_few_rounds_before_decide_nothing() -> None:
 
 def test_only_what_both_runs_have_is_compared_and_the_rest_is_said() -> None:
     of = plan("a/m", "c/m", kinds=("short", "long_prompt", "json"), url="http://gateway")
-    old = plan("a/m", "b/m", kinds=("short", "long_prompt"), lengths=Lengths(long_prompt=100))
+    old = plan("a/m", "b/m", kinds=("short", "long_prompt"), lengths=TokenLengths(long_prompt=100))
     found = gate(of, run(of, {"a/m": 100.0, "c/m": 1.0}), against=Saved(old, run(old, {"a/m": 100.0, "b/m": 1.0})))
     assert {check.deployment for check in found.checks} == {"a/m"}
     assert found.notes == [

@@ -5,10 +5,10 @@ import msgspec
 from gateway.bench.plan import (
     CLASSES,
     FIXED,
+    BenchPlan,
     Contender,
     Key,
-    Lengths,
-    Plan,
+    TokenLengths,
     body,
     salt,
     ship_log,
@@ -65,15 +65,15 @@ def test_names_lose_a_model_that_all_have() -> None:
 
 def test_prompts_are_fixed_words_with_or_without_a_salt() -> None:
     for kind in CLASSES:
-        salted, other = body(kind, Lengths(), "5a17", "m"), body(kind, Lengths(), "beef", "m")
+        salted, other = body(kind, TokenLengths(), "5a17", "m"), body(kind, TokenLengths(), "beef", "m")
         assert salted != other
         assert salted.replace(b"5a17", b"beef") == other
         fixed = f"{kind}{FIXED}"
-        assert body(fixed, Lengths(), "one", "m") == body(fixed, Lengths(), "two", "m")
-    assert b'"max_tokens":512' in body("long_answer", Lengths(), "x", "m")
+        assert body(fixed, TokenLengths(), "one", "m") == body(fixed, TokenLengths(), "two", "m")
+    assert b'"max_tokens":512' in body("long_answer", TokenLengths(), "x", "m")
     assert 15_000 < len(ship_log(4000)) < 21_000
 
 
 def test_a_plan_is_read_back_from_its_json() -> None:
     of = plan("a/m", "b/m")
-    assert msgspec.json.decode(msgspec.json.encode(of), type=Plan) == of
+    assert msgspec.json.decode(msgspec.json.encode(of), type=BenchPlan) == of

@@ -8,7 +8,7 @@ import pytest
 from gateway.bench import figures
 from gateway.bench.figures import (
     Draws,
-    Estimate,
+    IntervalEstimate,
     flipped_p,
     holm,
     order_limits,
@@ -68,13 +68,13 @@ def test_order_statistics_hold_a_quantile(number: int, share: float, places: tup
 
 def test_too_few_values_have_no_interval() -> None:
     few = Draws(range(4), 1)
-    assert few.mean([(round_, 1.0 + round_) for round_ in range(4)]) == Estimate(4, 2.5)
+    assert few.mean([(round_, 1.0 + round_) for round_ in range(4)]) == IntervalEstimate(4, 2.5)
     many = Draws(range(71), 1, 50)
     assert many.quantile([(round_, float(round_)) for round_ in range(71)], 0.95).low is None
     more = Draws(range(72), 1, 50)
     assert more.quantile([(round_, float(round_)) for round_ in range(72)], 0.95).low is not None
     assert many.quantile([(round_, float(round_)) for round_ in range(13)], 0.95).value is None
-    assert many.quantile([], 0.5) == Estimate(0, None)
+    assert many.quantile([], 0.5) == IntervalEstimate(0, None)
 
 
 def test_a_share_of_none_or_all_still_has_an_interval() -> None:
@@ -82,7 +82,7 @@ def test_a_share_of_none_or_all_still_has_an_interval() -> None:
     none = draws.share([(round_, False) for round_ in range(20)])
     assert (none.value, none.low) == (0.0, 0.0)
     assert none.high == pytest.approx(0.1684, abs=1e-4)
-    assert draws.share([]) == Estimate(0, None)
+    assert draws.share([]) == IntervalEstimate(0, None)
 
 
 def test_shares_that_differ_by_round_have_a_wider_interval() -> None:
@@ -98,7 +98,7 @@ def test_shares_that_differ_by_round_have_a_wider_interval() -> None:
 
 def test_two_shares_differ_by_newcombes_interval() -> None:
     """The first example of Newcombe 1998, 56 of 70 and 48 of 80, with the limits of Wilson that he gives."""
-    found = share_difference(Estimate(70, 0.8, 0.6918, 0.8769), Estimate(80, 0.6, 0.4904, 0.7003))
+    found = share_difference(IntervalEstimate(70, 0.8, 0.6918, 0.8769), IntervalEstimate(80, 0.6, 0.4904, 0.7003))
     assert found.value == pytest.approx(0.2)
     assert (found.low, found.high) == pytest.approx((0.0524, 0.3339), abs=2e-3)
 

@@ -11,11 +11,11 @@ import msgspec
 import pytest
 
 from gateway.api.request import ParsedRequest
-from gateway.bench.figures import Draws, Estimate, calls_needed, log_ratio
+from gateway.bench.figures import Draws, IntervalEstimate, calls_needed, log_ratio
 from gateway.bench.measuring import Measured, Moments, request_for
-from gateway.bench.plan import Contender, Key, Plan, Sample, Way, read_ways, turns
+from gateway.bench.plan import BenchPlan, BenchSample, Contender, Key, Way, read_ways, turns
 from gateway.bench.report import few_calls, report, saved_up, verdicts
-from gateway.bench.running import AT_ONCE, Bench, Cost, Pace, Past, Purse, new_journal
+from gateway.bench.running import AT_ONCE, Bench, BenchPace, BenchPurse, JournalContent, RequestCost, new_journal
 from gateway.bench.ways import _COLOURS, _ON_DARK
 from gateway.cli.bench_field import ProgressDisplay, shown_progress
 from tests.unit.bench.coverage import WORLDS, World
@@ -26,7 +26,7 @@ NAMES = ("single", "0.1", "1.0")
 ROOT = Path(__file__).resolve().parents[3]
 
 
-def of_ways(**changed: Any) -> Plan:
+def of_ways(**changed: Any) -> BenchPlan:
     return plan(*NAMES, **{"raced": ("a/m", "b/m"), "kinds": ("short", "long_answer"), **changed})
 
 
@@ -86,14 +86,14 @@ def test_ways_that_differ_are_told_apart_also_at_their_slow_end() -> None:
 
 
 def test_a_difference_whose_interval_includes_nothing_is_not_sure() -> None:
-    a, b = Estimate(50, 110.0, 90.0, 130.0), Estimate(50, 100.0, 85.0, 120.0)
+    a, b = IntervalEstimate(50, 110.0, 90.0, 130.0), IntervalEstimate(50, 100.0, 85.0, 120.0)
     compared = log_ratio((a, [110.0] * 200), (b, [100.0] * 200), 50)
     assert compared is not None
     found, p = compared
     assert found.low is not None
     assert found.low < 0 < (found.high or 0.0)
     assert p == 1.0
-    assert log_ratio((a, [110.0] * 200), (Estimate(50, 100.0), []), 50) is None
+    assert log_ratio((a, [110.0] * 200), (IntervalEstimate(50, 100.0), []), 50) is None
 
 
 @pytest.mark.parametrize(
@@ -148,16 +148,16 @@ class Answers:
         return Measured(sample(key, sitting=sitting), None, self.retry_after_s)
 
 
-def paced(folder: Path, pace: Pace, answers: Answers, **changed: Any) -> tuple[Bench, list[Sample]]:
+def paced(folder: Path, pace: BenchPace, answers: Answers, **changed: Any) -> tuple[Bench, list[BenchSample]]:
     of = of_ways(**{"warm_up": 0, "rounds": 4, **changed})
 
-    async def measured() -> tuple[Bench, list[Sample]]:
+    async def measured() -> tuple[Bench, list[BenchSample]]:
         clock = asyncio.get_running_loop().time
-        costs = {(name, kind): Cost(0.0, 0.0) for name in NAMES for kind in of.kinds}
+        costs = {(name, kind): RequestCost(0.0, 0.0) for name in NAMES for kind in of.kinds}
         with new_journal(folder / "bench.jsonl", of) as journal, shown_progress(of, ()) as watcher:
             assert isinstance(watcher, ProgressDisplay)
-            purse, moments = Purse(None, costs), Moments(clock, clock)
-            bench = Bench(of, answers, journal, Past(of), purse, watcher=watcher, moments=moments, pace=pace)
+            purse, moments = BenchPurse(None, costs), Moments(clock, clock)
+            bench = Bench(of, answers, journal, JournalContent(of), purse, watcher=watcher, moments=moments, pace=pace)
             return bench, list(await bench.run())
 
     return run(measured())
@@ -170,12 +170,12 @@ def gaps(answers: Answers) -> set[float]:
 
 def test_calls_keep_their_distance(tmp_path: Path) -> None:
     answers = Answers()
-    paced(tmp_path, Pace(every_s=5.0), answers)
+    paced(tmp_path, BenchPace(every_s=5.0), answers)
     assert (len(answers.asked_at), gaps(answers)) == (12, {5.0})
 
 
 def test_no_round_begins_when_the_time_is_up_and_the_one_that_runs_is_ended(tmp_path: Path) -> None:
-    bench, samples = paced(tmp_path, Pace(for_s=4.0), Answers())
+    bench, samples = paced(tmp_path, BenchPace(for_s=4.0), Answers())
     assert (bench.stopped_in_time, len(samples)) == (True, 6)
 
 

@@ -13,7 +13,7 @@ from typer.testing import Result
 
 from gateway.cli.configuration import root_of
 from gateway.cli.terminal import UNKNOWN
-from gateway.settings import Role, json_schema, load
+from gateway.settings import ClientRole, json_schema, load
 
 Holeshot = Callable[..., Result]
 
@@ -474,7 +474,7 @@ def test_a_key_is_long_random_and_shown_with_the_entry_that_admits_it(holeshot: 
 
     assert len(key) >= len("hs-") + 43
     assert client.key_sha256 == (hashlib.sha256(key.encode()).hexdigest(),)
-    assert client.role is Role.ADMIN
+    assert client.role is ClientRole.ADMIN
     assert yaml.safe_load(entry)["clients"]["my-team"].get("adhoc") is None
 
 

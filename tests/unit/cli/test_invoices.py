@@ -6,7 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from gateway.cli.invoices import ANTHROPIC, EVERYTHING, OPENAI, OPENROUTER, InvoiceError, Line, read_invoice, undated
+from gateway.cli.invoices import (
+    ANTHROPIC,
+    EVERYTHING,
+    OPENAI,
+    OPENROUTER,
+    InvoiceError,
+    InvoiceLine,
+    read_invoice,
+    undated,
+)
 
 EXAMPLES = Path(__file__).parent / "invoices"
 A_DAY = '{"data": [{"starting_at": "2025-08-01T00:00:00Z", "ending_at": "2025-08-02T00:00:00Z", "results": ['
@@ -23,7 +32,7 @@ def test_each_example_has_its_address_and_its_date() -> None:
 def test_the_documented_example_of_openai_is_in_dollars_and_undivided() -> None:
     invoice = read_invoice([EXAMPLES / "openai.json"])
     assert (invoice.format, invoice.days) == (OPENAI, {date(2024, 11, 1)})
-    assert invoice.lines == (Line(date(2024, 11, 1), EVERYTHING, 0.06),)
+    assert invoice.lines == (InvoiceLine(date(2024, 11, 1), EVERYTHING, 0.06),)
     assert invoice.is_whole
 
 

@@ -21,7 +21,9 @@ from keyring.backend import KeyringBackend
 from gateway.cli.login import flow, kept, programs
 
 URL = "https://llm.example.com"
-PROVIDER = flow.Provider("https://idp.example.com", "laptops", "https://idp.example.com/d", "https://idp.example.com/t")
+PROVIDER = flow.LoginProvider(
+    "https://idp.example.com", "laptops", "https://idp.example.com/d", "https://idp.example.com/t"
+)
 
 
 @pytest.fixture
@@ -106,7 +108,7 @@ async def test_an_id_token_is_good_for_as_long_as_it_says(sends: str, token: str
     app = web.Application()
     app.router.add_post("/t", answer)
     async with TestServer(app) as server:
-        provider = flow.Provider("i", "laptops", "d", str(server.make_url("/t")), sends=sends)
+        provider = flow.LoginProvider("i", "laptops", "d", str(server.make_url("/t")), sends=sends)
         tokens = await asyncio.to_thread(flow.renew, provider, "refresh", unix_clock=lambda: 0.0)
     assert tokens.ends_at == lasts_s
 
@@ -168,10 +170,10 @@ def ring() -> Iterator[Ring]:
 
 def test_a_sign_in_that_nothing_renews_is_not_renewed_as_the_one_before_it(home: Path, ring: Ring) -> None:
     with kept.locked():
-        assert kept.keep(URL, PROVIDER, flow.Tokens("anns", 1.0, "renews-ann"), 0.0)
+        assert kept.keep(URL, PROVIDER, flow.LoginTokens("anns", 1.0, "renews-ann"), 0.0)
     assert "renews-ann" not in (home / "holeshot" / "logins.json").read_text()
     with kept.locked():
-        assert not kept.keep(URL, PROVIDER, flow.Tokens("bobs", 1.0, None), 0.0)
+        assert not kept.keep(URL, PROVIDER, flow.LoginTokens("bobs", 1.0, None), 0.0)
     assert ring.kept == {}
     with pytest.raises(flow.LoginError, match="nothing renews it"):
         kept.fresh_token(URL, unix_clock=time.time)
@@ -218,7 +220,7 @@ async def test_a_keyring_that_hangs_at_a_sign_in_is_asked_once_and_not_again_by_
     async with TestServer(app) as server:
         provider = msgspec.structs.replace(PROVIDER, token_endpoint=str(server.make_url("/token")))
         with kept.locked():
-            assert not kept.keep(URL, provider, flow.Tokens("first", 1.0, "renews-ann"), 0.0)
+            assert not kept.keep(URL, provider, flow.LoginTokens("first", 1.0, "renews-ann"), 0.0)
         assert hanging.asked == 1
         assert await asyncio.to_thread(kept.fresh_token, URL) == "second"
     assert hanging.asked == 1
@@ -228,7 +230,7 @@ async def test_a_keyring_that_hangs_at_a_sign_in_is_asked_once_and_not_again_by_
 def test_a_keyring_that_hangs_later_is_told_and_remembered_for_a_minute(home: Path, hanging: Hanging) -> None:
     hanging.is_locked = False
     with kept.locked():
-        assert kept.keep(URL, PROVIDER, flow.Tokens("first", 1.0, "renews-ann"), 0.0)
+        assert kept.keep(URL, PROVIDER, flow.LoginTokens("first", 1.0, "renews-ann"), 0.0)
     hanging.is_locked, asked = True, hanging.asked
     for now_s, more in ((1000.0, 1), (1059.0, 1), (1061.0, 2)):
         with pytest.raises(flow.LoginError, match="does not answer: unlock it"):

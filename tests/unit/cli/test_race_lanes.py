@@ -7,8 +7,8 @@ import msgspec
 import pytest
 from rich.console import Console
 
-from gateway.cli.race_lanes import Lane, Lanes, read_text, verdict
-from gateway.cli.race_run import Question
+from gateway.cli.race_lanes import Lanes, PrintedLane, read_text, verdict
+from gateway.cli.race_run import RacePrompt
 from gateway.cli.race_view import PlainView, RacePicture, rows, summary
 from gateway.core.attempts import AttemptRecord, AttemptStart, Narrowed, Outcome, Role
 from gateway.core.calls import Mode
@@ -28,7 +28,7 @@ class Diary:
         self.said_: list[str] = []
         self.deaf = False
 
-    def changed(self, lane: Lane, at_ms: float) -> None:
+    def changed(self, lane: PrintedLane, at_ms: float) -> None:
         """Nothing to remember."""
 
     def text_added(self, text: str) -> None:
@@ -298,7 +298,7 @@ def test_the_podium_counts_wins_and_takes_the_ttft_of_all_calls_last() -> None:
 
 
 def test_a_question_is_a_streamed_chat_completion() -> None:
-    body = Question("llama", "Why?", system="Be brief.", max_tokens=9, width=3).request()
+    body = RacePrompt("llama", "Why?", system="Be brief.", max_tokens=9, width=3).request()
 
     assert (body.stream, body.model, body.race.mode, body.race.width) == (True, "llama", Mode.RACE, 3)
     assert msgspec.json.decode(body.fields["messages"]) == [
@@ -309,7 +309,7 @@ def test_a_question_is_a_streamed_chat_completion() -> None:
 
 
 def test_a_question_leaves_to_the_model_what_is_not_said() -> None:
-    body = Question("llama", "Why?").request()
+    body = RacePrompt("llama", "Why?").request()
 
     assert (body.race.mode, body.race.width) == (None, None)
     assert "max_tokens" not in body.fields

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.settings import ClientSettings, RaceSettings, Role, Settings
+from gateway.settings import ClientRole, ClientSettings, RaceSettings, Settings
 from tools.documentation import advice, configuration, ledger_comments
 from tools.documentation.__main__ import MADE, ROOT, pages
 from tools.documentation.links import to_repository
@@ -101,7 +101,7 @@ def test_defaults_that_the_schema_does_not_have_are_true() -> None:
     assert f"`{settings.database_url.get_secret_value()}`" == DEFAULTS["Settings", "database_url"]
     assert (settings.replica, settings.page.signing_key.get_secret_value()) == (None, "")
     assert [RaceSettings(width=width).budget for width in (1, 2, 3)] == [1.0, 1.0, 2.0]
-    assert ClientSettings(key_sha256=("0" * 64,)).role is Role.CLIENT
+    assert ClientSettings(key_sha256=("0" * 64,)).role is ClientRole.CLIENT
 
 
 def test_a_link_to_a_file_of_the_repository_goes_there_and_a_wrong_one_is_noticed() -> None:

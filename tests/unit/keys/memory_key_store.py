@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from gateway.core.errors import KeysUnreachable
-from gateway.keys.stored import Change, Decide, StoredKey
+from gateway.keys.stored import Decide, KeyChange, StoredKey
 
 
 class MemoryKeyStore:
@@ -36,7 +36,7 @@ class MemoryKeyStore:
         self._answer()
         return [row for row in self.stored.values() if revoked or row.revoked_at is None]
 
-    async def change(self, name: str, decide: Decide, *, who: str, at: datetime) -> Change:
+    async def change(self, name: str, decide: Decide, *, who: str, at: datetime) -> KeyChange:
         self._answer()
         rows = [row for row in self.stored.values() if row.name == name and row.revoked_at is None]
         change = decide(sorted(rows, key=lambda row: (row.created_at, row.id)))

@@ -14,8 +14,8 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from gateway.core.errors import CutByExpiry, KeyExpired, KeysNotLoaded, SignerUnknown, WrongKey
 from gateway.keys.issuers import OLD_S, REFETCH_S, RETRY_S, Issuer, Web
 from gateway.keys.table import KeyTable
-from gateway.keys.tokens import Tokens
-from gateway.settings import ClientSettings, IssuerSettings, Role
+from gateway.keys.tokens import TokenClients
+from gateway.settings import ClientRole, ClientSettings, IssuerSettings
 from tests.identity import AUDIENCE, EC_KEY, Identity, public_jwk, signed
 from tests.unit.keys.given import NOW, Clock
 
@@ -30,9 +30,9 @@ class Judged:
         self.identity = identity
         self.clock = Clock()
         self.table: KeyTable[str] = KeyTable(lambda name, _: name, clients, stored=False, unix_clock=self.clock)
-        self.tokens = Tokens(
+        self.tokens = TokenClients(
             self.table,
-            lambda _: Role.CLIENT,
+            lambda _: ClientRole.CLIENT,
             Web("tests"),
             person_of=lambda client, team, end_user: f"{client} {team} {end_user}",
             clock=self.clock,

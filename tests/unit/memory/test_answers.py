@@ -5,13 +5,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from gateway.memory.answers import MOST_CONVERSATION_BYTES, AnswerMemory, Scope
+from gateway.memory.answers import MOST_CONVERSATION_BYTES, AnswerMemory, AnswerScope
 from gateway.settings import ResponsesMemorySettings
 
 if TYPE_CHECKING:
     import asyncio
 
-ANN, BOB = Scope("ann"), Scope("bob")
+ANN, BOB = AnswerScope("ann"), AnswerScope("bob")
 MIB = 2**20
 
 
@@ -61,21 +61,21 @@ async def test_made_up_keys_of_one_client_displace_nothing_of_another() -> None:
     kept, size = memory(), 100_000
     kept.keep(BOB, "resp_of_bob", [text(number, size) for number in range(2)], [])
     for number in range(40):
-        kept.keep(Scope("ann", f"key-{number}"), "resp", [text(100 + number, size)], [])
+        kept.keep(AnswerScope("ann", f"key-{number}"), "resp", [text(100 + number, size)], [])
         assert kept.size <= MIB
     assert await kept.conversation(BOB, "resp_of_bob") is not None
-    assert await kept.conversation(Scope("ann", "key-0"), "resp") is None  # hers that was not used for longest
-    assert await kept.conversation(Scope("ann", "key-39"), "resp") is not None
-    assert await kept.conversation(Scope("ann", "key-38"), "resp") is not None
+    assert await kept.conversation(AnswerScope("ann", "key-0"), "resp") is None  # hers that was not used for longest
+    assert await kept.conversation(AnswerScope("ann", "key-39"), "resp") is not None
+    assert await kept.conversation(AnswerScope("ann", "key-38"), "resp") is not None
     kept.close()
 
 
 async def test_a_client_alone_has_all_the_room_with_many_keys() -> None:
     kept, size = memory(), 100_000
     for number in range(9):
-        kept.keep(Scope("ann", f"key-{number}"), "resp", [text(number, size)], [])
+        kept.keep(AnswerScope("ann", f"key-{number}"), "resp", [text(number, size)], [])
     for number in range(9):
-        assert await kept.conversation(Scope("ann", f"key-{number}"), "resp") is not None
+        assert await kept.conversation(AnswerScope("ann", f"key-{number}"), "resp") is not None
     kept.close()
 
 

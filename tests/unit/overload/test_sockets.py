@@ -15,8 +15,8 @@ from gateway.overload.sockets import (
     UNASKED,
     WARM_UPS,
     ClientSockets,
+    MessagePace,
     OpenSockets,
-    Pace,
     TooManySockets,
 )
 
@@ -64,7 +64,7 @@ async def test_only_some_refused_handshakes_wait_and_none_once_the_gateway_ends(
 
 
 def test_the_first_refusals_delay_nothing_and_each_further_one_twice_as_long() -> None:
-    pace, now_s, delays = Pace(ClientSockets()), 100.0, []
+    pace, now_s, delays = MessagePace(ClientSockets()), 100.0, []
     for _ in range(int(FREE) + 7):
         pace.refused(now_s)
         delays.append(max(0.0, pace.until_s - now_s))
@@ -75,7 +75,7 @@ def test_the_first_refusals_delay_nothing_and_each_further_one_twice_as_long() -
 
 
 def test_a_refusal_now_and_then_never_delays() -> None:
-    pace = Pace(ClientSockets())
+    pace = MessagePace(ClientSockets())
     for minute in range(60):
         for each in range(int(FREE)):
             pace.refused(60.0 * minute + each)
@@ -83,7 +83,7 @@ def test_a_refusal_now_and_then_never_delays() -> None:
 
 
 def test_a_refusal_that_says_when_to_come_again_delays_no_longer() -> None:
-    pace = Pace(ClientSockets())
+    pace = MessagePace(ClientSockets())
     for _ in range(20):
         pace.refused(10.0, 1.0)
     assert pace.until_s == 11.0
@@ -108,7 +108,7 @@ async def test_one_message_of_a_client_is_read_in_a_turn_of_the_loop_on_however_
 
 
 def test_warm_ups_delay_nothing_unless_they_come_without_end() -> None:
-    usual, endless = Pace(ClientSockets()), Pace(ClientSockets())
+    usual, endless = MessagePace(ClientSockets()), MessagePace(ClientSockets())
     for each in range(1000):
         usual.warmed(2.0 * each)
         endless.warmed(each / 1000)
@@ -118,7 +118,7 @@ def test_warm_ups_delay_nothing_unless_they_come_without_end() -> None:
 
 def test_connections_of_one_client_share_what_delays_nothing() -> None:
     own = ClientSockets()
-    paces = [Pace(own) for _ in range(int(UNASKED) + 1)]
+    paces = [MessagePace(own) for _ in range(int(UNASKED) + 1)]
     for pace in paces:
         pace.refused(100.0)
     assert [pace.until_s > 100.0 for pace in paces] == [False] * int(UNASKED) + [True]

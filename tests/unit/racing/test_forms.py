@@ -13,7 +13,7 @@ from gateway.fleet.models import Clocks
 from gateway.racing import Seats
 from providers import Exchange, Request, Upstream
 from providers.dialects import CHAT
-from providers.exchange import Asked, adapted, taken
+from providers.exchange import FormRequest, adapted, taken
 from providers.refusals import ErrorKind, Fact, Kind, Learnt, UpstreamError
 from tests.unit.racing.test_audits import to_the_end
 from tests.unit.racing.test_keys import RING, limited, ring_of, shown, track
@@ -39,7 +39,7 @@ class Taught(Timetable):
 
     async def stream(self, request: Request) -> Exchange:
         """Return the answer to a request in the form that was found."""
-        asked, answer = Asked(request, CHAT.name, CHAT.requests), super().stream
+        asked, answer = FormRequest(request, CHAT.name, CHAT.requests), super().stream
         return await taken(
             self.learnt, asked, say=lambda facts: adapted(request.fields, facts, asked), ask=lambda _: answer(request)
         )

@@ -10,7 +10,7 @@ from gateway.racing import Broken, Continuation, Continuer, Continuers, Gatherin
 from gateway.settings import Profile, RaceSettings
 from gateway.steering import Launch, Plan
 from providers import ErrorKind, UpstreamError
-from providers.dialects import CHAT, Begun, Continuing
+from providers.dialects import CHAT, Continuing, DeliveredPart
 from tests.unit.racing.test_race import answers
 from tests.unit.racing.track import DONE, FINISH, ROLE, RememberingSink, Timetable, Track, delta, usage
 from tests.unit.racing.virtual_time import run
@@ -185,8 +185,8 @@ def test_the_hold_of_an_answer_that_broke_and_that_nobody_could_finish_is_in_its
         def may_be_continued(self, error: UpstreamError) -> bool:
             return True
 
-        def begun(self, continuing: Continuing) -> Begun:
-            return Begun("half", None)
+        def begun(self, continuing: Continuing) -> DeliveredPart:
+            return DeliveredPart("half", None)
 
         def keep_alive(self, every_s: float) -> None:
             """Send nothing."""

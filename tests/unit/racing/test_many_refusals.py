@@ -18,7 +18,7 @@ from gateway.core.attempts import AttemptRecord, Outcome, Role
 from gateway.core.errors import ApiError
 from providers import MOST_OF_CALL, Exchange, Price, Request, Upstream
 from providers.dialects import CHAT
-from providers.exchange import Asked, adapted, taken
+from providers.exchange import FormRequest, adapted, taken
 from providers.keys import KeyRing, RotatedKey
 from providers.refusals import ErrorKind, Learnt, UpstreamError
 from tests.unit.racing.test_audits import to_the_end
@@ -46,7 +46,7 @@ class Weak(Timetable):
 
     async def stream(self, request: Request) -> Exchange:
         """Answer as drawn; a wrong request is refused for the first of its optional fields, if it has one."""
-        asked = Asked(request, CHAT.name, CHAT.requests)
+        asked = FormRequest(request, CHAT.name, CHAT.requests)
 
         async def answered(sent: Any) -> Exchange:
             self._steps.append(self._drawn(next((name for name in PREFERENCES if name in sent.fields), None)))

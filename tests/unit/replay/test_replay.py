@@ -13,7 +13,7 @@ import pytest
 from gateway.replay.advice import advice, yaml
 from gateway.replay.draws import SettingOutcome
 from gateway.replay.replay import Replayed, replay
-from gateway.replay.rows import CAP_MS, Call, Try
+from gateway.replay.rows import CAP_MS, ReplayedCall, Try
 from gateway.replay.sample import AUDITS_FOR_TAIL, audits, margins, needs, sampled
 from gateway.replay.settings import Figure, Ordered, settings
 from gateway.replay.world import Drawn, loadings, play
@@ -24,12 +24,14 @@ PLAIN = World(name="plain", tail=0.0, failures=0.0, difficulty=0.5)
 
 
 @cache
-def calls(world: World, count: int, audit_share: float, seed: int = 4) -> tuple[list[Call], list[list[Drawn]]]:
+def calls(world: World, count: int, audit_share: float, seed: int = 4) -> tuple[list[ReplayedCall], list[list[Drawn]]]:
     drawn = Drawing(world, seed).calls(count)
     return ledger(drawn, audit_share, Random(seed)), drawn
 
 
-def answered(rows: Sequence[Call], without: tuple[str, ...] = (), budgets: tuple[float, ...] = (0.1,)) -> Replayed:
+def answered(
+    rows: Sequence[ReplayedCall], without: tuple[str, ...] = (), budgets: tuple[float, ...] = (0.1,)
+) -> Replayed:
     return replay(rows, settings(budgets), Random(1), window_s=len(rows) * RATE_S, without=without)
 
 
@@ -175,7 +177,7 @@ def test_each_stratum_weighs_what_was_overtaken_in_it() -> None:
 def test_needs_tell_the_share_that_brings_them_in_a_week() -> None:
     lost = Try("a/m", "a", "primary", 0.0, overtaken_ms=100.0, cut_ms=100.0)
     seen = Try("a/m", "a", "primary", 0.0, audited=True, overtaken_ms=100.0, token_ms=300.0)
-    rows = [Call(float(n), [seen if n % 10 == 0 else lost], 100.0, 200.0) for n in range(1000)]
+    rows = [ReplayedCall(float(n), [seen if n % 10 == 0 else lost], 100.0, 200.0) for n in range(1000)]
     [need] = needs(rows, 86_400.0)
     assert (need.audits, need.more) == (100, 400)
     assert need.days == pytest.approx(4.0)

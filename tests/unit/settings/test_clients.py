@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gateway.keys.stored import OWN
-from gateway.settings import ClientSettings, Role, Settings
+from gateway.settings import ClientRole, ClientSettings, Settings
 
 Load = Callable[..., Settings]
 Problems = Callable[..., list[str]]
@@ -34,9 +34,14 @@ def test_in_a_variable_one_key_is_itself_and_several_are_json(loaded: Load) -> N
 
 @pytest.mark.parametrize(
     ("fields", "role"),
-    [("", Role.CLIENT), ("admin: true", Role.ADMIN), ("admin: false", Role.CLIENT), ("role: viewer", Role.VIEWER)],
+    [
+        ("", ClientRole.CLIENT),
+        ("admin: true", ClientRole.ADMIN),
+        ("admin: false", ClientRole.CLIENT),
+        ("role: viewer", ClientRole.VIEWER),
+    ],
 )
-def test_admin_is_the_older_word_for_the_role(loaded: Load, fields: str, role: Role) -> None:
+def test_admin_is_the_older_word_for_the_role(loaded: Load, fields: str, role: ClientRole) -> None:
     assert client(loaded, fields).role is role
 
 

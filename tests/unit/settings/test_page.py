@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from gateway.settings import Role, Settings, doubtful
+from gateway.settings import ClientRole, Settings, doubtful
 from providers import how_to_install
 
 CLIENTS = "clients: { boss: { key_sha256: '" + "0" * 64 + "', role: admin } }\n"
@@ -19,7 +19,7 @@ def trusted(text: str) -> str:
 def test_a_proxy_names_viewers_by_default(loaded: Callable[..., Settings]) -> None:
     found = loaded(trusted("name: x-user, from: [10.0.0.7, '::1/128']")).page.trusted_header
     assert found is not None
-    assert (found.role, [str(each) for each in found.from_]) == (Role.VIEWER, ["10.0.0.7/32", "::1/128"])
+    assert (found.role, [str(each) for each in found.from_]) == (ClientRole.VIEWER, ["10.0.0.7/32", "::1/128"])
 
 
 @pytest.mark.parametrize(

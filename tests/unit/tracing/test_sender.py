@@ -9,7 +9,7 @@ import pytest
 from gateway.core.ids import begun_here
 from gateway.tracing import tracing
 from gateway.tracing.naming import Ended, EndedCall
-from gateway.tracing.tracing import Sender
+from gateway.tracing.tracing import TraceSender
 from tests.patience import PATIENCE_S
 from tests.support.recorded import deployments, races
 
@@ -46,7 +46,7 @@ def calls(number: int) -> list[EndedCall]:
 
 async def test_what_is_queued_is_exported_at_the_end_in_order() -> None:
     exporter = FakeExporter()
-    queue, ended = Sender(exporter), calls(300)
+    queue, ended = TraceSender(exporter), calls(300)
     queue.start()
     for each in ended:
         queue.offer(each)
@@ -61,7 +61,7 @@ async def test_what_is_queued_is_exported_at_the_end_in_order() -> None:
 async def test_what_does_not_fit_is_dropped_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tracing, "QUEUED", 10)
     exporter = FakeExporter()
-    queue = Sender(exporter)
+    queue = TraceSender(exporter)
     for each in calls(12):
         queue.offer(each)
     assert queue.dropped == 2 * 3
@@ -72,7 +72,7 @@ async def test_what_does_not_fit_is_dropped_and_counted(monkeypatch: pytest.Monk
 
 async def test_after_a_failure_the_end_waits_for_nothing() -> None:
     exporter = FakeExporter("it is away")
-    queue = Sender(exporter)
+    queue = TraceSender(exporter)
     queue.start()
     for each in calls(tracing.BATCH + 5):
         queue.offer(each)

@@ -9,7 +9,7 @@ from contextlib import closing
 
 import pytest
 
-from gateway.watching.logs import HELD_BYTES, WAITING_BYTES, Lines
+from gateway.watching.logs import HELD_BYTES, WAITING_BYTES, LogLines
 
 LINE = b"x" * 299 + b"\n"
 
@@ -19,7 +19,7 @@ class Pipe:
 
     def __init__(self) -> None:
         self.reading, self.writing = os.pipe()
-        self.lines = Lines(self.writing, lambda dropped: b"dropped %d\n" % dropped)
+        self.lines = LogLines(self.writing, lambda dropped: b"dropped %d\n" % dropped)
         self.arrived = os.fdopen(self.reading, "rb")
 
     def fill(self) -> int:
@@ -103,7 +103,7 @@ def test_a_pipe_made_not_to_block_by_another_process_loses_nothing(pipe: Pipe) -
 def test_what_is_written_at_once_fits_into_a_pipe_whole() -> None:
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)  # which keeps writes apart
     with ours, theirs:
-        lines = Lines(ours.fileno(), lambda _: b"")
+        lines = LogLines(ours.fileno(), lambda _: b"")
         for _ in range(1_000):
             lines.hold(LINE)
         sizes: list[int] = []

@@ -12,14 +12,14 @@ import pytest
 import structlog
 
 from gateway.watching import logs
-from gateway.watching.logs import WAITING_BYTES, Lines
+from gateway.watching.logs import WAITING_BYTES, LogLines
 from tests.unit.ledger.records import call, failed, new_id, raced_call
 
 
 class Written:
     """What a process that logs has on its standard error."""
 
-    def __init__(self, lines: Lines, path: Path) -> None:
+    def __init__(self, lines: LogLines, path: Path) -> None:
         self.lines = lines
         self._path = path
 

@@ -11,7 +11,7 @@ import pytest
 
 from gateway.core.errors import TooMuchFraming
 from gateway.server.connection import Connection
-from gateway.server.framing import BURST_S, BYTES_PER_S, FREE_BYTES, SLICE_BYTES, Framing, Pace
+from gateway.server.framing import BURST_S, BYTES_PER_S, FREE_BYTES, SLICE_BYTES, Framing, FramingPace
 from tests.app.gateway.connections.test_bodies import BODY, CLIENTS, KEY, answered, head, socket_to
 from tests.app.gateway.running_gateway import Serve, chat_body
 from tests.patience import until
@@ -202,7 +202,7 @@ def test_framing_counts_what_is_no_body() -> None:
 
 def test_all_connections_together_parse_framing_at_a_pace() -> None:
     now_s = 100.0
-    pace = Pace(lambda: now_s)
+    pace = FramingPace(lambda: now_s)
     assert pace.delay_s() == 0
     pace.add(BYTES_PER_S)
     assert pace.delay_s() == 1

@@ -13,7 +13,7 @@ import trustme
 from aiohttp import web
 from pydantic import SecretStr
 
-from gateway.alerts.alert import Alert, AlertKind, Event, Message, Severity
+from gateway.alerts.alert import Alert, AlertEvent, AlertKind, AlertMessage, Severity
 from gateway.alerts.sender import Sender
 from gateway.keys.issuers import IssuerError, Web
 from gateway.ledger import ClickHouse, DatabaseUnreachableError
@@ -144,7 +144,7 @@ async def secure_server() -> AsyncIterator[str]:
     await runner.cleanup()
 
 
-MESSAGE = Message(
+MESSAGE = AlertMessage(
     id="1",
     alert=Alert(
         id="1",
@@ -159,7 +159,7 @@ MESSAGE = Message(
         replica="r",
     ),
     webhook="ops",
-    event=Event.OPENED,
+    event=AlertEvent.OPENED,
     created_at=START,
 )
 

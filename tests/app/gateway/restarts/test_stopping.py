@@ -8,7 +8,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from gateway.api.context import Phase
+from gateway.api.context import GatewayPhase
 from gateway.app.gateway import Gateway
 from gateway.server.listener import bind, listening
 from providers.simulator.script import Delta, Gate, Hang, RoleOnly, ScriptedProvider, answer
@@ -29,7 +29,7 @@ class Listening:
         self.stop = asyncio.Event()
         self.left = asyncio.Event()
 
-    async def in_phase(self, phase: Phase) -> None:
+    async def in_phase(self, phase: GatewayPhase) -> None:
         while self.gateway.context.phase is not phase:  # noqa: ASYNC110 - nobody but this test waits for it
             await asyncio.sleep(0)
 
@@ -67,7 +67,7 @@ async def head(reader: asyncio.StreamReader) -> bytes:
 
 async def test_a_lame_duck_is_not_ready_lives_and_answers(serve: Serve) -> None:
     async with serve() as running:
-        running.gateway.context.phase = Phase.LAME_DUCK
+        running.gateway.context.phase = GatewayPhase.LAME_DUCK
         async with running.get("/health/ready") as ready:
             assert (ready.status, (await ready.json())["status"]) == (503, "stopping")
         async with running.get("/health/live") as live:
@@ -76,10 +76,10 @@ async def test_a_lame_duck_is_not_ready_lives_and_answers(serve: Serve) -> None:
             assert response.status == 200
 
 
-@pytest.mark.parametrize("phase", [Phase.LAME_DUCK, Phase.DRAINING])
+@pytest.mark.parametrize("phase", [GatewayPhase.LAME_DUCK, GatewayPhase.DRAINING])
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 async def test_every_answer_of_a_stopping_gateway_is_its_connections_last(
-    serve: Serve, phase: Phase, stream: bool
+    serve: Serve, phase: GatewayPhase, stream: bool
 ) -> None:
     async with serve() as running:
         running.gateway.context.phase = phase
@@ -102,7 +102,7 @@ async def test_a_connection_stays_after_each_answer_while_the_gateway_serves(ser
 
 async def test_an_http_1_0_client_that_would_keep_its_connection_is_not_told_that_it_may(serve: Serve) -> None:
     async with serve() as running:
-        running.gateway.context.phase = Phase.LAME_DUCK
+        running.gateway.context.phase = GatewayPhase.LAME_DUCK
         reader, writer = await asyncio.open_connection(*running.url.removeprefix("http://").split(":"))
         writer.write(LIVE.replace(b"1.1", b"1.0").replace(b"\r\n\r\n", b"\r\nconnection: keep-alive\r\n\r\n"))
         assert b"keep-alive" not in await reader.read()
@@ -111,7 +111,7 @@ async def test_an_http_1_0_client_that_would_keep_its_connection_is_not_told_tha
 
 async def test_a_gateway_whose_grace_is_over_begins_nothing(serve: Serve) -> None:
     async with serve() as running:
-        running.gateway.context.phase = Phase.CUTTING
+        running.gateway.context.phase = GatewayPhase.CUTTING
         async with running.chat() as refused:
             assert (refused.status, (await refused.json())["error"]["code"]) == (503, "shutting_down")
         async with running.post({"model": "llama", "input": "a"}, path="/v1/embeddings") as refused:
@@ -129,7 +129,7 @@ async def test_a_stream_under_way_ends_while_nobody_can_connect_any_more(folder:
     ):
         await response.content.readuntil(b'"a"')
         served.stop.set()
-        await served.in_phase(Phase.DRAINING)
+        await served.in_phase(GatewayPhase.DRAINING)
         with pytest.raises(ConnectionRefusedError):
             await asyncio.open_connection("127.0.0.1", served.port)
         assert not served.left.is_set()
@@ -159,7 +159,7 @@ async def test_a_body_that_is_still_being_sent_arrives_and_is_answered(folder: P
         async with http.get("/health/live") as response:  # by then the handler of the other has begun
             await response.read()
         served.stop.set()
-        await served.in_phase(Phase.DRAINING)
+        await served.in_phase(GatewayPhase.DRAINING)
         go.set()
         response = await call
         assert (response.status, response.headers["connection"]) == (200, "close")
@@ -180,12 +180,12 @@ async def test_an_idle_connection_is_closed(folder: Path) -> None:
 
 async def test_a_connection_made_in_the_last_moment_of_a_lame_duck_gets_its_answer(folder: Path) -> None:
     async with ScriptedProvider() as provider, listening_gateway(folder, provider) as served:
-        served.gateway.context.phase = Phase.LAME_DUCK
+        served.gateway.context.phase = GatewayPhase.LAME_DUCK
         reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
         async with aiohttp.ClientSession(served.url) as http, http.get("/health/live"):
             pass  # whoever came before has been accepted, too
         served.stop.set()
-        await served.in_phase(Phase.DRAINING)
+        await served.in_phase(GatewayPhase.DRAINING)
         with pytest.raises(ConnectionRefusedError):
             await asyncio.open_connection("127.0.0.1", served.port)
         writer.write(LIVE)
@@ -203,7 +203,7 @@ async def test_a_request_whose_head_is_half_there_is_answered(folder: Path) -> N
         async with aiohttp.ClientSession(served.url) as http, http.get("/health/live"):
             pass  # what came before has been read, too
         served.stop.set()
-        await served.in_phase(Phase.DRAINING)
+        await served.in_phase(GatewayPhase.DRAINING)
         with pytest.raises(ConnectionRefusedError):
             await asyncio.open_connection("127.0.0.1", served.port)
         writer.write(LIVE[20:])
@@ -234,7 +234,7 @@ async def test_a_client_that_hangs_up_while_the_gateway_drains_is_the_one_who_en
             async with http.post("/v1/chat/completions", json=chat_body(stream=True)) as response:
                 await response.content.readuntil(b'"a"')
                 served.stop.set()
-                await served.in_phase(Phase.DRAINING)
+                await served.in_phase(GatewayPhase.DRAINING)
                 response.close()
             await served.left.wait()
             assert served.gateway.context.cancelled_as().__name__ == "ShuttingDown"

@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from gateway.alerts.alert import AlertKind, Event
-from gateway.alerts.slowdowns import Change, Happened, Metric, Slowdown
+from gateway.alerts.alert import AlertEvent, AlertKind
+from gateway.alerts.slowdowns import Happened, Metric, Slowdown, SlowdownChange
 from gateway.alerts.stated_models import FIRST_LOOK, LEAST_ANSWERS, LEAST_BEFORE, TAKES_OVER
 from gateway.ledger import Reader, Slowdowns
 from providers.simulator.script import Raw, Status, Step
@@ -51,7 +51,7 @@ async def test_a_model_that_is_out_is_said_once_shown_and_counted(serve: Serve, 
     assert (row["key"], row["replica"], row["scope"]) == ("model_out:llama", "here", "all")
     assert [each["key"] for each in found["open"]] == ["model_out:llama"]
     assert [each["kind"] for each in found["data"]] == ["model_out"]
-    assert msgspec.json.decode(receiver.received[0][1])["type"] == Event.OPENED
+    assert msgspec.json.decode(receiver.received[0][1])["type"] == AlertEvent.OPENED
     assert 'holeshot_alerts_total{kind="model_out"} 1' in metrics
     assert len(receiver.received) == len(messages) == 1
     seen = repr([found, row, messages, metrics, configured, logged, receiver.received[0][1]])
@@ -109,7 +109,7 @@ async def test_a_slowdown_is_said_only_where_somebody_looks_for_its_end(serve: S
             high=1.8,
             n=300,
         )
-        assert await slowdowns.store(Change(Happened.BEGAN, found))
+        assert await slowdowns.store(SlowdownChange(Happened.BEGAN, found))
         await slowdowns.aclose()
         watch = running.gateway.operations.alerts.watch
         await watch.look()  # the only look, as alerts are off: what was read is kept for a minute

@@ -11,7 +11,7 @@ import pytest
 from gateway.core.attempts import AttemptStart, Outcome, Role
 from gateway.core.calls import CallRecord, CallStart, Mode, Objective
 from gateway.core.ids import uuid7
-from gateway.core.reports import CallsWanted, Ended, Position, Window
+from gateway.core.reports import CallEnd, CallsWanted, Position, Window
 from gateway.ledger.entries import Audited
 from tests.services.ledger.reports.conftest import NOW, Library, plain
 from tests.unit.ledger.records import attempt, call, failed, lost, won
@@ -68,10 +68,10 @@ FILTERS: list[tuple[dict[str, Any], list[int]]] = [
     ({"tag": ("name", WILD)}, [2]),
     ({"tag": ("variant", "b")}, [4, 5, 6, 3, 7]),
     ({"tag": ("variant", "a")}, [8]),
-    ({"outcome": Ended.OK}, [1, 2, 3, 7, 8]),
-    ({"outcome": Ended.FAILED}, [4]),
-    ({"outcome": Ended.REJECTED}, [6]),
-    ({"outcome": Ended.LEFT}, [5]),
+    ({"outcome": CallEnd.OK}, [1, 2, 3, 7, 8]),
+    ({"outcome": CallEnd.FAILED}, [4]),
+    ({"outcome": CallEnd.REJECTED}, [6]),
+    ({"outcome": CallEnd.LEFT}, [5]),
     ({"slower_than_ms": 1000.0}, [3, 4]),
     ({"error": "all_failed"}, [4]),
     ({"request_id": WILD}, [2]),

@@ -17,7 +17,7 @@ from gateway.core.calls import CallRecord
 from gateway.ledger import Finished
 from gateway.ledger.entries import Entry, Started
 from gateway.ledger.folders import LOCK_NAME, make_locked, orphaned, segment_numbers, segment_path
-from gateway.ledger.spool import SEGMENT_MAX_AGE_S, Reader, Spool
+from gateway.ledger.spool import SEGMENT_MAX_AGE_S, Spool, SpoolReader
 from gateway.ledger.writer import REMIND_S, Keeper
 from tests.unit.ledger.records import NOON, raced_call, start_of
 
@@ -44,11 +44,11 @@ class Kept:
 
     def found(self) -> list[Entry]:
         """What an heir would find."""
-        return Reader(self.spool.folder).read(limit=100_000).entries
+        return SpoolReader(self.spool.folder).read(limit=100_000).entries
 
     def read(self) -> list[CallRecord]:
         """What the spool itself ships, from all the files that it holds open."""
-        reader = Reader(self.spool.folder)
+        reader = SpoolReader(self.spool.folder)
         entries = reader.read(100_000, self.spool.files.open_from(1)).entries
         return [entry.call for entry in entries if isinstance(entry, Finished)]
 

@@ -16,7 +16,7 @@ from gateway.ledger import Finished
 from gateway.ledger.entries import Audited, Entry, Started, decode, encode
 from gateway.ledger.errors import SpoolError
 from gateway.ledger.folders import folder_name, orphaned, segment_numbers, segment_path
-from gateway.ledger.spool import SEGMENT_MAX_AGE_S, Batch, Reader, Spool, sync_files
+from gateway.ledger.spool import SEGMENT_MAX_AGE_S, Batch, Spool, SpoolReader, sync_files
 from tests.unit.ledger.records import call, lost, new_id, raced_call, start_of, won
 
 
@@ -28,10 +28,10 @@ def spool(tmp_path: Path) -> Iterator[Spool]:
 
 
 def read_all(folder: Path) -> list[Entry]:
-    return Reader(folder).read(limit=10_000).entries
+    return SpoolReader(folder).read(limit=10_000).entries
 
 
-def ship(spool: Spool, reader: Reader, batch: Batch) -> None:
+def ship(spool: Spool, reader: SpoolReader, batch: Batch) -> None:
     reader.advance(batch)
     for path in spool.files.release(batch.segment):
         path.unlink()
@@ -97,7 +97,7 @@ def test_the_latest_entries_are_in_memory_as_they_are_on_disk(spool: Spool) -> N
         spool.call_finished(record)
     spool.rotate(now_s=1.0)
     spool.call_finished(ended[2])
-    reader = Reader(spool.folder)
+    reader = SpoolReader(spool.folder)
     first = spool.take_latest(shipped=0, limit=2)
     assert first is not None
     assert first.entries == [Finished(record) for record in ended[:2]]
@@ -118,7 +118,7 @@ def test_entries_taken_from_memory_that_could_not_be_shipped_are_to_be_read_from
     spool.call_finished(second)
     assert spool.take_latest(shipped=0, limit=10) is None
     assert taken is not None
-    assert Reader(spool.folder).read(limit=1).entries == taken.entries
+    assert SpoolReader(spool.folder).read(limit=1).entries == taken.entries
     again = spool.take_latest(shipped=1, limit=10)
     assert again is not None
     assert again.entries == [Finished(second)]
@@ -183,7 +183,7 @@ def test_a_new_segment_begins_with_the_calls_still_open(spool: Spool) -> None:
     spool.call_started(start_of(ended))
     spool.call_finished(ended)
     spool.rotate(now_s=1.0)
-    reader = Reader(spool.folder)
+    reader = SpoolReader(spool.folder)
     ship(spool, reader, reader.read(limit=100))
     assert segment_numbers(spool.folder) == [2]
     assert read_all(spool.folder) == [Started(start_of(open_call))]
@@ -193,7 +193,7 @@ def test_a_shipped_segment_is_deleted_only_when_all_of_it_is_shipped(spool: Spoo
     for _ in range(3):
         spool.call_finished(raced_call())
     spool.rotate(now_s=1.0)
-    reader = Reader(spool.folder)
+    reader = SpoolReader(spool.folder)
     ship(spool, reader, reader.read(limit=2))
     assert segment_numbers(spool.folder) == [1, 2]
     ship(spool, reader, reader.read(limit=2))
@@ -202,7 +202,7 @@ def test_a_shipped_segment_is_deleted_only_when_all_of_it_is_shipped(spool: Spoo
 
 def test_reading_again_before_advancing_gives_the_same_entries(spool: Spool) -> None:
     spool.call_finished(raced_call())
-    reader = Reader(spool.folder)
+    reader = SpoolReader(spool.folder)
     assert reader.read(limit=10).entries == reader.read(limit=10).entries != []
 
 
@@ -223,7 +223,7 @@ def test_a_corrupt_line_is_set_aside_and_the_rest_is_read(spool: Spool, garbage:
     with segment_path(spool.folder, 1).open("ab") as segment:
         segment.write(garbage)
     spool.call_finished(second)
-    reader = Reader(spool.folder)
+    reader = SpoolReader(spool.folder)
     batch = reader.read(limit=10)
     assert batch.entries == [Finished(first), Finished(second)]
     ship(spool, reader, batch)
@@ -357,10 +357,10 @@ def test_nobody_else_can_read_a_spool_its_outer_folders_and_lines_set_aside(tmp_
         spool.call_finished(raced_call())
         spool.rotate(1.0)
         bad_file = tmp_path / "outer" / "spool" / "worker.bad"
-        Reader(spool.folder).set_aside(b"{}", "unknown")
+        SpoolReader(spool.folder).set_aside(b"{}", "unknown")
         assert bad_file.stat().st_mode & 0o777 == 0o600
         bad_file.chmod(0o644)
-        Reader(spool.folder).set_aside(b"{}", "unknown")
+        SpoolReader(spool.folder).set_aside(b"{}", "unknown")
         assert bad_file.read_bytes() == b"{}\n{}\n"
         modes = {oct(path.stat().st_mode & 0o777) for path in tmp_path.rglob("*") if path.is_dir()}
         assert modes == {"0o700"}

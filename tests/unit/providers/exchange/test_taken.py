@@ -13,7 +13,7 @@ from gateway.cli.live import _ask_for_a_token
 from gateway.fleet.models import Clocks, Deployment
 from providers import OfCall, step_by_step
 from providers.dialects import CHAT
-from providers.exchange import Asked, Exchange, Request, Sent, Upstream, UpstreamAnswer, adapted, taken
+from providers.exchange import Exchange, FormRequest, Request, Sent, Upstream, UpstreamAnswer, adapted, taken
 from providers.http import SendCount
 from providers.keys import KeyRing, RotatedKey
 from providers.refusals import ErrorKind, Fact, Kind, Learnt, UpstreamError
@@ -44,7 +44,7 @@ class Strict(OneKey):
         return answer
 
     async def _taken(self, request: Request, ask: Callable[[Request], Awaitable[Any]]) -> Any:
-        asked = Asked(request, CHAT.name, CHAT.requests)
+        asked = FormRequest(request, CHAT.name, CHAT.requests)
 
         async def answered(sent: Sent) -> Any:
             request.sendings.number += 1

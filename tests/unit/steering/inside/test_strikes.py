@@ -6,7 +6,7 @@ from structlog.testing import capture_logs
 from gateway.core.attempts import Role
 from gateway.steering import STRIKES, Strikes
 from gateway.steering.constants import OPEN_S, PROBE_EVERY_S, REPORT_AGE_S, STRIKE_NEWS_S, WELL_S
-from gateway.steering.outages import Report, Strike
+from gateway.steering.outages import OutageReport, Strike
 from providers import ErrorKind
 from tests.unit.steering.inside.replica import UNIX_S, Replica, later, struck, well
 
@@ -203,14 +203,14 @@ def test_it_is_logged_once(replicas: list[Replica]) -> None:
 def test_deployments_that_nobody_here_knows_are_of_no_concern() -> None:
     replica = Replica()
     strangers = {"nobody/knows": Strike(STRIKES, UNIX_S)}
-    replica.strikes.learn([Report(UNIX_S, strangers), Report(UNIX_S, strangers)])
+    replica.strikes.learn([OutageReport(UNIX_S, strangers), OutageReport(UNIX_S, strangers)])
     assert replica.steering.not_asked(["nobody/knows"], ()) == ()
 
 
 def test_a_strike_dated_after_its_own_report_is_not_believed() -> None:
     replica = Replica()
     ahead = {"a": Strike(STRIKES, UNIX_S + 1e6)}
-    replica.strikes.learn([Report(UNIX_S, ahead), Report(UNIX_S, ahead)])
+    replica.strikes.learn([OutageReport(UNIX_S, ahead), OutageReport(UNIX_S, ahead)])
     assert replica.state("a") == "ok"
 
 
@@ -219,4 +219,4 @@ def test_deployments_that_are_gone_are_reported_no_more() -> None:
     strikes.struck("a", "a", opened=False)
     strikes.answered("b", "b")
     strikes.keep({"b"})
-    assert strikes.report() == Report(UNIX_S, {}, ("b",))
+    assert strikes.report() == OutageReport(UNIX_S, {}, ("b",))

@@ -7,13 +7,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from providers.dialects import Lasting, converse_from_chat
+from providers.dialects import LastingPart, converse_from_chat
 from providers.dialects.cache_marks import with_breakpoints, with_marks
 from providers.models import traits_of
 
 LONG = "Be brief and polite. " * 250  # 5 KB
-ALL = Lasting(inf, goes_on=True)
-BEGINNING = Lasting(inf, goes_on=False)
+ALL = LastingPart(inf, goes_on=True)
+BEGINNING = LastingPart(inf, goes_on=False)
 TOOL = {"name": "look", "input_schema": {"type": "object", "description": LONG}}
 
 
@@ -25,7 +25,7 @@ def raw(**body: Any) -> dict[str, msgspec.Raw]:
     return {name: msgspec.Raw(json.dumps(value).encode()) for name, value in body.items()}
 
 
-def marked(lasting: Lasting = ALL, least: int = 1024, **body: Any) -> dict[str, Any]:
+def marked(lasting: LastingPart = ALL, least: int = 1024, **body: Any) -> dict[str, Any]:
     found = with_marks(raw(**body), least, lasting)
     return {name: json.loads(bytes(value)) for name, value in found.items()}
 
@@ -71,7 +71,7 @@ def test_a_first_turn_has_its_beginning_marked_alone() -> None:
     ("below", "expected"), [(4096.0, []), (8192.0, [".tools[0]"]), (16_384.0, [".tools[0]", ".system[0]"])]
 )
 def test_what_was_not_asked_before_is_not_marked(below: float, expected: list[str]) -> None:
-    found = marked(Lasting(below, goes_on=False), tools=[TOOL], system=LONG, messages=TURNS[:1])
+    found = marked(LastingPart(below, goes_on=False), tools=[TOOL], system=LONG, messages=TURNS[:1])
     assert places(found) == expected
 
 
@@ -183,7 +183,7 @@ def test_openais_mark_stands_behind_the_instructions(body: dict[str, Any], conte
     found = with_breakpoints(raw(**body), 1024, ALL)
     [turn, *_] = json.loads(bytes(found.get("messages") or found["input"]))
     assert turn["content"] == content
-    assert with_breakpoints(raw(**body), 1024, Lasting(10, goes_on=True)) == raw(**body)
+    assert with_breakpoints(raw(**body), 1024, LastingPart(10, goes_on=True)) == raw(**body)
 
 
 def test_an_input_that_is_a_text_has_no_mark() -> None:

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from providers.bodies import events
-from providers.dialects import CHAT, MESSAGES, ConverseToChat, Message, events_of_converse, translations
+from providers.dialects import CHAT, MESSAGES, ConverseToChat, FrameMessage, events_of_converse, translations
 
 Json = dict[str, Any]
 
@@ -78,7 +78,8 @@ def test_it_is_so_in_a_stream() -> None:
         ("metadata", {"usage": {"inputTokens": 1}}),
     ]
     chunks = to_chat.feed(
-        Message({":message-type": "event", ":event-type": name}, msgspec.json.encode(event)) for name, event in told
+        FrameMessage({":message-type": "event", ":event-type": name}, msgspec.json.encode(event))
+        for name, event in told
     )
     said = in_messages(chunks + to_chat.end())
     assert [block["text"] for block in said["content"]] == ["As it says, ", "green"]

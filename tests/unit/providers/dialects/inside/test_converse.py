@@ -10,8 +10,15 @@ from botocore.model import ServiceModel
 from botocore.validate import ParamValidator
 
 from providers.bodies import events
-from providers.dialects import ConverseToChat, Malformed, Message, converse_from_chat, events_of_converse, read_event
-from providers.dialects.converse.request_from_chat import Conversation
+from providers.dialects import (
+    ConverseToChat,
+    FrameMessage,
+    Malformed,
+    converse_from_chat,
+    events_of_converse,
+    read_event,
+)
+from providers.dialects.converse.request_from_chat import ConverseTurns
 from providers.dialects.wording import Losses
 from providers.refusals import ErrorKind, UpstreamError
 
@@ -136,7 +143,7 @@ class _Looks(set[str]):
 
 
 def test_very_many_documents_of_one_name_are_no_more_work_than_of_as_many() -> None:
-    conversation = Conversation(Losses())
+    conversation = ConverseTurns(Losses())
     looks = conversation._names = _Looks()
     names = [conversation._own_name(f"{'x' * 195}{each % 100:05}") for each in range(1000)]
     assert len({name.lower() for name in names}) == 1000
@@ -202,12 +209,16 @@ def test_no_messages_and_a_message_without_content_are_the_client_s_fault() -> N
             converse_from_chat({"messages": msgspec.Raw(json.dumps(messages).encode())}, NOVA)
 
 
-def message(kind: str, **payload: Any) -> Message:
-    return Message({":message-type": "event", ":event-type": kind}, json.dumps({**payload, "p": "abcdef"}).encode())
+def message(kind: str, **payload: Any) -> FrameMessage:
+    return FrameMessage(
+        {":message-type": "event", ":event-type": kind}, json.dumps({**payload, "p": "abcdef"}).encode()
+    )
 
 
-def failure(kind: str, words: str) -> Message:
-    return Message({":message-type": "exception", ":exception-type": kind}, json.dumps({"message": words}).encode())
+def failure(kind: str, words: str) -> FrameMessage:
+    return FrameMessage(
+        {":message-type": "exception", ":exception-type": kind}, json.dumps({"message": words}).encode()
+    )
 
 
 def translator() -> ConverseToChat:
@@ -322,7 +333,7 @@ def test_an_exception_keeps_its_kind_and_comes_after_what_was_said(
 
 
 def test_an_error_of_the_stream_itself_is_told() -> None:
-    broken = Message({":message-type": "error", ":error-code": "500", ":error-message": "lost"}, b"")
+    broken = FrameMessage({":message-type": "error", ":error-code": "500", ":error-message": "lost"}, b"")
     with pytest.raises(UpstreamError, match="lost") as raised:
         translator().feed([broken])
     assert raised.value.kind is ErrorKind.STREAM_ERROR
@@ -340,7 +351,7 @@ def test_a_stream_without_its_stop_reason_has_no_end_and_one_without_usage_has()
 @pytest.mark.parametrize("payload", [b"", b"[]", b'{"delta":{"text":1}}', b'{"delta":7}', b"\xff"])
 def test_a_malformed_event_is_an_invalid_response(payload: bytes) -> None:
     with pytest.raises(UpstreamError) as raised:
-        translator().feed([Message({":message-type": "event", ":event-type": "contentBlockDelta"}, payload)])
+        translator().feed([FrameMessage({":message-type": "event", ":event-type": "contentBlockDelta"}, payload)])
     assert raised.value.kind is ErrorKind.INVALID_RESPONSE
 
 

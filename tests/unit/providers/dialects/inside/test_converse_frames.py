@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from botocore.eventstream import EventStreamBuffer, ParserError
 
-from providers.dialects import Frames, Message
+from providers.dialects import FrameMessage, Frames
 from providers.refusals import ErrorKind, UpstreamError
 
 
@@ -44,13 +44,13 @@ EVERY_TYPE = b"".join(
 STREAM = frame(EVENT, b'{"delta":{"text":"Hel"}}') + frame(EVERY_TYPE, b"") + frame(b"", b"\x00" * 40) + frame(b"", b"")
 
 
-def by_botocore(*pieces: bytes) -> list[Message]:
+def by_botocore(*pieces: bytes) -> list[FrameMessage]:
     buffer: Any = EventStreamBuffer()
     found = []
     for piece in pieces:
         buffer.add_data(piece)
         found += [
-            Message(
+            FrameMessage(
                 {name: value for name, value in each.headers.items() if isinstance(value, str)},
                 each.payload,
             )
@@ -59,7 +59,7 @@ def by_botocore(*pieces: bytes) -> list[Message]:
     return found
 
 
-def by_us(*pieces: bytes) -> list[Message]:
+def by_us(*pieces: bytes) -> list[FrameMessage]:
     frames = Frames()
     return [message for piece in pieces for message in frames.feed(piece)]
 

@@ -23,8 +23,8 @@ from providers.dialects import (
     RESPONSES,
     ConverseToChat,
     Dialect,
+    FrameMessage,
     Habits,
-    Message,
     bound_reasoning,
     converse_from_chat,
     events_of_converse,
@@ -81,7 +81,8 @@ def of_converse(blocks: list[dict[str, Any]], form: str) -> bytes:
     stream.append(("contentBlockStart", {"contentBlockIndex": at, "start": {"toolUse": tool}}))
     stream += [("contentBlockStop", {"contentBlockIndex": at}), ("messageStop", {"stopReason": "tool_use"})]
     messages = [
-        Message({":message-type": "event", ":event-type": kind}, msgspec.json.encode(each)) for kind, each in stream
+        FrameMessage({":message-type": "event", ":event-type": kind}, msgspec.json.encode(each))
+        for kind, each in stream
     ]
     return to_chat.feed(messages) + to_chat.end()
 

@@ -5,7 +5,7 @@ import pytest
 
 from providers import concerns
 from providers.dialects import CHAT
-from providers.exchange import Asked, Request, Sent, learn
+from providers.exchange import FormRequest, Request, Sent, learn
 from providers.refusals import ErrorKind, Fact, Kind, Learnt, UpstreamError
 
 ASKED = {
@@ -64,5 +64,5 @@ def test_a_fact_about_a_field_ends_once_that_is_refused_all_the_same(kind: Kind)
     learnt.note("m", fact)
     assert learnt.of("m") == (fact,)
     refusal = UpstreamError(ErrorKind.BAD_REQUEST, "the verbosity is wrong", status=400)
-    assert learn(learnt, Asked(Request("m", ASKED), "chat", CHAT.requests), refusal, lambda _: sent) == ()
+    assert learn(learnt, FormRequest(Request("m", ASKED), "chat", CHAT.requests), refusal, lambda _: sent) == ()
     assert learnt.of("m") == (() if kind in ENDS else (fact,))

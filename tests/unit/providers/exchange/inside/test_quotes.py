@@ -12,7 +12,7 @@ from gateway.core.race_failures import RejectedByProvider
 from gateway.settings import Cause
 from providers import ErrorKind, UpstreamError, lacking, refuses_to_stream, stated_limit
 from providers.dialects import CHAT, GEMINI, RESPONSES, Dialect, raw_json
-from providers.exchange import Asked, Request, VendorsWords, mark, may_teach
+from providers.exchange import FormRequest, Request, VendorsWords, mark, may_teach
 from providers.exchange.forms import understood
 from providers.refusals import blames_request, error_in, error_of_response, read
 from tests.unit.providers.refusals.inside.test_refusals import CASES, WRONG, Case, refusal, request
@@ -104,7 +104,7 @@ def test_a_quoted_value_teaches_nothing(written: str) -> None:
                 error = UpstreamError(ErrorKind.BAD_REQUEST, said, status=400, words=said)
                 mark(error, VendorsWords(sent))
                 one = Request("m", sent, dialect=CHAT, is_ceiling=True)
-                learnt = understood(read(error), sent, Asked(one, "chat", CHAT.requests))
+                learnt = understood(read(error), sent, FormRequest(one, "chat", CHAT.requests))
                 # A value of the effort may be refused; that is the vendor's word.
                 others = [fact for fact in learnt if not (fact.field == "reasoning_effort" and fact.value)]
                 case = (quote, form, place, error.said)
@@ -163,7 +163,7 @@ def test_a_tools_name_teaches_nothing_where_it_is_said_to_be_one(name: str) -> N
             error = UpstreamError(ErrorKind.BAD_REQUEST, said, status=400, words=said)
             mark(error, VendorsWords(sent))
             one = Request("m", sent, dialect=dialect, is_ceiling=True, drop_params=True)
-            assert not understood(read(error), sent, Asked(one, dialect.name, dialect.requests)), error.said
+            assert not understood(read(error), sent, FormRequest(one, dialect.name, dialect.requests)), error.said
             assert name not in error.said
             assert not error.is_too_long
             assert not blames_request(error.said)
@@ -336,7 +336,7 @@ def prompts(dialect: Dialect, said: str) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("case", [each for each in CASES if each.dialect is not CHAT], ids=lambda case: case.vendor)
 def test_in_its_own_api_too(case: Case) -> None:
     one = request(case.asked, case.dialect, drop_params=case.drop_params)
-    asked = Asked(one, case.dialect.name, case.dialect.requests)
+    asked = FormRequest(one, case.dialect.name, case.dialect.requests)
     expected = understood(read(refusal(case.said)), one.fields, asked)
     for more in prompts(case.dialect, refusal(case.said).message):
         error = refusal(case.said)
@@ -349,7 +349,7 @@ def test_in_its_own_api_too(case: Case) -> None:
 def test_a_developers_prompt_that_quotes_an_error_teaches_nothing_where_it_is_quoted(case: Case, within: bool) -> None:
     told = refusal(case.said).message
     one = request(case.asked, case.dialect, drop_params=True)
-    asked = Asked(one, case.dialect.name, case.dialect.requests)
+    asked = FormRequest(one, case.dialect.name, case.dialect.requests)
     for prompt in prompts(case.dialect, told)[:3]:
         sent = {**one.fields, **{name: raw_json(said) for name, said in prompt.items()}}
         [content] = texts_in(prompt)
@@ -390,7 +390,7 @@ def learnt_of(said: Any, asked: Mapping[str, Any], *, marked: bool) -> Any:
     if marked:
         mark(error, VendorsWords(sent))
     one = Request("m", sent, dialect=CHAT, is_ceiling=True, drop_params=True)
-    found = understood(read(error), sent, Asked(one, "chat", CHAT.requests))
+    found = understood(read(error), sent, FormRequest(one, "chat", CHAT.requests))
     return [msgspec.structs.replace(fact, value="") if fact.kind == "schemas" else fact for fact in found]
 
 

@@ -3,13 +3,13 @@
 import asyncio
 from typing import Any
 
-from providers.http import Head, Request
+from providers.http import Head, HttpRequest
 from providers.http.http1 import BoundedReads, Http1Connection
-from providers.http.message import Owner
+from providers.http.message import ConnectionOwner
 from tests.unit.providers.http.inside.h2_server import Wire
 
 HEAD = Head("POST", "https", "api.example", "/v1/chat", {"Authorization": "Bearer k"}, absolute=False)
-POST = Request(HEAD, (), b"{}")
+POST = HttpRequest(HEAD, (), b"{}")
 OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
 
 
@@ -49,7 +49,7 @@ class Plug(Wire):
 class Line:
     """One connection and its server."""
 
-    def __init__(self, owner: Owner, connect_ms: float | None = 12.5, *, secure: bool = False) -> None:
+    def __init__(self, owner: ConnectionOwner, connect_ms: float | None = 12.5, *, secure: bool = False) -> None:
         self.wire = Plug({"ssl_object": self} if secure else None)
         self.client = Http1Connection(owner, asyncio.get_running_loop(), connect_ms)
         self.wire.protocol = self.client
@@ -80,7 +80,7 @@ class Dialling:
         self.timeouts_s: list[float] = []
         self.stillborn = False  # connections are gone when they are there
 
-    async def dial(self, owner: Owner, timeout_s: float) -> Http1Connection:
+    async def dial(self, owner: ConnectionOwner, timeout_s: float) -> Http1Connection:
         self.begun += 1
         self.timeouts_s.append(timeout_s)
         await asyncio.sleep(self.takes_s)

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple, cast
 
 from jh2._hazmat import Decoder  # type: ignore[import-untyped]  # ships its types without the marker
 
-from providers.http import Head, Request, Response
+from providers.http import Head, HttpRequest, Response
 from providers.http.http2 import Http2Connection
-from providers.http.message import Connection, Field, Unsent
+from providers.http.message import Field, Unsent, UpstreamConnection
 from providers.refusals import UpstreamError
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
@@ -91,8 +91,8 @@ def goaway(last_id: int, code: int = 0, words: bytes = b"") -> bytes:
     return frame("GOAWAY", 0, last_id.to_bytes(4, "big") + code.to_bytes(4, "big") + words)
 
 
-def post(body: bytes | None = b"{}", *, extra: Sequence[Field] = (), head: Head = HEAD) -> Request:
-    return Request(head, extra, body)
+def post(body: bytes | None = b"{}", *, extra: Sequence[Field] = (), head: Head = HEAD) -> HttpRequest:
+    return HttpRequest(head, extra, body)
 
 
 class Garage:
@@ -101,14 +101,14 @@ class Garage:
     def __init__(self) -> None:
         self.heard: list[str] = []
 
-    def freed(self, connection: Connection) -> None:
+    def freed(self, connection: UpstreamConnection) -> None:
         assert connection.room, "freed without room"
         self.heard.append("freed")
 
-    def wearing(self, connection: Connection) -> None:
+    def wearing(self, connection: UpstreamConnection) -> None:
         self.heard.append("wearing")
 
-    def gone(self, connection: Connection, *, dropped: bool) -> None:
+    def gone(self, connection: UpstreamConnection, *, dropped: bool) -> None:
         assert not dropped
         assert not connection.room
         self.heard.append("gone")

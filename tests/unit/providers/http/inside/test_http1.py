@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from providers.http import READ_BYTES, Request
-from providers.http.message import BUFFERED_BYTES, FRAMING_BYTES, HEAD_BYTES, HEAD_FIELDS, Connection, Unsent
+from providers.http import READ_BYTES, HttpRequest
+from providers.http.message import BUFFERED_BYTES, FRAMING_BYTES, HEAD_BYTES, HEAD_FIELDS, Unsent, UpstreamConnection
 from providers.refusals import ErrorKind, UpstreamError
 from tests.unit.providers.http.inside.h1_server import HEAD, OK, POST, Line
 
@@ -19,14 +19,14 @@ class Garage:
     def __init__(self) -> None:
         self.heard: list[str] = []
 
-    def freed(self, connection: Connection) -> None:
+    def freed(self, connection: UpstreamConnection) -> None:
         assert connection.room, "freed without room"
         self.heard.append("freed")
 
-    def wearing(self, connection: Connection) -> None:
+    def wearing(self, connection: UpstreamConnection) -> None:
         raise AssertionError("HTTP/1.1 does not wear")
 
-    def gone(self, connection: Connection, *, dropped: bool) -> None:
+    def gone(self, connection: UpstreamConnection, *, dropped: bool) -> None:
         assert not connection.room
         self.heard.append("dropped" if dropped else "gone")
 
@@ -42,26 +42,26 @@ async def line(garage: Garage) -> Line:
 
 
 async def test_a_request_leaves_in_one_write(line: Line) -> None:
-    line.client.send(Request(HEAD, [(b"traceparent", b"00-1")], b'{"a":1}'))
+    line.client.send(HttpRequest(HEAD, [(b"traceparent", b"00-1")], b'{"a":1}'))
     assert line.wire.writes == [START + b'traceparent: 00-1\r\ncontent-length: 7\r\n\r\n{"a":1}']
     assert (line.client.room, line.client.streams) == (0, 1)
 
 
 async def test_a_request_without_a_body_promises_none(line: Line) -> None:
-    request = Request(HEAD, (), None)
+    request = HttpRequest(HEAD, (), None)
     line.client.send(request)
     assert line.heard() == START + b"\r\n"
     assert request.sendings.times == 1
 
 
 async def test_a_request_with_an_empty_body_says_so(line: Line) -> None:
-    line.client.send(Request(HEAD, (), b""))
+    line.client.send(HttpRequest(HEAD, (), b""))
     assert line.heard() == START + b"content-length: 0\r\n\r\n"
 
 
 async def test_a_large_body_is_not_copied(line: Line) -> None:
     body = bytes(100_000)
-    line.client.send(Request(HEAD, (), body))
+    line.client.send(HttpRequest(HEAD, (), body))
     assert line.wire.writes == [START + b"content-length: 100000\r\n\r\n", body]
 
 
@@ -184,7 +184,7 @@ async def test_reading_stops_while_too_much_is_unread_and_goes_on_when_it_is_rea
 async def test_an_answer_before_all_of_the_request_has_left_costs_the_connection(line: Line, garage: Garage) -> None:
     line.wire.full_at = 1 << 30  # the transport counts what it holds
     line.wire.protocol = None
-    response = line.client.send(Request(HEAD, (), bytes(100_000)))
+    response = line.client.send(HttpRequest(HEAD, (), bytes(100_000)))
     line.wire.protocol = line.client
     line.say(OK)
     assert await response.read() == b"ok"

@@ -7,7 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from jh2._hazmat import Decoder  # type: ignore[import-untyped]  # ships its types without the marker
 
-from providers.http import Head, Request, frames
+from providers.http import Head, HttpRequest, frames
 from providers.http.frames import Code, ConnectionFault
 from providers.http.message import Field
 
@@ -22,7 +22,7 @@ HUFFMAN_FIELDS = [
 
 def request_block(extra: list[Field], body: bytes | None = None, headers: Mapping[str, str] | None = None) -> bytes:
     head = Head("POST", "https", "a.b", "/", headers or {}, absolute=False)
-    return frames.request_block(Request(head, extra, body))
+    return frames.request_block(HttpRequest(head, extra, body))
 
 
 def test_a_request_is_literals_that_no_table_keeps() -> None:

@@ -5,14 +5,14 @@ import asyncio
 import pytest
 from yarl import URL
 
-from providers.http import Client, Connecting
+from providers.http import Connecting, HttpClient
 from providers.http.client import Pool
 from providers.refusals import ErrorKind, UpstreamError
 from tests.unit.providers.http.inside.h1_server import OK, POST, Dialling
 from tests.unit.providers.http.inside.test_pool import TIMEOUT_S, in_virtual_time
 
 
-async def kept(client: Client, dialling: Dialling, count: int) -> None:
+async def kept(client: HttpClient, dialling: Dialling, count: int) -> None:
     """Have the client keep ``count`` connections that are all in use."""
     client._pools["1.1"] = Pool(dialling.dial, asyncio.get_running_loop())
     calls = [asyncio.create_task(client.send(POST, TIMEOUT_S)) for _ in range(count)]
@@ -24,7 +24,7 @@ async def kept(client: Client, dialling: Dialling, count: int) -> None:
         line.heard()
 
 
-async def lost_twice(client: Client, dialling: Dialling) -> asyncio.Task[object]:
+async def lost_twice(client: HttpClient, dialling: Dialling) -> asyncio.Task[object]:
     """Start a call that is given one kept connection and then another, both of which are gone."""
     other = asyncio.create_task(client.send(POST, TIMEOUT_S))
     await asyncio.sleep(0)
@@ -47,7 +47,7 @@ async def lost_twice(client: Client, dialling: Dialling) -> asyncio.Task[object]
 @in_virtual_time
 async def test_the_last_try_goes_over_a_connection_made_for_it() -> None:
     dialling = Dialling()
-    client = Client(URL("http://127.0.0.1"), headers={}, connecting=Connecting(versions="1.1"))
+    client = HttpClient(URL("http://127.0.0.1"), headers={}, connecting=Connecting(versions="1.1"))
     await kept(client, dialling, 3)
     third = asyncio.create_task(client.send(POST, TIMEOUT_S))
     await asyncio.sleep(0)
@@ -67,7 +67,7 @@ async def test_the_last_try_goes_over_a_connection_made_for_it() -> None:
 @in_virtual_time
 async def test_a_fresh_connection_that_is_gone_too_is_an_error() -> None:
     dialling = Dialling()
-    client = Client(URL("http://127.0.0.1"), headers={}, connecting=Connecting(versions="1.1"))
+    client = HttpClient(URL("http://127.0.0.1"), headers={}, connecting=Connecting(versions="1.1"))
     await kept(client, dialling, 2)
     call = await lost_twice(client, dialling)
     await asyncio.sleep(2)

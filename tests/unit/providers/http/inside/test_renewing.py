@@ -11,7 +11,7 @@ import pytest
 from providers.http import Names
 from providers.http.client import Pool
 from providers.http.http1 import Http1Connection
-from providers.http.message import Owner
+from providers.http.message import ConnectionOwner
 from providers.refusals import ErrorKind, UpstreamError
 from tests.unit.providers.http.inside.h1_server import OK, POST, Dialling, Line
 from tests.unit.providers.http.inside.test_pool import TIMEOUT_S, in_virtual_time
@@ -38,7 +38,7 @@ class Pods(Dialling):
         self.addresses._answered([(socket.AF_INET, socket.SOCK_STREAM, 6, "", address) for address in told])
         self.addresses._answered_at = math.inf  # it need not be looked up
 
-    async def dial(self, owner: Owner, timeout_s: float) -> Http1Connection:
+    async def dial(self, owner: ConnectionOwner, timeout_s: float) -> Http1Connection:
         place = self.addresses.in_turn(self.addresses._places)[0]
         client = await super().dial(owner, timeout_s)
         client.place = place

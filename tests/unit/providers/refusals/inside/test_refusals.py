@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from providers.dialects import CHAT, DIALECTS, Dialect, raw_json
-from providers.exchange import Asked, Request, adapted
+from providers.exchange import FormRequest, Request, adapted
 from providers.exchange.forms import understood
 from providers.refusals import NOTHING, UpstreamError, error_of_response, read
 from providers.refusals.rules import RULES
@@ -129,7 +129,7 @@ def request(asked: Mapping[str, Any], dialect: Dialect, *, drop_params: bool = F
 def form(case: Case) -> tuple[dict[str, Any], tuple[str, ...]]:
     """Return what of a case's request is sent after the refusal, but for the prompt, and what its client is told."""
     one = request(case.asked, case.dialect, drop_params=case.drop_params)
-    asked = Asked(one, case.dialect.name, case.dialect.requests)
+    asked = FormRequest(one, case.dialect.name, case.dialect.requests)
     facts = understood(read(refusal(case.said)), one.fields, asked)
     sent = adapted(one.fields, facts, asked)
     prompt = case.dialect.requests.prompt
@@ -196,7 +196,7 @@ def test_one_field_that_may_not_be_left_out_keeps_the_others_in() -> None:
 def test_what_the_operator_has_set_stays() -> None:
     one = msgspec.structs.replace(request(EFFORT, CHAT), extra_body={"reasoning_effort": raw_json("low")})
     fields = {**one.fields, **one.extra_body}
-    asked = Asked(one, "chat", CHAT.requests)
+    asked = FormRequest(one, "chat", CHAT.requests)
     assert understood(read(refusal("`reasoning_effort` is not supported with this model")), fields, asked) == ()
 
 
@@ -210,13 +210,13 @@ def test_an_items_list_keeps_what_the_answer_would_lack() -> None:
 
 def test_fields_of_earlier_answers_are_left_out_of_the_history() -> None:
     one = request({}, CHAT)
-    facts = understood(read(refusal(CEREBRAS)), one.fields, Asked(one, "chat", CHAT.requests))
+    facts = understood(read(refusal(CEREBRAS)), one.fields, FormRequest(one, "chat", CHAT.requests))
     assert [(fact.kind, fact.field) for fact in facts] == [("history", "reasoning_content")]
 
 
 def test_a_value_that_is_sent_in_place_of_another_may_be_refused_as_well() -> None:
     one = request({"reasoning_effort": "xhigh"}, CHAT)
-    asked, known = Asked(one, "chat", CHAT.requests), NOTHING
+    asked, known = FormRequest(one, "chat", CHAT.requests), NOTHING
     for said, effort in [
         ("`reasoning_effort` must be one of `none` or `default`", "high"),
         ("'reasoning_effort' : value is not one of the allowed values ['none','default','low','high']", "xhigh"),
@@ -235,9 +235,9 @@ def test_a_value_that_is_sent_in_place_of_another_may_be_refused_as_well() -> No
 )
 def test_a_refused_effort_says_nothing_of_the_others(said: str) -> None:
     one, other = request({"reasoning_effort": "none"}, CHAT), request({"reasoning_effort": "high"}, CHAT)
-    facts = understood(read(refusal(said)), one.fields, Asked(one, "chat", CHAT.requests))
+    facts = understood(read(refusal(said)), one.fields, FormRequest(one, "chat", CHAT.requests))
     assert facts
-    assert adapted(other.fields, facts, Asked(other, "chat", CHAT.requests)).fields == other.fields
+    assert adapted(other.fields, facts, FormRequest(other, "chat", CHAT.requests)).fields == other.fields
 
 
 def test_a_long_refusal_is_read_in_no_time() -> None:
