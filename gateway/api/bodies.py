@@ -338,11 +338,17 @@ _SLICE_BYTES = 2**18  # a slice takes a tenth of a millisecond, or two where the
 
 
 async def read_contents(
-    body: bytes, work: BodyWork, prompt: str = "", media: Media | None = None, *, most_values: int = MOST_VALUES
+    body: bytes,
+    work: BodyWork,
+    prompt: str = "",
+    media: Media | None = None,
+    *,
+    most_values: int = MOST_VALUES,
+    nulls: bool = False,
 ) -> Contents:
     """Parse ``body``. If it is large and ``media`` is given, its field ``prompt`` is scanned as well.
 
-    ``most_values``: in each field that is decoded here.
+    ``most_values``: in each field that is decoded here. ``nulls``: whether its fields that are null say something.
 
     Raises:
         InvalidRequest: it is not JSON, not an object, nested too deeply, or has too many fields or values.
@@ -351,10 +357,10 @@ async def read_contents(
 
     """
     if len(body) <= LARGE_BYTES:
-        contents = Contents.of(body)
+        contents = Contents.of(body, nulls=nulls)
     else:
         check_room(3 * len(body))  # for what is made of it
-        contents = await work.run(contents_steps(body, prompt, media))
+        contents = await work.run(contents_steps(body, prompt, media, nulls=nulls))
     if len(body) > most_values * _SHORTEST_VALUE:
         await work.run(_built_steps(contents.fields, most_values))
     return contents
@@ -368,7 +374,7 @@ def _built_steps(fields: Mapping[str, msgspec.Raw], most: int) -> Steps[None]:
                 raise too_many_values(most, f"in {name!r}", param=name)
 
 
-def contents_steps(body: bytes, prompt: str, media: Media | None) -> Steps[Contents]:
+def contents_steps(body: bytes, prompt: str, media: Media | None, *, nulls: bool = False) -> Steps[Contents]:
     """Parse a large ``body``, step by step.
 
     Raises:
@@ -380,7 +386,7 @@ def contents_steps(body: bytes, prompt: str, media: Media | None) -> Steps[Conte
     if values > MOST_VALUES:
         raise InvalidRequest(f"the body has more than {MOST_VALUES} values")
     yield
-    fields = read_fields(body)
+    fields = read_fields(body, nulls=nulls)
     _check_lengths(fields)
     yield
     raw = fields.get(prompt)

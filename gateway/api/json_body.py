@@ -215,8 +215,8 @@ class Contents(msgspec.Struct, frozen=True):
     scan_media: MediaScan | None = None  # of the prompt; None: the prompt is small and is scanned when needed
 
     @classmethod
-    def of(cls, body: bytes) -> "Contents":
-        """Parse a ``body`` of at most a few megabytes.
+    def of(cls, body: bytes, *, nulls: bool = False) -> "Contents":
+        """Parse a ``body`` of at most a few megabytes. ``nulls``: as for ``read_fields``.
 
         Raises:
             InvalidRequest: it is not JSON, not an object, or has too many fields.
@@ -224,7 +224,7 @@ class Contents(msgspec.Struct, frozen=True):
         """
         if not body.isascii():
             check_text(body)
-        return cls(read_fields(body), len(body))
+        return cls(read_fields(body, nulls=nulls), len(body))
 
 
 def check_text(body: bytes) -> None:
@@ -240,8 +240,10 @@ def check_text(body: bytes) -> None:
         raise InvalidRequest(NO_TEXT) from None
 
 
-def read_fields(body: bytes) -> dict[str, msgspec.Raw]:
-    """Return the top level of a JSON object, without nulls. The body must have passed ``check_text``.
+def read_fields(body: bytes, *, nulls: bool = False) -> dict[str, msgspec.Raw]:
+    """Return the top level of a JSON object, without nulls, unless ``nulls`` say something in it.
+
+    The body must have passed ``check_text``.
 
     Raises:
         InvalidRequest: it is not JSON, not an object, or has too many fields (counted before they are all read).
@@ -257,7 +259,7 @@ def read_fields(body: bytes) -> dict[str, msgspec.Raw]:
         raise InvalidRequest(f"the body is not valid JSON: {error}") from None
     except RecursionError:
         raise InvalidRequest(TOO_DEEP) from None
-    if _NULL not in fields.values():
+    if nulls or _NULL not in fields.values():
         return fields
     return {name: raw for name, raw in fields.items() if raw != _NULL or name in _SAID_BY_NULL}
 

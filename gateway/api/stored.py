@@ -533,7 +533,10 @@ async def _conversation(request: web.Request, admitted: Admitted) -> web.Respons
     fields: dict[str, msgspec.Raw] = {}
     if request.method == METH_POST:
         contents = await read_contents(
-            admitted.received.take(), context.body_work, most_values=context.settings.limits.max_values
+            admitted.received.take(),
+            context.body_work,
+            most_values=context.settings.limits.max_values,
+            nulls=True,  # of ``metadata``, which has to be there, it takes them away
         )
         fields = contents.fields
     model = read_model(fields) if is_set(fields.get("model")) else None

@@ -84,7 +84,10 @@ async def test_a_conversation_is_kept_where_it_was_made_for_whom_it_was_made(ser
         assert await asks(running, "POST", "conversations", made) == (200, MADE)
         assert asked == [("POST conversations", made)]
         assert await asks(running, "GET", "conversations/conv_1") == (200, MADE)
-        assert await asks(running, "POST", "conversations/conv_1", {"metadata": {}}) == (200, MADE)
+        changes: list[dict[str, Any]] = [{"metadata": {}}, {"metadata": None}]  # null takes it away
+        for changed in changes:
+            assert await asks(running, "POST", "conversations/conv_1", changed) == (200, MADE)
+            assert asked[-1] == ("POST conversations/conv_1", changed)
         assert await asks(running, "GET", "conversations/conv_1/items") == (200, ITEMS)
         assert await asks(running, "POST", "conversations/conv_1/items", {"items": [ITEM]}) == (200, ITEMS)
         assert await asks(running, "GET", "conversations/conv_1/items/msg_1") == (200, ITEM)
