@@ -5,7 +5,6 @@ item's content behind a mark of ours: nothing of it is kept here, and the next m
 """
 
 import base64
-import binascii
 from collections.abc import Mapping
 
 import msgspec
@@ -55,6 +54,6 @@ def opened(item: RawObject) -> msgspec.Raw | None:
         return None
     try:
         said = base64.b64decode(_text.decode(content).removeprefix(_MARK), validate=True).decode()
-    except (*UNREADABLE, binascii.Error):
+    except (*UNREADABLE, ValueError):  # no base64, also of characters that it cannot have
         return None
     return raw_json(_TOLD + said)

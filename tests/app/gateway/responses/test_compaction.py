@@ -15,6 +15,7 @@ from tests.app.gateway.responses.test_responses_socket import connected
 from tests.app.gateway.rules.asking import named
 from tests.app.gateway.running_gateway import MODEL, Serve
 
+MARK = "holeshot-summary-v1:"  # of our own summaries, before what is in base64
 SEALED = {"type": "compaction", "encrypted_content": "sealed"}
 TRIGGER = {"type": "compaction_trigger"}
 COMPACT = f"{RESPONSES}/compact"
@@ -124,9 +125,11 @@ async def test_a_summary_that_only_its_maker_can_read_is_refused_with_what_to_do
     serve: Serve, api: str
 ) -> None:
     async with serve(alpha=SCRIPTS[api], config=at(api)) as running:
-        async with running.post({"model": MODEL, "input": [SEALED, *TURN]}, path=RESPONSES) as response:
-            words = "only the vendor that compacted the conversation can read this summary"
-            assert (response.status, words in await response.text()) == (400, True)
+        for content in ("sealed", f"{MARK}é", f"{MARK}//4=", f"{MARK}YQ", f"a{MARK}YQ=="):
+            sealed = {**SEALED, "encrypted_content": content}
+            async with running.post({"model": MODEL, "input": [sealed, *TURN]}, path=RESPONSES) as response:
+                words = "only the vendor that compacted the conversation can read this summary"
+                assert (response.status, words in await response.text()) == (400, True)
         assert running["alpha"].received == []
 
 
