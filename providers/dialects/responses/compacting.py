@@ -15,7 +15,7 @@ from providers.refusals import UNREADABLE
 
 _MARK = "holeshot-summary-v1:"
 MARK = _MARK.encode()  # as it stands in a request, as no other item has it
-_TRIGGER = b'"compaction_trigger"'
+TRIGGER = b'"compaction_trigger"'
 _COMPACTION = msgspec.Raw(b'"compaction"')
 _items = msgspec.json.Decoder(list[RawObject])
 _text = msgspec.json.Decoder(str)
@@ -33,13 +33,13 @@ NO_COMPACTION = "no other API compacts: the model writes a summary, in an item t
 def compacts(asked: Mapping[str, msgspec.Raw]) -> bool:
     """Whether a request asks for a summary of its conversation alone."""
     given = asked.get("input")
-    if given is None or _TRIGGER not in bytes(given):
+    if given is None or TRIGGER not in bytes(given):
         return False
     try:
         items = _items.decode(given)
     except UNREADABLE:  # what is wrong is told where it is read
         return False
-    return bool(items) and items[-1].get("type") == msgspec.Raw(_TRIGGER)
+    return bool(items) and items[-1].get("type") == msgspec.Raw(TRIGGER)
 
 
 def closed(summary: str) -> str:

@@ -10,7 +10,7 @@ from providers.bodies import as_utf8, encoded, events
 from providers.dialects.dialect import Habits
 from providers.dialects.reading import RawObject
 from providers.dialects.recalling import MOST_ABOUT_BYTES, MOST_HEARD_BYTES
-from providers.dialects.responses.compacting import MARK, opened
+from providers.dialects.responses.compacting import MARK, TRIGGER, opened
 from providers.dialects.responses.events import ENDS, read_event
 from providers.dialects.responses.fields import EventWriter, responses_usage, thinking_of
 from providers.dialects.responses.stream_from_chat import TRANSLATED, Echo
@@ -24,6 +24,7 @@ _TELLING = re.compile(rb'"type"\s*:\s*"response\.(?:created|completed|incomplete
 _ID_IS_NAME = frozenset({"message", "function_call", "custom_tool_call", "reasoning", "shell_call", "apply_patch_call"})
 _EMPTY = (b"", b"null", b"[]", b'""')
 _REASONING, _ASSISTANT = b'"reasoning"', b'"assistant"'
+_TRIGGER = msgspec.Raw(TRIGGER)
 _MESSAGE, _USER = msgspec.Raw(b'"message"'), msgspec.Raw(b'"user"')
 
 _item = msgspec.json.Decoder(RawObject)
@@ -281,7 +282,7 @@ def without_lost_thoughts(fields: Mapping[str, msgspec.Raw], habits: Habits) -> 
     raw = bytes(fields.get("input", b""))
     may_lack = _REASONING in raw and bytes(fields.get("store", b"")) == b"false"
     is_in_words = habits.signs and _IN_WORDS in raw  # "Invalid 'input[1].content': array too long. Expected … 0"
-    has_summary = MARK in raw
+    has_summary = MARK in raw or TRIGGER in raw
     if _MARK not in raw and not has_summary and not may_lack and not is_in_words and _THINKING.search(raw) is None:
         return Wording(fields)
     items = decoded(fields["input"], list[RawObject], "input")
@@ -312,7 +313,13 @@ def without_lost_thoughts(fields: Mapping[str, msgspec.Raw], habits: Habits) -> 
             kept.append({name: value for name, value in item.items() if name != "id"})
         else:
             kept.append(item)
-    return Wording({**fields, "input": raw_json(kept)}, tuple(losses)) if losses or has_summary else Wording(fields)
+    kept = _without_earlier_triggers(kept)
+    return Wording({**fields, "input": raw_json(kept)}, tuple(losses)) if kept != items else Wording(fields)
+
+
+def _without_earlier_triggers(items: Sequence[RawObject]) -> list[RawObject]:
+    """Return items without what asked for a summary in earlier turns: OpenAI takes it as the last one alone."""
+    return [*(item for item in items[:-1] if item.get("type") != _TRIGGER), *items[-1:]]
 
 
 def _of_broken(items: Sequence[RawObject]) -> frozenset[int]:

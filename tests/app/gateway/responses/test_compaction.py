@@ -157,6 +157,15 @@ async def test_its_maker_is_asked_where_there_is_one(serve: Serve) -> None:
         assert running["beta"].received[0].body["input"][0] == SEALED
 
 
+async def test_what_asked_for_a_summary_in_an_earlier_turn_is_not_sent_to_who_compacts(serve: Serve) -> None:
+    async with serve(alpha=SCRIPTS["responses"], config=at("responses")) as running:
+        said = [*TURN, TRIGGER, SEALED, *TURN]  # OpenAI takes it as the last item alone
+        for given, sent in ((said, [*TURN, SEALED, *TURN]), ([*said, TRIGGER], [*TURN, SEALED, *TURN, TRIGGER])):
+            async with running.post({"model": MODEL, "input": given, "store": False}, path=RESPONSES) as response:
+                assert response.status == 200, await response.text()
+            assert running["alpha"].received[-1].body["input"] == sent
+
+
 async def test_on_a_websocket_a_turn_sums_up_what_was_said_before_it(serve: Serve) -> None:
     config = at("chat")
     config["models"][MODEL]["race"] = {"mode": "single"}
