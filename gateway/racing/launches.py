@@ -92,7 +92,7 @@ class LaunchSchedule:
         if most is not None and len(launches) > most:
             self._candidates[:0] = [launch.deployment for launch in launches[most:]]
             launches = launches[:most]
-        if self._lines and not self._has_room(launches[0].deployment):
+        if launches and self._lines and not self._has_room(launches[0].deployment):
             launches = self._without_the_full(launches)
         for launch in launches:
             if launch.delay_s > 0:

@@ -622,3 +622,14 @@ async def test_one_that_was_asked_beside_it_in_vain_may_finish_it(serve: Serve) 
         assert (await asking)[0] == WHOLE
         asked = [BROKE, (OTHER, "fallback", "lost"), (OTHER, "takeover", "won")]
         assert await models_asked(running) == asked
+
+
+async def test_a_call_that_has_made_as_many_requests_as_it_may_ends_as_it_broke(serve: Serve) -> None:
+    seats = [{"deployment": f"{name}/m", "continues": "prefix", "max_in_flight": 4} for name in ("alpha", "beta")]
+    config = {**allowed(deployments=seats), "max_requests": 1}
+    async with serve(alpha=half(ErrorEvent()), beta=whole(" brown fox"), config=config) as running:
+        text, events, is_whole = await told(running)
+        assert (text, "error" in events[-1], is_whole) == (BROKEN, True, False)
+        assert not running["beta"].received
+        (call,) = await running.rows("select takeover, error_kind from calls")
+    assert call["error_kind"] == "server_error"
