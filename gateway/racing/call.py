@@ -101,6 +101,7 @@ class OpenCall:
         self.takeover: str | None = None  # FINISHED, RESCUED, or why an answer that broke off was not continued
         self.left_out: set[str] = set()  # deployments that were asked without reasoning that no key could read
         self.sent = OfCall() if fleet is None else OfCall(most=fleet.max_requests)
+        self.may_run_on = False  # whether one may have started it in the background: it is asked of nobody else then
         self.filtered = 0  # deployments whose filter has refused the request, at all models
         self.rescue: Rescuing | None = None  # None: slow streams are not rescued
         self._winner: AttemptRecord | None = None

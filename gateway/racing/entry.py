@@ -292,7 +292,8 @@ class Entry:
     def _learn_from(self, attempt: Attempt, error: UpstreamError, *, has_begun: bool, alone: bool) -> None:
         """Limit the launches if the request itself may be invalid."""
         if self.call.asked.runs_on and error.status is None and error.kind not in _UNSENT:
-            self._schedule.limit(0)  # it may have been started: never twice
+            self.open_call.may_run_on = True  # it may have been started: never twice
+            self._schedule.limit(0)
         elif error.kind is not ErrorKind.BAD_REQUEST:
             if has_begun:
                 self._schedule.unlimit()  # it had begun to answer, so the request is valid
@@ -426,6 +427,8 @@ class Entry:
 
     def bound(self) -> tuple[str, Reworded] | None:
         """Return the first that has refused reasoning, each once, and the request without that; None: there is none."""
+        if self.open_call.may_run_on:
+            return None
         asked = self.open_call.left_out
         refused = (each for each in self.failures if each[1].is_bound and each[0] not in asked)
         if (first := next(refused, None)) is None:

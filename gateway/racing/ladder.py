@@ -217,10 +217,8 @@ CallRung = Callable[[OfModels], Awaitable[bool]]  # returns whether a model is t
 
 
 async def another_model(of: OfModels) -> bool:
-    """Ask a fallback, unless two filters have refused the request, or the call has made as many as it may."""
-    if of.open_call.filtered > 1 or of.open_call.sent.left <= 0:
-        return False
-    return await of.use_next()
+    """Ask a fallback, unless two filters have refused the request."""
+    return of.open_call.filtered <= 1 and await of.use_next()
 
 
 async def once_free(of: OfModels) -> bool:
@@ -248,16 +246,20 @@ async def a_shorter_answer(of: OfModels) -> bool:
     """Ask for as much as one of those gives that have all refused what was asked for: it is better than none."""
     told = told_of(of.failed)
     is_limit = isinstance(told, RejectedByProvider) and told.limit is not None and told.limit.what == ANSWER
-    if of.open_call.sent.left <= 0 or not (is_limit or told.meaning is Meaning.TOO_LONG):
-        return False
-    return await of.use_roomiest()
+    return (is_limit or told.meaning is Meaning.TOO_LONG) and await of.use_roomiest()
 
 
 CALL: Sequence[CallRung] = (another_model, once_free, a_shorter_answer)
 
 
 async def has_next(of: OfModels) -> bool:
-    """Go up the rungs of a call; return whether another model is to be asked, or one once more."""
+    """Go up the rungs of a call; return whether another model is to be asked, or one once more.
+
+    No rung is about a call that has made as many requests as it may, or may run already. Such a call does not wait
+    either: the errors so far tell more.
+    """
+    if of.open_call.sent.left <= 0 or of.open_call.may_run_on:
+        return False
     for rung in CALL:
         if await rung(of):
             return True

@@ -81,3 +81,15 @@ async def test_what_was_never_sent_does_not_count(serve: Serve) -> None:
         running.prefer(*gone, "alpha")
         async with running.chat() as response:
             assert response.status == 200
+
+
+@pytest.mark.parametrize("seats", [{}, {"max_in_flight": 4}], ids=["", "seats"])
+async def test_who_has_made_as_many_waits_for_nobody_to_be_free(serve: Serve, seats: dict[str, Any]) -> None:
+    limited = Status(429, {"error": {"message": "Rate limit reached"}}, {"retry-after": "1"})
+    models = {MODEL: {"deployments": [{"deployment": "alpha/m", **seats}], "race": {"mode": "single"}}}
+    async with serve(alpha=[limited], config={"models": models, "max_requests": 1}) as running:
+        async with running.chat() as response:
+            body = await response.json()
+        assert (response.status, sent(running, ("alpha",))) == (429, 1), body
+        rows = await running.rows("select error_kind from calls")
+        assert rows == [{"error_kind": "rate_limit_exceeded"}], body

@@ -181,6 +181,7 @@ class Worker:
         self.asked = asyncio.Event()
         self.is_done = False
         self.breaks = False
+        self.is_of_another_key = False  # it cannot read the request's reasoning
         self.rest = REST
         self.bodies: list[dict[str, Any]] = []
         self.looked: list[str] = []
@@ -201,6 +202,9 @@ class Worker:
         if self.breaks:
             assert request.transport is not None
             request.transport.abort()
+        if self.is_of_another_key and b"encrypted_content" in json.dumps(body).encode():
+            code = "invalid_encrypted_content"
+            return json_response({"error": {"message": "It could not be verified.", "code": code}}, status=400)
         if not body.get("stream"):
             return json_response(QUEUED)
         response = web.StreamResponse(headers={"content-type": "text/event-stream"})
@@ -269,6 +273,21 @@ async def test_a_response_in_the_background_is_queued_at_once_and_started_once(s
         call = await running.call()
         assert (call["status_code"], call["cost_usd"], call["ttft_ms"]) == (200, None, None)
         assert (call["finish_reason"], call["launched"]) == ("queued", 1)
+
+
+async def test_what_one_may_have_started_is_not_asked_of_another_without_its_reasoning(serve: Serve) -> None:
+    thought = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "made elsewhere"}
+    asked = [thought, {"role": "user", "content": "Go on."}]
+    async with workers(serve, **PATIENT) as (running, both):
+        running.prefer("one", "two")
+        both[0].is_of_another_key = both[1].breaks = True
+        async with running.post({**IN_BACKGROUND, "input": asked}, path="/v1/responses") as response:
+            assert response.status >= 400, await response.text()
+        assert [len(worker.bodies) for worker in both] == [1, 1]
+        both[1].breaks, both[1].is_of_another_key = False, True  # both have refused it: nobody runs it
+        async with running.post({**IN_BACKGROUND, "input": asked}, path="/v1/responses") as response:
+            assert response.status == 200, await response.text()
+        assert sum("rs_1" not in str(body) for worker in both for body in worker.bodies) == 1
 
 
 async def test_its_cost_is_told_with_the_answer_that_has_its_end(serve: Serve) -> None:
