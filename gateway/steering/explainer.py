@@ -8,7 +8,7 @@ from typing import cast
 import msgspec
 
 from gateway.core.attempts import AnswerKind, WinOn
-from gateway.core.calls import Objective
+from gateway.core.calls import Mode, Objective
 from gateway.core.prompt_classes import Effort
 from gateway.settings import RaceSettings
 from gateway.steering.affinity import Held
@@ -22,8 +22,10 @@ from gateway.steering.constants import (
     MEETS_QUANTILE,
     RESCUE_FACTOR,
     RESCUE_IN_TIME,
+    RESCUE_SPOKEN_QUANTILE,
     RESCUED_OF,
     RESCUED_SHARE,
+    SPOKEN_HEDGED_PART,
 )
 from gateway.steering.estimates import Estimate
 from gateway.steering.health import Condition, HealthState
@@ -248,7 +250,11 @@ def _start(launch: Launch, facts: Mapping[str, object], itself: Candidate, known
         held_kb=known.held.get(launch.deployment, 0) // 1024,
         **facts,
     )
-    if launch.why is Why.RESCUE and launch.delay_s > cast("float", facts["rescue_s"]):
+    if (speaking := launch.speaking) is not None:  # where somebody listens
+        if launch.why is Why.RESCUE and speaking.at_s < cast("float", facts["hangs_s"]):
+            why = _LISTENING.format(**facts)
+        why += f"; not before {speaking.at_s:.2f} s if one has begun to speak"
+    elif launch.why is Why.RESCUE and launch.delay_s > cast("float", facts["rescue_s"]):
         why += "; the second rescue at twice that"
     return Start(launch.deployment, round(launch.delay_s, 4), launch.role, launch.audited, is_extra, why)
 
@@ -302,11 +308,20 @@ def _facts(  # noqa: PLR0917 - what is known of a plan
         "primary": estimate,
         "chosen": _chosen(known.chances[primary], len(known.near)),
         "near": len(known.near),
-        "share": 1.0 - min(race.budget, HEDGE_SHARE),
+        "share": 1.0 - _hedged_share(race, terms),
         "hangs": _hangs(estimate, terms.ttft_s.get(primary, inf)),
+        "hangs_s": estimate.hangs_s,
+        "usual_s": estimate.quantile_s(RESCUE_SPOKEN_QUANTILE),
         "offer": _offered(plan, race),
         "rescue_s": min((each.delay_s for each in plan.launches if each.why is Why.RESCUE), default=0.0),
     }
+
+
+def _hedged_share(race: RaceSettings, terms: Terms) -> float:
+    """Return in how many calls the primary is late for a hedge."""
+    if terms.spoken and race.mode is Mode.HEDGE:
+        return min(1.0, SPOKEN_HEDGED_PART * race.budget)
+    return min(race.budget, HEDGE_SHARE)
 
 
 def _offered(plan: Plan, race: RaceSettings) -> str:
@@ -359,6 +374,10 @@ def _reached(seconds: float) -> float | None:
     return round(seconds, 4) if isfinite(seconds) else None
 
 
+_LISTENING = (
+    f"rescue: somebody listens, and all may be late: {RESCUE_SPOKEN_QUANTILE:.0%} of the primary's first clauses come"
+    " within {usual_s:.2f} s"
+)
 _ALL = 0.995  # of the calls: told as all of them
 
 _WORDS = {

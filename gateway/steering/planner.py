@@ -458,7 +458,15 @@ class Draft:
 
     def _hedged_s(self) -> float:
         """Return when the last of the attempts so far starts, while the others are silent, in seconds; 0 if all did."""
-        return max(each.delay_s - self._lead_s(each.delay_s) for each in self.launches)
+        return max(map(self._silent_s, self.launches))
+
+    def _silent_s(self, launch: Launch) -> float:
+        """Return when a launch starts while the others are silent: not before ``hedge_delay_s``, in seconds."""
+        delay_s = launch.delay_s
+        if launch.why not in _WHEN_LATE or not delay_s:
+            return delay_s
+        asked_s = self.race.hedge_delay_s if launch.why is Why.LATE and self.race.mode is Mode.HEDGE else None
+        return max(delay_s - self._lead_s(delay_s), asked_s or 0.0)
 
     def _lead_s(self, delay_s: float) -> float:
         """Return how much sooner a listener's call starts an attempt while the others are silent."""
@@ -473,7 +481,7 @@ class Draft:
         for number, each in enumerate(self.launches):
             if each.why in _WHEN_LATE and (delay_s := each.delay_s) > 0:
                 self.launches[number] = msgspec.structs.replace(
-                    each, delay_s=delay_s - self._lead_s(delay_s), speaking=Speaking(delay_s, after_s)
+                    each, delay_s=self._silent_s(each), speaking=Speaking(delay_s, after_s)
                 )
 
     def audit(self, share: float) -> None:

@@ -17,7 +17,7 @@ from gateway.steering.explainer import passed_over
 from gateway.steering.plans import Prospect
 from providers import ErrorKind, Price
 from tests.unit.steering.inside.test_planner import candidate
-from tests.unit.steering.virtual_replica import MODEL, VirtualReplica
+from tests.unit.steering.virtual_replica import MODEL, SHORT, VirtualReplica
 
 
 def explained(plan: Plan) -> Explanation:
@@ -143,6 +143,25 @@ def test_the_second_rescue_is_told_apart_from_the_first() -> None:
     first, second = (each for each in launches if each.why.startswith("rescue"))
     assert second.delay_s > first.delay_s
     assert second.why == f"{first.why}; the second rescue at twice that"
+
+
+@pytest.mark.parametrize("unasked", [False, True])
+def test_where_somebody_listens_each_start_is_told_as_it_is(unasked: bool) -> None:
+    replica = VirtualReplica(("a", "b", "c", "d"))
+    replica.warm_up(a=0.6, b=0.9, c=1.2, d=1.5)
+    terms = Terms(Objective.FIRST_TOKEN, 100, spoken=True, speaks_unasked=unasked)
+    race = RaceSettings.model_validate({"mode": Mode.HEDGE, "budget": 0.5})
+    told = explained(replica.steering.plan(MODEL, replica.deployments, race, terms, SHORT, explain=True))
+    _, hedge, *rescues = told.launches
+    assert hedge.why.startswith("hedge: 45% of the primary's first tokens come sooner")
+    assert " s if one has begun to speak" in hedge.why
+    assert rescues[0].why.startswith(
+        "rescue: somebody listens, and all may be late: 75% of the primary's first clauses"
+    )
+    assert not any("twice that" in each.why for each in rescues)
+    late = [each for each in rescues if "it counts as hanging" in each.why]
+    assert len(late) == unasked
+    assert all(each.role is Role.FAILOVER for each in late)
 
 
 def test_deployments_that_share_calls_are_told_with_their_share() -> None:

@@ -407,6 +407,11 @@ def test_where_somebody_listens_two_that_are_both_late_are_joined_soon_by_anothe
     delays = [hedge_s + number * usual_s for number in range(3)]
     delays[2] += sooner_s  # the last one is a usual clause after the one before, of which it is not known if it speaks
     assert [each.delay_s for each in hedged.launches[1:4]] == pytest.approx(delays)
+    # What the operator has set is neither sooner for it, nor is another one beside that.
+    delay_s = hedge_s + sooner_s - 0.001
+    for most in (1000, 99):  # tokens of a prompt that may be raced
+        asked = planned(B, C, mode=Mode.HEDGE, budget=0.3, spoken=True, hedge_delay_s=delay_s, max_prompt_tokens=most)
+        assert [each.delay_s for each in asked.launches[1:3]] == pytest.approx([delay_s, delay_s + usual_s])
     # Alone it is asked again by nobody, and another as late as ever: its own lateness is not rare.
     alone = rescues(B, C, spoken=True, mode=Mode.SINGLE)
     assert alone == rescues(B, C, spoken=False, mode=Mode.SINGLE) != []
