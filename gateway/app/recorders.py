@@ -314,6 +314,7 @@ class StartupHistory:
                     used = await self._ledger.used(began_s(zones, unix_s), until)
                     if names:
                         payers_used = await self._ledger.used_by_payers(began_s(zones, unix_s, names), until)
+                    spent = None if self._is_told else await self._ledger.spent()  # None: there was a limit before
                 except LedgerError as error:
                     # Event limits.not_counted_before: A limit was set at run time, and what was used before in its
                     # window could not be read yet, so that it may allow too much. It is tried again.
@@ -322,8 +323,8 @@ class StartupHistory:
                 else:
                     teams, payer_of = self._teams(), self._payer_of()
                     found = used_by_quota(used, unix_s, teams, payer_of, zones)
-                    if not self._is_told:  # there was no limit before
-                        self._spending.recollect(await self._ledger.spent(), unix_s, payer_of)
+                    if spent is not None and not self._is_told:
+                        self._spending.recollect(spent, unix_s, payer_of)
                         self._is_told = True
                     self._by_quota = _with(self._by_quota, found, counted)
                     if names:

@@ -8,7 +8,7 @@ after another. A limit of tokens can be exceeded by the running calls' usage bey
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import islice
+from itertools import chain, islice
 from math import inf
 
 import msgspec
@@ -339,9 +339,10 @@ class Limits:
         return found
 
     def counted(self) -> frozenset[str]:
-        """Return the keys of the quotas that count here what is used, as their limits are set."""
+        """Return the keys of the quotas that count here what is used, also while they are parked."""
         accounts = (*self._accounts.values(), *self._end_users.values(), *self._models.values())
-        return frozenset(quota.key for account in accounts for quota in account.listed)
+        listed = (quota.key for account in accounts for quota in account.listed)
+        return frozenset(chain(listed, *self._parked.values()))
 
     def _known(self, owner: str) -> Account | None:
         """Return the account of an owner of any kind, if one has called."""

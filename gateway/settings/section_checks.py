@@ -275,6 +275,16 @@ def _check_own(settings: Settings) -> Iterator[Complaint]:
         elif issuer.client is None or issuer.end_user is None:
             words = f"{name!r} must have client and end_user: else nobody's calls can be told from another's"
             yield Complaint(place, words)
+        elif also := [
+            each for each, other in settings.issuers.items() if each != name and _may_be(other, issuer.client)
+        ]:
+            words = f"{name!r} must have a client of its own: people of {also[0]!r} are {issuer.client!r} too, and two"
+            yield Complaint(place, f"{words} of the same name would see each other's calls")
+
+
+def _may_be(issuer: IssuerSettings, client: str) -> bool:
+    """Whether people of an issuer, told apart by its claim, are this client."""
+    return issuer.client == client and issuer.end_user is not None
 
 
 def doubtful_page(settings: Settings) -> Iterator[str]:

@@ -132,6 +132,7 @@ WITH_PEOPLE = (
     "page: { signing_key: kkkkkkkkkkkkkkkk, people: [%s]%s }\n"
 )
 OF_PEOPLE = ", public_url: 'https://llm.example.com', sign_in: { issuer: 'https://%s.example.com', client_id: page }"
+OF_ANOTHER = "issuer: 'https://other.example.com', audience: api, client: dev"
 
 
 @pytest.mark.parametrize(
@@ -142,6 +143,8 @@ OF_PEOPLE = ", public_url: 'https://llm.example.com', sign_in: { issuer: 'https:
         ("end_user: sub", "company", OF_PEOPLE % "other", "lets nobody in"),
         ("end_user: sub", "compnay", "", "there is no issuer 'compnay'; did you mean 'company'?"),
         ("end_user: null", "company", "", "must have client and end_user"),
+        (f"end_user: sub }}, other: {{ {OF_ANOTHER}, end_user: oid", "company", "", "'other' are 'dev' too"),
+        (f"end_user: sub }}, other: {{ {OF_ANOTHER}", "company", "", None),
     ],
 )
 def test_people_who_see_their_own_calls_are_those_of_an_issuer_that_tells_them_apart(

@@ -559,6 +559,7 @@ async def test_end_users_beyond_the_most_keep_limits_of_their_own_whoever_else_c
     for user in users:
         with pytest.raises(LimitReached, match=r"^this end user has reached its limit of 100 tokens in all"):
             await process.begin({}, user, tokens=10.0)
+    assert {f"{user.owner}:tokens_total:total" for user in users} <= process.limits.counted()
     assert process.limits.sharing == 0
     assert len(process.leases._kept) <= 3 * len(own)
 
