@@ -275,11 +275,14 @@ class StoredResponses:
             return begun, row
         return msgspec.structs.replace(begun, counted_usd=0.0), row  # another process has counted it
 
+    def has_begun(self, attempt_id: str) -> bool:
+        """Whether this process has begun what runs in the background, and has not seen its end."""
+        return any(begun.attempt_id == attempt_id for begun, _, _ in self._begun.values())
+
     def count_left(self, begun: Iterable[InBackground]) -> None:
         """Let limits count what ran on before this process began, as they would if it had counted its beginning."""
-        own = {each.attempt_id for each, _, _ in self._begun.values()}
         for each in begun:
-            if each.counted_usd is not None and each.attempt_id not in own:
+            if each.counted_usd is not None:
                 self._left[each.attempt_id] = (each, each.counted_usd)
         self._tell_left()
 

@@ -5,7 +5,6 @@ from collections.abc import Callable, Mapping, Sequence
 import msgspec
 
 from gateway import __version__
-from gateway.admin.usage import spent_by_models
 from gateway.alerts.alert import AlertKind, Book, Severity, Source
 from gateway.alerts.alerts import AlertTasks, Delivery, Watch
 from gateway.alerts.asking import CachedSource, PatientSource
@@ -175,7 +174,7 @@ def _sources(
                 team_sql,
             ),
             Spenders(
-                "model", lambda: _limits_of_models(context()), lambda: spent_by_models(context(), reports), model_sql
+                "model", lambda: _limits_of_models(context()), lambda: _spent_by_models(context(), reports), model_sql
             ),
         ),
     )
@@ -213,6 +212,12 @@ def _sources(
 def _limits_of_models(context: Context) -> Mapping[str, Mapping[str, float]]:
     models = context.settings.models if context.settings.limits_zone == UTC_ZONE else {}
     return {name: {DAY: each.usd_per_day} for name, each in models.items() if each.usd_per_day is not None}
+
+
+async def _spent_by_models(context: Context, reports: Reports) -> Mapping[str | None, tuple[float, float]]:
+    from gateway.admin.usage import spent_by_models  # noqa: PLC0415 - memory: with what operators use
+
+    return await spent_by_models(context, reports)
 
 
 def _limits(context: Context) -> Mapping[str | None, Mapping[str, float]]:

@@ -71,7 +71,9 @@ class LeftRunning:
         found: list[_Left] = []
         for row in rows:
             with suppress(*UNREADABLE):  # of a later version
-                found.append(_Left(row, msgspec.json.decode(row.known, type=InBackground), self._clock()))
+                begun = msgspec.json.decode(row.known, type=InBackground)
+                if not self._context.responses.has_begun(begun.attempt_id):  # the database may have told late
+                    found.append(_Left(row, begun, self._clock()))
         self._context.responses.count_left(each.begun for each in found)
         self._left = [each for each in found if each.row.name is not None and each.begun.deployment is not None]
         if found:

@@ -36,7 +36,6 @@ from .dialect import TokenCounting as TokenCounting
 from .dialect import Translation as Translation
 from .dialect import requires_some as requires_some
 from .doors import DOORS as DOORS
-from .doors import in_frame as in_frame
 from .events import DONE as DONE
 from .events import SAME_CALL as SAME_CALL
 from .events import WHOLE_CALL as WHOLE_CALL
@@ -63,6 +62,7 @@ from .meanings import TELLINGS as TELLINGS
 from .meanings import Details as Details
 from .meanings import Telling as Telling
 from .messages.dialect import MESSAGES as MESSAGES
+from .messages.in_frames import in_frame as in_frame
 from .recalling import Hearing as Hearing
 from .recalling import Recalling as Recalling
 from .responses.dialect import RESPONSES as RESPONSES

@@ -3,16 +3,13 @@
 Their bodies of Messages say the version, and not the model; where an answer is streamed the address says so.
 """
 
-import base64
 from collections.abc import Mapping
 
 import msgspec
 from msgspec.structs import replace
 
-from providers.dialects.converse.frames import framed
 from providers.dialects.dialect import Dialect
 from providers.dialects.messages.dialect import MESSAGES
-from providers.dialects.messages.events import STATUS_OF_TYPE
 from providers.dialects.wording import Fields
 
 # The versions that their pages name (docs.aws.amazon.com/bedrock/latest/userguide/, model-parameters-anthropic-claude-
@@ -70,44 +67,3 @@ DOORS: Mapping[str, Door] = {  # by the kind of their providers
         whole={"messages": "model/{model}/invoke"},
     ),
 }
-
-
-class _Told(msgspec.Struct, frozen=True):
-    type: str = ""
-    message: str = ""
-
-
-class _ErrorEvent(msgspec.Struct):
-    type: str = ""
-    error: _Told = _Told()
-
-
-_IN_FRAME = {":event-type": "chunk", ":content-type": "application/json", ":message-type": "event"}
-_errors = msgspec.json.Decoder(_ErrorEvent)
-# What a stream of InvokeModel may end with, by the status of what Messages say: ResponseStream in docs.aws.amazon.com/
-# bedrock/latest/APIReference/API_runtime_ResponseStream.html, read on 2026-11-30.
-_EXCEPTIONS = {
-    400: "validationException",
-    413: "validationException",
-    429: "throttlingException",
-    504: "modelTimeoutException",
-    529: "serviceUnavailableException",
-}
-
-
-def in_frame(data: bytes) -> bytes:
-    """Return an event of Messages as InvokeModel streams it; an error is an exception there."""
-    if b'"error"' in data and (error := _error_in(data)) is not None:
-        name = _EXCEPTIONS.get(STATUS_OF_TYPE.get(error.type, 0), "modelStreamErrorException")
-        headers = {**_IN_FRAME, ":message-type": "exception", ":exception-type": name}
-        del headers[":event-type"]
-        return framed(msgspec.json.encode({"message": error.message}), headers)
-    return framed(b'{"bytes":"%b"}' % base64.b64encode(data), _IN_FRAME)
-
-
-def _error_in(data: bytes) -> _Told | None:
-    try:
-        event = _errors.decode(data)
-    except msgspec.DecodeError:
-        return None
-    return event.error if event.type == "error" else None

@@ -447,7 +447,8 @@ def test_paths_of_the_api_break_between_words(demo: Installation, visit: Callabl
         page.get_by_role("button", name="Menu").click()
     lines = page.locator("#navigation a .path").evaluate_all(LINES)
     assert any(len(each) > 1 for each in lines)
-    begins = {line[0] for each in lines for line in each[1:]}
+    # A word ends with a hyphen, too: /model/{model}/invoke-with-response-stream.
+    begins = {line[0] for each in lines for before, line in pairwise(each) if not before.endswith("-")}
     assert begins <= set("/:{_")
 
 

@@ -258,7 +258,7 @@ SHORT = {  # of our own words, the operator's, or a field with a bound
     "gateway/admin/visitors.py": 1, "gateway/alerts/sender.py": 1, "gateway/api/stored_responses.py": 3,
     "gateway/api/doors.py": 1,
     "gateway/api/responses_socket.py": 1, "gateway/api/told.py": 1, "gateway/api/vectors.py": 1,
-    "providers/dialects/doors.py": 1,
+    "providers/dialects/messages/in_frames.py": 1,
     "gateway/app/prober.py": 1,
     "gateway/app/shared_facts.py": 2, "gateway/core/errors.py": 1, "gateway/core/targets.py": 1,
     "gateway/fleet/fleet.py": 1, "gateway/fleet/models.py": 2, "gateway/keys/stored.py": 1,

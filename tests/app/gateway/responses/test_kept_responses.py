@@ -5,19 +5,25 @@ import hashlib
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
+from time import monotonic
+from typing import TYPE_CHECKING, Any, cast
 
 import openai
 import pytest
 from aiohttp import web
 from openai.types.responses import ResponseIncludable
 
+from gateway.app.left_running import LeftRunning
+from gateway.core.records import Unended
 from providers import events
 from providers.simulator.wire import Tally, json_response, serve
 from tests.app.gateway.apis.test_dialects import RESPONSE, RESPONSE_BYTES, event
 from tests.app.gateway.limits.test_overload import empty, reload
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve
 from tests.patience import eventually
+
+if TYPE_CHECKING:
+    from gateway.ledger import LedgerNames
 
 INCLUDED: tuple[ResponseIncludable, ...] = ("reasoning.encrypted_content", "message.output_text.logprobs")
 KEPT = {**RESPONSE, "output": [], "parallel_tool_calls": True, "tool_choice": "auto", "tools": [], "created_at": 1}
@@ -288,6 +294,20 @@ async def test_what_one_may_have_started_is_not_asked_of_another_without_its_rea
         async with running.post({**IN_BACKGROUND, "input": asked}, path="/v1/responses") as response:
             assert response.status == 200, await response.text()
         assert sum("rs_1" not in str(body) for worker in both for body in worker.bodies) == 1
+
+
+async def test_what_this_process_has_begun_was_not_left_by_another_however_late_the_ledger_tells(serve: Serve) -> None:
+    async with workers(serve, **PATIENT) as (running, both):
+        async with running.post(IN_BACKGROUND, path="/v1/responses") as response:
+            await response.read()
+        [row] = await running.rows("select client, known from stored_names where sealed is not null")
+
+        class Late:
+            async def unended(self) -> list[Unended]:
+                return [Unended("0", row["client"], row["known"], "resp_abc")]
+
+        await LeftRunning(running.gateway.context, cast("LedgerNames", Late()), clock=monotonic).run()
+        assert [*both[0].looked, *both[1].looked] == []
 
 
 async def test_its_cost_is_told_with_the_answer_that_has_its_end(serve: Serve) -> None:
