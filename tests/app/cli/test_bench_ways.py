@@ -13,7 +13,7 @@ import yaml
 
 from gateway.bench.plan import WARM_UP
 from gateway.bench.running import read_journal
-from providers.simulator.script import Hang, Status
+from providers.simulator.script import Hang, Pause, Status
 from tests.app.cli.beside import run_beside
 from tests.app.cli.two_providers import ANSWER, SAID, SECRET, Field, two_providers
 
@@ -153,7 +153,7 @@ async def test_the_cap_counts_losers_and_cut_calls_and_is_never_exceeded(field: 
 
 
 async def test_a_provider_that_fails_is_counted_and_the_calls_are_answered(field: Field) -> None:
-    field.b.script = [Status(503)]
+    field.a.script, field.b.script = [Pause(0.1), *ANSWER], [Status(503)]  # who has lost before it fails is not counted
     code, out, err = await field.bench(*QUICK)
 
     assert code == 0, err
