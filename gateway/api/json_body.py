@@ -259,7 +259,7 @@ def read_fields(body: bytes, *, nulls: bool = False) -> dict[str, msgspec.Raw]:
         raise InvalidRequest(f"the body is not valid JSON: {error}") from None
     except RecursionError:
         raise InvalidRequest(TOO_DEEP) from None
-    if nulls or _NULL not in fields.values():
+    if nulls or b"null" not in body:  # few have one: to compare all values costs more
         return fields
     return {name: raw for name, raw in fields.items() if raw != _NULL or name in _SAID_BY_NULL}
 
