@@ -28,8 +28,10 @@ _COOKIE = re.compile(r"([\w-]{16})\.([0-9]{1,11})\.[\w-]{43}", re.ASCII)
 _LONGEST = 100  # characters
 PERSON = "holeshot-person"
 _LONGEST_PERSON = 3500  # a name of a hundred characters, each of four bytes, and the names of a client and a team
-_PERSON = re.compile(r"((viewer|operator|admin)\.([\w-]{1,540})\.([0-9]{1,11}))\.[\w-]{43}", re.ASCII)
-_OWN = re.compile(r"(own\.([\w-]{1,3400})\.([0-9]{1,11}))\.[\w-]{43}", re.ASCII)
+_PERSON = re.compile(
+    r"(?P<signed>(?P<role>viewer|operator|admin)\.(?P<said>[\w-]{1,540})\.(?P<ends>[0-9]{1,11}))\.[\w-]{43}", re.ASCII
+)
+_OWN = re.compile(r"(?P<signed>own\.(?P<said>[\w-]{1,3400})\.(?P<ends>[0-9]{1,11}))\.[\w-]{43}", re.ASCII)
 _own = msgspec.json.Decoder(tuple[str, SoleUser])
 
 
@@ -87,11 +89,8 @@ def made_for(name: str, role: ClientRole, key: bytes, unix_s: float) -> str:
 
 def person_of(cookies: Sequence[str], key: bytes, unix_s: float) -> tuple[str, ClientRole] | None:
     """Return the name and the role of the person for whom one of ``cookies`` was made; None if none is valid."""
-    for cookie in cookies:
-        read = _PERSON.fullmatch(cookie)
-        if read is not None and hmac.compare_digest(_signed(key, read[1]), cookie) and unix_s < int(read[4]):
-            return urlsafe_b64decode(read[3] + "=" * (-len(read[3]) % 4)).decode(), ClientRole(read[2])
-    return None
+    read = _valid(_PERSON, cookies, key, unix_s)
+    return None if read is None else (_raw(read["said"]).decode(), ClientRole(read["role"]))
 
 
 def made_for_own(name: str, own: SoleUser, key: bytes, unix_s: float) -> str:
@@ -101,10 +100,20 @@ def made_for_own(name: str, own: SoleUser, key: bytes, unix_s: float) -> str:
 
 def own_of(cookies: Sequence[str], key: bytes, unix_s: float) -> tuple[str, SoleUser] | None:
     """Return the name of the person who sees their own calls by one of ``cookies``, and whose these are."""
+    read = _valid(_OWN, cookies, key, unix_s)
+    return None if read is None else _own.decode(_raw(read["said"]))
+
+
+def _valid(pattern: re.Pattern[str], cookies: Sequence[str], key: bytes, unix_s: float) -> re.Match[str] | None:
+    """Return the first of ``cookies`` that has the form of ``pattern``, is signed by ``key``, and has not ended."""
     for cookie in cookies:
-        read = _OWN.fullmatch(cookie)
-        if read is not None and hmac.compare_digest(_signed(key, read[1]), cookie) and unix_s < int(read[3]):
-            return _own.decode(urlsafe_b64decode(read[2] + "=" * (-len(read[2]) % 4)))
+        read = pattern.fullmatch(cookie)
+        if (
+            read is not None
+            and hmac.compare_digest(_signed(key, read["signed"]), cookie)
+            and unix_s < int(read["ends"])
+        ):
+            return read
     return None
 
 
@@ -145,3 +154,7 @@ def _signed(signer: bytes, said: str) -> str:
 
 def _text(raw: bytes) -> str:
     return urlsafe_b64encode(raw).rstrip(b"=").decode()
+
+
+def _raw(text: str) -> bytes:
+    return urlsafe_b64decode(text + "=" * (-len(text) % 4))
