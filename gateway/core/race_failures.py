@@ -202,6 +202,7 @@ class _ErrorBody(msgspec.Struct, frozen=True):
 # Statuses that clients need not know: of a tier without room (Groq), of filters (Portkey, Xiaomi), and of a template
 # that does not take the request.
 _KNOWN_AS = {498: 429, 446: 400, 421: 400, 500: 400}
+_UNPROCESSABLE = 422  # in which MiniMax tells of its filter, OpenAI of none
 
 
 class RejectedByProvider(RaceFailed):
@@ -226,6 +227,8 @@ class RejectedByProvider(RaceFailed):
         self._status = _KNOWN_AS.get(error.status or 400, error.status or 400)
         if self.meaning is Meaning.TOO_LONG:
             self._status, self.lengths = 400, stated_lengths(error.said)
+        elif self.meaning is Meaning.CONTENT and self._status == _UNPROCESSABLE:
+            self._status = 400
         self._body = error.body
         self.answer = error.answer  # the event by which its vendor says it to clients of its API, with status 200
 

@@ -22,12 +22,17 @@ _WORDS: Final = re.compile(
 )
 # What else they say where it is known that the request is refused: OpenAI ("your prompt was flagged as potentially
 # violating our usage policy", enricoros/big-AGI/issues/712; "rejected as a result of our safety system"), Anthropic
-# ("Output blocked by content filtering policy", anthropics/claude-code/issues/58367), OpenRouter, Google.
+# ("Output blocked by content filtering policy", anthropics/claude-code/issues/58367), OpenRouter, Google, and
+# DeepSeek (deepseek-ai/awesome-deepseek-integration/issues/13), MiniMax (of its code 1026,
+# esengine/DeepSeek-Reasonix/issues/6818), read on 2026-11-30; Zhipu's 1301, Volcengine and Bedrock's guardrails.
 _OF_REFUSALS: Final = re.compile(
     r"content.{0,3}(filter|policy|management)|responsible.?ai|safety (system|filter|setting|reason)"
     r"|violates usage guidelines|data.?inspection|\b(?:requires|failed|by) moderation"
     r"|\bmoderation (?:block|filter|system)|flagged|blocked (by|for|due)"
-    r"|\bPROHIBITED_CONTENT\b|\bprompt was blocked\b|^request blocked\b",
+    r"|\bPROHIBITED_CONTENT\b|\bprompt was blocked\b|^request blocked\b"
+    r"|\bcontent exists risk\b|\bnew_sensitive\b|sensitive[ _]?(?:content|information)|\binappropriate content\b"
+    r"|(?:blocked|denied|not allowed|intervened) by (?:\w+ ){0,3}(?:guardrails?\b|usage polic|content moderation)"
+    r"|\bconsidered high risk\b|\bcontent for safety reasons\b|敏感|不安全内容|违规内容",
     re.IGNORECASE,
 )
 _UNAUTHORIZED: Final = 401  # about the key, whatever words it quotes

@@ -477,7 +477,7 @@ def kind_of_status(status: int) -> ErrorKind:
             return ErrorKind.BAD_REQUEST
         case 401 | 402 | 403:
             return ErrorKind.PROVIDER_AUTH
-        case 404:
+        case 404 | 410:  # Hugging Face, of a model that a vendor has no longer
             return ErrorKind.NOT_FOUND
         case 429:
             return ErrorKind.RATE_LIMITED

@@ -6,22 +6,30 @@ import msgspec
 
 # The words of vendors, as github.com/badlogic/pi-mono has them (packages/ai/src/utils/overflow.ts, read on 2026-11-27):
 # of OpenAI, Azure, vLLM, OpenRouter, Anthropic, Google, Bedrock, xAI, Groq, GitHub Copilot, MiniMax, Kimi, llama.cpp
-# and LM Studio. Mistral, SGLang and Together name a context length, too.
+# and LM Studio. Mistral, SGLang and Together name a context length, too. The last five lines are of TGI, Alibaba
+# (github.com/QwenLM/qwen-code/issues/98, zed-industries/zed/issues/50729, read on 2026-11-30), Zhipu and SGLang, older
+# vLLM, Volcengine: without a page where none is named.
 _TOO_LONG = re.compile(
     r"context_length_exceeded|exceed_context_size|context.{0,12}(?:length|window|size|limit).{0,40}(?:exceed|overflow)"
     r"|(?:maximum|exceeds?|longer than|greater than|too long|too large|overflows?).{0,60}\bcontext"
     r"|(?:prompt|input)(?: \w+)? is too long|maximum prompt length|too many (?:input |prompt )?tokens"
     r"|(?:input|prompt|request)\W.{0,60}exceeds? the (?:maximum|limit).{0,30}token|token count.{0,40}exceeds"
     r"|exceeded model token limit|reduce the length of (?:the|your) (?:messages|prompt|input)|request_too_large"
-    r"|`?inputs`? tokens \+ `?max_new_tokens`? must be",
+    r"|`?inputs`? tokens \+ `?max_new_tokens`? must be"
+    r"|`?inputs`? must have less than \d+ tokens|range of input length should be"
+    r"|\b(?:prompt|input)(?: length)?(?: \d+)? exceeds? (?:the )?max(?:imum)?(?: allowed)? length"
+    r"|\bprompt .{0,40}longer than the maximum model length"
+    r"|\btotal (?:number of )?tokens\b.{0,60}(?:\bcannot exceed \d|exceeds? (?:the )?max)",
     re.IGNORECASE,
 )
 # The limit in them: "188240 + 21333 > 200000", "maximum context length is 8192 tokens", "allowed (1048575)", "limit:
-# 262144 (requested: 300000)", "65673 tokens, too large for model with 32768 maximum context length".
+# 262144 (requested: 300000)", "65673 tokens, too large for model with 32768 maximum context length", "should be
+# [1, 129024]", "must have less than 4096 tokens", "cannot exceed 8192".
 _LIMITS = (
     re.compile(r"> ?(\d[\d,]{2,11})"),
     re.compile(r"(?:maximum|limit|allowed|context (?:length|size|window))\D{0,40}(\d[\d,]{2,11})", re.IGNORECASE),
     re.compile(r"(\d[\d,]{2,11}) maximum", re.IGNORECASE),
+    re.compile(r"(?:should be \[\d+, ?|have less than |cannot exceed )(\d[\d,]{2,11})", re.IGNORECASE),
 )
 # Of a limit per minute, which smaller prompts reach as well, and of an answer alone.
 _OF_A_MINUTE = re.compile(r"per (?:minute|day|hour)|\bTP[MD]\b|rate.?limit", re.IGNORECASE)

@@ -135,6 +135,17 @@ _LONGEST_ANSWERS: Final = re.compile(
     r"|maxOutputTokens value of \d{1,9} but the supported range is from 1 \(inclusive\) to (?P<below>\d{3,9}) \(excl",
     re.IGNORECASE,
 )
+# And of it in words that no list has: the field, and behind it a bound. Zhipu names a range in
+# Chinese (MoonshotAI/kimi-code/issues/834, read on 2026-11-30).
+_BOUNDED_ANSWERS: Final = re.compile(
+    r"\bmax_?(?:completion_?|output_?|new_?)?tokens\b[`'\"]?"
+    r"(?:[^\d\[;!?\n]{0,60}\[ ?\d{1,3} ?, ?(\d{3,9}) ?\]"
+    r"|(?:\W[^;!?\n]{0,60}?)?(?:<=|\bat most|\bno more than|\bnot exceed|\b(?:less|lower) than or equal to"
+    r"|\bexceeds? (?:the |its )?(?:limit|max(?:imum)?)(?: allowed| value| of){0,2}|\bmax(?:imum)?(?: is| of)?)"
+    r"\W{0,3}(\d{3,9}))",
+    re.IGNORECASE | re.ASCII,
+)
+_OF_TIME: Final = re.compile(r"per (?:minute|day|hour)|\bTP[MD]\b", re.IGNORECASE)
 _PATTERNS: Final = tuple((rule.what, re.compile(rule.words, re.IGNORECASE | re.DOTALL)) for rule in RULES)
 _LONGEST: Final = 4096  # characters of a message that are searched
 _TOO_LARGE: Final = 413
@@ -156,6 +167,9 @@ def limit_of(status: int | None, said: str) -> Limit | None:
 def longest_in(text: str) -> int:
     """Return how many tokens an answer has at most, by a refusal in these words; 0: they do not say."""
     found = _LONGEST_ANSWERS.search(text)
-    if found is None:
+    if found is not None:
+        return int(next(filter(None, found.groups()))) - (found["below"] is not None)
+    found = _BOUNDED_ANSWERS.search(text)
+    if found is None or is_too_long(text) or _OF_TIME.search(text) is not None:
         return 0
-    return int(next(filter(None, found.groups()))) - (found["below"] is not None)
+    return int(found[1] or found[2])

@@ -52,6 +52,7 @@ _DIALECT = {
     "responses": "responses",
     "messages": "messages",
 }
+_CODES_OF_NO_MODEL = frozenset({"model_not_found", "DeploymentNotFound"})
 # What a 404 says that knows nothing of the request: web servers and frameworks, OpenAI, Groq, llama.cpp.
 _OF_PATH = re.compile(
     r"^(?:404:?\s*)?(?:file|page|route|path|resource|url|endpoint)?\W*(?:404\W*)?(?:page )?not found\.?$"
@@ -99,9 +100,16 @@ def offered(message: str) -> str | None:
 
 
 def names_model(error: UpstreamError) -> bool:
-    """Whether a 404 is about the model, and not about the path. OpenRouter says that a model has no endpoints."""
+    """Whether a 404 is about the model, and not about the path.
+
+    OpenRouter says that a model has no endpoints, Azure that it has no deployment.
+    """
     said = error.said
-    return "model" in said.lower() or said.startswith("No endpoints found") or "model_not_found" in error.names
+    return (
+        "model" in said.lower()
+        or said.startswith("No endpoints found")
+        or not _CODES_OF_NO_MODEL.isdisjoint(error.names)
+    )
 
 
 def kind_of_404(message: str, names: Container[str]) -> ErrorKind:

@@ -186,10 +186,20 @@ _VERSION = re.compile(r"/v\d")
 # Azure, of models and APIs that came after its last version that is no preview.
 _NEWER = re.compile(r"enabled only for api.versions? (\d{4}-\d\d-\d\d(?:-preview)?) and later")
 # What vendors say with 400 where others answer 404: DeepSeek, SiliconFlow, Mistral, Perplexity, Groq, Z.ai
-# (github.com/JailbrokenAI/wallbreaker/issues/20, read on 2026-11-29), OpenRouter.
+# (github.com/JailbrokenAI/wallbreaker/issues/20, read on 2026-11-29), OpenRouter, LiteLLM, Together, Bedrock
+# (anthropics/claude-code/issues/65208; of one that only an inference profile has: cline/cline/issues/2482, with an
+# apostrophe of its own, read on 2026-11-30).
+_NAMED = r"[`'\"]?(?P<{}>[^\s`'\"]{{1,200}}?)[`'\"]?"
 _UNKNOWN_MODEL = re.compile(
-    r"Model (?:Not Exist|does not exist)|Invalid model(?:: | ')|The model \S+ has been decommissioned"
-    r"|Unknown Model, please|(?P<id>\S+) is not a valid model ID"
+    r"Model (?:Not Exist|does not exist)|Invalid model(?:: | '| name\b)|Unknown Model, please|模型不存在"
+    r"|The model \S+ has been decommissioned"
+    r"|The provided model identifier is invalid|Unable to access model\b"
+    rf"|Invocation of model ID {_NAMED.format('invoked')} with on-demand throughput isn"
+    rf"|(?:The )?(?:requested )?model {_NAMED.format('named')},? (?:is not found|not found|(?:does not|doesn.t) exist"
+    r"|(?:has been|was|is) (?:retired|discontinued)|(?:has )?reached (?:the|its) end of (?:its )?life"
+    r"|is no longer (?:available|supported|served))"
+    rf"|{_NAMED.format('id')} is not a valid model ID",
+    re.IGNORECASE,
 )
 
 # Their codes, which are of other models that a request names as well: OpenAI
@@ -645,7 +655,10 @@ def _knows_no(model: str, error: UpstreamError) -> bool:
     if not _OF_UNKNOWN_MODELS.isdisjoint(error.names) and model in error.said:
         return True
     found = _UNKNOWN_MODEL.match(error.said)
-    return found is not None and found["id"] in {None, model}
+    if found is None:
+        return False
+    named = next(filter(None, found.groups()), None)
+    return named is None or model in {named, named.removeprefix("models/")}
 
 
 async def _read_at_most(response: Response, limit_bytes: int) -> bytes:

@@ -2,6 +2,7 @@
 
 import asyncio
 import gzip
+import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -374,6 +375,27 @@ async def test_a_model_that_is_not_there_is_no_missing_api(origin: Origin, upstr
         (
             """{"error":{"message":"The requested model 'gpt-image-9' does not exist.","code":"model_not_found"}}""",
             ErrorKind.BAD_REQUEST,  # of a tool
+        ),
+        *(
+            (json.dumps({"error": {"message": said}}), ErrorKind.NOT_FOUND)
+            for said in (
+                "The provided model identifier is invalid.",  # Bedrock
+                "Invocation of model ID llama-3 with on-demand throughput isn\u2019t supported.",  # likewise
+                "模型不存在,请检查模型代码。",  # Zhipu
+                "Unable to access model llama-3. Please visit your account's page of models.",  # Together
+                "Invalid model name passed in model=llama-3. Call `/v1/models` to view available models",  # LiteLLM
+                "The model `llama-3` does not exist",
+                "Model llama-3 is no longer available",
+                "model 'llama-3' not found",
+            )
+        ),
+        *(
+            (json.dumps({"error": {"message": said}}), ErrorKind.BAD_REQUEST)
+            for said in (
+                "The model `gpt-image-9` does not exist",  # of a tool
+                "The model llama-3 does not support tools",
+                "The model in your text 'is no longer available'",
+            )
         ),
         ('{"error":{"message":"llama-4 is not a valid model ID","code":400}}', ErrorKind.BAD_REQUEST),  # of "models"
         ('{"error":{"message":"Invalid model parameter: temperature"}}', ErrorKind.BAD_REQUEST),

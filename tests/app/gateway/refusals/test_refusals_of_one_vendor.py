@@ -161,6 +161,8 @@ FILTERS: Mapping[str, Said] = {
     "Alibaba": Said(400, "Input data may contain inappropriate content.", "data_inspection_failed"),
     "Xiaomi": Said(421, "Moderation Block", "content_filter"),
     "Google": google(400, "The prompt was blocked due to PROHIBITED_CONTENT"),
+    "DeepSeek": Said(400, "Content Exists Risk", "invalid_request_error"),
+    "MiniMax": Said(422, "input new_sensitive (1026)", "1026"),
 }
 # What is the client's own mistake everywhere.
 MISTAKES: Mapping[str, Said] = {

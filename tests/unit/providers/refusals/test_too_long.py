@@ -28,6 +28,13 @@ def refusal(message: str, status: int = 400, *names: str, outsized: bool = False
         "invalid params, context window exceeds limit (2013)",
         "Your request exceeded model token limit: 262144 (requested: 300000)",
         "too many tokens: the prompt has 200000",
+        "Input length 140000 exceeds the maximum length 131072",
+        "Input validation error: `inputs` must have less than 4096 tokens. Given: 5000",
+        "<400> InternalError.Algo.InvalidParameter: Range of input length should be [1, 98304]",
+        "Total tokens of image and text exceed max message tokens.",
+        "Prompt exceeds max length",
+        "The decoder prompt (length 40000) is longer than the maximum model length of 32768.",
+        "The total number of tokens (prompt and response) cannot exceed 8192.",
     ],
 )
 def test_a_prompt_that_is_too_long_is_known_by_the_vendors_words(message: str) -> None:
@@ -47,6 +54,9 @@ def test_a_code_or_a_status_says_so_too() -> None:
         "Invalid 'input[0].id': string too long. Expected a string with maximum length 64",
         "Rate limit reached: too many tokens per minute (TPM): Limit 6000, Requested 8000",
         "image exceeds 5 MB maximum",
+        "total tokens exceed your organization's limit per day",
+        "Range of output length should be [1, 8192]",
+        "Invalid 'user': the input exceeds what is allowed",
         "tools.0.custom.name: String should have at most 64 characters",
         "Unknown parameter: 'context_management'.",
     ],

@@ -1,0 +1,62 @@
+"""What a refusal means, by the words of many vendors: only what is told as such is asked elsewhere as such."""
+
+import json
+from typing import Any
+
+import pytest
+
+from providers import Meaning, meaning_of
+from providers.refusals.error_bodies import error_of_response
+
+
+def meaning(status: int, body: object) -> Meaning | None:
+    return meaning_of(error_of_response(status, {}, json.dumps(body, ensure_ascii=False).encode(), (), now_s=0.0))
+
+
+def openai(message: str, code: str | None = None) -> dict[str, Any]:
+    return {"error": {"message": message, "type": "invalid_request_error", "code": code}}
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        openai("Content Exists Risk", "invalid_request_error"),  # DeepSeek
+        {"error": {"code": "1301", "message": "系统检测到输入或生成内容可能包含不安全或敏感内容"}},  # Zhipu
+        openai("input new_sensitive (1026)", "1026"),  # MiniMax
+        {"base_resp": {"status_code": 1027, "status_msg": "output new_sensitive"}},
+        openai("The request was rejected because it was considered high risk"),  # Moonshot
+        openai("Input text may contain sensitive information.", "InputTextSensitiveContentDetected"),  # Volcengine
+        openai("Output data may contain inappropriate content."),  # Alibaba
+        {"message": "The request was blocked by the content guardrail of this account."},  # Bedrock
+        openai("This request was blocked by our usage policy"),
+        openai("your request was blocked by our content moderation"),
+        openai("Invalid prompt: we've limited access to this content for safety reasons.", "invalid_prompt"),
+    ],
+)
+def test_a_filter_is_known_by_its_vendors_words(body: object) -> None:
+    assert meaning(400, body) is Meaning.CONTENT
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        openai("Invalid value for 'content': expected a string"),
+        openai("The guardrail identifier or version provided in the request does not exist."),
+        openai("Field names are case-sensitive: 'Content'"),
+        openai("Invalid 'safety_identifier': string too long."),
+    ],
+)
+def test_a_mistake_is_no_filters(body: object) -> None:
+    assert meaning(400, body) is None
+
+
+@pytest.mark.parametrize(
+    ("status", "body"),
+    [
+        (410, openai("The requested model is deprecated and no longer supported by provider x.")),  # Hugging Face
+        (404, openai("The API deployment for this resource does not exist.", "DeploymentNotFound")),  # Azure
+        (404, {"message": "This model version has reached the end of its life.", "__type": "ResourceNotFound"}),
+    ],
+)
+def test_a_model_that_is_gone_is_known(status: int, body: object) -> None:
+    assert meaning(status, body) is Meaning.GONE
