@@ -57,6 +57,15 @@ RULES: tuple[Rule, ...] = (
         "Moonshot: XCNXNXNX/dsh-portable-tavern/issues/1",
     ),
     Rule(
+        rf"(?P<field>[a-z_]{{1,60}}){_Q} (?:must|can only) be (?:exactly |set to )?(?P<default>\d(?:\.\d)?)"
+        r"(?= (?:for|with) (?:this|the) |\W*$)",
+        "own servers, and proxies before others",
+    ),
+    Rule(
+        r"\bonly (?P<field>[a-z_]{1,60}) ?(?:=|of|:) ?(?P<default>\d(?:\.\d)?) is (?:supported|allowed)",
+        "own servers, and proxies before others",
+    ),
+    Rule(
         rf"Unsupported value: '[^']{{1,60}}' is not supported .{{1,120}} Supported values are: {_VALUES}",
         "OpenAI, Responses, with the field in ``param``: openai/codex/issues/6647",
         is_of_value=True,
@@ -137,7 +146,8 @@ RULES: tuple[Rule, ...] = (
     Rule(r"extraneous key \[(?P<field>\w{1,100})\] is not permitted", "Bedrock: langchain-ai/langchain-aws/issues/62"),
     Rule(
         r"(?:unsupported|unknown|unrecogni[sz]ed|unexpected) (?:request )?(?:keyword )?"
-        rf"(?:parameter|param|field|argument|property|key|option)(?:s|\(s\))?(?: in object)?:? {_Q}{_FIELD}",
+        r"(?:parameter|param|field|argument|property|key|option)(?:s|\(s\))?"
+        rf"(?: in (?:the )?(?:object|request|body))?:? {_Q}{_FIELD}",
         "serde, Go's and zod's decoders, Python's functions: own servers, and proxies before others",
     ),
     Rule(r"Additional properties are not allowed \('(?P<field>\w{1,100})' was unexpected", "validators of JSON Schema"),
@@ -236,6 +246,38 @@ _OF_USAGE = re.compile(
     r"|loc['\"]: ?[\[(]['\"]body['\"], ?['\"]stream_options['\"]",
     re.IGNORECASE,
 )
+
+# And in words that no rule has: names of fields in a sentence that says that something is not taken, and nothing of how
+# a value must be. What is no field of the request, or may not be left out of it, is passed over by ``forms.py``.
+_REFUSES = re.compile(
+    r"\bnot (?:be |currently |yet )?(?:support|allow|permit|accept|recogni[sz]e|available\b|specified\b|implemented\b)"
+    r"|n['\u2019]t (?:be )?(?:support|allow|accept|recogni[sz]e|permit)"
+    rf"|\b(?:not an? valid|an invalid|invalid) (?:request )?{_NOUN}"
+    r"|\b(?:unsupported|unknown|unrecogni[sz]ed|unexpected|unavailable|disabled|removed|deprecated|forbidden|disallowed)\b"
+    r"|\bcannot (?:be )?(?:use|specify|specified|set)|\bextra (?:fields?|inputs?)"
+    r"|\badditional (?:property|properties)\b|\bproperty not allowed"
+    r"|\bonly (?:supported|available|allowed) (?:when|if|with|in)\b"
+    r"|不支持|未知参数",
+    re.IGNORECASE,
+)
+_OF_VALUES = re.compile(
+    r"\b(?:must|should|expected|between|range|at (?:least|most)|greater|less|too (?:long|large|short|small|many|few)"
+    r"|missing|required|type|format|integer|float|number|string|boolean|array|object|null|both|value|values)\b",
+    re.IGNORECASE,
+)
+_PLAIN = "temperature|seed|logprobs|verbosity|metadata|prediction|modalities|truncation"  # they name nothing else
+_NAMED_HERE = re.compile(
+    rf"(?i:{_NO_VALUE})(?:[`'\"](?:body\.)?(?P<quoted>[A-Za-z_][\w.]{{0,59}})[`'\"]"
+    rf"|\b{_NOUN}:? (?!(?:is|are|was|not|in|of|for|to|that|and|or)\b)(?P<after>[A-Za-z_][\w.]{{0,59}})"
+    rf"|(?P<path>#?/(?P<pointed>\w{{1,60}})\b)"
+    r"|(?<![\w./-])(?P<joined>[a-z]+(?:_[a-z0-9]+)+(?:\.\w+)*|[a-z]+(?:[A-Z][a-z0-9]*)+)(?![A-Za-z0-9_])"
+    rf"|(?<![\w./-])(?P<plain>{_PLAIN})\b)"
+)
+_LISTED = re.compile(
+    rf"{_NOUN}\b[^:;!?\n]{{0,60}}: ?(?P<names>[a-z]\w{{0,59}}(?:, ?[a-z]\w{{0,59}}){{0,15}})\s*(?:$|\.)"
+)
+_SENTENCES = re.compile(r"(?<=[.;!?])\s+|\n")
+_ONLY_IF = re.compile(r"\b(?:when|if|while|unless|with(?:out)?|together|in combination|alongside|for)\b", re.IGNORECASE)
 
 # Of a tool that must be called, by models that think unless told otherwise, and call none by force meanwhile: DeepSeek
 # in deepseek-ai/DeepSeek-V3/issues/1376, Moonshot in can1357/oh-my-pi/issues/1077, Anthropic in
@@ -361,6 +403,7 @@ _CODES = frozenset({"unsupported_parameter", "unknown_parameter"})  # OpenAI's, 
 _PATTERNS = tuple((re.compile(rule.words, re.IGNORECASE), rule.is_of_value) for rule in RULES)
 _LONGEST = 4096  # characters in which words are searched
 _MOST_FIELDS = 16
+_LONGEST_FIELD = 60  # characters of a name
 # What follows where a field is refused only beside another: "topP is not supported when thinking is enabled"
 # (danny-avila/LibreChat/issues/8939). Without that, the model takes it.
 _CONDITION = re.compile(
@@ -430,7 +473,7 @@ def read(refusal: UpstreamError) -> RefusalReading:
             found.setdefault(each.path, each)
     thinking, uncounted = _OF_THINKING.search(text), _uncounted_in(text)
     room, holds = (0, 0) if any(uncounted) else _room_in(text)
-    return RefusalReading(
+    reading = RefusalReading(
         tuple(found.values()),
         of_thinking=thinking is not None,
         of_thinking_here=thinking is not None and _CONDITION.match(text, thinking.end()) is not None,
@@ -450,6 +493,27 @@ def read(refusal: UpstreamError) -> RefusalReading:
         of_forced=_forced_in(text),
         betas=_betas_in(text, found),
     )
+    return reading or reading._replace(fields=tuple(_in_other_words(text)))
+
+
+def _in_other_words(text: str) -> Iterator[RefusedField]:
+    """Yield the fields that are named where a refusal, in words that no rule has, says that something is not taken."""
+    names: dict[str, bool] = {}
+    for sentence in _SENTENCES.split(text):
+        if _REFUSES.search(sentence) is None or _OF_VALUES.search(sentence) is not None:
+            continue
+        first = _NAMED_HERE.search(sentence)
+        condition = None if first is None else _ONLY_IF.search(sentence, first.end())
+        about = sentence if condition is None else sentence[: condition.start()]
+        is_conditional = first is not None and _CONDITION.search(sentence, first.end()) is not None
+        for match in _NAMED_HERE.finditer(about):
+            named = next(filter(None, (match[group] for group in ("quoted", "after", "pointed", "joined", "plain"))))
+            names.setdefault(named, is_conditional)
+        for match in _LISTED.finditer(sentence):
+            names |= dict.fromkeys(re.split(r", ?", match["names"]), False)
+    for name, is_conditional in list(names.items())[:_MOST_FIELDS]:
+        if (path := _path(name)) and len(name) <= _LONGEST_FIELD:
+            yield RefusedField(path, is_conditional=is_conditional)
 
 
 def _details_in(text: str, param: str) -> Iterator[RefusedField]:

@@ -149,7 +149,59 @@ def test_each_rule_says_whose_words_it_knows() -> None:
     assert all(rule.said_by for rule in RULES)
 
 
+IN_OTHER_WORDS = [
+    ("Parameter 'top_k' is not allowed", "top_k"),
+    ("Invalid parameter: parallel_tool_calls", "parallel_tool_calls"),
+    ("extra fields not permitted: seed", "seed"),
+    ("Sorry. stream_options is not a valid parameter here.", "stream_options"),
+    ("temperature not supported with reasoning models", "temperature"),
+    ("model does not accept temperature", "temperature"),
+    ("temperature must be 1 for this model", "temperature"),
+    ("`temperature` can only be set to 1.", "temperature"),
+    ("Only temperature=1 is supported", "temperature"),
+    ("logit_bias: unsupported", "logit_bias"),
+    ("Field `user` is not recognized", "user"),
+    ("'verbosity' is an invalid request parameter", "verbosity"),
+    ("The following parameters are not supported: logit_bias, seed", "seed"),
+    ("Parameters not supported: top_logprobs", "top_logprobs"),
+    ("unexpected field in request: metadata", "metadata"),
+    ("'metadata' was unexpected", "metadata"),
+    ("parameter `thinking` is currently not supported", "thinking"),
+    ("`top_p` cannot be specified for this model", "top_p"),
+    ("The `top_k` parameter has been removed", "top_k"),
+    ("you cannot use `stop` with this model", "stop"),
+    ("schema validation failed: /parallel_tool_calls: additional property not allowed", "parallel_tool_calls"),
+    ("Bad request: #/prediction: property not allowed", "prediction"),
+    ("\u53c2\u6570 top_k \u4e0d\u652f\u6301", "top_k"),
+]
+
+
+@pytest.mark.parametrize(("said", "field"), IN_OTHER_WORDS, ids=lambda each: each)
+def test_a_refused_field_is_found_in_words_that_no_rule_has(said: str, field: str) -> None:
+    asked = {field: "value", "frequency_penalty": 1}
+    assert form(Case("any", said, asked, {"frequency_penalty": 1}, drop_params=True))[0] == {"frequency_penalty": 1}
+
+
+def test_beside_what_it_is_not_taken_is_of_that_request_alone() -> None:
+    one = request({"top_p": 0.5, "thinking": {"type": "enabled"}}, CHAT, drop_params=True)
+    facts = understood(
+        read(refusal("`top_p` can't be allowed when `thinking` is on")),
+        one.fields,
+        FormRequest(one, "chat", CHAT.requests),
+    )
+    assert [(fact.field, fact.passing) for fact in facts] == [("top_p", True)]
+
+
 WRONG = [
+    ("Invalid parameter: temperature must be between 0 and 2", {"temperature": 3}),
+    ("temperature is not a valid number", {"temperature": "hot"}),
+    ("temperature must be 1 or lower", {"temperature": 3}),
+    ("The user is not allowed to use this model", {"user": "u"}),
+    ("Function 'metadata' is not allowed", {"metadata": {"a": "b"}}),
+    ("Unknown tool `seed`", {"seed": 1}),
+    ("Unsupported value: 'user'", {"user": "user"}),
+    ("top_logprobs must be an integer", {"top_logprobs": "2"}),
+    ("Your store is unavailable. Stop it.", {"stop": ["."]}),
     ("temperature must be between 0 and 2", {"temperature": 3}),
     (
         "Invalid 'temperature': decimal above maximum value. Expected a value <= 2, but got 3 instead.",
@@ -241,5 +293,14 @@ def test_a_refused_effort_says_nothing_of_the_others(said: str) -> None:
 
 
 def test_a_long_refusal_is_read_in_no_time() -> None:
-    for pattern in ("a" * 4096, "'" * 4096, "loc: [" + "1," * 2000, "Unsupported value: '" * 200, "x is not " * 400):
+    for pattern in (
+        "a" * 4096,
+        "'" * 4096,
+        "loc: [" + "1," * 2000,
+        "Unsupported value: '" * 200,
+        "x is not " * 400,
+        "parameter " * 400,
+        "a_" * 2000,
+        "not supported: a, " * 200,
+    ):
         read(refusal(pattern))
