@@ -516,8 +516,15 @@ class Gateway:
         self._lasting = lasting_limits(settings, self.context.admission)
         added = self._lasting - before
         if added:
+            limits, was = self.context.limits, {(each.owner, each.name) for each in before}
+            again = [each for each in added if (each.owner, each.name) not in was]
+            used = limits.hand_over(
+                [(each.owner, each.name) for each in again if not each.is_of_payers],
+                {each.name for each in again if each.is_of_payers},
+            )
             names = settings.limits_of_payers if any(each.is_of_payers for each in added) else ()
-            self._tasks.start(self._history.count_added(self.context.limits.counted(), names))
+            self._history.hand_over(used)
+            self._tasks.start(self._history.count_added(limits.counted() - used.keys(), names))
 
     def _reports_for_page(self, address: Address | None, runtime: Runtime) -> LedgerReports:
         """Return the reports for people, which may read a replica; those for alerts and metrics read the primary."""

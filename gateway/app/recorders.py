@@ -158,6 +158,8 @@ class StartupHistory:
         self._payers_tried.set()  # nobody has asked
         self._by_quota: Mapping[str, float] = {}
         self._of_payers: Mapping[str, float] = {}
+        self._added: Mapping[str, float] = {}  # of the first, what was set at run time
+        self._added_payers: Mapping[str, float] = {}  # … of the second
         self._in_background: Mapping[str, float] = {}
         self._adding = asyncio.Lock()
         self._is_told = False  # by the database, what clients have used
@@ -239,7 +241,7 @@ class StartupHistory:
             return False
         payer_of = self._payer_of()
         self._is_told = True
-        self._by_quota = used_by_quota(used, unix_s, self._teams(), payer_of, zones)
+        self._by_quota = {**used_by_quota(used, unix_s, self._teams(), payer_of, zones), **self._added}
         self._count()
         self._spending.recollect(rows, unix_s, payer_of)
         return True
@@ -290,7 +292,7 @@ class StartupHistory:
                 # keep fewer rows.
                 _log.warning("limits.payers_not_recollected", error=str(error))
             else:
-                self._of_payers = used_by_quota(rows, unix_s, self._teams(), zones=zones)
+                self._of_payers = {**used_by_quota(rows, unix_s, self._teams(), zones=zones), **self._added_payers}
                 self._count()
                 return
             finally:
@@ -298,6 +300,13 @@ class StartupHistory:
             end_if_cancelled()
             await asyncio.sleep(after_s)
             after_s = _PAYERS_AGAIN_S
+
+    def hand_over(self, used: Mapping[str, float]) -> None:
+        """Let the quotas of these keys go on from what they had used here, until ``count_added`` knows it better."""
+        if used:
+            self._by_quota = {**self._by_quota, **used}
+            self._of_payers = {key: amount for key, amount in self._of_payers.items() if key not in used}
+            self._count()
 
     async def count_added(self, counted: Collection[str], names: Collection[str]) -> None:
         """Let limits that are set or changed at run time go on from what was used before in their windows.
@@ -330,6 +339,10 @@ class StartupHistory:
                     if names:
                         found = used_by_quota(payers_used, unix_s, teams, zones=zones)
                         self._of_payers = _with(self._of_payers, found, counted)
+                    # What the start reads again until the database answers knows less of these.
+                    self._added = _kept(self._added, self._by_quota, counted)
+                    if names:
+                        self._added_payers = _kept(self._added_payers, self._of_payers, counted)
                     self._count()
                     return
                 end_if_cancelled()
@@ -351,6 +364,10 @@ def _with(before: Mapping[str, float], found: Mapping[str, float], counted: Coll
         **{key: amount for key, amount in found.items() if key not in counted},
         **{key: amount for key, amount in before.items() if key in counted},
     }
+
+
+def _kept(before: Mapping[str, float], now: Mapping[str, float], counted: Collection[str]) -> dict[str, float]:
+    return {**before, **{key: amount for key, amount in now.items() if key not in counted}}
 
 
 # Probes are recorded by steering, by metrics of attempts and in the ledger's attempts, not where calls, clients or

@@ -1,6 +1,6 @@
 """An account: all limits of one client, team, end user or model, each with its quota in the current window."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from math import inf
 
 from gateway.limits.quota import ROUNDING, Quota
@@ -32,8 +32,8 @@ class Account:
     def use(self, limits: Mapping[str, float], zone: str = UTC_ZONE) -> None:
         """Apply these limits. If they differ, usage in the current windows still counts.
 
-        It also does for a limit that is removed for a while, except for usage in the meantime, and in another zone, for
-        a day, week or month of the same name.
+        It also does in another zone, for a day, week or month of the same name. What is used while a limit is removed
+        does not count here: see ``hand_over``.
         """
         if zone != self.zone:
             self.zone, self.until_s = zone, -inf
@@ -72,6 +72,16 @@ class Account:
         quotas = (quota for quota in self._quotas.values() if quota.name != "max_parallel")
         return {quota.key: quota.used for quota in quotas if quota.used >= ROUNDING}
 
+    def hand_over(self, names: Collection[str]) -> dict[str, float]:
+        """Return what was used of the limits of these ``names``, by the keys of their quotas, which begin again."""
+        found = {key: used for key, used in self._former.items() if name_in(key) in names}
+        self._former = {key: used for key, used in self._former.items() if key not in found}
+        for name in names:
+            self._replaced.pop(name, None)
+            if (quota := self._quotas.get(name)) is not None:
+                found[quota.key] = quota.hand_over()
+        return found
+
     def begin_windows(self, unix_s: float) -> None:
         """Begin the windows around ``unix_s``."""
         for name, limit in self.limits.items():
@@ -98,6 +108,11 @@ class Account:
         self.header_quotas = tuple(quota for quota in self.listed if quota.name in NAMES)
         self.since_s = max((quota.window.starts_s for quota in self.listed), default=-inf)
         self.until_s = min((quota.window.ends_s for quota in self.listed), default=inf)
+
+
+def name_in(key: str) -> str:
+    """Return the name of the limit of which the key of a quota is."""
+    return key.rsplit(":", 2)[1]
 
 
 def _is_in(quota: Quota, unix_s: float) -> bool:

@@ -15,7 +15,7 @@ import msgspec
 
 from gateway.core.attempts import AttemptRecord, Outcome, TokensSource
 from gateway.core.calls import CallRecord, Level, NearLimit, Used
-from gateway.limits.accounts import BEFORE_BODY, Account
+from gateway.limits.accounts import BEFORE_BODY, Account, name_in
 from gateway.limits.admission import Admission, Wanted, is_left_beside, settle, without_dollars
 from gateway.limits.admission import hold as hold_all
 from gateway.limits.quota import ROUNDING, Leases, Quota
@@ -45,7 +45,7 @@ def owner_of_client(client: str | None) -> str:
 
 def owner_of_team(team: str) -> str:
     """Return the owner of a team's account."""
-    return f"team:{team}"
+    return f"{_TEAM}{team}"
 
 
 def owner_of_model(model: str) -> str:
@@ -74,6 +74,7 @@ def level_of_end_user(scope: str, end_user: str, limits: Mapping[str, float], zo
 
 
 _CLIENT = "client:"
+_TEAM = "team:"
 _MODEL = "model:"
 _END_USER = "user:"
 MOST_END_USERS = 10_000  # with an account in a process; what others have used is kept, and theirs is made again
@@ -343,6 +344,27 @@ class Limits:
         accounts = (*self._accounts.values(), *self._end_users.values(), *self._models.values())
         listed = (quota.key for account in accounts for quota in account.listed)
         return frozenset(chain(listed, *self._parked.values()))
+
+    def hand_over(self, added: Collection[tuple[str, str]], of_payers: Collection[str] = ()) -> dict[str, float]:
+        """Return what is known to be used of limits that are set again, by the keys of their quotas, which begin again.
+
+        What was used while they were removed counts nowhere here: who calls this has the ledger tell it.
+
+        ``added``: each by its owner and its name. ``of_payers``: by their names, of all teams and end users.
+        """
+        found: dict[str, float] = {}
+        for owner, name in added:
+            if (account := self._known(owner)) is not None:
+                found |= account.hand_over((name,))
+        if of_payers:
+            teams = [each for owner, each in self._accounts.items() if owner.startswith(_TEAM)]
+            for account in (*teams, *self._end_users.values()):
+                found |= account.hand_over(of_payers)
+            for owner, used in self._parked.items():
+                ended = {key: amount for key, amount in used.items() if name_in(key) in of_payers}
+                found |= ended
+                self._parked[owner] = {key: amount for key, amount in used.items() if key not in ended}
+        return found
 
     def _known(self, owner: str) -> Account | None:
         """Return the account of an owner of any kind, if one has called."""

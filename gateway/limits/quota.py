@@ -117,6 +117,17 @@ class Quota:
         self.valid_until_s = self.exhausted_until_s = -inf
         self.lease.is_share = False
 
+    def hand_over(self) -> float:
+        """Return what all have used, as far as this process knows, and count from now on only what is used beside it.
+
+        What running calls hold stays held.
+        """
+        used, self.used = self.elsewhere.used + self.used, 0.0
+        if self.reported is not None:
+            self.reported = UsageReport(0.0, self.reported.at_s)
+        self.set_limit(self.limit)
+        return used
+
     @property
     def left(self) -> float:
         """What is left of the limit in all processes, as far as this one knows."""

@@ -148,8 +148,10 @@ def _beyond(quota: Quota, whose: str, amount: float, most: float, retry_s: float
             f"{whose} has {limit}, and this call alone needs about {_rounded(amount)}; ask for fewer tokens"
             " (max_tokens), shorten the prompt, or ask the operator for a higher limit"
         )
-    # Others may have left their parts.
-    is_part = quota.name in ESTIMATED and quota.lease.is_share and quota.top < quota.limit
+    # Others may have left their parts of what was not used before the start.
+    is_part = (
+        quota.name in ESTIMATED and quota.lease.is_share and quota.top + ROUNDING < quota.limit - quota.elsewhere.used
+    )
     if is_part:
         return f"{whose} has used this process's part of {limit}; {when}"
     left = quota.unspent if quota.name in ESTIMATED else 0.0

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from gateway.core.calls import Level
 from gateway.limits import level_of_key
 from tests.app.gateway.key_desk import Desk, bearer, in_database
 from tests.app.gateway.limits.test_payers import configured, told
@@ -13,6 +14,7 @@ from tests.app.gateway.races.test_objectives import KEY
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve, read
 from tests.patience import until
 
+PRICED = {"price_per_mtok": {"input": 1, "output": 2}}
 ADDED: dict[str, tuple[Callable[[dict[str, Any], dict[str, Any]], object], str, str]] = {  # to what, whose, the error
     "client": (lambda config, more: config["clients"]["team"].update(more), "client:team", "this key has"),
     "team": (lambda config, more: config["teams"]["research"].update(more), "team:research", "the team 'research' has"),
@@ -68,3 +70,45 @@ async def test_a_limit_that_an_admin_adds_to_a_key_counts_what_was_used_before(s
         await until(lambda: leases.recollected("client:app:tokens_total:total") == before)
         async with running.chat(bearer(key)) as response:
             assert response.status == 429
+
+
+@pytest.mark.parametrize("limit", ["tokens_per_week", "tokens_total"])
+@pytest.mark.parametrize("beside", [{}, {"rpm": 1000}], ids=["alone", "beside another"])
+@pytest.mark.parametrize(("add", "owner", "said"), ADDED.values(), ids=ADDED)
+async def test_a_limit_that_is_removed_and_set_again_counts_what_was_used_meanwhile_and_nothing_twice(
+    serve: Serve,
+    limit: str,
+    *,
+    beside: dict[str, int],
+    add: Callable[..., object],
+    owner: str,
+    said: str,
+) -> None:
+    if beside and owner.startswith("model:"):
+        beside = {"usd_per_day": 1000}
+    config = configured(end_users={}, models={MODEL: {"deployments": [{"deployment": "alpha/m", **PRICED}]}})
+    high = 1_000_000
+    add(config, {limit: high, **beside})
+    async with serve(alpha=None, config=config, key=KEY, in_one_minute=True) as running:
+
+        def change(name: str, value: int | None) -> None:
+            add(running.config, {name: value})
+            running.gateway.reload(read(running.config, running.folder))
+
+        assert [await told(running, user="ann") for _ in range(2)] == ["", ""]
+        change(limit, None)
+        assert [await told(running, user="ann") for _ in range(3)] == [""] * 3
+        before = await used(running)
+        [row] = await running.rows("select tags ->> 'end_user' as end_user from calls limit 1")
+        iso = datetime.now(UTC).isocalendar()
+        window = {"tokens_per_week": f"{iso.year}-W{iso.week:02}", "tokens_total": "total"}[limit]
+        whose = f"{owner.format(row['end_user'])}:{limit}:{window}"
+        change(limit, high)
+        await until(lambda: running.gateway.leases.recollected(whose) == before)
+        assert await told(running, user="ann") == ""
+        after = await used(running)
+        level = Level(owner.format(row["end_user"]), "", {limit: high})
+        [standing] = running.gateway.context.limits.standings(level)
+        assert standing.used == after  # once
+        change(limit, after)
+        assert (await told(running, user="ann")).startswith(f"429: {said} reached")

@@ -206,3 +206,41 @@ async def test_what_waits_on_disk_while_the_database_is_away_counts_at_a_start_a
         await history.count_spooled()  # one that took longer than the database
         assert (await fits(1.0), await fits(1.01)) == (True, False)
     await now.close()
+
+
+class Growing(Notes):
+    """A store of which each answer knows of half a dollar more, but of one of the start's."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.untils: list[datetime] = []
+
+    async def spent(self, now: datetime, until: datetime) -> list[Spent]:
+        return []
+
+    async def used(self, since_s: Sequence[float], until: datetime) -> list[Used]:
+        self.untils.append(until)
+        usd = 1.0 if until == min(self.untils) else 1.5
+        return [Used(each_s, usd, client=client) for each_s in since_s for client in ("new", "old")]
+
+
+async def test_what_a_start_reads_late_does_not_replace_what_a_limit_set_meanwhile_has_found(tmp_path: Path) -> None:
+    clock, store = Clock(), Growing()
+    leases, spending = OwnShare(1, clock=clock, unix_clock=clock), Spending(clock)
+    steering = Steering(MemoryBoard(), clock=clock, unix_clock=clock, random=Random(1), spending=spending)
+    clock.now_s = MIDNIGHT_S + 1
+
+    def utc_now() -> datetime:
+        return datetime.fromtimestamp(clock(), UTC)
+
+    ledger = Ledger("sqlite:///unused.db", tmp_path, "w1", clock=clock, utc_now=utc_now, store=store)
+    history = StartupHistory(ledger, steering, leases, spending, teams=dict, payer_of=lambda: str, unix_clock=clock)
+    assert await history.load_spending()
+    day = f"{utc_now():%Y-%m-%d}"
+    new, old = (f"client:{name}:usd_per_day:{day}" for name in ("new", "old"))
+    clock.now_s += 60
+    await history.count_added({old}, ())
+    assert (leases.recollected(new), leases.recollected(old)) == (1.5, 1.0)
+    await history.retry_spending(after_s=0.0)
+    assert (leases.recollected(new), leases.recollected(old)) == (1.5, 1.0)
+    await ledger.close()

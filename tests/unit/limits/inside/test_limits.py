@@ -29,6 +29,7 @@ from gateway.limits import (
     used_by_quota,
 )
 from gateway.limits.quota import Quota
+from gateway.limits.windows import day
 from providers import Price
 from tests.unit.limits.inside.used import used
 
@@ -665,6 +666,19 @@ async def test_what_is_left_is_not_told_where_other_processes_may_have_used_thei
     process.end(await process.begin(limits, usd=0.499, most_usd=0.499), attempt(0.499))
     with pytest.raises(LimitReached, match=r"^this key has used this process's part of its limit of 1 "):
         await process.begin(limits, usd=0.01, most_usd=0.01)
+
+
+async def test_what_was_used_before_a_start_is_no_other_processs_part() -> None:
+    process, limits = Process(), {"usd_per_day": 1.0}
+    owner, today = level_of_key("team", limits).owner, day(process.clock()).name
+    process.leases.recollect({f"{owner}:usd_per_day:{today}": 0.99})
+    with pytest.raises(
+        LimitReached, match=r"^this key has 0\.01 left of its limit of 1 .*, and this call may cost 0\.2;"
+    ):
+        await process.begin(limits, usd=0.2, most_usd=0.2)
+    process.end(await process.begin(limits, usd=0.01, most_usd=0.01), attempt(0.01))
+    with pytest.raises(LimitReached, match=r"^this key has reached its limit of 1 "):
+        await process.begin(limits, usd=0.2, most_usd=0.2)
 
 
 async def test_tokens_that_running_calls_hold_are_not_told_as_used() -> None:
