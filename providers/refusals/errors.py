@@ -34,7 +34,7 @@ import msgspec
 
 from providers.refusals.content import is_refused_by_filter
 from providers.refusals.too_long import is_too_long
-from providers.refusals.vendor_limits import Limit, limit_of
+from providers.refusals.vendor_limits import Limit, is_of_model, limit_of
 
 # What decoding JSON that others wrote may raise: no JSON or not of the type, a string in it that is not UTF-8, and
 # nested deeper than the decoder's stack.
@@ -375,8 +375,13 @@ class UpstreamError(Exception):
 
     @property
     def is_of_one_model(self) -> bool:
-        """Whether a refusal of the request came as a fault of the server: of what this model's template takes."""
-        return self.kind is ErrorKind.BAD_REQUEST and self.status == HTTPStatus.INTERNAL_SERVER_ERROR
+        """Whether a refusal is of what this model, or where it runs, cannot do.
+
+        Its words say so, or its status that the server is at fault: its model's template does not take the request.
+        """
+        if self.kind is not ErrorKind.BAD_REQUEST:
+            return False
+        return self.status == HTTPStatus.INTERNAL_SERVER_ERROR or is_of_model(self.said)
 
     @property
     def is_too_long(self) -> bool:

@@ -146,6 +146,21 @@ _BOUNDED_ANSWERS: Final = re.compile(
     re.IGNORECASE | re.ASCII,
 )
 _OF_TIME: Final = re.compile(r"per (?:minute|day|hour)|\bTP[MD]\b", re.IGNORECASE)
+# What a model cannot do, in whatever words: of pictures, sound, files, tools, schemas, several answers.
+_MODELS: Final = r"(?:model|deployment|endpoint|provider|engine|backend)s?\b"
+_LACKS: Final = re.compile(
+    r"\b(?:not |un)(?:currently |yet )?(?:supported|available|accepted|enabled|allowed)\b[^.;!?\n]{0,20}"
+    rf" (?:by|for|with|on|in|at) (?:\S+ ){{0,2}}{_MODELS}"
+    rf"|\b{_MODELS}[^;!?\n]{{0,100}}\b(?:does not|doesn.t|do not|don.t|cannot|can.t|is not able to|is unable to)"
+    r" (?:support|accept|handle|process|take|read|understand|have)\b"
+    rf"|\bis not an? (?:multi-?modal|vision)\b|\b{_MODELS}[^;!?\n]{{0,100}}\bis not (?:multi-?modal|capable)\b"
+    r"|^\S{1,200} does not support (?:tools|images?|pictures?|vision|audio|files?|documents?|function calling)\b"
+    rf"|\bno {_MODELS}[^;!?\n]{{0,40}}\bsupports?\b"
+    rf"|\bonly (?:supported|available) (?:by|for|with|on|in) [^.;!?\n]{{0,60}}{_MODELS}"
+    r"|\b(?:image|audio|video|vision|picture|file|document|pdf)s?(?:_url)?(?: inputs?)? (?:is|are) not supported\b"
+    r"|不支持(?:图|音|视|文件|多模态|工具|函数)",
+    re.IGNORECASE,
+)
 _PATTERNS: Final = tuple((rule.what, re.compile(rule.words, re.IGNORECASE | re.DOTALL)) for rule in RULES)
 _LONGEST: Final = 4096  # characters of a message that are searched
 _TOO_LARGE: Final = 413
@@ -162,6 +177,11 @@ def limit_of(status: int | None, said: str) -> Limit | None:
             most = groups.get("most") or groups.get("limit")
             return Limit(what, None if most is None else int(most.replace(",", "")))
     return Limit(BYTES) if status == _TOO_LARGE and not is_too_long(text) else None
+
+
+def is_of_model(said: str) -> bool:
+    """Whether a refusal says of a model, or of where it runs, that it cannot do something: others may."""
+    return _LACKS.search(said[:_LONGEST]) is not None
 
 
 def longest_in(text: str) -> int:

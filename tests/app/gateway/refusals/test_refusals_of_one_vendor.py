@@ -128,6 +128,15 @@ LIMITS: Mapping[str, Said] = {
         " `StreamReadConstraints.getMaxStringLength()`)",
     ),
 }
+LACKS: Mapping[str, Said] = {
+    "OpenAI, an image": Said(400, "Invalid content type. image_url is only supported by certain models."),
+    "vLLM, a picture": Said(400, "m is not a multimodal model"),
+    "DeepSeek, a picture": Said(400, "This model does not support image input"),
+    "Groq, pictures": Said(400, "Image input is not supported by the selected model."),
+    "Ollama, tools": Said(400, "registry.ollama.ai/library/m:latest does not support tools"),
+    "Mistral, tools": Said(400, "Function calling is not enabled for this model"),
+    "Zhipu, a picture": Said(400, "\u5f53\u524d\u6a21\u578b\u4e0d\u652f\u6301\u56fe\u7247\u8f93\u5165"),
+}
 AZURE = "The response was filtered due to the prompt triggering Azure OpenAI's content management policy."
 FILTERS: Mapping[str, Said] = {
     "Azure": Said(
@@ -185,7 +194,7 @@ MISTAKES: Mapping[str, Said] = {
     "a call without its result": anthropic(400, "messages.2: `tool_use` ids were found without `tool_result` blocks"),
     "a picture that is none": anthropic(400, "messages.0.content.1.image.source.base64: invalid base64 data"),
 }
-REFUSED = {**WROTE, **LIMITS, **FILTERS}
+REFUSED = {**WROTE, **LIMITS, **LACKS, **FILTERS}
 ORDERS: Mapping[str, Any] = {
     "single": {"mode": "single", "budget": 0},
     "raced": {"mode": "race", "width": 2, "budget": 1.0},
@@ -209,7 +218,7 @@ def counts(running: RunningGateway, *names: str) -> list[int]:
 
 @STREAMS
 @ORDERED
-@pytest.mark.parametrize("vendor", [*WROTE, *LIMITS])
+@pytest.mark.parametrize("vendor", [*WROTE, *LIMITS, *LACKS])
 async def test_the_third_answers_what_two_vendors_or_their_models_alone_refuse(
     serve: Serve, vendor: str, order: str, stream: bool
 ) -> None:
@@ -303,7 +312,7 @@ async def test_within_a_stream_before_its_first_text_it_is_the_same(serve: Serve
 
 
 @STREAMS
-@pytest.mark.parametrize("vendor", [*LIMITS, *FILTERS, *MISTAKES])
+@pytest.mark.parametrize("vendor", [*LIMITS, *LACKS, *FILTERS, *MISTAKES])
 async def test_alone_it_is_told_in_the_vendors_words_and_takes_nobody_out(
     serve: Serve, vendor: str, stream: bool
 ) -> None:
