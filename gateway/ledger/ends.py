@@ -27,25 +27,31 @@ def kept_end(row: CallRecord) -> str:
     return encode(Finished(row)).decode()
 
 
-async def kept_ends(engine: AsyncEngine) -> tuple[dict[str, CallRecord], list[str]]:
-    """Return the rows that are kept and not among the calls, by the name's id, and the ids of those that are.
+async def kept_ends(engine: AsyncEngine) -> tuple[dict[str, CallRecord], list[str], int]:
+    """Return the rows that are kept and not among the calls, by the name's id, the ids of those that are.
+
+    At most 500 of these at once, and how many were passed over on the way to them, as they cannot be read.
 
     Raises:
         DatabaseUnreachableError: the database is away.
 
     """
     name = stored_names.c
-    wanted = select(name.id, name.ended).where(name.ended.is_not(None)).limit(AT_ONCE)
+    wanted = select(name.id, name.ended).where(name.ended.is_not(None)).order_by(name.id).limit(AT_ONCE)
     rows: dict[str, CallRecord] = {}
+    unreadable = 0
     try:
         async with engine.connect() as connection:
-            for each, ended in await connection.execute(wanted):
-                with suppress(*UNREADABLE):  # of a later version
-                    entry = decode(ended.encode())
-                    if isinstance(entry, Finished):
-                        rows[str(each)] = entry.call
+            found = (await connection.execute(wanted)).all()
+            while found:
+                read = {str(each): _read(ended) for each, ended in found}
+                rows |= {each: row for each, row in read.items() if row is not None}
+                unreadable += sum(row is None for row in read.values())
+                if rows or len(found) < AT_ONCE:
+                    break
+                found = (await connection.execute(wanted.where(name.id > found[-1].id))).all()
             if not rows:
-                return {}, []
+                return {}, [], unreadable
             began = [_instant(engine, row.started_at) for row in rows.values()]
             among = calls.c.id.in_([row.id for row in rows.values()])
             then = calls.c.started_at.between(min(began), max(began))  # few partitions
@@ -53,7 +59,16 @@ async def kept_ends(engine: AsyncEngine) -> tuple[dict[str, CallRecord], list[st
     except DATABASE_ERRORS as error:
         raise unreachable(engine.url, error) from error
     written = [each for each, row in rows.items() if row.id in stored]
-    return {each: row for each, row in rows.items() if row.id not in stored}, written
+    return {each: row for each, row in rows.items() if row.id not in stored}, written, unreadable
+
+
+def _read(ended: str) -> CallRecord | None:
+    """Return a kept row; none if it cannot be read: a later version has written it."""
+    with suppress(*UNREADABLE):
+        entry = decode(ended.encode())
+        if isinstance(entry, Finished):
+            return entry.call
+    return None
 
 
 def _instant(engine: AsyncEngine, at: datetime) -> datetime:

@@ -286,8 +286,8 @@ class Store(Protocol):
 
         """
 
-    async def kept_ends(self) -> tuple[dict[str, CallRecord], list[str]]:
-        """Return the kept rows of ends that are not among the calls, by name, and the names of those that are."""
+    async def kept_ends(self) -> tuple[dict[str, CallRecord], list[str], int]:
+        """Return what ``ends.kept_ends`` returns."""
 
     async def forget_ends(self, names: Collection[str]) -> None:
         """Keep the rows of these names' ends no longer."""
@@ -386,8 +386,8 @@ class SqlStore:
         """Whether there is anything to remember: each report on SQLite has a connection that reads the whole schema."""
         return bool((await self._first(_HAS_ROWS, {})).has_rows)
 
-    async def kept_ends(self) -> tuple[dict[str, CallRecord], list[str]]:
-        """Return the kept rows of ends, and the names of those that are stored."""
+    async def kept_ends(self) -> tuple[dict[str, CallRecord], list[str], int]:
+        """Return what ``ends.kept_ends`` returns."""
         return await ends.kept_ends(self._engine)
 
     async def forget_ends(self, names: Collection[str]) -> None:

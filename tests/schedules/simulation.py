@@ -140,8 +140,8 @@ class MemoryStore:
     async def text_gaps(self, now: datetime) -> dict[str, list[float]]:
         return {}
 
-    async def kept_ends(self) -> tuple[dict[str, CallRecord], list[str]]:
-        return {}, []
+    async def kept_ends(self) -> tuple[dict[str, CallRecord], list[str], int]:
+        return {}, [], 0
 
     async def forget_ends(self, names: Collection[str]) -> None: ...
 

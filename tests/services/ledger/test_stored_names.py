@@ -10,11 +10,14 @@ from typing import Any
 import asyncpg
 import pytest
 from msgspec.structs import replace
+from sqlalchemy import text
+from structlog.testing import capture_logs
 
 from gateway.core.errors import NamesUnreachable
 from gateway.core.ids import new_id
 from gateway.core.records import StoredName
 from gateway.ledger import Ledger, LedgerNames, Retention, create_engine, downgrade, migrate, prune, retention
+from gateway.ledger.ends import AT_ONCE
 from tests.services.ledger.asking import asked
 from tests.unit.ledger.records import NOON, raced_call
 
@@ -259,3 +262,25 @@ async def test_who_may_store_outages_may_store_names_after_the_migration(postgre
     finally:
         await owner.execute("drop owned by stores_rows; drop role stores_rows")
         await owner.close()
+
+
+async def test_kept_rows_that_cannot_be_read_keep_no_other_from_being_written(ledger_url: str, tmp_path: Path) -> None:
+    last = "(select id from stored_names order by id desc limit 1)"
+    async with process(ledger_url, tmp_path, now=lambda: END.started_at + timedelta(minutes=1)) as (ledger, names):
+        ids = [f"resp_{number}" for number in range(AT_ONCE + 1)]
+        for each in ids:
+            names.tell_running("ann", each, KNOWN)
+        await ledger.flush()
+        for each in ids:
+            await names.take("ann", each, ROW.__getitem__)
+        engine = create_engine(ledger_url)
+        async with engine.begin() as connection:
+            await connection.execute(text(f"update stored_names set ended = 'of a later version' where id <> {last}"))
+        await engine.dispose()
+        with capture_logs() as logged:
+            await ledger.adopt()
+            await ledger.adopt()
+        assert len(await asked(ledger_url, "select id from calls")) == 1
+        assert len(await asked(ledger_url, "select id from stored_names where ended is not null")) == AT_ONCE
+        told = [line["rows"] for line in logged if line["event"] == "ledger.unreadable_ends"]
+        assert told == [AT_ONCE]
