@@ -17,6 +17,7 @@ from providers.refusals.vendor_limits import longest_in
 
 _Q = r"['\"`]?"
 _FIELD = r"(?P<field>[A-Za-z_][\w.\[\]/-]{0,99})"
+_LITERALS = "(?:true|false|null|none|minimal|low|medium|high|xhigh|max)"  # of a field that is named before
 _LOC = r"loc['\"]: ?[\[(](?P<loc>[^\])]{1,200})[\])], ?['\"]msg['\"]: ?['\"]"
 _VALUES = r"(?P<values>[^.;\[\]{}]{1,200})"
 
@@ -113,7 +114,7 @@ RULES: tuple[Rule, ...] = (
         "Groq: karthink/gptel/issues/774, julep-ai/julep/issues/885; read on 2026-11-29",
     ),
     Rule(
-        rf"(?<!adaptive ){_Q}(?:body\.)?(?<!\w)(?<!' : property ')(?<!': property '){_FIELD}{_Q}"
+        rf"(?<!adaptive ){_Q}(?:body\.)?(?<!\w)(?<!' : property ')(?<!': property ')(?!{_LITERALS}\b){_FIELD}{_Q}"
         " is (?:not supported|unsupported|deprecated for this model)",
         "Groq: iamsrikanthnani/pluely/issues/242, CherryHQ/cherry-studio/issues/1099; Cerebras:"
         " Gitlawb/openclaude/issues/740, egoist/chatwise-releases/issues/1442;"
@@ -191,7 +192,12 @@ _OF_THINKING = re.compile(
 # (docker/docker-agent/issues/2051, earendil-works/pi/issues/3460), and xAI.
 _OF_EFFORT = re.compile(
     r"only works in thinking mode|invalid reasoning effort\."
-    r"|(?:not support setting|cannot set|can't set) thinking_?budget to 0",
+    r"|(?:not support setting|cannot set|can't set) thinking_?budget to 0"
+    # In other words: of OpenRouter, where a model always thinks, of Gemini's budgets, and of proxies.
+    r"|\b(?:reasoning|thinking) (?:is mandatory|cannot be (?:disabled|turned off))|only supports thinking\b"
+    r"|\bthinking[ _]?budget\b[^.;!?\n]{0,40}\b(?:is invalid|exceeds|must be between)\b"
+    r"|\b(?:unknown|unsupported|unrecogni[sz]ed) (?:reasoning|thinking)[ _.]?(?:effort|level)\b"
+    rf"|\b(?:reasoning|thinking)[ _.]?(?:effort|level)\W{{1,4}}{_LITERALS}\b['\"`]? (?:is |are )?(?:not |un[ksr])",
     re.IGNORECASE,
 )
 # What chat templates, and vendors that use them, say of a history that they do not take: of its roles, or of a list of
@@ -199,6 +205,7 @@ _OF_EFFORT = re.compile(
 # router-for-me/CLIProxyAPI/issues/4737, theroyallab/tabbyAPI/issues/117).
 _OF_HISTORY = re.compile(
     r"roles? must alternate|unexpected (message )?role|system message must be|only .{0,60}roles are supported"
+    r"|system (?:messages?|prompts?) (?:is|are) not supported"
     r"|(invalid|unknown|unsupported).{0,20}\brole\b|role.{0,40}(not supported|is invalid|must be one of)"
     r"|invalid type: sequence, expected a string|input should be a valid string"
     r"|untagged enum \w*MessageContent|content.{0,20} must be a string",
@@ -211,7 +218,7 @@ _OF_HISTORY = re.compile(
 _OF_ROLES = re.compile(
     r"\brole: unknown variant|discriminator property '?role'? has invalid value|is not one of \[.{1,120}\.role\b"
     r"|input tag .{1,60}found using .?role\b|\brole['\"]\W{1,4}msg['\"]: ?['\"]input should be"
-    r"|unexpected message role|invalid (?:message )?role\b|\brole ['`\"]?developer['`\"]? is not supported",
+    r"|unexpected message role|invalid (?:message )?role\b|\brole ['`\"]?developer['`\"]? (?:is )?(?:not |un)",
     re.IGNORECASE,
 )
 # Of an answer that the request begins, as its last turn is the assistant's: Anthropic's models since 4.6

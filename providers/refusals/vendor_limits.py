@@ -158,6 +158,8 @@ _LACKS: Final = re.compile(
     rf"|\bno {_MODELS}[^;!?\n]{{0,40}}\bsupports?\b"
     rf"|\bonly (?:supported|available) (?:by|for|with|on|in) [^.;!?\n]{{0,60}}{_MODELS}"
     r"|\b(?:image|audio|video|vision|picture|file|document|pdf)s?(?:_url)?(?: inputs?)? (?:is|are) not supported\b"
+    r"|\b(?:json[ _]schema|json mode|structured outputs?|(?:function|tool) calling)\b(?: \w+){0,2} (?:is|are)"
+    r" (?:not supported|unavailable)\b|\bresponse_format type is unavailable\b"
     r"|不支持(?:图|音|视|文件|多模态|工具|函数)",
     re.IGNORECASE,
 )

@@ -134,6 +134,7 @@ LACKS: Mapping[str, Said] = {
     "DeepSeek, a picture": Said(400, "This model does not support image input"),
     "Groq, pictures": Said(400, "Image input is not supported by the selected model."),
     "Ollama, tools": Said(400, "registry.ollama.ai/library/m:latest does not support tools"),
+    "DeepSeek, a schema": Said(400, "This response_format type is unavailable now"),
     "Mistral, tools": Said(400, "Function calling is not enabled for this model"),
     "Zhipu, a picture": Said(400, "\u5f53\u524d\u6a21\u578b\u4e0d\u652f\u6301\u56fe\u7247\u8f93\u5165"),
 }

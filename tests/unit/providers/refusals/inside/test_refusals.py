@@ -182,6 +182,29 @@ def test_a_refused_field_is_found_in_words_that_no_rule_has(said: str, field: st
     assert form(Case("any", said, asked, {"frequency_penalty": 1}, drop_params=True))[0] == {"frequency_penalty": 1}
 
 
+@pytest.mark.parametrize(
+    "said",
+    [
+        "reasoning_effort 'xhigh' is not supported",
+        "thinking level xhigh is not supported for this model",
+        "Unknown reasoning effort: xhigh",
+        'reasoning effort "xhigh" is not available for this model',
+        "Reasoning is mandatory for this endpoint and cannot be disabled.",
+    ],
+)
+def test_an_effort_that_is_refused_in_other_words_is_left_out_and_no_other(said: str) -> None:
+    one = request({"reasoning_effort": "xhigh", "seed": 1}, CHAT)
+    facts = understood(read(refusal(said)), one.fields, FormRequest(one, "chat", CHAT.requests))
+    assert [(fact.field, fact.value) for fact in facts] == [("reasoning_effort", '"xhigh"')]
+
+
+def test_a_value_before_such_words_is_of_the_field_before_it() -> None:
+    case = Case(
+        "any", "parallel_tool_calls: true is not supported", {"parallel_tool_calls": True}, {}, drop_params=True
+    )
+    assert form(case)[0] == {}
+
+
 def test_beside_what_it_is_not_taken_is_of_that_request_alone() -> None:
     one = request({"top_p": 0.5, "thinking": {"type": "enabled"}}, CHAT, drop_params=True)
     facts = understood(
