@@ -129,24 +129,32 @@ class SignIn:
             raise SignInRefused("the provider has sent no code: begin again")
         tokens = await self._exchanged(settings, metadata, answer["code"], _derived(begun, "verifier"), public_url)
         claims = await self._identified(settings, tokens, _derived(begun, "nonce"))
-        claims = await self._completed(settings, _needed(settings, people), metadata, claims, tokens)
+        claims = await self._completed(settings, (settings.groups,), metadata, claims, tokens)
         name = name_of(claims)
         try:
             role = role_of(settings, claims)
         except SignInRefused as error:
-            if people is not None:
+            refused = error
+        else:
+            # Event page.signed_in: A person signed in to the page at the provider, with this `role`.
+            # Do: Nothing.
+            structlog.get_logger().info("page.signed_in", name=name, role=str(role))
+            return made_for(name, role, key, self._unix_clock())
+        if people is not None:
+            claims = await self._completed(settings, _needed(people), metadata, claims, tokens)
+            name = name_of(claims)
+            try:
                 cookie = self._own(people, claims, name, key)
+            except SignInRefused as error:
+                refused = error
+            else:
                 # Event page.signed_in_for_own: A person of `page.people` signed in to the page at the provider, to see
                 # their own calls.
                 # Do: Nothing.
                 structlog.get_logger().info("page.signed_in_for_own", name=name)
                 return cookie
-            error.person = name, tuple(sorted(each for each in groups_of(settings, claims) if each.isprintable()))
-            raise
-        # Event page.signed_in: A person signed in to the page at the provider, with this `role`.
-        # Do: Nothing.
-        structlog.get_logger().info("page.signed_in", name=name, role=str(role))
-        return made_for(name, role, key, self._unix_clock())
+        refused.person = name, tuple(sorted(each for each in groups_of(settings, claims) if each.isprintable()))
+        raise refused
 
     def _own(self, people: People, claims: Mapping[str, Any], name: str, key: bytes) -> str:
         """Return the cookie of one of an issuer's people.
@@ -341,12 +349,10 @@ def role_of(settings: SignInSettings, claims: Mapping[str, Any]) -> ClientRole:
     raise SignInRefused("none of your groups may look at this page: ask the operator")
 
 
-def _needed(settings: SignInSettings, people: People | None) -> Sequence[str]:
-    """Return the claims that say who a person is, and what they may see."""
-    if people is None:
-        return (settings.groups,)
+def _needed(people: People) -> Sequence[str]:
+    """Return the claims that say who one of these people is."""
     verified = ("email_verified",) if people.issuer.end_user == "email" else ()
-    return (settings.groups, people.issuer.end_user or "sub", *verified, *people.issuer.teams)
+    return (people.issuer.end_user or "sub", *verified, *people.issuer.teams)
 
 
 def groups_of(settings: SignInSettings, claims: Mapping[str, Any]) -> set[str]:

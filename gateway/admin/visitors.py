@@ -259,7 +259,10 @@ def _person(request: web.Request, cookies: Sequence[str]) -> tuple[Client, SoleU
     if settings is None:
         return None
     secret = secret_of(context.settings, operations.signing_key)
-    return operations.sign_in().visitor(settings, secret, cookies, people=_people_of(context))
+    found = operations.sign_in().visitor(settings, secret, cookies, people=_people_of(context))
+    if found is not None and found[1] is not None and _client_of(context, found[1].client) is None:
+        return None
+    return found
 
 
 def _people_of(context: Context) -> People | None:
@@ -269,12 +272,18 @@ def _people_of(context: Context) -> People | None:
         return None
 
     def own(name: str, team: str | None, end_user: str) -> SoleUser | None:
-        known = context.admission.keys.table.named(name)
-        if known is None or known.client is None:
-            return None
-        return context.payers.own(person_of(known.client, team, end_user))
+        client = _client_of(context, name)
+        return None if client is None else context.payers.own(person_of(client, team, end_user))
 
     return People(issuer, own)
+
+
+def _client_of(context: Context, name: str) -> Client | None:
+    """Return the client of an issuer's people; None: it was removed or revoked, or has expired."""
+    known = context.admission.keys.table.named(name)
+    if known is None or (known.ends_at is not None and context.admission.keys.unix_clock() >= known.ends_at):
+        return None
+    return known.client
 
 
 def _named_by_proxy(request: web.Request, context: Context) -> Client | str:
@@ -372,8 +381,7 @@ def _models(context: Context, own: SoleUser | None) -> list[Model]:
     models = list(context.fleet.models.values())
     if own is None:
         return models
-    known = context.admission.keys.table.named(own.client)
-    client = None if known is None else known.client
+    client = _client_of(context, own.client)
     return [each for each in models if client is not None and client.may_use(each.name)]
 
 

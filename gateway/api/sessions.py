@@ -24,6 +24,7 @@ from providers import encoded
 START, BACK = "sign-in", "signed-in"  # the paths of signing in to the page, below /api
 NAME = "holeshot-session"
 LIFETIME_S = 12 * 3600
+OWN_LIFETIME_S = 3600  # of people who see their own calls, as a token of most providers: by then a removal has counted
 _COOKIE = re.compile(r"([\w-]{16})\.([0-9]{1,11})\.[\w-]{43}", re.ASCII)
 _LONGEST = 100  # characters
 PERSON = "holeshot-person"
@@ -95,7 +96,7 @@ def person_of(cookies: Sequence[str], key: bytes, unix_s: float) -> tuple[str, C
 
 def made_for_own(name: str, own: SoleUser, key: bytes, unix_s: float) -> str:
     """Return the cookie's value for a person who has signed in to see their own calls; ``key`` signs it."""
-    return _signed(key, f"own.{_text(encoded((name, own)))}.{int(unix_s) + LIFETIME_S}")
+    return _signed(key, f"own.{_text(encoded((name, own)))}.{int(unix_s) + OWN_LIFETIME_S}")
 
 
 def own_of(cookies: Sequence[str], key: bytes, unix_s: float) -> tuple[str, SoleUser] | None:

@@ -210,8 +210,18 @@ async def test_claims_that_the_id_token_lacks_are_those_of_userinfo(serve: Serve
         assert [each["id"] for each in (await browser.ask("GET", "/api/calls"))[1]["data"]] == [mine]
 
 
+async def test_who_has_a_role_signs_in_without_what_the_companys_people_need(serve: Serve, issuer: Identity) -> None:
+    issuer.userinfo = {"sub": "ann"}
+    async with serve(config=company(issuer, end_user="email")) as running:
+        browser = await signed_in(running, issuer, groups=["staff"], email=None)
+        assert (await browser.session())[0] == 200
+        assert browser.cookies["holeshot-person"].startswith("viewer.")
+    assert "/userinfo" not in issuer.asked
+
+
 CHANGES: Mapping[str, Callable[[dict[str, Any]], object]] = {
     "denied": lambda config: config["issuers"]["company"].update(deny=["ann"]),
+    "its client has ended": lambda config: config["clients"]["developers"].update(expires="2020-01-01T00:00:00Z"),
     "turned off": lambda config: config["page"].update(people=[]),
     "of another claim": lambda config: config["issuers"]["company"].update(end_user="oid"),
     "other teams": lambda config: config["issuers"]["company"].update(teams={"groups": {"ops": "infra"}}),
