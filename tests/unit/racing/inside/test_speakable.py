@@ -32,6 +32,7 @@ def clause(text: str, *, size: int = 1, enough: int = 100) -> str | None:
         ('He said "stop." Then he left.', 'He said "stop." T'),
         ("“Of course!” he said. Then he left.", "“Of course!” he said. "),
         ("Dr. Weber hat am 3. Mai Zeit. Passt das?", "Dr. Weber hat am 3. Mai Zeit. "),
+        ("Sie wohnt in der Hauptstr. 5. Dort ist es. Ja", "Sie wohnt in der Hauptstr. 5. Dort ist es. "),
         ("It has 1024. That is enough.", "It has 1024. "),
         ("See example.com for more. Thanks.", "See example.com for more. "),
         ("Wait… what? No.", "Wait… what? "),

@@ -76,6 +76,22 @@ def test_the_pause_of_speech_is_the_longest_time_with_nothing_left_to_hear() -> 
     assert speech.pause_s == pytest.approx(1.5)
 
 
+@pytest.mark.parametrize(
+    ("text", "spoken_s"),
+    [
+        ("\u4f60\u597d\u5417", 0.6),
+        ("\ud55c\uad6d\uc5b4", 0.6),
+        ("Schöner Tag", 11 / SPOKEN_CHARS_S),
+        ("\u0e2a\u0e27\u0e31", 0.2),
+    ],
+)
+def test_a_syllable_in_one_character_takes_as_long_as_three_of_an_alphabet(text: str, spoken_s: float) -> None:
+    speech = Speech(PIVOT.answers.texts, 12)
+    speech.add([text])
+    speech.came(10.0, is_over=True, is_spoken=True)
+    assert speech.heard_until - 10.0 == pytest.approx(spoken_s)
+
+
 def test_without_it_no_answer_is_looked_into() -> None:
     track = Track(says("plain", (0.1, "One. "), (0.2, "Two. ")))
     record = run(track.run())
