@@ -115,7 +115,7 @@ def _bare(words: Sequence[str]) -> list[str]:
 # CORS: lets web pages of the configured origins call the APIs, each with a key of its own, never with cookies.
 
 # The APIs; pages for operators and health checks are not for other web pages.
-PATHS = ("/v1/", "/v1beta/", "/v2/", "/openai/v1/", "/model/")
+PATHS = ("/v1/", "/v1beta/", "/v2/", "/openai/v1/", "/anthropic/v1/", "/model/")
 METHODS = "GET, POST, DELETE"
 MAX_AGE_S = 7200  # browsers ask again after this; they cache it for a day at most, Chrome for two hours
 _FIELD = re.compile("[a-z0-9-]{1,100}")
@@ -198,9 +198,16 @@ _HANDLERS: Mapping[str, Handler] = {path: handler for api in APIS for handler in
 _GROQS = "/openai"
 _OF_GROQ = ("chat/completions", "embeddings", "audio/speech", "audio/transcriptions", "audio/translations")
 _GROQS_HANDLERS: Mapping[str, Handler] = {f"{_GROQS}/v1/{path}": _HANDLERS[f"/v1/{path}"] for path in _OF_GROQ}
+# And Messages are below this one at Microsoft Foundry (AnthropicFoundry of Anthropic's SDK 2.14, read on 2026-11-30),
+# DeepSeek, Moonshot, Z.ai and others: who changes the host alone arrives here.
+_FOUNDRY = "/anthropic"
+_FOUNDRYS_HANDLERS: Mapping[str, Handler] = {
+    f"{_FOUNDRY}{path}": _HANDLERS[path] for path in ("/v1/messages", "/v1/messages/count_tokens")
+}
 _RACED: Mapping[str, Handler] = {
     **{path: _HANDLERS[path] for api in ENDPOINTS.values() for path in api.paths},
     **_GROQS_HANDLERS,
+    **_FOUNDRYS_HANDLERS,
 }
 
 # Clients of Claude at clouds.
@@ -233,7 +240,7 @@ ROUTES = (
 )
 # Other names of some of those; /openapi.json has each once.
 ALIASES = (
-    *(_post(path, handler) for path, handler in _GROQS_HANDLERS.items()),
+    *(_post(path, handler) for path, handler in {**_GROQS_HANDLERS, **_FOUNDRYS_HANDLERS}.items()),
     _get(f"{_GROQS}/v1/models", list_models),
     _get(f"{_GROQS}/v1/models/{{id:.+}}", get_model),
 )
@@ -394,6 +401,7 @@ def _dialect(request: web.Request) -> Dialect:
 
 def _dialect_of(path: str) -> Dialect:
     """Return the dialect of the API with the longest prefix of ``path``: Google's have one in common."""
+    path = path.removeprefix(_FOUNDRY)
     found = [(len(prefix), dialect) for prefix, dialect in TOLD_AS.items() if path.startswith(prefix)]
     found += [
         (len(prefix), dialect)
@@ -408,6 +416,7 @@ def _dialect_of(path: str) -> Dialect:
 CALLS: Mapping[str, Dialect] = (
     {path: _dialect_of(path) for api in APIS if api.relayed is None or JSON in api.relayed.takes for path in api.paths}
     | dict.fromkeys(_GROQS_HANDLERS, PIVOT)
+    | {path: _dialect_of(path) for path in _FOUNDRYS_HANDLERS}
     | {path: _dialect_of(path) for path in _DOORS}
 )
 

@@ -193,6 +193,22 @@ async def test_a_deployment_that_is_named_directly_costs_what_is_configured(serv
     assert (model["context_length"], model["pricing"]["prompt"]) == (32_000, "0.000001")
 
 
+async def test_messages_are_also_below_foundrys_path(serve: Serve) -> None:
+    async with serve(alpha=None, beta=None, config=client()) as running:
+        body = {"model": MODEL, "max_tokens": 9, "messages": [{"role": "user", "content": "Hi"}], "stream": True}
+        url = f"{running.url}/anthropic/v1/messages"
+        for _ in range(2):  # the first by aiohttp's router, the second past it
+            async with running.http.post(url, json=body, headers={**keyed(), "x-holeshot-mode": "race"}) as response:
+                assert response.status == 200, await response.text()
+                assert b"message_stop" in await response.read()
+        async with running.http.post(f"{url}/count_tokens", json=body, headers=keyed()) as response:
+            assert (response.status, "input_tokens" in await response.json()) == (200, True)
+        async with running.http.post(url, json=body) as response:
+            assert (response.status, (await response.json())["error"]["type"]) == (401, "authentication_error")
+        async with running.http.post(url, json={**body, "max_tokens": "x"}, headers=keyed()) as response:
+            assert (response.status, (await response.json())["type"]) == (400, "error")
+
+
 async def test_groqs_sdk_finds_its_paths_whatever_its_base_url(serve: Serve) -> None:
     async with serve(alpha=None, beta=None, config=client()) as running:
         mine = keyed()
