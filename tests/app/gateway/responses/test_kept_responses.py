@@ -3,7 +3,7 @@
 import asyncio
 import hashlib
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from time import monotonic
 from typing import TYPE_CHECKING, Any, cast
@@ -240,8 +240,10 @@ class Worker:
 
 
 @asynccontextmanager
-async def workers(serve_gateway: Serve, **settings: Any) -> AsyncIterator[tuple[RunningGateway, list[Worker]]]:
-    """Run a gateway before two such providers."""
+async def workers(
+    serve_gateway: Serve, *, limits: Mapping[str, float] | None = None, **settings: Any
+) -> AsyncIterator[tuple[RunningGateway, list[Worker]]]:
+    """Run a gateway before two such providers, with ``limits`` of their model."""
     both = [Worker(asyncio.Event()) for _ in range(2)]
     async with both[0].serving() as one, both[1].serving() as other:
         price = {"price_per_mtok": {"input": 1.0, "output": 10.0}}
@@ -250,7 +252,12 @@ async def workers(serve_gateway: Serve, **settings: Any) -> AsyncIterator[tuple[
                 name: {"base_url": url, "api_key": "k", "apis": ["responses"]}
                 for name, url in (("one", one), ("two", other))
             },
-            "models": {MODEL: {"deployments": [{"deployment": f"{name}/m", **price} for name in ("one", "two")]}},
+            "models": {
+                MODEL: {
+                    "deployments": [{"deployment": f"{name}/m", **price} for name in ("one", "two")],
+                    **(limits or {}),
+                }
+            },
             "timeouts": {"ttft_timeout_s": 0.05, "stall_timeout_s": 0.05},
             **settings,
         }
@@ -504,9 +511,7 @@ async def test_a_limit_in_dollars_counts_what_a_response_in_the_background_may_c
     limit = {"usd_per_day": 0.15}
     ann = {"key_sha256": hashlib.sha256(b"ann").hexdigest(), **(limit if limited == "client" else {})}
     headers, found = {"authorization": "Bearer ann"}, []
-    async with workers(serve, clients={"ann": ann}) as (running, _):
-        if limited == "model":
-            reload(running, models={MODEL: {**running.config["models"][MODEL], **limit}})
+    async with workers(serve, clients={"ann": ann}, limits=limit if limited == "model" else None) as (running, _):
         for _ in range(3):
             async with running.post(IN_BACKGROUND | tools, path="/v1/responses", headers=headers) as response:
                 found.append(response.status)
@@ -522,9 +527,8 @@ async def test_once_its_end_was_seen_a_limit_in_dollars_counts_what_it_cost(
     limit = {"usd_per_day": 0.19}
     clients = {"ann": {**ann, **(limit if limited == "client" else {})}}
     headers, found = {"authorization": "Bearer ann"}, []
-    async with workers(serve, clients=clients, **PATIENT) as (running, both):
-        if limited == "model":
-            reload(running, models={MODEL: {**running.config["models"][MODEL], **limit}})
+    of_model = limit if limited == "model" else None
+    async with workers(serve, clients=clients, limits=of_model, **PATIENT) as (running, both):
         for _ in range(3):
             async with running.post(IN_BACKGROUND | tools, path="/v1/responses", headers=headers) as response:
                 found.append(response.status)
