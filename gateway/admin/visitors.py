@@ -281,9 +281,7 @@ def _people_of(context: Context) -> People | None:
 def _client_of(context: Context, name: str) -> Client | None:
     """Return the client of an issuer's people; None: it was removed or revoked, or has expired."""
     known = context.admission.keys.table.named(name)
-    if known is None or (known.ends_at is not None and context.admission.keys.unix_clock() >= known.ends_at):
-        return None
-    return known.client
+    return None if known is None or known.has_ended(context.admission.keys.unix_clock()) else known.client
 
 
 def _named_by_proxy(request: web.Request, context: Context) -> Client | str:

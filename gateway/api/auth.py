@@ -513,7 +513,7 @@ class KeyAdmission:
             )
         if known is None:
             raise WrongKey("unknown or revoked gateway key; ask the operator for one ('holeshot keys new')")
-        if known.ends_at is not None and self.keys.unix_clock() >= known.ends_at:
+        if known.ends_at is not None and known.has_ended(self.keys.unix_clock()):
             ended = datetime.fromtimestamp(known.ends_at, UTC)
             raise KeyExpired(
                 f"this gateway key expired at {ended:%Y-%m-%d %H:%M} UTC; ask the operator for another one",

@@ -23,6 +23,10 @@ class Known(msgspec.Struct, Generic[C], frozen=True):
     ends_at: float | None = None  # seconds since 1970; None: never
     id: str | None = None  # of its row; None: it is in the file
 
+    def has_ended(self, unix_s: float) -> bool:
+        """Whether it is refused at ``unix_s``, in seconds since 1970, since it has expired."""
+        return self.ends_at is not None and unix_s >= self.ends_at
+
 
 class KeyTable(Generic[C]):
     """Every key by its digest, as ``known``. ``make`` creates a client from its name and settings.

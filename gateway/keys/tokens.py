@@ -160,7 +160,7 @@ class TokenClients(Generic[C]):
             self._verified.pop(digest, None)
             raise _expired(token.client, token.ends_at, "this token")
         known = token.known if token.seen is self._table.known else self._table_of(token)
-        if known.ends_at is not None and now >= known.ends_at:
+        if known.ends_at is not None and known.has_ended(now):
             raise _expired(token.client, known.ends_at, f"the client {token.client!r}")
         if known.client is None:
             raise KeyUnusable(
@@ -185,7 +185,7 @@ class TokenClients(Generic[C]):
             settings, known = self._settings.get(token.issuer), clients[token.client]
             if settings is None or known is None or _is_denied(settings, token.subject, token.id):
                 ended[digest] = CutByRevocation
-            elif known.ends_at is not None and known.ends_at <= now:
+            elif known.has_ended(now):
                 ended[digest] = CutByExpiry
         for digest in ended:
             self._verified.pop(digest, None)
