@@ -194,20 +194,21 @@ def _deciding() -> Handler:
 
 
 _HANDLERS: Mapping[str, Handler] = {path: handler for api in APIS for handler in (_handler(api),) for path in api.paths}
-# Groq's SDK has its paths below this one, whatever its base URL (groq 1.7.0 for Python, read on 2026-11-29).
+# What clients have below a prefix, whatever their base URL: those of Groq (groq 1.7.0 for Python, read on 2026-11-29),
+# and of Messages at Microsoft Foundry (AnthropicFoundry of Anthropic's SDK 2.14, read on 2026-11-30),
+# DeepSeek, Moonshot, Z.ai and others: who changes the host alone arrives here.
 _GROQS = "/openai"
 _OF_GROQ = ("chat/completions", "embeddings", "audio/speech", "audio/transcriptions", "audio/translations")
-_GROQS_HANDLERS: Mapping[str, Handler] = {f"{_GROQS}/v1/{path}": _HANDLERS[f"/v1/{path}"] for path in _OF_GROQ}
-# And Messages are below this one at Microsoft Foundry (AnthropicFoundry of Anthropic's SDK 2.14, read on 2026-11-30),
-# DeepSeek, Moonshot, Z.ai and others: who changes the host alone arrives here.
-_FOUNDRY = "/anthropic"
-_FOUNDRYS_HANDLERS: Mapping[str, Handler] = {
-    f"{_FOUNDRY}{path}": _HANDLERS[path] for path in ("/v1/messages", "/v1/messages/count_tokens")
+_BELOW: Mapping[str, tuple[str, ...]] = {
+    _GROQS: tuple(f"/v1/{path}" for path in _OF_GROQ),
+    "/anthropic": ("/v1/messages", "/v1/messages/count_tokens"),
+}
+_PREFIXED: Mapping[str, Handler] = {
+    f"{prefix}{path}": _HANDLERS[path] for prefix, paths in _BELOW.items() for path in paths
 }
 _RACED: Mapping[str, Handler] = {
     **{path: _HANDLERS[path] for api in ENDPOINTS.values() for path in api.paths},
-    **_GROQS_HANDLERS,
-    **_FOUNDRYS_HANDLERS,
+    **_PREFIXED,
 }
 
 # Clients of Claude at clouds.
@@ -240,7 +241,7 @@ ROUTES = (
 )
 # Other names of some of those; /openapi.json has each once.
 ALIASES = (
-    *(_post(path, handler) for path, handler in {**_GROQS_HANDLERS, **_FOUNDRYS_HANDLERS}.items()),
+    *(_post(path, handler) for path, handler in _PREFIXED.items()),
     _get(f"{_GROQS}/v1/models", list_models),
     _get(f"{_GROQS}/v1/models/{{id:.+}}", get_model),
 )
@@ -401,7 +402,8 @@ def _dialect(request: web.Request) -> Dialect:
 
 def _dialect_of(path: str) -> Dialect:
     """Return the dialect of the API with the longest prefix of ``path``: Google's have one in common."""
-    path = path.removeprefix(_FOUNDRY)
+    prefix = next((prefix for prefix in _BELOW if path.startswith(f"{prefix}/")), "")
+    path = path.removeprefix(prefix)
     found = [(len(prefix), dialect) for prefix, dialect in TOLD_AS.items() if path.startswith(prefix)]
     found += [
         (len(prefix), dialect)
@@ -413,12 +415,9 @@ def _dialect_of(path: str) -> Dialect:
 
 
 # The paths of calls that take JSON, with the dialect of their errors.
-CALLS: Mapping[str, Dialect] = (
-    {path: _dialect_of(path) for api in APIS if api.relayed is None or JSON in api.relayed.takes for path in api.paths}
-    | dict.fromkeys(_GROQS_HANDLERS, PIVOT)
-    | {path: _dialect_of(path) for path in _FOUNDRYS_HANDLERS}
-    | {path: _dialect_of(path) for path in _DOORS}
-)
+CALLS: Mapping[str, Dialect] = {
+    path: _dialect_of(path) for api in APIS if api.relayed is None or JSON in api.relayed.takes for path in api.paths
+} | {path: _dialect_of(path) for path in (*_PREFIXED, *_DOORS)}
 
 
 def dialect_of_call(path: str, fields: Mapping[str, str]) -> Dialect:
