@@ -280,7 +280,10 @@ class LaunchSchedule:
         elif self._may_launch(launch):
             return True
         if launch.role in EXTRA_ROLES and self._plan.rescue_s is not None:
-            delay_s = max(launch.delay_s, self._plan.rescue_s)
+            # A rescue is for a call that hangs: not for one in which somebody has just begun to speak.
+            spoke_at = None if self._spoke_at is None else self._spoke_at()
+            silent_since_s = 0.0 if spoke_at is None else spoke_at - self._began
+            delay_s = max(launch.delay_s, silent_since_s + self._plan.rescue_s)
             self._start_timer(Launch(deployment=launch.deployment, delay_s=delay_s, role=Role.FAILOVER))
         else:
             self._candidates.append(launch.deployment)

@@ -55,3 +55,27 @@ def test_a_hedge_waits_for_who_has_begun_to_speak_and_no_longer_for_who_is_silen
     record = run(track.run())
     offsets = [each.launch_offset_ms for each in record.attempts if each.deployment == "second"]
     assert offsets == ([] if asked_s is None else [pytest.approx(1000 * asked_s)])
+
+
+@pytest.mark.parametrize(
+    ("primary", "rescue_s", "asked_s"),
+    [
+        (answers("first", 0.75, "It ", "is. ", gap=9.0), 1.0, 1.75),  # its hedge is refused at 1.15: too late a rescue
+        (answers("first", 0.3, "It ", "is. ", gap=9.0), 1.2, 1.5),  # refused at 1.0
+        (hangs("first"), 1.0, 1.0),  # nobody speaks: refused at 0.8
+        (hangs("first"), 0.5, 0.8),  # it counts as hanging already
+    ],
+)
+def test_a_hedge_that_the_budget_refuses_beside_who_speaks_is_no_rescue_at_the_same_instant(
+    primary: Timetable, rescue_s: float, asked_s: float
+) -> None:
+    launches = [("first", 0.0, Role.PRIMARY), ("second", 0.8, Role.HEDGE)]
+    second = answers("second", 0.1, "So it is. ", "Yes.")
+    track = Track(primary, second, launches=launches, win_on=WinOn.SENTENCE, permits=0, rescue_s=rescue_s)
+    own, hedge = track.plan.launches
+    hedge = msgspec.structs.replace(hedge, speaking=Speaking(at_s=1.0, after_s=0.4))
+    track.plan = msgspec.structs.replace(track.plan, launches=(own, hedge))
+    record = run(track.run())
+    assert [(each.role, each.launch_offset_ms) for each in record.attempts[1:]] == [
+        (Role.FAILOVER, pytest.approx(1000 * asked_s))
+    ]
