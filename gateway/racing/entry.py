@@ -334,8 +334,8 @@ class Entry:
         return True
 
     def keeps_last_for_another(self) -> bool:
-        """Whether the one request that the call may still make is for another deployment, as there is one."""
-        return self.open_call.sent.left == 1 and self._schedule.has_more
+        """Whether the one request that the call may still make is for another deployment, as one has a free seat."""
+        return self.open_call.sent.left == 1 and self._schedule.has_next
 
     def _answers_beside(self, failed: Attempt) -> bool:
         """Whether another was asked beside ``failed``, which was silent. If the winner is silent, replace its rival."""

@@ -74,9 +74,9 @@ class LaunchSchedule:
         return self._left == 0 or self._sent.left <= 0
 
     @property
-    def has_more(self) -> bool:
-        """Whether there are deployments that may be asked in place of one that has failed."""
-        return not self.is_over and bool(self.pending or self._candidates)
+    def has_next(self) -> bool:
+        """Whether there is a deployment with a free seat that may be asked in place of one that has failed."""
+        return self._chosen() is not None
 
     @property
     def is_in_turn(self) -> bool:

@@ -21,6 +21,7 @@ from providers.dialects import CHAT
 from providers.exchange import FormRequest, adapted, taken
 from providers.keys import KeyRing, RotatedKey
 from providers.refusals import ErrorKind, Learnt, UpstreamError
+from tests.unit.racing.server import limited
 from tests.unit.racing.test_audits import to_the_end
 from tests.unit.racing.track import DONE, FINISH, Step, Timetable, Track, delta
 from tests.unit.racing.virtual_time import run
@@ -30,7 +31,7 @@ FIELDS: Mapping[str, Any] = {"verbosity": "low", "temperature": 0.5, "top_p": 0.
 PREFERENCES = (
     *(*FIELDS, "frequency_penalty", "presence_penalty", "seed", "logit_bias", "service_tier", "reasoning_effort"),
 )
-WELL, LIMITED, DEAD, WRONG, DOWN = "well", "limited", "dead", "wrong", "down"
+WELL, LIMITED, DEAD, WRONG, DOWN, FULL = "well", "limited", "dead", "wrong", "down", "full"
 STEPS = {ErrorKind.KEY_REFUSED, ErrorKind.FORM_REFUSED}
 
 
@@ -187,14 +188,25 @@ def test_a_request_may_be_refused_for_one_field_after_the_other() -> None:
     assert (row.role, row.outcome) == (Role.FORM, Outcome.WON)
 
 
-@pytest.mark.parametrize("other", [(), (WELL,), (DOWN,)], ids=["alone", "well", "down"])
+@pytest.mark.parametrize("other", [(), (WELL,), (DOWN,), (FULL,)], ids=["alone", "well", "down", "full"])
 def test_the_last_request_that_a_call_may_make_is_for_another_deployment(other: Sequence[str]) -> None:
     ring = Ring("first", Random(1), [lambda: LIMITED] * (MOST_OF_CALL + 9))
-    rest = [Ring("other", Random(2), [partial(next, iter(other))])] if other else []
-    rows = rows_of(track(ring, rest=rest))
-    assert len(rows) == MOST_OF_CALL == ring.received + len(rest)
+    rest, seats = [Ring("other", Random(2), [partial(next, iter(other))])] if other else [], limited(other=1)
+    if is_full := other == (FULL,):
+        seats.lines["other"].take()
+    rows = rows_of(track(ring, rest=rest, seats=seats))
+    asked = () if is_full else other
+    assert len(rows) == MOST_OF_CALL == ring.received + len(asked)
     assert [(row.deployment, row.outcome == Outcome.WON) for row in rows[ring.received :]] == [
-        ("other", met == WELL) for met in other
+        ("other", met == WELL) for met in asked
     ]
     told = [row.error_message or "" for row in rows if "its max_requests" in (row.error_message or "")]
-    assert len(told) == (0 if other else 1)
+    assert len(told) == (0 if asked else 1)
+
+
+def test_who_has_no_seat_free_does_not_keep_a_key_that_works_from_the_last_request() -> None:
+    met = [lambda: LIMITED] * (MOST_OF_CALL - 1) + [lambda: WELL]
+    ring, seats = Ring("first", Random(1), met), limited(other=1)
+    seats.lines["other"].take()
+    *_, row = rows_of(track(ring, rest=[Ring("other", Random(2), [lambda: WELL])], seats=seats))
+    assert (row.deployment, row.outcome) == ("first", Outcome.WON)
