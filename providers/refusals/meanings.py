@@ -28,8 +28,14 @@ _OVERLOADED_STATUS = 529  # Anthropic's
 _STATUSES_OF_WORDS = (None, HTTPStatus.OK, HTTPStatus.SERVICE_UNAVAILABLE)  # the first two within an answer
 # OpenAI's codes, Anthropic's type, Zhipu's code, and the words of these and of Google:
 # developers.openai.com/api/docs/guides/error-codes, platform.claude.com/docs/en/api/errors,
-# docs.z.ai/api-reference/api-code, ai.google.dev/gemini-api/docs/troubleshooting, read on 2026-11-29.
-_CODES_OF_OVERLOAD = frozenset({"overloaded_error", "server_is_overloaded", "slow_down", "engine_overloaded", "1305"})
+# docs.z.ai/api-reference/api-code, ai.google.dev/gemini-api/docs/troubleshooting, read on 2026-11-29. Moonshot and
+# Zhipu say it with 429 (platform.moonshot.ai/docs/api/chat, read on 2026-11-27).
+_CODES_OF_OVERLOAD = frozenset(
+    {
+        *("overloaded_error", "server_is_overloaded", "slow_down"),  # OpenAI, Anthropic
+        *("engine_overloaded", "engine_overloaded_error", "1305"),  # Moonshot, Zhipu
+    }
+)
 _OF_OVERLOAD = re.compile(r"\boverloaded\b|\bat capacity\b|experiencing high demand", re.IGNORECASE)
 _OF_DAYS = re.compile(r"\bper day\b|\b[RT]PD\b|\bdaily\b", re.IGNORECASE)
 
@@ -42,8 +48,11 @@ def meaning_of(error: UpstreamError) -> Meaning | None:
         case ErrorKind.BAD_REQUEST:
             is_content = is_refused_by_filter(error.status, names, said)
             meaning, holds = (Meaning.TOO_LONG, True) if error.is_too_long else (Meaning.CONTENT, is_content)
+        case ErrorKind.RATE_LIMITED if error.is_of_day or _OF_DAYS.search(said) is not None:
+            return Meaning.DAY
         case ErrorKind.RATE_LIMITED:
-            meaning, holds = Meaning.DAY if error.is_of_day or _OF_DAYS.search(said) else Meaning.RATE, True
+            is_overload = not _CODES_OF_OVERLOAD.isdisjoint(names) or _OF_OVERLOAD.search(said) is not None
+            return Meaning.OVERLOADED if is_overload else Meaning.RATE
         case ErrorKind.PROVIDER_AUTH:
             is_unpaid = error.status == HTTPStatus.PAYMENT_REQUIRED or any(
                 is_spent({"message": said, "code": name}, any_codes=True, any_words=True) for name in names or {""}

@@ -58,7 +58,7 @@ RULES: tuple[Rule, ...] = (
         "Moonshot: XCNXNXNX/dsh-portable-tavern/issues/1",
     ),
     Rule(
-        rf"(?P<field>[a-z_]{{1,60}}){_Q} (?:must|can only) be (?:exactly |set to )?(?P<default>\d(?:\.\d)?)"
+        rf"(?P<field>[a-z_]{{1,60}}){_Q} (?:must|can only|may only) be (?:exactly |set to )?(?P<default>\d(?:\.\d)?)"
         r"(?= (?:for|with) (?:this|the) |\W*$)",
         "own servers, and proxies before others",
     ),
@@ -261,27 +261,37 @@ _REFUSES = re.compile(
     r"|n['\u2019]t (?:be )?(?:support|allow|accept|recogni[sz]e|permit)"
     rf"|\b(?:not an? valid|an invalid|invalid) (?:request )?{_NOUN}"
     r"|\b(?:unsupported|unknown|unrecogni[sz]ed|unexpected|unavailable|disabled|removed|deprecated|forbidden|disallowed)\b"
-    r"|\bcannot (?:be )?(?:use|specify|specified|set)|\bextra (?:fields?|inputs?)"
+    r"|\b(?:cannot|must not) (?:be )?(?:use|specify|specified|set|sent|present)|\bextra (?:fields?|inputs?)"
+    r"|\bincompatible with (?:this|the) |\bis not possible (?:for|with)\b|^(?:please )?(?:omit|remove|leave out)\b"
     r"|\badditional (?:property|properties)\b|\bproperty not allowed"
     r"|\bonly (?:supported|available|allowed) (?:when|if|with|in)\b"
     r"|不支持|未知参数",
     re.IGNORECASE,
 )
 _OF_VALUES = re.compile(
-    r"\b(?:must|should|expected|between|range|at (?:least|most)|greater|less|too (?:long|large|short|small|many|few)"
+    r"\bmust\b(?! not be (?:set|used|sent|specified|present))"
+    r"|\b(?:should|expected|between|range|at (?:least|most)|greater|less|too (?:long|large|short|small|many|few)"
     r"|missing|required|type|format|integer|float|number|string|boolean|array|object|null|both|value|values)\b",
     re.IGNORECASE,
 )
 _PLAIN = "temperature|seed|logprobs|verbosity|metadata|prediction|modalities|truncation"  # they name nothing else
 _NAMED_HERE = re.compile(
     rf"(?i:{_NO_VALUE})(?:[`'\"](?:body\.)?(?P<quoted>[A-Za-z_][\w.]{{0,59}})[`'\"]"
-    rf"|\b{_NOUN}:? (?!(?:is|are|was|not|in|of|for|to|that|and|or)\b)(?P<after>[A-Za-z_][\w.]{{0,59}})"
-    rf"|(?P<path>#?/(?P<pointed>\w{{1,60}})\b)"
-    r"|(?<![\w./-])(?P<joined>[a-z]+(?:_[a-z0-9]+)+(?:\.\w+)*|[a-z]+(?:[A-Z][a-z0-9]*)+)(?![A-Za-z0-9_])"
+    rf"|\b(?i:{_NOUN}):? (?!(?:is|are|was|not|in|of|for|to|that|and|or)\b)(?P<after>[A-Za-z_][\w.]{{0,59}})"
+    rf"|#?/(?P<pointed>\w{{1,60}})\b"
+    r"|(?<![\w./-])(?![\w.]{61})(?P<joined>[a-z]+(?:_[a-z0-9]+)+(?:\.\w+)*|[a-z]+(?:[A-Z][a-z0-9]*)+)(?![A-Za-z0-9_])"
     rf"|(?<![\w./-])(?P<plain>{_PLAIN})\b)"
 )
 _LISTED = re.compile(
     rf"{_NOUN}\b[^:;!?\n]{{0,60}}: ?(?P<names>[a-z]\w{{0,59}}(?:, ?[a-z]\w{{0,59}}){{0,15}})\s*(?:$|\.)"
+)
+# Of two fields, of which one may be given: Anthropic ("`temperature` and `top_p` cannot both be specified for this
+# model", SalesforceAIResearch/MCP-Universe/issues/49) and others. The one that is named last is left out.
+_MAY_NOT = "(?:cannot|can.?t|may not|must not|not allowed to)"
+_NOT_BOTH = re.compile(
+    rf"\b(?:{_MAY_NOT} (?:\w+ )?both|both \S.{{0,80}} {_MAY_NOT}|only one of|mutually exclusive|not both"
+    rf"|{_MAY_NOT} be (?:set|used|specified|given) (?:together|at the same time))\b",
+    re.IGNORECASE,
 )
 _SENTENCES = re.compile(r"(?<=[.;!?])\s+|\n")
 _ONLY_IF = re.compile(r"\b(?:when|if|while|unless|with(?:out)?|together|in combination|alongside|for)\b", re.IGNORECASE)
@@ -410,7 +420,6 @@ _CODES = frozenset({"unsupported_parameter", "unknown_parameter"})  # OpenAI's, 
 _PATTERNS = tuple((re.compile(rule.words, re.IGNORECASE), rule.is_of_value) for rule in RULES)
 _LONGEST = 4096  # characters in which words are searched
 _MOST_FIELDS = 16
-_LONGEST_FIELD = 60  # characters of a name
 # What follows where a field is refused only beside another: "topP is not supported when thinking is enabled"
 # (danny-avila/LibreChat/issues/8939). Without that, the model takes it.
 _CONDITION = re.compile(
@@ -507,6 +516,10 @@ def _in_other_words(text: str) -> Iterator[RefusedField]:
     """Yield the fields that are named where a refusal, in words that no rule has, says that something is not taken."""
     names: dict[str, bool] = {}
     for sentence in _SENTENCES.split(text):
+        if _NOT_BOTH.search(sentence) is not None:
+            of_both = [match[match.lastgroup or 0] for match in _NAMED_HERE.finditer(sentence)]
+            names |= dict.fromkeys(of_both[1:][-1:], True)
+            continue
         if _REFUSES.search(sentence) is None or _OF_VALUES.search(sentence) is not None:
             continue
         first = _NAMED_HERE.search(sentence)
@@ -514,12 +527,11 @@ def _in_other_words(text: str) -> Iterator[RefusedField]:
         about = sentence if condition is None else sentence[: condition.start()]
         is_conditional = first is not None and _CONDITION.search(sentence, first.end()) is not None
         for match in _NAMED_HERE.finditer(about):
-            named = next(filter(None, (match[group] for group in ("quoted", "after", "pointed", "joined", "plain"))))
-            names.setdefault(named, is_conditional)
+            names.setdefault(match[match.lastgroup or 0], is_conditional)
         for match in _LISTED.finditer(sentence):
             names |= dict.fromkeys(re.split(r", ?", match["names"]), False)
     for name, is_conditional in list(names.items())[:_MOST_FIELDS]:
-        if (path := _path(name)) and len(name) <= _LONGEST_FIELD:
+        if path := _path(name):
             yield RefusedField(path, is_conditional=is_conditional)
 
 

@@ -60,3 +60,18 @@ def test_a_mistake_is_no_filters(body: object) -> None:
 )
 def test_a_model_that_is_gone_is_known(status: int, body: object) -> None:
     assert meaning(status, body) is Meaning.GONE
+
+
+@pytest.mark.parametrize(
+    ("body", "meant"),
+    [
+        (openai("The engine is currently overloaded, please try again later", "engine_overloaded_error"), "overloaded"),
+        ({"error": {"code": "1305", "message": "该模型当前访问量过大"}}, "overloaded"),  # Zhipu
+        ({"error": {"type": "engine_overloaded_error", "message": "please retry"}}, "overloaded"),
+        (openai("Rate limit reached for requests", "rate_limit_exceeded"), "rate"),
+        ({"error": {"code": "1302", "message": "您当前使用该API的并发数过高"}}, "rate"),
+        (openai("Rate limit reached on requests per day (RPD): Limit 200", "rate_limit_exceeded"), "day"),
+    ],
+)
+def test_a_server_that_is_overloaded_is_told_apart_from_a_limit(body: object, meant: str) -> None:
+    assert meaning(429, body) == meant

@@ -172,6 +172,12 @@ IN_OTHER_WORDS = [
     ("you cannot use `stop` with this model", "stop"),
     ("schema validation failed: /parallel_tool_calls: additional property not allowed", "parallel_tool_calls"),
     ("Bad request: #/prediction: property not allowed", "prediction"),
+    ("Parameter logit_bias not supported", "logit_bias"),
+    ("The parameter `logit_bias` is ignored and must not be set", "logit_bias"),
+    ("Setting 'temperature' is not possible for reasoning models", "temperature"),
+    ("parallel_tool_calls is incompatible with this model", "parallel_tool_calls"),
+    ("Please omit the `seed` parameter.", "seed"),
+    ("temperature may only be 1", "temperature"),
     ("\u53c2\u6570 top_k \u4e0d\u652f\u6301", "top_k"),
 ]
 
@@ -205,6 +211,38 @@ def test_a_value_before_such_words_is_of_the_field_before_it() -> None:
     assert form(case)[0] == {}
 
 
+@pytest.mark.parametrize(
+    "said",
+    [
+        "`temperature` and `top_p` cannot both be specified for this model. Please use only one.",  # Anthropic
+        "Can't specify both `temperature` and `top_p`",
+        "temperature and top_p are mutually exclusive",
+        "Only one of temperature and top_p may be set.",
+        "temperature and top_p cannot be used together",
+    ],
+)
+def test_of_two_fields_of_which_one_may_be_given_the_first_is_kept_for_this_request(said: str) -> None:
+    one = request({"temperature": 0, "top_p": 0.5, "seed": 1}, CHAT)
+    facts = understood(read(refusal(said)), one.fields, FormRequest(one, "chat", CHAT.requests))
+    assert [(fact.field, fact.passing) for fact in facts] == [("top_p", True)]
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "tools cannot both be empty and required",
+        "`tools` and `tool_choice` cannot be used together",
+        "Remove the tool 'delete_file' from the request",
+        "Please omit additionalProperties in the schema of `lookup`",
+    ],
+)
+def test_what_is_never_left_out_is_not_left_out_for_such_words(said: str) -> None:
+    case = Case(
+        "any", said, {"tool_choice": "required", "metadata": {"additionalProperties": "a"}}, {}, drop_params=True
+    )
+    assert form(case)[0] == case.asked
+
+
 def test_beside_what_it_is_not_taken_is_of_that_request_alone() -> None:
     one = request({"top_p": 0.5, "thinking": {"type": "enabled"}}, CHAT, drop_params=True)
     facts = understood(
@@ -231,10 +269,6 @@ WRONG = [
         {"temperature": 3},
     ),
     ("max_tokens is too large: 99999. This model supports at most 16384 completion tokens.", {"max_tokens": 99999}),
-    (
-        "`temperature` and `top_p` cannot both be specified for this model. Please use only one.",
-        {"temperature": 1, "top_p": 1},
-    ),
     ("'reasoning_effort' is required", {"reasoning_effort": "high"}),
     ("This model's maximum context length is 8192 tokens.", {"reasoning_effort": "high"}),
     ("stablelm2:latest does not support tools", {"tools": [{"type": "function"}]}),
