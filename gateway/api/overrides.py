@@ -94,9 +94,11 @@ def with_override(model: Model, override: RaceOverride, client: Client, *, state
         _check(override, client)
         configured = model
         model = model.under(override.profile or client.profile)
-        if withheld(configured, override, client):
+        if set(withheld(configured, override, client)) - {_RIVAL}:
             model = msgspec.structs.replace(model, takeover=configured.under(client.profile).takeover)
         race = _changed(model.race, override, client)
+        if _withholds_rival(configured, override, client):
+            race = race.model_copy(update={_RIVAL: False})
     if override.takeover is not None:
         model = msgspec.structs.replace(model, takeover=_taken_over(model, wanted=override.takeover))
     if stateful:
@@ -116,7 +118,15 @@ def withheld(model: Model, override: RaceOverride, client: Client) -> Sequence[s
         return ()
     if given.when is When.NEVER:
         return ("takeover",)
-    return ("takeover.slow",) if given.slow is None is not wanted.slow else ()
+    slow = ("takeover.slow",) if given.slow is None is not wanted.slow else ()
+    return (*slow, _RIVAL) if _withholds_rival(model, override, client) else slow
+
+
+def _withholds_rival(model: Model, override: RaceOverride, client: Client) -> bool:
+    """Whether the profile that a request names would keep a second attempt that the operator's settings do not."""
+    if override.profile is None or not model.under(override.profile).race.keeps_speakers:
+        return False
+    return not model.under(client.profile).race.keeps_speakers
 
 
 def _check(override: RaceOverride, client: Client) -> None:
@@ -156,6 +166,7 @@ def _taken_over(model: Model, *, wanted: bool) -> TakeoverSettings:
     return model.takeover.model_copy(update={"when": When.ALWAYS if wanted else When.NEVER})
 
 
+_RIVAL = "keep_rival"
 _NOT_OF_RACE = frozenset({"profile", "takeover"})
 _PROFILES = frozenset(Profile)
 

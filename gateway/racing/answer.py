@@ -331,6 +331,11 @@ class AnswerStream:
         if self._kept_bytes > UNCLAIMED_BYTES and not has_token:
             raise UpstreamError(ErrorKind.INVALID_RESPONSE, f"{self._kept_bytes} bytes without a first token")
 
+    @property
+    def kept(self) -> Sequence[Block]:
+        """The blocks that are kept until the win."""
+        return self._kept
+
     def drop_kept(self) -> None:
         """Drop the kept data: another attempt answers."""
         self._kept = []

@@ -205,6 +205,10 @@ class Answer(Protocol):
     def flaw(self) -> Flaw | None:
         """Its flaw, if it is complete and every answer is checked."""
 
+    @property
+    def kept(self) -> Sequence[Block]:
+        """What is kept until the win."""
+
     def read(
         self,
         data: bytes,

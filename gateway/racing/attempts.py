@@ -25,8 +25,9 @@ from gateway.steering import Launch, Plan
 #                   │
 #                   └────────► DISMISSED      the winner's answer is complete, or the backup cannot answer any more
 #
-# Only calls that do not stream have one: in a stream, the client already has a part of the winner's answer. The backup
-# was launched like any extra attempt, under the same limits, which count a complete answer for each.
+# Of a stream the client already has a part, which is the winner's. So only a stream that is spoken has one, for as long
+# as its text is the same (``rescue``); else calls that do not stream. The backup was launched like any extra attempt,
+# under the same limits, which count a complete answer for each.
 
 _STATE, _START = attrgetter("state"), attrgetter("start")
 _MAY_ANSWER = frozenset({AttemptState.ASKED, AttemptState.HELD})
@@ -85,11 +86,15 @@ class Backup(Generic[_A]):
         """Whether ``attempt`` was ever the backup."""
         return self._kept == attempt.start.id
 
+    @property
+    def running(self) -> _A | None:
+        """The backup; None if there is none that can answer."""
+        found = self._attempt if self.state is BackupState.STANDING_BY else None
+        return None if found is None or found.state not in _MAY_ANSWER else found
+
     def call(self) -> _A | None:
         """Return the backup, as the winner has failed; None if it cannot answer."""
-        found = self._attempt if self.state is BackupState.STANDING_BY else None
-        if found is not None and found.state not in _MAY_ANSWER:
-            found = None
+        found = self.running
         self._leave(BackupState.DISMISSED if found is None else BackupState.CALLED)
         return found
 
@@ -251,6 +256,15 @@ class Attempts:
             if loser.token_at() is None:
                 loser.overtaken = Overtaken(now, self._expected_s(loser, now))
         return losers if backup is None else [loser for loser in losers if loser is not backup]
+
+    def keep_rival(self) -> None:
+        """Have a loser stand by. For streams: whose sink uses or dismisses it."""
+        self._backup = Backup()
+
+    @property
+    def rival(self) -> Attempt | None:
+        """The backup while it runs; None if there is none."""
+        return None if self._backup is None else self._backup.running
 
     def is_standing_by(self, attempt: Attempt) -> bool:
         """Whether ``attempt`` is the backup: it runs on after its loss, and answers if the winner fails."""

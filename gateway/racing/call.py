@@ -52,6 +52,9 @@ class Rescuing(Protocol):
     def stands_still(self, attempt: Any) -> bool:
         """Ask another deployment beside ``attempt``, which is silent in its answer; return whether one was asked."""
 
+    async def rival_goes_on(self, broken: Broken) -> bool:
+        """Let a rival that was kept finish ``broken``; return whether one does."""
+
     def settle(self) -> None:
         """Stop the continuation that runs beside the attempt that is about to end the call."""
 

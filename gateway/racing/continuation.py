@@ -133,6 +133,15 @@ class Continuation:
             self.withdraw()
         return ending
 
+    def by_rival(self) -> "ContinuingSink":
+        """Return the sink of an attempt that goes on: it was sent the call's request, and its text begins the same."""
+        text = self._begun.text
+        part = msgspec.structs.replace(self._broken, again_tokens=estimated_tokens(len(text)))
+        self._open_call.broken.append(part)
+        sink = self._sink_for(lambda _: text, self._spent(), sent=0)
+        sink.streams = True  # nobody else may go on in its place: it is known to have the text
+        return sink
+
     def withdraw(self) -> None:
         """End it: no deployment has continued the answer, or it goes on by itself."""
         if self._is_counted:
@@ -210,7 +219,11 @@ class Continuation:
             Launch(each.name, delay_s, Role.TAKEOVER) for each, delay_s in zip(candidates, delays_s, strict=True)
         )
         plan = Plan(launches=tuple(launches), rest=(), mode=Mode.SINGLE)
-        sink = self._sink_for(candidates, spent)
+        own = self._continuing.own_prefix(self._own.call.asked.fields)  # Mistral's answers repeat it
+        text, (_, tail) = self._begun.text, split(self._begun.text)
+        repeated = text if text.startswith(own.rstrip()) else own + text
+        repeating = {each.name for each in candidates if _way(each) == "repeated_prefix"}
+        sink = self._sink_for(lambda deployment: repeated if deployment in repeating else tail, spent, sent=spent)
         # A slow stream's continuation was paid as a whole when it was planned.
         may_launch = (lambda _: True) if self._stopped is Stopped.SLOW else self._permits
         return Race(self._open_call, _hurried(model, candidates, within_s), plan, sink, may_launch=may_launch)
@@ -240,24 +253,24 @@ class Continuation:
             )
         self._open_call.continue_as(msgspec.structs.replace(going_on, rendered=rendered))
 
-    def _sink_for(self, candidates: Sequence[ContinuationCandidate], spent: int) -> "ContinuingSink":
-        """Return the sink that joins what they send to what was delivered."""
+    def _sink_for(self, repeats: Callable[[str], str], spent: int, *, sent: int) -> "ContinuingSink":
+        """Return the sink that joins what others send to what was delivered.
+
+        ``repeats`` takes a deployment, and returns which part of that it repeats; ``sent``: the tokens of it in its
+        prompt.
+        """
         call, begun, continuing, open_call = self._own.call, self._begun, self._continuing, self._open_call
-        _, tail = split(begun.text)
-        own = continuing.own_prefix(call.asked.fields)  # Mistral's answers repeat it
-        repeated = begun.text if begun.text.startswith(own.rstrip()) else own + begun.text
         stops = continuing.stops(call.asked.fields)
-        repeating = {each.name for each in candidates if _way(each) == "repeated_prefix"}
 
         def new_seam(deployment: str) -> Seam:
-            return Seam(repeated if deployment in repeating else tail, before=begun.text, stops=stops)
+            return Seam(repeats(deployment), before=begun.text, stops=stops)
 
-        def usage(sent: int | None, tokens: int) -> tuple[int, int] | None:
+        def usage(counted: int | None, tokens: int) -> tuple[int, int] | None:
             if not (call.asked.wants_usage or continuing.always_counts):
                 return None
             prompt = open_call.broken[0].attempt.prompt_tokens
-            if prompt is None:  # the prompts of the others include the delivered text
-                prompt = call.own.prompt_tokens if sent is None else max(0, sent - spent)
+            if prompt is None:
+                prompt = call.own.prompt_tokens if counted is None else max(0, counted - sent)
             return prompt, spent + max(0, tokens - sum(each.again_tokens for each in open_call.broken))
 
         splice, answers = continuing.splice(begun), call.asked.dialect.answers

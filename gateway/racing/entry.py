@@ -178,6 +178,11 @@ class Entry:
         self._win(attempt, self.open_call.services.clock())
         attempt.end_hold()
 
+    def go_on_with_rival(self, sink: Sink) -> None:
+        """Let the backup, which has bid, answer where the winner's stream stopped: ``sink`` joins the two."""
+        self.sink = sink
+        self.attempts.call_backup(self.release)
+
     def stands_still(self, attempt: Attempt) -> bool:
         """Ask another deployment beside ``attempt``, which is silent in its answer; return whether one was asked.
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import cast
 
-from gateway.core.attempts import AnswerKind, AttemptRecord, Outcome, Role
+from gateway.core.attempts import AnswerKind, AttemptRecord, Outcome, Role, WinOn
 from gateway.core.tasks import retrieve
 from gateway.racing.answer import AnswerStream, request_of, translated
 from gateway.racing.attempt import Answer, Attempt, AttemptState
@@ -137,7 +137,7 @@ class Events:
             exchange=exchange,
             censored_at=ending.at if cut else None,
             overtaken=attempt.overtaken,
-            kept=None if streamed else entry.was_kept(attempt),
+            kept=None if streamed and entry.call.how.win_on is not WinOn.SENTENCE else entry.was_kept(attempt),
             judgement=judgement,
             dribble=dribble,
             whole=attempt.whole,

@@ -252,6 +252,14 @@ class Race:
 
         Returns the delivered part as an answer that broke off with ``error``; None if the race was over.
         """
+        broken = self.cut_winner(error, outcome)
+        if broken is not None:
+            self._ending = broken
+            self.finish()
+        return broken
+
+    def cut_winner(self, error: UpstreamError, outcome: Outcome) -> Broken | None:
+        """Cut the winner; return its part as an answer that broke off with ``error``; None if it has ended."""
         winner = self.winner
         if winner is None or self.phase is Phase.OVER or winner.ending is not None:
             return None
@@ -259,9 +267,7 @@ class Race:
         winner.cut(outcome, None if outcome is Outcome.SUPERSEDED else error)
         self.open_call.services.outbox.drain()
         assert winner.record is not None  # built by the outbox
-        broken = self._ending = Broken(winner.record, error, times)
-        self.finish()
-        return broken
+        return Broken(winner.record, error, times)
 
     def withdraw(self) -> None:
         """End the race without an answer: it is not needed any more."""
@@ -281,11 +287,17 @@ class Race:
         )
 
     async def break_off(self, attempt: Attempt, error: UpstreamError) -> None:
-        """End the race with a part of an answer. If no other deployment may finish it, the client gets an error."""
+        """End the race with a part of an answer, unless a rival goes on with it.
+
+        If no other deployment may finish it, the client gets an error.
+        """
         self.open_call.services.outbox.drain()
-        sink = attempt.entry.sink
+        sink, rescue = attempt.entry.sink, self.open_call.rescue
         if attempt.record is not None and sink.may_be_continued(error):
-            self._ending = Broken(attempt.record, error, self._times(attempt))
+            broken = Broken(attempt.record, error, self._times(attempt))
+            if rescue is not None and await rescue.rival_goes_on(broken):
+                return
+            self._ending = broken
         else:
             self.close(200 if attempt.answer is None else attempt.answer.status, error.kind)
             await sink.fail(error)

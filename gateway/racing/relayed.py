@@ -180,6 +180,11 @@ class RelayedAnswer:
         """Keep a block until the win."""
         self._kept.append(block)
 
+    @property
+    def kept(self) -> Sequence[Block]:
+        """The blocks that are kept until the win."""
+        return self._kept
+
     def drop_kept(self) -> None:
         """Drop what is kept: another attempt answers."""
         self._kept = []

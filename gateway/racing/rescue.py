@@ -3,6 +3,10 @@
 The stream is cut only when the other deployment has text beyond what was delivered, so a false alarm costs no answer.
 If it stood still and goes on first, the other one is cut. A slow stream's text is held back until then; if no other
 deployment continues, that text is sent after all. Imported only where ``takeover`` is on.
+
+Where a voice speaks the answer, the second attempt of the race may be kept (``race.keep_rival``) until the voice has
+enough to say. It was sent the same request, so it can go on where its text is the same, at vendors that continue none,
+too. As soon as it says something else it is cut.
 """
 
 import asyncio
@@ -10,19 +14,24 @@ from collections import deque
 from contextlib import suppress
 from enum import Enum
 from math import inf
+from typing import TYPE_CHECKING
 
 from gateway.core.attempts import Outcome, WinOn
 from gateway.core.calls import CallRecord
 from gateway.core.tasks import forget_frames, retrieve
-from gateway.racing.attempt import Attempt
+from gateway.racing.attempt import Attempt, AttemptState
 from gateway.racing.call import FINISHED, RESCUED, Broken, OpenCall, Unanswered
 from gateway.racing.continuation import Continuation, Continuers, Stopped
 from gateway.racing.delivered import ClientSink
 from gateway.racing.measurement import SHARE, Measurement
 from gateway.racing.race import Race
 from gateway.racing.reader import Block
+from gateway.racing.seam import is_blank
 from gateway.racing.sinks import ClientGone, Forward, Winner
-from providers import ErrorKind, UpstreamError
+from providers import UNREADABLE, ErrorKind, UpstreamError, events
+
+if TYPE_CHECKING:
+    from gateway.racing.entry import Entry
 
 TICK_S = 0.5  # between two checks of a stream
 PATIENCE_S = 2.0  # a stream is slow if its tokens are so much later than at the slow speed
@@ -85,6 +94,12 @@ LEAD_S = 1.0  # of speech that is left when another deployment is asked: about w
 WINDOW_S = 1.0  # in which less speech came than it takes to say: else the stream is ahead soon,
 LEAST_S = 0.5  # and at least so much of it: the text of a short first clause is followed by more at once
 SPOKEN_TPS = 4.0  # how fast text is said
+
+# A rival is kept until the voice has so many seconds of text left, and for so long at most.
+RIVAL_LEAD_S = 8.0
+RIVAL_FOR_S = 20.0
+CATCH_UP_S = 1.0  # that it is waited for at least when the answer breaks off: it may have begun a little later
+CAUGHT_UP_EACH_S = 0.05  # it is looked at
 
 
 class Listening:
@@ -162,10 +177,19 @@ class Rescue:
         self._paused_s = 0.0  # while the client did not read, or the event loop was blocked
         self._timer: asyncio.TimerHandle | None = None
         self._due = 0.0
+        self._rivals: Entry | None = None  # whose race keeps a rival; None: none is kept, or not any more
+        self._kept_since: float | None = None  # None: it was not looked at yet
 
     async def run(self, race: Race) -> CallRecord | Unanswered | Broken:
         """Run the race whose sink this is; return the end of its answer, or of the continuation."""
         self._race = race
+        if (
+            self._listening is not None
+            and self._delivered.obstacle is None
+            and self._continuers.own.model.race.keeps_speakers
+        ):
+            self._rivals = race.entries[0]
+            self._rivals.attempts.keep_rival()
         try:
             ending = await race.run()
             if self._continuing is not None and self._state in {RescueState.HOLDING, RescueState.PASSED}:
@@ -176,7 +200,7 @@ class Rescue:
                     return continued
             return ending
         finally:
-            self._race = None
+            self._race = self._rivals = None
             if self._open_call.rescue is self:
                 self._open_call.rescue = None
             if self._timer is not None:
@@ -189,6 +213,7 @@ class Rescue:
 
     def settle(self) -> None:
         """Stop the continuation: the slow stream ends the call, which is about to be recorded."""
+        self._dismiss_rival()
         if self._state is RescueState.HOLDING:
             self._state = RescueState.OVER
             if self._continuation is not None:
@@ -212,6 +237,9 @@ class Rescue:
         if self._delivered.obstacle is None and self._slow is not None:
             client, now_s = self._open_call.call.by.client, self._clock()
             self._open_call.services.rescues.earn(self._slow.budget, client, now_s)
+        if self._rivals is not None and self._rivals.attempts.rival is None:
+            self._rivals = None
+        if self._delivered.obstacle is None and (self._slow is not None or self._rivals is not None):
             self._sleep()
         return None if self._forward is None else self._forward_events
 
@@ -227,6 +255,9 @@ class Rescue:
             since = self._clock()
             await self._sink.write(block)
             self._paused_s += self._clock() - since
+            if self._rivals is not None and self._kept_since is None:
+                self._kept_since = self._clock()
+                self._look_after_rival(self._kept_since)
 
     async def end(self, last: Block) -> None:
         """Send what is held back, and end the answer."""
@@ -264,7 +295,7 @@ class Rescue:
         if self._race is None or attempt is not self._race.winner or not self._may_start:
             return False
         self._stopped = Stopped.SILENT
-        return self._start_continuation()
+        return self._replace_by_rival() or self._start_continuation()
 
     @property
     def _may_start(self) -> bool:
@@ -279,15 +310,19 @@ class Rescue:
         self._timer = None
         winner = None if self._race is None else self._race.winner
         if winner is None or not self._may_start:
+            self._dismiss_rival()
             return
         now = self._clock()
+        if self._rivals is not None:
+            self._look_after_rival(now)
         late_s = max(0.0, now - self._due)  # data that arrived meanwhile may not have been read
         self._paused_s += late_s
         # The pause of a client that does not read is added when it does.
         if not self._write_lock.locked() and late_s < TICK_S and self._is_slow(winner, now):
             self._slow, self._stopped = None, Stopped.SLOW
-            self._start_continuation()
-        elif self._slow is not None:
+            if self._replace_by_rival() or self._start_continuation():
+                return
+        if self._slow is not None or self._rivals is not None:
             self._sleep()
 
     def _is_slow(self, winner: Attempt, now: float) -> bool:
@@ -296,7 +331,8 @@ class Rescue:
             return False
         measurement = winner.measurement
         if self._listening is not None and measurement.heard_until is not None:
-            return self._listening.look(now, measurement.heard_until) and self._find_speakers(winner.deployment.name)
+            falls_behind = self._listening.look(now, measurement.heard_until)
+            return falls_behind and (self._has_caught_up or self._find_speakers(winner.deployment.name))
         tokens, at, paused_s = tokens_in(measurement), measurement.last_at or now, self._paused_s
         if self._slowness is None:
             if not self._measure_speeds(winner.deployment.name, self._slow.below_tps):
@@ -341,6 +377,7 @@ class Rescue:
         )
         if not continuation.plan():
             return False
+        self._dismiss_rival()
         self._state, self._started_at = RescueState.HOLDING, self._clock()
         self._started_tokens = tokens_in(race.winner.measurement)
         self._continuation = continuation
@@ -360,6 +397,103 @@ class Rescue:
     @property
     def _has_passed(self) -> bool:
         return self._state is RescueState.PASSED
+
+    # The rival, which was sent the same request.
+
+    async def rival_goes_on(self, broken: Broken) -> bool:
+        """Let the rival finish ``broken``, if it says the same; wait for it while the voice has text, or a second."""
+        winner = None if self._race is None else self._race.winner
+        heard_until = None if winner is None else winner.measurement.heard_until
+        until = max(self._clock() + CATCH_UP_S, (heard_until or 0.0) - LEAD_S)
+        while self._state is RescueState.WATCHING and self._rivals is not None:
+            if self._has_caught_up:
+                self._stopped = Stopped.BROKE
+                self._go_on_after(broken)
+                return True
+            rival = self._rivals.attempts.rival
+            has_begun = rival is not None and rival.measurement.first_at is not None
+            if not has_begun or self._clock() >= until or not self._says_the_same:
+                self._dismiss_rival()
+                break
+            await asyncio.sleep(CAUGHT_UP_EACH_S)
+        return False
+
+    def _replace_by_rival(self) -> bool:
+        """Let the rival go on beside a stream that is slow or silent, if it has more text; return whether it does."""
+        if self._race is None or self._write_lock.locked() or not self._has_caught_up:
+            return False
+        outcome = Outcome.STALLED if self._stopped is Stopped.SILENT else Outcome.SUPERSEDED
+        broken = self._race.cut_winner(self._error(), outcome)
+        if broken is None:
+            return False
+        self._go_on_after(broken)
+        return True
+
+    def _go_on_after(self, broken: Broken) -> None:
+        """Let the rival answer from where ``broken`` ends. It is not watched in its turn."""
+        rivals, self._rivals = self._rivals, None
+        assert rivals is not None
+        self._state = RescueState.OVER
+        if self._timer is not None:
+            self._timer.cancel()
+        self._open_call.takeover = RESCUED if self._stopped is Stopped.SLOW else FINISHED
+        sink = Continuation(self._open_call, self._sink, self._continuers, broken, self._stopped).by_rival()
+        rivals.go_on_with_rival(sink)
+
+    def _look_after_rival(self, now: float) -> None:
+        """Dismiss the rival if it says something else, or was kept long enough."""
+        rivals, race = self._rivals, self._race
+        if rivals is None or race is None or race.winner is None:
+            return
+        heard_until = race.winner.measurement.heard_until
+        is_ahead = heard_until is not None and heard_until - now >= RIVAL_LEAD_S
+        if is_ahead or now - (self._kept_since or now) >= RIVAL_FOR_S or not self._says_the_same:
+            self._dismiss_rival()
+
+    def _dismiss_rival(self) -> None:
+        rivals, self._rivals = self._rivals, None
+        if rivals is not None:
+            rivals.attempts.dismiss_backup()
+
+    @property
+    def _has_caught_up(self) -> bool:
+        """Whether the rival has bid, and its text is what was delivered and more, or ends there."""
+        rival = None if self._rivals is None else self._rivals.attempts.rival
+        if rival is None or rival.state is not AttemptState.HELD:
+            return False
+        delivered, said = self._texts()
+        if delivered is None or said is None or not said.startswith(delivered):
+            return False
+        return rival.measurement.reported.finish_reason is not None or not is_blank(said[len(delivered) :])
+
+    @property
+    def _says_the_same(self) -> bool:
+        """Whether the rival runs, and its text is that of the answer, as far as either goes."""
+        delivered, said = self._texts()
+        return delivered is not None and said is not None and (delivered.startswith(said) or said.startswith(delivered))
+
+    def _texts(self) -> tuple[str | None, str | None]:
+        """Return the text that was delivered, and that of the rival so far; None: it cannot be joined with another.
+
+        Also of a rival that does not run any more, or whose events are too long to be kept.
+        """
+        rival = None if self._rivals is None else self._rivals.attempts.rival
+        dialect = self._continuers.own.call.asked.dialect
+        continuing, texts = dialect.continuing, dialect.answers.texts
+        if rival is None or continuing is None:
+            return None, None
+        begun = self._delivered.begun(continuing)
+        delivered = begun.text if begun.obstacle is None and self._delivered.obstacle is None else None
+        if rival.answer is None or rival.measurement.first_at is None:
+            return delivered, ""
+        blocks = [block.forward for block in rival.answer.kept]
+        if rival.measurement.reported.tool_calls is not None or sum(map(len, blocks)) > MOST_HELD_BYTES:
+            return delivered, None
+        said = (event.data for block in blocks for event in events(block) if event.data.startswith(b"{"))
+        try:
+            return delivered, "".join(text for data in said for _, text in texts(data))
+        except UNREADABLE:
+            return delivered, None
 
     def _is_whole(self) -> bool:
         """Whether the watched answer has its finish reason: no continuation can be faster."""

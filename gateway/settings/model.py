@@ -219,7 +219,9 @@ class RaceSettings(Section):
     win_on: WinOn = WinOn.ANY
     hold: bool | None = None  # whether a first token may wait for a faster answer; None: as ``holds`` says
     keep_connected: bool = False  # connections to its deployments are open before a call needs them
-    keep_rival: bool = False  # for whole answers: the second attempt runs on, and answers if the winner breaks
+    # The second attempt runs on behind the winner, and answers if that breaks: of whole answers to their end, of spoken
+    # streams until the voice has enough to say. None: of spoken streams, where the profile is voice.
+    keep_rival: bool | None = None
     invalid: Invalid = Invalid.ERROR  # win_on valid: what the client gets if no answer is valid
     sentence_words: Annotated[int, Field(ge=1, le=200)] = 12  # win_on sentence: or so many words without an end
     max_prompt_tokens: Annotated[int, Field(ge=0)] = 16_000  # longer prompts are hedged: each attempt costs its prompt
@@ -250,6 +252,11 @@ class RaceSettings(Section):
         own = {name: getattr(self, name) for name in self.model_fields_set if name not in PROFILES[profile]}
         laid = RaceSettings.model_validate({**own, "profile": profile})
         return laid.model_copy(update={"budget": min(self.budget, laid.budget)})
+
+    @property
+    def keeps_speakers(self) -> bool:
+        """Whether the second attempt of a spoken stream is kept for a while, where ``takeover`` is on."""
+        return self.profile is Profile.VOICE if self.keep_rival is None else self.keep_rival
 
     def holds(self, *, streamed: bool) -> bool:
         """Whether a first token may be held back for an attempt that should give the answer sooner.

@@ -413,8 +413,10 @@ REASONS: Mapping[str, Reasons] = {
             " every 25 s. It costs no tokens."
         ),
         "keep_rival": (
-            "For whole answers: the second attempt runs on, and answers if the winner breaks. It costs two whole"
-            " answers."
+            "Whether the second attempt runs on behind the winner, and answers if that breaks: of whole answers to"
+            " their end, which costs two whole answers; of spoken streams (`win_on: sentence`, with `takeover` on)"
+            " while it says the same, and until the voice has 8 s of text. Unset, of spoken streams under"
+            " `profile: voice`, and of nothing else."
         ),
         "invalid": (
             "With `win_on: valid`, if no answer is valid: `error` (502), or `best`, the one with the least flaw."

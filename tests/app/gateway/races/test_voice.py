@@ -89,7 +89,7 @@ async def test_the_profile_in_a_file_is_all_of_it_and_a_request_gets_what_costs_
             assert "[DONE]" not in (await response.read()).decode()
         assert "[DONE]" not in await said(running, stream=True, provider=order, model="declines")
         async with running.chat(stream=True, provider=order, model="finishes", race=said_itself) as response:
-            assert response.headers["x-holeshot-ignored"] == "takeover.slow"  # the operator did not set it
+            assert response.headers["x-holeshot-ignored"] == "takeover.slow, keep_rival"  # the operator set neither
             assert "[DONE]" in (await response.read()).decode()
         rows = await running.rows("select win_on, takeover, profile from calls order by id")
         assert [row["takeover"] for row in rows] == ["finished", None, None, "finished"]
