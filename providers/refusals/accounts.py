@@ -102,6 +102,7 @@ _WORDS: Final = re.compile(
     rf"|\bno (?:(?:more|remaining|available) )?{_MONEY}|{_WHOSE}low balance\b"
     r"|\b(?:unpaid|overdue|outstanding) (?:bill|invoice|balance|payment)s?\b"
     r"|\b(?:bill|invoice|payment|account)(?: is)? overdue\b|\barrears?\b"
+    r"|\binvalid[ _]payment[ _]instrument\b"  # Bedrock, with 403: a model of the marketplace without a card
     r"|\bpayment (?:is )?required\b|\bplease (?:recharge|top[ -]?up)\b"
     rf"|\bspend(?:ing)?(?: limit| cap)?{_IS} (?:reached|exceeded)|\bbilling (?:limit|cap){_IS} (?:reached|exceeded)"
     rf"|{_WHOSE}(?:budget|credit)(?: limit| cap){_IS} (?:reached|exceeded)|{_WHOSE}budget{_IS} exceeded"
