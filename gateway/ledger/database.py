@@ -583,9 +583,9 @@ def _sqlite_engine(url: URL, pool_size: int) -> AsyncEngine:
         ) from error
     for suffix in ("", "-wal", "-shm", "-journal"):
         _close_to_others(path.with_name(path.name + suffix))
-    engine = create_async_engine(
-        url, pool_size=pool_size, max_overflow=1, hide_parameters=True, connect_args={"async_creator_fn": open_sqlite}
-    )
+    options = {"async_creator_fn": open_sqlite, "timeout": SQLITE_BUSY_TIMEOUT_MS / 1000}
+    engine = create_async_engine(url, pool_size=pool_size, max_overflow=1, hide_parameters=True, connect_args=options)
+    logged = set[tuple[int, int] | None]()  # files: the journal's mode is kept in it
 
     @event.listens_for(engine.sync_engine, "do_connect")
     def _make_private(*_: Any) -> None:
@@ -596,11 +596,13 @@ def _sqlite_engine(url: URL, pool_size: int) -> AsyncEngine:
 
     @event.listens_for(engine.sync_engine, "connect")
     def _configure(connection: Any, record: Any) -> None:
+        record.info[_FILE] = file = _file_at(str(url.database))
+        if file in logged:
+            return
         cursor = connection.cursor()
-        cursor.execute(f"pragma busy_timeout = {SQLITE_BUSY_TIMEOUT_MS}")
         with suppress(sqlite3.OperationalError):  # locked: another process is setting it, permanently
             cursor.execute("pragma journal_mode = wal")
+            logged.add(file)
         cursor.close()
-        record.info[_FILE] = _file_at(str(url.database))
 
     return engine

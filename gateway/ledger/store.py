@@ -1,8 +1,11 @@
 """The ledger's interface to its database: stores rows, reads sums."""
 
+from asyncio import Lock
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 from datetime import UTC, datetime, timedelta
 from math import inf
+from time import monotonic
 from typing import Any, Protocol
 
 from sqlalchemy import Row, TextClause, text
@@ -195,6 +198,7 @@ async def text_gaps(database: Database, now: datetime) -> dict[str, list[float]]
 
 # Of its own: one ships rows, one those of a dead worker, one adds up. One more is opened while it prunes.
 CONNECTIONS = 3
+_EMPTY_FOR_S = 1.0  # a ledger that had no rows is not asked again
 _NOW = text("select clock_timestamp() as now")
 _HAS_ROWS = text("select exists (select 1 from attempts) or exists (select 1 from rollup_attempts) as has_rows")
 # One whose clock is ahead has rows from the future; one whose clock is behind has none of the last minute.
@@ -308,15 +312,23 @@ class SqlStore:
         """
         self._database = database
         self._engine = engine_of(database, pool_size=CONNECTIONS)
+        # On SQLite, questions that are asked at the same time take turns at one connection: each one more reads the
+        # whole schema, which takes longer than they do.
+        self._turns: AbstractAsyncContextManager[Any] = Lock() if is_sqlite(self._engine.url) else nullcontext()
+
+        self._asking = Lock()
+        self._has_had_rows = False
+        self._asked_again_s = 0.0
 
     async def insert(self, entries: Sequence[Entry], kept_since: Mapping[str, datetime]) -> int:
         """Store rows."""
+        self._has_had_rows = True
         return await inserts.insert(self._engine, entries, kept_since)
 
     async def ping(self) -> None:
         """Check that it answers and accepts rows: after a failover the answering server may be a standby."""
         try:
-            async with self._engine.connect() as connection:
+            async with self._turns, self._engine.connect() as connection:
                 asked = "select 0" if is_sqlite(self._engine.url) else "select current_setting('transaction_read_only')"
                 only_reads = await connection.scalar(text(asked)) == "on"
                 if only_reads:  # the connection stays read-only, even when new ones may write again
@@ -336,7 +348,7 @@ class SqlStore:
 
     async def _first(self, statement: TextClause, values: Mapping[str, str]) -> Row[Any]:
         try:
-            async with self._engine.connect() as connection:
+            async with self._turns, self._engine.connect() as connection:
                 return (await connection.execute(statement, values)).one()
         except DATABASE_ERRORS as error:
             raise unreachable(self._engine.url, error) from error
@@ -383,12 +395,20 @@ class SqlStore:
         return await text_gaps(self._database, now) if await self._has_rows() else {}
 
     async def _has_rows(self) -> bool:
-        """Whether there is anything to remember: each report on SQLite has a connection that reads the whole schema."""
-        return bool((await self._first(_HAS_ROWS, {})).has_rows)
+        """Whether there is anything to remember: each report on SQLite has a connection that reads the whole schema.
+
+        At a start several reports want to know it at the same time.
+        """
+        async with self._asking:
+            if not self._has_had_rows and monotonic() >= self._asked_again_s:
+                self._has_had_rows = bool((await self._first(_HAS_ROWS, {})).has_rows)
+                self._asked_again_s = monotonic() + _EMPTY_FOR_S
+        return self._has_had_rows
 
     async def kept_ends(self) -> tuple[dict[str, CallRecord], list[str], int]:
         """Return what ``ends.kept_ends`` returns."""
-        return await ends.kept_ends(self._engine)
+        async with self._turns:
+            return await ends.kept_ends(self._engine)
 
     async def forget_ends(self, names: Collection[str]) -> None:
         """Keep these no longer."""
