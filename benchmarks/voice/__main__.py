@@ -12,6 +12,7 @@ minutes. Each setup is tried at servers that continue a text, and at such that r
   silence       the longest pause of the voice after that, until an answer that is not whole has ended. p99 with
                 `profile: voice` at most 1 s where a text can be continued
   requests      that the providers got, for each call: as many as the ledger has attempts, else it fails
+  cut           answers that are not whole, and those of them that end within a sentence
   wrong         answers with a word twice, or of two texts: none
 
 It exits with 1 when a bar is missed.
@@ -73,6 +74,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     requests: float
     in_ledger: float
     cut_short: int
+    cut_within: int
     unanswered: int
     untold: int
     wrong: int
@@ -109,6 +111,7 @@ def row(setup: str, heard: Sequence[Heard], *, continues: bool, asked: int, in_l
         requests=asked / calls,
         in_ledger=in_ledger / calls,
         cut_short=sum(not each.is_whole and each.clause_s is not None for each in heard),
+        cut_within=sum(each.is_within for each in heard),
         unanswered=sum(each.clause_s is None for each in heard),
         untold=sum(not each.is_whole and not each.is_told for each in heard),
         wrong=sum(each.is_wrong for each in heard),
@@ -182,6 +185,7 @@ def _cells(row: Row) -> Sequence[str]:
         bad(f"{row.silence_p99_s:.2f}", any("silence" in each for each in row.missed)),
         f"{row.requests:.2f}",
         str(row.cut_short),
+        str(row.cut_within),
         str(row.unanswered),
     )
 
@@ -189,8 +193,20 @@ def _cells(row: Row) -> Sequence[str]:
 def told(run: Run) -> Told:
     named = [name for name in SETUPS if not run.options.setups or name in run.options.setups]
     rows = asyncio.run(all_rows(named, run.options.calls, run.folder, run.options.seed))
-    columns = ("setup", "servers", "p50 s", "p95 s", "p99 s", "silent > 1 s", "p99 s", "requests", "cut", "unanswered")
-    caption = "First clause: p50, p95, p99. Silence after it: share of calls over 1 s, p99."
+    columns = (
+        "setup",
+        "servers",
+        "p50 s",
+        "p95 s",
+        "p99 s",
+        "silent > 1 s",
+        "p99 s",
+        "requests",
+        "cut",
+        "within",
+        "unanswered",
+    )
+    caption = "First clause: p50, p95, p99. Silence after it: share of calls over 1 s, p99. Cut: within a sentence."
     grid = Grid("The voice begins, and falls silent", columns, [_cells(row) for row in rows], words=2, caption=caption)
     return Told(facts=rows, grids=[grid], missed=[each for row in rows for each in row.missed])
 

@@ -96,6 +96,7 @@ class Heard(msgspec.Struct, frozen=True):
     is_whole: bool
     is_told: bool  # of an answer that is not whole: that it is not
     is_wrong: bool  # a word twice, or of two answers
+    is_within: bool = False  # it is not whole, and ends within a sentence
 
 
 class Caller:
@@ -152,5 +153,6 @@ class Caller:
             silence_s=max(speech.pause_s, 0.0 if is_whole or speech.began_at is None else ended_s - speech.heard_until),
             is_whole=is_whole,
             is_told=is_told,
+            is_within=not is_whole and bool(text) and not text.endswith("."),
             is_wrong=text not in texts if is_whole else not any(each.startswith(text) for each in texts),
         )

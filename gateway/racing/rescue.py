@@ -6,7 +6,8 @@ deployment continues, that text is sent after all. Imported only where ``takeove
 
 Where a voice speaks the answer, the second attempt of the race may be kept (``race.keep_rival``) until the voice has
 enough to say. It was sent the same request, so it can go on where its text is the same, at vendors that continue none,
-too. As soon as it says something else it is cut.
+too. As soon as it says something else it is cut. Where no deployment could continue the answer, text is sent by whole
+clauses while the voice has others to say, so that what breaks off ends with one.
 """
 
 import asyncio
@@ -28,10 +29,12 @@ from gateway.racing.race import Race
 from gateway.racing.reader import Block
 from gateway.racing.seam import is_blank
 from gateway.racing.sinks import ClientGone, Forward, Winner
+from gateway.settings import Profile
 from providers import UNREADABLE, ErrorKind, UpstreamError, events
 
 if TYPE_CHECKING:
     from gateway.racing.entry import Entry
+    from gateway.racing.speech import Clauses
 
 TICK_S = 0.5  # between two checks of a stream
 PATIENCE_S = 2.0  # a stream is slow if its tokens are so much later than at the slow speed
@@ -94,6 +97,10 @@ LEAD_S = 1.0  # of speech that is left when another deployment is asked: about w
 WINDOW_S = 1.0  # in which less speech came than it takes to say: else the stream is ahead soon,
 LEAST_S = 0.5  # and at least so much of it: the text of a short first clause is followed by more at once
 SPOKEN_TPS = 4.0  # how fast text is said
+
+# Where no other could go on with it, the clause that has not ended is held back while that much of speech is left, and
+# for so long at most: an answer that breaks off ends with a clause then, and not within a word.
+CLAUSE_S = 1.0
 
 # A rival is kept until the voice has so many seconds of text left, and for so long at most.
 RIVAL_LEAD_S = 8.0
@@ -177,6 +184,7 @@ class Rescue:
         self._paused_s = 0.0  # while the client did not read, or the event loop was blocked
         self._timer: asyncio.TimerHandle | None = None
         self._due = 0.0
+        self._clauses: Clauses | None = None  # None: all text is sent as it comes
         self._rivals: Entry | None = None  # whose race keeps a rival; None: none is kept, or not any more
         self._kept_since: float | None = None  # None: it was not looked at yet
 
@@ -239,7 +247,11 @@ class Rescue:
             self._open_call.services.rescues.earn(self._slow.budget, client, now_s)
         if self._rivals is not None and self._rivals.attempts.rival is None:
             self._rivals = None
-        if self._delivered.obstacle is None and (self._slow is not None or self._rivals is not None):
+        if self._forward is not None and self._ends_with_clauses(winner.deployment):
+            from gateway.racing import speech  # noqa: PLC0415 - loaded already, by the speech of this answer
+
+            self._clauses = speech.Clauses(self._continuers.own.call.asked.dialect.answers.texts)
+        if self._delivered.obstacle is None and self._is_watched:
             self._sleep()
         return None if self._forward is None else self._forward_events
 
@@ -253,7 +265,11 @@ class Rescue:
                     await self._flush()
                 return
             since = self._clock()
-            await self._sink.write(block)
+            if (clauses := self._clauses) is not None:
+                ready = clauses.add(block.forward, since)
+                block = Block(ready if clauses.has_begun else ready + clauses.release(), ())
+            if block.forward:
+                await self._sink.write(block)
             self._paused_s += self._clock() - since
             if self._rivals is not None and self._kept_since is None:
                 self._kept_since = self._clock()
@@ -270,13 +286,16 @@ class Rescue:
         return self._sink.may_be_continued(error)
 
     async def fail(self, error: UpstreamError) -> None:
-        """Send what is held back, and tell the client that the answer broke off."""
+        """Send what is held back, but for an unfinished clause, and tell the client that the answer broke off."""
         async with self._write_lock:
-            await self._flush()
+            if self._clauses is None or self._clauses.has_ended:
+                await self._flush()
             await self._sink.fail(error)
 
     def _forward_events(self, events: bytes) -> bool:
         if self._state is RescueState.HOLDING or self._forward is None or self._write_lock.locked():
+            return False
+        if self._clauses is not None:  # they are looked into
             return False
         return self._forward(events)
 
@@ -284,11 +303,43 @@ class Rescue:
         """Send what was held back. The caller holds the lock."""
         if self._continuing is not None:
             await self._sink.close()
+        self._hold_clause()
         if self._held:
             held, self._held = b"".join(self._held), []
             await self._sink.write(Block(held, ()))
 
+    # Where no other can continue the answer, it is sent by clauses while the voice has others to say.
+
+    def _ends_with_clauses(self, deployment: str) -> bool:
+        """Whether a listener is to hear whole clauses only, as no other than ``deployment`` could go on within one."""
+        own = self._continuers.own
+        if self._listening is None or self._delivered.obstacle is not None or own.model.fallbacks:
+            return False
+        others = (
+            own.model.deployments[name] for name in [*(each.deployment for each in own.plan.launches), *own.plan.rest]
+        )
+        able = (each.name for each in others if each.can_continue(each.spoken_in(own.call)))
+        return own.model.race.profile is Profile.VOICE and all(name == deployment for name in able)
+
+    def _look_after_clause(self, winner: Attempt, now: float) -> None:
+        """Send an unfinished clause if the voice will need it, or it was held for long enough."""
+        clauses, heard_until = self._clauses, winner.measurement.heard_until
+        if clauses is None or self._forward is None or self._write_lock.locked() or not (held := clauses.held):
+            return
+        lead_s = (heard_until or now) - clauses.held_s - now
+        if (lead_s < LEAD_S or now - clauses.since >= CLAUSE_S or self._is_whole()) and self._forward(held):
+            clauses.release()
+
+    def _hold_clause(self) -> None:
+        """Have an unfinished clause be held like other text."""
+        if self._clauses is not None and (held := self._clauses.release()):
+            self._held.append(held)
+
     # The watch of the stream, and the start of a continuation.
+
+    @property
+    def _is_watched(self) -> bool:
+        return self._slow is not None or self._rivals is not None or self._clauses is not None
 
     def stands_still(self, attempt: Attempt) -> bool:
         """Ask another deployment beside ``attempt``, which is silent in its answer; return whether one was asked."""
@@ -308,11 +359,12 @@ class Rescue:
 
     def _tick(self) -> None:
         self._timer = None
-        winner = None if self._race is None else self._race.winner
+        winner, now = None if self._race is None else self._race.winner, self._clock()
+        if winner is not None and self._clauses is not None:
+            self._look_after_clause(winner, now)
         if winner is None or not self._may_start:
             self._dismiss_rival()
             return
-        now = self._clock()
         if self._rivals is not None:
             self._look_after_rival(now)
         late_s = max(0.0, now - self._due)  # data that arrived meanwhile may not have been read
@@ -322,7 +374,7 @@ class Rescue:
             self._slow, self._stopped = None, Stopped.SLOW
             if self._replace_by_rival() or self._start_continuation():
                 return
-        if self._slow is not None or self._rivals is not None:
+        if self._is_watched:
             self._sleep()
 
     def _is_slow(self, winner: Attempt, now: float) -> bool:
@@ -378,6 +430,8 @@ class Rescue:
         if not continuation.plan():
             return False
         self._dismiss_rival()
+        self._hold_clause()
+        self._clauses = None
         self._state, self._started_at = RescueState.HOLDING, self._clock()
         self._started_tokens = tokens_in(race.winner.measurement)
         self._continuation = continuation
@@ -401,7 +455,13 @@ class Rescue:
     # The rival, which was sent the same request.
 
     async def rival_goes_on(self, broken: Broken) -> bool:
-        """Let the rival finish ``broken``, if it says the same; wait for it while the voice has text, or a second."""
+        """Let the rival finish ``broken``, if it says the same; wait for it while the voice has text, or a second.
+
+        Of a clause that was held back, the client has it if it has ended.
+        """
+        if self._clauses is not None and self._clauses.has_ended:
+            async with self._write_lock:
+                await self._flush()
         winner = None if self._race is None else self._race.winner
         heard_until = None if winner is None else winner.measurement.heard_until
         until = max(self._clock() + CATCH_UP_S, (heard_until or 0.0) - LEAD_S)
@@ -433,7 +493,7 @@ class Rescue:
         """Let the rival answer from where ``broken`` ends. It is not watched in its turn."""
         rivals, self._rivals = self._rivals, None
         assert rivals is not None
-        self._state = RescueState.OVER
+        self._state, self._clauses = RescueState.OVER, None
         if self._timer is not None:
             self._timer.cancel()
         self._open_call.takeover = RESCUED if self._stopped is Stopped.SLOW else FINISHED

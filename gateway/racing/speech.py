@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable
 import regex
 
 from gateway.racing.reader import AnswerText
+from providers import UNREADABLE, events
 
 # The first clause of an answer, with which speech may begin. It ends with a sentence, or with a line, or after a number
 # of words. The ends of sentences are found by Unicode's properties, so this works for all scripts; full stops of
@@ -180,3 +181,72 @@ class Speech(AnswerText):
         """Add text of a block."""
         del place
         self.add((text,))
+
+
+_ENDED = regex.compile(rf"(?:{_END.pattern}|\n)\s*$")
+
+
+class Clauses:
+    """Holds back the events of an unfinished clause, so that an answer which breaks off ends with a whole one."""
+
+    __slots__ = ("_events", "_speakable", "_text", "_texts", "has_begun", "since")
+
+    def __init__(self, texts: Callable[[bytes], Iterable[tuple[int, str]]]) -> None:
+        """``texts`` as for AnswerText."""
+        self._texts = texts
+        self.has_begun = False  # whether text was let through
+        self._restart()
+
+    def _restart(self) -> None:
+        self.since = 0.0  # when the first of these events came
+        self._events: list[bytes] = []
+        self._text = ""
+        self._speakable = Speakable(_MOST_CHARS)
+
+    @property
+    def held(self) -> bytes:
+        """The events of the clause that has not ended."""
+        return b"".join(self._events)
+
+    @property
+    def held_s(self) -> float:
+        """How long a voice takes for their text."""
+        return _length(self._text) / SPOKEN_CHARS_S
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether their text ends like a clause, as far as can be told without what follows."""
+        return _ENDED.search(self._text) is not None
+
+    def add(self, block: bytes, now: float) -> bytes:
+        """Return, of whole events and those held before, what ends with a clause. Only text is held back."""
+        ready: list[bytes] = []
+        for event in events(block):
+            if not event.data:  # a comment, which may stand anywhere
+                ready.append(event.raw)
+            elif not (text := self._text_of(event.data)):
+                ready += [self.release(), event.raw]
+            else:
+                is_over = self._speakable.add(text)
+                if is_over and self.has_ended:  # before this event, which tells that it has
+                    ready.append(self.release())
+                    is_over = self._speakable.add(text)
+                self.since = self.since if self._events else now
+                self._events.append(event.raw)
+                self._text += text
+                if is_over:
+                    ready.append(self.release())
+        return b"".join(ready)
+
+    def release(self) -> bytes:
+        """Return the events that are held, which are not any more."""
+        held = self.held
+        self.has_begun = self.has_begun or bool(self._text)
+        self._restart()
+        return held
+
+    def _text_of(self, data: bytes) -> str:
+        try:
+            return "".join(text for _, text in self._texts(data))
+        except UNREADABLE:
+            return ""
