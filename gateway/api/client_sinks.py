@@ -13,7 +13,7 @@ from gateway.api.bodies import LARGE_BYTES
 from gateway.api.context import CONTEXT, Context, GatewayPhase
 from gateway.api.keep_alive import COMMENT, TAIL_BYTES, KeepAlive, is_between
 from gateway.api.provider_state import Given
-from gateway.api.request import Written
+from gateway.api.request import ParsedRequest, Written
 from gateway.api.told import broken, failure
 from gateway.core.calls import Call, Maker
 from gateway.core.errors import ApiError, ClientDisconnected
@@ -21,7 +21,6 @@ from gateway.core.race_failures import RaceFailed
 from gateway.memory.answers import Remembering
 from gateway.racing import Block, ClientGone, ClientSink, Forward, RelayedExchange, Winner
 from providers import UpstreamError, events
-from providers.dialects import in_frame
 
 Keep = Callable[[bytes, Maker], Awaitable[None]]
 Forget = Callable[[Call], None]
@@ -286,7 +285,7 @@ class ArraySink(StreamingSink):
 
 
 class FramedSink(StreamingSink):
-    """Writes the data of events in frames of AWS's, as Bedrock's InvokeModel does, and an error as an exception."""
+    """Writes the data of events in frames of AWS's, as Bedrock does, and an error as an exception."""
 
     content_type = "application/vnd.amazon.eventstream"
 
@@ -302,7 +301,10 @@ class FramedSink(StreamingSink):
         await super()._finish(self._frames(last))
 
     def _frames(self, block: bytes) -> bytes:
-        return b"".join(in_frame(event.data) for event in events(block) if event.data)
+        asked = self._call.asked
+        assert isinstance(asked, ParsedRequest)
+        assert asked.framed is not None
+        return b"".join(asked.framed(event.data) for event in events(block) if event.data)
 
 
 SINKS: Mapping[Written, type[StreamingSink]] = {Written.ARRAY: ArraySink, Written.FRAMES: FramedSink}

@@ -1,14 +1,15 @@
 """The paths of clouds that sell Claude: their clients ask the gateway in a cloud's place, and are answered as there.
 
 The model is in the address, and whether the answer streams; the version is in the body, and at Bedrock the betas. What
-is asked is read as Messages, so that any deployment of the model answers. Bedrock's answers are in its frames and its
-errors in its shape. Sources: lib/vertex/_client.py, lib/bedrock/_client.py and _stream_decoder.py of Anthropic's SDK
-2.14 for Python, read on 2026-11-30.
+is asked, also in Converse, is read as Messages, so that any deployment of the model answers. Bedrock's answers are in
+its frames and its errors in its shape. Sources: lib/vertex/_client.py, lib/bedrock/_client.py and _mantle.py of
+Anthropic's SDK 2.14 for Python, and botocore 1.44.8, read on 2026-11-30.
 """
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from math import inf
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
@@ -17,15 +18,28 @@ from gateway.api.context import CONTEXT
 from gateway.api.endpoint import Endpoint
 from gateway.api.endpoints import MESSAGES_ENDPOINT, read_messages
 from gateway.api.json_body import Contents
+from gateway.api.models import json_of, models_for
 from gateway.api.request import ParsedRequest, Written
+from gateway.api.resolved_model import IGNORED
+from gateway.core.errors import InvalidRequest, ModelNotFound
 from providers import IN_BODY
-from providers.dialects import MESSAGES, Details, Dialect, raw_json
+from providers.dialects import (
+    DEFAULT_MAX_TOKENS,
+    MESSAGES,
+    ConverseAnswer,
+    Details,
+    Dialect,
+    Malformed,
+    in_frame,
+    messages_of_converse,
+    raw_json,
+)
 
 if TYPE_CHECKING:
     from aiohttp import web
 
 _TRUE, _FALSE = msgspec.Raw(b"true"), msgspec.Raw(b"false")
-_VERSION = "anthropic_version"
+_VERSION, _LIMIT = "anthropic_version", "max_tokens"
 _DATED = re.compile(r"\d{4}-\d\d-\d\d")  # a version of Anthropic's own; a cloud's says its name
 _betas = msgspec.json.Decoder(list[str])
 _words = msgspec.json.Decoder(str)
@@ -117,12 +131,130 @@ def _names_at_bedrock(name: str) -> Iterator[str]:
         yield _DATE.sub("", found["model"])
 
 
+def _by_any_name(request: "web.Request", contents: Contents) -> Contents:
+    """Return a body whose model has the name that is known here: AnthropicBedrockMantle asks for Bedrock's."""
+    known = request.app[CONTEXT].fleet.known
+    try:
+        name = _words.decode(contents.fields.get("model", b""))
+    except msgspec.DecodeError:
+        return contents
+    found = next((each for each in _names_at_bedrock(name) if known(each) is not None), name)
+    return (
+        contents
+        if found == name
+        else msgspec.structs.replace(contents, fields={**contents.fields, "model": raw_json(found)})
+    )
+
+
 def _of_bedrock(request: "web.Request", contents: Contents) -> Contents:
     return _addressed(request, contents, _names_at_bedrock(request.match_info["model"]), _STREAMED_INVOKE)
 
 
 def _in_frames(contents: Contents, race_header: str | None, settings: Any = None) -> ParsedRequest:
-    return msgspec.structs.replace(_read(contents, race_header, settings), written=Written.FRAMES)
+    return msgspec.structs.replace(_read(contents, race_header, settings), written=Written.FRAMES, framed=in_frame)
+
+
+# Bedrock's Converse, which other models have there too: any model here is asked in it.
+
+_CONVERSE, _STREAMED_CONVERSE = "/converse", "/converse-stream"
+_OURS = ("model", "stream", _LIMIT, "race")  # fields that are not the client's, or are not Converse's
+
+
+def _of_converse(request: "web.Request", contents: Contents) -> Contents:
+    """Return the body with what the address says, and how long the answer may be if the body does not say it."""
+    named = _addressed(request, contents, _names_at_bedrock(request.match_info["model"]), _STREAMED_CONVERSE)
+    model = request.app[CONTEXT].fleet.known(_words.decode(named.fields["model"]))
+    most = inf if model is None else model.common.max_output_tokens
+    limit = raw_json(DEFAULT_MAX_TOKENS if most == inf else int(most))
+    return msgspec.structs.replace(named, fields={**named.fields, _LIMIT: limit})
+
+
+def _as_messages(contents: Contents, race_header: str | None, settings: Any = None) -> ParsedRequest:
+    """Read a body of Converse's as one of Messages.
+
+    Raises:
+        InvalidRequest: a field is invalid, or Messages have no place for it.
+
+    """
+    del settings
+    ours = {name: contents.fields[name] for name in _OURS if name in contents.fields}
+    given = {name: value for name, value in contents.fields.items() if name not in _OURS}
+    try:
+        asked = messages_of_converse(given, int(bytes(ours.pop(_LIMIT))))
+    except Malformed as error:
+        raise InvalidRequest(error.message, param=error.param) from None
+    fields = {**asked.fields, **ours}
+    said = {"anthropic-version": _version(fields.pop(_VERSION, None)), "anthropic-beta": _betas_of(fields)}
+    parsed = read_messages(msgspec.structs.replace(contents, fields=fields, scan_media=None), race_header)
+    answer = ConverseAnswer(asked.paths)
+    needs = parsed.needs if asked.is_limited else msgspec.structs.replace(parsed.needs, max_tokens=None)
+    return msgspec.structs.replace(
+        parsed,
+        needs=needs,
+        headers={name: value for name, value in said.items() if value},
+        response_headers={IGNORED: ", ".join(asked.ignored)} if asked.ignored else {},
+        written=Written.FRAMES,
+        framed=answer.frames_of,
+        told_as=answer.whole,
+    )
+
+
+# Its list of inference profiles, by which clients find what they may ask for: here each model is one.
+
+
+class ProfiledModel(msgspec.Struct, frozen=True, rename="camel"):
+    """The model behind a profile."""
+
+    model_arn: str
+
+
+class InferenceProfile(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A model as one of Bedrock's inference profiles."""
+
+    inference_profile_id: str
+    inference_profile_name: str
+    inference_profile_arn: str
+    models: list[ProfiledModel]
+    status: Literal["ACTIVE"] = "ACTIVE"
+    type: Literal["SYSTEM_DEFINED"] = "SYSTEM_DEFINED"
+
+
+class InferenceProfiles(msgspec.Struct, frozen=True, rename="camel"):
+    """All of them."""
+
+    inference_profile_summaries: list[InferenceProfile]
+
+
+PROFILES = "/inference-profiles"
+
+
+def _profile(model: str) -> InferenceProfile:
+    maker = "anthropic." if model.startswith("claude") else ""  # clients read it from the ARN
+    return InferenceProfile(
+        inference_profile_id=model,
+        inference_profile_name=model,
+        inference_profile_arn=f"arn:aws:bedrock:::inference-profile/{model}",
+        models=[ProfiledModel(f"arn:aws:bedrock:::foundation-model/{maker}{model}")],
+    )
+
+
+async def list_profiles(request: "web.Request") -> "web.Response":
+    """List the models this client may use, as Bedrock lists its profiles."""
+    return json_of(InferenceProfiles([_profile(model) for model in await models_for(request)]))
+
+
+async def get_profile(request: "web.Request") -> "web.Response":
+    """Describe one, by any of its names.
+
+    Raises:
+        ModelNotFound: this client may use no such model.
+
+    """
+    asked, known = request.match_info["id"], await models_for(request)
+    name = next((each for each in _names_at_bedrock(asked) if each in known), None)
+    if name is None:
+        raise ModelNotFound(f"there is no inference profile {asked!r}: each model is one, by its name", param="id")
+    return json_of(_profile(name))
 
 
 # docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_InvokeModel.html and CommonErrors.html, 2026-11-30.
@@ -173,6 +305,18 @@ _AS_BEDROCK = msgspec.structs.replace(
     error_schema="BedrockError",
     streamed_as=FramedSink.content_type,
 )
+_AS_CONVERSE = msgspec.structs.replace(
+    _AS_BEDROCK,
+    id="converse",
+    summary="Amazon Bedrock's Converse",
+    example={
+        "messages": [{"role": "user", "content": [{"text": "Say hello."}]}],
+        "inferenceConfig": {"maxTokens": 100},
+    },
+    required=(),
+    answer=None,
+    events="At `…-stream` Converse's events, each in a frame of AWS's.",
+)
 DOOR_ENDPOINTS: tuple[Endpoint, ...] = (
     msgspec.structs.replace(
         _COUNTER,
@@ -190,6 +334,14 @@ DOOR_ENDPOINTS: tuple[Endpoint, ...] = (
     ),
     msgspec.structs.replace(
         MESSAGES_ENDPOINT,
+        description=_AS_CONVERSE,
+        read=_as_messages,
+        routes=(f"{_MODEL}{{model:.+}}{_CONVERSE}",),
+        streamed=(f"{_MODEL}{{model:.+}}{_STREAMED_CONVERSE}",),
+        addressed=_of_converse,
+    ),
+    msgspec.structs.replace(
+        MESSAGES_ENDPOINT,
         description=_AS_BEDROCK,
         read=_in_frames,
         routes=(f"{_MODEL}{{model:.+}}/invoke",),
@@ -197,5 +349,10 @@ DOOR_ENDPOINTS: tuple[Endpoint, ...] = (
         addressed=_of_bedrock,
     ),
 )
+# Messages as Microsoft Foundry, Bedrock and others have them below a path of their own.
+BELOW_ANTHROPIC: tuple[Endpoint, ...] = (
+    msgspec.structs.replace(MESSAGES_ENDPOINT, addressed=_by_any_name),
+    msgspec.structs.replace(_COUNTER, addressed=_by_any_name),
+)
 # As what the errors of paths that begin so are told.
-TOLD_AS: Mapping[str, Dialect] = {_PROJECTS: MESSAGES, _MODEL: AT_BEDROCK}
+TOLD_AS: Mapping[str, Dialect] = {_PROJECTS: MESSAGES, _MODEL: AT_BEDROCK, PROFILES: AT_BEDROCK}

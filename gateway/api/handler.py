@@ -117,7 +117,8 @@ async def _read(endpoint: Endpoint, request: web.Request, context: Context, admi
         parsed = read_json(relayed, contents, request.headers.get(HEADER), default)
         if relayed.by_summary and not all_compact(context.fleet, parsed.model):
             parsed = read_response(as_question(asked), request.headers.get(HEADER), store=False)
-            parsed, remembers = msgspec.structs.replace(parsed, compacted=True), False
+            told_as = partial(as_compacted, given=parsed.fields["input"])
+            parsed, remembers = msgspec.structs.replace(parsed, told_as=told_as), False
     if is_long:
         context.body_work.turns.note("request", began_s)
     if relayed is None or not parsed.stateful:
@@ -380,8 +381,8 @@ class Responder:
         fields.update(self._runner.response_headers)
         fields.update(self._cost(record))
         body = await _large(sink) if sink.is_long else sink.body()
-        if self._parsed.compacted:
-            body = as_compacted(body, self._parsed.fields["input"])
+        if self._parsed.told_as is not None:
+            body = self._parsed.told_as(body)
         if self._given is not None:
             self._given.add(body)
             await self._keep(body, Maker(sink.winner.deployment, sink.winner.key_name))

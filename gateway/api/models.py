@@ -206,21 +206,39 @@ async def list_models(request: web.Request) -> web.Response:
         InvalidRequest: the page's parameters are invalid.
 
     """
+    work, known, spoken = request.app[CONTEXT].body_work, await _used(request), dialect_of(request)
+    if spoken is PIVOT:
+        return json_of(OpenAIModels(await work.pieces((_as_openai(*each) for each in known), MODELS_A_TURN)))
+    conversing = await _conversing(request, known)
+    if spoken is GEMINI:
+        return json_of(GoogleModels(await work.pieces((_as_google(*each) for each in conversing), MODELS_A_TURN)))
+    return json_of(_page([_as_anthropic(model, each) for model, each in conversing], request.query))
+
+
+async def models_for(request: web.Request) -> list[str]:
+    """Return the names of the configured models this client may use that answer chats."""
+    return [model.name for model, _ in await _conversing(request, await _used(request))]
+
+
+_Used = list[tuple[Model, list[Deployment]]]
+
+
+async def _used(request: web.Request) -> _Used:
+    """Return the configured models this client may use, with the deployments that may answer it."""
     context = request.app[CONTEXT]
     client = context.admission.admit(request)
     models = [model for name, model in context.fleet.models.items() if client.may_use(name)]
     work, fleet = context.body_work, context.fleet
     known = await work.made(((model, _visible(fleet, model, client)) for model in models), MODELS_A_TURN)
-    if client.tenant is not None:  # it can use no others
-        known = [(model, visible) for model, visible in known if visible]
-    spoken = dialect_of(request)
-    if spoken is PIVOT:
-        return _json(OpenAIModels(await work.pieces((_as_openai(*each) for each in known), MODELS_A_TURN)))
+    if client.tenant is None:
+        return known
+    return [(model, visible) for model, visible in known if visible]  # it can use no others
+
+
+async def _conversing(request: web.Request, known: _Used) -> list[tuple[Model, ModelFacts]]:
+    work = request.app[CONTEXT].body_work
     facts = await work.made(((model, facts_of(model, visible)) for model, visible in known), MODELS_A_TURN)
-    conversing = [(model, each) for model, each in facts if each.converses]
-    if spoken is GEMINI:
-        return _json(GoogleModels(await work.pieces((_as_google(*each) for each in conversing), MODELS_A_TURN)))
-    return _json(_page([_as_anthropic(model, each) for model, each in conversing], request.query))
+    return [(model, each) for model, each in facts if each.converses]
 
 
 async def get_model(request: web.Request) -> web.Response:
@@ -233,8 +251,8 @@ async def get_model(request: web.Request) -> web.Response:
     visible = _visible(context.fleet, model, client)
     spoken = dialect_of(request)
     if spoken is PIVOT:
-        return _json(_as_openai(model, visible))
-    return _json((_as_google if spoken is GEMINI else _as_anthropic)(model, facts_of(model, visible)))
+        return json_of(_as_openai(model, visible))
+    return json_of((_as_google if spoken is GEMINI else _as_anthropic)(model, facts_of(model, visible)))
 
 
 def dialect_of(request: web.Request) -> Dialect:
@@ -352,5 +370,6 @@ def _place(entries: Sequence[AnthropicModel], model: str, param: str) -> int:
     raise InvalidRequest(f"'{param}' must be the id of a model in the list, and {model!r} is not", param=param)
 
 
-def _json(body: msgspec.Struct) -> web.Response:
+def json_of(body: msgspec.Struct) -> web.Response:
+    """Return a struct as the response."""
     return web.Response(body=encoded(body), content_type="application/json")

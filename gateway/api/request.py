@@ -1,7 +1,7 @@
 """A client's request, parsed as far as the gateway needs it, in the same form for every dialect."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from enum import IntEnum, auto
 from typing import TYPE_CHECKING, Any
 
@@ -93,7 +93,7 @@ class Written(IntEnum):  # which has a hash in C
 
     EVENTS = auto()
     ARRAY = auto()  # the events' data are the elements of one JSON array
-    FRAMES = auto()  # each event's data is in a frame of AWS's
+    FRAMES = auto()  # each event's data are in frames of AWS's
 
 
 class ParsedRequest(Asked, frozen=True, kw_only=True):
@@ -107,6 +107,8 @@ class ParsedRequest(Asked, frozen=True, kw_only=True):
     race: RaceOverride
     preferences: Preferences
     written: Written = Written.EVENTS
+    framed: Callable[[bytes], bytes] | None = None  # what the data of an event become, if it is written in frames
+    told_as: Callable[[bytes], bytes] | None = None  # what a whole answer becomes; None: it is told as it is
     headers: Mapping[str, str] = {}  # of its API, which its body says
     for_program: bool = False  # tools or JSON: the reader is a program that needs the whole answer
     continues: str | None = None  # the id of the stored response that it continues
@@ -119,7 +121,6 @@ class ParsedRequest(Asked, frozen=True, kw_only=True):
     remembering: "Remembering | None" = None  # the gateway keeps its answer, if no provider does
     cache_key: str | None = None  # the client's key for prompts with the same prefix
     response_headers: Mapping[str, str] = {}  # report what the gateway changed
-    compacted: bool = False  # the answer is a summary, which is told as one of a conversation made shorter
     scan_media: MediaScan | None = None  # of a large prompt whose answer passes unread
 
     @property

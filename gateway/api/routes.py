@@ -19,7 +19,15 @@ from gateway.api.auth import FORWARDED_FOR, Trust
 from gateway.api.bodies import DRAINED_S, answer_first, withhold_continue
 from gateway.api.context import CONTEXT, Context, GatewayPhase
 from gateway.api.counting import counting
-from gateway.api.doors import DOOR_ENDPOINTS, TOLD_AS, error_headers
+from gateway.api.doors import (
+    BELOW_ANTHROPIC,
+    DOOR_ENDPOINTS,
+    PROFILES,
+    TOLD_AS,
+    error_headers,
+    get_profile,
+    list_profiles,
+)
 from gateway.api.endpoint import Endpoint
 from gateway.api.endpoints import ENDPOINTS
 from gateway.api.handler import LAST_WORD_S, answering
@@ -195,16 +203,16 @@ def _deciding() -> Handler:
 
 _HANDLERS: Mapping[str, Handler] = {path: handler for api in APIS for handler in (_handler(api),) for path in api.paths}
 # What clients have below a prefix, whatever their base URL: those of Groq (groq 1.7.0 for Python, read on 2026-11-29),
-# and of Messages at Microsoft Foundry (AnthropicFoundry of Anthropic's SDK 2.14, read on 2026-11-30),
-# DeepSeek, Moonshot, Z.ai and others: who changes the host alone arrives here.
+# and of Messages at Microsoft Foundry and Bedrock (AnthropicFoundry and AnthropicBedrockMantle of Anthropic's SDK 2.14,
+# read on 2026-11-30), DeepSeek, Moonshot, Z.ai and others: who changes the host alone arrives here.
 _GROQS = "/openai"
 _OF_GROQ = ("chat/completions", "embeddings", "audio/speech", "audio/transcriptions", "audio/translations")
-_BELOW: Mapping[str, tuple[str, ...]] = {
-    _GROQS: tuple(f"/v1/{path}" for path in _OF_GROQ),
-    "/anthropic": ("/v1/messages", "/v1/messages/count_tokens"),
+_BELOW: Mapping[str, Mapping[str, Handler]] = {
+    _GROQS: {path: _HANDLERS[path] for path in (f"/v1/{each}" for each in _OF_GROQ)},
+    "/anthropic": {path: _handler(api) for api in BELOW_ANTHROPIC for path in api.paths},
 }
 _PREFIXED: Mapping[str, Handler] = {
-    f"{prefix}{path}": _HANDLERS[path] for prefix, paths in _BELOW.items() for path in paths
+    f"{prefix}{path}": handler for prefix, handlers in _BELOW.items() for path, handler in handlers.items()
 }
 _RACED: Mapping[str, Handler] = {
     **{path: _HANDLERS[path] for api in ENDPOINTS.values() for path in api.paths},
@@ -238,6 +246,8 @@ ROUTES = (
     _get("/v1beta/models", list_models),
     _get("/v1beta/models/{id:.+}", get_model),
     *(_post(path, handler) for path, handler in _DOORS.items()),
+    _get(PROFILES, list_profiles),
+    _get(f"{PROFILES}/{{id:.+}}", get_profile),
 )
 # Other names of some of those; /openapi.json has each once.
 ALIASES = (
@@ -427,7 +437,8 @@ def dialect_of_call(path: str, fields: Mapping[str, str]) -> Dialect:
 
 _MODELS = "/v1/models"
 _OF_MODELS = ("/v1/models/", "/v1beta/models/")
-_OFFERED = ", ".join(dict.fromkeys(route.path.split("/")[2] for route in ROUTES if route.path not in _DOORS))
+_AT_CLOUDS = (*_DOORS, PROFILES, f"{PROFILES}/{{id:.+}}")
+_OFFERED = ", ".join(dict.fromkeys(route.path.split("/")[2] for route in ROUTES if route.path not in _AT_CLOUDS))
 _NO_ROUTE = (404, 405)
 _LONGEST_PATH = 200  # characters of an unknown path: the client chose it
 [_CHAT] = ENDPOINTS[PIVOT].paths

@@ -16,11 +16,13 @@ from .continuing import continued as continued
 from .converse.answers import ConverseToChat as ConverseToChat
 from .converse.answers import events_of_converse as events_of_converse
 from .converse.answers import exception_in as exception_in
+from .converse.answers_from_messages import ConverseAnswer as ConverseAnswer
 from .converse.frames import FrameMessage as FrameMessage
 from .converse.frames import Frames as Frames
 from .converse.request_from_chat import SWITCH as SWITCH
 from .converse.request_from_chat import converse_from_chat as converse_from_chat
 from .converse.request_from_chat import with_switch as with_switch
+from .converse.request_to_messages import messages_of_converse as messages_of_converse
 from .dialect import AS_CALL as AS_CALL
 from .dialect import JSON_FORMATS as JSON_FORMATS
 from .dialect import AnswerFormat as AnswerFormat
@@ -63,6 +65,7 @@ from .meanings import Details as Details
 from .meanings import Telling as Telling
 from .messages.dialect import MESSAGES as MESSAGES
 from .messages.in_frames import in_frame as in_frame
+from .messages.request_from_chat import DEFAULT_MAX_TOKENS as DEFAULT_MAX_TOKENS
 from .recalling import Hearing as Hearing
 from .recalling import Recalling as Recalling
 from .responses.dialect import RESPONSES as RESPONSES

@@ -34,7 +34,7 @@ from gateway.api.auth import TENANT_KEYS
 from gateway.api.call_runner import FALLBACK
 from gateway.api.context import LedgerUnavailable
 from gateway.api.counting import ESTIMATED
-from gateway.api.doors import DOOR_ENDPOINTS
+from gateway.api.doors import DOOR_ENDPOINTS, InferenceProfile, InferenceProfiles
 from gateway.api.endpoint import Endpoint
 from gateway.api.endpoints import INTERACTIONS_ENDPOINT
 from gateway.api.headers import LOWERED, NARROWED, PLAN_HEADER
@@ -458,6 +458,24 @@ _GOOGLES_MODEL = msgspec.structs.replace(
     errors=(errors.InvalidRequest, errors.ModelNotFound),
 )
 
+_PROFILES = msgspec.structs.replace(
+    _GOOGLES_MODELS,
+    asked="GET /inference-profiles",
+    id="listInferenceProfiles",
+    summary="The models this key may use, for clients of Amazon Bedrock",
+    answers={200: Answer("The models.", {JSON: InferenceProfiles})},
+    error_schema="BedrockError",
+)
+_PROFILE = msgspec.structs.replace(
+    _PROFILES,
+    asked="GET /inference-profiles/{id}",
+    id="getInferenceProfile",
+    summary="One model, for clients of Amazon Bedrock",
+    parameters=in_path("id", "Its name, also as Bedrock has it."),
+    answers={200: Answer("The model.", {JSON: InferenceProfile})},
+    errors=(errors.ModelNotFound,),
+)
+
 OPERATIONS = (
     *chain.from_iterable(map(operations, (*APIS, *DOOR_ENDPOINTS))),
     _SOCKET,
@@ -480,4 +498,6 @@ OPERATIONS = (
     _MODEL,
     _GOOGLES_MODELS,
     _GOOGLES_MODEL,
+    _PROFILES,
+    _PROFILE,
 )

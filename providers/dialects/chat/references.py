@@ -97,7 +97,7 @@ def of_converse(citation: Any) -> list[dict[str, Any]]:
         case {"location": {"web": {"url": str(url)}}} if url:
             return [annotation(url, citation.get("title"))]
         case {"location": dict(location)}:
-            for name, (kind, begin, end) in _IN_DOCUMENTS.items():
+            for name, (kind, begin, end) in IN_DOCUMENTS.items():
                 if isinstance(place := location.get(name), dict):
                     pieces = fit(citation.get("sourceContent"), list[_Piece]) or ()
                     where = {begin: place.get("start", 0), end: place.get("end", 0)}
@@ -111,12 +111,12 @@ class _Piece(msgspec.Struct):
     text: str = ""
 
 
-_IN_DOCUMENTS: Mapping[str, tuple[str, str, str]] = {  # by Converse's word for where it is, how Messages says that
+IN_DOCUMENTS: Mapping[str, tuple[str, str, str]] = {  # by Converse's word for where it is, how Messages says that
     "documentChar": ("char_location", "start_char_index", "end_char_index"),
     "documentPage": ("page_location", "start_page_number", "end_page_number"),
     "documentChunk": ("content_block_location", "start_block_index", "end_block_index"),
 }
-_LOCATIONS = frozenset(kind for kind, _, _ in _IN_DOCUMENTS.values())
+_LOCATIONS = frozenset(kind for kind, _, _ in IN_DOCUMENTS.values())
 
 
 # Google's grounding: the pages that were found, and citations of what was learnt.

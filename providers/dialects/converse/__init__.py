@@ -1,1 +1,1 @@
-"""Bedrock's Converse: no client has this API, so it is not in the index; chat is translated to it."""
+"""Bedrock's Converse, which is not in the index: providers are asked by way of chat, clients are read as Messages."""

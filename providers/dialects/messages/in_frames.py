@@ -33,17 +33,19 @@ _EXCEPTIONS = {
 
 def in_frame(data: bytes) -> bytes:
     """Return an event of Messages as InvokeModel streams it; an error is an exception there."""
-    if b'"error"' in data and (error := _error_in(data)) is not None:
-        name = _EXCEPTIONS.get(STATUS_OF_TYPE.get(error.type, 0), "modelStreamErrorException")
-        headers = {**_IN_FRAME, ":message-type": "exception", ":exception-type": name}
-        del headers[":event-type"]
-        return framed(msgspec.json.encode({"message": error.message}), headers)
+    if b'"error"' in data and (error := exception_in_frame(data)):
+        return error
     return framed(b'{"bytes":"%b"}' % base64.b64encode(data), _IN_FRAME)
 
 
-def _error_in(data: bytes) -> _Told | None:
+def exception_in_frame(data: bytes) -> bytes:
+    """Return the exception that an event of an error is; ``b""``: it is another event."""
     try:
         event = _errors.decode(data)
     except msgspec.DecodeError:
-        return None
-    return event.error if event.type == "error" else None
+        return b""
+    if event.type != "error":
+        return b""
+    name = _EXCEPTIONS.get(STATUS_OF_TYPE.get(event.error.type, 0), "modelStreamErrorException")
+    headers = {":exception-type": name, ":content-type": "application/json", ":message-type": "exception"}
+    return framed(msgspec.json.encode({"message": event.error.message}), headers)

@@ -111,3 +111,24 @@ async def test_a_client_of_bedrock_s_claude_is_answered_by_any_seller_in_its_fra
         asked = next(each for each in vendor.seen if "interleaved" in str((each.headers, each.body)))
         said = asked.body.get("anthropic_beta") or asked.headers["anthropic-beta"].split(", ")
         assert said == ["interleaved-thinking-2025-05-14"]
+
+
+async def test_bedrock_s_names_of_models_are_known_below_anthropic_s_path(tmp_path: Path) -> None:
+    async with running_vendor("anthropic") as vendor:
+        providers = {"anthropic": {"base_url": vendor.base_url, "api_key": vendor.key}}
+        models = {"claude-opus-4-6": {"deployments": ["anthropic/claude-opus-4-6"]}}
+        async with serving(tmp_path, {"unused": None}, providers=providers, models=models) as running:
+            # As AnthropicBedrockMantle of Anthropic's SDK 2.14 asks, whose base URL ends so.
+            asked = {"model": "anthropic.claude-opus-4-6", **ASKED}
+            del asked["anthropic_version"]
+            async with running.post(asked, path="/anthropic/v1/messages") as response:
+                assert response.status == 200, await response.text()
+                assert (await response.json())["content"][0]["text"] == "well"
+            counted = {name: asked[name] for name in ("model", "messages")}
+            async with running.post(counted, path="/anthropic/v1/messages/count_tokens") as response:
+                assert (await response.json())["input_tokens"] > 0
+            for wrong in ("anthropic.claude-none", 5):
+                async with running.post({**asked, "model": wrong}, path="/anthropic/v1/messages") as response:
+                    assert response.status in {400, 404}
+                    assert (await response.json())["type"] == "error"
+        assert vendor.refusals == [], vendor.said

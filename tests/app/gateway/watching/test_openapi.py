@@ -72,6 +72,9 @@ GETS = (
     "/v1/models?key=unused",
     f"/v1beta/models/{MODEL}",
     "/v1beta/models/no-such-model",
+    "/inference-profiles",
+    f"/inference-profiles/{MODEL}",
+    "/inference-profiles/no-such-model",
     "/v1/models/no-such-model",
     "/api/session",
     "/api/slo",
@@ -145,6 +148,11 @@ CALLS: tuple[tuple[str, dict[str, Any]], ...] = (
         (f"/model/{model}/invoke", {"messages": PROMPT, "max_tokens": 9})
         for model in (MODEL, OTHER, "anthropic.no-such-model")
     ),
+    *(
+        (f"/model/{model}/{path}", {"messages": [{"role": "user", "content": [{"text": "Hello"}]}]})
+        for model, path in ((MODEL, "converse"), (OTHER, "converse-stream"), ("no-such-model", "converse"))
+    ),
+    (f"/model/{OTHER}/converse", {"messages": PROMPT}),
     (f"{VERTEX}/{OTHER}:streamRawPredict", {"messages": PROMPT, "max_tokens": 9}),
     (f"/model/{OTHER}/invoke-with-response-stream", {"messages": PROMPT, "max_tokens": 9}),
     (f"/model/{OTHER}/invoke-with-response-stream", {"messages": PROMPT}),
