@@ -117,7 +117,12 @@ class VENDOR(OwnServer):
         return Refused(404, said, rule="model", page=rules.MODELS)
 
     def check_items(self, body: Json) -> None:
-        """Refuse instructions for a response that goes on from another, and thoughts that it did not seal."""
+        """Refuse tools that it does not know, instructions beside another response, and thoughts that it did not seal."""
+        for number, tool in enumerate(body.get("tools") or ()):
+            if tool["type"] not in rules.TOOL_TYPES:
+                wanted = ", ".join(f"`{each}`" for each in rules.TOOL_TYPES)
+                said = f"{_READ}tools[{number}].type: unknown variant `{tool['type']}`, expected one of {wanted}"
+                raise Refused(422, said, rule="field value", page=rules.OF_TOOLS)
         if body.get("instructions") and body.get("previous_response_id"):
             said = "Argument not supported: instructions and previous_response_id together"
             raise Refused(400, said, rule="instructions twice", page=rules.INSTRUCTIONS)

@@ -15,6 +15,12 @@ INSTRUCTIONS = "https://github.com/10-X-eng/vibecad/issues/4"
 SEALED = "https://github.com/Wei-Shaw/sub2api/issues/4535"
 SUMMARY = "https://github.com/chenyme/grok2api/pull/689"
 FUNCTIONS = "https://docs.x.ai/docs/guides/function-calling"
+# Quoted from its 422 of 2026-08-21; read on 2026-11-30.
+OF_TOOLS = "https://github.com/architectds/modeldock/blob/main/test/codex-wire-full-xai.test.mjs"
+TOOL_TYPES = (
+    *("function", "web_search", "x_search", "image_generation", "collections_search", "file_search"),
+    *("code_execution", "code_interpreter", "mcp", "shell"),
+)
 
 _message = Record(
     open=True,

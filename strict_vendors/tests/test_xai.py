@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from strict_vendors import Vendor, made
-from strict_vendors.tests.asking import USER, WEATHER, chat, result
+from strict_vendors.tests.asking import USER, WEATHER, ask, chat, result
 
 GROK = "grok-4.5"
 
@@ -72,3 +72,14 @@ def test_what_its_reader_cannot_read_is_plain_text(xai: Vendor) -> None:
     came = chat(xai, GROK, {"role": "robot", "content": "Hi"})
     assert came.status == 422
     assert came.body.startswith(b"Failed to deserialize the JSON body into the target type: messages[0].role: unknown")
+
+
+@pytest.mark.parametrize("kind", ["custom", "namespace", "tool_search", "local_shell"])
+def test_responses_refuse_tools_of_another_type(xai: Vendor, kind: str) -> None:
+    shapes: dict[str, dict[str, Any]] = {
+        "custom": {"name": "patch"},
+        "namespace": {"name": "a", "description": "a", "tools": [{"type": "function", "name": "b", "parameters": {}}]},
+    }
+    tools = [{"type": "web_search"}, {"type": kind, **shapes.get(kind, {})}]
+    came = ask(xai, "/v1/responses", {"model": GROK, "input": "Hi", "tools": tools})
+    assert (came.status, f"tools[1].type: unknown variant `{kind}`" in str(came.body)) == (422, True)

@@ -72,7 +72,7 @@ async def test_servers_whose_responses_have_functions_alone_call_an_agents_other
     running, vendors = asked
     offered, arguments, called, result = TOOLS[tool]
     function = {"type": "function", "name": "look", "parameters": SCHEMA, "strict": False}
-    for name in ("vllm", "ollama"):
+    for name in ("vllm", "ollama", "xai"):
         body: Json = {"model": name, "input": f"call: {tool} {json.dumps(arguments)}", "tools": [offered, function]}
         answer, _ = await answer_of(running, RESPONSES, {**body, "stream": stream})
         [call] = [item for item in answer["output"] if item["type"] == called["type"]]
