@@ -197,3 +197,11 @@ def report(error: "ConfigurationError") -> None:
     say(f"holeshot: the configuration has {counted(len(error.problems), 'problem')}", err=True)
     for problem in error.problems:
         prose(f"  {problem}", err=True)
+
+
+def home() -> Path:
+    """Return this user's folder; that of all where there is none, as a container's user need not have a name."""
+    try:
+        return Path.home()
+    except RuntimeError:
+        return Path("/")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gateway.cli.configuration import check_place, report, write_file
+from gateway.cli.configuration import check_place, home, report, write_file
 from gateway.cli.terminal import FAILED, MISUSED, as_json, fail, prose, say, write_json
 from gateway.core.terminal_text import counted, program
 
@@ -76,7 +76,9 @@ def write_configuration(
     Exits if that is not possible.
     """
     from gateway.settings import (  # noqa: PLC0415 - pydantic only where it is needed
+        found_sellers,
         found_vendors,
+        lacking,
         near_keys,
         starter_text,
         without_address,
@@ -84,9 +86,14 @@ def write_configuration(
     from providers import DatasheetTable  # noqa: PLC0415 - likewise
 
     check_place(path, force=force)  # before providers are asked
-    found = list(found_vendors(environ, catalog))
+    sellers = [(each, lacking(each)) for each in found_sellers(environ, catalog, home())]
+    found = [*found_vendors(environ, catalog), *(each for each, lack in sellers if lack is None)]
     again = program("holeshot")
-    passed_over = [*near_keys(environ, catalog), *(what for _, what in without_address(environ, catalog))]
+    passed_over = [
+        *near_keys(environ, catalog),
+        *(what for _, what in without_address(environ, catalog)),
+        *(f"credentials of {each.title} are here, but it {lack}" for each, lack in sellers if lack is not None),
+    ]
     if not found:
         for note in passed_over:
             prose(f"note: {note}", err=True)

@@ -3,14 +3,13 @@
 import os
 from collections.abc import Iterable, Sequence
 from itertools import groupby
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import urlsplit
 
 import msgspec
 import typer
 
-from gateway.cli.configuration import ConfigOption, read_settings
+from gateway.cli.configuration import ConfigOption, home, read_settings
 from gateway.cli.terminal import FAILED, MISUSED, UNKNOWN, fail, prose, say, without_unknown, write_json, write_table
 from gateway.core.terminal_text import counted
 
@@ -318,7 +317,7 @@ def _row(provider: "Reachable", answer: "Liveness | None", deployments: int) -> 
         host=None if provider.base_url is None else _host(provider.base_url),
         apis=tuple(provider.apis),
         keys=len(provider.settings.keys),
-        credentials=has_credentials(provider, os.environ, _home()),
+        credentials=has_credentials(provider, os.environ, home()),
         works=None if answer is None else answer.works,
         state=None if answer is None else answer.state,
         message=None if answer is None else answer.message,
@@ -327,14 +326,6 @@ def _row(provider: "Reachable", answer: "Liveness | None", deployments: int) -> 
         headroom=None if answer is None else answer.headroom,
         deployments=deployments,
     )
-
-
-def _home() -> Path:
-    """Return this user's folder; that of all where there is none, as a container's user need not have a name."""
-    try:
-        return Path.home()
-    except RuntimeError:
-        return Path("/")
 
 
 def _host(base_url: str) -> str:

@@ -1,6 +1,7 @@
 from .address import leave_note as leave_note
 from .address import remove_note as remove_note
 from .checks import doubtful as doubtful
+from .checks import lacking as lacking
 from .deployment import DataPolicy as DataPolicy
 from .deployment import DeploymentSettings as DeploymentSettings
 from .deployment import ProviderSettings as ProviderSettings
@@ -59,6 +60,7 @@ from .presets import apis_at as apis_at
 from .presets import bills_on as bills_on
 from .presets import brought as brought
 from .presets import found as found
+from .presets import found_sellers as found_sellers
 from .presets import found_vendors as found_vendors
 from .presets import has_credentials as has_credentials
 from .presets import keeps_requests as keeps_requests

@@ -216,6 +216,11 @@ def _libraries(
         yield Complaint(place, f"needs a key of {own.title}, or azure-identity: {how_to_install('foundry')}")
 
 
+def lacking(vendor: Vendor) -> str | None:
+    """Return what a vendor that is asked without a key lacks here; None: nothing."""
+    return next((told.message for told in _libraries((), ProviderSettings(), vendor, vendor.kind)), None)
+
+
 def _no_keys(place: Place, provider: ProviderSettings, *, may_have_lines: bool) -> Iterator[Complaint]:
     """Yield a complaint for each key that has other characters than those of printable ASCII; it is not shown."""
     keys: dict[Place, SecretStr | None] = {(*place, "api_key"): provider.api_key}

@@ -5,7 +5,7 @@ import re
 from collections.abc import Sequence
 from urllib.parse import urlsplit
 
-from gateway.settings.deployment import DeploymentSettings, ProviderSettings
+from gateway.settings.deployment import DeploymentSettings
 from gateway.settings.model import Settings
 from gateway.settings.model_names import model_identity
 from gateway.settings.patterns import is_pattern
@@ -62,15 +62,15 @@ def _named(
     if not _is_bare(item) or provider is None or is_pattern(model):
         return item
     vendor = vendor_of(item.deployment, provider, catalog)
-    name = None if vendor is None else _name_at(model, provider, vendor, table)
+    name = None if vendor is None else name_at(model, provider.base_url, vendor, table)
     return item if name is None else item.model_copy(update={"deployment": f"{item.deployment}/{name}"})
 
 
-def _name_at(model: str, provider: ProviderSettings, vendor: Vendor, table: DatasheetTable) -> str | None:
-    """Return what ``model`` is called at a provider; None: the table has no such model of this vendor."""
+def name_at(model: str, base_url: str | None, vendor: Vendor, table: DatasheetTable) -> str | None:
+    """Return what ``model`` is called at an address; None: the table has no such model of this vendor."""
     wanted = model_identity(model)
     found = [each for each in _names(vendor, table) if model_identity(_plain(each)) == wanted]
-    scopes = _scopes(provider.base_url or "")
+    scopes = _scopes(base_url or "")
     ranked = [(_rank(each, scopes), each != model, len(each), each) for each in found if _rank(each, scopes) >= 0]
     return min(ranked)[-1] if ranked else None
 

@@ -11,7 +11,7 @@ from pydantic import SecretStr
 from gateway.settings.deployment import DeploymentSettings, PriceChange, ProviderSettings
 from gateway.settings.deployment import PriceSettings as ConfiguredPrice
 from gateway.settings.model import ModelSettings, Settings
-from gateway.settings.vendor_models import proposed_models
+from gateway.settings.vendor_models import SELLERS, proposed_models
 from providers import (
     CLAUDES,
     UNLISTED,
@@ -105,19 +105,19 @@ def usual_key(vendor: Vendor, environ: Mapping[str, str]) -> str | None:
     return next((variable for variable in vendor.key_env if environ.get(variable)), None)
 
 
-_VARIABLE = re.compile(r"\$\{(\w+)\}")
+VARIABLE = re.compile(r"\$\{(\w+)\}")
 
 
 def usual_address(vendor: Vendor, environ: Mapping[str, str]) -> str | None:
     """Return the first of the vendor's usual addresses whose variables are set, with their names: ``${NAME}``."""
-    return next((each for each in vendor.addresses if all(environ.get(name) for name in _VARIABLE.findall(each))), None)
+    return next((each for each in vendor.addresses if all(environ.get(name) for name in VARIABLE.findall(each))), None)
 
 
 def _found_settings(vendor: Vendor, environ: Mapping[str, str]) -> ProviderSettings:
     """Return the settings of a vendor that the environment alone names; its key is added later."""
     if vendor.base_url is not None or (address := usual_address(vendor, environ)) is None:
         return ProviderSettings()
-    return ProviderSettings(base_url=_filled(address, environ))
+    return ProviderSettings(base_url=filled(address, environ))
 
 
 # Locations of Vertex AI whose hosts do not begin with them: lib/vertex/_client.py of Anthropic's SDK, as of 2026-11-29.
@@ -128,9 +128,9 @@ _HOSTS = {
 }
 
 
-def _filled(address: str, environ: Mapping[str, str]) -> str:
+def filled(address: str, environ: Mapping[str, str]) -> str:
     """Return an address with the values of its variables."""
-    url = _VARIABLE.sub(lambda found: environ[found[1]], address)
+    url = VARIABLE.sub(lambda found: environ[found[1]], address)
     return next((url.replace(each, host, 1) for each, host in _HOSTS.items() if each in url), url)
 
 
@@ -173,14 +173,26 @@ def found_vendors(environ: Mapping[str, str], catalog: Catalog) -> Iterator[Vend
             yield vendor
 
 
+def found_sellers(environ: Mapping[str, str], catalog: Catalog, home: Path) -> Iterator[Vendor]:
+    """Yield the other sellers of Claude whose address and credentials are in the usual places.
+
+    These are the clouds' own credentials, which may be there for other services: only what a person looks at uses them.
+    """
+    with_key = {vendor.name for vendor in found_vendors(environ, catalog)}
+    for vendor in (catalog[name] for name in SELLERS if name in catalog and name not in with_key):
+        is_whose = all(environ.get(variable) for variable in vendor.header_env.values())
+        if is_whose and usual_address(vendor, environ) and _are_there(vendor.name, environ, home):
+            yield vendor
+
+
 def without_address(environ: Mapping[str, str], catalog: Catalog) -> Iterator[tuple[Vendor, str]]:
     """Yield vendors whose key is set, but no variable of their address, each with what to do."""
     known = {key for vendor in found_vendors(environ, catalog) for key in vendor.key_env}
     for vendor in catalog.values():
         key = usual_key(vendor, environ)
         if key is not None and vendor.addresses and key not in known and not vendor.named_only:
-            names = list(dict.fromkeys(name for each in vendor.addresses for name in _VARIABLE.findall(each)))
-            address = _VARIABLE.sub(lambda found: found[1], vendor.addresses[0 if len(names) == 1 else -1])
+            names = list(dict.fromkeys(name for each in vendor.addresses for name in VARIABLE.findall(each)))
+            address = VARIABLE.sub(lambda found: found[1], vendor.addresses[0 if len(names) == 1 else -1])
             section = f'{vendor.name}: {{ base_url: "{address}", api_key: "${{{key}}}" }}'
             set_one = f"set {' or '.join(names)}, or write under providers: {section}"
             yield vendor, f"{key} is set, but not where your {vendor.title} is: {set_one}"
@@ -209,7 +221,7 @@ def _with_usual_address(provider: ProviderSettings, vendor: Vendor, environ: Map
     """Return a provider with the address, and the headers, that usual variables of its vendor name."""
     update: dict[str, object] = {}
     if provider.base_url is None and vendor.base_url is None and (address := usual_address(vendor, environ)):
-        update["base_url"] = _filled(address, environ)
+        update["base_url"] = filled(address, environ)
     said = {name.lower() for name in provider.headers}
     if found := {
         header: SecretStr(environ[variable])
@@ -309,10 +321,15 @@ def has_credentials(provider: Reachable, environ: Mapping[str, str], home: Path)
     vendor = provider.vendor
     if vendor is None:
         return None
-    groups, files = _CREDENTIAL_VARIABLES.get(vendor.name, ()), _CREDENTIAL_FILES.get(vendor.name, ())
-    if groups or files:
-        return any(all(map(environ.get, group)) for group in groups) or any((home / file).is_file() for file in files)
+    if vendor.name in _CREDENTIAL_VARIABLES:
+        return _are_there(vendor.name, environ, home)
     return False if vendor.key_required else None
+
+
+def _are_there(vendor: str, environ: Mapping[str, str], home: Path) -> bool:
+    """Whether credentials of a vendor are in the usual places."""
+    groups, files = _CREDENTIAL_VARIABLES.get(vendor, ()), _CREDENTIAL_FILES.get(vendor, ())
+    return any(all(map(environ.get, group)) for group in groups) or any((home / file).is_file() for file in files)
 
 
 # The price and capabilities of deployments: as configured, else from the table.

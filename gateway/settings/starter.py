@@ -4,11 +4,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from gateway.settings.doors import name_at
 from gateway.settings.market import Market
 from gateway.settings.model import Settings
 from gateway.settings.patterns import is_pattern
-from gateway.settings.presets import usual_address, usual_key
-from gateway.settings.vendor_models import SAME_MODEL_BUDGET, Proposed, proposed_models
+from gateway.settings.presets import VARIABLE, filled, usual_address, usual_key
+from gateway.settings.vendor_models import NAMED_BY_REGION, SAME_MODEL_BUDGET, Called, Proposed, proposed_models
 from providers import DatasheetTable, Vendor
 
 _COLUMN = 44  # where comments begin, if there is room
@@ -96,14 +97,16 @@ def starter_text(
 ) -> str:
     """Return a configuration that loads with the present ``environ``.
 
-    ``found`` are vendors with a key in it, at least one. ``market`` has their lists of models; without it, well-known
-    models are proposed. ``table`` has the prices that stand beside what races by size.
+    ``found`` are vendors with a key in it, or other credentials; at least one. ``market`` has their lists of models;
+    without it, well-known models are proposed. ``table`` has the prices that stand beside what races by size.
     """
     vendors = [vendor.name for vendor in found]
+    called = _called({vendor.name: vendor for vendor in found}, environ, table)
     if market is None:
-        proposed = proposed_models(vendors)
+        proposed = proposed_models(vendors, called=called)
     else:
-        proposed = proposed_models(vendors, market.may_sell, {each.name: each.providers for each in market.raced})
+        sold = {each.name: each.providers for each in market.raced}
+        proposed = proposed_models(vendors, market.may_sell, sold, called)
     prices = {} if table is None else _prices(proposed, {vendor.name: vendor for vendor in found}, table)
     return "".join([
         _HEAD,
@@ -119,12 +122,35 @@ def _provider(vendor: Vendor, environ: Mapping[str, str], market: Market | None,
     silence = market.silent.get(vendor.name) if market is not None else None
     note = f"  # {silence}" if silence else ""
     address = None if vendor.base_url is not None else usual_address(vendor, environ)
+    key = usual_key(vendor, environ)
+    credentials = f"  # by the usual credentials of {vendor.title}: leave it out if they are for other services"
     if address is not None and not any(
         name.startswith(f"{vendor.name}/") for each in proposed for name in each.deployments
     ):
         note = note or f"  # no model below uses it yet: ask for {vendor.name}/MODEL"
-    where = "" if address is None else f'base_url: "{address}", '
-    return f'  {vendor.name}: {{ {where}api_key: "${{{usual_key(vendor, environ)}}}" }}{note}\n'
+    told = [f'api_key: "${{{key}}}"'] if key is not None else []
+    if address is not None and _is_literal(address, environ):
+        told.insert(0, f'base_url: "{address}"')
+    return f"  {vendor.name}: {{ {', '.join(told)} }}{note or ('' if key else credentials)}\n"
+
+
+def _is_literal(address: str, environ: Mapping[str, str]) -> bool:
+    """Whether an address stays what it is as its variables are filled in: some hosts do not begin with their region."""
+    return filled(address, environ) == VARIABLE.sub(lambda found: environ[found[1]], address)
+
+
+def _called(found: Mapping[str, Vendor], environ: Mapping[str, str], table: DatasheetTable | None) -> Called:
+    """Return what models are called at each of the ``found`` vendors: at Bedrock that depends on the region."""
+
+    def called(vendor: str, model: str) -> str | None:
+        if vendor not in NAMED_BY_REGION:
+            return model
+        address = usual_address(found[vendor], environ)
+        if is_pattern(model) or address is None:
+            return None
+        return name_at(model, filled(address, environ), found[vendor], table or DatasheetTable.shipped())
+
+    return called
 
 
 def _prices(proposed: Iterable[Proposed], found: Mapping[str, Vendor], table: DatasheetTable) -> dict[str, str]:

@@ -109,8 +109,9 @@ _CLAUDE = VendorModels(
     page="platform.claude.com/docs/resources/overview",
     read="2026-11-29",
 )
-# Other sellers of the same models, by the same names: who has keys of several asks the next where one is late.
-SELLERS = ("anthropic", "foundry", "claude_aws")
+# Other sellers of the same models: who has keys or credentials of several asks the next where one is late.
+NAMED_BY_REGION = frozenset({"bedrock_invoke"})  # their models' names have the region in them
+SELLERS = ("anthropic", "foundry", "claude_aws", "claude_google", "vertex", "bedrock_invoke")
 _GOOGLE = VendorModels(
     small="gemini-3.5-flash-lite",
     large="gemini-4-argon",
@@ -214,16 +215,27 @@ def _sells_all(_vendor: str, _model: str) -> bool:
     return True
 
 
+Called = Callable[[str, str], str | None]  # from a vendor and a model to its name there; None: it has none
+
+
+def _as_it_is(_vendor: str, model: str) -> str:
+    return model
+
+
 def proposed_models(
-    vendors: Sequence[str], sells: Callable[[str, str], bool] = _sells_all, raced: Mapping[str, Collection[str]] = {}
+    vendors: Sequence[str],
+    sells: Callable[[str, str], bool] = _sells_all,
+    raced: Mapping[str, Collection[str]] = {},
+    called: Called = _as_it_is,
 ) -> list[Proposed]:
     """Return the models for the keys of ``vendors``: races by size, of the same model, then the vendors' own names.
 
     ``sells`` returns whether a vendor may have a model. ``raced``: models that are proposed besides, by their public
-    names, with the vendors of each; the known equivalents are not proposed then.
+    names, with the vendors of each; the known equivalents are not proposed then. ``called`` returns what a vendor calls
+    a model.
     """
     alone = [vendor for number, vendor in enumerate(vendors) if not _is_twin(vendor, vendors[:number])]
-    by_size = list(_by_size(alone, sells))
+    by_size = list(_by_size(alone, sells, called))
     sized = {each.name: each for each in by_size}
     names: dict[str, Proposed] = {}
     if not raced:
@@ -236,15 +248,19 @@ def proposed_models(
     in_sizes = {_vendor(name) for each in by_size for name in each.deployments}
     for vendor in alone:
         own: Iterable[tuple[str, Size | None]] = ()
-        if vendor in in_sizes:
+        has_others = vendor in SELLERS and any(other in SELLERS and other != vendor for other in vendors)
+        if vendor in in_sizes or has_others:
             own = _named(vendor)
         elif vendor not in served and (example := example_of(vendor)) is not None:
             own = [(each, None) for each in (example, *_widest(OWN[vendor].asked if vendor in OWN else ()))]
         for model, size in own:
-            name, found = model.rpartition("/")[2], (f"{vendor}/{model}",)
+            name, sellers = model.rpartition("/")[2], [vendor]
             if vendor in SELLERS:
-                found += tuple(f"{other}/{model}" for other in vendors if other in SELLERS and other != vendor)
-            if (is_pattern(model) or sells(vendor, model)) and name not in names and name not in raced:
+                sellers += [other for other in vendors if other in SELLERS and other != vendor]
+            there = ((each, called(each, model)) for each in sellers)
+            found = tuple(f"{each}/{own_name}" for each, own_name in there if own_name is not None)
+            is_sold = is_pattern(model) or sells(vendor, model)
+            if found and is_sold and name not in names and name not in raced:
                 names[name] = Proposed(name, found, size and _in_place(found, size, sized))
     return [*by_size, *names.values()]
 
@@ -262,11 +278,12 @@ def _is_twin(vendor: str, others: Collection[str]) -> bool:
     return any(OWN[other] is OWN.get(vendor) for other in others if other in OWN)
 
 
-def _by_size(vendors: Sequence[str], sells: Callable[[str, str], bool]) -> Iterator[Proposed]:
+def _by_size(vendors: Sequence[str], sells: Callable[[str, str], bool], called: Called) -> Iterator[Proposed]:
     """Yield the model of each size that at least two of ``vendors`` have one for."""
     for size in _SIZES:
         each = ((vendor, _of_size(vendor, size)) for vendor in vendors)
-        found = tuple(f"{vendor}/{model}" for vendor, model in each if model is not None and sells(vendor, model))
+        named = ((vendor, called(vendor, model)) for vendor, model in each if model is not None)
+        found = tuple(f"{vendor}/{name}" for vendor, name in named if name is not None and sells(vendor, name))
         if len(found) > 1:
             yield Proposed(size, found)
 

@@ -13,6 +13,7 @@ from pydantic import BaseModel
 from gateway.settings import (
     Datasheets,
     Settings,
+    found_sellers,
     found_vendors,
     is_pattern,
     load,
@@ -81,6 +82,69 @@ def test_keys_of_several_sellers_of_a_model_make_one_model_that_is_hedged_with_w
     assert [each.deployment.partition("/")[0] for each in settings.models["large"].deployments].count("foundry") == 0
     assert "no model below uses it" not in text
     assert settings.providers["claude_aws"].headers["anthropic-workspace-id"].get_secret_value() == "wrkspc_1"
+
+
+CLOUDS: dict[str, dict[str, str]] = {
+    "bedrock_invoke": {"AWS_ACCESS_KEY_ID": "AKIA", "AWS_SECRET_ACCESS_KEY": "k", "AWS_REGION": "eu-west-1"},
+    "vertex": {"GOOGLE_APPLICATION_CREDENTIALS": "/key.json", "GOOGLE_CLOUD_PROJECT": "p1"},
+    "claude_aws": {
+        "AWS_ACCESS_KEY_ID": "AKIA",
+        "AWS_SECRET_ACCESS_KEY": "k",
+        "AWS_REGION": "eu-west-1",
+        "ANTHROPIC_AWS_WORKSPACE_ID": "wrkspc_1",
+    },
+}
+
+
+def with_sellers(environ: dict[str, str], folder: Path) -> tuple[str, Settings]:
+    found = [*found_vendors(environ, CATALOG), *found_sellers(environ, CATALOG, folder)]
+    text = starter_text(found, environ, table=DatasheetTable.shipped())
+    (folder / "gateway.yaml").write_text(text, encoding="utf-8")
+    return text, load(folder / "gateway.yaml", environ)
+
+
+@pytest.mark.parametrize("clouds", [("bedrock_invoke",), ("vertex",), ("bedrock_invoke", "vertex"), tuple(CLOUDS)])
+def test_credentials_of_clouds_make_one_hedged_model_with_the_vendor_s_own(
+    clouds: tuple[str, ...], tmp_path: Path
+) -> None:
+    environ = {"ANTHROPIC_API_KEY": "k"}
+    for cloud in clouds:
+        environ |= CLOUDS[cloud]
+    text, settings = with_sellers(environ, tmp_path)
+    for name in ("claude-haiku-5-5", "claude-sonnet-5-5", "claude-opus-5-5"):
+        names = dict.fromkeys(CLOUDS, name) | {"bedrock_invoke": f"eu.anthropic.{name}"}
+        model = settings.models[name]
+        wanted = ["anthropic/" + name, *(f"{cloud}/{names[cloud]}" for cloud in clouds)]
+        assert sorted(each.deployment for each in model.deployments) == sorted(wanted)
+        assert (model.race.mode, model.race.budget) == ("hedge", 0.1)
+    assert text.count("To race each call (mode: race) costs up to as much again: $") >= 3
+    assert text.count("leave it out if they are for other services") == len(clouds)
+    if "vertex" in clouds:
+        url = "https://aiplatform.googleapis.com/v1/projects/p1/locations/global"
+        assert settings.providers["vertex"].base_url == url
+    if "bedrock_invoke" in clouds:
+        assert settings.providers["bedrock_invoke"].base_url == "https://bedrock-runtime.eu-west-1.amazonaws.com"
+
+
+def test_a_key_of_bedrock_s_names_models_of_its_region_beside_others(tmp_path: Path) -> None:
+    environ = {"AWS_BEARER_TOKEN_BEDROCK": "k", "AWS_REGION": "ap-northeast-1", "OPENAI_API_KEY": "k"}
+    text, settings = with_sellers(environ, tmp_path)
+    small = [each.deployment for each in settings.models["small"].deployments]
+    assert small == ["openai/gpt-6-luna", "bedrock_invoke/apac.anthropic.claude-haiku-5-5"]
+    assert settings.models["claude-sonnet-5-5"].fallbacks[0].model == "large"
+    assert "leave it out" not in text
+    assert "claude-*" not in settings.models
+
+
+def test_credentials_without_an_address_or_in_no_usual_place_are_not_written(tmp_path: Path) -> None:
+    for name, environ in CLOUDS.items():
+        for left_out in environ if name != "claude_aws" else ():
+            rest = {variable: value for variable, value in environ.items() if variable != left_out}
+            assert list(found_sellers(rest, CATALOG, tmp_path)) == [], (name, left_out)
+    (tmp_path / ".aws").mkdir()
+    (tmp_path / ".aws" / "credentials").write_text("[default]", encoding="utf-8")
+    environ = {"AWS_REGION": "us-east-1"}  # Claude Platform on AWS needs a workspace's name too
+    assert [each.name for each in found_sellers(environ, CATALOG, tmp_path)] == ["bedrock_invoke"]
 
 
 def test_the_tables_of_models_name_vendors_of_the_catalog() -> None:
