@@ -297,7 +297,8 @@ def _measured(row: AttemptRecord, asked: Asked) -> Iterator[str]:
     if not _same(row.ttft_ms, ttft_ms):
         yield f"{asked.tag}: ttft_ms {row.ttft_ms}, it was {ttft_ms}"
     answer_ms = None if asked.answer_at is None else (asked.answer_at - asked.at) * 1000
-    if not _same(row.ttft_answer_ms, answer_ms):
+    is_cut_early = row.win_on is WinOn.SENTENCE and row.outcome in {Outcome.LOST, Outcome.CLIENT_GONE}
+    if not _same(row.ttft_answer_ms, answer_ms) and not (is_cut_early and row.ttft_answer_ms is None):
         yield f"{asked.tag}: ttft_answer_ms {row.ttft_answer_ms}, it was {answer_ms}"
     if row.outcome in {Outcome.LOST, Outcome.CLIENT_GONE} and row.token_ms is None and row.censored_at_ms is None:
         yield f"{asked.tag}: cut without a first token, and no age is known"
@@ -450,11 +451,11 @@ def the_first_token_wins_where_no_hold_is_asked_for(evidence: Evidence) -> Itera
         for attempt in call.attempts:
             if attempt.outcome is not Outcome.SUPERSEDED or attempt.token_ms is None or attempt.audited:
                 continue
-            if attempt.role is Role.TAKEOVER or attempt.id in parts:
+            if attempt.role is Role.TAKEOVER or attempt.id in parts or winner.is_kept:
                 continue
             if attempt.model == MODEL and attempt.launch_offset_ms + attempt.token_ms < first_ms - MS:
                 yield f"call {call.id}: {attempt.deployment} had a token before {winner.deployment}, which has won"
-        was_sent = winner.outcome is Outcome.WON or winner.id in parts
+        was_sent = (winner.outcome is Outcome.WON and not winner.is_kept) or winner.id in parts
         if call.ttft_ms is not None and was_sent and call.ttft_ms > first_ms + MS:
             yield f"call {call.id}: {winner.deployment} had a token at {first_ms} ms, its client at {call.ttft_ms} ms"
 
@@ -548,14 +549,19 @@ def who_is_valid_wins(evidence: Evidence) -> Iterator[str]:
 
 
 def a_rival_answers_when_its_winner_breaks(evidence: Evidence) -> Iterator[str]:
-    """Where one is to be kept there is one, in whole answers only, and it is not needed unless somebody broke."""
+    """Where one is to be kept there is one, of whole answers and for listeners; it answers only if another could not.
+
+    For listeners it is one that says the same, or has not begun to.
+    """
     asked = {each.tag: each for each in _asked(evidence)}
     for call in evidence.store.calls.values():
         rows = [row for row in evidence.store.attempts.values() if row.call_id == call.id and row.api in RACED]
         of_model = [row for row in rows if row.model == MODEL]
         kept = [row for row in rows if row.is_kept]
-        keeps = bool(evidence.scenario.race.get("keep_rival")) and not call.streamed
-        if [row for row in kept if row not in of_model] or len(kept) > keeps:
+        race = evidence.scenario.race
+        keeps = bool(race.get("keep_rival")) and not call.streamed
+        speaks = race.get("profile") == "voice" and race.get("keep_rival", True) and call.streamed
+        if [row for row in kept if row not in of_model] or len(kept) > (keeps or speaks):
             yield f"call {call.id}: kept {[row.deployment for row in kept]}"
         behind = [row for row in of_model if row.is_overtaken and row.finish_reason is None]
         # A fallback beside it that has a first token may have overtaken it: then none of its own attempts has won.
@@ -565,10 +571,10 @@ def a_rival_answers_when_its_winner_breaks(evidence: Evidence) -> Iterator[str]:
         for row in kept:
             source = asked.get(row.provider_request_id or "")
             others = [each for each in of_model if each is not row and each.token_ms is not None]
-            broken = [each for each in others if each.outcome in BROKEN]
+            broken = [each for each in others if each.outcome in BROKEN or (speaks and call.takeover == "rescued")]
             if row.outcome is Outcome.WON and not broken:
                 yield f"call {call.id}: {row.deployment} was kept and has won, and nobody broke"
-            if row.outcome in CUT - {Outcome.CLIENT_GONE} and call.winner_attempt_id is None:
+            if keeps and row.outcome in CUT - {Outcome.CLIENT_GONE} and call.winner_attempt_id is None:
                 was = "whole" if source is not None and source.finished else "running"
                 yield f"call {call.id}: {row.deployment} was kept, {was} and cut, and nobody has answered"
 

@@ -97,8 +97,8 @@ class Simulated:
             own = "".join(f" {FIRST[number % len(FIRST)]}<{asked.tag}:{number}>" for number in range(behaviour.tokens))[
                 1:
             ]
-            texts = self.texts.setdefault(asked.call, [])
-            asked.text = next((each for each in texts if asked.begun and each.startswith(asked.begun)), own)
+            texts, goes_on = self.texts.setdefault(asked.call, []), asked.begun or behaviour.alike
+            asked.text = next((each for each in texts if goes_on and each.startswith(asked.begun)), own)
             texts.append(asked.text)
         request.sendings.number = asked.times
         self.asked.append(asked)

@@ -226,6 +226,34 @@ def dribbling(seed: int, clients: int | None = None, shuffle: float | None = Non
     )
 
 
+def spoken(seed: int) -> Scenario:
+    """Return a scenario of callers who listen: as ``dribbling``, but raced, and most providers say the same."""
+    scenario, dice = dribbling(seed), Random(f"{seed} spoken")
+    alike, raced = dice.random() < 0.7, dice.random() < 0.85
+    race = {
+        "profile": "voice",
+        "audit_share": dice.choice((0.0, 0.0, 0.5)),
+        "sentence_words": dice.choice((1, 2, 3)),
+        **({"keep_rival": False} if dice.random() < 0.1 else {}),
+    }
+    return msgspec.structs.replace(
+        scenario,
+        race=race,
+        behaviours={
+            name: tuple(msgspec.structs.replace(each, alike=alike) for each in several)
+            for name, several in scenario.behaviours.items()
+        },
+        clients=tuple(
+            msgspec.structs.replace(client, asks=tuple(map(_in_no_order, client.asks))) if raced else client
+            for client in scenario.clients
+        ),
+    )
+
+
+def _in_no_order(ask: Ask) -> Ask:
+    return msgspec.structs.replace(ask, order=None)
+
+
 def _dribble(dice: Random) -> Behaviour:
     words = dice.randint(4, 40)
     slow_at = dice.randint(1, words) if dice.random() < 0.7 else None
