@@ -267,7 +267,7 @@ class Rescue:
             since = self._clock()
             if (clauses := self._clauses) is not None:
                 ready = clauses.add(block.forward, since)
-                block = Block(ready if clauses.has_begun else ready + clauses.release(), ())
+                block = Block(ready + clauses.release() if self._needs_clause(clauses, since) else ready, ())
             if block.forward:
                 await self._sink.write(block)
             self._paused_s += self._clock() - since
@@ -321,13 +321,19 @@ class Rescue:
         able = (each.name for each in others if each.can_continue(each.spoken_in(own.call)))
         return own.model.race.profile is Profile.VOICE and all(name == deployment for name in able)
 
-    def _look_after_clause(self, winner: Attempt, now: float) -> None:
-        """Send an unfinished clause if the voice will need it, or it was held for long enough."""
-        clauses, heard_until = self._clauses, winner.measurement.heard_until
+    def _needs_clause(self, clauses: "Clauses", now: float) -> bool:
+        """Whether the voice will soon need the clause that has not ended; or it was held for long enough."""
+        winner = None if self._race is None else self._race.winner
+        heard_until = None if winner is None else winner.measurement.heard_until
+        lead_s = (heard_until or now) - clauses.open_s - now
+        return lead_s < LEAD_S or now - clauses.since >= CLAUSE_S or self._is_whole()
+
+    def _look_after_clause(self, now: float) -> None:
+        """Send an unfinished clause if that is due."""
+        clauses = self._clauses
         if clauses is None or self._forward is None or self._write_lock.locked() or not (held := clauses.held):
             return
-        lead_s = (heard_until or now) - clauses.held_s - now
-        if (lead_s < LEAD_S or now - clauses.since >= CLAUSE_S or self._is_whole()) and self._forward(held):
+        if self._needs_clause(clauses, now) and self._forward(held):
             clauses.release()
 
     def _hold_clause(self) -> None:
@@ -361,7 +367,7 @@ class Rescue:
         self._timer = None
         winner, now = None if self._race is None else self._race.winner, self._clock()
         if winner is not None and self._clauses is not None:
-            self._look_after_clause(winner, now)
+            self._look_after_clause(now)
         if winner is None or not self._may_start:
             self._dismiss_rival()
             return

@@ -189,12 +189,13 @@ _ENDED = regex.compile(rf"(?:{_END.pattern}|\n)\s*$")
 class Clauses:
     """Holds back the events of an unfinished clause, so that an answer which breaks off ends with a whole one."""
 
-    __slots__ = ("_events", "_speakable", "_text", "_texts", "has_begun", "since")
+    __slots__ = ("_events", "_is_clause", "_open_chars", "_speakable", "_text", "_texts", "since")
 
     def __init__(self, texts: Callable[[bytes], Iterable[tuple[int, str]]]) -> None:
         """``texts`` as for AnswerText."""
         self._texts = texts
-        self.has_begun = False  # whether text was let through
+        self._open_chars = 0  # of the text that was let through, since the beginning of its last clause
+        self._is_clause = True  # whether that ended with a clause
         self._restart()
 
     def _restart(self) -> None:
@@ -209,9 +210,12 @@ class Clauses:
         return b"".join(self._events)
 
     @property
-    def held_s(self) -> float:
-        """How long a voice takes for their text."""
-        return _length(self._text) / SPOKEN_CHARS_S
+    def open_s(self) -> float:
+        """How long a voice takes for their text, and for the clause before.
+
+        What speaks it may not know yet that this has ended: the next word tells.
+        """
+        return (self._open_chars + _length(self._text)) / SPOKEN_CHARS_S
 
     @property
     def has_ended(self) -> bool:
@@ -241,7 +245,9 @@ class Clauses:
     def release(self) -> bytes:
         """Return the events that are held, which are not any more."""
         held = self.held
-        self.has_begun = self.has_begun or bool(self._text)
+        if self._text:
+            self._open_chars = _length(self._text) + (0 if self._is_clause else self._open_chars)
+            self._is_clause = self.has_ended
         self._restart()
         return held
 

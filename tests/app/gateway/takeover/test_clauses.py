@@ -85,6 +85,23 @@ async def test_a_call_of_a_tool_comes_behind_what_was_said(serve: Serve) -> None
     assert heard.is_whole
 
 
+async def test_while_a_voice_has_nothing_else_to_say_text_waits_for_nothing(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What speaks a clause knows by the next word that it has ended."""
+    monkeypatch.setattr("gateway.racing.rescue.LEAD_S", 1.0)
+    monkeypatch.setattr("gateway.racing.rescue.SPOKEN_TICK_S", 600.0)
+    ends, goes_on, heard = asyncio.Event(), asyncio.Event(), Heard()
+    first = [Delta(SAID), Gate(ends), Delta(" And"), Gate(goes_on), Finish(), Done()]
+    async with serve(alpha=first, beta=None, config=spoken(mode="single")) as running:
+        listening = asyncio.ensure_future(heard.listen(running, **ALONE))
+        await until(lambda: heard.came and heard.text == SAID)
+        ends.set()
+        await until(lambda: heard.text.endswith(" And"))
+        goes_on.set()
+        await listening
+
+
 async def test_an_unfinished_clause_is_sent_when_the_voice_needs_it(
     serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -59,7 +59,7 @@ def test_whatever_comes_all_of_it_is_sent_once_and_in_its_order(seed: int) -> No
             came += clauses.release()
         assert b"".join(whole[:at]) == came + clauses.held
     assert came + clauses.release() == b"".join(whole)
-    assert (clauses.held, clauses.held_s) == (b"", 0.0)
+    assert clauses.held == b""
 
 
 def test_what_is_no_text_waits_for_nothing_and_a_comment_overtakes_it() -> None:
@@ -72,6 +72,17 @@ def test_it_knows_since_when_and_for_how_long_a_voice_would_speak() -> None:
     clauses = Clauses(texts)
     clauses.add(event("So"), 3.0)
     clauses.add(event(" let me see a"), 4.0)
-    assert (clauses.since, clauses.held_s, clauses.has_ended) == (3.0, 1.0, False)
+    assert (clauses.since, clauses.open_s, clauses.has_ended) == (3.0, 1.0, False)
     clauses.add(event("ll."), 5.0)
     assert clauses.has_ended
+
+
+def test_of_what_was_sent_the_last_clause_counts_as_open_until_the_next_begins() -> None:
+    clauses = Clauses(texts)
+    assert clauses.add(event("I see it all now.") + event(" We wait for it"), 0.0) == event("I see it all now.")
+    assert clauses.open_s == pytest.approx((17 + 15) / 15)
+    clauses.release()
+    assert clauses.open_s == 1.0  # the first has ended for all
+    clauses.add(event(" for a while now"), 0.0)
+    clauses.release()
+    assert clauses.open_s == pytest.approx(31 / 15)
