@@ -26,6 +26,7 @@ from providers.dialects.dialect import (
 from providers.dialects.events import CUT_SHORT, learned
 from providers.dialects.gemini.dialect import GeminiHabits, habits_of
 from providers.dialects.gemini.fields import UNSIGNED
+from providers.dialects.interactions.continuing import InteractionContinuing
 from providers.dialects.interactions.events import (
     CUT,
     InteractionGathering,
@@ -264,6 +265,7 @@ INTERACTIONS = Dialect(
         cut_short=CUT_SHORT | CUT,
         failure=failure,
     ),
+    continuing=InteractionContinuing(),
     recalling=Recalling(
         noun="interaction",
         path="interactions",

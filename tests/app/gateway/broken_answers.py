@@ -23,6 +23,7 @@ BODIES: Mapping[str, dict[str, Any]] = {  # by the path below /v1
     "completions": {"prompt": "Hi.", "max_tokens": 100},
     "messages": {"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 100},
     "responses": {"input": "Hi", "max_output_tokens": 100},
+    "interactions": {"input": "Hi", "generation_config": {"max_output_tokens": 100}},
 }
 WAYS = {"chat": "prefix", "completions": None, "messages": "prefill", "responses": "in_progress"}
 

@@ -106,6 +106,16 @@ async def test_it_arrives_whole_with_one_start_and_one_end(serve: Serve, path: s
             assert done["output"][0]["id"] == next(each["item_id"] for each in said if "item_id" in each)
             assert len({each["item_id"] for each in said if "item_id" in each}) == 1
             assert done["usage"]["output_tokens"] == SPENT + TOKENS - AGAIN
+        elif path == "interactions":
+            kinds = [each["event_type"] for each in said]
+            assert [kind for kind in kinds if kind != "step.delta"] == [
+                *("interaction.created", "interaction.status_update", "step.start", "step.stop"),
+                "interaction.completed",
+            ]
+            assert {each["index"] for each in said if "index" in each} == {0}
+            done = said[-1]["interaction"]
+            assert (done["id"], done["status"]) == (said[0]["interaction"]["id"], "completed")
+            assert done["usage"]["total_output_tokens"] == SPENT + TOKENS - AGAIN
         else:
             assert len({each["id"] for each in said}) == 1
             reasons = [choice["finish_reason"] for each in said for choice in each["choices"]]
@@ -183,6 +193,9 @@ SCHEMA = {"type": "json_schema", "schema": {"type": "object"}}
         ("responses", {"text": {"format": {**SCHEMA, "name": "x"}}}, "response_format"),
         ("responses", {"top_logprobs": 2}, "logprobs"),
         ("responses", {"store": True}, "stored"),
+        ("interactions", {"tools": [{"type": "function", "name": "f", "parameters": {"type": "object"}}]}, "tools"),
+        ("interactions", {"generation_config": {"thinking_level": "low"}}, "reasoning"),
+        ("interactions", {"response_format": {"type": "text", "mime_type": "application/json"}}, "response_format"),
         ("chat/completions", {"response_format": {"type": "grammar", "value": "x"}}, "response_format"),
         ("chat/completions", {"guided_regex": "[a-z]+"}, "response_format"),
         ("chat/completions", {"continue_final_message": True}, "beginning"),
@@ -193,7 +206,7 @@ SCHEMA = {"type": "json_schema", "schema": {"type": "object"}}
 async def test_what_is_more_than_text_ends_where_it_breaks(
     serve: Serve, api: str, fields: dict[str, Any], reason: str
 ) -> None:
-    path, api = api, api.partition("/")[0]
+    path, api = api, "chat" if api == "interactions" else api.partition("/")[0]
     async with serve(alpha=half(api), beta=whole(api), config=config(api, api, WAYS[api])) as running:
         said = await told(running, path, **fields)
         assert text_in(said) == BROKEN
@@ -211,10 +224,11 @@ async def test_what_is_more_than_text_ends_where_it_breaks(
         ("chat/completions", {"reasoning": {"enabled": False}}),
         ("messages", {"thinking": {"type": "disabled"}}),
         ("responses", {"reasoning": {"effort": "none"}, "text": {"format": {"type": "text"}}}),
+        ("interactions", {"response_format": {"type": "text"}, "generation_config": {"temperature": 0.5}}),
     ],
 )
 async def test_what_asks_for_plain_text_is_finished(serve: Serve, path: str, fields: dict[str, Any]) -> None:
-    api = path.partition("/")[0]
+    api = "chat" if path == "interactions" else path.partition("/")[0]
     async with serve(alpha=half(api), beta=whole(api), config=config(api, api, WAYS[api])) as running:
         assert text_in(await told(running, path, **fields)) == WHOLE
 
