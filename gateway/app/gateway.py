@@ -524,7 +524,8 @@ class Gateway:
             )
             names = settings.limits_of_payers if any(each.is_of_payers for each in added) else ()
             self._history.hand_over(used)
-            self._tasks.start(self._history.count_added(limits.counted() - used.keys(), names))
+            counted, until = limits.counted() - used.keys(), self.ledger.clock.utc_now()
+            self._tasks.start(self._history.count_added(counted, names, until))
 
     def _reports_for_page(self, address: Address | None, runtime: Runtime) -> LedgerReports:
         """Return the reports for people, which may read a replica; those for alerts and metrics read the primary."""

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
+from datetime import datetime
 from math import hypot, inf, sqrt
 from statistics import median
 from typing import NamedTuple
@@ -308,14 +309,14 @@ class StartupHistory:
             self._of_payers = {key: amount for key, amount in self._of_payers.items() if key not in used}
             self._count()
 
-    async def count_added(self, counted: Collection[str], names: Collection[str]) -> None:
+    async def count_added(self, counted: Collection[str], names: Collection[str], until: datetime) -> None:
         """Let limits that are set or changed at run time go on from what was used before in their windows.
 
         Calls that run now count at those that were set when they began. ``counted``: the keys of the quotas that count
         since the start, so that nothing is to be added to them. ``names``: the limits of teams and end users, if any
-        of these are new.
+        of these are new. ``until``: when they were set: calls that began later are counted by the limits themselves.
         """
-        unix_s, until, payers_used = self._unix_clock(), self._ledger.clock.now(), list[Used]()
+        unix_s, payers_used = self._unix_clock(), list[Used]()
         async with self._adding:  # what is set later counts what this finds
             while True:
                 try:

@@ -24,7 +24,7 @@ from gateway.ledger.entries import Entry
 from gateway.ledger.errors import LedgerError, is_sqlite
 from gateway.ledger.reports.reader import words_of
 from gateway.ledger.turns import read_instant
-from gateway.ledger.used import TIMEOUT_S, used, used_by_payers
+from gateway.ledger.used import TIMEOUT_S, OwnRows, used, used_by_payers
 from providers.dialects import DIALECTS
 
 # The hourly sums of each deployment, read at startup.
@@ -266,8 +266,10 @@ class Store(Protocol):
 
         """
 
-    async def used(self, since_s: Sequence[float], until: datetime) -> list[Used]:
+    async def used(self, since_s: Sequence[float], until: datetime, own: OwnRows) -> list[Used]:
         """Return what clients and models have used since each instant (-inf: ever), ``until`` then.
+
+        In windows also what others used in the same five minutes, but nothing of its ``own`` rows.
 
         Raises:
             LedgerError: it cannot be read.
@@ -379,10 +381,10 @@ class SqlStore:
         await self.fold_all()
         return await spent(self._database, now, until)
 
-    async def used(self, since_s: Sequence[float], until: datetime) -> list[Used]:
+    async def used(self, since_s: Sequence[float], until: datetime, own: OwnRows | None = None) -> list[Used]:
         """Return what clients and models have used, likewise."""
         await self.fold_all()
-        return await used(self._database, since_s, until)
+        return await used(self._database, since_s, until, own)
 
     async def used_by_payers(self, since_s: Sequence[float], until: datetime) -> list[Used]:
         """Return what teams and end users have used, from rows, and of totals from sums."""

@@ -2,12 +2,15 @@
 
 The gateway counts its own calls itself, and the database may have been unreachable until now, so the figures are of the
 time before it began: days, then hours of the first and the last day, then five minutes of the first and the last hour.
-The five minutes in which it began count as a whole, and so does the first hour where its five minutes are not kept.
+Of the five minutes in which it began all count that others have used, who say in Redis what they have; its own calls
+since then do not. The first hour counts as a whole where its five minutes are not kept.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from math import inf
+
+import msgspec
 
 from gateway.core.calls import Used
 from gateway.core.records import PROBES
@@ -37,7 +40,7 @@ def windows_between(since: datetime, until: datetime) -> list[tuple[int, datetim
         return []
     if until - since > KEPT_FINE:
         since = _floor(since, 60)
-    last = _floor(until, 5) + _STEPS[5]
+    last = _last(until)
     first_hour, last_hour = _ceiling(since, 60), _floor(until, 60)
     if first_hour > last_hour:
         return [(5, _floor(since, 5), last)]
@@ -51,6 +54,11 @@ def windows_between(since: datetime, until: datetime) -> list[tuple[int, datetim
     return [each for each in found if each[1] < each[2]]
 
 
+def _last(until: datetime) -> datetime:
+    """Return the end of the five minutes that count as a whole."""
+    return _floor(until, 5) + _STEPS[5]
+
+
 def _within(words: Words, since: datetime, until: datetime) -> str:
     each = [
         f"(minutes = {minutes} and window_start >= {words.window(first)} and window_start < {words.window(end)})"
@@ -59,6 +67,19 @@ def _within(words: Words, since: datetime, until: datetime) -> str:
     return f"({' or '.join(each)})" if each else "false"
 
 
+_CLIENTS = """
+union all select {place}, client, null, -coalesce(sum(cost_usd), 0), -coalesce(sum({tokens}), 0) from calls
+where {own_since} and not {new_calls} group by client
+"""
+_OWN_MODELS = """
+union all select {place}, null, {model}, -coalesce(sum(cost_usd), 0),
+  -coalesce(sum(case when outcome = 'won' then {tokens} end), 0)
+from attempts
+where started_at >= {until} and started_at < {last} and coalesce(api, '') <> '{probes}' and {own} and not {new_attempts}
+  and exists (select 1 from calls where calls.id = attempts.call_id and {own_since})
+group by {model}
+"""
+_ITS_OWN = -1  # a place that no instant has
 _CLIENTS = """
 select {place} as place, client, null as model, coalesce(sum({paid}), 0) as usd,
   coalesce(sum(coalesce(prompt_tokens, 0) + coalesce(completion_tokens, 0)), 0) as tokens
@@ -81,13 +102,29 @@ select {place} as place, case when model = '' then client end as client, case wh
 from (
   select client, model, usd, tokens from used_totals
   union all select coalesce(client, ''), '', -cost_usd, -({tokens}) from calls
-    where started_at >= {until} and not {new_calls}
+    where {later} and not {new_calls}
   union all select '', {model}, -cost_usd, case when outcome = 'won' then -({tokens}) else 0 end from attempts
-    where started_at >= {until} and coalesce(api, '') <> '{probes}' and {own}
-      and not {new_attempts}
+    where started_at >= {least} and call_id in (select id from calls where {later})
+      and coalesce(api, '') <> '{probes}' and {own} and not {new_attempts}
 ) as each_one
 group by 2, 3
 """
+
+
+# What one replica has counted itself since then is in those windows too, unless it is not added up yet.
+_SINCE = "started_at >= {since} and started_at < {last}"
+_OF_REPLICA = f"""
+select {_ITS_OWN} as place, client, null as model, coalesce(sum(cost_usd), 0) as usd,
+  coalesce(sum({_TOKENS}), 0) as tokens
+from calls where {_SINCE} and replica = {{replica}} and not {{new_calls}} group by client
+union all
+select {_ITS_OWN}, null, {_MODEL}, coalesce(sum(cost_usd), 0),
+  coalesce(sum(case when outcome = 'won' then {_TOKENS} end), 0)
+from attempts
+where {_SINCE} and coalesce(api, '') <> '{PROBES}' and {OWN} and not {{new_attempts}}
+  and call_id in (select id from calls where {_SINCE} and replica = {{replica}})
+group by {_MODEL}
+"""  # noqa: S608 - our own words
 
 
 def _is_new(words: Words, table: str) -> str:
@@ -97,20 +134,37 @@ def _is_new(words: Words, table: str) -> str:
     return f"exists (select 1 from {notes} new.id = {table}.id)"  # noqa: S608 - our own names
 
 
-async def used(database: Database, since_s: Sequence[float], until: datetime) -> list[Used]:
+class OwnRows(msgspec.Struct, frozen=True):
+    """The calls that a replica has counted itself: those that it began ``since`` then, by its own clock."""
+
+    replica: str
+    since: datetime
+
+
+async def used(database: Database, since_s: Sequence[float], until: datetime, own: OwnRows | None = None) -> list[Used]:
     """Return what clients and models had used ``until`` then, since each of these instants (-inf: ever).
+
+    In windows, what others used in the same five minutes counts too, but nothing of its ``own`` rows.
 
     Raises:
         LedgerError: the database is away, or its schema is older.
 
     """
     words, parts = words_of(database), []
+    new = {f"new_{table}": _is_new(words, table) for table in ("calls", "attempts")}
+    later, least, of_replica = f"started_at >= {words.instant(until)}", words.instant(until), ""
+    if own is not None:
+        name, since = words.text(own.replica), words.instant(own.since)
+        last = words.instant(_last(until.astimezone(UTC)))
+        of_replica = _OF_REPLICA.format(since=since, last=last, replica=name, **new)
+        later = f"(replica <> {name} and {later} or replica = {name} and started_at >= {since})"
+        least = words.instant(min(until, own.since))
     for place, each_s in enumerate(since_s):
         if each_s == -inf:
-            written = words.instant(until)
-            new = {f"new_{table}": _is_new(words, table) for table in ("calls", "attempts")}
             parts.append(
-                _TOTALS.format(place=place, until=written, tokens=_TOKENS, model=_MODEL, probes=PROBES, own=OWN, **new)
+                _TOTALS.format(
+                    place=place, later=later, least=least, tokens=_TOKENS, model=_MODEL, probes=PROBES, own=OWN, **new
+                )
             )
             continue
         within = _within(words, datetime.fromtimestamp(each_s, UTC), until.astimezone(UTC))
@@ -119,13 +173,25 @@ async def used(database: Database, since_s: Sequence[float], until: datetime) ->
             parts.append(_MODELS.format(place=place, probes=PROBES, within=within))
     if not parts:
         return []
+    if of_replica:
+        parts.append(of_replica)
     sql = " union all ".join(f"select * from ({each}) as part" for each in parts)  # noqa: S608 - our own values
     result = await queries.run(database, sql, timeout_s=TIMEOUT_S)
-    return [
-        Used(since_s[place], max(0.0, float(usd)), max(0.0, float(tokens)), client=client or None, model=model)
-        for place, client, model, usd, tokens in result.rows
-        if usd or tokens
+    found = [
+        (place, client or None, model, float(usd), float(tokens)) for place, client, model, usd, tokens in result.rows
     ]
+    its_own = {(client, model): (usd, tokens) for place, client, model, usd, tokens in found if place == _ITS_OWN}
+    return [
+        _without(Used(since_s[place], usd, tokens, client=client, model=model), its_own)
+        for place, client, model, usd, tokens in found
+        if place != _ITS_OWN and (usd or tokens)
+    ]
+
+
+def _without(each: Used, own: Mapping[tuple[str | None, str | None], tuple[float, float]]) -> Used:
+    """Return what is left without a replica's own, of which totals have nothing."""
+    usd, tokens = (0.0, 0.0) if each.since_s == -inf else own.get((each.client, each.model), (0.0, 0.0))
+    return msgspec.structs.replace(each, usd=max(0.0, each.usd - usd), tokens=max(0.0, each.tokens - tokens))
 
 
 # Of teams and end users rows are read: the sums are by single tags, and of days with many end users there are none.

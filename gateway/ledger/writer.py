@@ -28,6 +28,7 @@ from gateway.ledger.spool import Spool, sync_files
 from gateway.ledger.spooled import Spooled, spooled
 from gateway.ledger.store import SqlStore, Store
 from gateway.ledger.turns import MEASURE_INTERVAL_S, SharedClock
+from gateway.ledger.used import OwnRows
 
 if TYPE_CHECKING:
     from gateway.ledger.clickhouse.sink import ClickHouseSink
@@ -600,14 +601,15 @@ class Ledger:
     async def used(self, since_s: Sequence[float], until: datetime | None = None) -> list[Used]:
         """Return what clients and models had used since each instant when this process began, as ``spent``.
 
-        ``until``: by then, instead; the rows of this process that wait are stored before.
+        ``until``: by then, instead, by this machine's clock, as its rows have it. Those that wait are stored before.
 
         Raises:
             LedgerError: the database is away, or its schema is older.
 
         """
         await self.adopted()
-        return await self._store.used(since_s, await self._stored(until))
+        until = await self._stored(until)
+        return await self._store.used(since_s, self._shared(until), OwnRows(self._replica, until))
 
     async def used_by_payers(self, since_s: Sequence[float], until: datetime | None = None) -> list[Used]:
         """Return what teams and end users had used since each instant when this process began, as ``spent``.
@@ -619,14 +621,18 @@ class Ledger:
 
         """
         await self.adopted()
-        return await self._store.used_by_payers(since_s, await self._stored(until))
+        return await self._store.used_by_payers(since_s, self._shared(await self._stored(until)))
 
     async def _stored(self, until: datetime | None) -> datetime:
-        """Return ``until`` once the rows of ended calls are stored; None: when this process began."""
+        """Return ``until`` once the rows of ended calls are stored; None: when this process began, by its own clock."""
         if until is None:
-            return self._began(self.clock.now())
+            return self._began(self.clock.utc_now())
         await self.flush()
         return until
+
+    def _shared(self, at: datetime) -> datetime:
+        """Return an instant of this machine's clock by the clock that all replicas share."""
+        return at + (self.clock.now() - self.clock.utc_now())
 
     async def spooled(self, since_s: Sequence[float]) -> Spooled:
         """Return what the rows have used that other processes left on this disk, also some that SQL has already."""

@@ -549,7 +549,7 @@ class ShardLeases:
         quota.give_back(ahead)
         is_known, spent = quota.reported is not None, self._owner.recollected(quota.key)
         # Redis, when it answered last, knew of less than the ledger, which may have answered only after that.
-        is_more = is_known and spent > quota.elsewhere.used + used + ROUNDING
+        is_more = is_known and spent > quota.elsewhere.used + ROUNDING
         base = spent if is_more or not is_known else quota.elsewhere.base
         said = (
             self._id,

@@ -32,6 +32,7 @@ from gateway.core.prompt_classes import PromptClass
 from gateway.ledger import Finished, Retention
 from gateway.ledger.entries import Audited, Entry, Outage, Refused, Started, decode, encode
 from gateway.ledger.folding import Folded
+from gateway.ledger.used import OwnRows
 from gateway.racing import Attempt, Race, Rescue
 from gateway.racing.rescue import FEWEST
 from gateway.server.connections import Connections
@@ -128,7 +129,7 @@ class MemoryStore:
     async def spent(self, now: datetime, until: datetime) -> list[Spent]:
         return []
 
-    async def used(self, since_s: Sequence[float], until: datetime) -> list[Used]:
+    async def used(self, since_s: Sequence[float], until: datetime, own: OwnRows) -> list[Used]:
         return []
 
     async def used_by_payers(self, since_s: Sequence[float], until: datetime) -> list[Used]:

@@ -1,5 +1,6 @@
 """Gateways on one real Redis share a leaderboard; on one real Postgres, a ledger."""
 
+import asyncio
 import json
 import time
 from collections.abc import Callable
@@ -9,14 +10,18 @@ from typing import Any
 
 import pytest
 from redis.asyncio import Redis
+from sqlalchemy import text
 from sqlalchemy.engine import make_url
 
+from gateway.ledger import create_engine
+from gateway.limits import level_of_key
 from gateway.steering import STRIKES_KEY, RedisBoard, slot_of
 from providers.simulator.script import Done, Gate, Hang, Status, Usage, answer
 from tests.app.gateway.limits.test_limits import statuses
+from tests.app.gateway.limits.test_payers import configured, told
 from tests.app.gateway.races.test_objectives import KEY, client
-from tests.app.gateway.running_gateway import MODEL, RunningGateway, serving
-from tests.patience import eventually
+from tests.app.gateway.running_gateway import MODEL, RunningGateway, read, serving
+from tests.patience import eventually, until
 from tests.services.gateway.test_probes_of_replicas import rows
 from tests.support.relay import Relay
 
@@ -253,3 +258,36 @@ async def test_who_has_spent_all_dollars_may_still_ask_models_of_price_0(tmp_pat
             assert 200 not in await statuses(running, 2, model="broken first", stream=stream)
             assert 200 not in await statuses(running, 2, model="broken", models=["broken", "paid"], stream=stream)
         assert running["alpha"].counts.completions == 1
+
+
+async def test_what_a_replica_uses_before_the_ledger_has_told_of_an_added_limit_counts_once(
+    tmp_path: Path, postgres_url: str, redis_url: str
+) -> None:
+    stores = {"database_url": postgres_url, "redis_url": redis_url, **configured()}
+    engine, high = create_engine(postgres_url), 1_000_000.0
+    async with (
+        serving(tmp_path / "one", {"alpha": None}, key=KEY, replica="one", **stores) as one,
+        serving(tmp_path / "two", {"alpha": None}, key=KEY, replica="two", **stores) as two,
+    ):
+        assert [await told(running) for running in (one, two)] == ["", ""]
+        await two.gateway.ledger.flush()
+        async with engine.connect() as connection:
+            # Nothing is stored, so nothing told, until the calls below have ended.
+            await connection.execute(text("lock table calls in share mode"))
+            assert await told(one) == ""
+            flushing = asyncio.create_task(one.gateway.ledger.flush())
+            one.config["clients"]["team"]["tokens_per_week"] = high
+            one.gateway.reload(read(one.config, one.folder))
+            assert [await told(one) for _ in range(4)] == [""] * 4  # more than all before
+            await connection.rollback()
+        await flushing
+        iso = datetime.now(UTC).isocalendar()
+        whose = f"client:team:tokens_per_week:{iso.year}-W{iso.week:02}"
+        await until(lambda: one.gateway.leases.recollected(whose))
+        assert await told(one) == ""
+        await one.gateway.ledger.flush()
+        [row] = await rows(postgres_url, "select sum(prompt_tokens + completion_tokens) as tokens from calls")
+        limits, level = one.gateway.context.limits, level_of_key("team", {"tokens_per_week": high})
+        await until(lambda: (limits.standings(level)[0].used or 0.0) >= row["tokens"])
+        assert limits.standings(level)[0].used == row["tokens"]
+    await engine.dispose()

@@ -17,7 +17,7 @@ from gateway.ledger import Finished, SchemaOutdatedError, create_engine
 from gateway.ledger.errors import QueryError
 from gateway.ledger.inserts import insert
 from gateway.ledger.store import STREAMS, SqlStore, remembered, text_gaps
-from gateway.ledger.used import used, used_by_payers
+from gateway.ledger.used import OwnRows, used, used_by_payers
 from gateway.limits.windows import day, month
 from gateway.settings import RaceSettings
 from gateway.steering import MemoryBoard, Steering, Terms
@@ -223,6 +223,33 @@ async def test_a_total_is_that_of_an_instant_whether_later_calls_are_added_up_ye
         told = {each.client or each.model: each.usd for each in await used(ledger_url, [-inf], now)}
         assert told == {"app": 1.0, MODEL: 1.0}
         assert [(each.end_user, each.usd) for each in await used_by_payers(ledger_url, [-inf], now)] == [("ann", 1.0)]
+        await store.fold_all()
+    await store.aclose()
+    await engine.dispose()
+
+
+async def test_a_window_has_what_others_used_lately_but_nothing_that_its_replica_counts_itself(ledger_url: str) -> None:
+    now = (datetime.now(UTC) - timedelta(hours=3)).replace(minute=1)
+    engine, store = create_engine(ledger_url), SqlStore(ledger_url)
+
+    async def ends(at: datetime, replica: str, usd: float) -> None:
+        attempt = won(new_id(), started_at=at, cost_usd=usd, prompt_tokens=7, completion_tokens=3)
+        tokens = {"prompt_tokens": 7, "completion_tokens": 3}
+        record = replace(call(attempt, started_at=at), client="app", replica=replica, cost_usd=usd, **tokens)
+        await insert(engine, [Finished(record)])
+
+    await ends(now - timedelta(hours=1), "it", 1.0)
+    await ends(now - timedelta(seconds=1), "it", 2.0)
+    await ends(now + timedelta(seconds=1), "other", 4.0)
+    await store.fold_all()
+    await ends(now + timedelta(seconds=1), "it", 8.0)  # Postgres has noted its rows, and added up none
+    await ends(now + timedelta(hours=1), "it", 16.0)
+    for _ in range(2):
+        since_s = [(now - timedelta(hours=hours)).timestamp() for hours in (5, 0.5)]
+        found = await used(ledger_url, since_s, now, OwnRows("it", now))
+        for name in ("app", MODEL):
+            mine = {each.since_s: (each.usd, each.tokens) for each in found if name in {each.client, each.model}}
+            assert mine == {since_s[0]: (7.0, 30.0), since_s[1]: (6.0, 20.0)}
         await store.fold_all()
     await store.aclose()
     await engine.dispose()

@@ -1,5 +1,7 @@
 """A limit that is set while the gateway runs counts what was used before in its window, once."""
 
+import asyncio
+import sqlite3
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
@@ -112,3 +114,32 @@ async def test_a_limit_that_is_removed_and_set_again_counts_what_was_used_meanwh
         assert standing.used == after  # once
         change(limit, after)
         assert (await told(running, user="ann")).startswith(f"429: {said} reached")
+
+
+@pytest.mark.parametrize("limit", ["tokens_per_week", "tokens_total"])
+@pytest.mark.parametrize("whose", ["client", "model"])
+async def test_what_is_used_before_the_ledger_has_told_of_an_added_limit_counts_once(
+    serve: Serve, whose: str, limit: str
+) -> None:
+    config = configured(end_users={}, models={MODEL: {"deployments": [{"deployment": "alpha/m", **PRICED}]}})
+    add, owner, _ = ADDED[whose]
+    async with serve(alpha=None, config=config, key=KEY) as running:
+        assert await told(running) == ""
+        each = await used(running)
+        database = sqlite3.connect(running.folder / "holeshot.db", isolation_level=None)
+        database.execute("begin immediate")  # nothing is stored, so nothing told, until the calls below have ended
+        assert await told(running) == ""
+        flushing = asyncio.create_task(running.gateway.ledger.flush())  # what a later one waits for
+        add(running.config, {limit: 100 * each})
+        running.gateway.reload(read(running.config, running.folder))
+        assert [await told(running) for _ in range(3)] == [""] * 3
+        database.execute("rollback")
+        database.close()
+        await flushing
+        iso = datetime.now(UTC).isocalendar()
+        window = {"tokens_per_week": f"{iso.year}-W{iso.week:02}", "tokens_total": "total"}[limit]
+        leases = running.gateway.leases
+        await until(lambda: leases.recollected(f"{owner}:{limit}:{window}") > 0)
+        assert await told(running) == ""
+        [standing] = running.gateway.context.limits.standings(Level(owner, "", {limit: 100.0 * each}))
+        assert standing.used == await used(running) == 6 * each

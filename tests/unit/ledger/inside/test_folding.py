@@ -11,6 +11,7 @@ from gateway.ledger import DatabaseUnreachableError, Retention
 from gateway.ledger.entries import Entry
 from gateway.ledger.folding import FULL, Folded
 from gateway.ledger.shipper import Shipper
+from gateway.ledger.used import OwnRows
 from gateway.ledger.writer import (
     ADOPT_INTERVAL_S,
     EAGER_S,
@@ -61,7 +62,7 @@ class Notes:
     async def spent(self, now: datetime, until: datetime) -> list[Spent]:
         return []
 
-    async def used(self, since_s: Sequence[float], until: datetime) -> list[Used]:
+    async def used(self, since_s: Sequence[float], until: datetime, own: OwnRows) -> list[Used]:
         return []
 
     async def used_by_payers(self, since_s: Sequence[float], until: datetime) -> list[Used]:

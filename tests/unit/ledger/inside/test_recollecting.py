@@ -14,6 +14,7 @@ from gateway.app.recorders import StartupHistory
 from gateway.core.calls import HourlySum, Spent, Used
 from gateway.ledger import DatabaseUnreachableError, Ledger
 from gateway.ledger.entries import Entry
+from gateway.ledger.used import OwnRows
 from gateway.limits import LimitReached, Limits, OwnShare, Payer, Use, level_of_end_user, level_of_key, level_of_team
 from gateway.racing import PausesByDeployment
 from gateway.racing.timeouts import LEAST_S, Came
@@ -34,7 +35,7 @@ class AtMidnight(Notes):
         self._clock.now_s = MIDNIGHT_S + 1
         return [Spent("team", "llama", 1.0, 0.5)]
 
-    async def used(self, since_s: Sequence[float], until: datetime) -> list[Used]:
+    async def used(self, since_s: Sequence[float], until: datetime, own: OwnRows) -> list[Used]:
         return [Used(each_s, 1.0, client="team") for each_s in since_s]
 
 
@@ -151,7 +152,7 @@ class Away(Notes):
             raise DatabaseUnreachableError("connection refused")
         return []
 
-    async def used(self, since_s: Sequence[float], until: datetime) -> list[Used]:
+    async def used(self, since_s: Sequence[float], until: datetime, own: OwnRows) -> list[Used]:
         found = [Used(each_s, 1.0, client="team") for each_s in since_s]
         return [*found, *(Used(each_s, 1.0, model="llama") for each_s in since_s)]
 
@@ -218,7 +219,7 @@ class Growing(Notes):
     async def spent(self, now: datetime, until: datetime) -> list[Spent]:
         return []
 
-    async def used(self, since_s: Sequence[float], until: datetime) -> list[Used]:
+    async def used(self, since_s: Sequence[float], until: datetime, own: OwnRows) -> list[Used]:
         self.untils.append(until)
         usd = 1.0 if until == min(self.untils) else 1.5
         return [Used(each_s, usd, client=client) for each_s in since_s for client in ("new", "old")]
@@ -239,7 +240,7 @@ async def test_what_a_start_reads_late_does_not_replace_what_a_limit_set_meanwhi
     day = f"{utc_now():%Y-%m-%d}"
     new, old = (f"client:{name}:usd_per_day:{day}" for name in ("new", "old"))
     clock.now_s += 60
-    await history.count_added({old}, ())
+    await history.count_added({old}, (), utc_now())
     assert (leases.recollected(new), leases.recollected(old)) == (1.5, 1.0)
     await history.retry_spending(after_s=0.0)
     assert (leases.recollected(new), leases.recollected(old)) == (1.5, 1.0)
