@@ -160,6 +160,7 @@ from .refusals.words import without_addresses as without_addresses
 from .refusals.wrong_api import Lacking as Lacking
 from .refusals.wrong_api import lacking as lacking
 from .refusals.wrong_api import offered as offered
+from .refusals.wrong_api import refused_tool as refused_tool
 from .upstreams.bedrock import BedrockUpstream as BedrockUpstream
 from .upstreams.extras import has_azure_identity as has_azure_identity
 from .upstreams.extras import has_botocore as has_botocore
@@ -210,3 +211,4 @@ from .vendors.hosted import runs_among as runs_among
 from .vendors.hosted import runs_itself as runs_itself
 from .vendors.hosted import runs_there as runs_there
 from .vendors.hosted import searches_by_field as searches_by_field
+from .vendors.hosted import types_of_tools as types_of_tools

@@ -30,6 +30,7 @@ from providers import (
     only_offered,
     size_of,
     told_to_go_on,
+    types_of_tools,
 )
 from providers.dialects import (
     AS_CALL,
@@ -235,6 +236,11 @@ class _Translations:
         return may_begin(self._fields, self._dialect.requests)
 
     @cached_property
+    def tool_types(self) -> frozenset[str]:
+        """The types of the request's tools, but for functions."""
+        return types_of_tools(self._fields)
+
+    @cached_property
     def has_other_tools(self) -> bool:
         """Whether the request has tools of agents that servers with functions alone pass over, or refuse."""
         has_other_tools = self._dialect.requests.has_other_tools
@@ -250,15 +256,7 @@ class _Translations:
         usual = deployment.spoken_to(self._dialect)
         if usual.name not in deployment.apis:
             raise _Unfit(f"answers {', '.join(sorted(deployment.apis))} only")
-        spoken = deployment.asked_in(self._dialect, tools=self._question.needs.tools, client=self._question.client)
-        if (
-            spoken is self._dialect
-            and PIVOT in deployment.speaks
-            and (
-                (deployment.functions_only and self.has_other_tools) or (self._may_sum_up and self._sums_up(deployment))
-            )
-        ):
-            spoken = PIVOT
+        spoken = self._spoken_to(deployment)
         fields, lowered = self._within(deployment)
         if (learnt := deployment.learnt) is not None and learnt.steers and self.forced is not None:
             deployment = deployment.as_learnt(self._question.client)
@@ -283,6 +281,23 @@ class _Translations:
             )
         if losses:
             self._note(losses, deployment, fitting)
+
+    def _spoken_to(self, deployment: Deployment) -> Dialect:
+        """Return the dialect in which a deployment is asked."""
+        client = self._question.client
+        spoken = deployment.asked_in(self._dialect, tools=self._question.needs.tools, client=client)
+        if refused := deployment.refused_tools(spoken, client=client):
+            instead = (name for kind, name in refused.items() if kind in self.tool_types)
+            spoken = DIALECTS.get(next(instead, ""), spoken)
+        if (
+            spoken is self._dialect
+            and PIVOT in deployment.speaks
+            and (
+                (deployment.functions_only and self.has_other_tools) or (self._may_sum_up and self._sums_up(deployment))
+            )
+        ):
+            return PIVOT
+        return spoken
 
     def _note(self, losses: Sequence[Loss], deployment: Deployment, fitting: Fitting) -> None:
         """Add to ``fitting`` what ``deployment`` does not take; a must keeps it out."""

@@ -159,6 +159,7 @@ class ResolvedModel:
         return all(
             each.asked_in(dialect, tools=tools, client=self._client) is dialect
             and not (may_differ and each.functions_only)
+            and not each.refused_tools(dialect, client=self._client)
             for each in self._deployments
         )
 

@@ -194,6 +194,11 @@ class Deployment(MaskedRecord, frozen=True):
             return usual
         return DIALECTS.get(learnt.instead_of(self.model, usual.name, tools=tools, client=client), usual)
 
+    def refused_tools(self, dialect: Dialect, *, client: str | None) -> Mapping[str, str]:
+        """Return by type the tools of which refusals of ``dialect`` have told, and the name of the dialect for each."""
+        learnt = self.learnt
+        return {} if learnt is None or not learnt.steers else learnt.tools_in(self.model, dialect.name, client)
+
     def as_learnt(self, client: str | None) -> "Deployment":
         """Return it with the traits that refusals have taught: of its own, whether a call of a tool can be forced."""
         learnt = self.learnt

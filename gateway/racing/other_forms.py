@@ -37,10 +37,12 @@ from providers import (
     offered,
     parameters_of,
     reads_thoughts,
+    refused_tool,
     refuses_to_stream,
     room_of,
     stated_limit,
     taught,
+    types_of_tools,
     unforced,
     why_of,
 )
@@ -87,6 +89,7 @@ class Refusal(msgspec.Struct, frozen=True):
     lacks: Lacking
     error: UpstreamError
     kind: ErrorKind  # of the error, before it was known that the deployment has another API
+    tool: str = ""  # the type of a tool that is not in it
 
 
 class AskedAttempt(Protocol):
@@ -158,14 +161,14 @@ async def another_api_after(attempt: AskedAttempt, call: Call, error: UpstreamEr
     Where none is left, that is the error of the first: of the API in which it is usually asked. A refusal that is
     answered in another API is no fault.
     """
-    lacks = lacking(error)
-    if lacks is None or attempt.start.continues is not None:
+    refusal = None if attempt.start.continues is not None else _refusal_of(attempt.deployment, call, error)
+    if refusal is None:
         return None, error
-    spoken = attempt.deployment.spoken_in(call)
+    spoken = refusal.spoken
     if call.asked.stateful:
-        _suppose_another(attempt.deployment, call, Refusal(spoken, lacks, error, error.kind))
+        _suppose_another(attempt.deployment, call, refusal)
         return None, error
-    refusals = [*_refusals(attempt), Refusal(spoken, lacks, error, error.kind)]
+    refusals = [*_refusals(attempt), refusal]
     attempt.lacks = refusals[-1]
     learnt, model = _learnt_of(attempt.deployment), attempt.deployment.model
     if learnt is not None:
@@ -179,6 +182,15 @@ async def another_api_after(attempt: AskedAttempt, call: Call, error: UpstreamEr
                     learnt.suppose(model, fact, client=call.by.client, why=why_of(error))
             return Again(Role.API, found), error
     return None, _told(refusals)
+
+
+def _refusal_of(deployment: Deployment, call: Call, error: UpstreamError) -> Refusal | None:
+    """Return what an ``error`` says to be missing in the API that was asked; None if it says no such thing."""
+    spoken, lacks = deployment.spoken_in(call), lacking(error)
+    if lacks is not None:
+        return Refusal(spoken, lacks, error, error.kind)
+    tool = refused_tool(error, types_of_tools(call.sent_to(deployment.name)))
+    return None if tool is None else Refusal(spoken, Lacking.TOOL, error, error.kind, tool)
 
 
 def _learnt_of(deployment: Deployment) -> Learnt | None:
@@ -516,8 +528,8 @@ def _told(refusals: Sequence[Refusal]) -> UpstreamError:
 
 def _facts(refusals: Iterable[Refusal], instead: Dialect) -> list[Fact]:
     """Return what ``refusals`` teach if the request is taken in the dialect ``instead``."""
-    kinds = {Lacking.TOOLS: Kind.TOOLS}
-    return [Fact(kinds.get(each.lacks, Kind.API), each.spoken.name, instead.name) for each in refusals]
+    kinds = {Lacking.TOOL: Kind.TOOL, Lacking.TOOLS: Kind.TOOLS}
+    return [Fact(kinds.get(each.lacks, Kind.API), each.spoken.name, instead.name, each.tool) for each in refusals]
 
 
 def _refusals(attempt: AskedAttempt) -> Iterator[Refusal]:

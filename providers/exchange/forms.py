@@ -28,6 +28,7 @@ from providers.exchange.prefill import begun, told_to_go_on
 from providers.exchange.sizes import amount
 from providers.refusals import (
     NOTHING,
+    OF_APIS,
     UNREADABLE,
     Betas,
     Fact,
@@ -38,7 +39,18 @@ from providers.refusals import (
     held,
     room_beside,
 )
-from providers.vendors import DEFAULTS, DEVELOPER, OF_ANSWERS, Demand, Quirks, demand_of, may_go, runs_among, runs_there
+from providers.vendors import (
+    DEFAULTS,
+    DEVELOPER,
+    OF_ANSWERS,
+    Demand,
+    Quirks,
+    demand_of,
+    may_go,
+    runs_among,
+    runs_there,
+    types_of_tools,
+)
 
 _LARGEST_OBJECT = 64 * 1024  # bytes of a field in which names are looked for
 _NONE = (b"null",)
@@ -248,8 +260,9 @@ def concerns(fact: Fact, fields: Fields, dialect: str, prompt_tokens: int, *, to
     if fact.kind is Kind.LENGTH or fact.kind is Kind.SIZE:
         has = prompt_tokens if fact.kind is Kind.LENGTH else amount(fact.field, fields, DIALECTS[dialect].requests) - 1
         return has >= fact.tokens
-    if fact.kind is Kind.API or fact.kind is Kind.TOOLS:
-        return fact.field == dialect and (tools or fact.kind is Kind.API)
+    if fact.kind in OF_APIS:
+        has = fact.value in types_of_tools(fields) if fact.kind is Kind.TOOL else tools or fact.kind is Kind.API
+        return fact.field == dialect and has
     if fact.kind is Kind.CALL:
         formats = DIALECTS[dialect].requests
         return formats.forced is not None and formats.choice_of_tools in fields and formats.forced(fields) is not None

@@ -21,6 +21,7 @@ from .errors import kind_of_status as kind_of_status
 from .errors import out_of_descriptors as out_of_descriptors
 from .learnt import LONGEST_NAME as LONGEST_NAME
 from .learnt import NOTHING as NOTHING
+from .learnt import OF_APIS as OF_APIS
 from .learnt import Fact as Fact
 from .learnt import Facts as Facts
 from .learnt import Kind as Kind

@@ -39,6 +39,7 @@ class Kind(StrEnum):
     CALL = "call"  # to be forced to call a tool, whether it thinks or not; with ``field``: to be forbidden to, too
     API = "api"  # the dialect named ``field``: it is asked in ``instead``
     TOOLS = "tools"  # tools in the dialect named ``field``: it is asked in ``instead`` where there are any
+    TOOL = "tool"  # tools of the type ``value`` in the dialect ``field``: with such it is asked in ``instead``
     STREAM = "stream"  # to stream answers in the dialect ``field``, with the parameters ``value``: they are asked whole
     REASONING = "reasoning"  # what ``field`` made, with one of its keys, and only that can read
     ACCOUNT = "account"  # to show what its key ``field`` made where the key ``value`` is asked: they are two accounts
@@ -83,6 +84,7 @@ class Fact(msgspec.Struct, frozen=True, omit_defaults=True):
             Kind.ROOM: f"a prompt and an answer of more than {self.tokens} tokens together",
             Kind.API: f"{self.field} (asked in {self.instead})",
             Kind.TOOLS: f"tools in {self.field} (asked in {self.instead})",
+            Kind.TOOL: f"tools of the type {self.value} in {self.field} (asked in {self.instead})",
         }
         if (words := own.get(self.kind)) is not None:
             return words
@@ -91,7 +93,8 @@ class Fact(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 _OF_HISTORIES = {"": "orders of roles, or lists of texts", "developer": "the role developer (sent: system)"}
-_STEERING = frozenset({Kind.API, Kind.CALL, Kind.TOOLS, Kind.LENGTH, Kind.SIZE, Kind.ROOM, Kind.LEAST, Kind.BETA})
+OF_APIS = frozenset({Kind.API, Kind.TOOL, Kind.TOOLS})
+_STEERING = OF_APIS | {Kind.CALL, Kind.LENGTH, Kind.SIZE, Kind.ROOM, Kind.LEAST, Kind.BETA}
 # Of estimates; and whole answers are late in races; and a beta comes to a vendor in its own time.
 _SHORT = frozenset({Kind.BETA, Kind.LENGTH, Kind.ROOM, Kind.STREAM})
 # Two that differ in their tokens alone are about the same.
@@ -279,6 +282,11 @@ class Learnt:
             if refusal.instead in passed:
                 return dialect
             passed.append(refusal.instead)
+
+    def tools_in(self, model: str, dialect: str, client: str | None = None) -> Mapping[str, str]:
+        """Return by type the tools that ``model`` has refused in ``dialect``, and the name of the dialect for each."""
+        found = (fact for fact in self.of(model, client) if fact.kind is Kind.TOOL and fact.field == dialect)
+        return {fact.value: fact.instead for fact in found}
 
     def met_by_others(self, model: str, client: str | None) -> Facts:
         """Return what only other clients have met of ``model``: for ``client`` it is no more than a supposition."""

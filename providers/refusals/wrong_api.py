@@ -1,7 +1,7 @@
 """Refusals that are about the API in which a model was asked: another one of its provider takes the same request."""
 
 import re
-from collections.abc import Container
+from collections.abc import Collection, Container
 from enum import StrEnum
 
 from providers.refusals.errors import ErrorKind, UpstreamError, kinds
@@ -12,12 +12,16 @@ _REFUSING = kinds(lambda facts: facts.may_refuse or facts.is_absence)
 _CODES_OF_MODEL = frozenset({"unsupported_api_for_model", "OperationNotSupported"})  # GitHub Copilot, Azure
 
 
+_LONGEST = 4096  # characters of a message that are searched
+
+
 class Lacking(StrEnum):
     """What is not in the API that was asked."""
 
     PATH = "path"  # the whole server has no such API
     MODEL = "model"  # this model is not in it
     TOOLS = "tools"  # this model gets no tools in it
+    TOOL = "tool"  # this model gets no tools of one type in it
 
 
 # OpenAI of models that only Responses, chat or completions have (github.com/n8n-io/n8n/issues/18352,
@@ -52,6 +56,16 @@ _DIALECT = {
     "responses": "responses",
     "messages": "messages",
 }
+# A type of tools that is not in the API: readers of Rust (openai/codex/issues/23186, of several servers; xAI), OpenAI
+# of values and of models (cline/cline/issues/10423 and the like), servers that read with pydantic. Read on 2026-11-30.
+_OF_TOOL_TYPE = re.compile(
+    r"unknown variant \W?(?P<a>\w+)|invalid value: \W?(?P<b>\w+)|input tag \W?(?P<c>\w+)"
+    r"|(?:unsupported|unknown|invalid|unrecognized)(?: \w+)? (?:tool )?types?:? \W?(?P<d>\w+)"
+    r"|tool(?: of)?(?: type)?:? \W?(?P<e>\w+)\W? (?:is|are) (?:not|un)"
+    r"|does not support (?:the )?(?:tool )?\W?(?P<f>\w+)"
+    r"|type:? \W?(?P<g>\w+)\W? is (?:not|un)",
+    re.IGNORECASE,
+)
 _CODES_OF_NO_MODEL = frozenset({"model_not_found", "DeploymentNotFound"})
 # What a 404 says that knows nothing of the request: web servers and frameworks, OpenAI, Groq, llama.cpp.
 _OF_PATH = re.compile(
@@ -84,6 +98,14 @@ def lacking(error: UpstreamError) -> Lacking | None:
     elif error.kind is ErrorKind.SERVER_ERROR:
         is_path = is_path or error.status in _NOT_OFFERED
     return Lacking.PATH if is_path and not names_model(error) else None
+
+
+def refused_tool(error: UpstreamError, types: Collection[str]) -> str | None:
+    """Return which of these ``types`` of a request's tools an error says not to be in the API; None: none of them."""
+    if error.kind not in _REFUSING or (b"tool" not in (error.body or b"") and "tool" not in error.said):
+        return None
+    words = (found[found.lastgroup] for found in _OF_TOOL_TYPE.finditer(error.said[:_LONGEST]) if found.lastgroup)
+    return next((word for word in words if word in types), None)
 
 
 def lacks_path(error: UpstreamError) -> bool:

@@ -18,3 +18,4 @@ from .demands import may_go as may_go
 from .demands import members_named as members_named
 from .hosted import runs_among as runs_among
 from .hosted import runs_there as runs_there
+from .hosted import types_of_tools as types_of_tools

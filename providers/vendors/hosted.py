@@ -209,6 +209,13 @@ def only_offered(fields: Mapping[str, msgspec.Raw]) -> frozenset[str]:
     return frozenset([*found, *(f"tools[{number}].{name}" for number, tool in listed for name in _GOOGLES & {*tool})])
 
 
+def types_of_tools(fields: Mapping[str, msgspec.Raw]) -> frozenset[str]:
+    """Return the types of a request's tools, but that of functions, in the form of any API that has types."""
+    tools = _decoded(fields["tools"]) if "tools" in fields else None
+    kinds = {tool.get("type") for tool in (tools if isinstance(tools, list) else ()) if isinstance(tool, dict)}
+    return frozenset(kind for kind in kinds if isinstance(kind, str)) - {"function"}
+
+
 def _chosen(choice: Any) -> list[tuple[str, str, str]]:
     """Return type, name and path of each tool among which a choice has the model choose; none where it is free."""
     if not isinstance(choice, dict):

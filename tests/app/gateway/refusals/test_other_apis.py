@@ -153,6 +153,57 @@ async def test_tools_that_only_responses_take_go_there_and_other_calls_stay_in_c
         assert asked(running) == ["chat", "responses", "responses", "chat"]
 
 
+PATCH: dict[str, Any] = {"type": "custom", "name": "apply_patch", "format": {"type": "text"}}
+LOOK: dict[str, Any] = {"type": "function", "name": "look", "parameters": {"type": "object", "properties": {}}}
+SEARCH: dict[str, Any] = {"type": "web_search"}
+_TAGS = "Input tag 'custom' found using 'type' does not match any of the expected tags: 'function', 'mcp'"
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        Status(422, b"Failed to deserialize the JSON body into the target type: tools[1].type: unknown variant"
+                    b" `custom`, expected one of `function`, `web_search`, `mcp`", {"content-type": "text/plain"}),
+        refusing("Invalid value: 'custom'. Supported values are: 'function' and 'mcp'.", 400, "invalid_value",
+                 "tools[1].type"),
+        refusing("Tool 'custom' is not supported with m.", 400, param="tools"),
+        refusing("Unsupported tool type: custom", 400, param=None),
+        refusing("Invalid tool type 'custom'. Only 'function' is supported.", 400, param="tools"),
+        refusing("tools[1].type 'custom' is not supported", 400, param=None),
+        Status(422, {"detail": [{"type": "union_tag_invalid", "loc": ["body", "tools", 1], "msg": _TAGS}]}),
+    ],
+)  # fmt: skip
+async def test_a_type_of_tools_that_one_api_refuses_goes_to_another_and_other_calls_stay(
+    serve: Serve, refusal: Step, *, stream: bool
+) -> None:
+    async with serve(alpha=None, config=config("chat", "responses")) as running:
+        running["alpha"].answers = lambda body: (
+            [refusal] if (api := asked(running)[-1]) == "responses" and PATCH in body["tools"] else ANSWERS[api]
+        )
+        for tools in ([LOOK, PATCH], [SEARCH, PATCH, LOOK]):
+            status, said, _ = await call(running, "responses", stream=stream, tools=tools)
+            assert (status, "Hello" in said) == (200, True)
+        await call(running, "responses", stream=stream, tools=[LOOK, SEARCH])
+        assert asked(running) == ["responses", "chat", "chat", "responses"]
+        names = [tool["function"]["name"] for tool in running["alpha"].received[1].body["tools"]]
+        assert names == ["look", "apply_patch"]
+
+
+async def test_what_a_client_calls_its_functions_is_no_type_of_tools(serve: Serve) -> None:
+    async with serve(alpha=None, config=config("chat", "responses")) as running:
+        refuse(running, responses=refusing("Tool 'look' is not supported with m.", 400, param="tools"))
+        assert (await call(running, "responses", tools=[LOOK]))[0] == 400
+        assert asked(running) == ["responses"]
+
+
+async def test_a_tool_that_the_other_api_cannot_offer_keeps_its_refusal(serve: Serve) -> None:
+    async with serve(alpha=None, config=config("chat", "responses")) as running:
+        refuse(running, responses=refusing("Unsupported tool type: web_search", 400, param="tools"))
+        status, said, _ = await call(running, "responses", tools=[SEARCH])
+        assert (status, "Unsupported tool type" in said, asked(running)) == (400, True, ["responses"])
+
+
 async def test_a_server_of_a_kind_that_is_not_known_is_asked_in_what_it_may_have(serve: Serve) -> None:
     async with serve(alpha=None, config={"models": {MODEL: {"race": {"mode": "single"}}}}) as running:
         refuse(running, chat=Status(404, {"detail": "Not Found"}))

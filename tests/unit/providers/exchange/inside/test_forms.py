@@ -47,12 +47,18 @@ def test_that_tools_are_refused_concerns_requests_with_tools() -> None:
     assert concerns(Fact(Kind.TOOLS, "chat", "responses"), ASKED, "chat", 100, tools=True)
 
 
+def test_that_a_type_of_tools_is_refused_concerns_requests_with_such() -> None:
+    fields = {"tools": msgspec.Raw(b'[{"type":"function"},{"type":"custom"}]')}
+    facts = [Fact(Kind.TOOL, "chat", "responses", kind) for kind in ("custom", "web_search")]
+    assert [concerns(fact, fields, "chat", 100, tools=True) for fact in facts] == [True, False]
+
+
 # Of each kind: whether a fact ends once its model refuses the field by name all the same. What is not about a field, or
 # is measured, ends in a day, or when it is measured anew.
 ENDS = {Kind.FIELD, Kind.NAME, Kind.VALUE}
 LASTS = {
     *(Kind.ACCOUNT, Kind.API, Kind.BETA, Kind.CALL, Kind.FORCED, Kind.HISTORY, Kind.LEAST, Kind.LENGTH, Kind.LIMIT),
-    *(Kind.PREFILL, Kind.REASONING, Kind.ROOM, Kind.SCHEMAS, Kind.SIZE, Kind.STREAM, Kind.TOOLS),
+    *(Kind.PREFILL, Kind.REASONING, Kind.ROOM, Kind.SCHEMAS, Kind.SIZE, Kind.STREAM, Kind.TOOL, Kind.TOOLS),
 }
 
 
