@@ -34,6 +34,7 @@ OPENAI: Body = {"apis": ["responses"]}
 OTHERS: Body = {"apis": ["embeddings", "moderations", "rerank", "audio", "images", "decisions", "responses"]}
 ANTHROPIC: Body = {"kind": "anthropic"}
 GEMINI: Body = {"kind": "gemini"}
+INTERACTIONS: Body = {"kind": "gemini", "apis": ["interactions"]}
 
 ROWS = (
     Row("chat", "/v1/chat/completions", {"messages": _WORDS}, CHAT),
@@ -49,6 +50,9 @@ ROWS = (
     Row("gemini", "/v1beta/models/{model}:generateContent", {"contents": _PARTS}, GEMINI),
     Row("gemini streamed", "/v1beta/models/{model}:streamGenerateContent?alt=sse", {"contents": _PARTS}, GEMINI),
     Row("gemini by chat", "/v1beta/models/{model}:generateContent", {"contents": _PARTS}, CHAT),
+    Row("interactions", "/v1/interactions", {"input": "Say hello."}, INTERACTIONS),
+    Row("interactions streamed", "/v1/interactions", {"input": "Say hello.", "stream": True}, INTERACTIONS),
+    Row("interactions by chat", "/v1/interactions", {"input": "Say hello."}, CHAT),
     Row("tokens of messages", "/v1/messages/count_tokens", {"messages": _WORDS}, ANTHROPIC),
     Row("tokens of gemini", "/v1beta/models/{model}:countTokens", {"contents": _PARTS}, GEMINI),
     Row("tokens of responses", "/v1/responses/input_tokens", {"input": "Say hello."}, OPENAI),

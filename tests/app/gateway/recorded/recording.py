@@ -66,6 +66,20 @@ _GEMINI = {
     "candidates": [{"content": {"role": "model", "parts": [{"text": "Hello"}]}, "finishReason": "STOP", "index": 0}],
     "usageMetadata": {"promptTokenCount": 3, "candidatesTokenCount": 2, "totalTokenCount": 5},
 }
+_INTERACTION = {
+    "id": "v1_1",
+    "object": "interaction",
+    "model": "m",
+    "status": "completed",
+    "usage": {"total_input_tokens": 3, "total_output_tokens": 2, "total_tokens": 5},
+}
+_STEPS = (
+    ("interaction.created", {"interaction": {"id": "v1_1", "model": "m", "status": "in_progress"}}),
+    ("step.start", {"index": 0, "step": {"type": "model_output"}}),
+    ("step.delta", {"index": 0, "delta": {"type": "text", "text": "Hello"}}),
+    ("step.stop", {"index": 0}),
+    ("interaction.completed", {"interaction": _INTERACTION}),
+)
 _STREAMS = {
     "chat/completions": (
         _event("", {**_CHUNK, "choices": [{"index": 0, "delta": {"role": "assistant", "content": "Hello"}}]})
@@ -117,6 +131,10 @@ _STREAMS = {
         + _event("message_stop", {"type": "message_stop"})
     ),
     "streamGenerateContent": _event("", _GEMINI),
+    "interactions": (
+        b"".join(_event(kind, {"event_type": kind, **fields}) for kind, fields in _STEPS)
+        + b"event: done\ndata: [DONE]\n\n"
+    ),
 }
 _WHOLES: dict[str, Any] = {
     "chat/completions": {
@@ -141,6 +159,10 @@ _WHOLES: dict[str, Any] = {
     "responses": _ENDED,
     "messages": {**_MESSAGE, "content": [{"type": "text", "text": "Hello"}], "stop_reason": "end_turn"},
     "generateContent": _GEMINI,
+    "interactions": {
+        **_INTERACTION,
+        "steps": [{"type": "model_output", "content": [{"type": "text", "text": "Hello"}]}],
+    },
     "countTokens": {"totalTokens": 3},
     "embeddings": {
         "object": "list",
