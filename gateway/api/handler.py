@@ -227,6 +227,9 @@ async def _stored_by(context: Context, response_id: str, client: Client, recalli
     if not client.made(made_by, context.fleet):
         made_by = None
     if made_by is None:
+        if not response_id:  # as Google names an interaction that it does not keep
+            said = f"{recalling.previous!r} is empty: an answer with 'store': false is kept nowhere, so send the"
+            raise ResponseNotFound(f"{said} conversation so far as 'input'", param=recalling.previous)
         why = f"is not known here as one that a provider stores for this key ({not_known(context.settings)})"
         if allowed == "none":
             why = "cannot be continued here (provider_state: none)"

@@ -340,8 +340,10 @@ async def test_nothing_is_remembered_of_what_is_not_to_be_stored(serve: Serve) -
             status, first = await asked(running, **ASK, store=False, stream=stream)
             ident = gathered(first)["id"] if stream else first["id"]
             assert running.gateway.context.memory.size == 0
-            status, refused = await asked(running, **ASK, previous_interaction_id=ident)
-            assert (status, refused["error"]["code"]) == (404, "not_found")
+            for named_so in (ident, ""):
+                status, refused = await asked(running, **ASK, previous_interaction_id=named_so)
+                assert (status, refused["error"]["code"]) == (404, "not_found")
+                assert ("is empty: an answer with 'store': false" in refused["error"]["message"]) is (named_so == "")
 
 
 async def test_calls_of_a_streamed_answer_go_on_from_their_results(serve: Serve) -> None:
