@@ -7,7 +7,8 @@ Anthropic's SDK 2.14 for Python, and botocore 1.44.8, read on 2026-11-30.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -85,6 +86,19 @@ def _addressed(request: "web.Request", contents: Contents, names: Iterator[str],
     return msgspec.structs.replace(contents, fields={**contents.fields, **said})
 
 
+def _known_as(names: Callable[[str], Iterator[str]], request: "web.Request", contents: Contents) -> Contents:
+    """Return a body with its model's name as it is known here, if one of its ``names`` is."""
+    known = request.app[CONTEXT].fleet.known
+    try:
+        name = _words.decode(contents.fields.get("model", b""))
+    except msgspec.DecodeError:
+        return contents
+    found = next((each for each in names(name) if known(each) is not None), name)
+    if found == name:
+        return contents
+    return msgspec.structs.replace(contents, fields={**contents.fields, "model": raw_json(found)})
+
+
 # Vertex AI: any project and location.
 
 _PROJECTS = "/v1/projects/"
@@ -105,9 +119,10 @@ def _of_vertex(request: "web.Request", contents: Contents) -> Contents:
     return _addressed(request, contents, _names_at_vertex(request.match_info["model"]), _STREAMED_RAW)
 
 
-def _without_version(_: object, contents: Contents) -> Contents:
+def _to_count(request: "web.Request", contents: Contents) -> Contents:
+    """Return a prompt without the version, and with its model as it is known here."""
     fields = {name: value for name, value in contents.fields.items() if name != _VERSION}
-    return msgspec.structs.replace(contents, fields=fields)
+    return _known_as(_names_at_vertex, request, msgspec.structs.replace(contents, fields=fields))
 
 
 _COUNTER = MESSAGES_ENDPOINT.counter
@@ -129,21 +144,6 @@ def _names_at_bedrock(name: str) -> Iterator[str]:
     if (found := _PROFILE.fullmatch(name)) is not None:
         yield found["model"]
         yield _DATE.sub("", found["model"])
-
-
-def _by_any_name(request: "web.Request", contents: Contents) -> Contents:
-    """Return a body whose model has the name that is known here: AnthropicBedrockMantle asks for Bedrock's."""
-    known = request.app[CONTEXT].fleet.known
-    try:
-        name = _words.decode(contents.fields.get("model", b""))
-    except msgspec.DecodeError:
-        return contents
-    found = next((each for each in _names_at_bedrock(name) if known(each) is not None), name)
-    return (
-        contents
-        if found == name
-        else msgspec.structs.replace(contents, fields={**contents.fields, "model": raw_json(found)})
-    )
 
 
 def _of_bedrock(request: "web.Request", contents: Contents) -> Contents:
@@ -322,7 +322,7 @@ DOOR_ENDPOINTS: tuple[Endpoint, ...] = (
         _COUNTER,
         description=_AS_VERTEX,
         routes=(f"{_AT_VERTEX}/count-tokens:rawPredict",),
-        addressed=_without_version,
+        addressed=_to_count,
     ),
     msgspec.structs.replace(
         MESSAGES_ENDPOINT,
@@ -349,6 +349,7 @@ DOOR_ENDPOINTS: tuple[Endpoint, ...] = (
         addressed=_of_bedrock,
     ),
 )
+_by_any_name = partial(_known_as, _names_at_bedrock)  # AnthropicBedrockMantle asks for Bedrock's
 # Messages as Microsoft Foundry, Bedrock and others have them below a path of their own.
 BELOW_ANTHROPIC: tuple[Endpoint, ...] = (
     msgspec.structs.replace(MESSAGES_ENDPOINT, addressed=_by_any_name),

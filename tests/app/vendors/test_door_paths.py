@@ -41,9 +41,10 @@ async def test_a_client_of_vertex_ai_s_claude_is_answered_by_any_seller(tmp_path
             async with running.post(streamed, path=f"{MODELS}/claude-opus-4-6:streamRawPredict") as response:
                 assert response.status == 200, await response.text()
                 assert b"event: message_stop" in await response.read()
-            counted = {name: ASKED[name] for name in ("anthropic_version", "messages")} | {"model": "claude-opus-4-6"}
-            async with running.post(counted, path=f"{MODELS}/count-tokens:rawPredict") as response:
-                assert (await response.json())["input_tokens"] > 0
+            for name in ("claude-opus-4-6", "claude-opus-4-6@default", "claude-opus-4-6@20260205"):
+                counted = {**{each: ASKED[each] for each in ("anthropic_version", "messages")}, "model": name}
+                async with running.post(counted, path=f"{MODELS}/count-tokens:rawPredict") as response:
+                    assert (await response.json())["input_tokens"] > 0
             async with running.post(ASKED, path=f"{MODELS}/claude-none:rawPredict") as response:
                 assert response.status == 404
                 assert (await response.json())["type"] == "error"
