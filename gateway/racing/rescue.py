@@ -376,21 +376,32 @@ class Rescue:
         late_s = max(0.0, now - self._due)  # data that arrived meanwhile may not have been read
         self._paused_s += late_s
         # The pause of a client that does not read is added when it does.
-        if not self._write_lock.locked() and late_s < TICK_S and self._is_slow(winner, now):
-            self._slow, self._stopped = None, Stopped.SLOW
-            if self._replace_by_rival() or self._start_continuation():
-                return
+        if not self._write_lock.locked() and late_s < TICK_S and self._gives_way(winner, now):
+            return
         if self._is_watched:
             self._sleep()
 
-    def _is_slow(self, winner: Attempt, now: float) -> bool:
+    def _gives_way(self, winner: Attempt, now: float) -> bool:
+        """Have a rival or others go on if the stream is slow; return whether any does. Others are asked once."""
+        heard_until, is_behind = winner.measurement.heard_until, False
+        if self._listening is not None and heard_until is not None:
+            is_behind = self._listening.look(now, heard_until)
+            if is_behind and self._continuers.own.model.takeover.slow is not None:
+                self._stopped, self._slow_tps = Stopped.SLOW, SPOKEN_TPS
+                if self._replace_by_rival():
+                    return True
+        if not self._is_slow(winner, now, is_behind=is_behind):
+            return False
+        self._slow, self._stopped = None, Stopped.SLOW
+        return self._start_continuation()
+
+    def _is_slow(self, winner: Attempt, now: float, *, is_behind: bool) -> bool:
         """Whether the stream is slow, and others are known to be fast enough."""
         if self._slow is None:
             return False
         measurement = winner.measurement
         if self._listening is not None and measurement.heard_until is not None:
-            falls_behind = self._listening.look(now, measurement.heard_until)
-            return falls_behind and (self._has_caught_up or self._find_speakers(winner.deployment.name))
+            return is_behind and self._find_speakers(winner.deployment.name)
         tokens, at, paused_s = tokens_in(measurement), measurement.last_at or now, self._paused_s
         if self._slowness is None:
             if not self._measure_speeds(winner.deployment.name, self._slow.below_tps):

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from providers.simulator.script import Delta, Done, Drop, Finish, Gate, Hang, Step, answer
+from providers.simulator.script import Delta, Done, Drop, Finish, Gate, Hang, Pause, Step, answer
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve
 from tests.app.gateway.takeover.test_rescue import Answer
 from tests.app.gateway.watcher import watching
@@ -139,6 +139,21 @@ async def test_a_stream_that_falls_behind_its_voice_gives_way(serve: Serve, monk
         await heard.listen(running)
         assert (heard.text, heard.is_whole) == (BEGUN + REST, True)
         assert running.requests == 2
+        assert (await running.call())["takeover"] == "rescued"
+        assert await running.outcomes() == {"alpha": "superseded", "beta": "won"}
+
+
+async def test_a_rival_that_begins_after_the_voice_has_fallen_silent_goes_on_as_well(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not only when its stream has been silent for as long as seldom: a voice has long had nothing to say then."""
+    monkeypatch.setattr("gateway.racing.rescue.SPOKEN_TICK_S", 0.02)
+    monkeypatch.setattr("gateway.racing.rescue.LEAST_S", 0.04)
+    heard = Heard()
+    second = late(heard.begun, Pause(0.5), *whole())
+    async with serve(alpha=[Delta(BEGUN), Hang()], beta=second, config=spoken()) as running:
+        await heard.listen(running)
+        assert (heard.text, heard.is_whole) == (BEGUN + REST, True)
         assert (await running.call())["takeover"] == "rescued"
         assert await running.outcomes() == {"alpha": "superseded", "beta": "won"}
 
