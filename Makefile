@@ -51,7 +51,7 @@ bench: $(VENV)/.dev  ## measure beside a plain proxy and nginx (twelve minutes; 
 	$(bench_$(or $(WHAT),speed))
 
 # make test WHAT=…
-TESTS := all search defects wall real monitoring servers clients programs oidc stores fuzz clickhouse hostile
+TESTS := all search defects wall real monitoring servers clients programs voice oidc stores fuzz clickhouse hostile
 # all of what `make test` runs a part of: schedules, defects, snippets, patterns, examples (half an hour)
 test_all = WHOLE=1 $(MAKE) --no-print-directory test
 # search with new seeds what `make test` runs a fixed part of, for SECONDS=600; SEED=7 begins with that one
@@ -72,6 +72,8 @@ test_clients = $(BIN)/python tests/clients/run.py $(CLIENTS) $(if $(JSON),--json
 # PROGRAMS="ai-sdk codex" and VENDORS="openai anthropic" narrow it (all of it: hours); PAGE=1 writes the page
 test_programs = $(BIN)/python tests/clients/run.py $(PROGRAMS) $(addprefix --vendor ,$(or $(VENDORS),all)) \
 	$(if $(JSON),--json) $(if $(PAGE),--page)
+# pipecat and LiveKit Agents on a Racer, at stand-ins that dribble, stall, break and are cold (a minute, once installed)
+test_voice = $(BIN)/python -m tests.clients.voice
 # sign in to the page, and use tokens as keys, at a certified OpenID provider (needs node; half a minute)
 test_oidc = $(BIN)/python tests/oidc/run.py
 # the ledger's tests on a Postgres that is set to German and to Kolkata's time, and behind PgBouncer (ten minutes)
