@@ -516,11 +516,10 @@ class Gateway:
         self._lasting = lasting_limits(settings, self.context.admission)
         added = self._lasting - before
         if added:
-            limits, was = self.context.limits, {(each.owner, each.name) for each in before}
-            again = [each for each in added if (each.owner, each.name) not in was]
+            limits = self.context.limits
             used = limits.hand_over(
-                [(each.owner, each.name) for each in again if not each.is_of_payers],
-                {each.name for each in again if each.is_of_payers},
+                [(each.owner, each.name) for each in added if not each.is_of_payers],
+                {each.name for each in added if each.is_of_payers},
             )
             names = settings.limits_of_payers if any(each.is_of_payers for each in added) else ()
             self._history.hand_over(used)

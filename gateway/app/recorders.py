@@ -161,6 +161,7 @@ class StartupHistory:
         self._of_payers: Mapping[str, float] = {}
         self._added: Mapping[str, float] = {}  # of the first, what was set at run time
         self._added_payers: Mapping[str, float] = {}  # … of the second
+        self._handed_over: Mapping[str, float] = {}  # at least so much was used, of limits that were set again
         self._in_background: Mapping[str, float] = {}
         self._adding = asyncio.Lock()
         self._is_told = False  # by the database, what clients have used
@@ -267,6 +268,8 @@ class StartupHistory:
         for more in (self._by_quota, self._in_background):
             for key, usd in more.items():
                 known[key] = known.get(key, 0.0) + usd
+        for key, usd in self._handed_over.items():
+            known[key] = max(known.get(key, 0.0), usd)
         self._leases.recollect(known)
 
     def count_background(self, calls: Iterable[tuple[InBackground, float]]) -> None:
@@ -303,10 +306,12 @@ class StartupHistory:
             after_s = _PAYERS_AGAIN_S
 
     def hand_over(self, used: Mapping[str, float]) -> None:
-        """Let the quotas of these keys go on from what they had used here, until ``count_added`` knows it better."""
+        """Let the quotas of these keys go on from what they had used here, until ``count_added`` knows of more.
+
+        The ledger knows of less where a day of another zone began later: what was used on its date counts on.
+        """
         if used:
-            self._by_quota = {**self._by_quota, **used}
-            self._of_payers = {key: amount for key, amount in self._of_payers.items() if key not in used}
+            self._handed_over = {**self._handed_over, **used}
             self._count()
 
     async def count_added(self, counted: Collection[str], names: Collection[str], until: datetime) -> None:

@@ -32,8 +32,8 @@ class Account:
     def use(self, limits: Mapping[str, float], zone: str = UTC_ZONE) -> None:
         """Apply these limits. If they differ, usage in the current windows still counts.
 
-        It also does in another zone, for a day, week or month of the same name. What is used while a limit is removed
-        does not count here: see ``hand_over``.
+        It also does in another zone, for a day, week or month of the same name. What is used while a limit is removed,
+        and on another date of the zone before, does not count here: see ``hand_over``.
         """
         if zone != self.zone:
             self.zone, self.until_s = zone, -inf
@@ -76,10 +76,10 @@ class Account:
         """Return what was used of the limits of these ``names``, by the keys of their quotas, which begin again."""
         found = {key: used for key, used in self._former.items() if name_in(key) in names}
         self._former = {key: used for key, used in self._former.items() if key not in found}
-        for name in names:
-            self._replaced.pop(name, None)
-            if (quota := self._quotas.get(name)) is not None:
-                found[quota.key] = quota.hand_over()
+        for quotas in (self._replaced, self._quotas):
+            for name in names:
+                if (quota := quotas.get(name)) is not None:
+                    found[quota.key] = quota.hand_over()
         return found
 
     def begin_windows(self, unix_s: float) -> None:

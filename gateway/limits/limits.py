@@ -348,7 +348,8 @@ class Limits:
     def hand_over(self, added: Collection[tuple[str, str]], of_payers: Collection[str] = ()) -> dict[str, float]:
         """Return what is known to be used of limits that are set again, by the keys of their quotas, which begin again.
 
-        What was used while they were removed counts nowhere here: who calls this has the ledger tell it.
+        What was used while they were removed counts nowhere here, and in the windows of another zone only what was used
+        on the same date: who calls this has the ledger tell it.
 
         ``added``: each by its owner and its name. ``of_payers``: by their names, of all teams and end users.
         """

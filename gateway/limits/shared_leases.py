@@ -548,8 +548,9 @@ class ShardLeases:
             ahead = 0.0
         quota.give_back(ahead)
         is_known, spent = quota.reported is not None, self._owner.recollected(quota.key)
-        # Redis, when it answered last, knew of less than the ledger, which may have answered only after that.
-        is_more = is_known and spent > quota.elsewhere.used + ROUNDING
+        # Redis, when it answered last, knew of less than the ledger, which may have answered only after that; so it may
+        # before its first answer.
+        is_more = spent > (quota.elsewhere.used if is_known else 0.0) + ROUNDING
         base = spent if is_more or not is_known else quota.elsewhere.base
         said = (
             self._id,
