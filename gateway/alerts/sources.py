@@ -490,7 +490,7 @@ class SpendingSource:
                     self._condition(
                         f"{others.word}:{who}/{name}",
                         f"{others.word.capitalize()} {who}: ${used_usd:.2f} spent {_WORDS[name]},"
-                        f" of a limit of ${limit_usd:.2f}",
+                        f" of a limit of ${limit_usd:.2f}{_new_in_utc(name, now)}",
                         {"used_usd": round(used_usd, 6), "limit_usd": limit_usd, "limit": name},
                         others.sql(who, _began(name, now)),
                         now,
@@ -522,7 +522,7 @@ class SpendingSource:
         who = "Programs on this machine" if client is None else f"Client {client}"
         return self._condition(
             f"{client or '-'}/{name}",
-            f"{who}: ${used_usd:.2f} spent {_WORDS[name]}, of a limit of ${limit_usd:.2f}",
+            f"{who}: ${used_usd:.2f} spent {_WORDS[name]}, of a limit of ${limit_usd:.2f}{_new_in_utc(name, now)}",
             {"used_usd": round(used_usd, 6), "limit_usd": limit_usd, "limit": name},
             _spending_sql(f" and client = {text(client or '')}", _began(name, now)),
             now,
@@ -531,7 +531,8 @@ class SpendingSource:
     def _of_all(self, name: str, used_usd: float, limit_usd: float, now: datetime) -> AlertCondition:
         return self._condition(
             f"{_ALL_CLIENTS}/{name}",
-            f"${used_usd:.2f} spent {_WORDS[name]} by all clients, alerts.{name} is ${limit_usd:.2f}",
+            f"${used_usd:.2f} spent {_WORDS[name]} by all clients, alerts.{name} is ${limit_usd:.2f}"
+            f"{_new_in_utc(name, now)}",
             {"used_usd": round(used_usd, 6), "limit_usd": limit_usd, "limit": name},
             _spending_sql("", _began(name, now)),
             now,
@@ -566,6 +567,13 @@ def _began(name: str, now: datetime) -> datetime:
     day = hour.replace(hour=0)
     began = {HOUR: hour, DAY: day, WEEK: day - timedelta(days=day.weekday()), MONTH: day.replace(day=1)}
     return began.get(name, _FIRST)
+
+
+def _new_in_utc(name: str, now: datetime) -> str:
+    """Return when the next window of a limit begins of which the ledger's sums tell, as ``_new_at``."""
+    began = _began(name, now)
+    ends = began + timedelta(days=1) if name == DAY else (began + timedelta(days=32)).replace(day=1)
+    return _new_at(ends.timestamp(), "UTC")
 
 
 def _window(name: str, now: datetime) -> str:
@@ -608,7 +616,7 @@ class NearSource:
                 subject=f"{each.owner}/{each.name}/{each.window}",
                 severity=Severity.TICKET,
                 summary=f"{each.owner.replace(':', ' ', 1).capitalize()}: ${each.used_usd:.2f} spent"
-                f" {_WORDS[each.name]}, of a limit of ${each.limit_usd:.2f}{_new_at(each)}",
+                f" {_WORDS[each.name]}, of a limit of ${each.limit_usd:.2f}{_new_at(each.ends_s, each.zone)}",
                 figures={"used_usd": round(each.used_usd, 6), "limit_usd": each.limit_usd, "limit": each.name},
                 sql=_evidence(each.owner, _instant(each.starts_s)),
             )
@@ -616,12 +624,12 @@ class NearSource:
         ]
 
 
-def _new_at(limit: NearLimit) -> str:
+def _new_at(ends_s: float, zone: str) -> str:
     """Return when a limit's next window begins, in its own zone, as it ends a sentence; of a total nothing."""
-    if limit.ends_s == inf:
+    if ends_s == inf:
         return ""
-    at = datetime.fromtimestamp(limit.ends_s, ZoneInfo(limit.zone))
-    return f", which is new at {at:%Y-%m-%d %H:%M} {limit.zone}"
+    at = datetime.fromtimestamp(ends_s, ZoneInfo(zone))
+    return f", which is new at {at:%Y-%m-%d %H:%M} {zone}"
 
 
 def _instant(unix_s: float) -> datetime:

@@ -43,7 +43,12 @@ async def test_teams_and_models_are_named_when_they_have_spent_most_of_a_limit()
         "team:b/usd_per_month/2026-11",
         "model:a/usd_per_day/2026-11-29",
     ]
-    assert found[0].summary == "Team a: $8.00 spent today, of a limit of $10.00"
+    assert [each.summary.partition(", of a limit of ")[2] for each in found] == [
+        "$10.00, which is new at 2026-11-30 00:00 UTC",
+        "$100.00, which is new at 2026-12-01 00:00 UTC",
+        "$10.00, which is new at 2026-11-30 00:00 UTC",
+    ]
+    assert found[0].summary.startswith("Team a: $8.00 spent today, of a limit of $10.00")
     assert "'2026-11-01 00:00:00+00'" in found[1].sql
 
 
