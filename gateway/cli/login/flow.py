@@ -15,12 +15,13 @@ from collections.abc import Callable, Mapping
 from http.client import HTTPException
 from math import inf
 from typing import Any, Final
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import parse_qsl, urlencode, urlsplit
 
 import msgspec
 
 TIMEOUT_S: Final = 10.0  # of one request
 LARGEST: Final = 1024 * 1024
+LONGEST_S: Final = 1e9  # that anything lasts, whatever a provider says
 _SLOWER_S = 5.0  # RFC 8628, 3.5: what ``slow_down`` adds
 _INTERVAL_S = 5.0  # RFC 8628, 3.2: where none is said
 _LEAST_S = 1.0  # between two questions, where the provider says that there need be no pause
@@ -97,15 +98,15 @@ def begin(provider: LoginProvider) -> Device:
     """
     form = {"client_id": provider.client_id, "scope": " ".join(provider.scopes), **provider.parameters}
     status, told = _post(provider.device_endpoint, urlencode(form), provider.issuer)
-    address = told.get("verification_uri") or told.get("verification_url")
-    if status != 200 or not isinstance(address, str):  # noqa: PLR2004 - HTTP's OK
+    device_code, user_code = told.get("device_code"), _shown(told.get("user_code"))
+    address = _shown(told.get("verification_uri") or told.get("verification_url"))
+    if status != 200 or not (isinstance(device_code, str) and user_code and address):  # noqa: PLR2004 - HTTP's OK
         raise LoginError(f"{provider.issuer} begins no sign-in: {_words(told) or f'it answered {status}'}")
-    whole = told.get("verification_uri_complete")
     return Device(
-        device_code=str(told.get("device_code", "")),
-        user_code=str(told.get("user_code", "")),
+        device_code=device_code,
+        user_code=user_code,
         address=address,
-        whole_address=whole if isinstance(whole, str) else None,
+        whole_address=_shown(told.get("verification_uri_complete")),
         expires_in_s=_seconds(told.get("expires_in"), 600.0),
         interval_s=_seconds(told.get("interval"), _INTERVAL_S),
     )
@@ -125,7 +126,7 @@ def wait(
         LoginError: they denied it, or it took too long.
 
     """
-    from oauthlib.oauth2 import DeviceClient, OAuth2Error  # noqa: PLC0415 - of the extra ``login``
+    from oauthlib.oauth2 import DeviceClient  # noqa: PLC0415 - of the extra ``login``
 
     client = DeviceClient(provider.client_id)
     body = client.prepare_request_body(device.device_code, include_client_id=True, **_secret(provider))
@@ -141,15 +142,14 @@ def wait(
         if status == _BUSY or status >= _FAILED:
             pause_s += _SLOWER_S
             continue
-        try:
-            return _tokens(provider, client.parse_request_body_response(text), None, unix_clock())
-        except OAuth2Error as error:
-            if error.error == "slow_down":
-                pause_s += _SLOWER_S
-            elif error.error != "authorization_pending":
-                raise LoginError(_REFUSALS.get(error.error, _refused(provider, error, status))) from None
-        except ValueError:
-            raise LoginError(f"{provider.issuer} answered {status} with no token that can be read") from None
+        told = _granted(text)
+        error = told.get("error")
+        if error == "slow_down":
+            pause_s += _SLOWER_S
+        elif error in _REFUSALS:
+            raise LoginError(_REFUSALS[error])
+        elif error != "authorization_pending":
+            return _tokens(provider, status, told, None, unix_clock())
     raise LoginError(_REFUSALS["expired_token"])
 
 
@@ -160,21 +160,17 @@ def renew(provider: LoginProvider, refresh_token: str, *, unix_clock: Callable[[
         LoginError: the identity provider gives none: the sign-in has ended, or it is away.
 
     """
-    from oauthlib.oauth2 import DeviceClient, OAuth2Error  # noqa: PLC0415 - likewise
+    from oauthlib.oauth2 import DeviceClient  # noqa: PLC0415 - likewise
 
     client = DeviceClient(provider.client_id)
     body = client.prepare_refresh_body(
         refresh_token=refresh_token, scope=None, client_id=provider.client_id, **_secret(provider)
     )
     status, text = _send(provider.token_endpoint, body.encode(), provider.issuer)
-    try:
-        return _tokens(provider, client.parse_request_body_response(text), refresh_token, unix_clock())
-    except OAuth2Error as error:
-        if error.error == "invalid_grant":
-            raise LoginError("the sign-in has ended, or was taken back") from None
-        raise LoginError(_refused(provider, error, status)) from None
-    except ValueError:
-        raise LoginError(f"{provider.issuer} answered {status} with no token that can be read") from None
+    told = _granted(text)
+    if told.get("error") == "invalid_grant":
+        raise LoginError("the sign-in has ended, or was taken back")
+    return _tokens(provider, status, told, refresh_token, unix_clock())
 
 
 _REFUSALS = {
@@ -183,15 +179,26 @@ _REFUSALS = {
 }
 
 
-def _refused(provider: LoginProvider, error: Any, status: int) -> str:
-    return f"{provider.issuer} refuses: {str(error.error or status)[:100]}"
+def _granted(text: str) -> Mapping[str, Any]:
+    """Return what an answer grants, or its ``error``, if it is a text: JSON, or a form, as some providers send.
+
+    Proxies before a provider answer with anything, also with an object as ``error``.
+    """
+    told = _object(text) or dict(parse_qsl(text.strip()))
+    return {**told, "error": _shown(told.get("error"))}
 
 
 def _secret(provider: LoginProvider) -> Mapping[str, str]:
     return {} if provider.client_secret is None else {"client_secret": provider.client_secret}
 
 
-def _tokens(provider: LoginProvider, told: Mapping[str, Any], former: str | None, now_s: float) -> LoginTokens:
+def _tokens(
+    provider: LoginProvider, status: int, told: Mapping[str, Any], former: str | None, now_s: float
+) -> LoginTokens:
+    if told.get("error") is not None:
+        raise LoginError(f"{provider.issuer} refuses: {told['error'][:100]}")
+    if not (told.get("access_token") or told.get("id_token")):
+        raise LoginError(f"{provider.issuer} answered {status} with no token that can be read")
     name = "id_token" if provider.sends == "id" else "access_token"
     token = told.get(name)
     if not isinstance(token, str) or not token:
@@ -215,13 +222,19 @@ def _lasts_s(token: str) -> float:
 
 
 def _words(told: Mapping[str, Any]) -> str:
-    said = told.get("error_description") or told.get("error")
-    return said[:200] if isinstance(said, str) and said.isprintable() else ""
+    return (_shown(told.get("error_description") or told.get("error")) or "")[:200]
+
+
+def _shown(value: object) -> str | None:
+    """Return a text that a terminal may show; None: it is none."""
+    return value if isinstance(value, str) and value and value.isprintable() else None
 
 
 def _seconds(value: object, default: float) -> float:
     try:
-        return max(0.0, float(value)) if isinstance(value, int | float | str) else default
+        return min(LONGEST_S, max(0.0, float(value))) if isinstance(value, int | float | str) else default
+    except OverflowError:
+        return LONGEST_S
     except ValueError:
         return default
 

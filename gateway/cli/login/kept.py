@@ -33,6 +33,7 @@ class WrittenSetting(msgspec.Struct, frozen=True):
     place: tuple[str, ...]
     before: Any
     after: Any
+    is_new_file: bool = False  # there was none before
 
 
 class Login(msgspec.Struct, frozen=True):

@@ -27,14 +27,23 @@ def write(program: str, url: str, command: Sequence[str], models: Sequence[str])
     """Write what ``program`` needs for the gateway at ``url``; return what was changed.
 
     Raises:
-        LoginError: a file of it cannot be read or written.
+        LoginError: a file of it cannot be read or written; then none is changed.
 
     """
-    return [change for path, settings in _PROGRAMS[program](url, command, models) for change in _set(path, settings)]
+    changes: list[WrittenSetting] = []
+    for path, settings in _PROGRAMS[program](url, command, models):
+        try:
+            changes += _set(path, settings)
+        except LoginError:
+            undo(changes)
+            raise
+    return changes
 
 
 def undo(changes: Sequence[WrittenSetting]) -> list[WrittenSetting]:
     """Restore what was there before, where it is still as it was written; return what was restored.
+
+    A file that was not there before is removed if nothing is left in it.
 
     Raises:
         LoginError: a file cannot be read or written.
@@ -54,6 +63,8 @@ def undo(changes: Sequence[WrittenSetting]) -> list[WrittenSetting]:
         still = [change for change in mine if _get(document, change.place) == change.after]
         if still:
             _save(Path(path), document, {change.place: change.before for change in still})
+            if _text(Path(path), document).strip() in {"", "{}"} and any(change.is_new_file for change in mine):
+                Path(path).unlink()
         undone += still
     return undone
 
@@ -139,11 +150,11 @@ def _set(path: Path, settings: Settings) -> list[WrittenSetting]:
         before = path.read_text(encoding="utf-8") if path.exists() else None
         _write(path, text)
         return [] if before == text else [WrittenSetting(str(path), (), before, text)]
-    document, changes = _load(path), []
+    document, changes, is_new_file = _load(path), [], not path.exists()
     for place, value in settings.items():
         before = _get(document, place)
         if before != value:
-            changes.append(WrittenSetting(str(path), place, before, value))
+            changes.append(WrittenSetting(str(path), place, before, value, is_new_file))
     if changes:
         _save(path, document, {change.place: change.after for change in changes})
     return changes

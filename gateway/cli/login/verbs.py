@@ -100,7 +100,13 @@ def _write(program: str, url: str) -> None:
         former = all_of_it.changes.get(program, [])
         # What was there before the first of several runs is what an undo brings back.
         first = {(each.path, each.place): each.before for each in reversed(former)}
-        fresh = [kept.WrittenSetting(c.path, c.place, first.get((c.path, c.place), c.before), c.after) for c in changes]
+        made = {each.path for each in former if each.is_new_file}
+        fresh = [
+            kept.WrittenSetting(
+                c.path, c.place, first.get((c.path, c.place), c.before), c.after, c.is_new_file or c.path in made
+            )
+            for c in changes
+        ]
         replaced = {(each.path, each.place) for each in fresh}
         all_of_it.changes[program] = [*(c for c in former if (c.path, c.place) not in replaced), *fresh]
         kept.write(all_of_it)

@@ -84,6 +84,32 @@ def test_a_link_stays_one_and_who_may_read_a_file_stays_so(home: Path) -> None:
     assert kept_at.read_text() == text
 
 
+@pytest.mark.parametrize("program", programs.PROGRAMS)
+def test_in_an_empty_home_folder_an_undo_leaves_no_file(home: Path, program: str) -> None:
+    changes = programs.write(program, URL, ["holeshot"], ["llama"])
+    assert [path for path in home.rglob("*") if path.is_file()]
+    programs.undo(changes)
+    assert [path for path in home.rglob("*") if path.is_file()] == []
+
+
+@pytest.mark.parametrize("text", ["# mine\n", "[a]\n"])
+def test_a_file_of_which_anything_was_there_stays(home: Path, text: str) -> None:
+    path = home / "config.toml"
+    path.write_text(text)
+    programs.undo(programs.write("codex", URL, ["holeshot"], []))
+    assert path.read_text().strip() == text.strip()
+
+
+def test_of_two_files_none_is_written_if_one_cannot_be(home: Path) -> None:
+    path, text = home / "opencode" / "opencode.json", '{"theme": "dark"}'
+    path.parent.mkdir()
+    path.write_text(text)
+    (path.parent / "plugins").touch()  # where a folder is needed
+    with pytest.raises(flow.LoginError, match="cannot be written"):
+        programs.write("opencode", URL, ["holeshot"], [])
+    assert json.loads(path.read_text()) == json.loads(text)
+
+
 # Tokens.
 
 
@@ -274,6 +300,88 @@ async def test_a_provider_is_asked_as_often_as_it_says_and_one_that_fails_ends_n
             flow.wait, provider, begun, sleep=slept.append, clock=lambda: 0.0, unix_clock=lambda: 0.0
         )
     assert (tokens.token, slept) == ("the-token", pauses)
+
+
+NO_TOKENS = (
+    "", "[]", "null", "5", '"x"', "{}", "<html>Bad Request</html>", "Bad Request", '{"error": null}',
+    '{"error": ["a"]}', '{"error": {"code": 401, "message": "no"}}', '{"error": "x\\u001b[31m"}',
+    '{"error_description": "no"}',
+    '{"access_token": 5}', '{"access_token": ""}', "error=\x1b[31m", "access_token=&x=y",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("status", [200, 302, 400, 401])
+@pytest.mark.parametrize("body", NO_TOKENS)
+async def test_an_answer_that_has_no_token_is_told_in_a_line_that_names_the_provider(body: str, status: int) -> None:
+    async def answer(_: web.Request) -> web.Response:
+        return web.Response(status=status, text=body)
+
+    app = web.Application()
+    app.router.add_post("/t", answer)
+    async with TestServer(app) as server:
+        provider = msgspec.structs.replace(PROVIDER, token_endpoint=str(server.make_url("/t")))
+        device = flow.Device("d", "u", "https://x/", None, 600.0, 0.0)
+        for ask in (
+            lambda: flow.wait(provider, device, sleep=lambda _: None, clock=lambda: 0.0),
+            lambda: flow.renew(provider, "refresh"),
+        ):
+            with pytest.raises(flow.LoginError) as told:
+                await asyncio.to_thread(ask)
+            assert str(told.value).startswith(PROVIDER.issuer)
+            assert str(told.value).isprintable()
+            assert "missing_token" not in str(told.value)
+
+
+@pytest.mark.parametrize(
+    ("body", "ends_at"),
+    [
+        ('{"access_token": "a", "expires_in": "3600"}', 3600.0),
+        ('{"access_token": "a", "scope": 5, "token_type": 5}', 300.0),
+        ('{"access_token": "a", "expires_in": [1], "error": null}', 300.0),
+        ('{"access_token": "a", "expires_in": 1e999, "error": ""}', flow.LONGEST_S),
+        ('{"access_token": "a", "expires_in": ' + "9" * 400 + "}", flow.LONGEST_S),
+        ('{"access_token": "a", "expires_in": NaN}', 0.0),
+        ("access_token=a&expires_in=3600", 3600.0),
+    ],
+)
+async def test_a_token_is_taken_whatever_odd_is_said_beside_it_and_can_be_kept(
+    home: Path, body: str, ends_at: float
+) -> None:
+    async def answer(_: web.Request) -> web.Response:
+        return web.Response(text=body)
+
+    app = web.Application()
+    app.router.add_post("/t", answer)
+    async with TestServer(app) as server:
+        provider = msgspec.structs.replace(PROVIDER, token_endpoint=str(server.make_url("/t")))
+        tokens = await asyncio.to_thread(flow.renew, provider, "former", unix_clock=lambda: 0.0)
+    assert (tokens.token, tokens.ends_at, tokens.refresh_token) == ("a", ends_at, "former")
+    kept.keep(URL, provider, tokens, 0.0, in_file=True)
+    assert kept.read().logins[URL].ends_at == ends_at
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        {"device_code": None},
+        {"user_code": None},
+        {"device_code": 5},
+        {"user_code": "A\x1b]0;x"},
+        {"verification_uri": "https://x/\n$ rm"},
+        {"verification_uri": None},
+    ],
+)
+async def test_a_sign_in_that_lacks_what_a_person_needs_does_not_begin(told: Mapping[str, Any]) -> None:
+    async def answer(_: web.Request) -> web.Response:
+        return web.json_response({"device_code": "d", "user_code": "u", "verification_uri": "https://x/", **told})
+
+    app = web.Application()
+    app.router.add_post("/d", answer)
+    async with TestServer(app) as server:
+        provider = msgspec.structs.replace(PROVIDER, device_endpoint=str(server.make_url("/d")))
+        with pytest.raises(flow.LoginError, match="begins no sign-in") as refused:
+            await asyncio.to_thread(flow.begin, provider)
+        assert str(refused.value).isprintable()
 
 
 def test_a_folder_that_cannot_be_written_is_told(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -105,7 +105,7 @@ async def test_several_programs_renew_a_token_once_and_keep_what_renews_the_next
     async with serve(config=with_login(issuer)) as running:
         await laptop.signed_in(running)
         laptop.age()
-        tokens = await asyncio.gather(*(laptop.token() for _ in range(4)))
+        tokens = await asyncio.gather(*(laptop.token() for _ in range(20)))
         assert len({*tokens}) == 1
         assert issuer.renewals == 1
         assert json.loads(laptop.kept.read_text())["logins"][running.url]["refresh_token"] == issuer.renewable
@@ -210,7 +210,13 @@ async def test_programs_are_set_up_and_taken_back_beside_what_their_files_had(
     async with serve(config=with_login(issuer)) as running:
         for program, (name, text) in files.items():
             path = laptop.home / name
-            path.parent.mkdir(parents=True)
+            await laptop.signed_in(running)
+            for _ in range(2):
+                assert (await laptop.run("login", running.url, "--write", program))[0] == 0
+            assert path.exists()
+            assert (await laptop.run("login", running.url, "--undo", program))[0] == 0
+            assert not path.exists()
+            path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text)
             for _ in range(2):  # the second time nothing is left to do, and what an undo brings back stays
                 code, out, err = await laptop.run("login", running.url, "--write", program)
