@@ -5,6 +5,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from hashlib import sha256
+from secrets import token_hex
 from typing import TYPE_CHECKING, Protocol
 from urllib.parse import quote
 
@@ -30,6 +31,19 @@ _NEARLY = 0.99  # of the time for which names are kept
 _FOUND_S = 600.0  # what was found on disk is not looked for again
 _AT_ONCE = 50  # ids that Redis is told together
 
+# KEYS[1]: a name. ARGV: who takes it, and how many characters of what is known of it at most. Returns that to the first
+# who takes it, and to that one again, as the answer may have been lost; to others nothing.
+_TAKE = """
+local known = redis.call('GETRANGE', KEYS[1], 0, tonumber(ARGV[2]) + 40)
+local taker, rest = string.match(known, '^taken by (%x+) (.*)$')
+if taker then return taker == ARGV[1] and rest or '' end
+if known ~= '' then
+  local left = math.max(1, redis.call('TTL', KEYS[1]))
+  redis.call('SET', KEYS[1], 'taken by ' .. ARGV[1] .. ' ' .. known, 'EX', left)
+end
+return known
+"""
+
 
 class RedisNames:
     """Names, and what is known of each, that all replicas have in Redis for ``ttl_s`` seconds."""
@@ -38,6 +52,7 @@ class RedisNames:
         self._store = store
         self._prefix = prefix
         self._ttl_s = ttl_s
+        self._taker = token_hex(8)  # of this process
 
     def wants(self, maker: Maker) -> bool:  # noqa: ARG002 - of some other places only some
         """Return True: the others know all makers of reasoning."""
@@ -63,14 +78,19 @@ class RedisNames:
     async def take(self, name: str) -> bytes | None:
         """Return what is known of a name, to one of all that ask, and forget it; None: nothing is.
 
+        Who has not heard Redis' answer may ask again, and is told.
+
         Raises:
             Exception: Redis is away; its clients raise many types.
 
         """
         key = self._prefix + name
-        found = await self._store.call(key, ("GETRANGE", key, 0, LONGEST_TAKEN))
-        is_ours = bool(found) and await self._store.call(key, ("DEL", key)) == 1
-        return found.encode() if is_ours and isinstance(found, str) else None
+        found = await self._store.call(key, ("EVAL", _TAKE, 1, key, self._taker, LONGEST_TAKEN))
+        if not found or not isinstance(found, str):
+            return None
+        with suppress(Exception):  # else it goes with its time
+            await self._store.call(key, ("DEL", key))
+        return found.encode()
 
     async def ask(self, name: str) -> str | None:
         """Return what is known of a name; None: nothing, or Redis is away."""

@@ -9,7 +9,7 @@ import hashlib
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from redis.asyncio import Redis
@@ -17,7 +17,7 @@ from redis.asyncio import Redis
 from gateway.api.stored_responses import InBackground, StoredResponses
 from gateway.core.calls import CallRecord
 from gateway.limits import level_of_key
-from gateway.topology.nodes import Nodes, connect
+from gateway.topology.nodes import Command, Nodes, connect
 from providers.simulator.script import Raw, Status
 from tests.app.gateway.apis.test_dialects import MESSAGE_BYTES, event
 from tests.app.gateway.responses.test_kept_responses import IN_BACKGROUND, Worker
@@ -145,6 +145,29 @@ async def test_the_end_of_a_response_in_the_background_is_told_to_one_replica_on
     assert await other.end("bob", "resp_1", row_of) is None
     assert await other.end("ann", "resp_1", row_of) == (BEGUN, END)
     assert [await each.end("ann", "resp_1", row_of) for each in (other, one)] == [None, None]
+
+
+class Unheard:
+    """Nodes that do what they are told; their next answer gets lost."""
+
+    def __init__(self, nodes: Nodes) -> None:
+        self._nodes, self._is_heard = nodes, False
+
+    async def call(self, key: str, command: Command) -> Any:
+        reply = await self._nodes.call(key, command)
+        if not self._is_heard:
+            self._is_heard = True
+            raise ConnectionResetError
+        return reply
+
+
+async def test_an_end_whose_taking_was_not_heard_of_is_told_at_the_next_look_and_to_nobody_else(nodes: Nodes) -> None:
+    one = StoredResponses(TTL_S, clock=lambda: 0.0, store=nodes)
+    other = StoredResponses(TTL_S, clock=lambda: 0.0, store=cast("Nodes", Unheard(nodes)))
+    await one.begin("ann", "resp_1", BEGUN)
+    assert await other.end("ann", "resp_1", row_of) is None
+    assert await one.end("ann", "resp_1", row_of) is None
+    assert [await other.end("ann", "resp_1", row_of) for _ in range(2)] == [(BEGUN, END), None]
 
 
 async def test_the_end_is_told_by_whoever_is_asked_first_if_redis_was_away_at_the_beginning(nodes: Nodes) -> None:
