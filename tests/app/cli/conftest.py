@@ -43,6 +43,7 @@ class Site:
         self.takes: Callable[[list[str]], bool] = lambda _: True  # whether they answer a conversation of these roles
         self.refuses = ""  # a field of requests
         self.asked: list[str] = []
+        self.refused: dict[str, int] = {}  # the status of answers to POST with these keys
         self.key: str | None = None  # the only one that is admitted, None: no key is needed
         site = self
 
@@ -84,9 +85,14 @@ class Site:
                     self.end_headers()
                     self.wfile.write(answer)
                     return
-                self.send_response(site.posts.get(self.path, 404))
-                self.send_header("content-length", "0")
+                key = self.headers.get("authorization", "").removeprefix("Bearer ")
+                status = site.refused.get(key) or site.posts.get(self.path, 404)
+                answer = msgspec.json.encode(site.answers[f"POST {self.path}"]) if status == 200 else b""
+                self.send_response(status)
+                self.send_header("content-type", "application/json")
+                self.send_header("content-length", str(len(answer)))
                 self.end_headers()
+                self.wfile.write(answer)
 
             def log_message(self, *_: object) -> None:
                 """Stay quiet."""

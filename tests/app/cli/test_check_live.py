@@ -224,3 +224,22 @@ def test_a_provider_that_is_not_there_is_a_failure(holeshot: Holeshot) -> None:
 
     assert result.exit_code == 1
     assert json.loads(result.stdout)["live"]["mine"]["state"] == "connect_error"
+
+
+@pytest.mark.parametrize("refused", [{"first": 429}, {"first": 401}, {"first": 401, "second": 429}], ids=str)
+def test_a_model_of_embeddings_answers_if_one_of_its_keys_is_taken(
+    holeshot: Holeshot, site: Any, refused: dict[str, int]
+) -> None:
+    site.answers["/v1/models"] = {"object": "list", "data": [{"id": "other"}]}
+    site.answers["POST /v1/embeddings"] = {"object": "list", "data": [{"index": 0, "embedding": [0.5]}]}
+    site.posts["/v1/embeddings"], site.refused = 200, refused
+    provider = f"{{ base_url: '{site.url}/v1', api_keys: [first, second, third], apis: [embeddings] }}"
+    Path("gateway.yaml").write_text(
+        f"providers: {{ mine: {provider} }}\nmodels: {{ m: {{ deployments: [mine/v] }} }}\n"
+    )
+
+    result = holeshot("check", "--config", "gateway.yaml", "--live", "--json")
+
+    told = json.loads(result.stdout)
+    assert (result.exit_code, told["ok"], told["live"]["mine"]["state"]) == (0, True, "reachable"), told
+    assert site.asked.count("POST /v1/embeddings") == 1 + len(refused)

@@ -73,6 +73,22 @@ async def test_a_probe_whose_first_key_is_refused_is_answered_with_the_next(serv
         assert {tuple(each.values()) for each in samples} == {(0, 0, 0), (0, 0, 1)}
 
 
+async def test_a_probe_whose_form_is_refused_is_answered_in_another(serve: Serve) -> None:
+    refused = (
+        "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead."
+    )
+    async with serve(config=probing("alpha"), alpha=None) as running:
+        running["alpha"].once([Status(400, {"error": {"message": refused, "type": "invalid_request_error"}})])
+        of_refused = "id in (select call_id from attempts where error_kind = 'form_refused') and ended_at is not null"
+        [probe] = await eventually(lambda: running.rows(f"select * from probes where {of_refused}"))
+        assert (probe["outcome"], probe["error_kind"]) == ("answered", None)
+        rows = await running.rows(f"select * from attempts where call_id = '{probe['id']}'")
+        assert {(each["role"], each["error_kind"], each["sends"]) for each in rows} == {
+            ("probe", "form_refused", 1),
+            ("probe", None, 1),
+        }
+
+
 # What users are shown of their own calls: no probe may change any of it.
 OF_USERS = (
     "calls", "rollup_calls", "rollup_tags",

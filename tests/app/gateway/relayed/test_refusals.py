@@ -9,6 +9,7 @@ import pytest
 
 from tests.app.gateway.fake_upstream import says
 from tests.app.gateway.relayed.samples import REFUSED, Open, form
+from tests.app.gateway.relayed.test_json import RANKING
 from tests.app.gateway.running_gateway import MODEL
 
 MISSING = [
@@ -140,3 +141,23 @@ async def test_what_the_provider_says_of_a_wrong_request_comes_back_in_its_words
         assert caught.value.param == "voice"
         call = await running.call()
         assert (call["status_code"], call["endpoint"]) == (400, "audio.speech")
+
+
+async def test_a_rank_of_which_a_field_is_refused_is_asked_again_without_it_and_the_next_one_at_once(
+    opened: Open,
+) -> None:
+    refused = {"error": {"message": "Unrecognized request argument supplied: user"}}
+    body = {"model": MODEL, "query": "horse", "documents": ["cow", "horse"], "user": "somebody"}
+    async with opened(alpha=[says(refused, status=400), says(RANKING)]) as (running, upstreams):
+        for launched in ("2", "1"):
+            async with running.post(body, path="/v1/rerank") as response:
+                assert response.status == 200, await response.text()
+                assert response.headers["x-holeshot-launched"] == launched
+        sent = ["user" in msgspec.json.decode(each.body) for each in upstreams["alpha"].received]
+        assert sent == [True, False, False]
+        rows = await running.rows("select role, error_kind, sends from attempts order by call_id, number")
+        assert [tuple(each.values()) for each in rows] == [
+            ("primary", "form_refused", 1),
+            ("form", None, 1),
+            ("primary", None, 1),
+        ]
