@@ -38,6 +38,7 @@ from gateway.racing import (
     is_bound_elsewhere,
     most_answer_tokens,
     most_per_token,
+    tells_each_apart,
     tier_wanted,
     within_room,
     without_reasoning,
@@ -405,25 +406,37 @@ async def _with_maker(  # noqa: PLR0917 - what is known of a call
     if requests.without_bound_reasoning is None:
         return call
     prompt = bytes(call.asked.fields.get(requests.prompt, b""))
-    found = bound_reasoning(prompt) if len(prompt) <= SEARCHED_BYTES else await aside(bound_reasoning, prompt)
+    is_long = len(prompt) > SEARCHED_BYTES
+    found = await aside(bound_reasoning, prompt) if is_long else bound_reasoning(prompt)
     known = await context.services.makers.find(found) if found else None
     maker = known or (_sealed_by(prompt, model) if found else None) or parsed.follows
     if maker is not None and not client.made(maker, fleet):
         maker = None
     call = _with_own(call, maker=maker) if maker is not None else call
+    are_known = False
     if known is not None:
-        call = await _without_unread(context, call, model, found, is_long=len(prompt) > SEARCHED_BYTES)
-    if maker is None:
-        return call
+        makers = context.services.makers.of_each(found)
+        are_known = all(each in makers for each in found)
+        call = await _without_unread(call, model, makers, is_long=is_long)
+    return call if maker is None else await _left_to(call, model, maker, is_long=is_long, are_known=are_known)
+
+
+async def _left_to(call: Call, model: Model, maker: Maker, *, is_long: bool, are_known: bool) -> Call:
+    """Return the call with what each deployment is sent of reasoning of which ``maker`` made the newest.
+
+    ``are_known``: the maker of each piece, so that what others made is left out already, and its own is read.
+    """
     for each in model.deployments.values():
         if is_bound_elsewhere(each, maker, call.by.client):
+            if are_known and tells_each_apart(each, call):
+                continue
             without = partial(without_reasoning, call, each)
-            left = without() if len(prompt) <= SEARCHED_BYTES else await aside(without)
+            left = await aside(without) if is_long else without()
             if left is not None:
                 call = call.rendered_as(each.name, fields=left.fields, dropped=left.dropped)
         elif each.learnt is not None and each.learnt.is_any and maker.key_name is not None:
             of_keys = partial(apart_from, maker, call, each)
-            apart = of_keys() if len(prompt) <= SEARCHED_BYTES else await aside(of_keys)
+            apart = await aside(of_keys) if is_long else of_keys()
             if apart is not None:
                 call = call.rendered_as(each.name, apart=apart)
     return call
@@ -434,11 +447,8 @@ def _with_own(call: Call, **changed: Any) -> Call:
     return msgspec.structs.replace(call, own=msgspec.structs.replace(call.own, **changed))
 
 
-async def _without_unread(
-    context: CallContext, call: Call, model: Model, found: Sequence[bytes], *, is_long: bool
-) -> Call:
+async def _without_unread(call: Call, model: Model, makers: Mapping[bytes, Maker], *, is_long: bool) -> Call:
     """Return the call without the reasoning that each deployment is known not to read; the rest stays."""
-    makers = context.services.makers.of_each(found)
     call = _with_own(call, makers=frozenset(makers.values()))
     for each in model.deployments.values():
         of_others = partial(without_unread, call, each, makers)

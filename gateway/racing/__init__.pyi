@@ -34,6 +34,7 @@ from .other_forms import asked_whole as asked_whole
 from .other_forms import cannot_read as cannot_read
 from .other_forms import is_bound_elsewhere as is_bound_elsewhere
 from .other_forms import room_for as room_for
+from .other_forms import tells_each_apart as tells_each_apart
 from .other_forms import within_room as within_room
 from .other_forms import without_reasoning as without_reasoning
 from .other_forms import without_unread as without_unread

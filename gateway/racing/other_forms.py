@@ -427,12 +427,21 @@ def read_after_all(maker: Maker, learnt: Learnt | None, request: Request) -> Non
         learnt.forget(request.model, (fact,), request.client)
 
 
+def tells_each_apart(deployment: Deployment, call: Call) -> bool:
+    """Whether single pieces of reasoning can be left out of what ``deployment`` is sent."""
+    return deployment.spoken_in(call).requests.without_reasoning_of is not None
+
+
 def without_unread(call: Call, deployment: Deployment, makers: Mapping[bytes, Maker]) -> Reworded | None:
-    """Return the request to ``deployment`` without the reasoning of others that it refuses; None: it has none.
+    """Return the request to ``deployment`` without reasoning of others that it refuses or drops; None: it has none.
 
     ``makers``: by the hash of a piece of reasoning, who made it.
     """
-    unread = {maker for maker in {*makers.values()} if is_unread(maker, deployment, call)}
+    unread = {
+        maker
+        for maker in {*makers.values()}
+        if is_unread(maker, deployment, call) or is_bound_elsewhere(deployment, maker, call.by.client)
+    }
     requests = deployment.spoken_in(call).requests
     without = requests.without_reasoning_of
     if not unread or without is None or (requests.takes_quirks and deployment.upstream.refused_fields):
