@@ -48,11 +48,17 @@ _BLOCK = "|".join(
         "tool_use": "input_json",
     }.items()
 )
+_STEP = (
+    r"(?:thought\+ (?:thought_summary )*(?:thought_signature )?step\.stop "
+    r"|model_output\+ (?:text |image |audio |text_annotation_delta )*step\.stop "
+    r"|function_call\+ (?:arguments_delta )*step\.stop )"
+)
 GRAMMARS: Mapping[str, re.Pattern[str]] = {
     "chat": re.compile(r"role (?:text |thought |begins |goes on |more )*finish (?:usage )?\[DONE\] "),
     "messages": re.compile(rf"message_start (?:{_BLOCK}|ping )*message_delta message_stop "),
     "responses": re.compile(rf"created in_progress (?:{_ITEM})*(?:completed|incomplete) "),
     "gemini": re.compile(r"(?:parts )*finish "),
+    "interactions": re.compile(rf"created status_update (?:{_STEP})*completed \[DONE\] "),
 }
 
 
@@ -69,7 +75,7 @@ def wrong_order(api: str, stream: bytes) -> str | None:
 def _words(api: str, event: Any) -> list[str]:
     if event == b"[DONE]":
         return ["[DONE]"]
-    return {"chat": _of_chunk, "messages": _of_message, "responses": _of_response, "gemini": _of_google}[api](event)
+    return _OF[api](event)
 
 
 def _of_response(event: Event) -> list[str]:
@@ -77,6 +83,16 @@ def _of_response(event: Event) -> list[str]:
     if kind in {"output_item.added", "output_item.done"}:
         return [event["item"]["type"] + ("+" if kind.endswith("added") else "-")]
     return [kind]
+
+
+def _of_interaction(event: Event) -> list[str]:
+    match event["event_type"]:
+        case "step.start":
+            return [event["step"]["type"] + "+"]
+        case "step.delta":
+            return [event["delta"]["type"]]
+        case kind:
+            return [kind.removeprefix("interaction.")]
 
 
 def _of_message(event: Event) -> list[str]:
@@ -172,9 +188,31 @@ def _check_gemini(told: Sequence[Event]) -> Iterator[str]:
                 yield "a call in pieces"
 
 
+def _check_interactions(told: Sequence[Event]) -> Iterator[str]:
+    steps = [event["index"] for event in told if event["event_type"] == "step.start"]
+    if steps != list(range(len(steps))):
+        yield f"steps {steps}"
+    open_ = None
+    for event in told:
+        if event["event_type"] == "step.start":
+            open_ = event["index"]
+        elif event.get("index", open_) != open_:
+            yield f"an event of step {event['index']} within step {open_}"
+    if len({event["interaction"]["id"] for event in told if "interaction" in event}) != 1:
+        yield "two ids"
+
+
+_OF: Mapping[str, Callable[[Event], list[str]]] = {
+    "chat": _of_chunk,
+    "messages": _of_message,
+    "responses": _of_response,
+    "gemini": _of_google,
+    "interactions": _of_interaction,
+}
 _CHECKS: Mapping[str, Callable[[Sequence[Event]], Iterator[str]]] = {
     "chat": _check_chat,
     "messages": _check_messages,
     "responses": _check_responses,
     "gemini": _check_gemini,
+    "interactions": _check_interactions,
 }

@@ -17,7 +17,7 @@ from tests.app.gateway.running_gateway import MODEL, RunningGateway, serving
 from tests.app.providers.families import aws_event
 
 APIS = ("chat", "messages", "responses", "gemini", "converse")  # of providers
-CLIENTS = ("chat", "messages", "responses", "gemini")
+CLIENTS = ("chat", "messages", "responses", "gemini", "interactions")
 # Forms of an answer. Whether the client streams, and whether its provider sends one body, whatever it was asked for.
 FORMS: Mapping[str, tuple[bool, bool]] = {
     "streamed": (True, False),
@@ -70,11 +70,17 @@ class Rule(msgspec.Struct, frozen=True):
         if client in self.no_place:
             return Said(self.said.text, ended="error", error="has no place")
         ended = _REFUSED.get(client, self.said.ended) if self.said.ended == "refused" else self.said.ended
-        tokens = () if client == "messages" else self.said.tokens  # who asked for them gets no such provider
+        ended = "length" if client == "interactions" and ended == "filtered" else ended  # incomplete, whatever cut it
+        no_tokens = client in {"messages", "interactions"}  # who asked for them gets no such provider
+        tokens = () if no_tokens else self.said.tokens
         return msgspec.structs.replace(self.said, ended=ended, tokens=tokens)
 
 
-_REFUSED = {"messages": "filtered", "gemini": "stop"}  # where a refusal is a reason to end, or a text
+_REFUSED = {
+    "messages": "filtered",
+    "gemini": "stop",
+    "interactions": "stop",
+}  # where a refusal is a reason to end, or a text
 
 
 def chat(*chunks: Mapping[str, Any]) -> bytes:
@@ -178,11 +184,22 @@ _ASK: Mapping[str, dict[str, Any]] = {
         "generationConfig": {"thinkingConfig": {"includeThoughts": True}},
         "tools": [{"functionDeclarations": [{"name": name, "parametersJsonSchema": SCHEMA} for name in "fg"]}],
     },
+    "interactions": {
+        "input": "Hi",
+        "store": False,
+        "generation_config": {"thinking_summaries": "auto"},
+        "tools": [{"type": "function", "name": name, "parameters": SCHEMA} for name in "fg"],
+    },
 }
-_PATHS = {"chat": "/v1/chat/completions", "messages": "/v1/messages", "responses": "/v1/responses"}
+_PATHS = {
+    "chat": "/v1/chat/completions",
+    "messages": "/v1/messages",
+    "responses": "/v1/responses",
+    "interactions": "/v1/interactions",
+}
 
 
-_BEYOND_TEXT = ("tools", "thinking", "reasoning", "generationConfig")
+_BEYOND_TEXT = ("tools", "thinking", "reasoning", "generationConfig", "generation_config")
 
 
 async def asked(
@@ -224,7 +241,7 @@ def said_in(client: str, status: int, body: bytes, *, stream: bool) -> Said:
 
 _ENDS = {  # in the words of each API, those of a vendor among them that pass where its own is asked
     **dict.fromkeys(("stop", "end_turn", "STOP", "completed", "stop_sequence", "pause_turn"), "stop"),
-    **dict.fromkeys(("tool_calls", "tool_use"), "calls"),
+    **dict.fromkeys(("tool_calls", "tool_use", "requires_action"), "calls"),
     **dict.fromkeys(("incomplete", "length", "max_tokens", "MAX_TOKENS", "max_output_tokens"), "length"),
     **dict.fromkeys(("model_context_window_exceeded", "model_length"), "length"),
     **dict.fromkeys(("content_filter", "refusal", "sensitive", "SAFETY", "RECITATION", "LANGUAGE"), "filtered"),
@@ -392,15 +409,68 @@ def _gemini_streamed(told: Sequence[Any]) -> Said:
     return Said(text, thoughts, calls, "calls" if calls and ended == "stop" else ended, **more)
 
 
+def _interactions_whole(body: Any) -> Said:
+    found: dict[str, list[str]] = {"text": [], "thought": [], "cited": [], "pictures": [], "sound": []}
+    calls = []
+    for step in body.get("steps") or ():
+        if step["type"] == "thought":
+            found["thought"] += [part["text"] for part in step.get("summary") or ()]
+        elif step["type"] == "function_call":
+            calls.append((step["name"], step["arguments"]))
+        for part in step.get("content") or ():
+            if part["type"] == "image":
+                found["pictures"].append(part.get("uri") or f"data:{part['mime_type']};base64,{part['data']}")
+            elif part["type"] == "audio":
+                found["sound"].append(part["data"])
+            else:
+                found["text"].append(part["text"])
+                found["cited"] += [each["url"] for each in part.get("annotations") or ()]
+    ended = _ENDS.get(body["status"], str(body["status"]))
+    more: dict[str, Any] = {"cited": found["cited"], "pictures": found["pictures"], "sound": "".join(found["sound"])}
+    return Said("".join(found["text"]), "".join(found["thought"]), calls, ended, **more)
+
+
+def _add_to_step(step: dict[str, Any], delta: Mapping[str, Any]) -> None:
+    match delta["type"]:
+        case "thought_summary":
+            step["summary"].append(delta["content"])
+        case "arguments_delta":
+            step["json"] += delta["arguments"]
+        case "text_annotation_delta":
+            step["content"][-1].setdefault("annotations", []).extend(delta["annotations"])
+        case "text" | "image" | "audio":
+            step["content"].append(dict(delta))
+
+
+def _interactions_streamed(told: Sequence[Any]) -> Said:
+    steps: dict[int, dict[str, Any]] = {}
+    over: dict[str, Any] = {"status": "none"}
+    for each in told:
+        match each.get("event_type"):
+            case "step.start":
+                assert each["index"] == len(steps)
+                steps[each["index"]] = {"summary": [], "content": [], "json": "", **each["step"]}
+            case "step.delta":
+                _add_to_step(steps[each["index"]], each["delta"])
+            case "interaction.completed":
+                over = each["interaction"]
+    for step in steps.values():
+        if step["json"]:
+            step["arguments"] = _arguments(step["json"])
+    return _interactions_whole({**over, "steps": list(steps.values())})
+
+
 _WHOLE: Mapping[str, Callable[[Any], Said]] = {
     "chat": _chat_whole,
     "messages": _messages_whole,
     "responses": _responses_whole,
     "gemini": lambda body: _gemini_streamed([body]),
+    "interactions": _interactions_whole,
 }
 _STREAMED: Mapping[str, Callable[[Sequence[Any]], Said]] = {
     "chat": _chat_streamed,
     "messages": _messages_streamed,
     "responses": _responses_streamed,
     "gemini": _gemini_streamed,
+    "interactions": _interactions_streamed,
 }
