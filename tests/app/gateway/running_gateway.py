@@ -184,7 +184,9 @@ def configuration(folder: Path, base_urls: Mapping[str, str], **settings: Any) -
         "port": 0,
         "log_format": "json",
         "lame_duck_s": 0,  # nobody balances
-        "connections": {"headers_timeout_s": PATIENCE_S},  # client and gateway may stand still between two turns
+        # Client, gateway and providers may stand still between two turns.
+        "connections": {"headers_timeout_s": PATIENCE_S},
+        "timeouts": {"connect_timeout_s": PATIENCE_S},
         "providers": {name: {"base_url": url, "api_key": f"upstream-{name}-secret"} for name, url in base_urls.items()},
         "models": {
             MODEL: {
