@@ -54,6 +54,10 @@ _PREFERENCES: Final = frozenset({
     # What of tools, beside what they are: examples, when they are loaded, in which pieces their arguments come.
     *("tools.defer_loading", "tools.eager_input_streaming", "tools.input_examples", "tools.allowed_callers"),
     *("tools.function_declarations.response", "tools.function_declarations.response_json_schema"),
+    "tools.output_schema",
+    # Which of Google's models or features answers, where who searches is, and what is told of what runs there.
+    *("routing_config", "model_selection_config", "tool_config.retrieval_config"),
+    "tool_config.include_server_side_tool_invocations",
 })  # fmt: skip
 # What an assistant's message in chat says of how it was made, at whatever vendor: clients send back all of it.
 # Groq's compound models have ``executed_tools`` (console.groq.com/docs/compound), LiteLLM ``provider_specific_fields``
@@ -71,6 +75,8 @@ _HINTS: Final = frozenset({
     *(f"messages.{name}" for name in OF_ANSWERS),
     *("messages.tool_calls.index", "messages.tool_calls.extra_content", "messages.tool_calls.provider_specific_fields"),
     *("messages.name", "messages.phase", "input.phase"),
+    "input.caller",  # whether a program of the vendor's has called an earlier function
+    "background_options",  # of what runs in the background, which is a field of its own
     # Where a provider does not take it, the answer's later calls are left out: see ``one_call.py``.
     *("parallel_tool_calls", "tool_choice.disable_parallel_tool_use"),
 })  # fmt: skip
@@ -98,6 +104,7 @@ _PROMPTS: Final = ("messages.", "input.")  # within them, how closely a picture 
 _DETAILS: Final = frozenset({"messages.content.image_url.detail", "input.content.detail", "input.output.detail"})
 _LISTS: Final = ("input.", "messages.", "tools.")
 _NUMBER = re.compile(r"\[\d*\]")
+_NAMESPACE = re.compile(r"^(?:input\.)?tools\.tools\.")  # within one, or added later, a tool has the same fields
 _HUMP = re.compile(r"(?<=[a-z0-9])[A-Z]")
 _CONFIG = re.compile(r"generation(?:C|_c)onfig\.")
 
@@ -148,6 +155,7 @@ def demanded(losses: Iterable[Loss], fields: Fields, unchosen: frozenset[str] = 
 
 def _plain(field: str) -> str:
     bare = _NUMBER.sub("", field)
+    bare = _NAMESPACE.sub("tools.", bare)
     config = _CONFIG.match(bare)
     return _HUMP.sub(lambda hump: f"_{hump[0]}", bare if config is None else bare[config.end() :]).lower()
 

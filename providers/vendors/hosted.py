@@ -265,7 +265,8 @@ def is_switched_off(value: object) -> bool:
 
 # platform.claude.com/docs/agents-and-tools/tool-use/tool-reference has Anthropic's, read on 2026-11-29.
 _ONLY_OFFERED: Final = (
-    *("advisor", "code_execution", "image_generation", "tool_search_tool", "web_fetch", "web_search"),
+    *("advisor", "code_execution", "image_generation", "programmatic_tool_calling", "tool_search_tool"),
+    *("web_fetch", "web_search"),
 )
 _GOOGLES: Final = frozenset({"googleSearch", "google_search", "codeExecution", "code_execution"}) | {
     *("urlContext", "url_context"),

@@ -65,6 +65,7 @@ OFFERED: Mapping[str, Asked] = {
     "calls by code": Asked(
         "messages", [{**OWN, "allowed_callers": _FROM_CODE}, CODE], None, ("tools[1]", "tools[0].allowed_callers")
     ),
+    "calls by a program": Asked("responses", [RUN, {"type": "programmatic_tool_calling"}]),
     "Google's code": Asked("gemini", [DECLARED, {"codeExecution": {}}], None, ("tools[1].codeExecution",)),
     "Google's pages": Asked("gemini", [DECLARED, {"urlContext": {}}], None, ("tools[1].urlContext",)),
     "another picture": Asked("responses", [RUN, {"type": "image_generation"}], {"type": "function", "name": "run"}),

@@ -24,6 +24,9 @@ def demand(field: str, said: Any = None, *, hint: bool = False, **beside: Any) -
         *("output_config.effort", "generationConfig.thinkingConfig", "enable_thinking", "thinking_budget"),
         *("verbosity", "text.verbosity", "truncation", "context_management", "generationConfig.mediaResolution"),
         *("messages[0].content[1].image_url.detail", "input[3].output[0].detail", "input[3].content[0].detail"),
+        *("tools[0].output_schema", "tools[1].tools[0].async", "input[2].tools[0].tools[1].allowed_callers"),
+        *("generationConfig.routingConfig", "generationConfig.modelSelectionConfig", "toolConfig.retrievalConfig"),
+        "toolConfig.includeServerSideToolInvocations",
     ],
 )
 def test_how_to_answer_is_a_preference_by_whatever_name(field: str) -> None:
@@ -84,13 +87,28 @@ def test_what_programs_of_an_api_send_unasked_is_a_preference_for_its_clients_wh
         ("output_config", {"format": {}}),
         ("chat_template_kwargs", {"persona": "x"}),
         ("tools[0].function.parameters.properties.detail", "x"),
+        ("background", True),
+        ("billing_policy", {"type": "billing_policy", "bill_to": "user_profile"}),
+        ("tools[0].tools[0]", {}),
     ],
 )
 def test_what_changes_which_answer_is_meant_is_a_must(field: str, value: object) -> None:
     assert demand(field, value) is MUST
 
 
-@pytest.mark.parametrize("field", ["metadata", "metadata.user_id", "prompt_cache_key", "user", "labels", "speed"])
+@pytest.mark.parametrize(
+    "field",
+    [
+        "metadata",
+        "metadata.user_id",
+        "prompt_cache_key",
+        "user",
+        "labels",
+        "speed",
+        "background_options",
+        "input[2].caller",
+    ],
+)
 def test_what_changes_cost_and_speed_alone_is_a_hint(field: str) -> None:
     assert demand(field, "x") is HINT
 
