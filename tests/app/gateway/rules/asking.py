@@ -16,7 +16,7 @@ from providers.simulator.wire import Tally, serve
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, serving
 from tests.app.providers.families import aws_event
 
-APIS = ("chat", "messages", "responses", "gemini", "converse")  # of providers
+APIS = ("chat", "messages", "responses", "gemini", "converse", "interactions")  # of providers
 CLIENTS = ("chat", "messages", "responses", "gemini", "interactions")
 # Forms of an answer. Whether the client streams, and whether its provider sends one body, whatever it was asked for.
 FORMS: Mapping[str, tuple[bool, bool]] = {
@@ -95,6 +95,11 @@ def google(*said: Mapping[str, Any]) -> bytes:
     return b"".join(b"data: %b\r\n\r\n" % json.dumps(each).encode() for each in said)
 
 
+def interaction(*said: Mapping[str, Any]) -> bytes:
+    told = (b"event: %b\ndata: %b\n\n" % (each["event_type"].encode(), json.dumps(each).encode()) for each in said)
+    return b"".join(told) + b"event: done\ndata: [DONE]\n\n"
+
+
 def converse(*said: tuple[str, Mapping[str, Any]]) -> bytes:
     return b"".join(aws_event(kind, payload) for kind, payload in said)
 
@@ -146,7 +151,8 @@ async def running(folder: Path) -> AsyncIterator[tuple[Desk, RunningGateway]]:
             api: {"base_url": base_url, "api_key": f"upstream-{api}-secret", "apis": [api]}
             for api in ("chat", "messages", "responses")
         }
-        providers["gemini"] = {**providers["chat"], "apis": ["gemini"], "kind": "gemini"}
+        for api in ("gemini", "interactions"):
+            providers[api] = {**providers["chat"], "apis": [api], "kind": "gemini"}
         providers["chat"]["preset"] = "openrouter"  # its answers say what they cost
         root = base_url.removesuffix("/v1")
         providers["idle"] = {**providers["messages"], "base_url": f"{root}/idle/v1", "apis": ["chat"]}
@@ -244,6 +250,7 @@ _ENDS = {  # in the words of each API, those of a vendor among them that pass wh
     **dict.fromkeys(("tool_calls", "tool_use", "requires_action"), "calls"),
     **dict.fromkeys(("incomplete", "length", "max_tokens", "MAX_TOKENS", "max_output_tokens"), "length"),
     **dict.fromkeys(("model_context_window_exceeded", "model_length"), "length"),
+    **dict.fromkeys(("budget_exceeded", "requires_continuation"), "length"),
     **dict.fromkeys(("content_filter", "refusal", "sensitive", "SAFETY", "RECITATION", "LANGUAGE"), "filtered"),
     **dict.fromkeys(("BLOCKLIST", "PROHIBITED_CONTENT", "SPII", "MODEL_ARMOR", "IMAGE_SAFETY"), "filtered"),
     **dict.fromkeys(("IMAGE_PROHIBITED_CONTENT", "IMAGE_RECITATION"), "filtered"),

@@ -4,9 +4,10 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from tests.app.gateway.rules.asking import Rule, Said, chat, google, named
+from tests.app.gateway.rules.asking import Rule, Said, chat, google, interaction, named
 from tests.app.gateway.rules.table import (
     COUNTED,
+    INTERACTING,
     TEXT,
     WORDS,
     F,
@@ -17,11 +18,14 @@ from tests.app.gateway.rules.table import (
     completion,
     converse_block,
     conversed,
+    interacted,
+    interacted_at_end,
     item_call,
     item_text,
     message,
     message_end,
     message_start,
+    output_of,
     parts,
     responded,
     response_begun,
@@ -29,6 +33,7 @@ from tests.app.gateway.rules.table import (
     response_end,
     response_text,
     said_by_converse,
+    step_of,
     text_block,
     text_of,
 )
@@ -38,6 +43,7 @@ _WRITERS: Mapping[str, Callable[..., bytes]] = {
     "messages": named,
     "responses": named,
     "gemini": google,
+    "interactions": interaction,
 }
 _USAGE = {"prompt_tokens": 11, "completion_tokens": 5, "total_tokens": 16}
 _TOP = {"id": "c1", "object": "chat.completion.chunk", "created": 1, "model": "m"}
@@ -832,6 +838,72 @@ def _of_gemini() -> list[Rule]:
     ]
 
 
+# Interactions, oddly.
+
+
+def _of_interactions() -> list[Rule]:
+    api, output = "interactions", {"type": "model_output"}
+    whole = interacted(output_of(TEXT))
+    he, llo = ({"type": "text", "text": piece} for piece in ("He", "llo"))
+    text, end = step_of(0, output, he, llo), interacted_at_end(whole)
+    thought = {"type": "thought", "signature": "c2lnbmVk", "summary": [{"type": "text", "text": "Hm"}]}
+    summary = {"type": "thought_summary", "content": {"type": "text", "text": "Hm"}}
+    thinking = step_of(0, {"type": "thought"}, summary, {"type": "thought_signature", "signature": "c2lnbmVk"})
+    later = step_of(1, output, he, llo)
+    failed = {"event_type": "error", "error": {"code": "unavailable", "message": WORDS}}
+    plain = interaction(*INTERACTING, *text, end)
+    cited = {"type": "url_citation", "url": "https://a.example/", "title": "A"}
+    told = {"type": "text_annotation_delta", "annotations": [cited]}
+    page = {**output_of(TEXT), "content": [{"type": "text", "text": TEXT, "annotations": [cited]}]}
+    calls = [{"type": "function_call", "id": f"call_{name}", "name": name, "arguments": args} for name, args in (F, G)]
+    begun = [{**call, "arguments": {}} for call in calls]
+    pieces = [
+        *step_of(0, begun[0], *({"type": "arguments_delta", "arguments": piece} for piece in ('{"x"', ":1}"))),
+        *step_of(1, begun[1], {"type": "arguments_delta", "arguments": TWO}),
+    ]
+    acting = interacted(*calls, status="requires_action")
+    both, over = Said(calls=[F, G], ended="calls"), interacted_at_end(acting)
+    thoughts = Said(TEXT, "Hm")
+    return [
+        rule(api, "thoughts", [*INTERACTING, *thinking, *later, end], interacted(thought, output_of(TEXT)), thoughts),
+        rule(api, "no state", [INTERACTING[0], *text, end]),
+        rule(api, "no beginning", [*text, end]),
+        rule(api, "no ends of steps", [*INTERACTING, *text[:-1], end], None, passes=True),
+        rule(api, "two texts", [*INTERACTING, *text[:2], text[-1], *step_of(1, output, llo), end]),
+        rule(api, "unknown events", [*INTERACTING, {"event_type": "interaction.future"}, *text, end], passes=True),
+        rule(api, "comments", b": hi\n\n" + plain),
+        rule(api, "no names", data(*INTERACTING, *text, end)),
+        rule(api, "no space behind data", plain.replace(b"data: ", b"data:")),
+        rule(api, "no [DONE]", plain.replace(b"event: done\ndata: [DONE]\n\n", b""), passes=True),
+        rule(api, "no end", [*INTERACTING, *text], None, Said(TEXT, ended="error", error="")),
+        rule(api, "an error", [*INTERACTING, *text[:2], failed], None, Said("He", ended="error", error=WORDS)),
+        rule(
+            api,
+            "cited",
+            [*INTERACTING, *text[:3], {**text[1], "delta": told}, text[-1], end],
+            interacted(page),
+            Said(TEXT, cited=["https://a.example/"]),
+        ),
+        rule(api, "calls: in pieces", [*INTERACTING, *pieces, over], acting, both),
+        rule(
+            api,
+            "calls: whole at once",
+            [*INTERACTING, *step_of(0, calls[0]), *step_of(1, calls[1]), over],
+            None,
+            both,
+            passes=True,
+        ),
+        rule(
+            api,
+            "calls: behind thoughts",
+            [*INTERACTING, *thinking, *step_of(1, calls[0]), over],
+            interacted(thought, calls[0], status="requires_action"),
+            Said(thoughts="Hm", calls=[F], ended="calls"),
+            passes=True,
+        ),
+    ]
+
+
 # Responses, oddly.
 
 
@@ -911,5 +983,13 @@ def _of_responses() -> list[Rule]:
 
 ODD = [
     *(*_of_references(), *_of_tokens(), *_of_pictures_and_sound(), *_of_refusals(), *_of_thoughts()),
-    *(*_of_chat(), *_of_chats_calls(), *_of_chats_errors(), *_of_messages(), *_of_gemini(), *_of_responses()),
+    *(
+        *_of_chat(),
+        *_of_chats_calls(),
+        *_of_chats_errors(),
+        *_of_messages(),
+        *_of_gemini(),
+        *_of_interactions(),
+        *_of_responses(),
+    ),
 ]

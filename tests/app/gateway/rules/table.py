@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from itertools import product
 from typing import Any
 
-from tests.app.gateway.rules.asking import Rule, Said, chat, converse, google, named
+from tests.app.gateway.rules.asking import Rule, Said, chat, converse, google, interaction, named
 
 # Each API's words for a text, calls and an end.
 
@@ -167,6 +167,35 @@ def conversed(*content: Mapping[str, Any], reason: str, usage: Any = _METERED) -
     return {"output": output, "stopReason": reason, "usage": usage, "metrics": {"latencyMs": 1}}
 
 
+_COUNTS = {"total_input_tokens": 11, "total_output_tokens": 5, "total_tokens": 16}
+_INTERACTION = {"id": "v1_1", "object": "interaction", "model": "m"}
+INTERACTING: Sequence[Mapping[str, Any]] = (
+    {"event_type": "interaction.created", "interaction": {**_INTERACTION, "status": "in_progress"}},
+    {"event_type": "interaction.status_update", "interaction_id": "v1_1", "status": "in_progress"},
+)
+
+
+def step_of(index: int, step: Mapping[str, Any], *deltas: Mapping[str, Any]) -> list[dict[str, Any]]:
+    return [
+        {"event_type": "step.start", "index": index, "step": step},
+        *({"event_type": "step.delta", "index": index, "delta": delta} for delta in deltas),
+        {"event_type": "step.stop", "index": index},
+    ]
+
+
+def output_of(text: str) -> dict[str, Any]:
+    return {"type": "model_output", "content": [{"type": "text", "text": text}]}
+
+
+def interacted(*steps: Mapping[str, Any], status: str = "completed", **more: Any) -> dict[str, Any]:
+    return {**_INTERACTION, "status": status, "steps": list(steps), "usage": _COUNTS, **more}
+
+
+def interacted_at_end(whole: Mapping[str, Any]) -> dict[str, Any]:
+    over = {name: value for name, value in whole.items() if name != "steps"}
+    return {"event_type": "interaction.completed", "interaction": over}
+
+
 # What ended the answer.
 
 TEXT = "Hello"
@@ -193,6 +222,10 @@ def ending(api: str, reason: str, text: str = TEXT) -> tuple[bytes, Any]:
         case "gemini":
             said = [parts({"text": piece}) for piece in pieces]
             return google(*said, parts(reason=reason)), parts(*([{"text": text}] if text else ()), reason=reason)
+        case "interactions":
+            whole = interacted(*([output_of(text)] if text else ()), status=reason)
+            step = step_of(0, {"type": "model_output"}, *({"type": "text", "text": piece} for piece in pieces))
+            return interaction(*INTERACTING, *(step if text else ()), interacted_at_end(whole)), whole
         case _:
             told = [converse_block(0, *({"text": piece} for piece in pieces))] if text else []
             content = [{"text": text}] if text else []
@@ -207,6 +240,7 @@ ENDS: Mapping[str, Mapping[str, Sequence[str]]] = {
         "responses": ("completed",),
         "gemini": ("STOP",),
         "converse": ("end_turn", "stop_sequence"),
+        "interactions": ("completed",),
     },
     "length": {
         "chat": ("length", "model_length", "MAX_TOKENS", "max_tokens", "model_context_window_exceeded"),
@@ -214,6 +248,7 @@ ENDS: Mapping[str, Mapping[str, Sequence[str]]] = {
         "responses": ("max_output_tokens",),
         "gemini": ("MAX_TOKENS",),
         "converse": ("max_tokens", "model_context_window_exceeded"),
+        "interactions": ("incomplete", "budget_exceeded", "requires_continuation"),
     },
     "filtered": {
         "chat": ("content_filter", "SAFETY", "RECITATION", "PROHIBITED_CONTENT", "refusal", "sensitive"),
