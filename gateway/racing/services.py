@@ -169,6 +169,7 @@ class RescueBudget:
 # Reasoning that is encrypted or signed: only the organisation of the key that made it can read it.
 
 MOST_MAKERS = 100_000  # pieces of reasoning, of some 200 bytes each
+MOST_ASKED = 200  # of a conversation, the newest
 
 
 class SharedNames(Protocol):
@@ -259,13 +260,20 @@ class Makers:
         known = next((made for each in reversed(reasoning) if (made := self._known.get(each)) is not None), None)
         if known is not None or self._shared is None or not reasoning:
             return known
-        told = await self._shared.ask(reasoning[-1].hex())
+        known = await self._asked(reasoning[-1], self._shared)
+        if known is not None:  # else none is: the older ones were told before it
+            await asyncio.gather(*(self._asked(each, self._shared) for each in reasoning[-MOST_ASKED:-1]))
+        return known
+
+    async def _asked(self, reasoning: bytes, shared: SharedNames) -> Maker | None:
+        """Return who made it, as another replica or an earlier process has told, and keep that."""
+        told = await shared.ask(reasoning.hex())
         try:
             known = None if told is None else msgspec.json.decode(told, type=Maker)
         except UNREADABLE:  # Redis has other writers
             return None
         if known is not None:
-            self._keep(reasoning[-1], known)
+            self._keep(reasoning, known)
         return known
 
     def of_each(self, reasoning: Sequence[bytes]) -> Mapping[bytes, Maker]:

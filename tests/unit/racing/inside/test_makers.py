@@ -131,9 +131,23 @@ async def test_another_replica_knows_who_made_it() -> None:
     await tasks.run()
     assert await other.find([b"older", b"r"]) == Maker("a/m", "…last")
     assert await one.find([b"r", b"unknown"]) == Maker("a/m", "…last")
-    assert shared.asked == 1  # the one that knows does not ask
+    assert shared.asked == len((b"older", b"r"))  # the one that knows does not ask
     shared.told["00"] = "what another program wrote"
     assert await other.find([b"\0"]) is None
+
+
+async def test_where_the_newest_is_asked_for_the_makers_of_the_others_are_known_too() -> None:
+    shared, tasks = Shared(), Tasks()
+    one, other = (Makers(shared, tasks.waiting.append) for _ in range(2))
+    history = [bytes([number]) for number in range(4)]
+    for number, piece in enumerate(history[1:]):
+        one.remember(piece, Maker(f"seller{number % 2}/m"))
+    await tasks.run()
+    assert await other.find(history) == Maker("seller0/m")
+    assert other.of_each(history) == one.of_each(history)
+    assert shared.asked == len(history)
+    await other.find(history)
+    assert shared.asked == len(history)  # it knows the newest
 
 
 async def test_without_others_only_this_process_knows_and_the_oldest_is_forgotten() -> None:
