@@ -1,4 +1,4 @@
-"""One answer: its request is sent, its data are parsed as they arrive, kept until the win, then written to the sink."""
+"""One answer: sends the request, parses data as they arrive, keeps them until the win, then writes them to the sink."""
 
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
@@ -34,7 +34,7 @@ _KEY_ADDED = frozenset({_CACHE_KEY})
 def request_of(
     deployment: Deployment, call: Call, attempt_id: str, sendings: SendCount, *, whole: bool = False, taught: Facts = ()
 ) -> Request:
-    """Return the request of ``call`` to ``deployment``, as its upstream gets it."""
+    """Return the request of ``call`` to ``deployment``, as the upstream gets it."""
     asked, by, own, rendered = call.asked, call.by, call.own, call.rendered.get(deployment.name, AS_ASKED)
     spoken = asked.dialect if rendered.spoken is None else rendered.spoken
     if rendered.spoken is None and spoken not in deployment.speaks:  # the common case is read without a call
@@ -96,9 +96,9 @@ def translated(
 ) -> Exchange:
     """Return the ``exchange`` of ``request`` with events in the client's dialect.
 
-    The ``clocks`` hear of thoughts, a call's pieces and ends that the client is not told (yet); the ``makers`` of
-    reasoning; ``bound`` is what they know of the request's, if it was looked for. ``told`` hears what of that reasoning
-    the model was not shown.
+    ``clocks`` hear of thoughts, pieces of tool calls and ends that the client does not get (yet). ``makers`` hear of
+    reasoning; ``bound`` is what they know of the request's reasoning, if it was looked for. ``told`` hears which of the
+    request's reasoning the model was not shown.
     """
     spoken = request.dialect
     if makers is not None and spoken.answers.binds:
@@ -106,7 +106,7 @@ def translated(
         maker = Maker(deployment.name, key_name, deployment.tenant, deployment.account, same_as=same_as)
         if bound is None:
             bound = bound_reasoning(bytes(request.fields.get(spoken.requests.prompt, b"")))
-        # Of a conversation that the vendor keeps it may drop what the request does not have.
+        # In a conversation that the vendor keeps, it may drop reasoning that the request does not have.
         learnt, drops = deployment.learnt, bool(deployment.traits.bound)
         may_tell = told if bound or drops else None
         exchange = makers.watched(exchange, request, maker, learnt, bound=bound, told=may_tell, refuses=not drops)
@@ -129,7 +129,7 @@ def translated(
 
     def unsaid(block: bytes, finishing: bool) -> None:
         clocks.alive_at = clocks.now()
-        with suppress(UpstreamError):  # behind the answer's end anything may stand
+        with suppress(UpstreamError):  # behind the answer's end anything may follow
             for event in events(block):
                 if event.data and not (chunk := read_event(event.data, secrets)).idle:
                     clocks.heard(came(chunk), meaningful=chunk.meaningful)
@@ -152,11 +152,11 @@ def translated(
 
 
 def _may_call_more(request: Request, rendered: Rendered) -> bool:
-    """Whether a deployment has not heard that its client may want one tool call at a time."""
+    """Whether the deployment was not sent the client's wish for one tool call at a time."""
     return not _OF_ONE_CALL.isdisjoint((*request.sendings.left_out, *rendered.dropped))
 
 
-# What its answer is read and forwarded by.
+# How an answer is read and forwarded.
 
 UNCLAIMED_BYTES = 8 * 2**20  # a provider that sends this much before its first token is broken
 BLOCKED_S = 0.05  # a write that takes longer waits for the client
@@ -196,7 +196,7 @@ class AnswerStream:
         clock: Callable[[], float],
         habit: Habit | None = None,
     ) -> None:
-        """``habit``: of its deployment, how thoughts stand within texts; None: none do."""
+        """``habit``: how thoughts stand within texts of this deployment; None: none do."""
         self.announced = False  # whether its first token was reported
         asked, how, dialect = call.asked, call.how, call.asked.dialect
         texts = dialect.answers.texts
@@ -301,7 +301,7 @@ class AnswerStream:
 
     @property
     def waits(self) -> bool:
-        """Whether it may bid only at its end: only valid answers win."""
+        """Whether the answer may bid only at its end, as only valid answers win."""
         return self.validity is not None
 
     @property
@@ -320,7 +320,7 @@ class AnswerStream:
         return UNJUDGED if self.validity is None else self.validity.judgement
 
     def keep(self, block: Block, *, has_token: bool) -> None:
-        """Keep a block until the win; ``has_token``: it or an earlier one has the first token.
+        """Keep a block until the win; ``has_token``: this block or an earlier one has the first token.
 
         Raises:
             UpstreamError: no first token within ``UNCLAIMED_BYTES``.
@@ -348,7 +348,7 @@ class AnswerStream:
         await self.write(joined(kept), sink, now)
 
     async def write(self, block: Block, sink: Sink, now: float) -> None:
-        """Forward a block, except for a stream's last events: they are sent after the call is recorded."""
+        """Forward a block, except for a stream's last events, which are sent after the call is recorded."""
         if not sink.understands:
             block = Block(block.forward, (), block.error)
         if self._keeps_last and self.reader.done:

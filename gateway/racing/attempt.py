@@ -1,8 +1,9 @@
 """One attempt: a single upstream request, from its launch to its record.
 
-An attempt is one task. It keeps the data until its answer has begun, bids for the win, and if it wins it forwards the
-rest to the sink. Nothing else uses its exchange, except that a cut aborts it. Its entry (``EntryHandle``) says how it
-asks and how its answer is read (``Reading``): as ``Events`` (``events.py``), or unread (``relayed.py``).
+An attempt is one task. The task keeps the data until the answer has begun, bids for the win, and after a win forwards
+the rest to the sink. Only the task uses the exchange; a cut aborts the exchange. The attempt's entry (``EntryHandle``)
+says how the attempt asks and how its answer is read (``Reading``): as ``Events`` (``events.py``), or unread
+(``relayed.py``).
 """
 
 import asyncio
@@ -54,7 +55,7 @@ class AttemptState(StrEnum):  # a string has a hash without a Python call; Enum'
 
     ASKED = "asked"  # launched; no delta yet that can win the race
     HELD = "held"  # has its first token, but waits for another attempt that is predicted to be better
-    EMPTY = "empty"  # its answer is complete but empty; it is used only if no other attempt is left
+    EMPTY = "empty"  # its answer is complete but empty, and used only if no other attempt is left
     ANSWERING = "answering"  # has won: its events are sent to the client
     ANSWERED = "answered"  # the answer is complete and recorded
     DRAINING = "draining"  # its body is read to the end, so that the connection can be reused
@@ -82,8 +83,8 @@ FOLLOWING: Mapping[AttemptState, frozenset[AttemptState]] = {
 }
 
 
-LARGE_READ_BYTES = 16 * 1024  # after more at once, other tasks have a turn
-RESTS = 4  # times as long as it took, after one with nothing of an answer in it: pings by the thousand
+LARGE_READ_BYTES = 16 * 1024  # after a larger read other tasks have a turn
+RESTS = 4  # after a large read without any answer (pings by the thousand) rest for so many times its parsing time
 
 
 # What attempts use of the entry of their model in a race.
@@ -96,7 +97,7 @@ class Bid(Enum):
 
     WON = "won"
     LOST = "lost"
-    HELD = "held"  # for now: another attempt is predicted to be better
+    HELD = "held"  # waits: another attempt is predicted to be better
 
 
 class EntryHandle(Protocol[Attempt_contra]):
@@ -109,13 +110,13 @@ class EntryHandle(Protocol[Attempt_contra]):
     reading: "Reading[Any]"  # how its attempts ask
 
     def bid(self, attempt: Attempt_contra, now: float) -> Bid:
-        """Decide about an attempt that has its first token. If it wins, all others are cut."""
+        """Decide about an attempt with its first token. If it wins, all others are cut."""
 
     def release(self, attempt: Attempt_contra) -> None:
         """Let a held attempt win."""
 
     def is_standing_by(self, attempt: Attempt_contra) -> bool:
-        """Whether ``attempt`` is the backup: it runs on after its loss, and answers if the winner fails."""
+        """Whether ``attempt`` is the backup, which runs on after its loss, and answers if the winner fails."""
 
     def was_kept(self, attempt: Attempt_contra) -> bool | None:
         """Whether ``attempt`` was ever the backup; None if this race keeps none."""
@@ -124,7 +125,7 @@ class EntryHandle(Protocol[Attempt_contra]):
         """Ask another deployment beside ``attempt``, which is silent in its answer; return whether one was asked."""
 
     def goes_on(self, attempt: Attempt_contra) -> None:
-        """Cut the attempts beside ``attempt``, which was silent: it has more of its answer."""
+        """Cut the attempts beside ``attempt``, which was silent and has now more of its answer."""
 
     async def begin(self, attempt: Attempt_contra, now: float) -> Forward | None:
         """Start the answer of an attempt that has won with a first token at ``now``."""
@@ -133,19 +134,19 @@ class EntryHandle(Protocol[Attempt_contra]):
         """Wait until only attempts with empty or invalid answers are left."""
 
     async def complete(self, last: Block) -> None:
-        """End the race with the winner's complete answer; its ``last`` events have not been sent yet."""
+        """End the race with the winner's complete answer, whose ``last`` events have not been sent yet."""
 
     async def failed(self, attempt: Attempt_contra, error: UpstreamError) -> None:
         """Replace an attempt that failed, or end the race."""
 
     def sent_without(self, attempt: Attempt_contra, paths: Sequence[str]) -> None:
-        """Note the fields that the request of ``attempt`` was sent without, as its deployment refuses them."""
+        """Note the fields (``paths``) that ``attempt`` was sent without, as its deployment refuses them."""
 
     def ask_again(self, attempt: Attempt_contra, again: Again) -> bool:
-        """Ask the deployment of ``attempt`` again in another form; return whether it was."""
+        """Ask the deployment of ``attempt`` again in another form; return whether it was asked."""
 
     def keeps_last_for_another(self) -> bool:
-        """Whether the one request that the call may still make is for another deployment, as there is one."""
+        """Whether the call may make one request more, and there is another deployment for that request."""
 
     def client_gone(self, attempt: Attempt_contra) -> None:
         """End the race: the client has disconnected."""
@@ -162,15 +163,15 @@ class AnswerProgress(Protocol):
 
     @property
     def done(self) -> bool:
-        """Whether nothing of it is left."""
+        """Whether nothing of the answer is left."""
 
     @property
     def finished(self) -> bool:
-        """Whether it is complete, whatever may follow."""
+        """Whether the answer is complete, whatever may follow."""
 
     @property
     def held(self) -> Sized:
-        """What was read, but is of no use before more has come."""
+        """Data that were read, but are of no use before more has come: the beginning of an event."""
 
     async def read_long(self, data: bytes, now: float) -> Block:
         """Parse a long read, so that other calls go on meanwhile."""
@@ -187,27 +188,27 @@ class Answer(Protocol):
 
     @property
     def reader(self) -> AnswerProgress:
-        """What reads it."""
+        """How far the answer has been read."""
 
     @property
     def clocks(self) -> AttemptClocks:
-        """The clocks of its attempt."""
+        """The clocks of the answer's attempt."""
 
     @property
     def has_begun(self) -> bool:
-        """Whether none of its parts is still to begin."""
+        """Whether every part of the answer has begun."""
 
     @property
     def waits(self) -> bool:
-        """Whether it may bid only at its end."""
+        """Whether the answer may bid only at its end."""
 
     @property
     def flaw(self) -> Flaw | None:
-        """Its flaw, if it is complete and every answer is checked."""
+        """The answer's flaw, if the answer is complete and every answer is checked."""
 
     @property
     def kept(self) -> Sequence[Block]:
-        """What is kept until the win."""
+        """The blocks that are kept until the win."""
 
     def read(
         self,
@@ -218,16 +219,16 @@ class Answer(Protocol):
         block: Block | None = None,
         broken: UpstreamError | None = None,
     ) -> Block:
-        """Read on with these data (``b""`` at the end); return what of it may be forwarded."""
+        """Read on with these data (``b""`` at the end); return the part that may be forwarded."""
 
     def keep(self, block: Block, *, has_token: bool) -> None:
         """Keep a block until the win."""
 
     def drop_kept(self) -> None:
-        """Drop what is kept: another attempt answers."""
+        """Drop the kept blocks: another attempt answers."""
 
     async def begin(self, sink: Sink, forward: Forward | None, now: float) -> None:
-        """Write what is kept."""
+        """Write the kept blocks."""
 
     async def write(self, block: Block, sink: Sink, now: float) -> None:
         """Forward a block, but for the last one, which is sent after the call is recorded."""
@@ -250,24 +251,24 @@ class Reading(Protocol[Attempt_contra]):
 
     @property
     def form(self) -> Form | None:
-        """What is sent in place of the call's fields."""
+        """The form that is sent in place of the call's fields."""
 
     @property
     def is_compared(self) -> bool:
-        """Whether a win is the call's first token, though no delta of it was read."""
+        """Whether a win counts as the call's first token, though no delta was read."""
 
     @property
     def has_tokens(self) -> bool:
-        """Whether answers are read token by token: else a whole one cannot break, and none has a speed."""
+        """Whether answers are read token by token; if not, a whole answer cannot break, and no answer has a speed."""
 
     @property
     def priced_as(
         self,
     ) -> Callable[[Mapping[str, Deployment], Sequence[AttemptRecord]], Mapping[str, Deployment]] | None:
-        """Return the deployments by whose prices attempts are billed; None: their own."""
+        """Return the deployments whose prices the attempts are billed at; None: their own."""
 
     def begin(self, attempt: Attempt_contra, at: float) -> tuple[bool, Measurement]:
-        """Return whether the answer has to be asked for whole, and the measurement of an attempt launched ``at``."""
+        """Return whether a whole answer must be asked for, and the measurement of an attempt launched ``at``."""
 
     def clocks(self, attempt: Attempt_contra) -> AttemptClocks:
         """Start the clocks of an attempt whose task runs."""
@@ -276,7 +277,7 @@ class Reading(Protocol[Attempt_contra]):
         """Send the request; return the exchange, and what reads its answer."""
 
     async def instead(self, attempt: Attempt_contra, error: UpstreamError) -> tuple[Again | None, UpstreamError]:
-        """Return how its deployment is asked in place of what it has refused with ``error``; and the error."""
+        """Return how the deployment is asked instead after it has refused the request with ``error``; and the error."""
 
     def record(self, attempt: Attempt_contra, ending: Ending, judgement: Judgement) -> AttemptRecord:
         """Return the record of an attempt that has ended, without its cost."""
@@ -303,14 +304,14 @@ class Attempt:
         refused: "Attempt | None" = None,
     ) -> None:
         self.deployment = deployment
-        self.refused = refused  # the attempt whose request it repeats, in another form or with another key
-        self.again: Again | None = None  # how its deployment was asked again after it
-        self.lacks: Refusal | None = None  # of the API in which it was asked
+        self.refused = refused  # the attempt whose request this one repeats, in another form or with another key
+        self.again: Again | None = None  # how the deployment was asked again after this attempt
+        self.lacks: Refusal | None = None  # what the API lacks in which this attempt was asked
         self.start = start
         self.state = AttemptState.ASKED
         entry.open_call.running += 1
         self.task: asyncio.Task[None] | None = None
-        self.still = False  # whether it is silent in its answer, for longer than usual there
+        self.still = False  # whether it is silent within its answer, for longer than is usual there
         self.ending: Ending | None = None  # set once; nothing is measured after that
         self.record: AttemptRecord | None = None  # built from ``ending`` when it is reported to recorders
         self.failed_at: float | None = None
@@ -328,7 +329,7 @@ class Attempt:
 
     @property
     def first_asked(self) -> "Attempt":
-        """The attempt whose request it sends with another key, or in another form; itself, if it sends its own."""
+        """The attempt whose request this one repeats with another key or in another form; else this one."""
         first = self
         while first.start.role in REPEATING and first.refused is not None:
             first = first.refused
@@ -336,7 +337,7 @@ class Attempt:
 
     @property
     def waiting_since(self) -> float | None:
-        """When its clocks began to run, if not with itself: other keys, forms and APIs give it no more time."""
+        """When the clocks began to run, if before this attempt: other keys, forms and APIs get no more time."""
         first = self.first_asked
         if first.refused is not None:
             return first.refused.measurement.started
@@ -375,7 +376,7 @@ class Attempt:
             self._conclude()
 
     def started(self, task: asyncio.Task[None]) -> None:
-        """Set the task that runs it; it may be cancelled before it begins."""
+        """Set the task of the attempt, which may be cancelled before it begins."""
         self.task = task
         task.add_done_callback(self._ended)
 
@@ -386,7 +387,7 @@ class Attempt:
             self.task.cancel()
 
     def end_hold(self) -> None:
-        """Wake an attempt whose hold is over: if it has won, it sends at once what it kept."""
+        """Wake an attempt whose hold is over: a winner sends the kept blocks at once."""
         if self._hold_over is not None and not self._hold_over.done():
             self._hold_over.set_result(None)
 
@@ -409,17 +410,17 @@ class Attempt:
         self._settle(Outcome.SUPERSEDED if outcome is Outcome.LOST and self.token_at() is not None else outcome, error)
 
     def token_at(self) -> float | None:
-        """Return the time of the delta that it can bid with; None before it."""
+        """Return the time of the delta that the attempt can bid with; None before it."""
         win_on, measurement = self.entry.call.how.win_on, self.measurement  # the common case is read without a call
         return measurement.first_at if win_on is WinOn.ANY else measurement.claims_at(win_on)
 
     def stands_still(self) -> bool:
-        """Note that it is silent in the middle of its answer; return whether another deployment was asked beside it."""
+        """Note a silence in the middle of the answer; return whether another deployment was asked beside this one."""
         self.still = True
         return self.entry.stands_still(self)
 
     def goes_on(self) -> None:
-        """Note that it has gone on."""
+        """Note that the answer has gone on."""
         self.still = False
         self.entry.goes_on(self)
 
@@ -430,7 +431,7 @@ class Attempt:
         return self.entry.reading.record(self, ending, UNJUDGED)
 
     def flaw(self) -> Flaw | None:
-        """Return the flaw of its answer, if that is complete and ``win_on`` is VALID."""
+        """Return the flaw of the answer, if the answer is complete and ``win_on`` is VALID."""
         return None if self.answer is None else self.answer.flaw
 
     def _go_to(self, state: AttemptState) -> None:
@@ -463,7 +464,7 @@ class Attempt:
             self.exchange.abort()
 
     def _note_read(self, ahead: asyncio.Future[bytes]) -> None:
-        """Count what a held one has read in the very turn in which it is cut: its task will not come to it."""
+        """Count what a held attempt has read in the very turn in which it is cut, as its task will not run again."""
         answer = self.answer
         if answer is None or self.state is AttemptState.ANSWERING or not ahead.done() or ahead.cancelled():
             return
@@ -495,7 +496,7 @@ class Attempt:
             long = await reader.read_long(data, now) if len(data) + len(reader.held) > LONG_BYTES else None
             block, long = answer.read(data, now, finishing=exchange.finishing, block=long, broken=broken), None
             rest_s = RESTS * (clock() - now) if is_large and self.measurement.meaningful == seen else 0
-            data = b""  # a slow client keeps only the data that it has not received in memory
+            data = b""  # for a slow client only the data that it has not received stay in memory
             if self.state is AttemptState.ANSWERING:
                 await answer.write(block, self.entry.sink, now)
             elif block.error is None:
@@ -508,7 +509,7 @@ class Attempt:
             del block  # later data may bypass this task, which would keep the block in memory for all that time
             if over:
                 break
-            if is_large:  # more of it may wait already, and reading each takes some milliseconds
+            if is_large:  # more data may wait already, and each such read takes some milliseconds
                 await asyncio.sleep(rest_s)
         clocks.complete()
         return True

@@ -113,7 +113,7 @@ class Backup(Generic[_A]):
 def audits_go_on(reason: type[ApiError]) -> bool:
     """Whether audits of a call that ends for ``reason`` go on.
 
-    They do if the client leaves, as ending them would bias the sample of losers. They end if the key does.
+    Audits go on if the client leaves, as ending them would bias the sample of losers. They end if the key ends.
     """
     return issubclass(reason, ClientDisconnected) and not issubclass(reason, CutByRevocation | CutByExpiry)
 
@@ -136,17 +136,17 @@ class Attempts:
         open_call.use_model(model)
         self.empty: dict[Attempt, asyncio.Future[None]] = {}  # with empty or invalid answers
         self.all: list[Attempt] = []  # in the order of launch
-        self.excused: set[Attempt] = set()  # who failed by themselves, not by a timeout, or lost to a first token
+        self.excused: set[Attempt] = set()  # attempts that failed without a timeout, or lost to a first token
         is_kept = model.race.keep_rival and not open_call.call.asked.stream and entry.reading.has_tokens
         self._backup: Backup[Attempt] | None = Backup() if is_kept else None
 
     @property
     def active(self) -> list[Attempt]:
-        """The attempts that may answer, or do."""
+        """The attempts that may answer, or are answering."""
         return [attempt for attempt in self.all if attempt.state in ACTIVE]
 
     def spoke_at(self) -> float | None:
-        """Return when the attempt that has begun to speak last did so; None if none that runs has."""
+        """Return when the last attempt to begin to speak did so; None if no running attempt has begun."""
         begun = (attempt.measurement.answer_at for attempt in self.active)
         return max((at for at in begun if at is not None), default=None)
 
@@ -176,9 +176,9 @@ class Attempts:
     def is_late(self, name: str) -> bool:
         """Whether it is too late to launch ``name``: two attempts were silent for its timeout, or one twice as long.
 
-        A single attempt is always replaced. Those that failed by themselves were not silent, nor were those that lost:
-        where an answer breaks that took long, the call's age says nothing of another. Nor does it of a continuation,
-        which has a limit of its own (``continuation.in_time``).
+        A single attempt is always replaced. Attempts that failed by themselves were not silent, nor were those that
+        lost: if a long answer breaks, the call's age says nothing about another deployment. A continuation has a limit
+        of its own (``continuation.in_time``).
         """
         mute = [attempt for attempt in self.all if attempt.token_at() is None]
         silent = sum(attempt not in self.excused for attempt in mute)
@@ -204,7 +204,7 @@ class Attempts:
         self._ask([self._prepare(launch)])
 
     def launch_extra(self, launch: Launch | None) -> bool:
-        """Launch one more beside an invalid answer, which costs money all the same; return whether there is one."""
+        """Launch one more beside an invalid answer, which costs money all the same; return whether one was launched."""
         if launch is not None:
             self.launch(launch)
         return launch is not None
@@ -221,7 +221,7 @@ class Attempts:
             self.begin([Launch(name, 0.0, first.role, first.audited)])
 
     def launch_again(self, refused: Attempt, role: Role) -> None:
-        """Repeat the request of an attempt in its seat, with another key or in another form; it is as that one was."""
+        """Repeat the request of ``refused`` in its seat as ``role``: with another key, or in another form."""
         start = refused.start
         watch_s = self._limits_s.get(start.id)
         launch = Launch(refused.deployment.name, 0.0, role, audited=start.audited, watch_s=watch_s, weight=start.weight)
@@ -258,7 +258,7 @@ class Attempts:
         return losers if backup is None else [loser for loser in losers if loser is not backup]
 
     def keep_rival(self) -> None:
-        """Have a loser stand by. For streams: whose sink uses or dismisses it."""
+        """Have a loser stand by, for a stream whose sink uses or dismisses the loser."""
         self._backup = Backup()
 
     @property
@@ -267,7 +267,7 @@ class Attempts:
         return None if self._backup is None else self._backup.running
 
     def is_standing_by(self, attempt: Attempt) -> bool:
-        """Whether ``attempt`` is the backup: it runs on after its loss, and answers if the winner fails."""
+        """Whether ``attempt`` is the backup, which runs on after its loss, and answers if the winner fails."""
         return self._backup is not None and self._backup.is_standing_by(attempt)
 
     def was_kept(self, attempt: Attempt) -> bool | None:
@@ -275,9 +275,9 @@ class Attempts:
         return None if self._backup is None else self._backup.was_kept(attempt)
 
     def call_backup(self, release: Callable[[Attempt], None]) -> bool:
-        """Let the backup answer, as the winner has failed; return whether there is one.
+        """Let the backup answer, as the winner has failed; return whether there is a backup.
 
-        If it already has its first token, ``release`` is called with it at once.
+        If the backup already has its first token, ``release`` is called with it at once.
         """
         backup = None if self._backup is None else self._backup.call()
         if backup is None:
@@ -294,7 +294,7 @@ class Attempts:
             self.cut_or_watch(backup)
 
     def cut_or_watch(self, loser: Attempt) -> None:
-        """Cut a loser, or watch it if it is audited."""
+        """Cut a loser, or watch an audited one."""
         explores = self._plan.explores
         is_watched = loser.start.audited and loser.state is not AttemptState.EMPTY and loser.task is not None
         if is_watched and (explores or loser.token_at() is None):
@@ -332,7 +332,7 @@ class Attempts:
         for attempt in self.all:
             if attempt.state in UNAWAITED:
                 continue
-            if attempt.task is None:  # it has ended, or a bug prevented its start
+            if attempt.task is None:  # the attempt has ended, or a bug prevented its start
                 if attempt.seat is not None:
                     attempt.seat.give_back()
             elif not attempt.task.done():
@@ -377,7 +377,7 @@ class Attempts:
         return self._last_at(launch.deployment) if refused is None else refused.start
 
     def _last_at(self, name: str) -> AttemptStart | None:
-        """Return the last attempt at the deployment ``name`` so far; None: there was none."""
+        """Return the last attempt at the deployment ``name`` so far; None if there was none."""
         return next((each.start for each in reversed(self.all) if each.deployment.name == name), None)
 
     def _ask(self, attempts: Sequence[Attempt]) -> None:

@@ -1,6 +1,7 @@
-"""One model in a race: its plan, whom it has asked so far, and whom it may still ask.
+"""One model in a race: its plan, the deployments asked so far, and those that may still be asked.
 
-Its attempts call it: they bid for the win, fail, fall silent. What holds for the whole call, it tells its race.
+The model's attempts call its entry: attempts bid for the win, fail, fall silent. The entry tells the race what concerns
+the whole call.
 """
 
 import asyncio
@@ -29,7 +30,7 @@ from gateway.settings import Cause
 from gateway.steering import Launch, Plan
 from providers import ErrorKind, UpstreamError, kinds
 
-_FILTERS = (Cause.CONTENT_FILTER,)  # the causes of a fallback that is for them alone
+_FILTERS = (Cause.CONTENT_FILTER,)  # the causes of a fallback that is asked after content filters only
 _UNSENT = kinds(lambda facts: not facts.is_sent)
 
 # The phases of a race and their transitions.
@@ -45,8 +46,8 @@ class Phase(StrEnum):  # a string has a hash without a Python call; Enum's is on
     """The phase of a race."""
 
     RUNNING = "running"  # no attempt has an answer; more may be launched
-    HOLDING = "holding"  # one has its first token and waits for a better one; no launches
-    ANSWERING = "answering"  # one has won, and no other runs
+    HOLDING = "holding"  # an attempt has its first token and waits for a better one; no launches
+    ANSWERING = "answering"  # an attempt has won, and no other runs
     OVER = "over"
 
 
@@ -55,7 +56,7 @@ class RaceOfEntries(Protocol):
 
     open_call: OpenCall
     loop: asyncio.AbstractEventLoop
-    over: asyncio.Future[None]  # done when it has ended
+    over: asyncio.Future[None]  # done when the race has ended
     winner: Attempt | None
     claimed_at: float | None  # when the winner bid
     held: Held | None  # the hold that the win has ended
@@ -67,7 +68,7 @@ class RaceOfEntries(Protocol):
         """Have the other models give way, once: ``entry`` has the answer."""
 
     def failed(self, entry: "Entry") -> None:
-        """Go on without a model, none of whose deployments has answered."""
+        """Go on without a model, as all its deployments have failed."""
 
     async def break_off(self, attempt: Attempt, error: UpstreamError) -> None:
         """End with a part of an answer."""
@@ -86,7 +87,7 @@ class RaceOfEntries(Protocol):
 
 
 class Entry:
-    """One model in a race: its plan, whom it has asked so far, and whom it may still ask. Its attempts call it."""
+    """One model in a race: its plan, the deployments asked so far, and those that may still be asked."""
 
     def __init__(
         self,
@@ -108,8 +109,8 @@ class Entry:
         self.loop = race.loop
         self.reading = reading
         self.model = model.name
-        self.is_out = False  # it has failed, or given way to another
-        self.unanswered = Unanswered()  # why it has failed
+        self.is_out = False  # the model has failed, or given way to another
+        self.unanswered = Unanswered()  # why the model has failed
         self.failures: list[tuple[str, UpstreamError]] = []
         self._fallbacks = model.fallbacks
         self.attempts = Attempts(race.open_call, model, plan, self)
@@ -145,16 +146,16 @@ class Entry:
         return Phase.RUNNING if self.hold.leader is None else Phase.HOLDING
 
     def bid(self, attempt: Attempt, now: float) -> Bid:
-        """Decide about an attempt that has its first token. If it wins, all others are cut before a byte is sent."""
+        """Decide about an attempt with its first token. If it wins, all others are cut before a byte is sent."""
         if self.race.over.cancelled():  # the client has just gone, and ``run`` has not been resumed yet
             self.race.abort(self.open_call.cancelled_as())
         if (phase := self.phase) in {Phase.ANSWERING, Phase.OVER}:
             if phase is Phase.ANSWERING and self._overtakes_silence(attempt, now):
                 return Bid.WON
             return Bid.HELD if self.is_standing_by(attempt) else Bid.LOST
-        # A single attempt has no other to wait for or to cut.
+        # A single attempt has no other attempt to wait for or to cut.
         may_be_held = len(self.attempts.all) > 1 and phase is Phase.RUNNING and attempt not in self.attempts.empty
-        may_be_held = may_be_held and not attempt.whole  # it is complete
+        may_be_held = may_be_held and not attempt.whole  # a whole answer is complete
         if may_be_held and self.hold.possible and self.hold.begin(attempt, self.attempts.others(attempt)):
             self.cancel_launches()
             return Bid.HELD
@@ -166,7 +167,7 @@ class Entry:
         return Bid.WON
 
     def is_standing_by(self, attempt: Attempt) -> bool:
-        """Whether ``attempt`` is the backup: it runs on after its loss, and answers if the winner fails."""
+        """Whether ``attempt`` is the backup, which runs on after its loss, and answers if the winner fails."""
         return self.attempts.is_standing_by(attempt)
 
     def was_kept(self, attempt: Attempt) -> bool | None:
@@ -186,8 +187,8 @@ class Entry:
     def stands_still(self, attempt: Attempt) -> bool:
         """Ask another deployment beside ``attempt``, which is silent in its answer; return whether one was asked.
 
-        While the client has seen nothing of the answer, the first with another token goes on, and the other is cut. A
-        stream that it sees is continued by the open call's rescue.
+        While the client has seen nothing of the answer, the first attempt with another token goes on, and the other is
+        cut. A stream that the client sees is continued by the open call's rescue.
         """
         if attempt is self.race.winner:
             if self.sink.streams:
@@ -198,14 +199,14 @@ class Entry:
         elif self.phase is not Phase.RUNNING or attempt.state is not AttemptState.ASKED:
             return False
         if any(not other.still for other in self.attempts.others(attempt)):
-            return False  # another is asked already
+            return False  # another deployment is asked already
         launch = self._schedule.beside(Role.FAILOVER)
         if launch is not None:
             self.guarded(lambda: self.attempts.launch_next(launch.deployment))
         return launch is not None
 
     def goes_on(self, attempt: Attempt) -> None:
-        """Cut the attempts beside ``attempt``, which was silent: it has more of its answer."""
+        """Cut the attempts beside ``attempt``, which was silent and has now more of its answer."""
         if attempt is self.race.winner and not self.sink.streams:
             for rival in self.attempts.others(attempt):
                 if not self.is_standing_by(rival):
@@ -213,7 +214,7 @@ class Entry:
                     self._schedule.add(rival.deployment.name)
 
     def _overtakes_silence(self, attempt: Attempt, now: float) -> bool:
-        """Let ``attempt`` win in place of a silent winner, of which the client has seen nothing; return if it may."""
+        """Let ``attempt`` win in place of a silent winner of which the client has seen nothing; return if it won."""
         winner = self.race.winner
         if winner is None or not winner.still or self.sink.streams or self.is_standing_by(attempt):
             return False
@@ -258,7 +259,7 @@ class Entry:
         await self.attempts.wait_until_last(attempt, self.loop)
 
     async def complete(self, last: Block) -> None:
-        """End the race with the winner's complete answer; its ``last`` events have not been sent yet."""
+        """End the race with the winner's complete answer, whose ``last`` events have not been sent yet."""
         if not self.call.asked.stream:
             if self.race.winner is not None and self.race.winner.still:
                 self.goes_on(self.race.winner)
@@ -269,10 +270,10 @@ class Entry:
         self.race.finish()
 
     async def failed(self, attempt: Attempt, error: UpstreamError) -> None:
-        """Replace an attempt that failed; end the race if none is left, or if its answer was committed."""
+        """Replace an attempt that failed; end the race if none is left, or if the answer was committed."""
         if self.phase is Phase.OVER:
-            return  # it was a watched loser
-        was_ahead = attempt is self.hold.leader  # at its token all launches were cancelled
+            return  # the attempt was a watched loser
+        was_ahead = attempt is self.hold.leader  # at the leader's token all launches were cancelled
         if was_winner := attempt is self.race.winner:
             if self.sink.streams:
                 await self.race.break_off(attempt, error)
@@ -287,32 +288,32 @@ class Entry:
             self.attempts.excused.add(attempt)
         self._learn_from(attempt, error, has_begun=was_winner or attempt.token_at() is not None, alone=not active)
         if was_winner and self.attempts.call_backup(self.release):
-            if self.phase is Phase.RUNNING:  # if the backup fails too, it is replaced
+            if self.phase is Phase.RUNNING:  # a backup that fails too is replaced
                 self._schedule.schedule_rescues()
         elif self._answers_beside(attempt):
             self._schedule.schedule_rescues()
-        elif self.phase is Phase.RUNNING:  # else another has an answer; a release may just have made the held one win
+        elif self.phase is Phase.RUNNING:  # else another attempt has an answer, perhaps a held one just released
             self._go_on_after(attempt, error, was_ahead=was_ahead)
 
     def _learn_from(self, attempt: Attempt, error: UpstreamError, *, has_begun: bool, alone: bool) -> None:
         """Limit the launches if the request itself may be invalid."""
         if self.call.asked.runs_on and error.status is None and error.kind not in _UNSENT:
-            self.open_call.may_run_on = True  # it may have been started: never twice
+            self.open_call.may_run_on = True  # the provider may have started the background response: never twice
             self._schedule.limit(0)
         elif error.kind is not ErrorKind.BAD_REQUEST:
             if has_begun:
-                self._schedule.unlimit()  # it had begun to answer, so the request is valid
+                self._schedule.unlimit()  # the attempt had begun to answer, so the request is valid
         elif error.is_too_long:
             self._schedule.longer_than(attempt.deployment, self.attempts.contexts)
         elif error.is_of_content:
             self._filtered(attempt, alone=alone)
-        elif not (error.is_of_one_deployment or error.is_of_one_model):  # else another may take it
+        elif not (error.is_of_one_deployment or error.is_of_one_model):  # else another deployment may take the request
             self._schedule.limit(1 if alone else 0)
 
     def _filtered(self, attempt: Attempt, *, alone: bool) -> None:
-        """Allow one more deployment, or fallback, in all, as a filter has refused the request; none of its provider.
+        """Allow one more deployment or fallback in all, of another provider, as a filter has refused the request.
 
-        A fallback that is for filters alone goes before the other deployments.
+        A fallback that is asked after content filters only goes before the model's other deployments.
         """
         self.open_call.filtered += 1
         has_own = any(each.causes == _FILTERS for each in self._fallbacks)
@@ -320,15 +321,15 @@ class Entry:
         self._schedule.others_first(attempt.deployment.provider)
 
     def sent_without(self, attempt: Attempt, paths: Sequence[str]) -> None:
-        """Note the fields that the request of ``attempt`` was sent without, as its deployment refuses them."""
+        """Note the fields (``paths``) that ``attempt`` was sent without, as its deployment refuses them."""
         raised = attempt.sendings.most > 0
         self.call = self.open_call.sent_without(self.call, attempt.deployment, paths, raised=raised)
 
     def ask_again(self, attempt: Attempt, again: Again) -> bool:
-        """Ask the deployment of ``attempt`` again; return whether it was.
+        """Ask the deployment of ``attempt`` again; return whether it was asked.
 
-        With another key, or in another form, also while one is held, and beside a winner that is silent, or behind one
-        as its backup.
+        A request with another key or in another form is also sent while an attempt is held, beside a silent winner, and
+        as a winner's backup.
         """
         phase = self.phase
         if phase is Phase.OVER or (phase is not Phase.RUNNING and again.role not in REPEATING):
@@ -339,11 +340,11 @@ class Entry:
         return True
 
     def keeps_last_for_another(self) -> bool:
-        """Whether the one request that the call may still make is for another deployment, as one has a free seat."""
+        """Whether the call may make one request more, and another deployment has a free seat for that request."""
         return self.open_call.sent.left == 1 and self._schedule.has_next
 
     def _answers_beside(self, failed: Attempt) -> bool:
-        """Whether another was asked beside ``failed``, which was silent. If the winner is silent, replace its rival."""
+        """Whether another was asked beside ``failed``, which was silent. Beside a silent winner, replace its rival."""
         if self.race.winner is not None and self.race.winner.still:
             self.stands_still(self.race.winner)
         return self.race.winner is None and failed.still and bool(self.attempts.others(failed))
@@ -355,7 +356,7 @@ class Entry:
             and self._schedule.is_in_turn
             and self.attempts.active
         ):
-            return  # the call did not wait for it
+            return  # the call did not wait for an attempt that explores
         is_paid = error.kind is ErrorKind.INVALID_ANSWER and not error.is_unpaid
         rungs = AFTER_INVALID if is_paid and not self._schedule.is_in_turn else MODEL
         if not goes_on(self, rungs) and not self.attempts.active:
@@ -377,7 +378,7 @@ class Entry:
         attempt.end(Outcome.INTERRUPTED)
         if self.phase is Phase.OVER:
             # Event audit.crashed: A loser that ran on to be measured failed by a bug. The caller had its answer.
-            # Do: It is a bug: report it with the trace.
+            # Do: Report the bug with the trace.
             get_logger().error("audit.crashed", call=self.call.by.id, exc_info=defect)
         else:
             self.race.crash(defect)
@@ -387,13 +388,13 @@ class Entry:
         open_call = self.open_call
         open_call.own_s += open_call.services.clock() - open_call.unasked_since  # a wait for a seat is not part of it
         sent = open_call.sent
-        # Where it is not the first model, which launches fewer than these.
+        # A fallback may launch only as many as the first models have left.
         most = None if not sent.number else min(sent.left, 1) if open_call.filtered else sent.left
         if not self.attempts.begin(self._schedule.open(most)) and not self.wait_for_seat():
             self.fail()
 
     def guarded(self, act: Callable[[], object]) -> None:
-        """Call ``act``. Its exception is raised by ``run``: the caller here is a timer, or another call."""
+        """Call ``act``; ``run`` raises its exception, as the caller here is a timer, or another call."""
         try:
             act()
         except Exception as defect:  # noqa: BLE001 - whatever it is
@@ -403,11 +404,11 @@ class Entry:
 
     @property
     def is_asked(self) -> bool:
-        """Whether any of its attempts may still answer."""
+        """Whether any attempt of this model may still answer."""
         return bool(self.attempts.active)
 
     def next_deployment(self) -> str | None:
-        """Return the next candidate that has a free seat, which is none any more; None if there is none."""
+        """Remove the next candidate with a free seat from the candidates, and return it; None if there is none."""
         return self._schedule.next()
 
     def is_late(self, deployment: str) -> bool:
@@ -415,7 +416,7 @@ class Entry:
         return self.attempts.is_late(deployment)
 
     def wait_for_seat(self) -> bool:
-        """Wait for the first seat of those that are full; return whether there are any."""
+        """Wait for the first free seat of the deployments that are full; return whether any is full."""
         if self._seat_wait is None:
             self._seat_wait = SeatWait(
                 self.open_call, self._schedule, self.attempts, fail=self.fail, guarded=self.guarded, loop=self.loop
@@ -423,15 +424,15 @@ class Entry:
         return self._seat_wait.line_up()
 
     def ask(self, deployment: str) -> None:
-        """Ask ``deployment`` in place of what has failed."""
+        """Ask ``deployment`` in place of the attempt that failed."""
         self.attempts.launch_next(deployment)
 
     def ask_beside(self) -> bool:
-        """Ask one more from the budget; return whether there is one."""
+        """Ask one more deployment, paid from the budget; return whether there is one."""
         return self.attempts.launch_extra(self._schedule.beside(Role.HEDGE))
 
     def bound(self) -> tuple[str, Reworded] | None:
-        """Return the first that has refused reasoning, each once, and the request without that; None: there is none."""
+        """Return the next deployment that refused reasoning, once each, and the request without it; None: no other."""
         if self.open_call.may_run_on:
             return None
         asked = self.open_call.left_out
@@ -458,13 +459,13 @@ class Entry:
             self.open_call.continue_as(self.call)
 
     def fail(self) -> None:
-        """Leave the race: no attempt has answered, and no candidate is left; unless the last rung of a model is."""
+        """Leave the race, as no attempt has answered and no candidate is left; unless the model's last rung is left."""
         if not without_thoughts(self):
             self._leave_unanswered()
 
     def _leave_unanswered(self) -> None:
         self.open_call.services.outbox.drain()
-        # The others tell more than what one key, or one short deployment, refuses; those that nobody can use do not.
+        # Other errors tell the client more than a refusal by one key or one short deployment; unusable ones tell less.
         failures = [each for each in self.failures if not each[1].is_of_one_deployment]
         if all(error.kind in OPERATORS for _, error in failures):
             failures = [each for each in self.failures if each[1].is_of_size] or failures

@@ -29,7 +29,7 @@ class Events:
     priced_as = None
 
     def begin(self, attempt: Attempt, at: float) -> tuple[bool, Measurement]:
-        """Return whether the answer has to be asked for whole, and the measurement of an attempt launched ``at``."""
+        """Return whether a whole answer must be asked for, and the measurement of an attempt launched ``at``."""
         entry, deployment, refused = attempt.entry, attempt.deployment, attempt.refused
         call, learnt = entry.call, deployment.learnt
         may_be = deployment.whole or (
@@ -101,7 +101,7 @@ class Events:
         return exchange, answer
 
     async def instead(self, attempt: Attempt, error: UpstreamError) -> tuple[Again | None, UpstreamError]:
-        """Go up the ladder; once something of an answer has come, or it is watched, as far as upstreams choose."""
+        """Go up the ladder. After a part of the answer, or for a watched attempt, only with rungs of the upstream."""
         has_begun = attempt.state is not AttemptState.ASKED or attempt.measurement.meaningful
         call = attempt.entry.call
 
@@ -148,9 +148,9 @@ class Events:
 
 
 def _note_unshown(attempt: Attempt, unshown: Sequence[Unshown]) -> None:
-    """Note what the vendor tells of thoughts in the request of ``attempt`` that it did not show its model."""
+    """Note the thoughts in the request of ``attempt`` that the vendor says it did not show to the model."""
     reported, checks = attempt.measurement.reported, dict(Counter(each.check for each in unshown)) or None
-    if checks == reported.thoughts_dropped:  # some vendors tell it in each event that has the whole answer
+    if checks == reported.thoughts_dropped:  # some vendors repeat it in each event that has the whole answer
         return
     reported.thoughts_dropped = checks
     attempt.entry.sent_without(attempt, [each.path for each in unshown])
@@ -164,7 +164,7 @@ def _expect(attempt: Attempt, clocks: AttemptClocks) -> AnswerStream:
     answer = attempt.answer
     if answer is None:
         services = attempt.entry.open_call.services
-        # A text that goes on with another's may end a thought that this one began.
+        # A continuation may end a thought that the continued text began.
         habit = None if attempt.start.continues else services.thoughts[attempt.deployment.name]
         answer = attempt.answer = AnswerStream(attempt.entry.call, attempt.measurement, clocks, services.clock, habit)
     return cast("AnswerStream", answer)

@@ -1,12 +1,15 @@
-"""Who is asked next after a refusal, and in which words: one ladder, whose rungs are tried in this order.
+"""Which deployment is asked next after a refusal, and in what form: one ladder; its rungs are tried in this order.
 
-1. ``DEPLOYMENT``: the same deployment, in the refused request's seat, each by an attempt of its own.
-2. ``MODEL``: another deployment of its model; when none is left, one that has refused, without unreadable reasoning.
-3. ``CALL``: another model; else the first once more, when it is free, or who has most room, for a shorter answer.
+1. ``DEPLOYMENT``: the same deployment, in the refused request's seat, each time as an attempt of its own.
+2. ``MODEL``: another deployment of the model; when none is left, one that refused reasoning, without that reasoning.
+3. ``CALL``: another model; else the first model once more, when it is free; else the model with most room, for a
+   shorter answer.
 
-A rung decides, and says so to whom it is about: an attempt, the entry of a model, or the call's models, which api plans
-and pays for. All together make no more requests than ``max_requests`` (``OfCall``), and the last error tells when that
-was reached.
+For example: 400 "Unsupported parameter: 'verbosity'" asks the same deployment again without the field (1), 503 asks the
+next deployment (2), and when all have failed, the model's first fallback is asked (3).
+
+A rung decides, and tells the attempt, the entry of the model, or the call's models, which api plans and pays for. All
+rungs together make no more requests than ``max_requests`` (``OfCall``); the last error says when the limit was reached.
 """
 
 import asyncio
@@ -45,66 +48,69 @@ class RefusedStep(msgspec.Struct, eq=False):
 
     attempt: AskedAttempt
     call: Call
-    error: UpstreamError  # a rung may say another in its place: what the client is told if none is left
-    request: Requested | None = None  # None: it passes unread
+    error: UpstreamError  # a rung may put another error in its place: the client's, if no rung is left
+    request: Requested | None = None  # None: the request passes unread
     reword: Reword | None = None  # None: deployments are asked in one API only
 
 
-Rung = Callable[[RefusedStep], Awaitable[Again | None]]  # None: it is not about this
+Rung = Callable[[RefusedStep], Awaitable[Again | None]]  # None: the rung is not for this refusal
 
 
 async def another_key(refused: RefusedStep) -> Again | None:
-    """Send the same request with the key that its upstream has chosen."""
+    """Send the same request with the key that the upstream has chosen."""
     return Again(Role.KEY) if refused.error.has_another_key else None
 
 
 async def another_form(refused: RefusedStep) -> Again | None:
-    """Send it without what its status refused, or not so: its upstream keeps what was tried."""
+    """Send the request without a refused field, or in another form; the upstream remembers what was tried.
+
+    For example, 400 "Unsupported parameter: 'verbosity'": without ``verbosity``.
+    """
     return Again(Role.FORM) if refused.error.has_another_form else None
 
 
 async def remembered(refused: RefusedStep) -> None:
-    """Ask nothing: remember what it says of the size of requests, and of reasoning."""
+    """Ask nothing: remember what the refusal says of the size of requests, and of reasoning."""
     note_refusal(refused.attempt, refused.call, refused.error)
 
 
 async def whole(refused: RefusedStep) -> Again | None:
-    """Ask for a whole answer, if streaming it was refused and its client does not stream."""
+    """Ask for a whole answer, if streaming was refused and the client does not stream."""
     return whole_after(refused.attempt, refused.call, refused.error)
 
 
 async def form_told_within(refused: RefusedStep) -> Again | None:
-    """Send it without what an error within an answer refused, of which nothing has come."""
+    """Send the request without a field that was refused by an error in the stream, before anything of an answer."""
     if refused.attempt.exchange is None or refused.request is None:
         return None
     return taught_after(refused.attempt, refused.call, refused.error, refused.request)
 
 
 async def without_forcing(refused: RefusedStep) -> Again | None:
-    """Ask for JSON that is given back as the call, or leave the choice to the model, if a forced call was refused."""
+    """After the refusal of a forced tool call: ask for JSON, returned as the call, or leave the choice to the model."""
     if refused.reword is None or not refuses_forced_calls(refused.error):
         return None
     return await unforced_after(refused.attempt, refused.call, refused.error, refused.reword)
 
 
 async def another_api(refused: RefusedStep) -> Again | None:
-    """Ask in another API that the deployment has, if it lacks this one for such requests."""
+    """Ask in another API of the deployment, if the deployment lacks this API for such requests."""
     if refused.reword is None:
         return None
     again, refused.error = await another_api_after(refused.attempt, refused.call, refused.error, refused.reword)
     return again
 
 
-# Also once something of the answer has come, where it continues another one, and where it passes unread.
+# Also after a part of the answer has come, in continuations, and for answers that pass unread.
 BY_UPSTREAM: Sequence[Rung] = (another_key, another_form)
 DEPLOYMENT: Sequence[Rung] = (*BY_UPSTREAM, remembered, whole, form_told_within, without_forcing, another_api)
 
-# As what a request is recorded that another one repeats in its place: it counts against nobody, and costs nothing.
+# The outcome of a request that another request repeats: it counts against no deployment, and costs nothing.
 _REFUSED_AS = {Role.KEY: ErrorKind.KEY_REFUSED, Role.FORM: ErrorKind.FORM_REFUSED}
 
 
 async def climbed(refused: RefusedStep, rungs: Sequence[Rung]) -> After:
-    """Return how its deployment is asked after a refusal, by the first rung that is about it; and the error."""
+    """Return how the deployment is asked after a refusal, by the first rung for that refusal; and the error."""
     for rung in rungs:
         if (again := await rung(refused)) is not None:
             return again, refused.error
@@ -117,39 +123,39 @@ def recorded(error: UpstreamError, again: Again | None) -> UpstreamError:
     return error if kind is None else error.again(kind)
 
 
-# 2. The same model, when no rung is left at its deployment.
+# 2. The same model, when no rung is left at the deployment.
 
 
 class OfModel(Protocol):
-    """A model in a race, one of whose attempts has failed, as the rungs see it."""
+    """A model in a race after one of its attempts has failed, as the rungs see it."""
 
     @property
     def is_asked(self) -> bool:
-        """Whether any of its attempts may still answer."""
+        """Whether any attempt of this model may still answer."""
 
     def next_deployment(self) -> str | None:
-        """Return the next candidate that has a free seat, which is none any more; None if there is none."""
+        """Remove the next candidate with a free seat from the candidates, and return it; None if there is none."""
 
     def is_late(self, deployment: str) -> bool:
         """Whether it is too late to ask ``deployment``."""
 
     def wait_for_seat(self) -> bool:
-        """Wait for the first seat of those that are full; return whether there are any."""
+        """Wait for the first free seat of the deployments that are full; return whether any is full."""
 
     def ask(self, deployment: str) -> None:
-        """Ask ``deployment`` in place of what has failed."""
+        """Ask ``deployment`` in place of the attempt that failed."""
 
     def ask_beside(self) -> bool:
-        """Ask one more from the budget; return whether there is one."""
+        """Ask one more deployment, paid from the budget; return whether there is one."""
 
     def bound(self) -> tuple[str, Reworded] | None:
-        """Return the first that has refused reasoning, each once, and the request without that; None: there is none."""
+        """Return the next deployment that refused reasoning, once each, and the request without it; None: no other."""
 
     def allow(self, deployment: str, reworded: Reworded) -> None:
         """Make ``deployment`` a candidate once more, for this request."""
 
 
-ModelRung = Callable[[OfModel], bool]  # returns whether anybody is asked, or waited for
+ModelRung = Callable[[OfModel], bool]  # returns whether a deployment is asked, or waited for
 
 
 def another_deployment(of: OfModel) -> bool:
@@ -163,14 +169,14 @@ def another_deployment(of: OfModel) -> bool:
 
 
 def one_beside(of: OfModel) -> bool:
-    """Ask one more beside an invalid answer, which costs money all the same."""
+    """Ask one more deployment beside an invalid answer, which costs money all the same."""
     return of.ask_beside()
 
 
 def without_thoughts(of: OfModel) -> bool:
-    """Ask a deployment that has refused reasoning once more, without it, when no other is left.
+    """When no other is left, ask a deployment that refused reasoning once more, without that reasoning.
 
-    Where a client has edited its history that is what stood behind the edit.
+    If the client has edited its history, only the reasoning behind the edit is left out.
     """
     if of.is_asked or (found := of.bound()) is None:
         return False
@@ -179,7 +185,7 @@ def without_thoughts(of: OfModel) -> bool:
 
 
 MODEL: Sequence[ModelRung] = (another_deployment, without_thoughts)
-AFTER_INVALID: Sequence[ModelRung] = (one_beside, without_thoughts)  # if it is paid, and not in turn
+AFTER_INVALID: Sequence[ModelRung] = (one_beside, without_thoughts)  # if the invalid answer is paid, and not in turn
 
 
 def goes_on(of: OfModel, rungs: Sequence[ModelRung]) -> bool:
@@ -191,14 +197,14 @@ def goes_on(of: OfModel, rungs: Sequence[ModelRung]) -> bool:
 
 
 class OfModels(Protocol):
-    """The models of a call, of which those asked so far have failed, as the rungs see them."""
+    """The models of a call, after those asked so far have failed, as the rungs see them."""
 
     open_call: OpenCall
     failed: list[tuple[str, ApiError]]  # why, in this order
 
     @property
     def own(self) -> str | None:
-        """The model that was asked for; None: it cannot be used."""
+        """The model that the client asked for; None: it cannot be used."""
 
     def turn_s(self, model: str, wait_s: float) -> float:
         """Return when it is this call's turn to ask ``model``, which is free in ``wait_s``."""
@@ -207,10 +213,10 @@ class OfModels(Protocol):
         """Go on with the next model that limits and money allow; return whether there is one."""
 
     async def use_own(self) -> bool:
-        """Go on with the model that was asked for, planned once more; return whether limits and money allow it."""
+        """Plan the model that the client asked for once more; return whether limits and money allow it."""
 
     async def use_roomiest(self) -> bool:
-        """Go on with who gives the longest answer beside the prompt, for as much; return whether there is one, once."""
+        """Go on, once, with the deployment that leaves most room for an answer; return whether there is one."""
 
 
 CallRung = Callable[[OfModels], Awaitable[bool]]  # returns whether a model is to be asked
@@ -222,12 +228,12 @@ async def another_model(of: OfModels) -> bool:
 
 
 async def once_free(of: OfModels) -> bool:
-    """Wait until the asked model's first deployment is free, and ask it once more, if all are limited and it said when.
+    """If all deployments of the asked model are limited and said until when, wait for the first, and ask once more.
 
-    No attempt runs meanwhile; it is within what calls wait for a seat. One call goes after the other.
+    No attempt runs meanwhile. The wait is within the time that calls wait for a seat. Waiting calls ask one by one.
     """
     open_call, services = of.open_call, of.open_call.services
-    own = dict(of.failed).get(of.own or "")  # none: it could not be asked, and still cannot
+    own = dict(of.failed).get(of.own or "")  # none: the model could not be asked, and still cannot
     if not isinstance(own, AllRateLimited) or any(type(error) is not AllRateLimited for _, error in of.failed):
         return False
     left_s = services.seats.queue_timeout_s - open_call.waited_s
@@ -243,7 +249,7 @@ async def once_free(of: OfModels) -> bool:
 
 
 async def a_shorter_answer(of: OfModels) -> bool:
-    """Ask for as much as one of those gives that have all refused what was asked for: it is better than none."""
+    """If all deployments refused the length that was asked for, ask for as long an answer as one of them gives."""
     told = told_of(of.failed)
     is_limit = isinstance(told, RejectedByProvider) and told.limit is not None and told.limit.what == ANSWER
     return (is_limit or told.meaning is Meaning.TOO_LONG) and await of.use_roomiest()
@@ -255,8 +261,8 @@ CALL: Sequence[CallRung] = (another_model, once_free, a_shorter_answer)
 async def has_next(of: OfModels) -> bool:
     """Go up the rungs of a call; return whether another model is to be asked, or one once more.
 
-    No rung is about a call that has made as many requests as it may, or may run already. Such a call does not wait
-    either: the errors so far tell more.
+    No rung is for a call that has made as many requests as it may, or that may already run at a provider. Such a call
+    does not wait either: the errors so far tell the client more.
     """
     if of.open_call.sent.left <= 0 or of.open_call.may_run_on:
         return False

@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
 EXTRA_ROLES = frozenset({Role.RACE, Role.HEDGE, Role.EXPLORE})  # these use the budget; replacing a failure does not
 
-_BESIDE = frozenset({Role.FAILOVER, Role.PROBE})  # a planned one starts beside another attempt, whatever the budget
+_BESIDE = frozenset({Role.FAILOVER, Role.PROBE})  # when planned, start beside another attempt, whatever the budget
 
-RETRIED_AFTER_S = 1.0  # minimum, of a rescue that was refused
+RETRIED_AFTER_S = 1.0  # at the soonest, of a rescue that was refused
 
 
 class LaunchSchedule:
@@ -51,7 +51,7 @@ class LaunchSchedule:
         sent: OfCall,
         spoke_at: Callable[[], float | None] = lambda: None,
     ) -> None:
-        """``spoke_at`` returns when the attempt that began last has begun to speak; None if none has."""
+        """``spoke_at`` returns when the last attempt to begin to speak did so; None if none has."""
         self._plan = plan
         self._spoke_at: Callable[[], float | None] | None = spoke_at
         self._sent = sent
@@ -63,19 +63,19 @@ class LaunchSchedule:
         self._on_slot_refused = on_slot_refused
         self._loop = loop
         self._began = clock()
-        self.pending: list[tuple[float, Launch, Timer]] = []  # with the time when each is due, in its order
+        self.pending: list[tuple[float, Launch, Timer]] = []  # with the time when each is due, the first at first
         self._candidates: list[str] = list(plan.rest)  # a list, as it is short: a deque takes 760 bytes
-        self.withheld: Timer | None = None  # tells that a hedge is due for which there is no deployment
+        self.withheld: Timer | None = None  # fires when a hedge is due for which there is no deployment
         self._left: int | None = None  # launches still allowed, after a provider has called the request invalid
 
     @property
     def is_over(self) -> bool:
-        """Whether no other deployment is asked: the request is wrong, or the call has made as many as it may."""
+        """Whether no other deployment is asked: the request is wrong, or the call may make no more requests."""
         return self._left == 0 or self._sent.left <= 0
 
     @property
     def has_next(self) -> bool:
-        """Whether there is a deployment with a free seat that may be asked in place of one that has failed."""
+        """Whether a deployment with a free seat may be asked in place of one that has failed."""
         return self._chosen() is not None
 
     @property
@@ -86,7 +86,7 @@ class LaunchSchedule:
     def open(self, most: int | None = None) -> Iterator[Launch]:
         """Start the timers; yield the launches due now. Each must have its seat before the next is requested.
 
-        ``most``: so many are launched, and the others are candidates.
+        ``most``: the number to launch; the other launches become candidates.
         """
         launches: Sequence[Launch] = self._plan.launches
         if most is not None and len(launches) > most:
@@ -127,9 +127,9 @@ class LaunchSchedule:
             self._left = launches
 
     def longer_than(self, deployment: Deployment, contexts: Mapping[str, int | None]) -> None:
-        """Leave out who is not known to hold more than ``deployment``, for which the prompt is too long.
+        """Leave out deployments without a longer context than ``deployment``, for which the prompt is too long.
 
-        The longest of ``contexts`` is asked first, and those that are not known last.
+        The deployment with the longest of ``contexts`` is asked first; those of unknown length stay, and come last.
         """
         self.close()
         least = deployment.capabilities.context_tokens or 0
@@ -137,7 +137,7 @@ class LaunchSchedule:
         self._candidates = sorted(able, key=lambda name: -(contexts.get(name) or 0))
 
     def others_first(self, provider: str) -> None:
-        """Have the deployments of other providers than this one be the first candidates."""
+        """Move the deployments of other providers to the front of the candidates."""
         self._candidates.sort(key=lambda name: name.partition("/")[0] == provider)
 
     def unlimit(self) -> None:
@@ -147,8 +147,8 @@ class LaunchSchedule:
     def next(self, *, last_resort: bool = False) -> str | None:
         """Return the deployment that replaces a failed attempt: the plan's next launch first, then the candidates.
 
-        Those without a free seat are skipped. While a healthy one can be waited for, unhealthy ones are used only as a
-        ``last_resort``.
+        Deployments without a free seat are skipped. While the race can wait for a healthy one, unhealthy ones are used
+        only as a ``last_resort``.
         """
         name = self._chosen(last_resort=last_resort)
         if name is not None:
@@ -158,7 +158,7 @@ class LaunchSchedule:
     def beside(self, role: Role) -> Launch | None:
         """Return an extra launch beside an attempt whose answer is unusable, or that is silent; None if there is none.
 
-        It uses the budget. A deployment that the budget refuses stays what it was: a rescue keeps its time.
+        The launch uses the budget. If the budget refuses a deployment, it stays what it was: a rescue keeps its time.
         """
         name = self._chosen()
         if name is None:
@@ -177,11 +177,9 @@ class LaunchSchedule:
         return tuple(name for name in self._standing_by() if name not in tripped and not self._has_room(name))
 
     def slot_found(self, deployment: str, *, alone: bool) -> bool:
-        """Remove ``deployment`` from the candidates, as it has a free seat now.
+        """Remove ``deployment`` from the candidates, as it has a free seat now; return whether it may be launched.
 
-        If it runs ``alone``, and nothing is to be launched beside it, schedule rescues.
-
-        Returns whether it may still be launched.
+        If it runs ``alone``, and nothing else is to be launched, schedule rescues.
         """
         self._remove(deployment)
         if self.is_over:
@@ -193,9 +191,10 @@ class LaunchSchedule:
         return True
 
     def schedule_rescues(self) -> None:
-        """Start the timer of the next rescue: who is asked now may hang, and none of the plan is left.
+        """Start the timer of the next rescue: the deployment asked now may hang, and no launch of the plan is left.
 
-        One more comes each ``rescue_s`` until one answers, or none is left. Not if the request itself may be invalid.
+        One more rescue starts each ``rescue_s`` until one answers, or no deployment is left. None starts if the request
+        itself may be invalid.
         """
         if self._plan.rescue_s is None or self._left is not None:
             return
@@ -205,7 +204,7 @@ class LaunchSchedule:
             self._start_timer(Launch(deployment=name, delay_s=self._plan.rescue_s, role=Role.FAILOVER))
 
     def _chosen(self, *, last_resort: bool = False) -> str | None:
-        """Return the next deployment, which stays where it is."""
+        """Return the next deployment, without removing it."""
         if self.is_over:
             return None
         if not self._lines:
@@ -271,7 +270,7 @@ class LaunchSchedule:
             if line is None or line.has_room:
                 if launch.role not in _BESIDE or self._may_launch(launch):
                     return True
-                # Too many calls were rescued lately: it waits until fewer were, or the first attempt has failed.
+                # Too many calls were rescued lately: this rescue waits until fewer were, or the first attempt fails.
                 delay_s = launch.delay_s + max(RETRIED_AFTER_S, self._plan.rescue_s or 0.0)
                 self._start_timer(msgspec.structs.replace(launch, delay_s=delay_s))
                 return False
@@ -280,7 +279,7 @@ class LaunchSchedule:
         elif self._may_launch(launch):
             return True
         if launch.role in EXTRA_ROLES and self._plan.rescue_s is not None:
-            # A rescue is for a call that hangs: not for one in which somebody has just begun to speak.
+            # A rescue is for a call that hangs: not for one in which an attempt has just begun to speak.
             spoke_at = None if self._spoke_at is None else self._spoke_at()
             silent_since_s = 0.0 if spoke_at is None else spoke_at - self._began
             delay_s = max(launch.delay_s, silent_since_s + self._plan.rescue_s)
@@ -320,7 +319,7 @@ class LaunchSchedule:
         return True
 
 
-# Waits for a seat where those who may still be asked are full.
+# Waits for a seat while the deployments that may still be asked are full.
 
 
 class SeatWait:
@@ -375,7 +374,7 @@ class SeatWait:
         return name is not None
 
     def _seated(self, name: str) -> None:
-        """Launch ``name``, where a seat has become free for this call."""
+        """Launch ``name``, which has a free seat for this call now."""
         if self._schedule.slot_found(name, alone=not self._attempts.active) and self._guarded is not None:
             self._guarded(lambda: self._attempts.launch_next(name))
 

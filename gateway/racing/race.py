@@ -28,16 +28,16 @@ if TYPE_CHECKING:
 
 
 class Further(msgspec.Struct, frozen=True):
-    """A model that is asked beside one that is late."""
+    """A model that is asked beside a model that is late: a fallback."""
 
     model: Model
     plan: Plan
-    call: Call  # as built for it
+    call: Call  # as built for this model
     sink: Sink
     may_launch: Callable[[Launch], bool]
     on_slot_refused: Callable[[Launch], None]
-    late_s: float | None  # after so many seconds without an answer the next model is asked beside it; None: never
-    reading: Reading[Attempt]  # how its attempts ask
+    late_s: float | None  # after so many seconds without an answer the next model is asked beside this one; None: never
+    reading: Reading[Attempt]  # how the attempts ask
 
 
 class Following(Protocol):
@@ -45,24 +45,24 @@ class Following(Protocol):
 
     @property
     def late_s(self) -> float:
-        """After how many seconds the first one is late."""
+        """After how many seconds the first model is late."""
 
     async def next(self, *, is_rescued: bool) -> Further | None:
-        """Return the next one, planned and paid for; None if there is none. ``is_rescued``: the call had a rescue."""
+        """Return the next model, planned and paid for; None if there is none. ``is_rescued``: the call had a rescue."""
 
     def won(self, model: str) -> None:
-        """Note that an answer of ``model`` is about to begin, which is not the first."""
+        """Note that the answer of ``model``, a fallback, is about to begin."""
 
     def runs_on(self, model: str, attempts: Sequence[str]) -> bool:
-        """Whether the primary of ``model``, which another has overtaken, runs on; ``attempts`` are ids of its own."""
+        """Whether the overtaken primary of ``model`` runs on to its first token; ``attempts``: ids of the model's."""
 
 
 class Race:
-    """Runs the plans of a call: its model's, and those of models asked beside that. Use once: ``await race.run()``.
+    """Runs the plans of a call: of its model, and of the models asked beside it. Use once: ``await race.run()``.
 
-    ``may_launch`` is called for each extra launch when it is due; ``on_slot_refused`` if it gets no seat. ``call`` is
-    as built for ``model``, if that is not yet the model of the open call; ``reading`` is how its attempts ask;
-    ``following`` are the models asked beside it.
+    ``may_launch`` is called for each extra launch when the launch is due; ``on_slot_refused`` if the launch gets no
+    seat. ``call`` is the call as built for ``model``, if the open call has another model yet; ``reading`` is how the
+    attempts of ``model`` ask; ``following`` are the models asked beside ``model``.
     """
 
     def __init__(
@@ -157,7 +157,7 @@ class Race:
             self.following.won(entry.model)
 
     def failed(self, entry: Entry) -> None:
-        """Go on without a model, none of whose deployments has answered: with the next one if others run, else end."""
+        """Go on without a model after all its deployments failed: ask the next model if others run, else end."""
         entry.leave()
         self.unanswered.append((entry.model, entry.unanswered))
         self._ending = entry.unanswered
@@ -186,7 +186,7 @@ class Race:
         self._asking = self.loop.create_task(self._enter_next())
 
     async def _enter_next(self) -> None:
-        """Have the next model take part, which is planned and paid for now."""
+        """Plan and pay for the next model, and have it take part."""
         further: Further | None = None
         defect: Exception | None = None
         try:
@@ -201,7 +201,7 @@ class Race:
             if not self._runs:
                 self.finish() if defect is None else self.crash(defect)
             return
-        if self._runs:  # else none was asked since the last of them has failed
+        if self._runs:  # else no model was asked after the last one failed
             self.open_call.unasked_since = self.open_call.services.clock()
         entry = Entry(
             self,
@@ -225,7 +225,7 @@ class Race:
         if self._asking is not None:
             self._asking.cancel()
 
-    # What is done to the whole of it.
+    # What is done to the whole race.
 
     def time_out(self, error: UpstreamError) -> None:
         """End the race with ``error`` as a timeout, unless an answer is committed."""
@@ -259,7 +259,7 @@ class Race:
         return broken
 
     def cut_winner(self, error: UpstreamError, outcome: Outcome) -> Broken | None:
-        """Cut the winner; return its part as an answer that broke off with ``error``; None if it has ended."""
+        """Cut the winner; return its part as an answer that broke off with ``error``; None if the winner has ended."""
         winner = self.winner
         if winner is None or self.phase is Phase.OVER or winner.ending is not None:
             return None
@@ -270,7 +270,7 @@ class Race:
         return Broken(winner.record, error, times)
 
     def withdraw(self) -> None:
-        """End the race without an answer: it is not needed any more."""
+        """End the race without an answer: no answer is needed any more."""
         if self.phase is Phase.OVER or isinstance(self._ending, Exception):
             return
         entry = self.entries[0]
@@ -287,7 +287,7 @@ class Race:
         )
 
     async def break_off(self, attempt: Attempt, error: UpstreamError) -> None:
-        """End the race with a part of an answer, unless a rival goes on with it.
+        """End the race with a part of an answer, unless a rival continues the answer.
 
         If no other deployment may finish it, the client gets an error.
         """
@@ -337,7 +337,7 @@ class Race:
         since_received_ms, first = self.open_call.since_received_ms, self.entries[0]
         held = None if winner is None else self.held
         attempts = first.attempts.all
-        is_first = bool(attempts) and attempts[0].start.number == 1  # of all the call's models
+        is_first = bool(attempts) and attempts[0].start.number == 1  # the first attempt of all the call's models
         streamed = first.call.asked.stream
         return CallTimes(
             None if first_at is None else since_received_ms(first_at),
