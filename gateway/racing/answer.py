@@ -152,7 +152,7 @@ def translated(
 
 
 def _may_call_more(request: Request, rendered: Rendered) -> bool:
-    """Whether the deployment was not sent the client's wish for one tool call at a time."""
+    """Whether the deployment was not told that the client may want one tool call at a time."""
     return not _OF_ONE_CALL.isdisjoint((*request.sendings.left_out, *rendered.dropped))
 
 

@@ -378,7 +378,7 @@ class Entry:
         attempt.end(Outcome.INTERRUPTED)
         if self.phase is Phase.OVER:
             # Event audit.crashed: A loser that ran on to be measured failed by a bug. The caller had its answer.
-            # Do: Report the bug with the trace.
+            # Do: It is a bug: report it with the trace.
             get_logger().error("audit.crashed", call=self.call.by.id, exc_info=defect)
         else:
             self.race.crash(defect)

@@ -1,7 +1,7 @@
 """Betas: words in a header, or in a list of the body, by which a client says how its request is written.
 
-A vendor that does not know one refuses the request. A beta is a hint: it is left out, unless the body has a field that
-only this beta has, and without which the request is another one.
+A vendor that does not know a beta refuses the request. A beta is a hint, and is left out, unless the body has a field
+that only this beta has, and that the request cannot lose.
 """
 
 import re
@@ -23,7 +23,7 @@ _list = msgspec.json.Decoder(list[str])
 
 
 class Need(NamedTuple):
-    """A field that only a beta has: how its name begins, the field's path, and what tells in JSON that it is there."""
+    """A field that only a beta has: how the beta's name begins, the field's path, and the field's sign in JSON."""
 
     beta: str
     field: str
@@ -64,7 +64,7 @@ class AskedBetas(NamedTuple):
 
 
 def asked_for(headers: Mapping[str, str], fields: Fields) -> Iterator[AskedBetas]:
-    """Yield the betas of a request, by where they stand."""
+    """Yield the betas of a request, by the header or field that has them."""
     for name in HEADERS:
         if said := headers.get(name):
             yield AskedBetas(name, tuple(filter(None, map(str.strip, said.split(",")))))
@@ -73,17 +73,17 @@ def asked_for(headers: Mapping[str, str], fields: Fields) -> Iterator[AskedBetas
 
 
 def needed(betas: Iterable[str], fields: Fields) -> frozenset[str]:
-    """Return those of ``betas`` without which a field of this request does not exist."""
+    """Return those of ``betas`` that a field of this request needs."""
     return frozenset(beta for beta, _ in _needs(betas, fields))
 
 
 def demanded(betas: Iterable[str], fields: Fields) -> frozenset[str]:
-    """Return those without which a field does not exist that the request may not lose."""
+    """Return those of ``betas`` that are needed by a field which the request may not lose."""
     return frozenset(beta for beta, need in _needs(betas, fields) if not may_go(need.field, fields))
 
 
 def is_demanded(place: str, said: str, fields: Fields, headers: Mapping[str, str]) -> bool:
-    """Whether a request asks for the betas ``said``, as of ``written``, in this place, and may not do without one."""
+    """Whether a request asks in this place for the betas ``said`` (as ``written`` has them), and needs one of them."""
     refused = frozenset(said.split(","))
     asked = (each.betas for each in asked_for(headers, fields) if each.place == place)
     return any(refused <= frozenset(betas) for betas in asked) and bool(demanded(refused, fields))
@@ -95,15 +95,16 @@ def _needs(betas: Iterable[str], fields: Fields) -> Iterator[tuple[str, Need]]:
 
 
 def written(betas: Iterable[str]) -> str:
-    """Return betas as a fact has them; "" if one of them is no short word, which the log may not have."""
+    """Return betas as a fact has them; "" if one is no short word: the log may show short words only."""
     said = sorted(set(betas))
     return ",".join(said) if all(map(_SHOWN.fullmatch, said)) else ""
 
 
 def without(place: str, said: str, fields: Fields, headers: Mapping[str, str]) -> "Left":
-    """Return a request without the betas of a fact, if it asks for all of these: which of them was refused is unknown.
+    """Return a request without the betas of a fact, if the request asks for all of them.
 
-    ``said`` is as of ``written``; "": without all. Those that it may not lose stay.
+    Which of the betas was refused is unknown. ``said``: the betas as ``written`` has them; "": all betas. A beta stays
+    if the request may not lose it.
     """
     asked = next((each.betas for each in asked_for(headers, fields) if each.place == place), ())
     refused = frozenset(said.split(",")) if said else frozenset(asked)
@@ -121,7 +122,7 @@ def without(place: str, said: str, fields: Fields, headers: Mapping[str, str]) -
 
 
 class Left(NamedTuple):
-    """What is left of a request, and what its client is told that was left out."""
+    """The rest of a request, and the parts that the client is told were left out."""
 
     fields: Fields
     headers: Mapping[str, str]
@@ -129,7 +130,7 @@ class Left(NamedTuple):
 
 
 def quotable(headers: Mapping[str, str]) -> list[str]:
-    """Return what of these headers a refusal may quote that is no beta's name: any sentence, as a client wrote it."""
+    """Return the texts of these headers that a refusal may quote and that are no beta's name: a client wrote them."""
     said = (part.strip() for name in HEADERS for part in headers.get(name, "").split(","))
     return [part for part in said if part and not _SHOWN.fullmatch(part)]
 

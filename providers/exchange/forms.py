@@ -1,15 +1,18 @@
 """The form in which a request is sent to a model that has refused another: without a field, or with another value.
 
-Who may lose what:
+For example, 400 "Unsupported parameter: 'verbosity'": the request is sent again without ``verbosity``, a preference,
+and ``x-holeshot-dropped`` tells the client.
 
-- What the gateway has added is left out, without a word to the client; only that usage is not asked for is told.
-- A *preference* of the client's, or a hint, is left out, and told: how hard to think, how much to write, sampling,
-  which queue, how prompts are cached. The answer is one to the same question. ``demands.py`` has the table; what only
-  one dialect has, its format lists.
+What a request may lose:
+
+- Fields that the gateway has added are left out, without a word to the client, except that usage is not asked for.
+- A *preference* of the client's, or a hint, is left out, and the client is told: how hard to think, how much to write,
+  sampling, which queue, how prompts are cached. The answer is still one to the same question. ``demands.py`` has the
+  table; a dialect's format lists the preferences that only this dialect has.
 - A value that is the default is left out: nothing is lost.
-- A field with two names is sent by the other one.
-- Any other parameter is left out, and told, only with ``drop_params``: what a client asked for is an error until its
-  operator says otherwise.
+- A field with two names is sent by the other name.
+- Any other parameter is left out, and the client is told, only with ``drop_params``: without that setting the client
+  gets the error.
 - Prompts, tools, formats, counts of answers, and what is kept or where, are never left out.
 """
 
@@ -54,7 +57,7 @@ from providers.vendors import (
 
 _LARGEST_OBJECT = 64 * 1024  # bytes of a field in which names are looked for
 _NONE = (b"null",)
-# What changes which answer is meant, where it is kept, or who may see it.
+# Fields that decide which answer is meant, where it is kept, or who may see it.
 _KEPT = frozenset(
     {
         *("audio", "background", "best_of", "container", "dimensions", "echo", "encoding_format", "function_call"),
@@ -67,12 +70,12 @@ _OTHER_DEFAULTS: Mapping[str, tuple[bytes, ...]] = {
     "encoding_format": (b'"float"',),
     "tool_choice": (b'"auto"', b'{"type":"auto"}', b'{"type": "auto"}'),
 }
-# The fields of an assistant's message that only say how it was made; and those without which it is not one.
+# The fields of an assistant's message that only say how it was made; and the fields that every such message has.
 _OF_MAKING = OF_ANSWERS | {"function_call", "refusal"}
 _OF_MESSAGES = frozenset({"content", "name", "role", "tool_calls"})
 _ROLE = "developer"
 _EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
-_OF_USAGE = ("stream_options", "include_usage")  # whose client set them means its own
+_OF_USAGE = ("stream_options", "include_usage")  # a client that sets these wants the usage itself
 _OF_ONE_FIELD = frozenset({Kind.FIELD, Kind.LIMIT, Kind.LEAST, Kind.NAME, Kind.VALUE})
 _AROUND_SCHEMAS = ("function", "json_schema", "format")
 _DIGEST = 16  # characters
@@ -93,17 +96,17 @@ class FieldPlace(NamedTuple):
 
     @property
     def path(self) -> str:
-        """Its path, as reasoning.effort."""
+        """The path, such as ``reasoning.effort``."""
         return ".".join((self.top, *self.inner))
 
 
 class Sent(NamedTuple):
-    """A request's fields as they are sent, and what of its client's is not sent so: paths."""
+    """A request's fields as they are sent, and the paths of those that are not sent as the client wrote them."""
 
     fields: Mapping[str, msgspec.Raw]
     told: tuple[str, ...] = ()
-    headers: Mapping[str, str] | None = None  # its client's as they are sent; None: as they are
-    most: int = 0  # tokens of the answer that its client asked for, if more are asked for
+    headers: Mapping[str, str] | None = None  # the client's headers as they are sent; None: unchanged
+    most: int = 0  # tokens of the answer that the client asked for, if more are asked for
 
     def of(self, request: Request) -> Request:
         """Return ``request`` with these headers."""
@@ -115,7 +118,7 @@ class Sent(NamedTuple):
 
 
 class FormRequest(NamedTuple):
-    """A request whose form may change: its fields are those of ``api``, by the names in ``formats``."""
+    """A request whose form may change; its fields are those of ``api``, by the names in ``formats``."""
 
     request: Request
     api: str
@@ -125,13 +128,13 @@ class FormRequest(NamedTuple):
 
 
 def adapted(fields: Fields, facts: Facts, asked: FormRequest) -> Sent:
-    """Return ``fields`` without what is known to be refused, as far as this request may lose it."""
+    """Return ``fields`` without those that are known to be refused, if this request may lose them."""
     if not facts:
         return Sent(fields)
     said, told, own = dict(fields), list[str](), asked.request.headers
     headers, of_values, most = own, [fact for fact in facts if fact.kind is Kind.VALUE], 0
-    for fact in (*facts, *of_values, *of_values):  # what is sent in place of one value may be refused as well
-        if fact.dialect != asked.api or fact.kind is Kind.BETA:  # which nothing is sent instead of
+    for fact in (*facts, *of_values, *of_values):  # the value sent in place of another may be refused as well
+        if fact.dialect != asked.api or fact.kind is Kind.BETA:  # nothing is sent in place of a beta
             continue
         if fact.kind is Kind.LEAST:
             most = _limit_below(said, fact, asked) or most
@@ -149,7 +152,7 @@ def adapted(fields: Fields, facts: Facts, asked: FormRequest) -> Sent:
 
 
 def _adapt(said: dict[str, msgspec.Raw], fact: Fact, asked: FormRequest) -> tuple[dict[str, msgspec.Raw], list[str]]:
-    """Return a request's fields as ``fact`` says that they are taken, and what the client is told of that."""
+    """Return a request's fields in the form that ``fact`` says is taken, and what the client is told about them."""
     if fact.kind is Kind.SCHEMAS:
         return said, _be_lax(said, fact, asked.formats)
     if fact.kind is Kind.FORCED:
@@ -176,7 +179,7 @@ _NOT_THINKING: Mapping[str, Any] = {"thinking": {"type": "disabled"}, "enable_th
 def _without_thinking(
     fields: dict[str, msgspec.Raw], fact: Fact, asked: FormRequest
 ) -> tuple[dict[str, msgspec.Raw], list[str]]:
-    """Return a request that forces a call of a tool without thinking, and what the client had said of that."""
+    """Return a request that forces a call of a tool without thinking, and what the client had said about thinking."""
     formats, off = asked.formats, {fact.field: _NOT_THINKING.get(fact.field)}
     is_set = not off.keys().isdisjoint(asked.request.extra_body)  # by the operator
     if is_set or formats.without_thinking is None or not _forces(fields, formats):
@@ -192,7 +195,7 @@ def _forces(fields: Fields, formats: RequestFormat) -> bool:
 def _without(
     fields: dict[str, msgspec.Raw], fact: Fact, place: FieldPlace, asked: FormRequest
 ) -> tuple[dict[str, msgspec.Raw], bool]:
-    """Return ``fields`` without what ``fact`` says that is refused of them, and whether the client is told."""
+    """Return ``fields`` without those that ``fact`` says are refused, and whether the client is told."""
     value = _value_at(fields, place)
     if value is None or (fact.value and bytes(value).decode(errors="replace") != fact.value):
         return fields, False
@@ -213,7 +216,7 @@ def _without(
 def _without_in_tools(
     fields: dict[str, msgspec.Raw], without: Callable[[Fields], Fields], asked: FormRequest
 ) -> tuple[dict[str, msgspec.Raw], bool]:
-    """Return ``fields`` without a field of their tools, and whether any had it."""
+    """Return ``fields`` without one field of the tools, and whether any tool had it."""
     if not asked.request.extra_body.keys().isdisjoint(asked.formats.tools):
         return fields, False  # the operator has set them
     try:
@@ -226,7 +229,7 @@ def _without_in_tools(
 def _without_members(
     fields: dict[str, msgspec.Raw], fact: Fact, asked: FormRequest
 ) -> tuple[dict[str, msgspec.Raw], bool]:
-    """Return ``fields`` without a member of what stands in their lists, and whether any had it."""
+    """Return ``fields`` without one member of the items in their lists, and whether any item had it."""
     if not may_go(fact.field, fields):
         return fields, False
     left = members.without(fields, fact.field, fact.value)
@@ -253,9 +256,9 @@ def with_strict(quirks: Quirks, facts: Facts) -> Quirks:
 
 
 def concerns(fact: Fact, fields: Fields, dialect: str, prompt_tokens: int, *, tools: bool) -> bool:
-    """Whether a request of these ``fields`` may meet the refusal that ``fact`` is of. Its prompt is not decoded.
+    """Whether a request of these ``fields`` may meet the refusal that taught ``fact``.
 
-    So a stricter history, schemas and whole answers concern no request.
+    The prompt is not decoded, so facts about a stricter history, schemas and whole answers concern no request.
     """
     if fact.kind is Kind.LENGTH or fact.kind is Kind.SIZE:
         has = prompt_tokens if fact.kind is Kind.LENGTH else amount(fact.field, fields, DIALECTS[dialect].requests) - 1
@@ -275,16 +278,16 @@ def concerns(fact: Fact, fields: Fields, dialect: str, prompt_tokens: int, *, to
 
 
 def is_to_be_kept(fields: Fields) -> bool:
-    """Whether the answer is to be kept at the provider. A refusal has run no tool, and so is no reason to ask once."""
+    """Whether the provider is to keep the answer. Tools do not count: a refused request has run none."""
     return any(bytes(fields.get(name, b"")).strip() == b"true" for name in ("store", "background"))
 
 
 def understood(
     reading: RefusalReading, fields: Fields, asked: FormRequest, headers: Mapping[str, str] | None = None
 ) -> Facts:
-    """Return what a refusal of ``fields`` teaches; nothing if the request may not do without what it is about.
+    """Return what a refusal of ``fields`` teaches; nothing if the request may not lose what was refused.
 
-    ``headers``: those that were sent in place of its client's.
+    ``headers``: the headers that were sent in place of the client's.
     """
     formats, api = asked.formats, asked.api
     if reading.betas is not None:
@@ -304,7 +307,7 @@ def understood(
         places = (_place_of(fields, path) for path in formats.thinking)
         here = reading.of_thinking_here
         found += [Fact(Kind.FIELD, place.path, dialect=api, passing=here) for place in places if place is not None]
-    if reading.of_effort and not found:  # of others that says nothing
+    if reading.of_effort and not found:  # such a refusal says nothing of other fields
         values = {path: _value_at(fields, place) for path in formats.thinking if (place := _place_of(fields, path))}
         found += [
             Fact(Kind.FIELD, path, value=bytes(value).decode(errors="replace"), dialect=api)
@@ -321,7 +324,7 @@ def understood(
 
 
 def _of_limits(reading: RefusalReading, fields: Fields, asked: FormRequest) -> list[Fact]:
-    """Return what a refusal says of the longest or the least answer, or of what fits beside this request's prompt."""
+    """Return what a refusal says of the longest or shortest answer, or of the room beside this request's prompt."""
     if reading.least:
         parameters = asked.formats.parameters
         least = (Fact(Kind.LEAST, name, dialect=asked.api, tokens=reading.least) for name in parameters.answer_limits)
@@ -343,8 +346,8 @@ def _has_developer(fields: Fields, formats: RequestFormat) -> bool:
 def _of_betas(said: Betas, fields: Fields, headers: Mapping[str, str], asked: FormRequest) -> Facts | None:
     """Return which betas are not taken: those that a refusal names, else all that the body does not need, else all.
 
-    None: the request has none. Of what it may not lose: that others are asked for it; where the refusal names none, it
-    is of all together.
+    None: the request has no betas. For betas that the request may not lose, the facts say that other deployments are
+    asked; if the refusal names no beta, one fact is about all of them together.
     """
     own = _of_operator(asked.request)
     all_asked = [each for each in betas.asked_for(headers, fields) if each.place not in own]
@@ -372,12 +375,12 @@ def _of_betas(said: Betas, fields: Fields, headers: Mapping[str, str], asked: Fo
 
 
 def _of_operator(request: Request) -> frozenset[str]:
-    """Return the headers, and fields, that are the operator's whatever a client says."""
+    """Return the headers and fields that the operator sets, whatever a client sends."""
     return frozenset((*request.extra_body, *(name for name, _ in request.own_headers)))
 
 
 def _of_forced(reading: RefusalReading, fields: Fields, asked: FormRequest) -> Facts:
-    """Return that a model calls no forced tool while it thinks, where it says so, and this request forces one."""
+    """Return the fact that a model calls no forced tool while it thinks, if the refusal says so, and one is forced."""
     formats = asked.formats
     if not reading.of_forced or formats.without_thinking is None or not _forces(fields, formats):
         return NOTHING
@@ -385,7 +388,7 @@ def _of_forced(reading: RefusalReading, fields: Fields, asked: FormRequest) -> F
 
 
 def _of_fields(reading: RefusalReading, fields: Fields, asked: FormRequest) -> list[Fact] | None:
-    """Return what is to be done about the fields that a refusal names; None if the request may not lose one of them."""
+    """Return what to do about the fields that a refusal names; None if the request may not lose one of them."""
     formats, api, found = asked.formats, asked.api, list[Fact]()
     for refused in reading.fields:
         if (member := _member_of(refused, fields, asked)) is not None:
@@ -409,7 +412,7 @@ def _of_fields(reading: RefusalReading, fields: Fields, asked: FormRequest) -> l
 
 
 def _member_of(refused: RefusedField, fields: Fields, asked: FormRequest) -> Fact | None:
-    """Return what is to be done about a member of what stands in lists; None if it is none, or may not be lost."""
+    """Return what to do about a refused member of a list's items; None if it is no such member, or may not be lost."""
     formats, api = asked.formats, asked.api
     if refused.path[-1] == "strict" and refused.path[0] in {*formats.tools, *formats.json_formats}:
         # A wrong value of one request says nothing of others.
@@ -426,7 +429,7 @@ def _member_of(refused: RefusedField, fields: Fields, asked: FormRequest) -> Fac
 
 
 def _fact_of(refused: RefusedField, place: FieldPlace, fields: Fields, asked: FormRequest) -> Fact | None:
-    """Return what is to be done about a field; None if nothing may be."""
+    """Return what to do about a field; None if nothing may be done."""
     api, limits = asked.api, asked.formats.parameters.answer_limits
     if place.top in asked.request.extra_body:
         return None  # the operator has set it
@@ -435,7 +438,7 @@ def _fact_of(refused: RefusedField, place: FieldPlace, fields: Fields, asked: Fo
         if other is not None:
             return Fact(Kind.NAME, place.top, other, dialect=api)
     value = bytes(_value_at(fields, place) or b"").decode(errors="replace")
-    # Without another kind that it takes, no thinking is left out: the model thinks as it does by itself.
+    # If the model takes no other kind of thinking, the field is left out, and the model thinks as it does by default.
     is_other_kind = refused.values or value != _DISABLED
     if refused.is_of_value and place.path == asked.formats.thinking_kind and is_other_kind:
         may_be_told = refused.values and _SHORT.fullmatch(value) is not None
@@ -450,14 +453,14 @@ def _fact_of(refused: RefusedField, place: FieldPlace, fields: Fields, asked: Fo
 
 
 def _may_be_told(place: FieldPlace, value: str, formats: RequestFormat) -> bool:
-    """Whether a value may be in a fact, which the log and the page show: it says nothing of who asked what."""
+    """Whether a value may be in a fact, which the log and the page show: the value must not reveal a client's words."""
     if place.path in formats.thinking:
         return not value.startswith('"') or _SHORT.fullmatch(value) is not None
     return place.top not in _PRIVATE and _SHORT.fullmatch(value) is not None
 
 
 def _nearest(value: str, values: tuple[str, ...]) -> str | None:
-    """Return, as JSON, the effort of ``values`` that is nearest to ``value``, the higher of two; None: none is."""
+    """Return, as JSON, the effort in ``values`` nearest to ``value``, the higher of two; None if there is none."""
     wanted = value.strip('"')
     if wanted not in _EFFORTS or wanted in values:
         return None
@@ -478,7 +481,7 @@ def _may_lose(fields: Fields, place: FieldPlace, asked: FormRequest) -> _Why | N
     request, formats, top = asked.request, asked.formats, place.top
     given = next((name for name, sent in asked.renamed.items() if sent == top and name in request.fields), top)
     value = bytes(_value_at(fields, place) or b"")
-    if top == formats.storing and value == b"false":  # where it is no default, its client is told that it does not hold
+    if top == formats.storing and value == b"false":  # if false is not the default, the client is told
         return _Why(is_told=request.keeps and given in request.fields and given not in request.added)
     if value in _OTHER_DEFAULTS.get(top, DEFAULTS.get(top, _NONE)) and not place.inner:
         return _Why(is_told=False)
@@ -495,7 +498,7 @@ def _may_lose(fields: Fields, place: FieldPlace, asked: FormRequest) -> _Why | N
 
 
 def _is_preference(place: FieldPlace, value: bytes, formats: RequestFormat) -> bool:
-    """Whether a field is one of the dialect's preferences, within one, or has nothing but preferences in it."""
+    """Whether a field is a preference of the dialect, lies within one, or has only preferences in it."""
     path = place.path
     if any(path == preference or path.startswith(f"{preference}.") for preference in formats.preferences):
         return True
@@ -509,7 +512,7 @@ def _optional(formats: RequestFormat, fields: Fields) -> frozenset[str]:
 
 
 def _digest(fields: Fields, formats: RequestFormat) -> str:
-    """Return what tells the schemas of a request from others."""
+    """Return a digest by which the schemas of this request are known."""
     said = (bytes(fields.get(name, b"")) for name in (*formats.tools, *formats.json_formats))
     return hashlib.sha256(b"\0".join(said)).hexdigest()[:_DIGEST]
 
@@ -517,7 +520,7 @@ def _digest(fields: Fields, formats: RequestFormat) -> str:
 def _within_limit(
     fields: dict[str, msgspec.Raw], fact: Fact, asked: FormRequest
 ) -> tuple[dict[str, msgspec.Raw], list[str]]:
-    """Return ``fields`` with no higher limit of the answer than ``fact`` says, and what was lowered for it."""
+    """Return ``fields`` with a limit of the answer no higher than in ``fact``, and the paths that were lowered."""
     try:
         limit = msgspec.json.decode(fields.get(fact.field, b"0"), type=float)
         if not asked.request.is_ceiling or limit <= fact.tokens or fact.field in asked.request.extra_body:
@@ -531,10 +534,10 @@ def _within_limit(
 
 
 def _limit_below(fields: Fields, fact: Fact, asked: FormRequest) -> int:
-    """Return the limit of the answer that is lower than the least that the model takes; 0: none is.
+    """Return the client's limit of the answer if it is lower than the model takes; 0: it is not.
 
-    The answer is shortened by way of chat. So what is to be kept at the provider, or has tools that run there, stays as
-    it was asked for.
+    The gateway then shortens the answer itself, by way of chat. So requests whose answers are kept at the provider, or
+    that have tools which run there, stay unchanged.
     """
     value = bytes(fields.get(fact.field, b""))
     is_lower = value.isdigit() and 0 < int(value) < fact.tokens and fact.field not in asked.request.extra_body
@@ -548,7 +551,7 @@ def _has_hosted(fields: Fields, formats: RequestFormat) -> bool:
 
 
 def _be_lax(fields: dict[str, msgspec.Raw], fact: Fact, formats: RequestFormat) -> list[str]:
-    """Have tools and formats kept as well as the model can; return what is said of that to the client."""
+    """Make the schemas of tools and formats not strict; return the paths that the client is told."""
     if fact.value and fact.value != _digest(fields, formats):
         return []
     told = []
@@ -591,7 +594,7 @@ def _leave_out(fields: dict[str, msgspec.Raw], place: FieldPlace, formats: Reque
 
 
 def _set(fields: dict[str, msgspec.Raw], place: FieldPlace, value: msgspec.Raw | None) -> None:
-    """Set a field; None: leave it out, and the objects around it that are empty then."""
+    """Set a field; None: leave out the field, and the objects around it that are empty then."""
     if not place.inner:
         if value is not None:
             fields[place.top] = value
@@ -626,7 +629,7 @@ def _place_of(fields: Fields, path: str) -> FieldPlace | None:
 
 
 def _find(fields: Fields, named: tuple[str, ...], asked: FormRequest) -> FieldPlace | None:
-    """Return the place of a field as a refusal names it: in another spelling, without what is around it, or deeper."""
+    """Return the place of a field as a refusal names it: spelt otherwise, without the objects around it, or deeper."""
     path = tuple(_spelt(name) for name in named)
     if (alias := asked.aliases.get(path[-1])) is not None:
         return FieldPlace(alias) if alias in fields else None
@@ -638,7 +641,7 @@ def _find(fields: Fields, named: tuple[str, ...], asked: FormRequest) -> FieldPl
 
 
 def _find_one(fields: Fields, name: str, asked: FormRequest) -> FieldPlace | None:
-    """Return the place of a field that is named without what is around it, or by its name in chat."""
+    """Return the place of a field that is named without the objects around it, or by its name in chat."""
     for preference in asked.formats.thinking:
         if preference.replace(".", "_") == name and (place := _place_of(fields, preference)) is not None:
             return place
@@ -653,7 +656,7 @@ def _find_one(fields: Fields, name: str, asked: FormRequest) -> FieldPlace | Non
 
 
 def _within(value: msgspec.Raw, path: tuple[str, ...]) -> tuple[str, ...] | None:
-    """Return the names of a path within an object; None if it is not there. In pydantic's there are types of unions."""
+    """Return the names of a path within an object; None if it is not there. Pydantic's paths also name union types."""
     found = list[str]()
     for number, name in enumerate(path):
         inner = _object(bytes(value))

@@ -129,7 +129,7 @@ class HttpExchange:
         return self._events_of_answer(body, self.secrets)
 
     def _events_of_large(self, body: bytes) -> bytes:
-        check_room(10 * len(body))  # the events of a response say a text four times, and are joined
+        check_room(10 * len(body))  # the events of a response repeat a text four times, and are joined
         check_values(body)
         return self._events_of_answer(body, self.secrets)
 
@@ -138,7 +138,7 @@ _SLICE_BYTES = 8 * 1024  # of many small events, which are translated in some tw
 
 
 def _first_events(block: bytes) -> tuple[bytes, bytes]:
-    """Return as many of the first whole events as are translated in one go, and the others."""
+    """Return the first whole events, as many as are translated at once, and the others."""
     if len(block) <= 2 * _SLICE_BYTES or len(block) > LARGE_BYTES:
         return block, b""  # the large ones are translated in the thread, and not copied before
     end = block.find(b"\n\n", _SLICE_BYTES) + 2
@@ -150,7 +150,7 @@ def _first_events(block: bytes) -> tuple[bytes, bytes]:
 class TranslatedExchange:
     """An ``Exchange`` whose events are repaired or translated, in the order of the ``translations``.
 
-    ``unsaid`` is called with whole events of which nothing can be said in the target's events, or not yet, and with
+    ``unsaid`` is called with whole events that have no translation into the target's events, or not yet, and with
     whether the answer is ``finishing``.
     """
 

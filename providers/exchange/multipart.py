@@ -23,7 +23,7 @@ _LONGEST_BOUNDARY = 200  # characters; the standard allows 70
 _KIND = "multipart/form-data"
 _DISPOSITION = b"content-disposition"
 _FORM_DATA = b"form-data"
-_FILE = b"filename"  # the parameter that a part has which is one
+_FILE = b"filename"  # the parameter that only the part of a file has
 # Parameters are matched one after the other, so that none is found inside a quoted file name.
 _PARAMETER = re.compile(r'\s*;\s*([\w*.-]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^;\s"]*))', re.DOTALL)
 _BREAKS = frozenset(b"\r\n\0")
@@ -83,7 +83,7 @@ class Form(MaskedRecord, frozen=True):
         """Return the text of the first field ``name``; None if there is none.
 
         Raises:
-            Malformed: it is not text, or too long.
+            Malformed: the field is not text, or too long.
 
         """
         part = next((part for part in self.parts if part.name == name), None)
@@ -97,13 +97,13 @@ class Form(MaskedRecord, frozen=True):
             raise Malformed(f"{name!r} is not valid UTF-8", name) from None
 
     def values(self) -> list[tuple[str, memoryview]]:
-        """Return the names and contents of its parts that are no files."""
+        """Return the names and contents of the parts that are no files."""
         body = self.body
         plain = (part for part in self.parts if _FILE not in body[part.at : part.content].lower())
         return [(part.name, memoryview(body)[part.content : part.end]) for part in plain]
 
     def texts(self) -> list[str]:
-        """Return what its parts contain but the model's name, with their headers, as text."""
+        """Return the parts with their headers as text, except for the model's name."""
         body = self.body
         return [body[part.at : part.end].decode(errors="replace") for part in self.parts if part.name != "model"]
 
@@ -166,7 +166,7 @@ def form_steps(content_type: str, body: bytes) -> Steps[Form]:
     """Parse a ``multipart/form-data`` body, step by step; data before and after its parts is left out.
 
     Raises:
-        Malformed: it is not a valid form.
+        Malformed: the body is not a valid form.
 
     """
     return (yield from _read(_boundary_of(content_type), body))
@@ -248,7 +248,7 @@ def _name(head: bytes) -> str:
     """Return the name from a part's headers.
 
     Raises:
-        Malformed: there is none, or more than one, of which servers use different ones.
+        Malformed: there is no name, or more than one: servers would differ in which they use.
 
     """
     dispositions = []

@@ -1,4 +1,4 @@
-"""A request that begins its answer, for a model that continues none: its user asks for the rest, behind that."""
+"""A request with the beginning of its answer, for a model that continues none: the user then asks for the rest."""
 
 import re
 from collections.abc import Mapping
@@ -32,7 +32,7 @@ _turn = msgspec.json.Decoder(_Turn)
 
 
 def may_begin(fields: Fields, formats: RequestFormat) -> bool:
-    """Whether the last turn of a request may be its model's: one look at its end."""
+    """Whether the last turn of a request may be the model's: one look at the end."""
     prompt = bytes(fields.get(formats.prompt, b""))
     return _OF_MODEL.match(prompt, max(prompt.rfind(_ROLE), 0)) is not None
 
@@ -46,14 +46,14 @@ def last_turn(fields: Fields, formats: RequestFormat) -> str:
 
 
 def told_to_go_on(fields: dict[str, msgspec.Raw], formats: RequestFormat) -> tuple[dict[str, msgspec.Raw], list[str]]:
-    """Return a request whose user asks for the rest of the answer that it begins, and where that beginning is."""
+    """Return the request with a last turn in which the user asks for the rest, and the place of the beginning."""
     if (turns := begun(fields, formats)) is None:
         return fields, []
     return {**fields, formats.prompt: raw_json([*turns, _GO_ON])}, [f"{formats.prompt}[{len(turns) - 1}]"]
 
 
 def begun(fields: Fields, formats: RequestFormat) -> list[msgspec.Raw] | None:
-    """Return the turns of a request that ends with the beginning of its answer; None: it does not."""
+    """Return the turns of a request that ends with the beginning of its answer; None for any other request."""
     if formats.prompt != PIVOT.requests.prompt:
         return None
     try:

@@ -1,10 +1,12 @@
-"""What of a refusal's words stood in its request: it is blanked out before any rule reads them.
+"""Blanks out the words of a refusal that stood in its request, before any rule reads the refusal.
 
-A vendor that refuses a value quotes it, and the value may be any sentence, also one by which we know a refusal. Such a
-quote is told from the vendor's own sentence, which may as well stand in a prompt, by how the message presents it: in
-quotes, after a colon, ``got`` or ``received``; or it is a name or a value of the request from end to end. Letters and
-digits are compared, so it does not matter how it was escaped. A name of one word stays what it is, unless it is the
-value that is refused, or the message presents it as a tool and the request has one of that name.
+A vendor that refuses a value quotes the value, which may be any sentence, also one by which we know a refusal. For
+example, 400 "Invalid value: 'insufficient_quota'. Supported values are: …" quotes a client's word, and says nothing of
+the account. The vendor's own sentence may as well stand in a prompt. So a quote is known by how the message presents
+it: in quotes, after a colon, ``got`` or ``received``; or because the quote is a name or a value of the request from end
+to end. Letters and digits are compared, so it does not matter how the quote was escaped. A name of one word is not
+blanked out, unless it is the refused value, or the message presents it as a tool and the request has a tool of that
+name.
 """
 
 import re
@@ -28,14 +30,14 @@ from providers.refusals import (
 
 _EXAMINED_CHARS: Final = 4200  # of a message: as many as rules read
 _DECODED_TIMES: Final = 3
-_MOST_QUOTES: Final = 200  # in a message: one with more was written to be slow
-_AROUND_CHARS: Final = 64  # of a quote, which say what it is
+_MOST_QUOTES: Final = 200  # in a message: a message with more was written to be slow
+_AROUND_CHARS: Final = 64  # of text around a quote, which says what the quote is
 _BLANK: Final = "x"
 _END: Final = "\0"  # of a text of the request
 _LEAST_PARTS: Final = 4  # of a word with hyphens that is taken for a sentence
-_LEAST_WORDS: Final = 3  # of a value that nothing presents as one, and is not said to be wrong
+_LEAST_WORDS: Final = 3  # of a value that the message neither presents as a value nor calls wrong
 _WITHOUT_SPACES: Final = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")  # so a sentence may be one word
-# Whose texts are content: a word of theirs is no value that a vendor may refuse.
+# Fields whose texts are content: a word in them is no value that a vendor may refuse.
 _FORMATS: Final = tuple(dialect.requests for dialect in DIALECTS.values())
 _CONTENT: Final = frozenset(
     {
@@ -50,29 +52,29 @@ _PRESENTS: Final = re.compile(
     r"|\b(?:got|received|values?|given|provided|effort|level|tier|function|tool|name|named|type|role|model|user)\W{0,64})$",
     re.IGNORECASE,
 )
-# What is quoted without marks, behind a colon, and often cut: "Failed to parse near: …", "Cannot take this request: …"
+# Quotes without marks, behind a colon, and often cut: "Failed to parse near: …", "Cannot take this request: …"
 _OF_TEXT: Final = (
     r"(?:near|around|text|contents?|prompt|body|(?<!bad )(?<!invalid )request|rendering|parsing|document|string)"
 )
 _GIVEN: Final = rf"\b(?:(?:got|received|value|given|provided)\b|input(?:_value)?['\"]?[:=]|{_OF_TEXT}['\"]?\s?[:=])"
 _GIVES, _GIVEN_ANYWHERE = re.compile(rf"{_GIVEN}\W{{0,64}}$", re.IGNORECASE), re.compile(_GIVEN, re.IGNORECASE)
 _WORDS: Final = re.compile(r"\W{0,64}(?:['\"`][\w.-]{1,100}['\"`][^\w'\"`]{0,64}){2,}")  # several, each in quotes
-# Behind these stands what a vendor says, also where its error is quoted by a proxy.
+# The vendor's own words follow these, also in an error that a proxy quotes.
 _SAYS: Final = re.compile(
     r"(\w{0,64}(?:error|exception|message|msg|detail|raw))['\"]?\s{0,64}[:=]\s{0,64}['\"]?$", re.IGNORECASE
 )
 _REFUSED: Final = re.compile(
     r"\W{0,2} ?(?:(?:is|was|are) (?:not|an? |in|un)|isn.t |does not exist|not in )", re.IGNORECASE
 )
-# Of a value of one word: what presents it as one, and not as the name of a field or the first of those that are taken.
+# Text before a value of one word that presents it as a value, and not as a field's name or the first of those taken.
 _OF_VALUE: Final = re.compile(r"(?:\b(?:got|received|input|value|given|variant)\W{1,3}|[:=] ?)$", re.IGNORECASE)
 _OF_NAMES: Final = re.compile(
     r"\b(?:parameter|param|argument|field|property|key|option|attribute|supplied|object|are|one of|levels)"
     r"(?:s|\(s\))?(?: in object| supplied)?: ?$",
     re.IGNORECASE,
 )
-# Of a word: that it names a tool. Without quotes only what is written, or called, as names are is one: "function tools"
-# are any.
+# Text around a word that presents it as a tool's name. Without quotes only a word that is written, or introduced, like
+# a name counts: "function tools" are any tools.
 _OPEN, _CLOSE = r"(?P<open>['\"`\u2018\u201c\u00ab]?)", r"(?P<close>['\"`\u2019\u201d\u00bb]?)"
 _TOOL: Final = r"(?<![\w.])(?:tool|function)"
 _WORD: Final = rf"{_OPEN}(?P<word>(?<![\w.-])[\w.-]{{0,99}}\w){_CLOSE}(?![\w-])"
@@ -108,9 +110,9 @@ class _Request(NamedTuple):
 
 
 def mark(error: UpstreamError, own: "VendorsWords") -> None:
-    """Have rules read of ``error`` only its vendor's ``own`` words; the first to say so decides.
+    """Have rules read only the vendor's ``own`` words of ``error``; the first call decides.
 
-    An error that came within an answer is judged again by what is left of it.
+    An error that came within an answer is judged again by the words that are left.
     """
     if error.is_marked:
         return
@@ -121,10 +123,10 @@ def mark(error: UpstreamError, own: "VendorsWords") -> None:
 
 
 class VendorsWords:
-    """Returns a message without what it quotes of ``requests``; nothing if they are too large, or no longer held.
+    """Returns a message without its quotes of ``requests``; "" if these are too large, or no longer in memory.
 
-    ``requests`` are its fields in each form; None: they are no longer held. ``texts`` are more of its content. They are
-    read once, and not before there is a message.
+    ``requests`` are the fields of the request in each form; None: no longer in memory. ``texts``: more of its content.
+    Both are read once, and not before there is a message.
     """
 
     __slots__ = ("_request", "_requests", "_said", "_texts")
@@ -135,7 +137,7 @@ class VendorsWords:
         self._said: dict[str, str] = {}  # of each message: it is often asked for twice
 
     def __call__(self, message: str) -> str:
-        """Return a ``message`` without what it quotes."""
+        """Return a ``message`` without its quotes."""
         if not self._said:
             held = [fields for fields in self._requests if fields is not None]
             self._request = _read(held, self._texts) if len(held) == len(self._requests) else None
@@ -229,7 +231,7 @@ def _is_sentence(text: str) -> bool:
 
 
 def _without(text: str, request: _Request) -> str:
-    """Return ``text`` with what is quoted from the request replaced by as many letters, and no words."""
+    """Return ``text`` with each quote from the request replaced by as many letters that are no words."""
     letters, places = bytearray(), list[int]()
     for place, character in enumerate(text):
         folded = squeezed(character)
@@ -242,7 +244,7 @@ def _without(text: str, request: _Request) -> str:
         *_tools(text, request),
         *(
             (places[begin], places[end - 1] + 1)
-            # Searching costs the more, the longer the prompt is: only where something may be found.
+            # Searching a long prompt costs time: only where something may be found.
             for begin, end in (runs(found, places, request.texts) if _GIVEN_ANYWHERE.search(text) is not None else ())
             if _GIVES.search(text[max(0, places[begin] - _AROUND_CHARS) : places[begin]]) is not None
         ),
@@ -319,6 +321,6 @@ def _may_be(value: bytes, text: str, span: tuple[int, int], request: _Request) -
 
 
 def _is_vendors(before: str, letters: bytes, request: _Request) -> bool:
-    """Whether what stands behind ``before`` is said by a vendor: below such a name, which is not the request's."""
+    """Whether the text behind ``before`` is the vendor's: below a name that vendors use and the request has not."""
     told = _SAYS.search(before)
     return told is not None and (told[1].lower(), letters) not in request.said

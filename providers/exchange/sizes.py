@@ -1,4 +1,4 @@
-"""How much a request has of what vendors limit: tools, pictures, bytes, tokens of an answer."""
+"""Amounts in a request that vendors limit: tools, pictures, bytes, tokens of an answer."""
 
 import re
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ _NOTHING: Final = msgspec.Raw()
 
 
 def amount(what: str, fields: Mapping[str, msgspec.Raw], formats: RequestFormat) -> int:
-    """Return how much of it a request with these ``fields`` has; 0 where that is not known."""
+    """Return the amount of ``what`` in a request with these ``fields``; 0 if that is not known."""
     if what in {BYTES, ANSWER}:
         return sum(map(len, fields.values())) if what == BYTES else formats.parameters.limit_in(fields) or 0
     if what == TOOLS:

@@ -1,6 +1,6 @@
-"""Sending a request in one form after the other, one at a time: what its refusals teach is remembered, and used.
+"""Sends a request in one form after the other, one at a time; remembers and uses what the refusals teach.
 
-``forms.py`` has what a form is, and what a refusal is about.
+``forms.py`` says what a form is, and what a refusal is about.
 """
 
 from collections.abc import Awaitable, Callable, Iterable
@@ -32,28 +32,28 @@ from providers.refusals import (
 
 _T = TypeVar("_T")
 _REFUSING = frozenset({500, 501})  # statuses with which some servers refuse what others refuse with 400
-_OF_THE_API = frozenset({Lacking.MODEL, Lacking.TOOLS})  # in another, it loses nothing
+_OF_THE_API = frozenset({Lacking.MODEL, Lacking.TOOLS})  # in another API the request loses nothing
 _COMMON = frozenset({"index", "name", "phase", "response", "scope", "ttl"})  # words of any refusal
 
 
 class Tried(msgspec.Struct, eq=False):
     """The forms in which one request was sent, while it is asked again."""
 
-    known: Facts  # that were known before
-    facts: Facts  # these, and what the refusals have taught
-    first: UpstreamError  # as it was
-    last: str = ""  # why it was refused last, for the log and the page
-    is_again: bool = False  # whether it was sent in a second form
-    is_of_must: bool = False  # whether it was refused for what it may not lose
+    known: Facts  # facts from before this request
+    facts: Facts  # ``known``, and what the refusals have taught
+    first: UpstreamError  # the first refusal, unchanged
+    last: str = ""  # why the request was refused last, for the log and the page
+    is_again: bool = False  # whether the request was sent in a second form
+    is_of_must: bool = False  # whether the request was refused for something that it may not lose
 
     @property
     def new(self) -> Facts:
-        """What the refusals have taught."""
+        """The facts that the refusals have taught."""
         return self.facts[len(self.known) :]
 
 
 def may_teach(refusal: UpstreamError, request: Request) -> bool:
-    """Whether a refusal may be about the form of its request, and not about the API or streaming it for a race."""
+    """Whether a refusal may be about the form of the request, and not about the API, or about streaming for a race."""
     mark(refusal, _own(request))
     if lacking(refusal) in _OF_THE_API or (request.takes_whole and refuses_to_stream(refusal)):
         return False
@@ -67,7 +67,7 @@ def may_teach(refusal: UpstreamError, request: Request) -> bool:
 async def taken(
     learnt: Learnt, asked: FormRequest, *, say: Callable[[Facts], Sent], ask: Callable[[Sent], Awaitable[_T]]
 ) -> _T:
-    """Return the answer to a request in the form that its model is known to take, or of which its refusals told.
+    """Return the answer to a request, sent in the form that the model is known to take, or that refusals taught.
 
     ``say`` makes a form and ``ask`` sends it, once.
 
@@ -94,13 +94,13 @@ async def taken(
 
 
 def tried_of(learnt: Learnt, request: Request) -> Tried | None:
-    """Return the forms in which a request was refused before; None: it is sent for the first time."""
+    """Return the forms in which a request was refused before; None if it is sent for the first time."""
     kept = request.sendings.tried
     return None if kept is None else kept.get(learnt)
 
 
 def _has_led_to_answer(learnt: Learnt, request: Request, tried: Tried, sent: Sent) -> None:
-    """Remember what has led to a form that was answered."""
+    """Remember the facts that led to the form that was answered."""
     request.sendings.trying(learnt, None)
     for fact in tried.new:
         learnt.note(request.model, fact, client=request.client, why=tried.last)
@@ -118,15 +118,15 @@ def refused(
 ) -> UpstreamError:
     """Return the error of a request that was refused in the form that was ``sent``.
 
-    It tells whether there is another form in which the same request is sent once more, as ``sendings`` keeps then: one
-    for what its model was known to refuse and this refusal adds to that. What it adds is supposed, also where it is not
-    sent again. If there is none, it is this refusal, or the first one of the request, where the others were about
-    what was changed for it.
+    The error says whether the same request is sent once more in another form, which ``sendings`` then keeps: the form
+    for all that the model was known to refuse, and what this refusal adds. The addition is supposed, also if the
+    request is not sent again. If there is no other form, the error is this refusal, or the request's first refusal if
+    the later ones were about fields that were changed because of the first.
     """
     request, sendings, client = asked.request, asked.request.sendings, asked.request.client
     if tried is None:
         known = known_of(learnt, request)
-        tried = Tried(known, known, refusal.again(refusal.kind))  # whoever asks again changes this one
+        tried = Tried(known, known, refusal.again(refusal.kind))  # a later attempt changes ``refusal`` itself
     if may_teach(refusal, request):
         found = understood(read(refusal), sent.fields, asked, sent.headers)
         facts = _with(found, tried.facts, tried.known)
@@ -136,7 +136,7 @@ def refused(
         tried.is_of_must = tried.is_of_must or any(fact.kind is Kind.BETA for fact in found)
         if is_other:
             _suppose(learnt, request, tried.new, refusal)
-            is_once = request.once and is_to_be_kept(request.fields)  # then the next one is sent so
+            is_once = request.once and is_to_be_kept(request.fields)  # then only the next request is sent in this form
             if not is_once and sendings.may_be_repeated(refusal, "another form was not sent"):
                 tried.is_again = True
                 refusal.has_another_form = True
@@ -146,8 +146,8 @@ def refused(
     wrong = [fact for fact in tried.known if fact.dialect and mentions(refusal, _names(fact))]
     learnt.forget(request.model, wrong, client)
     _note_musts(learnt, request, tried.new, refusal)
-    # The last refusal is about the request in a form that lacks only what the first ones were about; unless what was
-    # changed is the matter of it.
+    # The last refusal is about a form that lacks only the fields of the first refusals; unless it is about a changed
+    # field itself.
     if refusal.kind is tried.first.kind:
         changed = [fact for fact in tried.new if mentions(refusal, _names(fact))]
         unchanged = [fact for fact in tried.new if _names(fact) and fact not in changed]
@@ -167,10 +167,10 @@ def _note_musts(learnt: Learnt, request: Request, found: Facts, refusal: Upstrea
 
 
 def _with(found: Facts, tried: Facts, known: Facts) -> Facts:
-    """Return what is ``tried`` with what a refusal adds to that.
+    """Return the facts of ``tried`` with those that a refusal adds.
 
-    A vendor that does not name betas has refused some of those that were left after others were left out: whether it
-    takes the others is not known.
+    A vendor that does not name betas has refused some of the remaining ones: whether it takes those that were left out
+    before is not known.
     """
     if any(fact.field in betas.NAMES for fact in found):
         new = tried[len(known) :]
@@ -187,7 +187,7 @@ def _suppose(learnt: Learnt, request: Request, facts: Iterable[Fact], refusal: U
 
 
 def answered(learnt: Learnt, request: Request, facts: Facts, sent: Sent) -> None:
-    """Note that a form to which ``facts`` led was answered, and what it lacked."""
+    """Note that the form to which ``facts`` led was answered, and what that form lacked."""
     _note_sent(request, sent)
     wrong = [fact for fact in facts if fact.kind is Kind.BETA and _is_demanded(fact, request)]
     learnt.forget(request.model, wrong, request.client)
@@ -204,15 +204,15 @@ def _note_sent(request: Request, sent: Sent) -> None:
 
 
 def known_of(learnt: Learnt, request: Request) -> Facts:
-    """Return what is known of the model of ``request``, and what was taught by the answers to it."""
+    """Return what is known of the model of ``request``, and what the answers to this request have taught."""
     facts = learnt.of(request.model, request.client)
     return facts if not request.taught else (*facts, *(fact for fact in request.taught if fact not in facts))
 
 
 def taught(upstream: object, request: Request, error: UpstreamError) -> Facts:
-    """Return what an ``error`` within an answer to ``request``, before anything of it, teaches of ``upstream``.
+    """Return what an ``error`` in a stream, before any answer to ``request``, teaches of ``upstream``.
 
-    The request is to be sent again with these facts; nothing: it says nothing, or the upstream has no other form.
+    The request is to be sent again with these facts. No facts: the error teaches nothing, or there is no other form.
     """
     learn: Callable[[Request, UpstreamError], Facts] | None = getattr(upstream, "learn", None)
     return NOTHING if learn is None else learn(request, error)
@@ -221,7 +221,7 @@ def taught(upstream: object, request: Request, error: UpstreamError) -> Facts:
 def learn(learnt: Learnt, asked: FormRequest, error: UpstreamError, say: Callable[[Facts], Sent]) -> Facts:
     """Return what an ``error`` within an answer teaches, as ``refused`` does after a status.
 
-    It is remembered when the next answer has begun: this provider's status says nothing.
+    The facts are remembered when the next answer has begun, as the status of this provider tells nothing.
     """
     request = asked.request
     mark(error, _own(request))
@@ -243,12 +243,12 @@ def _own(request: Request) -> VendorsWords:
 
 
 def why_of(refusal: UpstreamError) -> str:
-    """Return the status of a refusal and the provider's names of it, as the log and the page may show them."""
+    """Return the status, code and type of a refusal, as the log and the page may show them."""
     return " ".join((str(refusal.status or ""), *refusal.names)).strip()[:LONGEST_NAME]
 
 
 def _names(fact: Fact) -> tuple[str, ...]:
-    """Return the names by which a refusal may be about a fact; none if it is not about a field."""
+    """Return the names by which a refusal may mean a fact; none if the fact is not about a field."""
     if fact.kind not in {Kind.FIELD, Kind.NAME, Kind.VALUE}:
         return ()
     if fact.field in betas.NAMES:
