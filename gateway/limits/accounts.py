@@ -102,7 +102,8 @@ class Account:
                 if quota is not None:
                     self._replaced[name] = quota
         self._quotas_end = False
-        self.listed = tuple(self._quotas[name] for name in self.limits)
+        quotas = (self._quotas[name] for name in self.limits)
+        self.listed = tuple(sorted(quotas, key=_ends_s, reverse=True))
         self.before_body = tuple(quota for quota in self.listed if quota.name in BEFORE_BODY)
         self.after_body = tuple(quota for quota in self.listed if quota.name not in BEFORE_BODY)
         self.header_quotas = tuple(quota for quota in self.listed if quota.name in NAMES)
@@ -113,6 +114,11 @@ class Account:
 def name_in(key: str) -> str:
     """Return the name of the limit of which the key of a quota is."""
     return key.rsplit(":", 2)[1]
+
+
+def _ends_s(quota: Quota) -> float:
+    """Return when a quota has something left again: the last refuses first, so that who waits for it waits once."""
+    return -inf if quota.name == "max_parallel" else quota.window.ends_s
 
 
 def _is_in(quota: Quota, unix_s: float) -> bool:

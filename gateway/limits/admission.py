@@ -10,7 +10,7 @@ from gateway.core.calls import Level
 from gateway.core.tasks import pause
 from gateway.limits.accounts import Account
 from gateway.limits.quota import LEAST_USD, Leases, Quota
-from gateway.limits.refusals import LimitHeld, limit_reached
+from gateway.limits.refusals import LimitHeld, LimitReached, limit_reached, longest
 from gateway.limits.windows import DOLLARS
 
 LINE_S = 30.0  # a call waits so long in line at most: less than proxies wait for the head of an answer
@@ -118,13 +118,15 @@ class Admission:
             if refusing or turn == MOST_WAITS:
                 if beyond_usd and _held(wanted, amounts, now_s, beyond_usd):
                     return
-                quota, amount, account, level = (refusing or short)[0]
-                least = amount - quota.beyond_of(amount, beyond_usd)
-                error = limit_reached(
-                    quota, level.whose, self._unix_clock(), of_model=of_model, amount=least, most=amount
-                )
+                unix_s, refusals = self._unix_clock(), dict[LimitReached, Account]()
+                for quota, amount, account, level in refusing or short[:1]:
+                    least = amount - quota.beyond_of(amount, beyond_usd)
+                    refusals[
+                        limit_reached(quota, level.whose, unix_s, of_model=of_model, amount=least, most=amount)
+                    ] = account
+                error = longest(refusals, unix_s)
                 if not isinstance(error, LimitHeld):
-                    account.refused_by = quota
+                    refusals[error].refused_by = error.quota
                 raise error
             asked.update(quota for quota, *_ in short)
             await self._leases.enlarge([(quota, amount) for quota, amount, *_ in short], PATIENCE_S, beyond_usd)

@@ -1,6 +1,6 @@
 """What clients are told of their limits: headers about what is left, and the errors of calls beyond them."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from math import ceil, inf
 
 from multidict import istr
@@ -132,6 +132,13 @@ def limit_reached(
         return LimitHeld(quota, whose, unix_s, of_model=of_model)
     kind = BudgetSpent if quota.name in REMEMBERED else LimitReached
     return kind(quota, whose, unix_s, of_model=of_model, amount=amount, most=most)
+
+
+def longest(refusals: Collection[LimitReached], unix_s: float) -> LimitReached:
+    """Return the refusal by the limit that is the last to have something left again."""
+    return max(
+        refusals, key=lambda each: RETRY_HELD_S if isinstance(each, LimitHeld) else retry_after_s(each.quota, unix_s)
+    )
 
 
 def _is_too_large(quota: Quota, amount: float) -> bool:

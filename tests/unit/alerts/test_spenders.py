@@ -121,4 +121,5 @@ async def test_a_limit_of_another_zone_or_window_is_told_with_the_end_of_its_win
         "usd_per_month": ", which is new at 2026-12-01 00:00 Asia/Kolkata",
         "usd_total": "",
     }
-    assert found[1].summary.startswith("Client app: $0.90 spent today, of a limit")
+    [of_day] = [each for each in found if each.figures["limit"] == "usd_per_day"]
+    assert of_day.summary.startswith("Client app: $0.90 spent today, of a limit")

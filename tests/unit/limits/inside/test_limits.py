@@ -550,13 +550,15 @@ async def test_end_users_beyond_the_most_keep_limits_of_their_own_whoever_else_c
     monkeypatch.setattr(limits, "MOST_END_USERS", 3)
     process, own = Process(), {"rpm": 2.0, "tokens_total": 100.0}
     users = [level_of_end_user("client:team", f"u{number}", own) for number in range(8)]
-    for tokens in (60, 40):
+    for tokens in (60, 30):
         for user in users:
             process.end(await process.begin({}, user, tokens=10.0), tokens=(tokens, 0))
     for user in users:
         with pytest.raises(LimitReached, match=r"^this end user has reached its limit of 2 requests a minute"):
             await process.begin({}, user, tokens=10.0)
     process.clock.now_s += 60.0
+    for user in users:
+        process.end(await process.begin({}, user, tokens=10.0), tokens=(10, 0))
     for user in users:
         with pytest.raises(LimitReached, match=r"^this end user has reached its limit of 100 tokens in all"):
             await process.begin({}, user, tokens=10.0)

@@ -109,6 +109,45 @@ async def test_what_a_window_has_left_is_told_with_what_the_call_may_take_and_wh
     await begin(process, Use(usd=0.01, most_usd=0.01) if of_usd else Use(10.0, 20.0), limits)
 
 
+@pytest.mark.parametrize("is_known", [False, True])
+@pytest.mark.parametrize("unit", ["usd", "tokens"])
+@pytest.mark.parametrize(
+    ("used_up", "ends_in_s"),
+    [
+        (("per_day", "per_month"), 820_770),
+        (("per_hour", "per_week"), 129_570),
+        (("per_day", "total"), None),
+        (("per_hour", "per_day", "per_month", "total"), None),
+    ],
+)
+async def test_of_limits_that_are_used_up_together_the_last_to_be_new_is_told(
+    unit: str, used_up: tuple[str, ...], ends_in_s: int | None, *, is_known: bool
+) -> None:
+    """Who waits for the first of them is refused again."""
+    process, limits = Process(), {f"{unit}_{name}": 1.0 if unit == "usd" else 1000.0 for name in used_up}
+    process.end(await begin(process, Use(10.0, 990.0, 0.99, 0.99), limits), attempt(1.0), tokens=(500, 500))
+    more, level = Use(10.0, 30.0, 0.03, 0.03), level_of_key("team", limits)
+    with pytest.raises(LimitReached) as refused:
+        await begin(process, more, limits)
+    if is_known:  # and is refused before work is done
+        with pytest.raises(LimitReached) as refused:
+            process.limits.check([level])
+        with pytest.raises(LimitReached) as least:
+            process.limits.check_least([level], more)
+        assert least.value.limit == refused.value.limit
+    assert refused.value.limit == f"{unit}_{used_up[-1]}"
+    assert refused.value.headers.get("retry-after") == (None if ends_in_s is None else str(ends_in_s))
+
+
+async def test_a_limit_that_is_used_up_is_told_before_one_that_running_calls_hold() -> None:
+    process, limits = Process(), {"usd_per_month": 2.0, "usd_per_day": 1.0}
+    process.end(await process.begin(limits, usd=0.99, most_usd=0.99), attempt(1.0))
+    await process.begin({"usd_per_month": 2.0, "usd_per_day": 3.0}, usd=0.99, most_usd=0.99)  # holds what the month has
+    with pytest.raises(LimitReached) as refused:
+        await process.begin(limits, usd=0.1, most_usd=0.1)
+    assert (refused.value.limit, refused.value.headers["retry-after"]) == ("usd_per_day", "43170")
+
+
 async def test_changing_the_zone_refunds_nothing() -> None:
     process, limits = Process(), {"usd_per_day": 1.0, "usd_per_week": 1.0, "usd_per_month": 1.0, "usd_total": 1.0}
     process.end(await process.begin(limits, usd=0.98, most_usd=0.98), attempt(0.98))
