@@ -425,3 +425,61 @@ async def test_a_companys_people_are_one_client_with_limits_of_their_own_and_of_
         assert sorted(each["team"] for each in tags) == ["infra", "platform", "platform", "platform"]
         assert len({each.get("end_user") for each in tags if each["team"] == "platform"}) == 2
         assert await asked(running, issuer.token(sub="mallory", groups=["all"])) == 401
+
+
+OURS = {"sub": "ann", "email": "ann@example.com", "email_verified": True, "groups": ["eng"], "tid": "our-tenant"}
+NOT_OURS: dict[str, tuple[dict[str, Any], str]] = {  # claims, and what is said
+    "of another tenant": ({"tid": "their-tenant"}, "`tid` lacks"),
+    "of no tenant": ({"tid": None}, "`tid` lacks"),
+    "of a tenant that is no text": ({"tid": {"our-tenant": True}}, "`tid` lacks"),
+    "for others": ({"aud": ["https://one.example.com", "https://two.example.com"]}, "`aud`"),
+    "for an empty list": ({"aud": []}, "`aud`"),
+    "for a number": ({"aud": 5}, "`aud`"),
+    "for an object": ({"aud": {AUDIENCE: True}}, "`aud`"),
+    "for a longer name": ({"aud": f"{AUDIENCE}/v1"}, "`aud`"),
+    "whose address nobody verified": ({"email_verified": False}, "not verified"),
+    "whose address is verified by a word": ({"email_verified": "true"}, "not verified"),
+    "whose address is verified by 1": ({"email_verified": 1}, "not verified"),
+    "without an address": ({"email": None}, "no `email`"),
+    "whose address is a list": ({"email": ["ann@example.com"]}, "no `email`"),
+    "with too many groups": ({"groups": None, "_claim_names": {"groups": "src1"}, "_claim_sources": {}}, "too many"),
+    "with too many groups to say so": ({"groups": None, "hasgroups": True}, "too many"),
+    "with no group of ours": ({"groups": ["english"]}, "no group"),
+    "with groups in one text": ({"groups": "eng ops"}, "no group"),
+    "not valid for an hour": ({"nbf": 9e9}, "not valid yet"),
+    "made by an issuer with a slash": ({"iss": "{}/"}, "`iss`"),
+    "made by an issuer in capitals": ({"iss": "HTTP{}"}, "`iss`"),
+    "removed": ({"sub": "gone"}, "is denied"),
+}
+
+
+async def test_over_http_nobody_but_a_companys_own_people_gets_in(serve: Serve, issuer: Identity) -> None:
+    company = {"client": "app", "end_user": "email", "teams": {"groups": {"eng": "platform"}}}
+    config = trusting(issuer, **company, requires={"tid": "our-tenant"}, deny=["gone"])
+    config |= {"teams": {"platform": {}}, "end_users": {}, "page": {"signing_key": "k" * 32}}
+    async with serve(config=config) as running:
+        for name, (claims, word) in NOT_OURS.items():
+            said = {**OURS, **claims}
+            if "iss" in said:
+                said["iss"] = str(said["iss"]).format(issuer.url if said["iss"] == "{}/" else issuer.url[4:])
+            assert word in await refused(running, issuer.token(**said)), name
+        assert running.requests == 0
+        assert not len(running.gateway.context.admission.tokens or ())
+        right: list[dict[str, Any]] = [{}, {"aud": ["https://one.example.com", AUDIENCE]}, {"azp": "a-laptop"}]
+        for claims in (*right, {"groups": ["all", "eng"]}):
+            assert await asked(running, issuer.token(**{**OURS, **claims})) == 200
+
+
+async def test_a_key_that_the_issuer_no_longer_publishes_is_good_for_no_new_token(
+    serve: Serve, issuer: Identity
+) -> None:
+    async with serve(config=trusting(issuer)) as running:
+        assert await asked(running, issuer.token("first")) == 200
+        tokens = running.gateway.context.admission.tokens
+        assert tokens is not None
+        stolen = issuer.token("first", jti="stolen")
+        issuer.keys = {"second": RSA_KEYS[1]}
+        for known in tokens.issuers.values():
+            known._tried_at = None  # as if that was long ago
+        assert await asked(running, issuer.token("second")) == 200
+        await refused(running, stolen)

@@ -1,7 +1,8 @@
 """A gateway walks through a year of midnights: what it admits and refuses, beside a model of a few lines."""
 
 import asyncio
-from contextlib import AsyncExitStack
+import sqlite3
+from contextlib import AsyncExitStack, closing
 from datetime import UTC, date, datetime, timedelta
 from math import inf
 from pathlib import Path
@@ -11,6 +12,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
+from gateway.limits import level_of_key
 from providers.simulator.script import Done, Usage, answer
 from tests.app.gateway.races.test_objectives import KEY, client, keyed
 from tests.app.gateway.running_gateway import MODEL, RunningGateway, read, serving
@@ -79,7 +81,6 @@ class Walk:
 
     async def start(self) -> None:
         settings: dict[str, Any] = {**client(**LIMITS, limits_zone=self.zone), "models": PRICED}
-        settings["ledger"] = {"keep_calls_days": 40, "keep_attempts_days": 40}
         self.running: RunningGateway = await self._stack.enter_async_context(
             serving(self._folder, {"alpha": ONE_TOKEN}, key=KEY, **self.moved.runtime, **settings)
         )
@@ -97,8 +98,13 @@ class Walk:
         await until(lambda: not gateway._history._adding.locked())
 
     async def prune(self) -> None:
+        """Delete the rows of 40 days ago, as ``keep_calls_days`` does, by the clock of SQLite, which is not moved."""
         await self.running.gateway.ledger.flush()
-        await self.running.gateway.ledger.prune()
+        await self.running.gateway.ledger.fold()
+        oldest = (self.moved.utc_now() - timedelta(days=40)).strftime("%Y-%m-%d")
+        with closing(sqlite3.connect(self._folder / "holeshot.db")) as ledger, ledger:
+            for table in ("attempts", "calls"):
+                ledger.execute(f"delete from {table} where started_at < ?", (oldest,))
 
     async def nothing(self) -> None:
         """Nothing happens."""
@@ -148,6 +154,12 @@ async def test_in_a_year_of_midnights_no_window_has_more_or_less_than_its_limit(
                 await walk.random.choice(moves)()
                 for _ in range(walk.random.choice((0, 1, 3))):
                     await walk.ask()
+        await walk.prune()
+        await walk.restart()  # the rows of most of the year are deleted
+        total = level_of_key("team", {"usd_total": 700})
+        [standing] = walk.running.gateway.context.limits.standings(total)
+        kept = await walk.running.rows("select count(*) as n from calls where cost_usd > 0")
+        assert (standing.used, kept[0]["n"] < walk.admitted / 2) == (walk.admitted, True)
     finally:
         await walk.close()
     assert walk.refused > 50
