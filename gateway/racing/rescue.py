@@ -251,7 +251,7 @@ class Rescue:
             from gateway.racing import speech  # noqa: PLC0415 - loaded already, by the speech of this answer
 
             self._clauses = speech.Clauses(self._continuers.own.call.asked.dialect.answers.texts)
-        if self._delivered.obstacle is None and self._is_watched:
+        if self._clauses is not None or (self._delivered.obstacle is None and self._is_watched):
             self._sleep()
         return None if self._forward is None else self._forward_events
 
@@ -313,13 +313,17 @@ class Rescue:
     def _ends_with_clauses(self, deployment: str) -> bool:
         """Whether a listener is to hear whole clauses only, as no other than ``deployment`` could go on within one."""
         own = self._continuers.own
-        if self._listening is None or self._delivered.obstacle is not None or own.model.fallbacks:
+        if self._listening is None or own.model.race.profile is not Profile.VOICE:
+            return False
+        if self._delivered.obstacle is not None:
+            return True
+        if own.model.fallbacks:
             return False
         others = (
             own.model.deployments[name] for name in [*(each.deployment for each in own.plan.launches), *own.plan.rest]
         )
         able = (each.name for each in others if each.can_continue(each.spoken_in(own.call)))
-        return own.model.race.profile is Profile.VOICE and all(name == deployment for name in able)
+        return all(name == deployment for name in able)
 
     def _needs_clause(self, clauses: "Clauses", now: float) -> bool:
         """Whether the voice will soon need the clause that has not ended; or it was held for long enough."""
@@ -370,6 +374,8 @@ class Rescue:
             self._look_after_clause(now)
         if winner is None or not self._may_start:
             self._dismiss_rival()
+            if self._clauses is not None and self._state is RescueState.WATCHING and not self._is_whole():
+                self._sleep()
             return
         if self._rivals is not None:
             self._look_after_rival(now)

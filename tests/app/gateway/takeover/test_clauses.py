@@ -28,8 +28,15 @@ async def heard_of(serve: Serve, first: list[Step], config: Any = None, **fields
         return await Heard().listen(running, **ALONE, **fields)
 
 
-async def test_it_ends_with_a_clause_and_an_error(serve: Serve) -> None:
-    heard = await heard_of(serve, [*PIECES, Drop()])
+TOOLS = [{"type": "function", "function": {"name": "trains"}}]
+
+
+@pytest.mark.parametrize(
+    ("config", "fields"), [(None, {}), (spoken(mode="single", continues="final_message"), {"tools": TOOLS})]
+)
+async def test_it_ends_with_a_clause_and_an_error(serve: Serve, config: Any, fields: Any) -> None:
+    """Where no deployment continues a text, and where the request has tools, with which none is continued."""
+    heard = await heard_of(serve, [*PIECES, Drop()], config, **fields)
     assert heard.text == SAID
     assert b'"error"' in heard.came
     assert b"[DONE]" not in heard.came
@@ -102,16 +109,18 @@ async def test_while_a_voice_has_nothing_else_to_say_text_waits_for_nothing(
         await listening
 
 
+@pytest.mark.parametrize("fields", [{}, {"tools": TOOLS}])
 async def test_an_unfinished_clause_is_sent_when_the_voice_needs_it(
-    serve: Serve, monkeypatch: pytest.MonkeyPatch
+    serve: Serve, monkeypatch: pytest.MonkeyPatch, fields: Any
 ) -> None:
     monkeypatch.setattr("gateway.racing.rescue.SPOKEN_TICK_S", 0.02)
-    monkeypatch.setattr("gateway.racing.rescue.LEAD_S", 600.0)
     ends, heard = asyncio.Event(), Heard()
     first = [*PIECES, Gate(ends), Delta("ain."), Finish(), Done()]
     async with serve(alpha=first, beta=None, config=spoken(mode="single")) as running:
-        listening = asyncio.ensure_future(heard.listen(running, **ALONE))
-        await until(lambda: heard.came and heard.text.endswith("next tr"))
+        listening = asyncio.ensure_future(heard.listen(running, **ALONE, **fields))
+        await until(lambda: heard.came and heard.text == SAID)
+        monkeypatch.setattr("gateway.racing.rescue.LEAD_S", 600.0)
+        await until(lambda: heard.text.endswith("next tr"))
         ends.set()
         await listening
         assert (heard.text, heard.is_whole) == (f"{SAID} And the next train.", True)
