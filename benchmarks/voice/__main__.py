@@ -6,7 +6,8 @@ One gateway in its own process, two scripted providers for each cell, real socke
 median (lognormal, sigma 0.3), a word 25 ms, an answer has five sentences. Of the requests to each provider, by itself,
 4 % begin after 5 to 10 s, 3 % take 3.7 to 8.9 s for their first five words, 2 % have 0.6 words a second from somewhere
 in their first twenty on, 1 % are reset. Six callers of each cell wait a little between their calls. It takes five
-minutes. Each setup is tried at servers that continue a text, and at such that refuse to.
+minutes. Each setup is tried at servers that continue a text, and at such that refuse to; `profile: voice` also at
+such that refuse to and both say the same, as hosts of one model may.
 
   first clause  when the voice can begin: p99 with `profile: voice` at most 2.5 s
   silence       the longest pause of the voice after that, until an answer that is not whole has ended. p99 with
@@ -65,6 +66,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
 
     setup: str
     continues: bool
+    alike: bool
     calls: int
     clause_p50_s: float
     clause_p95_s: float
@@ -95,13 +97,14 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
         return found
 
 
-def row(setup: str, heard: Sequence[Heard], *, continues: bool, asked: int, in_ledger: int) -> Row:
+def row(setup: str, heard: Sequence[Heard], *, continues: bool, asked: int, in_ledger: int, alike: bool = False) -> Row:
     """Return the figures of a cell; a call without a clause counts as the longest."""
     clauses = [float("inf") if each.clause_s is None else each.clause_s for each in heard]
     silences, calls = [each.silence_s for each in heard], len(heard)
     return Row(
         setup=setup,
         continues=continues,
+        alike=alike,
         calls=calls,
         clause_p50_s=quantile(clauses, 0.5),
         clause_p95_s=quantile(clauses, 0.95),
@@ -121,10 +124,12 @@ def row(setup: str, heard: Sequence[Heard], *, continues: bool, asked: int, in_l
 class Cell:
     """A setup at two providers of its own."""
 
-    def __init__(self, number: int, setup: str, *, continues: bool, seed: str) -> None:
-        self.name, self.setup, self.continues = f"cell{number}", setup, continues
+    def __init__(self, number: int, setup: str, *, continues: bool, alike: bool, seed: str) -> None:
+        self.name, self.setup, self.continues, self.alike = f"cell{number}", setup, continues, alike
+        says_as = NAMES[0] if alike else None
         self.providers = {
-            name: Provider(name, NAMES, continues=continues, seed=f"{seed}{name} {continues}") for name in NAMES
+            name: Provider(name, NAMES, continues=continues, seed=f"{seed}{name} {continues}", says_as=says_as)
+            for name in NAMES
         }
 
     def model(self) -> Mapping[str, Any]:
@@ -136,8 +141,12 @@ class Cell:
 
 async def all_rows(names: Sequence[str], calls: int, folder: Path, seed: str = "") -> list[Row]:
     """Run every setup at both kinds of servers, all beside each other. ``seed``: of the providers' draws."""
-    pairs = [(name, continues) for name in names for continues in (True, False)]
-    cells = [Cell(number, name, continues=continues, seed=seed) for number, (name, continues) in enumerate(pairs)]
+    kinds = [(name, *kind) for name in names for kind in ((True, False), (False, False), (False, True))]
+    cells = [
+        Cell(number, name, continues=continues, alike=alike, seed=seed)
+        for number, (name, continues, alike) in enumerate(kinds)
+        if SETUPS[name].has_bars or not alike
+    ]
     async with AsyncExitStack() as stack:
         urls = {}
         for cell in cells:
@@ -164,6 +173,7 @@ async def all_rows(names: Sequence[str], calls: int, folder: Path, seed: str = "
             cell.setup,
             heard,
             continues=cell.continues,
+            alike=cell.alike,
             asked=sum(each.asked for each in cell.providers.values()),
             in_ledger=stored.get(cell.name, 0),
         )
@@ -177,7 +187,7 @@ _UNLIMITED = aiohttp.ClientTimeout(total=None)
 def _cells(row: Row) -> Sequence[str]:
     return (
         row.setup,
-        "continue" if row.continues else "do not",
+        "continue" if row.continues else "say the same" if row.alike else "do not",
         f"{row.clause_p50_s:.2f}",
         f"{row.clause_p95_s:.2f}",
         bad(f"{row.clause_p99_s:.2f}", any("clause" in each for each in row.missed)),

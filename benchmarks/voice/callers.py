@@ -67,12 +67,14 @@ def script(words: Sequence[str], dice: Random, begun: int = 0) -> list[Step]:
 class Provider(ScriptedProvider):
     """One of the two behind a model; the last message of the user is the number of a question."""
 
-    def __init__(self, name: str, others: Sequence[str], *, continues: bool, seed: str) -> None:
-        """``others``: whose answers it may go on with, if it ``continues`` a text."""
+    def __init__(
+        self, name: str, others: Sequence[str], *, continues: bool, seed: str, says_as: str | None = None
+    ) -> None:
+        """``others``: whose answers it may go on with, if it ``continues`` a text; ``says_as``: whose are its own."""
         super().__init__()
         self.answers = self._script
         self.asked = 0
-        self._name, self._others, self._continues = name, others, continues
+        self._name, self._others, self._continues = says_as or name, others, continues
         self._dice = Random(seed)
 
     def _script(self, body: Any) -> Sequence[Step]:
