@@ -15,7 +15,8 @@ BEGUN, REST = "Yes. And there", " is more of it."
 
 
 def spoken(*, continues: str = "no", takeover: Any = None, **race: Any) -> dict[str, Any]:
-    deployments = [{"deployment": f"{name}/m", "continues": continues} for name in ("alpha", "beta")]
+    more = {"continues": continues, "price_per_mtok": {"input": 1, "output": 1}}
+    deployments = [{"deployment": f"{name}/m", **more} for name in ("alpha", "beta")]
     model = {"deployments": deployments, "race": {"profile": "voice", **race}}
     return {"models": {MODEL: model if takeover is None else {**model, "takeover": takeover}}}
 
@@ -167,9 +168,12 @@ async def test_a_caller_who_interrupts_cuts_both(serve: Serve) -> None:
             await watcher.seen("first", 2)
             listening.cancel()
             await until(lambda: running["alpha"].counts.disconnects and running["beta"].counts.disconnects)
-        assert (await running.call())["status_code"] == 499
+        call = await running.call()
         rows = await running.rows("select is_kept, cost_usd from attempts order by provider")
         assert [row["is_kept"] for row in rows] == [0, 1]
+        costs = [row["cost_usd"] for row in rows]
+        assert min(costs) > 0
+        assert (call["status_code"], call["cost_usd"], call["extras"]) == (499, pytest.approx(sum(costs)), 1)
 
 
 @pytest.mark.parametrize(
