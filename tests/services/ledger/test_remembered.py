@@ -13,7 +13,7 @@ from sqlalchemy import text
 
 from gateway.core.calls import CallRecord, Objective
 from gateway.core.prompt_classes import answer_class
-from gateway.ledger import Finished, SchemaOutdatedError, create_engine
+from gateway.ledger import Finished, SchemaOutdatedError, create_engine, downgrade, fold_all, migrate
 from gateway.ledger.errors import QueryError
 from gateway.ledger.inserts import insert
 from gateway.ledger.store import STREAMS, SqlStore, remembered, text_gaps
@@ -227,6 +227,34 @@ async def test_a_total_is_that_of_an_instant_whether_later_calls_are_added_up_ye
         assert [(each.end_user, each.usd) for each in await used_by_payers(ledger_url, [-inf], now)] == [("ann", 1.0)]
         await store.fold_all()
     await store.aclose()
+    await engine.dispose()
+
+
+async def test_totals_begin_with_the_schema_that_has_them_and_windows_before_it_count(ledger_url: str) -> None:
+    now = datetime.now(UTC)
+    engine, tags = create_engine(ledger_url), {"team": "research", "end_user": "ann"}
+
+    async def spend(times: int) -> None:
+        at = now - timedelta(minutes=1)
+        for _ in range(times):
+            attempt = won(new_id(), started_at=at, cost_usd=1.0)
+            made = replace(call(attempt, started_at=at), client="app", tags=tags, cost_usd=1.0)
+            await insert(engine, [Finished(made)])
+        await fold_all(engine)
+
+    await spend(3)
+    await engine.dispose()
+    await downgrade(ledger_url, "0059")
+    await migrate(ledger_url)
+    engine = create_engine(ledger_url)
+    await spend(2)
+    since_s = (now - timedelta(hours=1)).timestamp()
+    told = {
+        (each.since_s, each.client or each.model): each.usd for each in await used(ledger_url, [-inf, since_s], now)
+    }
+    assert told == {(-inf, "app"): 2.0, (-inf, MODEL): 2.0, (since_s, "app"): 5.0, (since_s, MODEL): 5.0}
+    of_payers = await used_by_payers(ledger_url, [-inf, since_s], now)
+    assert {each.since_s: each.usd for each in of_payers} == {-inf: 2.0, since_s: 5.0}
     await engine.dispose()
 
 

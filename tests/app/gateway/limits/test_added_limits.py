@@ -3,18 +3,21 @@
 import asyncio
 import sqlite3
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from gateway.core.calls import Level
 from gateway.limits import level_of_key
+from providers.simulator.script import Done, Usage, answer
 from tests.app.gateway.key_desk import Desk, bearer, in_database
 from tests.app.gateway.limits.test_payers import configured, told
 from tests.app.gateway.races.test_objectives import KEY
-from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve, read
+from tests.app.gateway.running_gateway import MODEL, RunningGateway, Serve, read, serving
 from tests.patience import until
+from tests.support.moved_time import MovedTime
 
 PRICED = {"price_per_mtok": {"input": 1, "output": 2}}
 ADDED: dict[str, tuple[Callable[[dict[str, Any], dict[str, Any]], object], str, str]] = {  # to what, whose, the error
@@ -143,3 +146,35 @@ async def test_what_is_used_before_the_ledger_has_told_of_an_added_limit_counts_
         assert await told(running) == ""
         [standing] = running.gateway.context.limits.standings(Level(owner, "", {limit: 100.0 * each}))
         assert standing.used == await used(running) == 6 * each
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"first": "Europe/Berlin", "then": "UTC", "hours": (12.0, 22.5)},
+        {"first": "UTC", "then": "Asia/Kathmandu", "hours": (-5.0, 4.0)},
+    ],
+    ids=["west", "east"],
+)
+@pytest.mark.parametrize(("add", "owner", "said"), ADDED.values(), ids=ADDED)
+async def test_another_zone_of_all_limits_counts_what_was_spent_in_its_day(
+    tmp_path: Path, given: dict[str, Any], add: Callable[..., object], owner: str, said: str
+) -> None:
+    moved, day = MovedTime(), datetime(2027, 6, 14, tzinfo=UTC)
+    deployment = {"deployment": "alpha/m", "price_per_mtok": {"input": 0, "output": 1e6}}
+    config = configured(end_users={}, models={MODEL: {"deployments": [deployment]}}, limits_zone=given["first"])
+    add(config, {"usd_per_day": 3})
+    script = [*answer("a")[:-2], Usage(10, 1), Done()]  # for a dollar
+    moved.is_now(day + timedelta(hours=given["hours"][0]))
+    async with serving(tmp_path, {"alpha": script}, key=KEY, **moved.runtime, **config) as running:
+        for hours in given["hours"]:
+            moved.is_now(day + timedelta(hours=hours))
+            assert await told(running, user="ann", max_tokens=1) == ""
+        [row] = await running.rows("select tags ->> 'end_user' as end_user from calls limit 1")
+        whose = f"{owner.format(row['end_user'])}:usd_per_day:2027-06-14"
+        running.config["limits_zone"] = given["then"]
+        running.gateway.reload(read(running.config, running.folder))
+        leases = running.gateway.leases
+        await until(lambda: leases.recollected(whose) == 2)
+        assert await told(running, user="ann", max_tokens=1) == ""
+        assert (await told(running, user="ann", max_tokens=1)).startswith(f"429: {said} ")
