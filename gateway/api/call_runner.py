@@ -66,14 +66,14 @@ if TYPE_CHECKING:
 
 
 def cause_of(error: ApiError) -> Cause | None:
-    """Return why a fallback may be tried after ``error``; None if it would fail as well, because the request is wrong.
+    """Return why a fallback may be tried after ``error``; None if a fallback would fail too, as the request is wrong.
 
     Vendors differ in codes and messages, so both are checked.
     """
     if isinstance(error, NoDeploymentFits):
         return Cause.CONTEXT if error.meaning is Meaning.TOO_LONG else Cause.FAILED
     if isinstance(error, RejectedByProvider):
-        if error.status_code == HTTPStatus.TOO_MANY_REQUESTS:  # too large for a minute of its key, not for the model
+        if error.status_code == HTTPStatus.TOO_MANY_REQUESTS:  # too large for the key's minute, not for the model
             return Cause.FAILED
         if error.status_code == HTTPStatus.REQUEST_ENTITY_TOO_LARGE or error.meaning is Meaning.TOO_LONG:
             return Cause.CONTEXT
@@ -84,7 +84,7 @@ def cause_of(error: ApiError) -> Cause | None:
     return Cause.FAILED if is_ours else None
 
 
-# The models that a call tries in turn: the one it names, then its fallbacks.
+# The models that a call tries in turn: the model that the request names, then its fallbacks.
 
 FALLBACK = "x-holeshot-fallback"  # the model that was used instead of the requested one
 
@@ -110,7 +110,7 @@ class FallbackChain:
     ) -> None:
         """``asked``: the model; ``wanted``: the request's own fallbacks. ``begin`` must be called before all else.
 
-        ``plan_model`` must not refer to this object: it would be a cycle.
+        ``plan_model`` must not refer to this object: that would be a reference cycle.
         """
         self.response_headers: dict[str, str] = {}  # besides those of the answer
         self._fleet = fleet
@@ -119,17 +119,17 @@ class FallbackChain:
         self._may_fall_back = may_fall_back
         self._asked = asked
         self._tried = {asked}
-        self._only_after_failure: set[str] = set()  # not asked beside a late model, as that may not pay for them
+        self._only_after_failure: set[str] = set()  # models not asked beside a late model, which may not pay for them
         self._failed: list[tuple[str, Cause]] = []  # models that could not answer, with the cause
         self.continuing: dict[str, PlannedCall] = {}  # fallbacks that may continue an answer
-        self._first_call: Call | None = None  # its id and times are kept by the calls for fallbacks
+        self._first_call: Call | None = None  # calls for fallbacks keep its id and times
         self.planned: PlannedCall
-        self.own: str | None = None  # the model that was asked for, as it was planned; None: it cannot be used
-        # Whether another model may be asked beside a late one. No call is sent to two that changes something there.
+        self.own: str | None = None  # the model that the client asked for, as it was planned; None: it cannot be used
+        # Whether another model may be asked beside a late one. A call that changes something there is sent to one only.
         self.hedges = False
 
     async def begin(self) -> PlannedCall:
-        """Build the call for the model that was asked for, or for the first usable fallback.
+        """Build the call for the model that the client asked for, or for the first usable fallback.
 
         Raises:
             ApiError: no model can be used.
@@ -151,7 +151,7 @@ class FallbackChain:
         return self.planned
 
     async def following(self, errors: Sequence[tuple[str, ApiError]]) -> PlannedCall | None:
-        """Build the call for the next model after the ``errors``, pairs with their model; None if there is none."""
+        """Build the call for the next model after the ``errors`` (model and error); None if there is none."""
         causes = [(name, cause) for name, error in errors if (cause := cause_of(error)) is not None]
         return await self._first_usable(causes) if causes else None
 
@@ -162,14 +162,15 @@ class FallbackChain:
     async def beside(self, late: str, first: str) -> PlannedCall | None:
         """Build the call for the next model, which is asked beside the model ``late``; None if there is none.
 
-        ``first``: the one that was late first.
+        ``first``: the first model that was late.
         """
         return await self._first_usable([(late, Cause.FAILED)], beside=first)
 
     def to_continue(self, *, beside: bool) -> Iterator[PlannedCall]:
-        """Yield the fallbacks that may continue the answer of the current model; ``beside``: while it runs.
+        """Yield the fallbacks that may continue the answer of the current model; ``beside``: while the answer runs.
 
-        One that was asked beside it in vain may be among them. A fallback's own ``takeover`` counts if it is set.
+        A fallback that was asked in vain beside the model may be among them. A fallback's own ``takeover`` counts if
+        set.
         """
         failed = [*self._failed, (self.planned.model.name, Cause.FAILED)]
         passed = {name for name, _ in failed}
@@ -189,7 +190,7 @@ class FallbackChain:
         self._only_after_failure.add(name)
 
     async def again(self) -> PlannedCall | None:
-        """Build the call once more for the model that was asked for, which is the current one then; None: it fails."""
+        """Plan the model that the client asked for once more, and make it the current one; None: it cannot be used."""
         with suppress(ApiError):
             planned = self.planned = await self._plan_model(self._asked, self._first_call)
             self._set_headers(planned)
@@ -198,7 +199,7 @@ class FallbackChain:
         return None
 
     def use(self, planned: PlannedCall) -> None:
-        """Let the model of ``planned`` be the current one: a fallback, or once more the one that was asked for."""
+        """Make the model of ``planned`` the current one: a fallback, or once more the one that the client asked for."""
         self.planned = planned
         self.hedges = not planned.call.asked.stateful
         self._set_headers(planned)
@@ -210,7 +211,7 @@ class FallbackChain:
     ) -> PlannedCall | None:
         """Build the call for the first usable fallback of models that could not answer; None if there is none.
 
-        ``beside``: this one runs, and only those are asked that need no failure.
+        ``beside``: the model that runs; only fallbacks that need no failure are asked beside it.
         """
         self._failed += [each for each in causes if each not in self._failed]
         for name, _ in self._waiting(self._failed, beside=beside is not None):
@@ -220,7 +221,7 @@ class FallbackChain:
         return None
 
     def _waiting(self, failed: Sequence[tuple[str, Cause]], *, beside: bool) -> Iterator[tuple[str, FallbackAfter]]:
-        """Yield the fallbacks that were not tried yet, as ``_listed`` does."""
+        """Yield the fallbacks of ``_listed`` that were not tried yet."""
         for name, after in self._listed(failed, beside=beside):
             if name not in self._tried:
                 yield name, after
@@ -228,7 +229,7 @@ class FallbackChain:
     def _listed(self, failed: Sequence[tuple[str, Cause]], *, beside: bool) -> Iterator[tuple[str, FallbackAfter]]:
         """Yield the fallbacks in their order, each with when it is asked beside a late model.
 
-        ``beside``: without those that need a failure.
+        ``beside``: only the fallbacks that need no failure.
         """
         for name, after in self._of_all(failed):
             if not beside or not (after == "failure" or name in self._only_after_failure):
@@ -254,7 +255,7 @@ class FallbackChain:
 
 
 def _at_once(planning: Coroutine[Any, Any, PlannedCall]) -> PlannedCall | None:
-    """Return the planned call; None for a request that is translated in a thread, as it is so long."""
+    """Return the planned call; None for a request so long that it is translated in a thread."""
     try:
         planning.send(None)
     except StopIteration as planned:
@@ -264,7 +265,7 @@ def _at_once(planning: Coroutine[Any, Any, PlannedCall]) -> PlannedCall | None:
 
 
 def _takes_over(fallback: Model) -> bool:
-    """Whether its deployments may continue another model's answer: unless its own ``takeover`` says otherwise."""
+    """Whether ``fallback`` may continue another model's answer: unless its own ``takeover`` says otherwise."""
     return fallback.takeover.when is When.ALWAYS or "when" not in fallback.takeover.model_fields_set
 
 
@@ -304,9 +305,9 @@ class CallRunner:
     ) -> None:
         """``begin`` must be called before all else.
 
-        ``begun``: what limits have already counted of the call; ``cancelled_as`` returns the error of a cancellation;
-        ``answer_here`` may answer when no model is left; ``services`` replace the gateway's own;
-        ``body`` is the request's.
+        ``begun``: what limits have already counted for the call; ``cancelled_as`` returns the error of a cancellation;
+        ``answer_here`` may answer when no model is left; ``services`` replace the gateway's own; ``body`` is the body
+        of the request.
         """
         fleet = context.fleet
         self._context = context
@@ -324,15 +325,15 @@ class CallRunner:
         self.failed: list[tuple[str, ApiError]] = []  # the models that could not answer, with their errors
         self._failed: list[tuple[str, Unanswered]] = []  # the models of a race that have failed, in this order
         self._raced: dict[str, PlannedCall] = {}  # the plans of a race in which several models take part
-        self._roomy: _Roomy | None = None  # whoever has most room for the answer, of those that refused for that
+        self._roomy: _Roomy | None = None  # of the deployments that refused the answer's length, the one with most room
         self._is_asked_for_less = False
-        self.purse: Purse  # pays for its launches
+        self.purse: Purse  # pays for the call's launches
         self._services = services or context.services
         self._body = body
         self._cancelled_as = cancelled_as
 
     async def begin(self) -> None:
-        """Build the call for its model, or for the first fallback that can be used.
+        """Build the call for the model of the request, or for the first fallback that can be used.
 
         Raises:
             ApiError: no model can be used.
@@ -389,14 +390,14 @@ class CallRunner:
         """Race for an answer that is committed at its end, or that passes unread. For ``run``."""
         race = self._race(planned, sink, sink)
         ending = await race.run()
-        assert not isinstance(ending, Broken)  # none is told of before its end
+        assert not isinstance(ending, Broken)  # the client sees nothing of a gathered answer before its end
         self._failed = race.unanswered
         return ending
 
     def _race(
         self, planned: PlannedCall, sink: Sink, beside: Sink, on_use: Callable[[PlannedCall], None] = lambda _: None
     ) -> Race:
-        """Return the race of a model; what its fallbacks answer beside it goes to ``beside``.
+        """Return the race of a model; answers of the fallbacks beside it go to ``beside``.
 
         ``on_use`` is called with the fallback whose answer is about to begin.
         """
@@ -422,7 +423,7 @@ class CallRunner:
         learnt_as = None if planned.model.tenant is None else planned.model.learnt_as
         out = self._context.steering.not_asked(planned.names, (), learnt_as, client=self.call.by.client)
         if len(out) == len(planned.names):
-            late_s = 0.0  # all are broken: the next model is asked at once
+            late_s = 0.0  # all deployments are broken: the next model is asked at once
         elif self._all_full(planned):
             late_s = min(late_s, SEAT_PATIENCE_S)
         told = planned.plan.explanation
@@ -465,7 +466,7 @@ class CallRunner:
         return ending
 
     def _continuers(self, planned: PlannedCall) -> Continuers:
-        """Return who may continue an answer of the model of ``planned``: its deployments, then its fallbacks."""
+        """Return the models that may continue an answer of the model of ``planned``: itself, then its fallbacks."""
         purse, fallbacks = self.purse, self._fallbacks
 
         def others(stopped: Stopped) -> Iterator[Continuer]:
@@ -475,10 +476,11 @@ class CallRunner:
         return Continuers(purse.continuer(planned), others)
 
     def late_s(self, planned: PlannedCall) -> float | None:
-        """Return when the next model is asked beside that of ``planned``, seconds after its start; None: never.
+        """Return when the next model is asked beside the model of ``planned``, seconds after its start; None: never.
 
-        With a deadline it is asked in time for nine of ten of its first tokens to meet it, where they can, but not
-        before three of four of the late model's would have come: they are not doubled.
+        With a deadline the next model is asked early enough for nine of ten of its first tokens to meet the deadline,
+        if they can; but not before three of four first tokens of the late model would have come, so that few calls are
+        doubled.
         """
         following = self._fallbacks.after(planned.model.name)
         if following is None:
@@ -522,11 +524,11 @@ class CallRunner:
                     self.use(following)
                 elif line_s or not isinstance(error, LimitHeld):
                     raise
-                else:  # nobody answers at once, so it waits for running calls to end
+                else:  # no fallback has money at once, so the call waits for running calls to end
                     line_s = LINE_S
             else:
                 if line_s:
-                    self.open_call.unasked_since = self._services.clock()  # the wait is none of our own time
+                    self.open_call.unasked_since = self._services.clock()  # the wait is not the gateway's own time
                 self.response_headers.update(self._limit_headers)
                 return
 
@@ -542,7 +544,7 @@ class CallRunner:
 
     @property
     def own(self) -> str | None:
-        """The model that was asked for; None: it cannot be used."""
+        """The model that the client asked for; None: it cannot be used."""
         return self._fallbacks.own
 
     def turn_s(self, model: str, wait_s: float) -> float:
@@ -558,7 +560,7 @@ class CallRunner:
         return False
 
     async def use_own(self) -> bool:
-        """Go on with the model that was asked for, planned once more; return whether limits and money allow it."""
+        """Plan the model that the client asked for once more; return whether limits and money allow it."""
         planned = await self._fallbacks.again()
         if planned is None or not await self.purse.holds(planned):
             return False
@@ -569,8 +571,8 @@ class CallRunner:
         return True
 
     def _find_room(self, planned: PlannedCall, ending: Unanswered) -> None:
-        """Note who has most room for the answer beside the prompt, of those that have refused the call for that."""
-        own = self.open_call.call  # in the API in which it was asked last
+        """Note which deployment has most room beside the prompt, of those that refused the length of the answer."""
+        own = self.open_call.call  # in the API in which the model was asked last
         call = own if own.how.model == planned.model.name else planned.call
         if call.own.kind is None:
             return
@@ -580,7 +582,7 @@ class CallRunner:
                 self._roomy = _Roomy(planned, call, name, room)
 
     async def use_roomiest(self) -> bool:
-        """Go on with who gives the longest answer beside the prompt, for as much; return whether there is one, once."""
+        """Go on, once, with the deployment that leaves most room for an answer; return whether there is one."""
         roomy = self._roomy
         if roomy is None or self._is_asked_for_less:
             return False
@@ -598,7 +600,7 @@ class CallRunner:
 
     def _refusal(self, error: ApiError) -> "web.Response":
         """Record the call, which no model has answered; return the response of ``answer_here``, or raise ``error``."""
-        self.failed, self._last = [], ()  # its frames refer to this
+        self.failed, self._last = [], ()  # the error's frames refer to this object
         error.headers.update({"x-holeshot-call-id": self.call.by.id, **self.response_headers})
         if (own := self._answer_here(error)) is not None:
             own.headers.update(error.headers)
@@ -616,7 +618,7 @@ class CallRunner:
 
 
 class Beside:
-    """The fallbacks of a model that is late, for its race: planned and paid one by one, and used if one answers."""
+    """The fallbacks of a late model, for its race: planned and paid one by one; the one that answers is used."""
 
     def __init__(
         self,
@@ -629,7 +631,7 @@ class Beside:
         sink: Sink,
         on_use: Callable[[PlannedCall], None],
     ) -> None:
-        """``raced``: the race's plans; ``sink``: where their answers go; ``on_use`` is called with one that won."""
+        """``raced``: the race's plans; ``sink``: for the answers; ``on_use`` is called with a fallback that won."""
         self.late_s = late_s
         self._runner = runner
         self._fallbacks = fallbacks
@@ -662,9 +664,9 @@ class Beside:
         return None
 
     def _is_paid(self, fallback: PlannedCall, *, is_second: bool) -> bool:
-        """Whether the first model pays for a fallback beside it; else that is asked only after a failure."""
+        """Whether the late model pays for a fallback beside it; if not, the fallback is asked only after a failure."""
         launches = fallback.plan.launches
-        if self.late_s == 0.0 or not launches:  # the first cannot answer at all, or there is nothing to pay for
+        if self.late_s == 0.0 or not launches:  # the late model cannot answer at all, or there is nothing to pay for
             return True
         is_permitted = self._runner.purse.permits_beside(fallback, self._first, launches[0], is_second=is_second)
         if not is_permitted:
@@ -675,12 +677,12 @@ class Beside:
         """Let a fallback answer the call."""
         runner = self._runner
         runner.use(self._raced[model])
-        if (reason := runner.open_call.narrowed) is not None:  # the late model's, which counts
+        if (reason := runner.open_call.narrowed) is not None:  # the late model's reason counts
             runner.response_headers[NARROWED] = reason
         self._on_use(runner.planned)
 
     def runs_on(self, model: str, attempts: Sequence[str]) -> bool:
-        """Whether the primary of a model, which another has overtaken, runs on to its first token."""
+        """Whether the overtaken primary of ``model`` runs on to its first token."""
         return self._runner.runs_on(self._raced[model], attempts)
 
 

@@ -125,9 +125,9 @@ class EndUsers:
 
 
 class EndUser(msgspec.Struct, frozen=True):
-    """Finds the end user of one request. ``said``: the name from its key or header; None if neither has one.
+    """Finds the end user of one request. ``said``: the name in the request's key or header; None if neither has one.
 
-    ``is_fixed``: the key names its end user, and its requests cannot change it.
+    ``is_fixed``: the key names its end user, and its requests cannot name another.
     """
 
     users: EndUsers
@@ -157,8 +157,8 @@ class Payers:
             for name, team in settings.teams.items()
             if (rules := team.end_users or settings.end_users) is not None
         }
-        # By the client's name and team, with its limits, which are new where it is: a client may have brought keys, and
-        # a token's person may be of another team.
+        # By the client's name and team, with its limits, which are new objects where the client is: a client may have
+        # brought keys, and the person of a token may be in another team.
         self._known: dict[
             tuple[str | None, str | None], tuple[Mapping[str, float], Sequence[Level], EndUsers | None]
         ] = {}
@@ -202,7 +202,7 @@ class Payers:
         return self._of(client)[1]
 
     def own(self, client: Client) -> SoleUser | None:
-        """Return whose calls a client's person sees: its own; None if it is no person, or people are not told apart.
+        """Return the end user whose calls a person sees; None if no person asks, or end users are not told apart.
 
         Raises:
             KeyUnusable: the person's team is not configured.
@@ -214,10 +214,10 @@ class Payers:
         return SoleUser(client.name, client.team, users.level(client.end_user)[0])
 
     def level_of(self, client: Client, own: SoleUser) -> Level | None:
-        """Return the level of a person, whose ``client`` is as the configuration has it; None if it has no limits."""
+        """Return the level of a person of the configured ``client``; None if it has no limits."""
         try:
             users = self._of(msgspec.structs.replace(client, team=own.team))[2]
-        except KeyUnusable:  # its team is not configured any more
+        except KeyUnusable:  # the team is not configured any more
             return None
         return None if users is None else users.level_of(own.end_user)
 

@@ -73,7 +73,7 @@ class PlannedCall(msgspec.Struct, frozen=True):
     response_headers: dict[str, str]  # report what the gateway changed
     prefix: Prefix | None
     names: tuple[str, ...]  # of all deployments that can answer, also those that are out of rotation
-    reading: Reading[Attempt] = EVENTS  # how they are asked
+    reading: Reading[Attempt] = EVENTS  # how the deployments are asked
 
 
 class PlanCall(Protocol):
@@ -82,10 +82,10 @@ class PlanCall(Protocol):
     def __call__(
         self, name: str, instead_of: Call | None, *, fleet: Fleet, beside: str | None = None
     ) -> Coroutine[Any, Any, PlannedCall]:
-        """Build the call for the model ``name`` of ``fleet``; ``beside``: the late model that it runs beside.
+        """Build the call for the model ``name`` of ``fleet``; ``beside``: the late model beside which this one runs.
 
         Raises:
-            ApiError: this model cannot be used for it.
+            ApiError: this model cannot be used for the call.
 
         """
 
@@ -105,15 +105,15 @@ async def plan_call(
 ) -> PlannedCall:
     """Build and plan the call that ``parsed`` requests from the model ``name``. The plan is counted in the standings.
 
-    ``fleet`` is the one that the call has leased. ``made_by`` has what the request names or
-    continues. ``instead_of`` is the same call as built for the model that could not answer. ``allow`` may change the
-    model's cost limits. ``vectors`` knows whose embeddings are unlike others. ``beside``: the late model that it runs
-    beside.
+    ``fleet`` is the fleet that the call has leased. ``made_by`` has what the request names or continues.
+    ``instead_of`` is the same call as built for the model that could not answer. ``allow`` may change the model's cost
+    limits. ``vectors`` knows which deployments' embeddings differ from others. ``beside``: the late model beside which
+    this one runs.
 
     Raises:
         ModelNotFound, Forbidden, InvalidRequest: the client may not send this request to this model.
-        NoDeploymentFits: no deployment of the model can answer it.
-        TooManyValues: it has too many values to be translated.
+        NoDeploymentFits: no deployment of the model can answer the request.
+        TooManyValues: the request has too many values to be translated.
         LimitReached, Overloaded, TooManyBodies: likewise, before a long request is translated.
 
     """
@@ -169,12 +169,12 @@ async def plan_call(
 
 
 def _tell_withheld(told: dict[str, str], names: Sequence[str]) -> None:
-    """Tell what a request does not get of the profile that it names."""
+    """Tell the client which parts of the profile that it names the request does not get."""
     if names:
         told[IGNORED] = ", ".join(filter(None, (told.get(IGNORED), *names)))
 
 
-_AS_SENT = Fitting([], {}, {})  # of requests of which all was decided before: no deployment is sent another one
+_AS_SENT = Fitting([], {}, {})  # for requests decided before: every deployment is sent the request as it is
 
 
 _NO_SESSION = (None, None)

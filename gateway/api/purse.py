@@ -1,6 +1,6 @@
-"""Whether a launch may be paid: the only place that asks the budget, dollars and limits, and tells why one is refused.
+"""Whether a launch may be paid: the only place that asks the budget, dollars and limits, and tells why one refuses.
 
-A seat is asked for by the race itself, as it may wait for one; what is refused for want of one is told here as well.
+The race itself asks for a seat, as it may wait for one; a launch that is refused for want of a seat is told here too.
 """
 
 from collections.abc import Callable, MutableMapping
@@ -21,16 +21,16 @@ class Purse:
     """Pays for the launches of one call, at all of its models."""
 
     def __init__(self, context: CallContext, open_call: OpenCall, response_headers: MutableMapping[str, str]) -> None:
-        """``response_headers``: in which the client is told why it has fewer attempts than asked for."""
+        """``response_headers`` tell the client why the call has fewer attempts than asked for."""
         self.kept_out: dict[str, LimitReached] = {}  # models that a limit refused
         self.open_call = open_call
         self._context = context
         self._response_headers = response_headers
 
     def permits_beside(self, fallback: PlannedCall, late: PlannedCall, launch: Launch, *, is_second: bool) -> bool:
-        """Charge a fallback's launch to the late model beside which it starts; return whether that may pay for it.
+        """Charge a fallback's launch to the late model beside which it starts; return whether that model may pay.
 
-        For money it is refused only if the call has had a rescue already, or if it costs over ten times as much.
+        Want of money refuses a launch only if the call has had a rescue already, or if it costs over ten times as much.
         """
         is_needed = not (is_second or late.model.is_dear(fallback.model))
         reason = self.refusal(late.model, launch, fallback.plan, is_needed=is_needed, of=fallback.model)
@@ -39,7 +39,7 @@ class Purse:
         return reason is None
 
     async def holds(self, planned: PlannedCall) -> bool:
-        """Hold the expected use of limits by a further model; return whether they allow it, and keep why not."""
+        """Reserve the expected use of limits by a further model; return whether they allow it, and keep the refusal."""
         self.kept_out.pop(planned.model.name, None)
         if is_counted(planned.call, planned.model):
             try:
@@ -53,7 +53,7 @@ class Purse:
     def refusal(
         self, model: Model, launch: Launch, plan: Plan, *, is_needed: bool, of: Model | None = None
     ) -> Narrowed | None:
-        """Charge an attempt of ``plan`` to ``model`` if it is extra; return why it may not start now.
+        """Charge an extra attempt of ``plan`` to ``model``; return why the attempt may not start now.
 
         ``is_needed``: the call's first rescue or fallback, which no limit in dollars refuses. ``of``: the model that is
         asked; None: ``model``.
@@ -61,7 +61,7 @@ class Purse:
         steering, cost_usd, of = self._context.steering, plan.cost_usd.get(launch.deployment), of or model
         learnt_as = None if of.tenant is None else of.learnt_as
         if learnt_as is not None and launch.deployment in learnt_as:
-            cost_usd = None  # its client pays
+            cost_usd = None  # the client pays
         is_permitted = steering.permit(
             model.name,
             launch,
@@ -81,10 +81,10 @@ class Purse:
         beside: PlannedCall | None = None,
         on_refused: Callable[[], None] = lambda: None,
     ) -> Continuer:
-        """Return a model that may continue an answer: its own, or that of the model ``beside`` which it is asked.
+        """Return a model that may continue an answer: of its own, or of the model ``beside`` which it is asked.
 
-        What continues an answer that broke off runs beside nothing, and is not extra. ``on_refused`` is called if the
-        other model may not pay for it.
+        An attempt that continues a broken answer runs beside no other, and is not extra. ``on_refused`` is called if
+        the other model may not pay.
         """
 
         async def holds(launch: Launch) -> bool:
@@ -108,7 +108,7 @@ class Purse:
         return Continuer(planned.model, planned.plan, planned.call, holds, permits)
 
     def left_out(self, planned: PlannedCall) -> None:
-        """Count what a plan asks for and does not start."""
+        """Count the attempts that a plan asks for and does not start."""
         self._context.steering.left_out(planned.model.name, planned.plan)
 
     def no_seat(self, planned: PlannedCall) -> None:
@@ -116,15 +116,15 @@ class Purse:
         self._context.services.seats.refused(planned.model.name)
 
     def tell(self, reason: Narrowed) -> None:
-        """Tell why the call has fewer attempts than asked for, unless a reason that is told first is known."""
+        """Tell why the call has fewer attempts than asked for, unless a reason with priority is known."""
         open_call = self.open_call
         open_call.narrowed = self._response_headers[NARROWED] = reason.before(open_call.narrowed)
 
 
 class Allowance:
-    """What one plan may spend: asked for each launch that is due.
+    """The money that one plan may spend: asked before each launch that is due.
 
-    Its call is told why it starts fewer attempts than asked for, unless it runs ``beside`` another model.
+    The client is told why the plan starts fewer attempts than asked for, unless it runs ``beside`` another model.
     """
 
     __slots__ = ("_is_rescued", "_is_told", "_planned", "_purse")
@@ -138,14 +138,14 @@ class Allowance:
             return
         open_call, plan = purse.open_call, planned.plan
         open_call.width_asked, open_call.cached = plan.width_asked or None, plan.cached
-        if open_call.narrowed is not Narrowed.LIMITS:  # which kept another fallback out
+        if open_call.narrowed is not Narrowed.LIMITS:  # a limit kept another fallback out
             open_call.narrowed = None
         if plan.narrowed is not None:
             purse.left_out(planned)
             purse.tell(plan.narrowed)
 
     def permits(self, launch: Launch) -> bool:
-        """Whether a launch beside another attempt may start now; then it is paid. Probes are only counted."""
+        """Whether a launch beside another attempt may start now; if so, pay for it. Probes are only counted."""
         planned, rescues = self._planned, launch.role is Role.FAILOVER
         plan = planned.plan
         if plan.withheld_by is not None and launch is plan.withheld:

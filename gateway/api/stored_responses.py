@@ -20,19 +20,19 @@ if TYPE_CHECKING:
     from gateway.topology.nodes import Nodes
 
 LONGEST_NAME = 1_000  # characters of a deployment's name
-LONGEST_TAKEN = 20_000  # characters of what is known of a response in the background
-LONGEST_KEPT = 500  # characters of a name: of a longer one the hash is kept
+LONGEST_TAKEN = 20_000  # characters stored for a response in the background
+LONGEST_KEPT = 500  # characters of a name: for a longer one the hash is kept
 MOST_KEPT = 100_000  # responses in the memory of this replica
 
 _PREFIX = "holeshot:response:"
 _BACKGROUND_PREFIX = "holeshot:background:"
 MAKERS_PREFIX = "holeshot:maker:"  # of reasoning, by its hash
 _NEARLY = 0.99  # of the time for which names are kept
-_FOUND_S = 600.0  # what was found on disk is not looked for again
+_FOUND_S = 600.0  # a name that was found on disk is not looked for again so long
 _AT_ONCE = 50  # ids that Redis is told together
 
-# KEYS[1]: a name. ARGV: who takes it, and how many characters of what is known of it at most. Returns that to the first
-# who takes it, and to that one again, as the answer may have been lost; to others nothing.
+# KEYS[1]: a name. ARGV: the process that takes it, and the most characters of its value. Returns the value to the first
+# process that takes it, and to that process again, as the answer may have been lost; to others nothing.
 _TAKE = """
 local known = redis.call('GETRANGE', KEYS[1], 0, tonumber(ARGV[2]) + 40)
 local taker, rest = string.match(known, '^taken by (%x+) (.*)$')
@@ -46,7 +46,7 @@ return known
 
 
 class RedisNames:
-    """Names, and what is known of each, that all replicas have in Redis for ``ttl_s`` seconds."""
+    """Names, each with a value, that all replicas share in Redis for ``ttl_s`` seconds."""
 
     def __init__(self, store: "Nodes", prefix: str, ttl_s: Callable[[], float]) -> None:
         self._store = store
@@ -59,11 +59,11 @@ class RedisNames:
         return True
 
     async def share(self, name: str, value: str) -> None:
-        """Tell the others; without effect while Redis is away."""
+        """Tell the other replicas; without effect while Redis is away."""
         await self.put(name, value)
 
     async def put(self, name: str, value: str) -> bool:
-        """Tell the others; return whether they know it now: Redis may be away."""
+        """Tell the other replicas; return False if Redis is away."""
         key = self._prefix + name
         try:
             await self._store.call(key, ("SET", key, value, "EX", max(1, int(self._ttl_s()))))
@@ -76,9 +76,9 @@ class RedisNames:
         return True
 
     async def take(self, name: str) -> bytes | None:
-        """Return what is known of a name, to one of all that ask, and forget it; None: nothing is.
+        """Return the value of a name to one of all processes that ask, and forget it; None if there is none.
 
-        Who has not heard Redis' answer may ask again, and is told.
+        A process that did not get Redis' answer may ask again, and gets it.
 
         Raises:
             Exception: Redis is away; its clients raise many types.
@@ -88,12 +88,12 @@ class RedisNames:
         found = await self._store.call(key, ("EVAL", _TAKE, 1, key, self._taker, LONGEST_TAKEN))
         if not found or not isinstance(found, str):
             return None
-        with suppress(Exception):  # else it goes with its time
+        with suppress(Exception):  # if this fails, the name expires
             await self._store.call(key, ("DEL", key))
         return found.encode()
 
     async def ask(self, name: str) -> str | None:
-        """Return what is known of a name; None: nothing, or Redis is away."""
+        """Return the value of a name; None if there is none, or Redis is away."""
         key = self._prefix + name
         try:
             found = await self._store.call(key, ("GETRANGE", key, 0, LONGEST_NAME))
@@ -105,52 +105,52 @@ class RedisNames:
 
 
 class NamesOnDisk(Protocol):
-    """Names, and what is known of each, that are kept over a restart."""
+    """Names, each with a value, that are kept over a restart."""
 
     def tell(self, client: str | None, names: Iterable[str], known: str) -> None:
-        """Store what is known of names that ``client`` was given."""
+        """Store the value ``known`` for names that ``client`` was given."""
 
     async def ask(self, client: str | None, name: str) -> str | None:
-        """Return what is known of a name; None: nothing.
+        """Return the value of a name; None if there is none.
 
         Raises:
-            NamesUnreachable: where they are does not answer.
+            NamesUnreachable: the store of the names does not answer.
 
         """
 
     async def take(
         self, client: str | None, name: str, row_of: Callable[[str], CallRecord | None]
     ) -> CallRecord | None:
-        """Forget what is known of a name, and return the row that ``row_of`` makes of it, to one of all that ask.
+        """Forget the value of a name, and return the row that ``row_of`` makes of it, to one of all that ask.
 
         That row is written, also if this process is killed now.
 
         Raises:
-            NamesUnreachable: where they are does not answer.
+            NamesUnreachable: the store of the names does not answer.
 
         """
 
 
 class RunningOnDisk(NamesOnDisk, Protocol):
-    """The same of what runs on in the background, whose ids a process finds after a restart."""
+    """The same for responses in the background, whose ids a process finds after a restart."""
 
     def tell_running(self, client: str | None, name: str, known: str) -> None:
-        """Store what is known of a response of ``client`` that runs on."""
+        """Store the value ``known`` for a response of ``client`` that runs on."""
 
 
 class InBackground(msgspec.Struct, frozen=True):
-    """A response that runs on in the background: what is known of it since its call has ended."""
+    """A response that runs on in the background after its call has ended."""
 
     attempt_id: str
-    model: str  # that was asked for
-    ran_as: str  # the model that runs: a fallback of it
+    model: str  # the model that the client asked for
+    ran_as: str  # the model that runs: perhaps a fallback
     since_s: float  # Unix seconds
-    counted_usd: float | None  # what limits in dollars count for it; None: not known
-    owners: tuple[str, ...]  # of the accounts that count it
+    counted_usd: float | None  # the dollars that limits count for the response; None: not known
+    owners: tuple[str, ...]  # of the accounts that count these dollars
     size_class: int
     tags: Mapping[str, str]
-    deployment: str | None = None  # that runs it, where the gateway may ask for it by itself
-    api: str | None = None  # the name of the dialect whose answer it is; None: of Responses, by a version before
+    deployment: str | None = None  # the deployment that runs it, if the gateway may ask for the response by itself
+    api: str | None = None  # the name of the answer's dialect; None: Responses, stored by a version before
 
 
 class StoredResponses:

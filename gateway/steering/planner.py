@@ -46,7 +46,7 @@ _A_DAY_S = 86_400.0
 
 
 def is_to_explore(others: Sequence[Candidate], random: Random, *, prefers_new: bool) -> bool:
-    """Draw whether to explore: more often if one of the deployments is unknown, and the mode ``prefers_new`` ones."""
+    """Draw whether to explore: more often if a deployment is unknown, and the mode ``prefers_new`` deployments."""
     drawn = random.random()
     if drawn >= EXPLORE_NEW_SHARE:  # the usual case: conditions are not checked
         return False
@@ -54,7 +54,7 @@ def is_to_explore(others: Sequence[Candidate], random: Random, *, prefers_new: b
 
 
 def stalest_of(primary: Candidate, others: Sequence[Candidate], random: Random, now_s: float) -> Candidate | None:
-    """Return, with some randomness, the one used longest ago; None if all are more expensive or flawed."""
+    """Return, with some randomness, the deployment used longest ago; None if all are more expensive or flawed."""
     usd = primary.cost_usd
     free = [each for each in others if each.cost_usd <= usd and each.tier < Tier.FLAWED]
     return max(free, key=lambda each: _unused_s(each, now_s) * (0.5 + random.random()), default=None)
@@ -74,14 +74,14 @@ _NOBODY: frozenset[str] = frozenset()
 
 
 class Means(msgspec.Struct, frozen=True, gc=False):
-    """What further attempts of a call may use now: the budget, and the limits that stand before it."""
+    """The budget for further attempts of a call now, and the limits that come before the budget."""
 
     tokens: float  # extra attempts that are saved up
-    probes: bool = False  # broken deployments are probed where the budget is 0, as limits leave no room for more
+    probes: bool = False  # whether broken deployments are probed though limits have reduced the budget to 0
     kept: float = 1.0  # the share of independent attempts' savings that remains
     full: frozenset[str] = _NOBODY  # deployments whose rate limits have no room for an extra attempt
     unlimited: float | None = None  # the budget before limits reduced it to that of the race; None: nothing did
-    limit: Narrowed | None = None  # which limit did
+    limit: Narrowed | None = None  # the limit that reduced the budget
     configured: int = 0  # the number of the model's deployments
 
 
@@ -105,11 +105,11 @@ class Draft:
         means: Means,
         apart: frozenset[str] = frozenset(),
     ) -> None:
-        """``others``: those that the call may fail over to, best first; of these ``apart`` may not run beside it."""
+        """``others``: the deployments for failover, best first; those in ``apart`` may not run beside the primary."""
         self._means, self._full = means, means.full
         self._now_s, self._why = now_s, why
-        self.worth_s: tuple[float, float] | None = None  # of the best, where it does not reach the floor
-        self.withheld_s: float | None = None  # when a hedge is due for which there is nobody
+        self.worth_s: tuple[float, float] | None = None  # of the best rival, if that does not reach the floor
+        self.withheld_s: float | None = None  # when a hedge is due for which there is no deployment
         self.asked = self.raced = 0  # further attempts at the start: of the settings, and of what limits leave
         self.offer: Offer | None = None  # the further attempt that is worth its cost
         self.long_prompt = terms.prompt_tokens > race.max_prompt_tokens
@@ -126,7 +126,7 @@ class Draft:
         # Without holds the first token is sent at once, so a race is worth only what its first token is worth.
         self._is_first_sent = bool(lineup.after_s) and not terms.holds
         self.race = race
-        self._is_spent = race.budget <= 0  # then there are probes at most, which no budget pays for
+        self._is_spent = race.budget <= 0  # then at most probes run, which no budget pays for
         self.strategy = STRATEGIES[race.mode]
         self._terms = terms
         self.cost_first = terms.objective is Objective.COST
@@ -140,7 +140,7 @@ class Draft:
         lineup, race, demands, means = self._lineup, self.race, self._demands, self._means
         if demands is not NO_DEMANDS and demands.in_turn:
             return self._in_turn()
-        # A broken canary is tried in its turn: its configured share says how often.
+        # A broken canary is tried only as often as its configured share says.
         probe = canary if canary is not None and canary.condition.probe_due else lineup.probe
         watches = self._terms.watches and not self._terms.stateful
         if self.strategy.in_turn:
@@ -167,7 +167,7 @@ class Draft:
         return rescue_s
 
     def _in_turn(self) -> float | None:
-        """Say what mode and width would add, of which the call demands nothing; return the start of a rescue."""
+        """Note the attempts that mode and width would add and the call does not want; return the start of a rescue."""
         race, demands = self.race, self._demands
         if not demands.once or self._terms.asked is not None:
             self.ask()
@@ -218,9 +218,9 @@ class Draft:
             self.reasons.append(Why.COLD_START)
 
     def _explore_slower(self) -> None:
-        """Draw whether to ask one that is usually clearly quicker than the primary, but was slower than usual lately.
+        """Draw whether to ask a deployment that is usually clearly quicker than the primary, but was slow lately.
 
-        Where calls have one attempt each, no other attempt would find that it is as quick as before.
+        If calls have one attempt each, no other attempt would find that the deployment is as quick as before.
         """
         usd, enough_s = self._primary.cost_usd, self._primary.estimate.quantile_s(0.5) / HAIR
         quicker = [
@@ -381,8 +381,8 @@ class Draft:
         if self._is_billed_in_full(rival):
             return Why.BILLED
         holds = self._terms.holds
-        # A fast decoder without measurements looks like a slow one; where answers are held, any other may be one.
-        # If the primary's speed was never measured either, answers here are too short for that.
+        # A fast decoder without measurements looks like a slow one; if answers are held, any rival may be a fast one.
+        # If the primary's speed was never measured either, answers here are too short to measure a speed.
         unsure = self._others if holds else [rival]
         is_measured = self._lineup.after_s and self._primary.estimate.speed_known
         if is_measured and not all(each.estimate.speed_known for each in unsure):
@@ -421,7 +421,7 @@ class Draft:
                 more = [each for each in more if each.deployment not in self._demands.strangers]
             spares = [*spares, *more][:_RESCUES]
         if not spares and self._terms.spoken and len(self.launches) > 1 and self._primary.tier < Tier.FULL:
-            # All run, and are late: another draw of each is sooner than any of them.
+            # All deployments run, and are late: a second request to each should answer sooner than the first ones.
             spares = [self._primary, *[each for each in self._others if each not in self._spare]][:_RESCUES]
         if is_extra and soon_s is not None and soon_s < rescue_s and spares:
             first, *spares = spares
@@ -431,7 +431,7 @@ class Draft:
         return rescue_s
 
     def _last_resort(self) -> Sequence[Candidate]:
-        """Return the best of the broken ones if there are no others: it may have recovered, which beats waiting."""
+        """Return the best of the broken deployments if there are no others: it may have recovered, so ask, not wait."""
         others = any(each is not self._primary for each in (*self._spare, *self._lineup.reserve))
         return () if others or len(self.launches) > 1 else self._lineup.tripped[:1]
 
@@ -447,8 +447,8 @@ class Draft:
     def _soon_s(self) -> float | None:
         """Return when a listener's call that has several attempts needs one more, in seconds; None for other calls.
 
-        The others run beside the primary: that all are so late is rare, and a caller hears the silence. Beside a hedge
-        it is rarer: that started as the primary was late.
+        It is rare that all attempts are so late, and a caller hears the silence. It is rarer with a hedge, which
+        started as the primary was late.
         """
         if not self._terms.spoken or len(self.launches) == 1:
             return None
@@ -457,7 +457,7 @@ class Draft:
         return max(RESCUE_MIN_S, usual_s if hedged_s else RESCUE_SPOKEN_FACTOR * usual_s) + hedged_s
 
     def _hedged_s(self) -> float:
-        """Return when the last of the attempts so far starts, while the others are silent, in seconds; 0 if all did."""
+        """Return when the last attempt so far starts if the others are silent, in seconds; 0 if all start at once."""
         return max(map(self._silent_s, self.launches))
 
     def _silent_s(self, launch: Launch) -> float:
@@ -473,9 +473,10 @@ class Draft:
         return min(SPOKEN_LEAD_TOKENS / self._primary.estimate.decode_tps, delay_s / 2)
 
     def heed_speakers(self) -> None:
-        """Have what starts late start sooner while the others are silent, and later where one has begun to speak.
+        """Start late attempts sooner while the others are silent, and later if one has begun to speak.
 
-        A clause is missing long after its first word is. And an attempt that has begun seldom needs another beside it.
+        An attempt without its first word will be late with its clause. An attempt that has begun to speak seldom needs
+        another beside it.
         """
         after_s = SPOKEN_CLAUSE_TOKENS / self._primary.estimate.decode_tps
         for number, each in enumerate(self.launches):
@@ -498,9 +499,9 @@ class Draft:
     def _add_before_the_deadline(self, rivals: Iterable[Candidate]) -> bool:
         """Launch the best of ``rivals`` that can still meet ``ttft_ms`` if the primary may miss it.
 
-        It starts as late as it can and probably still meet the deadline: if the primary answers before, its cost is
-        saved. If the budget is too small for that, it is used for the longest waits instead, if that saves more.
-        Return whether one was added.
+        The rival starts as late as it can and probably still meet the deadline: if the primary answers before, the
+        rival's cost is saved. If the budget is too small for this, it is used for the longest waits instead, if that
+        saves more. Return whether a rival was added.
         """
         if self.race.ttft_ms is None:
             return False
@@ -516,7 +517,7 @@ class Draft:
         return False
 
     def _saved(self, rival: Candidate, delay_s: float) -> float:
-        """Return the share of the primary's late calls that ``rival`` saves if it starts then, within the budget."""
+        """Return the share of the primary's late calls that ``rival`` saves if it starts at ``delay_s``, in budget."""
         late_s = (self.race.ttft_ms or 0.0) / 1000
         paid = self.race.budget / max(self.race.budget, self._primary.estimate.later_than(delay_s))
         return paid * (1.0 - rival.estimate.later_than(late_s - delay_s))
@@ -524,7 +525,7 @@ class Draft:
     def late(self) -> Start:
         """Return the start of a hedge that the budget pays for: of an answer that is read not in more than a tenth."""
         if self._terms.spoken and self.race.mode is Mode.HEDGE:
-            # Of some of these calls somebody speaks by then, which takes no hedge.
+            # In some of these calls an attempt speaks by then, and no hedge is needed.
             return self._late_s(min(1.0, SPOKEN_HEDGED_PART * self.race.budget)), Why.LATE
         return self._late_s((1.0 - hedge_quantile(self.race.budget)) * self._terms.hedged_part), Why.LATE
 
@@ -647,7 +648,7 @@ def plan(
 def _primary(
     lineup: Lineup, terms: Terms, random: Random, *, held: Held, home: Candidate | None, canary: Candidate | None
 ) -> tuple[Candidate, Why]:
-    """Return who is asked first, and the rule behind it."""
+    """Return the deployment that is asked first, and the rule behind the choice."""
     if terms.demands is not NO_DEMANDS and (demanded := _demanded(lineup, terms.demands)) is not None:
         return demanded
     if canary is not None and canary.condition.state is HealthState.OK and canary.tier < Tier.FULL:
@@ -664,9 +665,9 @@ def _primary(
 
 
 def _demanded(lineup: Lineup, demands: Demands) -> tuple[Candidate, Why] | None:
-    """Return the primary that a call demands, and why; None if that is left to us, or may not be used.
+    """Return the primary that a call demands, and why; None if the call demands none, or that one may not be used.
 
-    Of a demanded order also one that is broken; the maker of a conversation only if it is not.
+    The first of a demanded order is used also if it is broken; the maker of a conversation only if it is not.
     """
     if demands.order:
         usable = (*lineup.ranked, *lineup.reserve, *lineup.tripped)
@@ -683,7 +684,7 @@ def _demanded(lineup: Lineup, demands: Demands) -> tuple[Candidate, Why] | None:
 def _in_demanded_order(
     others: list[Candidate], last: Sequence[Candidate], demands: Demands, primary: Candidate, *, is_led: bool
 ) -> tuple[list[Candidate], Sequence[Candidate], frozenset[str]]:
-    """Return the ``others`` and the whole order of failover as demanded, and who may not run beside the primary."""
+    """Return ``others`` and the order of failover as demanded, and the deployments not to run beside the primary."""
     strangers = demands.strangers if is_led else _NOBODY
     others = [each for each in others if each.deployment not in strangers]
     unlike = [each.deployment for each in last if demands.unlike(each.deployment, primary.deployment)]
@@ -721,9 +722,9 @@ def _draw(chosen: Sequence[Candidate], weights_up_to: Sequence[float], random: R
 
 
 def _an_equal(primary: Candidate, chosen: Sequence[Candidate], supposed: Collection[str]) -> Candidate:
-    """Return the best that is as good as ``primary`` but for a hair, and takes all that this call asks for.
+    """Return the best deployment that takes all that this call asks for and is nearly as good as ``primary``.
 
-    Else the primary: neither a preference nor what other clients have met must make a call slower.
+    If there is none, the primary: neither a preference nor other clients' refusals may make a call slower.
     """
     most_s = HAIR * primary.score_s
     return next((each for each in chosen if each.deployment not in supposed and each.score_s <= most_s), primary)

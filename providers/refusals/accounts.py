@@ -1,7 +1,8 @@
-"""What vendors say of an account that is spent, unpaid or blocked: no request has an answer until a person acts.
+"""The words of vendors about an account that is spent, unpaid or blocked: no request has an answer until a person acts.
 
-Many say it with the status of a rate limit, some with that of a bad request or of a failure. It counts as a 402. Both
-speak of quotas and limits: what comes back by itself within a minute, an hour or a day is a rate limit.
+Many vendors say it with the status of a rate limit, some with that of a bad request or of a failure; all count as a
+402. For example, 429 ``insufficient_quota`` is a spent account, and 429 ``rate_limit_exceeded`` is a rate limit: a
+limit that ends by itself within a minute, an hour or a day.
 """
 
 import re
@@ -85,9 +86,10 @@ _MESSAGES: Final = re.compile(
     r"|you're out of extra usage\. add more",
     re.IGNORECASE,
 )
-# In whose words ever, and anywhere in them: of a limit's answer alone, as that tells nothing that its client wrote, and
-# who can make a provider say this must not be able to take a key out. Machines, too, have credits, budgets and balances
-# (of bursts, tokens, loads), so it is said whose they are. No two parts that repeat can take the same letters.
+# Words of any vendor, anywhere in the message; only in the answer of a limit, which repeats nothing that a client
+# wrote: a client that can make a provider say these words must not be able to take a key out. Machines, too, have
+# credits, budgets and balances (of bursts, tokens, loads), so the words must name an owner. No two repeated parts of
+# the pattern can take the same letters.
 _OWNED: Final = (
     r"(?:your|its|the|account|wallet|user|team|customer|organi[sz]ation|project|workspace|key|api|prepaid|paid|free"
     r"|current|remaining|available|sufficient|total|monthly|max|cost|usd|credit)[ _]"
@@ -112,19 +114,19 @@ _WORDS: Final = re.compile(
     r"|余额不足|余额已?用[完尽]|额度不足|额度已?用[完尽]|资源包(?:余量)?已?用[完尽]|欠费|请(?:先)?充值",
     re.IGNORECASE,
 )
-# Of such words, which may as well be about what comes back by itself.
+# Words like these that may as well be about a limit that ends by itself.
 _SOON: Final = re.compile(
     r"\bplease wait\b|\ba moment\b|\bshortly\b|\btemporar(?:y|ily)\b|(?<!and )(?<!then )\btry again\b|\bconcurren"
     r"|\brequests at once\b|\b(?:raise|increase|lift|higher|reduced) (?:(?:your|the|rate) )?limits\b|稍[后候]",
     re.IGNORECASE,
 )
-# What OpenRouter quotes of its vendor's error is about that one's account: it asks another vendor the next time.
+# The vendor's error that OpenRouter quotes is about OpenRouter's account there: it asks another vendor the next time.
 _QUOTING: Final = re.compile(r"provider returned error|upstream error from ", re.IGNORECASE)
 _WORD: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|[0-9]+")  # of a code
 _LONGEST_TEXT: Final = 4096  # characters of a message that are searched
 _LONGEST_CODE: Final = 200
 _BEFORE: Final = re.compile(r"(?:litellm\.)?(?:\w+(?:Error|Exception)(?:: | - ))*")  # what proxies write before it
-# What comes back by itself, or is of one user of a proxy's client, however its code is called.
+# Limits that end by themselves, or are of one user of a proxy's client, whatever the code is called.
 _PASSING: Final = re.compile(
     r"rate.?limit|\bper[ -](?:minute|second|hour|day)\b|/ ?(?:min|sec|hour|day)|\b[rt]p[msd]\b"
     r"|(?:retry|try again|come back) (?:in|after) \d|allocated quota|\bend user\b|\breset|in-flight"
@@ -139,7 +141,7 @@ _LEAST_OWN: Final = 1000  # smaller codes may be a status
 _REASONS: Final = frozenset({"BILLING_DISABLED", "CONSUMER_SUSPENDED"})  # of a google.rpc.ErrorInfo
 
 
-# Of keys and models, in codes and types: whatever a request says, it cannot change these.
+# Codes and types about keys and models: nothing in a request can cause these.
 _OF_KEYS: Final = re.compile(
     r"key|auth|token|credential|permission|identity|account|subscription|\b40\d\b|invalid.?request", re.IGNORECASE
 )
@@ -156,10 +158,10 @@ _UNAUTHORIZED, _UNPAID = 401, 402
 
 
 def is_certain(kind: ErrorKind, status: int | None, error: Mapping[str, Any]) -> bool:
-    """Whether an error of this kind is of the key, the account, the model's name or a rate, by its code.
+    """Whether an error of this kind is, by its code, about the key, the account, the model's name or a rate.
 
-    No request can have caused that, so it counts for all clients at once. A 401 whose code says otherwise may be of a
-    tool's own server.
+    No request can have caused such an error, so it counts for all clients at once. A 401 with another code may come
+    from a tool's own server.
     """
     said = [str(word) for name in ("code", "type", "status") if isinstance(word := error.get(name), str | int)]
     codes = " ".join(said)[:_LONGEST_CODE]
@@ -184,8 +186,8 @@ def is_spent(
 ) -> bool:
     """Whether an error object says that the account has no money left, or is blocked.
 
-    ``meters_quota``: its vendor calls a minute's tokens a quota. ``any_codes`` and ``any_words``: codes, and words, of
-    any vendor count, as what it says is not about the request.
+    ``meters_quota``: the vendor calls a minute's tokens a quota. ``any_codes`` and ``any_words``: codes, and words, of
+    any vendor count, as the error is not about the request.
     """
     match error.get("metadata"):
         case {"provider_name": str()} | {"raw": str()}:
@@ -209,7 +211,7 @@ def is_spent(
 
 
 def _is_likely(text: str, named: Mapping[str, str], any_codes: bool, any_words: bool) -> bool:
-    """Whether codes, or words anywhere, say so that no list has, and nothing says that it passes."""
+    """Whether codes or words that no list has say that the account is spent, and none say that this passes."""
     if _SOON.search(text) is not None:
         return False
     said = {name: " ".join(_WORD.findall(code)) for name, code in named.items()}
@@ -229,6 +231,6 @@ def _has_reason(details: object, reasons: Collection[str] = _REASONS) -> bool:
 
 
 def _is_told_by_code(error: Mapping[str, Any]) -> bool:
-    """Whether the vendor's own code is known, and says what it is whatever the words (MiniMax)."""
+    """Whether the vendor's own code is known, and decides whatever the words are (MiniMax)."""
     code = error.get("code")
     return isinstance(code, int) and code >= _LEAST_OWN and isinstance(error.get("status"), int)

@@ -1,7 +1,7 @@
-"""What the refusals of one provider have taught about its models: the form in which each takes a request.
+"""Facts that the refusals of one provider have taught about its models: the form in which each takes a request.
 
-What one client has met holds for that client alone. From the second client on it holds for all: a client's request may
-have led a provider to say what is not so. Without clients it holds for all at once.
+A fact that one client has met holds for that client alone, as a request may lead a provider to say something untrue.
+When a second client meets the fact, it holds for all. Without clients a fact holds for all at once.
 """
 
 import re
@@ -13,14 +13,14 @@ import msgspec
 
 SUPPOSED_S = 60.0
 HOUR_S = 3_600.0  # of what costs more than a refused request, if it has changed: see ``_SHORT``
-DAY_S = 86_400.0  # then a model is asked in the usual form again: its vendor may have changed it
+DAY_S = 86_400.0  # then a model is asked in the usual form again: the vendor may have changed the model
 MOST_MODELS = 1_000  # clients may name any model
 MOST_FACTS = 32  # of one model: clients may send any field
 MOST_CLIENTS = 128  # with facts that no other client has met; of each so many models:
 MOST_MODELS_OF_CLIENT = 16
 FORMER = "\0"  # in place of a client: a replica of a version that did not tell which
-FORGOTTEN = "\1"  # likewise: an operator has had it forgotten
-LEAST_ROOM = 256  # tokens of an answer: where fewer fit, it is the prompt that is too long
+FORGOTTEN = "\1"  # in place of a client: an operator has had the fact forgotten
+LEAST_ROOM = 256  # tokens of an answer: if fewer fit, the prompt is too long
 _SPARE_TOKENS = 64
 LONGEST_NAME = 200  # characters of a field's or model's name
 _LONGEST_VALUE = 1_000  # of a value: an agent's betas are many
@@ -28,45 +28,45 @@ _WORD = re.compile(r'"\w{1,40}"', re.ASCII)  # as JSON
 
 
 class Kind(StrEnum):
-    """What a model refused."""
+    """What a model refused. For example, FIELD is 400 "Unsupported parameter: 'verbosity'"."""
 
-    FIELD = "field"  # a field, or only its ``value``: it is left out
+    FIELD = "field"  # a field, or only its ``value``: the field is left out
     NAME = "name"  # the name of a field: its value is sent as ``instead``
-    VALUE = "value"  # one ``value`` of a field: ``instead`` is sent, the nearest that it takes
+    VALUE = "value"  # one ``value`` of a field: ``instead`` is sent, the nearest value that the model takes
     HISTORY = "history"  # roles or lists of texts: a stricter history; with ``field``: of assistant messages, or a role
-    SCHEMAS = "schemas"  # to be strict: its tools and formats are best effort; with ``value``: those with this digest
-    FORCED = "forced"  # to be forced to call a tool while it thinks: it is told by ``field`` not to think
-    CALL = "call"  # to be forced to call a tool, whether it thinks or not; with ``field``: to be forbidden to, too
-    API = "api"  # the dialect named ``field``: it is asked in ``instead``
-    TOOLS = "tools"  # tools in the dialect named ``field``: it is asked in ``instead`` where there are any
-    TOOL = "tool"  # tools of the type ``value`` in the dialect ``field``: with such it is asked in ``instead``
-    STREAM = "stream"  # to stream answers in the dialect ``field``, with the parameters ``value``: they are asked whole
-    REASONING = "reasoning"  # what ``field`` made, with one of its keys, and only that can read
-    ACCOUNT = "account"  # to show what its key ``field`` made where the key ``value`` is asked: they are two accounts
+    SCHEMAS = "schemas"  # strict schemas: tools and formats are best effort; with ``value``: those with this digest
+    FORCED = "forced"  # a forced call of a tool while the model thinks: ``field`` tells the model not to think
+    CALL = "call"  # a forced call of a tool, with or without thinking; with ``field``: also a forbidden one
+    API = "api"  # the dialect named ``field``: the model is asked in ``instead``
+    TOOLS = "tools"  # tools in the dialect named ``field``: requests with tools are sent in ``instead``
+    TOOL = "tool"  # tools of the type ``value`` in the dialect ``field``: requests with these are sent in ``instead``
+    STREAM = "stream"  # streams in the dialect ``field``, with the parameters ``value``: answers are asked for whole
+    REASONING = "reasoning"  # reasoning that ``field`` made with one of its keys, and only ``field`` can read
+    ACCOUNT = "account"  # reasoning of the key ``field``, sent with the key ``value``: the keys are of two accounts
     LENGTH = "length"  # a prompt of ``tokens``
     SIZE = "size"  # more than ``tokens`` of ``field``: tools, pictures, bytes; others are asked first
     # A prompt and an answer of more than ``tokens`` together; a token of a prompt has ``value`` hundredths of a byte.
     ROOM = "room"
-    LIMIT = "limit"  # a limit of the answer above ``tokens`` in ``field``: those that clients had to set are lowered
-    BETA = "beta"  # the beta ``value`` in ``field``: who may not do without it is sent elsewhere
-    PREFILL = "prefill"  # to continue an answer that the request begins: the user asks for that, behind it
-    LEAST = "least"  # one below ``tokens``: so many are asked for, and no more is given than was asked for
+    LIMIT = "limit"  # a limit of the answer above ``tokens`` in ``field``: limits that clients had to set are lowered
+    BETA = "beta"  # the beta ``value`` in ``field``: a request that needs the beta is sent elsewhere
+    PREFILL = "prefill"  # an answer that the request begins: a last turn of the user asks for the rest
+    LEAST = "least"  # a limit of the answer below ``tokens``: ``tokens`` are asked for, and the answer is cut
 
 
 class Fact(msgspec.Struct, frozen=True, omit_defaults=True):
     """One thing that a model refuses."""
 
     kind: Kind
-    field: str = ""  # its path in a request, as reasoning.effort
+    field: str = ""  # the field's path in a request, such as reasoning.effort
     instead: str = ""
-    value: str = ""  # as JSON; "": any
-    dialect: str = ""  # the API in which it has this name; "": it is not about a field
-    tokens: int = 0  # of a prompt about so many, by the gateway's own estimate
-    passing: bool = False  # of one request, as its other fields are: it is not remembered
+    value: str = ""  # as JSON; "": any value
+    dialect: str = ""  # the API in which the field has this name; "": the fact is not about a field
+    tokens: int = 0  # those of a prompt are the gateway's own estimate
+    passing: bool = False  # true of one request only, because of its other fields: not remembered
 
     @property
     def words(self) -> str:
-        """What is refused, and what is sent in its place."""
+        """The refused part, and what is sent in its place."""
         own = {
             Kind.HISTORY: _OF_HISTORIES.get(self.field, f"{self.field} in earlier answers"),
             Kind.SCHEMAS: "strict schemas that it has no rules for" if self.value else "strict schemas",
@@ -108,19 +108,19 @@ class Met(msgspec.Struct, frozen=True):
     """Who has met a fact, when and why; Unix times."""
 
     until: float
-    at: float  # when it was met first
+    at: float  # when the fact was met first
     why: str = ""  # the status and the code of the refusal
     clients: tuple[str | None, ...] = (None,)  # None: a call without a client, as a probe, or all calls without keys
-    doubted_by: str | None = None  # the client for which it did not hold; the second one ends it
+    doubted_by: str | None = None  # the client for which the fact did not hold; a second such client ends the fact
 
     @property
     def is_for_all(self) -> bool:
-        """Whether it holds for all clients."""
+        """Whether the fact holds for all clients."""
         return None in self.clients or len(self.clients) > 1
 
 
 class ListedFact(msgspec.Struct, frozen=True):
-    """A fact as it is listed."""
+    """A fact as the page and the command line list it."""
 
     model: str
     fact: Fact
@@ -156,12 +156,12 @@ class Learnt:
         self.supposed: set[tuple[str | None, str, Fact]] = set()  # those that no answer has confirmed
 
     def of(self, model: str, client: str | None = None) -> Facts:
-        """Return what is known of ``model`` for ``client``, in the order in which it was learnt.
+        """Return the facts of ``model`` for ``client``, in the order in which they were learnt.
 
-        Of what is about the same, the client's own goes before that of all.
+        Of two facts about the same thing, the client's own goes before the one that holds for all.
         """
         shared = self._alive(None, model)
-        own = self._alive(FORMER if client is None else client, model)  # without clients there is nobody to doubt
+        own = self._alive(FORMER if client is None else client, model)  # without clients no client can doubt a fact
         if client is None or not (own or shared):
             return (*shared, *(fact for fact in own if fact not in shared))
         holding = [
@@ -183,7 +183,7 @@ class Learnt:
     ) -> None:
         """Note what ``model`` refused to ``client``.
 
-        ``until`` (Unix time): another replica told it, with when it was met (``at``); else it is told to them.
+        ``until`` (Unix time): another replica reported the fact, met at ``at``. Else the other replicas are told.
         """
         if not _may_be_kept(model, fact):
             return
@@ -213,9 +213,9 @@ class Learnt:
                 self._on_fact(model, each, 0.0, its)
 
     def suppose(self, model: str, fact: Fact, *, client: str | None = None, why: str = "") -> None:
-        """Use a fact for a minute, though no form without it has been answered: the request was cut, a loser's say.
+        """Use a fact for a minute, though no answer has confirmed it: the request was cut, such as a loser's.
 
-        ``confirm`` notes it once it has led to an answer.
+        ``confirm`` notes the fact once it has led to an answer.
         """
         known, now = self._alive(client, model), self._wall_clock()
         if fact.passing or fact in self.of(model, client):
@@ -236,7 +236,7 @@ class Learnt:
     def forget(self, model: str, facts: Collection[Fact], client: str | None = None) -> None:
         """Forget facts of ``model`` for ``client``: the form that they lead to was refused as well.
 
-        What holds for all is forgotten for the others when a second client says so.
+        A fact that holds for all is forgotten for the others when a second client meets the same.
         """
         if not facts:
             return
@@ -255,7 +255,7 @@ class Learnt:
     def drop(self, model: str, fact: Fact, *, before: float | None = None) -> bool:
         """Forget a fact for all clients, as an operator wants; return whether it was known.
 
-        ``before``: another replica was asked to, at this Unix time; what was met since then stays.
+        ``before``: another replica was asked to forget at this Unix time; facts met since then stay.
         """
         holders = [
             client
@@ -289,7 +289,7 @@ class Learnt:
         return {fact.value: fact.instead for fact in found}
 
     def met_by_others(self, model: str, client: str | None) -> Facts:
-        """Return what only other clients have met of ``model``: for ``client`` it is no more than a supposition."""
+        """Return the facts of ``model`` that only other clients have met: for ``client`` they are suppositions."""
         if not self.is_of_some or client is None:
             return NOTHING
         own, now = self.of(model, client), self._wall_clock()
@@ -313,7 +313,7 @@ class Learnt:
         return room if room >= LEAST_ROOM else None
 
     def steers_for(self, client: str | None) -> bool:
-        """Whether what is known for ``client`` decides who is asked, and in what."""
+        """Whether a fact known for ``client`` decides which deployment is asked, or in which API."""
         return self.steers and not _STEERING.isdisjoint(self._kinds_for(client))
 
     def stops_streams_for(self, client: str | None) -> bool:
@@ -347,7 +347,7 @@ class Learnt:
         return fact in shared
 
     def _share(self, model: str, fact: Fact, client: str | None) -> tuple[str, ...]:
-        """Have a fact hold for all, if another client has met it too; return which."""
+        """Have a fact hold for all if another client has met it too; return that client."""
         if client is None or client == FORMER:
             return ()
         found: tuple[Fact, str] | None = None
@@ -374,7 +374,7 @@ class Learnt:
         return (other,)
 
     def _confirm_shared(self, model: str, fact: Fact) -> None:
-        """Have what two clients have met hold for as long as a fact does, and tell it as that of both."""
+        """Have a fact that two clients have met hold for its whole time, and report it as met by both."""
         met = self._met[None][model][fact]
         is_new = (None, model, fact) in self.supposed
         self.supposed.discard((None, model, fact))
@@ -390,7 +390,7 @@ class Learnt:
             self._without(client, model, (fact,), tells=False)
 
     def _alive(self, client: str | None, model: str) -> dict[Fact, Met]:
-        """Return what ``client`` has met of ``model``, without what has ended."""
+        """Return the facts of ``model`` that ``client`` has met, without those that have ended."""
         models = self._met.get(client)
         if models is None or (known := models.get(model)) is None:
             return {}
@@ -410,7 +410,7 @@ class Learnt:
         known = {each: its for each, its in before.items() if each not in replaced}
         known[fact] = met
         gone: list[tuple[str | None, str, Fact, Met]] = []
-        while len(known) > MOST_FACTS:  # what is about one schema or value goes before what is about all requests
+        while len(known) > MOST_FACTS:  # facts about one schema or value are dropped before facts about all requests
             each = next((each for each in known if each.value), next(iter(known)))
             gone.append((client, model, each, known.pop(each)))
         models[model] = known
@@ -423,7 +423,7 @@ class Learnt:
             of_oldest = self._met.pop(oldest)
             gone += [(oldest, name, *each) for name, facts in of_oldest.items() for each in facts.items()]
             self._kinds.pop(oldest, None)
-        for who, name, each, its in gone:  # who names ever new fields fills no store either
+        for who, name, each, its in gone:  # so a client that names ever new fields fills no store either
             if (who, name, each) not in self.supposed:
                 self._tell_end(name, each, its)
             self.supposed.discard((who, name, each))
@@ -432,7 +432,7 @@ class Learnt:
         return replaced
 
     def _without(self, client: str | None, model: str, facts: Collection[Fact], *, tells: bool = True) -> None:
-        """Forget what ``client`` has met of ``model``."""
+        """Forget facts of ``model`` that ``client`` has met."""
         models = self._met.get(client, {})
         known = models.get(model, {})
         for fact in [each for each in known if each in facts]:
@@ -470,7 +470,7 @@ def _may_be_kept(model: str, fact: Fact) -> bool:
 
 
 def _is_alike(fact: Fact, other: Fact) -> bool:
-    """Whether two clients have met the same."""
+    """Whether two clients have met the same thing."""
     if fact.kind not in _MEASURED:
         return fact == other
     return (fact.kind, fact.field, fact.dialect) == (other.kind, other.field, other.dialect)
@@ -481,13 +481,13 @@ def _is_api(fact: Fact, *, tools: bool) -> bool:
 
 
 def learnt_of(upstream: object) -> Learnt | None:
-    """Return what refusals have taught an upstream of its models; None if it learns nothing."""
+    """Return the facts that an upstream has learnt of its models; None if it learns nothing."""
     learnt = getattr(upstream, "learnt", None)
     return learnt if isinstance(learnt, Learnt) else None
 
 
 def _replaces(fact: Fact, known: Fact) -> bool:
-    """Whether ``fact`` is about the same as ``known``, and says another thing."""
+    """Whether ``fact`` is about the same thing as ``known``, and says something else about it."""
     if fact == known or fact.dialect != known.dialect or fact.kind is not known.kind:
         return False
     if fact.kind is Kind.NAME:

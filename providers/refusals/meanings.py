@@ -1,4 +1,4 @@
-"""What a refusal means to the program that reads it: one word for the many codes and words of vendors."""
+"""The meaning of a refusal to the program that reads it: one word for the many codes and words of vendors."""
 
 import re
 from enum import StrEnum
@@ -41,8 +41,8 @@ _OF_DAYS = re.compile(r"\bper day\b|\b[RT]PD\b|\bdaily\b", re.IGNORECASE)
 
 
 def meaning_of(error: UpstreamError) -> Meaning | None:
-    """Return what a provider's error means to the program that asked; None: what its kind says."""
-    # Of words that cannot be told from the client's, all count: it tells that client alone of its own request.
+    """Return what a provider's error means to the program that asked; None: the meaning of its kind."""
+    # Words that may be the client's own count too: only that client reads the meaning, about its own request.
     said, names = error.said or error.message, {name.lower() for name in error.names}
     match error.kind:
         case ErrorKind.BAD_REQUEST:

@@ -1,8 +1,9 @@
 """Refusals of one request alone, for its content, tier, size or choice of vendors: a table of vendors' words.
 
-Such a refusal says nothing of the key or the deployment: others have answers there. So it is a ``bad_request``, which
-counts against neither. Statuses and codes are read before words. ``fields`` are those that the client itself must have
-set: where a vendor tells nothing, what was asked for does.
+Such a refusal says nothing of the key or the deployment: other requests have answers there. So it is a ``bad_request``,
+which counts against neither. For example, 503 while the request asks for ``service_tier: "flex"``: there is no room in
+the cheap tier. Statuses and codes are read before words. ``fields`` are those that the client itself must have set:
+they decide if the vendor's words do not.
 """
 
 import re
@@ -17,22 +18,22 @@ from providers.refusals.errors import ErrorKind, UpstreamError
 
 
 class RefusedPart(Enum):
-    """What of a request is refused."""
+    """The part of a request that is refused."""
 
     CONTENT = auto()  # one other vendor is asked, which may have another filter
-    SIZE = auto()  # of this key: its other keys and all other deployments are asked
-    TERMS = auto()  # how it should be served: all other deployments are asked
+    SIZE = auto()  # too large for this key: the other keys and all other deployments are asked
+    TERMS = auto()  # the terms of service, such as a tier: all other deployments are asked
 
 
 class OneRequestRule(msgspec.Struct, frozen=True):
-    """One refusal of one vendor: all that is given must hold."""
+    """One refusal of one vendor; all conditions that are set must hold."""
 
     about: RefusedPart
     source: str  # a page, and the day it was read
     statuses: Collection[int] = ()
     codes: Collection[str] = ()  # or types, in lower case
     words: str = ""  # a pattern
-    but: str = ""  # a pattern of what others mean with the same words
+    but: str = ""  # a pattern of messages that have the same words and another meaning
     fields: Mapping[str, Collection[str]] = {}  # one of these, with one of the values; none: any value
 
 
@@ -74,7 +75,7 @@ RULES: Final = (
         codes=("capacity_exceeded", "resource_unavailable"),
         fields=_TIER,
     ),
-    # Of what it allows an aggregator, or needs of its vendors.
+    # Of what the request allows an aggregator, or needs of the aggregator's vendors.
     OneRequestRule(
         RefusedPart.TERMS,  # OpenRouter: "but your request's provider.only preference permits only: anthropic"
         f"openrouter.ai/docs/guides/routing/provider-selection, {_READ}",
@@ -98,7 +99,7 @@ RULES: Final = (
 )
 
 _LONGEST: Final = 4096  # characters of a message that are searched
-# With the first three nothing need be told apart. A 401 is about the key, whatever words it quotes.
+# With the first three statuses no words are compared. A 401 is about the key, whatever words it quotes.
 _CLEAR: Final = frozenset({400, 413, 422, 401})
 _PATTERNS: Final = tuple(
     (
@@ -112,14 +113,14 @@ _WORDS_OF_CODES: Final = re.compile(r"[\s.]+")
 
 
 def refused(status: int | None, error: Mapping[str, Any], message: str) -> RefusedPart | None:
-    """Return what of one request an error object refuses; None if that is not known without the request."""
+    """Return the part of one request that an error object refuses; None if only the request could tell."""
     codes = {said.lower() for name in ("code", "type") if isinstance(said := error.get(name), str)}
     codes |= {part for code in codes for part in _WORDS_OF_CODES.split(code)}
     return _found(status, codes, message, {})
 
 
 def decide_by_fields(error: UpstreamError, asked: Mapping[str, msgspec.Raw]) -> None:
-    """Make ``error`` one of this request alone if what its client ``asked`` for shows that it is."""
+    """Make ``error`` one of this request alone, if the fields that the client ``asked`` for show it."""
     status = error.status if error.meant is None else error.meant
     about = _found(status, {name.lower() for name in error.names}, error.said, asked)
     if about is not None and not (error.kind is ErrorKind.BAD_REQUEST or error.kind is ErrorKind.PROVIDER_AUTH):

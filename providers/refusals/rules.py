@@ -1,7 +1,8 @@
 """The rules by which a provider's refusal of a request is understood.
 
-A refusal that names a field may be about its absence, its size or its sense: only what says that the model or the
-server does not have it, or not this value of it, is a rule. What may be left out is decided in ``forms.py``.
+A refusal that names a field may be about the field's absence, its size or its meaning. Only a sentence that says that
+the model or the server does not have the field, or does not take this value, is a rule: 400 "Unsupported parameter:
+'verbosity'". ``forms.py`` decides what may be left out.
 """
 
 import re

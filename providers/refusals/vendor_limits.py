@@ -1,7 +1,7 @@
-"""One vendor's limits on a request: how many tools, pictures, pages, bytes or tokens of an answer, by their words.
+"""Vendors' limits on a request, by their words: how many tools, pictures, pages, bytes or tokens of an answer.
 
-Others take more, so such a refusal is not the client's mistake: the other deployments and the fallbacks are asked. How
-long a prompt is in tokens is in ``too_long.py``.
+Other vendors take more, so such a refusal is not the client's mistake: the other deployments and the fallbacks are
+asked. ``too_long.py`` is about the length of a prompt in tokens.
 """
 
 import re
@@ -13,18 +13,18 @@ from providers.refusals.too_long import is_too_long
 
 TOOLS, PICTURES, PICTURE_BYTES, BYTES = "tools", "pictures", "bytes of a picture", "bytes"
 ANSWER: Final = "tokens of an answer"
-OTHER: Final = "size"  # what is not counted here: pages, pixels, the length of a text
+OTHER: Final = "size"  # a limit that is not counted here: pages, pixels, the length of a text
 
 
 class Limit(msgspec.Struct, frozen=True):
-    """What a vendor takes no more of."""
+    """A limit of a vendor: of what it takes no more than ``most``."""
 
     what: str
-    most: int | None = None  # None: it has not said
+    most: int | None = None  # None: the vendor has not said
 
 
 class LimitRule(msgspec.Struct, frozen=True):
-    """How a vendor says it; ``most`` is the group of the limit."""
+    """The words of a vendor about a limit; ``most`` is the group of the number."""
 
     what: str
     words: str
@@ -169,7 +169,7 @@ _TOO_LARGE: Final = 413
 
 
 def limit_of(status: int | None, said: str) -> Limit | None:
-    """Return the limit that a refusal in these words is about; None: it is about another thing."""
+    """Return the limit that a refusal in these words is about; None if it is about something else."""
     text = said[:_LONGEST]
     if tokens := longest_in(text.replace("\\", "")):
         return Limit(ANSWER, tokens)
@@ -182,12 +182,12 @@ def limit_of(status: int | None, said: str) -> Limit | None:
 
 
 def is_of_model(said: str) -> bool:
-    """Whether a refusal says of a model, or of where it runs, that it cannot do something: others may."""
+    """Whether a refusal says that the model, or the place where it runs, cannot do something: others may."""
     return _LACKS.search(said[:_LONGEST]) is not None
 
 
 def longest_in(text: str) -> int:
-    """Return how many tokens an answer has at most, by a refusal in these words; 0: they do not say."""
+    """Return the tokens of the longest answer, by the words of a refusal; 0 if the words do not say."""
     found = _LONGEST_ANSWERS.search(text)
     if found is not None:
         return int(next(filter(None, found.groups()))) - (found["below"] is not None)

@@ -1,8 +1,9 @@
-"""What of a provider's words may be kept: an error may quote the prompt, and prompts are neither stored nor logged.
+"""Decides which of a provider's words may be kept: an error may quote the prompt, which is neither stored nor logged.
 
-``keep`` is called once for each error of a request, before anybody but its caller may read it. Texts are compared by
-their letters and digits alone, in lower case: so a quote is found whatever stands between its words, and whether it was
-cut, wrapped, escaped (as JSON, in a URL, as HTML, as Python prints it), or encoded in Base64 or hexadecimal digits.
+``keep`` is called once for each error of a request, before anybody but the caller may read the error. Texts are
+compared by their letters and digits alone, in lower case. So a quote is found whatever signs are between its words, and
+also if it was cut, wrapped, escaped (as JSON, in a URL, as HTML, as Python prints it), or encoded in Base64 or
+hexadecimal digits.
 """
 
 import html
@@ -54,10 +55,10 @@ def keep(
     texts: Iterable[str] = (),
     models: Collection[str] = (),
 ) -> None:
-    """Set what is kept of ``error``: its words without what stands in its request too.
+    """Set the words of ``error`` that are kept: those that do not stand in the request too.
 
-    ``requests`` are the fields of the request in each form, ``texts`` more of its content; None: they are no longer
-    held, so that of the provider's words only code and type are kept. ``models`` are names that stay.
+    ``requests`` are the fields of the request in each form, ``texts`` more of its content; None: they are no longer in
+    memory, so only code and type are kept. ``models`` are names that stay.
     """
     kept = None
     if error.words is not None and requests is not None and (content := _content(requests, texts)) is not None:
@@ -79,7 +80,7 @@ class TooCostlyError(Exception):
 
 
 class Content:
-    """The letters and digits of a request's texts, in which so much may be searched."""
+    """The letters and digits of a request's texts, and how much may still be searched in them."""
 
     __slots__ = ("_left", "_letters")
 
@@ -92,7 +93,7 @@ class Content:
         return isinstance(run, bytes) and run in self._letters
 
     def shared_words(self, letters: bytes) -> set[int]:
-        """Return the places of eight bytes in ``letters`` that are here at a multiple of eight."""
+        """Return the places in ``letters`` of eight bytes that the content has at a multiple of eight."""
         self._pay()
         places: dict[int, list[int]] = {}
         for at in range(len(letters) - _WORD_BYTES + 1):
@@ -149,7 +150,7 @@ def squeezed(text: str, keep: bytes = b"") -> bytes:
 
 
 def _without(text: str, content: Content, models: Collection[str]) -> str:
-    """Return ``text`` without what is in ``content``; decoded if that is found only in the decoded text."""
+    """Return ``text`` without the parts that are in ``content``; decoded, if only the decoded text has such parts."""
     forms = [text]
     for _ in range(_DECODED_TIMES):
         if (form := decoded(forms[-1])) == forms[-1]:
@@ -214,7 +215,7 @@ def _spans(text: str, content: Content, depth: int = 0) -> list[tuple[int, int]]
 
 
 def _from_base64(text: str) -> Iterator[str]:
-    """Yield what ``text`` may stand for: its beginning may be cut off."""
+    """Yield what ``text`` may be decoded: its beginning may be cut off."""
     text = "".join(text.split()).rstrip("=").translate({ord("-"): "+", ord("_"): "/"})
     for shift in range(4):
         part = text[shift:]

@@ -16,7 +16,7 @@ _LONGEST = 4096  # characters of a message that are searched
 
 
 class Lacking(StrEnum):
-    """What is not in the API that was asked."""
+    """What the API that was asked lacks."""
 
     PATH = "path"  # the whole server has no such API
     MODEL = "model"  # this model is not in it
@@ -85,7 +85,7 @@ _OF_STORED = re.compile(
 
 
 def lacking(error: UpstreamError) -> Lacking | None:
-    """Return what an error says to be missing in the API that was asked; None if it says no such thing."""
+    """Return what the API lacks by the words of an error; None if the error says no such thing."""
     said = error.said
     if error.kind in _REFUSING:
         if _OF_TOOLS.search(said) is not None:
@@ -101,7 +101,7 @@ def lacking(error: UpstreamError) -> Lacking | None:
 
 
 def refused_tool(error: UpstreamError, types: Collection[str]) -> str | None:
-    """Return which of these ``types`` of a request's tools an error says not to be in the API; None: none of them."""
+    """Return which of these ``types`` of a request's tools the API lacks by the words of an error; None: none."""
     if error.kind not in _REFUSING or (b"tool" not in (error.body or b"") and "tool" not in error.said):
         return None
     words = (found[found.lastgroup] for found in _OF_TOOL_TYPE.finditer(error.said[:_LONGEST]) if found.lastgroup)
@@ -109,14 +109,17 @@ def refused_tool(error: UpstreamError, types: Collection[str]) -> str | None:
 
 
 def lacks_path(error: UpstreamError) -> bool:
-    """Whether an error of another API than chat, which all have, says that it is not there."""
+    """Whether an error says that the server lacks this API; never of chat, which all servers have."""
     if error.kind is ErrorKind.NOT_FOUND:
         return not names_model(error)
     return error.kind is ErrorKind.SERVER_ERROR and error.status in _NOT_OFFERED
 
 
 def offered(message: str) -> str | None:
-    """Return the dialect that a refusal tells to use instead; None if it names none."""
+    """Return the dialect that a refusal recommends instead; None if it names none.
+
+    For example "This model is only supported in v1/responses and not in v1/chat/completions": Responses.
+    """
     found = _OFFERED.search(message)
     return None if found is None else _DIALECT[(found[1] or found[2]).lower()]
 
@@ -137,7 +140,7 @@ def names_model(error: UpstreamError) -> bool:
 def kind_of_404(message: str, names: Container[str]) -> ErrorKind:
     """Return the kind of a 404 with this message, and with the code and type ``names``.
 
-    It may be about one request: something stored that it names, as an item, a response, a file.
+    A 404 may be about one request, which names something stored: an item, a response, a file.
     """
     is_of_stored = "previous_response_not_found" in names or _OF_STORED.search(message) is not None
     return ErrorKind.BAD_REQUEST if is_of_stored else ErrorKind.NOT_FOUND
