@@ -55,6 +55,10 @@ def test_null_is_as_if_it_was_left_out() -> None:
         ({"admin": True, "role": "client"}, None, "contradict: keep only the role"),
         ({"key_sha256": "0" * 64}, "key_sha256", "the gateway makes keys itself"),
         ({"require": {"regions": ["e\x00u"]}}, None, "NUL"),
+        *(
+            ({"limits_zone": zone}, "limits_zone", "must be a time zone of the IANA database")
+            for zone in ("localtime", "right/Europe/Berlin", "posix/Europe/Berlin", "Nope/Zone", "/etc/localtime", "")
+        ),
     ],
 )
 def test_what_is_wrong_is_named_with_what_to_write(fields: dict[str, Any], param: str | None, words: str) -> None:
