@@ -4,7 +4,7 @@ import hashlib
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -98,6 +98,7 @@ class History(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     user_first: bool = False  # of chat: it begins with the user, behind its system prompt
     alternating: bool = False  # of chat: no two messages of the user, or of the assistant, in a row
     plain_texts: bool = False  # of chat: contents are a text, not a list of texts
+    offers_called: bool = False  # of chat and Responses: where functions are offered, those that were called are, too
 
     @property
     def tells(self) -> bool:
@@ -141,7 +142,58 @@ def chat_history(fields: Fields, history: History) -> Wording:
     if history == _ANY:  # nearly all; a long prompt is not copied for it
         return Wording(fields)
     raw = bytes(fields.get("messages", b""))
-    return _fitted(fields, raw, history, _Conversation.fit) if _concerns(raw, history) else Wording(fields)
+    wording = _fitted(fields, raw, history, _Conversation.fit) if _concerns(raw, history) else Wording(fields)
+    return _with_called(wording) if history.offers_called and b'"tool_calls"' in raw else wording
+
+
+class _Named(msgspec.Struct):
+    name: str = ""
+
+
+class _Function(msgspec.Struct):
+    function: _Named | None = None
+
+
+class _Turn(msgspec.Struct):
+    tool_calls: list[_Function] | None = None
+
+
+_turns_decoder = msgspec.json.Decoder(list[_Turn])
+_functions_decoder = msgspec.json.Decoder(list[_Function])
+
+
+def _with_called(wording: Wording) -> Wording:
+    """Return a chat completion request that offers, beside its functions, those that its conversation has called."""
+    fields = wording.fields
+    try:
+        offered = [each.function.name for each in _functions_decoder.decode(fields["tools"]) if each.function]
+        calls = [each for turn in _turns_decoder.decode(fields["messages"]) for each in turn.tool_calls or ()]
+    except (*UNREADABLE, KeyError):
+        return wording
+    called = [each.function.name for each in calls if each.function]
+    return offering(wording, offered, called, lambda function: {"type": "function", "function": function})
+
+
+def offering(wording: Wording, offered: Sequence[str], called: Sequence[str], tool: Callable[[Any], Any]) -> Wording:
+    """Return a request that also offers the functions that were ``called``, where it has ``offered`` others.
+
+    ``tool``: from name and parameters of a function to the tool.
+
+    Raises:
+        msgspec.DecodeError: its tools are no list.
+
+    """
+    missing = [name for name in dict.fromkeys(called) if name and name not in offered]
+    if not offered or not missing:
+        return wording
+    parameters = {"type": "object", "properties": {}}
+    tools = msgspec.json.decode(wording.fields["tools"], type=list[msgspec.Raw])
+    added = [tool({"name": name, "parameters": parameters}) for name in missing]
+    loss = Loss("tools", _CALLED_BEFORE, hint=True)
+    return Wording({**wording.fields, "tools": raw_json([*tools, *added])}, (*wording.losses, loss))
+
+
+_CALLED_BEFORE = "this provider needs the tools that were called before, so they are offered again"
 
 
 def messages_history(fields: Fields, history: History) -> Wording:

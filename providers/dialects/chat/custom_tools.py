@@ -118,15 +118,21 @@ def _message(raw: msgspec.Raw) -> msgspec.Raw | _Object:
         return raw
     message = _object.decode(raw)
     calls = _objects.decode(message["tool_calls"]) if bytes(message.get("tool_calls", b"null")) != b"null" else []
-    return {**message, "tool_calls": raw_json([_call(each) for each in calls])} if calls else raw
+    return {**message, "tool_calls": raw_json([as_function_call(each) for each in calls])} if calls else raw
 
 
-def _call(call: _Object) -> _Object:
+def as_function_call(call: _Object) -> _Object:
+    """Return an earlier call as that of a function, where it is one of a tool that takes a text.
+
+    Raises:
+        msgspec.DecodeError, KeyError: it is not valid.
+
+    """
     if bytes(call.get("type", b"")) != _WORD:
         return call
     custom = _object.decode(call[CUSTOM])
     text = msgspec.json.decode(custom.get(_INPUT, b'""'), type=str)
-    function = {"name": custom["name"], "arguments": encoded({_INPUT: text}).decode()}
+    function = {"name": custom.get("name"), "arguments": encoded({_INPUT: text}).decode()}
     others = {name: value for name, value in call.items() if name not in {"type", CUSTOM}}
     return {**others, "type": raw_json(_FUNCTION), _FUNCTION: raw_json(function)}
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
+from providers.dialects.chat.custom_tools import CUSTOM, as_function_call
 from providers.dialects.chat.forced_call import loses_format
 from providers.dialects.chat.searches import SEARCH_FIELD, search_in
 from providers.dialects.messages.fields import (
@@ -205,6 +206,9 @@ class Turns:
 
     def _call(self, call: RawObject, at: str) -> list[Object]:
         kind = decoded(call.get("type"), str, f"{at}.type") or "function"
+        if kind == CUSTOM:  # of a tool that is not offered any more: those that are were functions before
+            object_at(call.get(CUSTOM), f"{at}.custom")
+            call, kind = as_function_call(call), "function"
         if kind != "function":
             self._losses.add(at, f"{self.api} has functions only")
             self._lost_calls.add(text_at(call, "id", at))

@@ -220,7 +220,7 @@ def custom_names(asked: Mapping[str, msgspec.Raw]) -> frozenset[str]:
 # Not as text: its quotes are escaped. What a provider stores is not looked into, and only Responses can name it.
 _OTHER_TOOL = re.compile(
     rb'"type"\s*:\s*"(?:additional_tools|apply_patch|computer|computer_use_preview|custom|local_shell|namespace|shell'
-    rb'|tool_search|compaction_trigger)(?:_call)?"'
+    rb'|tool_search|compaction_trigger)(?:_tool)?(?:_call)?"'
 )
 _STORED = ("previous_response_id", "conversation", "prompt")
 

@@ -7,7 +7,7 @@ import msgspec
 
 from providers.dialects.chat.searches import SEARCH_FIELD, search_in
 from providers.dialects.dialect import Habits
-from providers.dialects.histories import SYSTEM_FIRST, CallIds, FittedIds, History, tagged
+from providers.dialects.histories import SYSTEM_FIRST, CallIds, FittedIds, History, offering, tagged
 from providers.dialects.messages.fields import lose_stream_options
 from providers.dialects.reading import RawObject, each_at, inner_at, needed_at, object_at, objects_at, present, said_of
 from providers.dialects.responses.fields import CHANGING_NOTHING, LEAST_TOKENS
@@ -275,7 +275,13 @@ def _without_reasoning(raw: msgspec.Raw) -> tuple[msgspec.Raw, list[int]]:
 
 
 def responses_history(fields: Mapping[str, msgspec.Raw], history: History) -> Wording:
-    """Return a Responses request with ids and system prompts as ``history`` says; what is no list of items stays."""
+    """Return a Responses request with its conversation as ``history`` says; what is no list of items stays."""
+    wording = _with_ids_and_system(fields, history)
+    has_called = history.offers_called and "tools" in fields and b'"function_call"' in bytes(fields.get("input", b""))
+    return _with_called(wording) if has_called else wording
+
+
+def _with_ids_and_system(fields: Mapping[str, msgspec.Raw], history: History) -> Wording:
     form, raw = history.call_ids.get("responses"), bytes(fields.get("input", b""))
     has_ids = form is not None and b'"call_id"' in raw
     has_system = history.one_system and any(role in raw for role in _INSTRUCTING)
@@ -295,6 +301,25 @@ def responses_history(fields: Mapping[str, msgspec.Raw], history: History) -> Wo
             if "call_id" in item and (fitted := ids.raw(item["call_id"])) is not item["call_id"]:
                 item["call_id"], changed = fitted, True
     return Wording({**said, "input": raw_json(items)}, tuple(losses)) if changed else Wording(fields)
+
+
+class _Function(msgspec.Struct):
+    type: str = ""
+    name: str = ""
+
+
+_functions_decoder = msgspec.json.Decoder(list[_Function])
+
+
+def _with_called(wording: Wording) -> Wording:
+    """Return a request that offers, beside its functions, those that its conversation has called."""
+    fields = wording.fields
+    try:
+        offered = [each.name for each in _functions_decoder.decode(fields["tools"]) if each.type == "function"]
+        called = [each.name for each in _functions_decoder.decode(fields["input"]) if each.type == "function_call"]
+    except UNREADABLE:
+        return wording
+    return offering(wording, offered, called, lambda function: {"type": "function", **function})
 
 
 def _with_one_system(items: list[Item], said: dict[str, msgspec.Raw]) -> tuple[list[Item], list[Loss]]:

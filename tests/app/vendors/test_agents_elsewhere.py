@@ -92,6 +92,83 @@ async def test_servers_whose_responses_have_functions_alone_call_an_agents_other
         assert [seen.path.rpartition("/")[2] for seen in vendors[name].seen] == ["completions"] * 2 + ["responses"]
 
 
+ID = "call_1aaaaaaaaa"
+LOOK: Json = {"type": "function", "name": "look", "parameters": SCHEMA, "strict": False}
+GONE: Mapping[str, tuple[str, Json]] = {  # a call of a tool that is not offered any more, beside one that is
+    "chat": (
+        CHAT,
+        {
+            "messages": [
+                {"role": "user", "content": "Hi"},
+                {
+                    "role": "assistant",
+                    "content": None,
+                    "tool_calls": [{"id": ID, "type": "function", "function": {"name": "gone", "arguments": "{}"}}],
+                },
+                {"role": "tool", "tool_call_id": ID, "content": "okapi"},
+            ],
+            "tools": [{"type": "function", "function": {"name": "look", "parameters": SCHEMA}}],
+        },
+    ),
+    "responses": (
+        RESPONSES,
+        {
+            "input": [
+                {"role": "user", "content": "Hi"},
+                {"type": "function_call", "call_id": ID, "name": "gone", "arguments": "{}"},
+                {"type": "function_call_output", "call_id": ID, "output": "okapi"},
+            ],
+            "tools": [LOOK],
+        },
+    ),
+    "a text": (
+        RESPONSES,
+        {
+            "input": [
+                {"role": "user", "content": "Hi"},
+                {"type": "custom_tool_call", "call_id": ID, "name": "gone", "input": "x"},
+                {"type": "custom_tool_call_output", "call_id": ID, "output": "okapi"},
+            ],
+            "tools": [LOOK],
+        },
+    ),
+    "messages": (
+        "/v1/messages",
+        {
+            "max_tokens": 900,
+            "messages": [
+                {"role": "user", "content": "Hi"},
+                {"role": "assistant", "content": [{"type": "tool_use", "id": ID, "name": "gone", "input": {}}]},
+                {"role": "user", "content": [{"type": "tool_result", "tool_use_id": ID, "content": "okapi"}]},
+            ],
+            "tools": [{"name": "look", "input_schema": SCHEMA}],
+        },
+    ),
+}
+
+
+@pytest.mark.parametrize("form", GONE)
+async def test_a_call_of_a_tool_that_is_not_offered_any_more_stays_in_the_history(asked: Asked, form: str) -> None:
+    running, vendors = asked
+    path, body = GONE[form]
+    for name in VENDORS if form != "a text" else ("openai", "bedrock", "mistral", "vllm", "ollama", "xai"):
+        answer, dropped = await answer_of(running, path, {"model": name, **body})
+        assert "okapi" in json.dumps(answer), name
+        assert ("tools" in dropped.split(", ")) is (name == "groq")
+        assert {each.rule for each in vendors[name].refusals} <= {"not taken: include"}  # Groq's, which is learnt
+
+
+async def test_an_earlier_call_with_a_text_is_one_of_a_function_where_there_are_no_others(asked: Asked) -> None:
+    running, vendors = asked
+    path, body = GONE["chat"]
+    [asks, _, result] = body["messages"]
+    call = {"role": "assistant", "tool_calls": [{"id": ID, "type": "custom", "custom": {"name": "gone", "input": "x"}}]}
+    for name in ("openai", "anthropic", "bedrock", "google"):
+        answer, _ = await answer_of(running, path, {**body, "model": name, "messages": [asks, call, result]})
+        assert "okapi" in json.dumps(answer), name
+        assert vendors[name].refusals == []
+
+
 # What vendors' answers in chat have beside what was said, and clients send back.
 OF_ANSWERS: Mapping[str, Any] = {
     "annotations": [],
