@@ -494,7 +494,7 @@ class Limits:
         for account in accounts:
             for quota in () if account is None else account.quotas(unix_s):
                 if quota.name in DOLLARS and quota.window.starts_s <= since_s:
-                    quota.settle(0.0, usd)
+                    quota.used += usd
                     self._leases.keep(quota)
 
     def _return_large(self, hold: _Hold) -> None:

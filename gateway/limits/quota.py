@@ -106,11 +106,6 @@ class Quota:
             return False  # a call that was larger has found too little
         return (self.lease.is_share or now_s < self.exhausted_until_s) and not self.has(least, now_s)
 
-    def settle(self, held: float, used: float) -> None:
-        """Replace a held amount by the used one, which may be larger."""
-        self.held -= held
-        self.used += used
-
     def set_limit(self, limit: float) -> None:
         """Apply another limit; it needs a new lease or share."""
         self.limit = limit

@@ -41,8 +41,8 @@ DEFECTS = (
     ),
     Defect(
         "a limit keeps what an ended call has held",
-        "gateway/limits/quota.py",
-        "        self.held -= held\n",
+        "gateway/limits/admission.py",
+        "            quota.held -= amounts[counts]\n",
         "",
         ("tests/unit/limits",),
     ),
